@@ -4,8 +4,7 @@ Logs of nine models on MMLU and TriviaQA (../shared/data/cascades): everything i
 chosen on the 285 and 300 training rows, and measured on the test rows as `published.json` says:
 the mean cost of a model on the test rows is what each of its calls costs, points are joined by
 straight lines, and 1 - accuracy is averaged over the published range of costs. Beside each
-number: the published ones, the models alone mixed at random, and the oracle that picks among
-all cascades and prices with the test rows in hand.
+number: the published ones, and the models alone mixed at random.
 
 Other sets of the same kind are run by ``--data FOLDER`` (``NAME.npz`` with the same arrays;
 without `published.json` the range is from the cheapest model to the end of the fixed chain).
@@ -20,7 +19,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import argparse
 import json
 import time
-from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +26,6 @@ import numpy as np
 from _common import record, table
 
 from skroute.routing import CascadeRouter
-from skroute.routing._cascade_rules import Outcomes, Reader, chain_of, fit_cascade
 from skroute.routing._mixtures import best_mixture
 
 # Area of error over cost that the project asks of itself, and the seconds of a chain's fit.
@@ -98,11 +95,6 @@ def area(cost, accuracy, bounds):
     return float(1 - np.trapezoid(np.interp(grid, at, heights), grid) / (bounds[1] - bounds[0]))
 
 
-def hull_area(cost, accuracy, bounds):
-    _, kept = best_mixture(cost, accuracy)
-    return area(np.asarray(cost)[kept], np.asarray(accuracy)[kept], bounds)
-
-
 def curve(router, quality, costs, signals):
     """Test cost and accuracy of each rule of the router's path."""
     points = []
@@ -128,41 +120,7 @@ def singles(data, models, bounds):
     return area(costs.mean(axis=0)[kept], quality.mean(axis=0)[kept], bounds)
 
 
-def oracle(data, models, bounds, max_calls):
-    """Area of the best mix of all chains and prices, picked by the test rows."""
-    quality, costs, signals = data.rows(False, models)
-    log = as_log(quality, costs, signals)
-    other = as_log(*data.rows(True, models))
-    reader, bases = Reader(log), {}
-    scores, theirs = (reader.scores(of.known, of.signals) for of in (log, other))
-    by_cost = np.argsort(costs.mean(axis=0), kind="stable").tolist()
-    prices = np.r_[1.0, np.geomspace(1e-1, 1e-5, 29)]
-    points = []
-    for size in range(1, max_calls + 1):
-        for part in combinations(by_cost, size):
-            cascade = chain_of(len(models), part)
-            found = fit_cascade(cascade, log, scores, prices, bases)
-            got, spent = play(found, other, theirs)
-            points.append((spent.mean(axis=0), got.mean(axis=0)))
-    cost, accuracy = np.concatenate(points, axis=1)
-    return hull_area(cost, accuracy, bounds)
-
-
-def as_log(quality, costs, signals):
-    columns = [signals[:, [k]] for k in range(signals.shape[1])]
-    return Outcomes(quality, costs, columns, np.empty((len(quality), 0)), None, 0.0, 1.0)
-
-
-def play(fitted, log, scores):
-    """Quality and cost at each price of what a cascade makes of rows."""
-    price_at = np.tile(np.arange(len(fitted.prices)), (len(log.quality), 1))
-    state, choice, _ = fitted.follow(*scores, price_at)
-    asked = fitted.cascade.states.asked[state]
-    quality = np.take_along_axis(log.quality, choice, axis=1)
-    return quality, np.einsum("ik,ijk->ij", log.costs, asked)
-
-
-def bench_curves(data, short):
+def bench_curves(data):
     """Areas of the fixed chain, of any order over its models and over all, and references."""
     chain, every = data.chain.tolist(), list(range(len(data.models)))
     order = [f"choice{k}" for k in range(len(chain))]
@@ -186,20 +144,18 @@ def bench_curves(data, short):
             "area": area(cost, accuracy, bounds),
             "seconds": seconds,
             "singles": singles(data, models, bounds),
-            "oracle": oracle(data, models, bounds, 2 if short or len(models) > 5 else 5),
             "rules": len(router.rule_names_),
         }
     table(
         f"{data.name}: area of error over cost, {bounds[0]:.0f} to {bounds[1]:.0f} $ per million "
         "(lower is better)",
-        ["cascade", "area", "published", "singles mixed", "oracle", "bar", "fit s", "rules"],
+        ["cascade", "area", "published", "singles mixed", "bar", "fit s", "rules"],
         [
             [
                 case,
                 f"{of['area']:.4f}",
                 " / ".join(f"{r['auc']:.4f}" for r in records.values()) or "-",
                 f"{of['singles']:.4f}",
-                f"{of['oracle']:.4f}",
                 BARS.get(data.name, {}).get(case, "-"),
                 f"{of['seconds']:.2f}",
                 of["rules"],
@@ -223,7 +179,7 @@ def main():
         names = arguments.sets.split(",") if arguments.sets else None
         sets = [load(folder, n) for n in names or sorted(p.stem for p in folder.glob("*.npz"))]
     for data in sets:
-        bench_curves(data, arguments.short)
+        bench_curves(data)
     whole = not (arguments.short or arguments.data or arguments.sets)
     if whole:
         record("cascades")

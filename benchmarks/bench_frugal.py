@@ -159,13 +159,7 @@ def worst_margin(curve, other, tested):
 
     The smallest over all budgets, one standard error allowed: of splits, and of rows that several
     splits test. Between two budgets of the other curve its rows are mixed.
-
-    Parameters
-    ----------
-    curve, other : list of (ndarray of shape (n_budgets, n_test), ndarray of shape (n_budgets,))
-        Accuracy of each row and mean cost, for each split.
-    tested : list of ndarray of shape (n_test,)
-        Which rows each split tests.
+    A curve has the accuracy of each row and the mean cost, for each split.
     """
     margins = []
     for b in range(len(SHARES)):

@@ -1,14 +1,13 @@
-"""After fit: prices that change, models that are down and new models, against a new fit.
+"""After fit: prices that change and new models, against a new fit.
 
 Prices: each model's price times 0.2, 3 and 8 in turn on a fitted router (`set_params(costs=...)`,
 no labels, no fit), beside a router fitted at the new prices and one that keeps the old dual
-price; ridge. Outages: each model down in turn (`exclude=[...]` in the call), beside a router that
-was fitted without it; a forest, whose trees are others without it. LLMRouter (nine models, prices
-per token), ParetoBandit (three models; fixed costs beside a log of costs per request) and a made-up
-log of nine models. One half of the rows to fit, the other to measure; spend is what the log says.
-Each case (a model and a factor) is the mean over random halves: on one half of ParetoBandit, whose
-1,800 rows have heavy tails, the mean cost has a standard error of 5 %, which a new fit shares (its
-spend was .08 off where ours was, on the one split that was measured at first).
+price; ridge. (A model that is down is left out as by a fit without it: tests/routing.) LLMRouter
+(nine models, prices per token), ParetoBandit (three models; fixed costs beside a log of costs per
+request) and a made-up log of nine models. One half of the rows to fit, the other to measure; spend
+is what the log says. Each case (a model and a factor) is the mean over random halves: on one half
+of ParetoBandit, whose 1,800 rows have heavy tails, the mean cost has a standard error of 5 %,
+which a new fit shares.
 
 New models: each model of CARROT (18, the task is the only feature), of LLMRouter and of the MMLU
 log of the cascades (nine each) is held out in turn and added (`add_choice`) with 10, 30, 100 and
@@ -18,8 +17,6 @@ task groups and tasks, else 20 and 100 clusters). Quality over five budgets at e
 on the test rows. How many standard errors a newcomer is docked was chosen on other splits of CARROT
 and LLMRouter, with test rows in view: what is said of these two is a little optimistic. MMLU was
 not looked at.
-
-Any part can be measured alone (``--part "new CARROT"``).
 
     python benchmarks/bench_lifecycle.py [--short] [--part NAME ...] [--draws N] [--splits N]
 """
@@ -36,7 +33,7 @@ import warnings
 
 import numpy as np
 from _common import record, table
-from bench_budgets import PARETOBANDIT, Log, embedded, forest, llmrouter, of, paretobandit
+from bench_budgets import PARETOBANDIT, Log, embedded, llmrouter, of, paretobandit
 from sklearn.cluster import KMeans
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import Ridge
@@ -67,10 +64,8 @@ def halves(log, seed):
     return of(log, order[::2]), of(log, order[1::2])
 
 
-def fit(log, costs, logged, budget=None, estimator=None):
-    estimator = Ridge() if estimator is None else estimator
-    router = BudgetRouter(estimator, costs=costs, budget=budget)
-    return router.fit(log.X, log.Q, costs=logged)
+def fit(log, costs, logged):
+    return BudgetRouter(Ridge(), costs=costs).fit(log.X, log.Q, costs=logged)
 
 
 def logs(short):
@@ -112,29 +107,6 @@ def prices(log, seed):
             stale = outcome(test, new, true, kept)
             found.append([ours[1] / budget - 1, ours[0] - refit[0], refit[1] / budget - 1])
             found[-1].append(stale[1] / budget - 1)
-    return np.array(found)
-
-
-def outages(log, seed):
-    """For each model that is down: spend over budget, and quality against a fit without it."""
-    train, test = halves(log, seed)
-    router, found = fit(train, log.costs, train.logged, None, forest()), []
-    for model in range(len(log.costs)):
-        keep = np.delete(np.arange(len(log.costs)), model)
-        logged = None if train.logged is None else train.logged[:, keep]
-        without = BudgetRouter(forest(), costs=log.costs[keep])
-        without.fit(train.X, train.Q[:, keep], costs=logged)
-        path = without.price_path_.budgets
-        budget = float(path[0] + 0.4 * (path[-1] - path[0]))
-        ours = outcome(
-            test,
-            log.costs,
-            test.logged,
-            router.route(test.X, budget=budget, exclude=[router.choices_[model]]),
-        )
-        theirs = keep[without.route(test.X, budget=budget)]
-        refit = outcome(test, log.costs, test.logged, theirs)
-        found.append([ours[1] / budget - 1, ours[0] - refit[0], refit[1] / budget - 1])
     return np.array(found)
 
 
@@ -269,72 +241,53 @@ def sets_of_new(short):
             print(f"{name}: not in the folder of SKROUTE_DATA, left out.")
 
 
-def changes(what, measured, name, log, n_splits):
-    """One row of the table of prices or of outages: each case is a mean over splits."""
-    found = np.array([measured(log, seed) for seed in range(n_splits)])
+def changes(name, log, n_splits):
+    """A row of the table of prices: each case is a mean over splits."""
+    found = np.array([prices(log, seed) for seed in range(n_splits)])
     error = found.std(axis=0, ddof=1) / n_splits**0.5 if n_splits > 1 else np.nan * found[0]
     found = found.mean(axis=0)
     spend, quality = np.abs(found[:, 0]), found[:, 1]
     row = [name, len(found), n_splits, spend.mean(), spend.max(), error[:, 0].mean()]
-    row += [quality.mean(), quality.min(), error[:, 1].mean(), np.abs(found[:, 2]).max()]
-    return row + ([np.abs(found[:, 3]).max()] if what == "prices" else [])
+    row += [quality.mean(), quality.min(), error[:, 1].mean()]
+    return [*row, np.abs(found[:, 2]).max(), np.abs(found[:, 3]).max()]
 
 
-CHANGES = ["set", "cases", "splits", "spend off, mean", "spend off, worst", "standard error"]
-CHANGES += ["quality - new fit, mean", "worst", "its standard error"]
-CHANGES += ["spend of new fit off, worst"]
+PRICES = ["set", "cases", "splits", "spend off, mean", "spend off, worst", "standard error"]
+PRICES += ["quality - new fit, mean", "worst", "its standard error"]
+PRICES += ["spend of new fit off, worst", "spend at the old dual price off, worst"]
 # A set of fewer rows is measured on more halves.
 SPLITS = {"ParetoBandit": 20}
-HEADERS = {
-    "prices": [*CHANGES, "spend at the old dual price off, worst"],
-    "outages": CHANGES,
-    "new models": NEW,
-}
-
-
-def measure(short, n_draws, n_splits, asked):
-    """Rows of the tables, by the part that they belong to."""
-    parts = {}
-
-    def run(part, of):
-        if not asked or part in asked:
-            print(part, flush=True)
-            parts[part] = of()
-
-    for what, measured in (("prices", prices), ("outages", outages)):
-        for name, log in logs(short):
-            header = HEADERS[what]
-            run(
-                f"{what} {name}",
-                lambda w=what, m=measured, n=name, log=log, h=header: [
-                    dict(zip(h, changes(w, m, n, log, n_splits or SPLITS.get(n, 5))))
-                ],
-            )
-    for name, log in sets_of_new(short):
-        run(
-            f"new {name}",
-            lambda n=name, log=log: [dict(zip(NEW, row)) for row in rows_of_new(n, log, n_draws)],
-        )
-    return parts
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--draws", type=int, default=10, help="of scored rows, for each new model")
-    parser.add_argument("--splits", type=int, help="random halves for prices and outages")
-    parser.add_argument("--part", nargs="*", help="these alone")
+    parser.add_argument("--splits", type=int, help="random halves for prices")
+    parser.add_argument("--part", nargs="*", help='these alone, such as "new CARROT"')
     arguments = parser.parse_args()
     short = arguments.short
     warnings.simplefilter("ignore")
     n_draws, n_splits = (1, 1) if short else (arguments.draws, arguments.splits)
-    parts = measure(short, n_draws, n_splits, arguments.part)
-    for what, header in HEADERS.items():
-        mine = [rows for part, rows in parts.items() if part.startswith(what.split()[0])]
-        title = f"{what.capitalize()}: no fit and no labels"
-        if what == "new models":
-            title = "New models with few scored rows: quality over five budgets at equal spend"
-        table(title, header, [list(row.values()) for rows in mine for row in rows])
+
+    def asked(part):
+        return not arguments.part or part in arguments.part
+
+    table(
+        "Prices: no fit and no labels",
+        PRICES,
+        [
+            changes(name, log, n_splits or SPLITS.get(name, 5))
+            for name, log in logs(short)
+            if asked(f"prices {name}")
+        ],
+    )
+    sets = [(name, log) for name, log in sets_of_new(short) if asked(f"new {name}")]
+    table(
+        "New models with few scored rows: quality over five budgets at equal spend",
+        NEW,
+        [row for name, log in sets for row in rows_of_new(name, log, n_draws)],
+    )
     if not (short or arguments.part):
         record("lifecycle")
 

@@ -35,6 +35,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import FunctionTransformer, make_pipeline, make_union
 
+from skroute.assignment import assignment_path
 from skroute.routing import BudgetRouter, OnlineBudgetRouter
 
 DATA = Path(os.environ.get("SKROUTE_DATA", "~/skroute_data")).expanduser() / "paretobandit"
@@ -122,20 +123,9 @@ def beside(log, budget):
     Q, C = log.Q, log.C
     fits = C.mean(axis=0) <= budget
     single = float(Q.mean(axis=0)[fits].max()) if fits.any() else np.nan
-    least = C.min(axis=1).mean()
-    if budget < least:
+    if budget < C.min(axis=1).mean():
         return single, np.nan
-    oracle = oracle_at(Q, C, budget)
-    return single, oracle
-
-
-def oracle_at(Q, C, budget):
-    low, high = 0.0, 1e6
-    for _ in range(60):
-        price = np.sqrt(max(low, 1e-6) * high) if low else high / 2
-        spent = C[np.arange(len(C)), (Q - price * C).argmax(axis=1)].mean()
-        low, high = (price, high) if spent > budget else (low, price)
-    return float(Q[np.arange(len(C)), (Q - high * C).argmax(axis=1)].mean())
+    return single, assignment_path(Q, C).objective(budget)
 
 
 def offline(val, log, budget):
@@ -147,15 +137,6 @@ def offline(val, log, budget):
     route = router.route(log.X, budget=budget)
     rows = np.arange(len(route))
     return float(log.Q[rows, route].mean()), float(log.C[rows, route].mean() / budget)
-
-
-def share_with_all_labels(log, choice, budget):
-    """How often a router that was fitted on half of the log makes a choice on the other half."""
-    order = np.random.default_rng(0).permutation(len(log.X))
-    fit, rest = order[::2], order[1::2]
-    router = BudgetRouter(Ridge(10.0), costs=log.C[fit].mean(axis=0), budget=budget)
-    router.fit(log.X[fit], log.Q[fit], costs=log.C[fit])
-    return float((router.route(log.X[rest]) == choice).mean())
 
 
 def stationary(val, test, seeds, published, short):
@@ -288,10 +269,6 @@ def onboarding(val, test, seeds, published, short):
             row["its share, last 200"] = theirs["share_flash_last_200"] if theirs else np.nan
             row["adopted"] = np.isfinite(steps).mean()
             row["by step 140"] = (steps <= 140).mean()
-            # Adopted is a share of .1 for 50 steps: not every ceiling is worth that.
-            row["share with all labels"] = share_with_all_labels(
-                test._replace(Q=Q, C=C), 3, ceiling
-            )
             rows.append(row)
             print(row, flush=True)
             if short:

@@ -62,11 +62,11 @@ class CascadeClassifier(ClassifierMixin, CombiningRouter):
     def _plan(self, X, budget, request_id=None):
         check_affordable(budget, self._least())
         threshold = self._thresholds[self.mixture_.draw(X, budget, request_id)]
-        answers, active = self._asked_answers(X), np.arange(num_samples(X))
+        ask, active = self._asked_answers(X), np.arange(num_samples(X))
         route = np.zeros(len(active), dtype=np.int64)
         for step, member in enumerate(self._order[:-1]):
-            active = active[answers.ask(member, active).max(axis=1) < threshold[active]]
+            active = active[ask(member, active).max(axis=1) < threshold[active]]
             if len(active) == 0:
                 break
             route[active] = step + 1
-        return Plan(route, self.choice_costs_[route], answers)
+        return Plan(route, self.choice_costs_[route], ask)

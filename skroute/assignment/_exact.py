@@ -8,8 +8,14 @@ import numpy as np
 from skroute.assignment._problem import Problem, total_cost, totals
 from skroute.utils._optional import import_optional
 
-# Departures that the search may record before it gives up (48 MB).
-_MAX_NODES = 2_000_000
+# States that the search may look at before it gives up.
+_MAX_STATES = 4_000_000
+_HIGHS = {
+    "output_flag": False,
+    "mip_rel_gap": 0.0,
+    "mip_feasibility_tolerance": 1e-9,
+    "primal_feasibility_tolerance": 1e-9,
+}
 
 
 def value_step(values):
@@ -18,19 +24,14 @@ def value_step(values):
     Averages of K outcomes are multiples of 1/K; any two plans then differ by at least
     1/K, which closes a gap that rounding the bound down cannot see otherwise.
     """
-    denominator = 1
-    for value in values.ravel()[:64]:
-        denominator = math.lcm(
-            denominator, Fraction(float(value)).limit_denominator(10_000).denominator
-        )
-        if denominator > 10_000:
-            return 0.0
-    worst = 0.0
-    for start in range(0, len(values), 65536):
-        scaled = values[start : start + 65536] * denominator
-        worst = max(worst, float(np.abs(scaled - np.rint(scaled)).max()))
+    some = [Fraction(value).limit_denominator(10_000) for value in values.ravel()[:64].tolist()]
+    denominator = math.lcm(*(value.denominator for value in some))
+    if denominator > 10_000:
+        return 0.0
+    scaled = values * denominator
+    scaled -= np.rint(scaled)
     # All roundings together must stay well below one step.
-    return 1.0 / denominator if worst * len(values) < 0.05 else 0.0
+    return 1.0 / denominator if np.abs(scaled, out=scaled).max() * len(values) < 0.05 else 0.0
 
 
 def solve_exact(problem, greedy, tolerance, *, finish):
@@ -40,31 +41,26 @@ def solve_exact(problem, greedy, tolerance, *, finish):
     better plan; what is left, the core, is searched in order of loss (Pisinger 1995). A core
     that is too hard goes to HiGHS if `finish`; else the best plan found comes with its bound.
     """
-    from skroute.assignment import _kernels
-
     gap = greedy.bound - greedy.value
     step = value_step(problem.values)
     if gap <= tolerance or gap < step * (1.0 - 1e-6):
         return greedy.choices, greedy.value if gap > tolerance else greedy.bound
     row, choice, loss, extra = _core(problem, greedy, gap)
-    starts = (
-        np.flatnonzero(np.r_[True, row[1:] != row[:-1], True]) if len(row) else np.zeros(1, int)
-    )
     slack = greedy.slack + problem.slack_for_rounding
-    best, node, parent, item, complete = _kernels.expand_core(
-        starts, loss, extra, greedy.price, slack, gap, step, tolerance, _MAX_NODES
+    # A better plan is better by at least a step.
+    margin = step * (1.0 - 1e-6)
+    gap, changed, complete = _search_core(
+        row, loss, extra, greedy.price, slack, gap, margin, tolerance
     )
     choices = greedy.choices
-    if node >= 0:
+    if len(changed):
         choices = greedy.break_choices.copy()
-        while node >= 0:
-            choices[row[item[node]]] = choice[item[node]]
-            node = parent[node]
+        choices[row[changed]] = choice[changed]
     if complete:
         return choices, totals(problem, choices)[0]
     if not finish:
         return choices, greedy.bound
-    return _finish_core(problem, greedy, choices, best, tolerance)
+    return _finish_core(problem, greedy, choices, gap, tolerance)
 
 
 def _core(problem, greedy, gap):
@@ -83,14 +79,68 @@ def _core(problem, greedy, gap):
     extra = costs[row, choice] - costs[row, chosen[row]]
     smallest = np.full(len(values), np.inf)
     np.minimum.at(smallest, row, loss)
-    spends = np.zeros(len(values), dtype=bool)
-    np.logical_or.at(spends, row, extra > 0)
+    spends = np.isin(at, row[extra > 0])
     turn = np.empty(len(values))
     for kind in (False, True):
         rows = np.flatnonzero(spends == kind)
         turn[rows[np.argsort(smallest[rows], kind="stable")]] = np.arange(len(rows)) + kind / 2
     order = np.lexsort((loss, row, turn[row]))
     return row[order], choice[order], loss[order], extra[order]
+
+
+def _search_core(row, loss, extra, price, slack, gap, margin, tolerance):
+    """The best combination of core alternatives: its gap, which they are, whether it is proven.
+
+    A plan that departs from the break plan by some alternatives is worth the bound of the
+    relaxation minus ``sum(loss) + price * (slack - sum(extra))``. Row after row, a state is what
+    some departures have spent and lost; states that others dominate are dropped.
+    """
+    levels, best, n_states = [], [], 0
+    if not len(row):
+        return gap, best, True
+    starts = np.flatnonzero(np.r_[True, row[1:] != row[:-1]])
+    # What rows still to come lose at least, and what they add and free at most.
+    least = np.minimum.accumulate(loss[starts][::-1])[::-1]
+    add, free = (
+        np.append(np.cumsum(np.maximum.reduceat(amount.clip(0.0), starts)[::-1])[::-1], 0.0)[1:]
+        for amount in (extra, -extra)
+    )
+    spent, lost = np.zeros(1), np.zeros(1)
+    for at, (start, end) in enumerate(zip(starts, np.append(starts[1:], len(row)))):
+        if gap <= tolerance or least[at] >= gap - margin:
+            break
+        if loss[start] >= gap - margin:
+            continue
+        width = len(spent)
+        n_states += width * (end - start + 1)
+        if n_states > _MAX_STATES:
+            return gap, best, False
+        # First without a departure in this row, then with each.
+        spent = np.add.outer(np.append(0.0, extra[start:end]), spent).ravel()
+        lost = np.add.outer(np.append(0.0, loss[start:end]), lost).ravel()
+        found = np.where(spent <= slack, lost + price * (slack - spent), np.inf)
+        if found.min() < gap - margin:
+            gap, state = float(found.min()), int(found.argmin())
+            best = [start + state // width - 1] if state >= width else []
+            state %= width
+            for came_from, departure in reversed(levels):
+                if departure[state] >= 0:
+                    best.append(departure[state])
+                state = came_from[state]
+        reach = lost + price * np.maximum(slack - spent - add[at], 0.0)
+        open_ = np.flatnonzero((reach < gap - margin) & (spent - free[at] <= slack))
+        open_ = open_[np.argsort(spent[open_], kind="stable")]
+        # By rising cost only rising value survives.
+        worth = price * spent[open_] - lost[open_]
+        highest = np.maximum.accumulate(worth)[:-1]
+        rises = worth[1:] > highest + 1e-14 * (1.0 + np.abs(highest))
+        kept = open_[np.append(True, rises)[: len(open_)]]
+        departure = np.where(kept >= width, start + kept // width - 1, -1)
+        levels.append((kept % width, departure))
+        spent, lost = spent[kept], lost[kept]
+        if not len(kept):
+            break
+    return gap, best, True
 
 
 def _finish_core(problem, greedy, choices, gap, tolerance):
@@ -121,14 +171,11 @@ def within_cap(problem, solve):
     The budget is a hard cap: where a plan exceeds it the solver is called again, below it.
     """
     limit = cap = problem.total + problem.slack_for_rounding
-    bound = None
-    while True:
-        choices, found = solve(limit)
-        bound = found if bound is None else bound
-        excess = total_cost(problem, choices) - cap
-        if not excess > 0:
-            return choices, bound
+    choices, bound = solve(limit)
+    while (excess := total_cost(problem, choices) - cap) > 0:
         limit -= 2 * excess
+        choices, _ = solve(limit)
+    return choices, bound
 
 
 def solve_highs(problem, tolerance, *, allowed=None, options=None):
@@ -147,23 +194,15 @@ def solve_highs(problem, tolerance, *, allowed=None, options=None):
     lp.row_lower_ = np.r_[np.ones(n), -np.inf]
     lp.row_upper_ = np.r_[np.ones(n), np.inf]
     # Column (j, i) stands in row j (choose one) and in row n (the budget).
+    row_of = np.repeat(np.arange(n, dtype=np.int32), m)
+    weight = np.broadcast_to(costs, values.shape).ravel()
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
     lp.a_matrix_.start_ = np.arange(0, 2 * size + 1, 2, dtype=np.int32)
-    lp.a_matrix_.index_ = np.column_stack(
-        [np.repeat(np.arange(n, dtype=np.int32), m), np.full(size, n, dtype=np.int32)]
-    ).ravel()
-    weight = np.broadcast_to(costs, values.shape).ravel()
+    lp.a_matrix_.index_ = np.column_stack([row_of, np.full_like(row_of, n)]).ravel()
     lp.a_matrix_.value_ = np.column_stack([np.ones(size), weight]).ravel()
     lp.integrality_ = [highspy.HighsVarType.kInteger] * size
     model = highspy.Highs()
-    settings = {
-        "output_flag": False,
-        "mip_rel_gap": 0.0,
-        "mip_abs_gap": tolerance,
-        "mip_feasibility_tolerance": 1e-9,
-        "primal_feasibility_tolerance": 1e-9,
-    }
-    for name, setting in {**settings, **(options or {})}.items():
+    for name, setting in {**_HIGHS, "mip_abs_gap": tolerance, **(options or {})}.items():
         if model.setOptionValue(name, setting) != highspy.HighsStatus.kOk:
             raise ValueError(f"HiGHS does not take {name}={setting!r} (solver_options).")
     model.passModel(lp)

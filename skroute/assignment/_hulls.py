@@ -31,7 +31,6 @@ class GreedyPlan(NamedTuple):
 
     choices: np.ndarray
     value: float
-    spent: float
     bound: float
     price: float
     break_choices: np.ndarray
@@ -60,47 +59,32 @@ def build_hulls(problem):
     )
 
 
-def dual_price(problem, hulls):
-    """Efficiency of the first increment that the budget does not buy; 0 if it buys all."""
-    if np.isinf(problem.total):
-        return 0.0
-    room = problem.total - total_cost(problem, hulls.cheapest) + problem.slack_for_rounding
-    by_efficiency = np.argsort(-hulls.efficiency)
-    at = np.searchsorted(np.cumsum(hulls.extra_cost[by_efficiency]), room, side="right")
-    return float(hulls.efficiency[by_efficiency[at]]) if at < len(by_efficiency) else 0.0
-
-
 def solve_greedy(problem, tolerance):
     """Greedy plan of the relaxation, improved by single changes until its relative gap closes."""
-    from skroute.assignment import _kernels
-
-    values, costs, total, _ = problem
-    hulls = build_hulls(problem)
-    price = dual_price(problem, hulls)
-    choices = hulls.cheapest
-    _kernels.walk_hulls(hulls.starts, hulls.choice, hulls.efficiency, price, choices)
-    if price == 0.0:
-        value, spent = totals(problem, choices)
-        return GreedyPlan(choices, value, spent, value, 0.0, choices, total - spent)
-    room = max(total - total_cost(problem, choices), 0.0)
-    _kernels.take_ties(
-        hulls.starts, hulls.choice, hulls.efficiency, hulls.extra_cost, price, choices, room
-    )
+    total, hulls = problem.total, build_hulls(problem)
+    room = total - total_cost(problem, hulls.cheapest) + problem.slack_for_rounding
+    by_efficiency = np.argsort(-hulls.efficiency, kind="stable")
+    n_bought = np.searchsorted(np.cumsum(hulls.extra_cost[by_efficiency]), room, side="right")
+    bought = np.zeros(len(by_efficiency), dtype=bool)
+    bought[by_efficiency[:n_bought]] = True
+    # Efficiency falls within a row: what it buys are its first increments.
+    last = np.append(0, np.cumsum(bought))[hulls.starts]
+    last = hulls.starts[:-1] + np.diff(last) - 1
+    choices = np.where(last >= hulls.starts[:-1], np.append(hulls.choice, 0)[last], hulls.cheapest)
     value, spent = totals(problem, choices)
+    if n_bought == len(by_efficiency):
+        return GreedyPlan(choices, value, value, 0.0, choices, total - spent)
+    price = float(hulls.efficiency[by_efficiency[n_bought]])
     slack = max(total - spent, 0.0)
     bound = value + slack * price
-    best = (value, spent, choices)
-    enough = tolerance * abs(bound)
-    for improve in (_fill, _overshoot):
-        if bound - best[0] <= enough:
-            break
-        plan = improve(problem, choices, slack, enough / price)
-        value, spent = totals(problem, plan)
+    plan, enough = choices, tolerance * abs(bound)
+    if slack * price > enough:
+        filled = _fill(problem, choices, slack, enough / price)
+        gained, paid = totals(problem, filled)
         # Compare sums, not running differences; what rounding pushed over is no plan.
-        if value > best[0] and spent <= total + problem.slack_for_rounding:
-            best = (value, spent, plan)
-    value, spent, plan = best
-    return GreedyPlan(plan, value, spent, max(bound, value), price, choices, slack)
+        if gained > value and paid <= total + problem.slack_for_rounding:
+            plan, value = filled, gained
+    return GreedyPlan(plan, value, max(bound, value), price, choices, slack)
 
 
 def _fill(problem, choices, room, enough):
@@ -118,21 +102,4 @@ def _fill(problem, choices, room, enough):
         cost = costs[0] if len(costs) == 1 else costs[row]
         room -= cost[choice] - cost[choices[row]]
         choices[row] = choice
-    return choices
-
-
-def _overshoot(problem, choices, room, enough):
-    """The best upgrade although it does not fit, then the cheapest repair of the excess."""
-    from skroute.assignment import _kernels
-
-    values, costs, total, _ = problem
-    choices = choices.copy()
-    row, choice = _kernels.best_upgrade(values, costs, choices, np.inf)
-    if row >= 0:
-        cost = costs[0] if len(costs) == 1 else costs[row]
-        excess = cost[choice] - cost[choices[row]] - room
-        other, cheaper = _kernels.cheapest_repair(values, costs, choices, row, excess)
-        if other >= 0:
-            choices[row], choices[other] = choice, cheaper
-            return _fill(problem, choices, total - total_cost(problem, choices), enough)
     return choices

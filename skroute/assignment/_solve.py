@@ -160,8 +160,7 @@ def solve_assignment(
             f"solver={solver!r}."
         )
     problem = check_problem(values, costs, budget)
-    n = len(problem.values)
-    price = np.nan
+    n, price = len(problem.values), np.nan
     if objective == "min":
         choices, value = solve_max_min(problem)
         _, spent = totals(problem, choices)
@@ -181,15 +180,7 @@ def solve_assignment(
         if solver != "greedy":
             tolerance = tol * max(abs(bound), 1e-300)
             choices, bound = solve_exact(problem, greedy, tolerance, finish=solver == "exact")
-        if choices is greedy.choices:
-            return _assignment(problem, choices, greedy.value, greedy.spent, bound, price, tol)
     value, spent = totals(problem, choices)
-    return _assignment(problem, choices, value, spent, bound, price, tol)
-
-
-def _assignment(problem, choices, value, spent, bound, price, tol):
-    """The certificate, in means per row."""
-    n = len(problem.values)
     bound = max(bound, value)
     gap = (bound - value) / max(abs(bound), 1e-300)
     status = "optimal" if gap <= tol else "feasible"

@@ -3,29 +3,22 @@
 from dataclasses import replace
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin
-from sklearn.model_selection import KFold
 from sklearn.utils import check_consistent_length
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import (
     check_affordable,
     check_budget,
     check_costs,
-    check_rows,
-    inherit_member_tags,
 )
 from skroute.routing._draws import row_keys, tie_draws
 from skroute.routing._estimates import (
-    check_default_reads,
     cross_fit,
     default_quality_estimator,
     folds_of,
 )
 from skroute.routing._learn import learn_policy, predict_costs
 from skroute.routing._log import (
-    check_matrix,
     check_row_costs,
     choice_names,
     costs_now,
@@ -35,18 +28,17 @@ from skroute.routing._log import (
     read_table,
     with_last,
 )
-from skroute.routing._members import ABSTAIN_COST
 from skroute.routing._newcomers import with_newcomer
 from skroute.routing._occam import check_lambda
-from skroute.routing._router import BUDGET, N_JOBS, Router, estimated_once
+from skroute.routing._router import estimated_once
 from skroute.routing._stream import Look
+from skroute.routing._table_router import TableRouter
 from skroute.routing._warnings import warn_of_fit
 from skroute.utils._compat import (
     HasMethods,
     Interval,
     Real,
     StrOptions,
-    check_sample_weight,
     num_samples,
 )
 from skroute.utils._handing import models_of
@@ -55,13 +47,8 @@ from skroute.utils._once import once_of
 from skroute.utils._validation import check_numbers
 from skroute.utils._warn import warn
 
-_READABLE_INSTEAD = (
-    "Give a quality_estimator that reads such rows, for example a pipeline that begins with a "
-    "vectoriser or an encoder."
-)
 
-
-class BudgetRouter(MetaEstimatorMixin, Router, BaseEstimator):
+class BudgetRouter(TableRouter):
     r"""Choose per row what is worth its cost, learned from logged outcomes alone.
 
     If you have a log of what several models, services or language models made of past requests
@@ -182,6 +169,9 @@ class BudgetRouter(MetaEstimatorMixin, Router, BaseEstimator):
 
     Notes
     -----
+    There is no `random_state`: the router itself is deterministic; set that of a
+    `quality_estimator` of your own.
+
     `budget`, `policy`, `reg_lambda` and, where they are fixed, `costs` can be changed after
     `fit`, without a new fit: estimates and quality of the log are kept, and the dual price is
     computed again. A mapping that is set after `fit` may name single choices; the others keep
@@ -222,16 +212,11 @@ class BudgetRouter(MetaEstimatorMixin, Router, BaseEstimator):
     """
 
     _parameter_constraints: dict = {
-        "quality_estimator": [HasMethods(["fit", "predict"]), None],
-        "costs": [dict, "array-like", None],
-        "budget": BUDGET,
+        **TableRouter._parameter_constraints,
         "cost_estimator": [HasMethods(["fit", "predict"]), None],
         "reg_lambda": [Interval(Real, 0, None, closed="left")],
         "policy": [StrOptions({"online", "batch"})],
-        "abstain_cost": ABSTAIN_COST,
         "routing_cost": [Interval(Real, 0, None, closed="left")],
-        "cv": ["cv_object"],
-        "n_jobs": N_JOBS,
     }
 
     def __init__(
@@ -311,17 +296,13 @@ class BudgetRouter(MetaEstimatorMixin, Router, BaseEstimator):
 
     def _fit(self, X, y, *, task, costs=None, choice=None, propensity=None, **params):
         routed = self._route_metadata(params)
-        if y is None:
-            raise ValueError("BudgetRouter requires y to be passed, but the target y is None.")
         if self.costs is not None and self.cost_estimator is not None:
             raise ValueError(
                 "cost_estimator learns costs per row, but the constructor has fixed "
                 f"costs={self.costs!r}. Leave one of them out."
             )
-        X = check_rows(self, X, reset=True)
-        check_rows_match(X=X, y=y, costs=costs, choice=choice, propensity=propensity)
-        if self.quality_estimator is None:
-            check_default_reads(X, _READABLE_INSTEAD)
+        told = {"costs": costs, "choice": choice, "propensity": propensity}
+        X = self._rows_of_fit(X, y, **told)
         log = self._read(X, y, costs, choice, propensity)
         check_consistent_length(X, log.quality)
         budget = check_budget(self.budget)
@@ -472,15 +453,6 @@ class BudgetRouter(MetaEstimatorMixin, Router, BaseEstimator):
             return found
         return replace(found, cost=self._row_costs(X, costs)[:, self.choices_.index(name)])
 
-    def _answer(self, X, plan, response):
-        if self._named:
-            return np.asarray(self.choices_)[plan.route]
-        # Choices without a name are answered by their column of Q.
-        columns = np.arange(len(self.choices_))
-        if self.abstain_quality_ is not None:
-            columns[-1] = -1
-        return columns[plan.route]
-
     def predict_quality(self, X, return_std=False):
         """Estimated quality of each choice for each row, before the penalty.
 
@@ -535,26 +507,8 @@ class BudgetRouter(MetaEstimatorMixin, Router, BaseEstimator):
         -------
         float
         """
-        check_is_fitted(self)
-        check_rows_match(X=X, y=y)
-        models = models_of(self)
-        quality = check_matrix(y, "y", models if self._named else None, allow_nan=True)
-        check_consistent_length(X, quality)
-        if quality.shape[1] != len(models):
-            raise ValueError(
-                f"y must have one column for each of {models!r}, got {quality.shape[1]}."
-            )
-        route = self.route(
-            X, budget, exclude=exclude, allowed=allowed, request_id=request_id, costs=costs
-        )
-        if self.abstain_quality_ is not None:
-            quality = with_last(quality, self.abstain_quality_)
-        realised = quality[np.arange(len(route)), route]
-        weight = check_sample_weight(sample_weight, X)
-        known = ~np.isnan(realised)
-        if not weight[known].sum() > 0:
-            raise ValueError("y is NaN, not known, for every choice that was made.")
-        return float(np.average(realised[known], weights=weight[known]))
+        call = {"exclude": exclude, "allowed": allowed, "request_id": request_id, "costs": costs}
+        return self._realised(X, y, sample_weight, budget, call, allow_nan=True)
 
     def _look(self, x, kept):
         return Look(x, {})
@@ -653,35 +607,8 @@ class BudgetRouter(MetaEstimatorMixin, Router, BaseEstimator):
         policy = self._policy().restricted(np.arange(len(self._log.names)))
         return overlap_of(self._log, policy.validate(self._effective_budget(None)).choices)
 
-    # scikit-learn ---------------------------------------------------------------------------
-
-    def get_metadata_routing(self):
-        """Metadata routing of this object.
-
-        Returns
-        -------
-        sklearn.utils.metadata_routing.MetadataRouter
-        """
-        router = MetadataRouter(owner=self).add_self_request(self)
-        fit = MethodMapping().add(caller="fit", callee="fit")
-        router.add(quality_estimator=self._reader(), method_mapping=fit)
-        split = MethodMapping().add(caller="fit", callee="split")
-        # An iterable of splits takes nothing, and may be read once only.
-        splitter = self.cv if hasattr(self.cv, "split") else KFold()
-        router.add(splitter=splitter, method_mapping=split)
+    def _readers(self):
+        readers = super()._readers()
         if self.cost_estimator is not None:
-            router.add(cost_estimator=self.cost_estimator, method_mapping=fit)
-        return router
-
-    def _reader(self):
-        estimator = self.quality_estimator
-        return default_quality_estimator() if estimator is None else estimator
-
-    def __sklearn_tags__(self):
-        readers = [self._reader()]
-        if self.cost_estimator is not None:
-            readers.append(self.cost_estimator)
-        tags = inherit_member_tags(super().__sklearn_tags__(), readers)
-        tags.target_tags.required = True
-        tags.target_tags.multi_output = True
-        return tags
+            readers["cost_estimator"] = self.cost_estimator
+        return readers

@@ -3,10 +3,7 @@
 from collections.abc import Mapping
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin
-from sklearn.model_selection import KFold
 from sklearn.utils import check_consistent_length, check_random_state
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import (
@@ -15,14 +12,10 @@ from skroute.base import (
     check_affordable,
     check_budget,
     check_costs,
-    check_rows,
-    inherit_member_tags,
 )
 from skroute.routing._cascade_rules import Outcomes, candidates, chain_of, learn_path
 from skroute.routing._estimates import (
-    check_default_reads,
     cross_fit,
-    default_quality_estimator,
     estimates_without_folds,
     folds_of,
     predict_matrix,
@@ -34,28 +27,23 @@ from skroute.routing._log import (
     column_names,
     is_named,
     read_table,
-    with_last,
 )
-from skroute.routing._members import ABSTAIN_COST
 from skroute.routing._mixtures import validated_mixture
-from skroute.routing._router import BUDGET, N_JOBS, Router
 from skroute.routing._signals import as_columns, split_signals
 from skroute.routing._states import n_sets
+from skroute.routing._table_router import TableRouter
 from skroute.utils._compat import (
-    HasMethods,
     Integral,
     Interval,
-    check_sample_weight,
     num_samples,
 )
-from skroute.utils._named import check_rows_match
 from skroute.utils._once import once_of
 
 # Sets of models that are compared; each is fitted for each fold.
 _MAX_SETS = 1023
 
 
-class CascadeRouter(MetaEstimatorMixin, Router, BaseEstimator):
+class CascadeRouter(TableRouter):
     r"""Ask one model after another; what an answer shows decides whether to ask another.
 
     For whoever has a log of what several models made of past requests: how good each
@@ -173,6 +161,9 @@ class CascadeRouter(MetaEstimatorMixin, Router, BaseEstimator):
 
     Notes
     -----
+    There is no `random_state`: the router itself is deterministic; set that of a
+    `quality_estimator` of your own.
+
     Signals enter as normal scores of their ranks: a probability, its logarithm and its
     logit are the same signal. Quality is scaled to [0, 1] by its range in the log.
 
@@ -209,15 +200,10 @@ class CascadeRouter(MetaEstimatorMixin, Router, BaseEstimator):
     """
 
     _parameter_constraints: dict = {
-        "quality_estimator": [HasMethods(["fit", "predict"]), None],
-        "costs": [dict, "array-like", None],
-        "budget": BUDGET,
+        **TableRouter._parameter_constraints,
         "order": ["array-like", None],
         "max_calls": [Interval(Integral, 1, None, closed="left")],
-        "abstain_cost": ABSTAIN_COST,
         "n_prices": [Interval(Integral, 1, None, closed="left")],
-        "cv": ["cv_object"],
-        "n_jobs": N_JOBS,
     }
 
     def __init__(
@@ -284,19 +270,13 @@ class CascadeRouter(MetaEstimatorMixin, Router, BaseEstimator):
 
     def _fit(self, X, y, *, task, costs=None, signals=None, **params):
         routed = self._route_metadata(params)
-        if y is None:
-            raise ValueError("CascadeRouter requires y to be passed, but the target y is None.")
         self._informed = X is not None
         if X is None and signals is None:
             raise ValueError(
                 "X and signals are both None: there is nothing to decide by. Give what is known "
                 "of the requests, or what the models' answers show."
             )
-        if self._informed:
-            X = check_rows(self, X, reset=True)
-            if self.quality_estimator is None:
-                check_default_reads(X, "Give an estimator.")
-        check_rows_match(X=X, y=y, costs=costs, signals=signals)
+        X = self._rows_of_fit(X, y, optional=True, costs=costs, signals=signals)
         quality = check_matrix(y, "y")
         check_consistent_length(*([X] if self._informed else []), quality)
         names, self._named = choice_names(y, self.costs), is_named(y, self.costs)
@@ -328,7 +308,7 @@ class CascadeRouter(MetaEstimatorMixin, Router, BaseEstimator):
         within = [known[train] for train, _ in folds]
         if self._informed:
             options = {"n_jobs": self.n_jobs, "fit_params": routed["quality_estimator"]["fit"]}
-            given = self._reader(), X, quality, folds
+            given = self._readers()["quality_estimator"], X, quality, folds
             self.quality_estimator_, known, _ = cross_fit(
                 *given, task=task, name="quality_estimator", **options
             )
@@ -460,10 +440,6 @@ class CascadeRouter(MetaEstimatorMixin, Router, BaseEstimator):
         if self._informed:
             known = predict_matrix(self.quality_estimator_, X, "quality_estimator")
         return self._path.reader.scores(known, signals)
-
-    def _answer(self, X, plan, response):
-        names = self.choices_ if self._named else [*range(len(self.model_names_)), -1]
-        return np.asarray(names)[plan.route]
 
     def _alone(self, X, name, response, costs=None, signals=None, **call):
         n_rows, at = len(self._check_signals(X, signals)[0]), self.model_names_.index(name)
@@ -675,46 +651,8 @@ class CascadeRouter(MetaEstimatorMixin, Router, BaseEstimator):
         -------
         float
         """
-        check_is_fitted(self)
-        check_rows_match(X=X, y=y)
-        quality = check_matrix(y, "y", self.model_names_ if self._named else None)
-        if quality.shape[1] != len(self.model_names_):
-            raise ValueError(
-                f"y must have the {len(self.model_names_)} columns that fit saw, got "
-                f"{quality.shape[1]}."
-            )
-        if X is not None:
-            check_consistent_length(X, quality)
-        route = self.route(X, budget, signals=signals, costs=costs, request_id=request_id)
-        if self.abstain_quality_ is not None:
-            quality = with_last(quality, self.abstain_quality_)
-        weight = check_sample_weight(sample_weight, quality)
-        return float(np.average(quality[np.arange(len(route)), route], weights=weight))
-
-    def get_metadata_routing(self):
-        """Metadata routing of this object.
-
-        Returns
-        -------
-        sklearn.utils.metadata_routing.MetadataRouter
-        """
-        router = MetadataRouter(owner=self).add_self_request(self)
-        fit = MethodMapping().add(caller="fit", callee="fit")
-        router.add(quality_estimator=self._reader(), method_mapping=fit)
-        split = MethodMapping().add(caller="fit", callee="split")
-        # An iterable of splits takes nothing, and may be read once only.
-        splitter = self.cv if hasattr(self.cv, "split") else KFold()
-        return router.add(splitter=splitter, method_mapping=split)
-
-    def _reader(self):
-        estimator = self.quality_estimator
-        return default_quality_estimator() if estimator is None else estimator
-
-    def __sklearn_tags__(self):
-        tags = inherit_member_tags(super().__sklearn_tags__(), [self._reader()])
-        tags.target_tags.required = True
-        tags.target_tags.multi_output = True
-        return tags
+        call = {"signals": signals, "costs": costs, "request_id": request_id}
+        return self._realised(X, y, sample_weight, budget, call)
 
 
 class CascadeRun:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
+from skroute.routing._estimates import rows_and_others
 from skroute.routing._mixtures import Mixture, ValidatedPart, row_sums
 from skroute.routing._signals import RankScores, StateBasis
 from skroute.routing._states import (
@@ -226,10 +227,8 @@ def choose_simple(gain, complexity):
 def choose_and_judge(gain, quality, complexity, fold):
     """The policy that all rows choose; of each row the quality of what other folds choose."""
     chosen, honest = choose_simple(gain, complexity), np.empty(len(fold))
-    for number in np.unique(fold):
-        rest, rows = fold != number, fold == number
-        by_others = choose_simple(gain[:, rest], complexity) if rest.any() else chosen
-        honest[rows] = quality[by_others, rows]
+    for rows, others in rows_and_others(fold):
+        honest[rows] = quality[choose_simple(gain[:, others], complexity), rows]
     return chosen, honest
 
 

@@ -8,9 +8,9 @@ from skroute.base import Routed, dispatch
 from skroute.metrics import sample_quality
 from skroute.metrics._objectives import objective_of_labels
 from skroute.routing._members import MemberRouter
-from skroute.routing._targets import MultiLabel, SingleLabel, rows_of_failure
-from skroute.utils._compat import _safe_indexing, num_samples
-from skroute.utils._once import once_of
+from skroute.routing._targets import MultiLabel, SingleLabel
+from skroute.utils._compat import num_samples
+from skroute.utils._once import EVERY, Once, once_of
 
 # {0, 1/M, ..., 1} with the M = 10 of the paper, for the weight and for the threshold.
 GRID = np.linspace(0.0, 1.0, 11)
@@ -18,37 +18,12 @@ GRID = np.linspace(0.0, 1.0, 11)
 _MEANS_OF_LABELS = ("accuracy", "balanced_accuracy", "cost matrix")
 
 
-class Answers:
-    """Scores of the members on some rows, asked for when needed and never twice."""
-
-    def __init__(self, router, X):
-        self.router, self.X = router, X
-        self.scores = {}
-        self.asked = np.zeros((num_samples(X), len(router.member_names_)), dtype=bool)
-
-    def ask(self, member, rows):
-        """Scores of one member on some rows, ndarray of shape (len(rows), n_labels)."""
-        new = rows[~self.asked[rows, member]]
-        if len(new):
-            router = self.router
-            name, model = router.member_names_[member], router.estimators_[member]
-            once_of(router).count(name, len(new))
-            with rows_of_failure(new):
-                part = router._target.call("scores", name, model, _safe_indexing(self.X, new))
-            if member not in self.scores:
-                shape = (len(self.asked), part.shape[1])
-                self.scores[member] = np.zeros(shape, dtype=part.dtype)
-            self.scores[member][new] = part
-            self.asked[new, member] = True
-        return self.scores[member][rows]
-
-
 class CombiningRouter(MemberRouter):
     """Base of routers that ask a member, look at its answer, and may ask others.
 
     Each choice is a set of members and their weights in the answer: ``choice_members_``,
     ``choice_weights_`` and, for several labels, ``choice_thresholds_``. The state of a plan is
-    an `Answers`.
+    a function that asks members and has what they have answered.
     """
 
     _target_kinds: tuple[type, ...] = (SingleLabel, MultiLabel)
@@ -78,8 +53,10 @@ class CombiningRouter(MemberRouter):
             )
 
     def _asked_answers(self, X):
-        """The members' answers to rows, none of them asked for yet; a walk has one for all."""
-        return once_of(self).whole("answers", lambda: Answers(self, X))
+        """``ask(member, rows)``: scores of a member on some rows of X, of none of them twice."""
+        once = once_of(self)
+        kept = Once() if once is EVERY else once
+        return lambda member, rows: self._answers_of(X, member, "scores", rows, kept)
 
     @property
     def _multilabel(self):
@@ -109,7 +86,7 @@ class CombiningRouter(MemberRouter):
         if self._multilabel:
             once_of(self).count(self.member_names_[at], num_samples(X))
             return self.estimators_[at].predict(X)
-        scores = self._asked_answers(X).ask(at, np.arange(num_samples(X)))
+        scores = self._asked_answers(X)(at, np.arange(num_samples(X)))
         if response == "predict_proba":
             return scores
         return self._target.labels(self._target.amount_to(scores, None))
@@ -119,7 +96,7 @@ class CombiningRouter(MemberRouter):
 
         def answer(choice, some):
             used = np.flatnonzero(self.choice_members_[choice])
-            scores = [plan.state.ask(k, rows[some]) for k in used]
+            scores = [plan.state(k, rows[some]) for k in used]
             return combine(scores, self.choice_weights_[choice, used])
 
         combined = dispatch(route, answer)

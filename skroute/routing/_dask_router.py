@@ -202,7 +202,7 @@ class DaskRouter:
         for name in names:
             columns, dtype = shapes[name]
             parts = [
-                array.from_delayed(_field(dask, task, name), (size, *columns), dtype=dtype)
+                array.from_delayed(dask.delayed(getattr)(task, name), (size, *columns), dtype=dtype)
                 for task, size in zip(tasks, sizes)
             ]
             found.append(array.concatenate(parts))
@@ -267,10 +267,6 @@ class DaskRouter:
             for block, route in zip(blocks, chosen)
         ]
         return blocks, plan.choices.chunks[0], tasks
-
-
-def _field(dask, task, name):
-    return dask.delayed(getattr)(task, name)
 
 
 def _routed(estimator, X, response, budget, call, answers):

@@ -1,6 +1,6 @@
 """Estimates of quality: fitted on all rows, and of the same rows out of sample."""
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
 from sklearn.base import clone
@@ -8,7 +8,7 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.model_selection import KFold, check_cv, cross_val_predict
 from sklearn.utils import check_array, get_tags
 
-from skroute.base import note_failure
+from skroute.base import check_rows, note_failure
 from skroute.utils._compat import Integral, _safe_indexing, check_method_params, num_samples
 from skroute.utils._frames import needs_encoding
 from skroute.utils._tensors import holds_numbers, on_host
@@ -39,6 +39,19 @@ def answers_forest(n_samples):
         oob_score=True,
         random_state=0,
     )
+
+
+def read_rows(router, X, by_default):
+    """Checked rows of a fit; what may read missing values where the default estimator does not."""
+    try:
+        return check_rows(router, X, reset=True)
+    except ValueError as error:
+        if by_default and "NaN" in str(error):
+            error.add_note(
+                "The default quality_estimator reads no missing values. Give one that does, for "
+                "example quality_estimator=RandomForestRegressor(min_samples_leaf=10)."
+            )
+        raise
 
 
 def check_default_reads(X, advice):
@@ -95,6 +108,13 @@ def part_of(folds, n_rows):
     return part
 
 
+def rows_and_others(part):
+    """For each part of the rows their positions, and those of the rows that decide for them."""
+    for number in np.unique(part):
+        rows, others = np.flatnonzero(part == number), np.flatnonzero(part != number)
+        yield rows, others if len(others) else rows
+
+
 def predict_matrix(fitted, X, name):
     """Outputs of a regressor as finite numbers, one column for each."""
     from skroute.forests._averages import average_of
@@ -108,7 +128,9 @@ def predict_matrix(fitted, X, name):
     return values
 
 
-def cross_fit(estimator, X, target, folds, *, task, name, costs=None, n_jobs=None, fit_params=None):
+def cross_fit(
+    estimator, X, target, folds, *, name, task=None, costs=None, n_jobs=None, fit_params=None
+):
     """An estimator fitted on all rows, their estimates out of sample, and those as of new rows.
 
     `QualityRegressor`, and forests with out-of-bag estimates, know their own rows out of sample;
@@ -117,7 +139,7 @@ def cross_fit(estimator, X, target, folds, *, task, name, costs=None, n_jobs=Non
     # One choice is a single-output regression: not every regressor takes (n, 1).
     flat = target[:, 0] if target.shape[1] == 1 else target
     fitted = clone(estimator)
-    with _noting(estimator, X, target, name), task.step(name):
+    with _noting(estimator, X, target, name), task.step(name) if task else nullcontext():
         if hasattr(fitted, "cross_fit") and not fit_params:
             estimate, as_new = fitted.cross_fit(
                 X, flat, folds=folds, costs=costs, n_jobs=n_jobs, return_kept=True
@@ -140,7 +162,7 @@ def cross_fit(estimator, X, target, folds, *, task, name, costs=None, n_jobs=Non
 
 
 def estimates_without_folds(
-    estimator, X, target, folds, *, task, name, n_jobs=None, fit_params=None
+    estimator, X, target, folds, *, name, task=None, n_jobs=None, fit_params=None
 ):
     """For each fold, estimates of its training rows by fits that saw neither them nor the fold."""
     found, part = [], part_of(folds, len(target))

@@ -12,7 +12,6 @@ from skroute.base import Plan, affords, check_affordable, check_budget
 from skroute.metrics._objectives import OF_LABELS
 from skroute.routing._combining import (
     GRID,
-    Answers,
     CombiningRouter,
     answer_features,
     possible_bases,
@@ -20,7 +19,7 @@ from skroute.routing._combining import (
     search_threshold,
 )
 from skroute.routing._draws import tie_draws
-from skroute.routing._estimates import answers_forest
+from skroute.routing._estimates import answers_forest, rows_and_others
 from skroute.routing._learn import learn_policy
 from skroute.routing._log import Log, kept_choices
 from skroute.routing._members import ABSTAIN_COST
@@ -237,6 +236,9 @@ class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
 
     Notes
     -----
+    There is no `random_state`: the router itself is deterministic; set that of the members and of
+    a `quality_estimator` of your own.
+
     The paper has one combiner for a base and an add-on. With ``weight="auto"`` each add-on
     is offered twice, at the same cost: combined with the base, and alone; once, where the
     best weight of the base is 0.
@@ -441,9 +443,9 @@ class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
         quality = np.array([each.quality for each in found])
         cost = np.array([each.cost for each in found])
         part, best = options[0].policy.part, np.empty(quality.shape[1], dtype=np.int64)
-        for number in np.unique(part):
-            known = quality[:, part != number] if (part != number).any() else quality
-            best[part == number] = best_of(known.mean(axis=1), _spent(options, budget), known)
+        for rows, others in rows_and_others(part):
+            known = quality[:, others]
+            best[rows] = best_of(known.mean(axis=1), _spent(options, budget), known)
         rows = np.arange(len(best))
         return quality[best, rows], cost[best, rows]
 
@@ -458,13 +460,13 @@ class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
         check_affordable(budget, min(each.policy.least for each in self._options_now(exclude)))
         draw = tie_draws(X, request_id)
         options = self._options_at(budget, exclude)
-        policy, answers = options.policy, self._asked_answers(X)
-        values = policy.estimates(self._base_features(answers, options.base)) - policy.penalty
+        policy, ask = options.policy, self._asked_answers(X)
+        values = policy.estimates(self._base_features(ask, X, options.base)) - policy.penalty
         plan = policy.decide(values, policy.planned, budget, draw=draw, policy=self.policy)
-        return plan._replace(route=options.first + options.kept[plan.route], state=answers)
+        return plan._replace(route=options.first + options.kept[plan.route], state=ask)
 
-    def _base_features(self, answers, base):
-        return self._features(answers.ask(base, np.arange(num_samples(answers.X))))
+    def _base_features(self, ask, X, base):
+        return self._features(ask(base, np.arange(num_samples(X))))
 
     def predict_quality(self, X):
         """Estimated quality of each choice that the base of `budget` leaves open; asks the base.
@@ -482,7 +484,9 @@ class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
         check_is_fitted(self)
         X = self._check_X(X)
         options = self._options_at(self._effective_budget(None))
-        values = options.policy.estimates(self._base_features(Answers(self, X), options.base))
+        values = options.policy.estimates(
+            self._base_features(self._asked_answers(X), X, options.base)
+        )
         estimate = np.full((len(values), len(self.choices_)), np.nan)
         estimate[:, options.first + options.kept] = values
         return estimate
@@ -505,11 +509,11 @@ class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
         return next(o.base for o in reversed(self._options) if o.first <= kept[0])
 
     def _look(self, x, kept):
-        answers, base = Answers(self, x), self._base_of(kept)
-        features = self._base_features(answers, base)
+        ask, base = self._asked_answers(x), self._base_of(kept)
+        features = self._base_features(ask, x, base)
         first = next(options.first for options in self._options if options.base == base)
-        alone = Plan(np.array([first]), np.zeros(1), answers)
-        return Look(features, {first: self._answer(x, alone, "predict")[0]}, answers)
+        alone = Plan(np.array([first]), np.zeros(1), ask)
+        return Look(features, {first: self._answer(x, alone, "predict")[0]}, ask)
 
     # Attributes -----------------------------------------------------------------------------
 
@@ -542,12 +546,7 @@ def search_delta(policy, budget):
 
     The best quality on held-out halves among those that keep the budget there.
     """
-    estimate, quality, costs, fixed = (
-        policy.estimate,
-        policy.quality,
-        policy.planned,
-        policy.deciding,
-    )
+    estimate, costs, fixed = policy.estimate, policy.planned, policy.deciding
     n = len(estimate)
     if not np.isfinite(budget) or n < 4:
         return 0.0
@@ -561,7 +560,7 @@ def search_delta(policy, budget):
             room = max((1 - delta) * (budget - fixed), path.budgets[0])
             choice = choose_at_price(estimate[check], costs, path.price(room))
             cost[j] += (fixed + costs[choice]).sum() / n
-            value[j] += quality[check, choice].sum() / n
+            value[j] += policy.quality[check, choice].sum() / n
     allowed = affords(budget, cost)
     if not allowed.any():
         return float(deltas[0])

@@ -10,6 +10,7 @@ from skroute.assignment import assignment_path, choose_at_price
 from skroute.base import Plan, check_affordable
 from skroute.metrics._objectives import OF_LABELS
 from skroute.routing._combining import CombiningRouter, possible_bases
+from skroute.routing._estimates import rows_and_others
 from skroute.routing._log import with_last
 from skroute.routing._members import ABSTAIN_COST
 from skroute.routing._mixtures import (
@@ -305,6 +306,8 @@ class FrugalMLClassifier(ClassifierMixin, CombiningRouter):
 
     Notes
     -----
+    There is no `random_state`: the router itself is deterministic; set that of the members.
+
     Which of two mixed bases a row goes to is drawn from a hash of the row and of how often
     it came before in the call: a row goes the same way in every batch and container, and
     of many equal rows in one call the right share goes each way. In calls of one row each,
@@ -377,8 +380,8 @@ class FrugalMLClassifier(ClassifierMixin, CombiningRouter):
     def _learn(self, X, answers):
         names, scores, target = answers.names, answers.responses, answers.target
         bases = possible_bases(self.base, names)
-        labels = [part.argmax(axis=1) for part in scores]
-        tops = [part.max(axis=1) for part in scores]
+        labels = np.array([part.argmax(axis=1) for part in scores])
+        tops = np.array([part.max(axis=1) for part in scores])
         quality = self._objective_of(self._target).bound(target).table(target, labels)
         base_costs = costs = self._costs_of_fit
         addons, self.abstain_quality_ = list(names), None
@@ -388,20 +391,15 @@ class FrugalMLClassifier(ClassifierMixin, CombiningRouter):
             quality, costs = with_last(quality, self.abstain_quality_), with_last(costs, 0.0)
             addons = [*names, ABSTAIN_NAME]
 
-        def answers_of(rows):
-            return [label[rows] for label in labels], [top[rows] for top in tops]
-
         def learn(rows):
-            known = *answers_of(rows), quality[rows], costs, bases
+            known = labels[:, rows], tops[:, rows], quality[rows], costs, bases
             return learn_label_rules(*known, len(self.classes_), self.n_thresholds)
 
         self.rules_, self._groups = learn(slice(None))
         self._validated_parts = []
-        for number in np.unique(answers.part):
-            rows = np.flatnonzero(answers.part == number)
-            others = np.flatnonzero(answers.part != number)
-            rules, groups = learn(others if len(others) else rows)
-            addon = decide_by_label(rules, groups, *answers_of(rows))
+        for rows, others in rows_and_others(answers.part):
+            rules, groups = learn(others)
+            addon = decide_by_label(rules, groups, labels[:, rows], tops[:, rows])
             cost = base_costs[rules.base][:, np.newaxis] + np.where(
                 addon == rules.base[:, np.newaxis], 0.0, costs[addon]
             )
@@ -433,14 +431,14 @@ class FrugalMLClassifier(ClassifierMixin, CombiningRouter):
         check_affordable(budget, self._least())
         rules = self.rules_
         rule = Mixture(rules.cost, rules.quality).draw(X, budget, request_id)
-        answers = self._asked_answers(X)
+        ask = self._asked_answers(X)
         n_addons = len(self.choices_) // len(self._bases)
         route = np.empty(len(rule), dtype=np.int64)
         for base in np.unique(rules.base[rule]):
             rows = np.flatnonzero(rules.base[rule] == base)
-            scores = answers.ask(base, rows)
+            scores = ask(base, rows)
             group = self._groups[base][scores.argmax(axis=1)]
             keep = scores.max(axis=1) >= rules.thresholds[rule[rows], group]
             addon = np.where(keep, base, rules.addons[rule[rows], group])
             route[rows] = self._bases.index(base) * n_addons + addon
-        return Plan(route, self.choice_costs_[route], answers)
+        return Plan(route, self.choice_costs_[route], ask)

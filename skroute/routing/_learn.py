@@ -1,7 +1,5 @@
 """Learning a policy from a log: estimates of quality, out of sample and as those of new rows."""
 
-from contextlib import nullcontext
-
 import numpy as np
 
 from skroute.routing._draws import row_keys
@@ -13,13 +11,6 @@ from skroute.utils._handing import is_handing
 
 # Rows that occur this often are decided in `fit` as they will be later: all alike.
 _OFTEN = 20
-
-
-class NoTask:
-    """Stands in for the task of a fit where nobody hears of its steps."""
-
-    def step(self, name):
-        return nullcontext()
 
 
 def learn_policy(
@@ -50,7 +41,7 @@ def learn_policy(
         X,
         log.quality[:, estimated],
         folds,
-        task=task or NoTask(),
+        task=task,
         name="quality_estimator",
         costs=planned[..., estimated],
         n_jobs=n_jobs,

@@ -17,7 +17,6 @@ from skroute.base import (
     check_affordable,
     check_budget,
     check_costs,
-    check_rows,
     dispatch,
     inherit_member_tags,
     measure_costs,
@@ -25,11 +24,12 @@ from skroute.base import (
 )
 from skroute.metrics._objectives import (
     RowQuality,
+    asks_of,
     is_money,
     objective_of_labels,
     objective_of_numbers,
 )
-from skroute.routing._estimates import folds_of, part_of
+from skroute.routing._estimates import folds_of, part_of, read_rows
 from skroute.routing._router import BUDGET, N_JOBS, Router
 from skroute.routing._targets import (
     MultiLabel,
@@ -156,7 +156,7 @@ class MemberRouter(MetaEstimatorMixin, Router, BaseComposition):
 
     def _fit(self, X, y, *, task, **params):
         names, members = self._check_members()
-        X, y = check_rows(self, X, reset=True), on_host(y)
+        X, y = read_rows(self, X, self._default_reads()), on_host(y)
         self._check(X, dict(zip(names, members)))
         costs = None if isinstance(self.costs, str) else self._costs_of(names)
         if costs is not None:
@@ -190,19 +190,18 @@ class MemberRouter(MetaEstimatorMixin, Router, BaseComposition):
 
     def _asks(self):
         """How members are asked about training rows, see `SingleLabel.call`; None if not."""
-        return self._objective_asks() if hasattr(self, "quality") else "predict_proba"
+        return asks_of(self.quality) if hasattr(self, "quality") else "predict_proba"
 
     def _asks_member(self, name):
         return self._asks()
 
-    def _objective_asks(self):
-        from skroute.metrics._objectives import asks_of
-
-        return asks_of(self.quality)
-
     def _method(self):
         """The method of members that takes the time that they cost."""
         return {"scores": "predict_proba", None: "predict"}.get(self._asks(), self._asks())
+
+    def _default_reads(self):
+        """Whether the default estimator reads X itself."""
+        return False
 
     def _check(self, X, members):
         """Rules between parameters, rows and members (by name), before any is fitted."""
@@ -361,16 +360,17 @@ class MemberRouter(MetaEstimatorMixin, Router, BaseComposition):
         answers = dispatch(plan.route[rows], answer)
         return self._target.labels(answers) if response == "predict" else answers
 
-    def _answers_of(self, X, at, method, rows):
-        """What a fitted member says of some rows; within a walk of each of them once."""
+    def _answers_of(self, X, at, method, rows, kept=None):
+        """What a member says of some rows; within a walk, or `kept`, of each of them once."""
         name, member, once = self.member_names_[at], self.estimators_[at], once_of(self)
 
         def ask(rows):
             once.count(name, len(rows))
             with rows_of_failure(rows):
-                return self._target.call(method, name, member, _safe_indexing(X, rows))
+                some = X if len(rows) == num_samples(X) else _safe_indexing(X, rows)
+                return self._target.call(method, name, member, some)
 
-        return once.rows(("answers", at, method), rows, num_samples(X), ask)
+        return (kept or once).rows(("answers", at, method), rows, num_samples(X), ask)
 
     def _offers_proba(self):
         """When every member, whichever a row is routed to, has `predict_proba`."""

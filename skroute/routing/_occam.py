@@ -43,6 +43,9 @@ class Occam(MemberRouter):
         # Of the member that embeds both are needed: its probabilities and what it answers.
         return "both" if name == self.embedding else self._asks()
 
+    def _default_reads(self):
+        return self.embedding is None and self.quality_estimator is None
+
     def _check(self, X, members):
         super()._check(X, members)
         if isinstance(self.embedding, str):
@@ -56,7 +59,7 @@ class Occam(MemberRouter):
                     f"embedding={self.embedding!r} needs predict_proba, which that member "
                     f"({members[self.embedding]!r}) does not have."
                 )
-        if self.embedding is None and self.quality_estimator is None:
+        if self._default_reads():
             check_default_reads(
                 X,
                 "Give the name of a member or a transformer as embedding, or a "
@@ -157,18 +160,14 @@ class Occam(MemberRouter):
 
     def _embed(self, X):
         """What the quality estimator sees, and the probabilities that came with it."""
-        return once_of(self).whole("embedded", lambda: self._embed_rows(X))
-
-    def _embed_rows(self, X):
+        n = num_samples(X)
         if self._embedder is not None:
-            once_of(self).count(self.embedding, num_samples(X))
-            name, member = self.member_names_[self._embedder], self.estimators_[self._embedder]
-            proba = self._target.call("predict_proba", name, member, X)
+            proba = self._answers_of(X, self._embedder, "predict_proba", np.arange(n))
             return proba, proba
-        if self.embedding_ is not None:
-            with note_failure("embedding", num_samples(X), "transform"):
-                return self.embedding_.transform(X), None
-        return X, None
+        if self.embedding_ is None:
+            return X, None
+        with note_failure("embedding", n, "transform"):
+            return once_of(self).whole("embedded", lambda: self.embedding_.transform(X)), None
 
     def _estimated(self, X, policy):
         """Estimates, and what the member that embeds has answered; within a walk made once."""
@@ -441,6 +440,9 @@ class OccamRouterClassifier(ClassifierMixin, Occam):
 
     Notes
     -----
+    There is no `random_state`: the router itself is deterministic; set that of the members and of
+    a `quality_estimator` of your own.
+
     `budget`, `policy`, `reg_lambda`, `costs` and `exchange_rate` can be changed after `fit`,
     without a new fit: estimates and quality of the rows of `fit` are kept, and the dual price is
     computed again.

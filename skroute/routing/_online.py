@@ -122,6 +122,8 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
 
     Notes
     -----
+    There is no `random_state`: what it explores depends on what it was told, and on nothing else.
+
     `predict`, `route` and the other views decide at the price of their budget by what is
     believed now: without exploration, and nothing is counted or learned.
 

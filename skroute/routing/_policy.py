@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline
 
 from skroute.assignment import Rule, assignment_path, choose_at_price, solve_assignment
 from skroute.base import Plan, affords, check_affordable, note_failure
-from skroute.routing._estimates import predict_matrix
+from skroute.routing._estimates import predict_matrix, rows_and_others
 from skroute.utils._compat import num_samples
 
 # Efficiencies that differ by less, relatively, are tied, as in `choose_at_price`.
@@ -353,9 +353,7 @@ class Policy:
         values = self.estimate - self.penalty
         realised = None if self.paid is self.planned else self.paid
         found = []
-        for number in np.unique(part):
-            rows, others = np.flatnonzero(part == number), np.flatnonzero(part != number)
-            others = others if len(others) else rows
+        for rows, others in rows_and_others(part):
             path = assignment_path(
                 self._alike(values, rows)[others],
                 of_rows(self._alike(self.planned, rows), others),

@@ -32,7 +32,9 @@ class SmallestBudget(NamedTuple):
     Attributes
     ----------
     budget : float
-        Mean cost per sample; NaN where no budget reaches the quality.
+        Mean cost per sample. NaN where no budget reaches the quality on the validation rows: it
+        may be above what the choices can do, and where routing gains nothing also the quality of
+        the best single choice is out of reach. (Not infinite: that is a budget without a limit.)
 
     budget_se : float
         Its standard error, over samples of the validation rows.
@@ -119,7 +121,8 @@ class Router(CostAwareMixin):
 
         costs : array-like or dataframe of shape (n_samples, n_choices), default=None
             Cost of each choice for each row, for a `BudgetRouter` that was fitted on costs of
-            rows.
+            rows; `predict_cost` reports them. A router with a price list refuses them and reports
+            the list: what calls of the log have cost beyond it is in ``expected_cost``.
 
         Returns
         -------
@@ -130,16 +133,7 @@ class Router(CostAwareMixin):
         call = {"exclude": exclude, "allowed": allowed, "request_id": request_id, "costs": costs}
         return self._respond(X, "predict", budget, **call)
 
-    def route(
-        self,
-        X: Any,
-        budget: float | None = None,
-        *,
-        exclude: Any = None,
-        allowed: Any = None,
-        request_id: Any = None,
-        costs: Any = None,
-    ) -> np.ndarray:
+    def route(self, X, budget=None, *, exclude=None, allowed=None, request_id=None, costs=None):
         """Index of the choice made for each row, without answering.
 
         Parameters
@@ -179,16 +173,7 @@ class Router(CostAwareMixin):
         call = {"exclude": exclude, "allowed": allowed, "request_id": request_id, "costs": costs}
         return self._respond(X, None, budget, **call).cost
 
-    def predict(
-        self,
-        X: Any,
-        budget: float | None = None,
-        *,
-        exclude: Any = None,
-        allowed: Any = None,
-        request_id: Any = None,
-        costs: Any = None,
-    ) -> np.ndarray:
+    def predict(self, X, budget=None, *, exclude=None, allowed=None, request_id=None, costs=None):
         """Answer each row with the choice that it is worth.
 
         Parameters
@@ -342,7 +327,8 @@ default=None
         Returns
         -------
         SmallestBudget
-            Named tuple ``(budget, budget_se, quality, reached)``.
+            Named tuple ``(budget, budget_se, quality, reached)``; `budget` is NaN where no budget
+            reaches the quality, and `reached` says how often one does.
 
         Examples
         --------

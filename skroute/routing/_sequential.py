@@ -14,8 +14,7 @@ from skroute.routing._combining import (
     possible_bases,
     search_combinations,
 )
-from skroute.routing._estimates import answers_forest, cross_fit, predict_matrix
-from skroute.routing._learn import NoTask
+from skroute.routing._estimates import answers_forest, cross_fit, predict_matrix, rows_and_others
 from skroute.routing._members import ABSTAIN_COST
 from skroute.routing._mixtures import (
     Mixture,
@@ -196,6 +195,9 @@ class SequentialRouterClassifier(ClassifierMixin, CombiningRouter):
 
     Notes
     -----
+    There is no `random_state`: the router itself is deterministic; set that of the members and of
+    a `quality_estimator` of your own.
+
     Which of two mixed rules a row follows is drawn from a hash of the row and of how often
     it came before in the call, or of its ``request_id``: a row goes the same way in every batch
     and container, and of many equal rows in one call the right share goes each way. In calls of
@@ -330,7 +332,7 @@ class SequentialRouterClassifier(ClassifierMixin, CombiningRouter):
         def fit(state, target):
             features = self._features([scores[k] for k in self._used(state)], state)
             fitted, estimate, _ = cross_fit(
-                estimator, features, target, answers.folds, task=NoTask(), name="quality_estimator"
+                estimator, features, target, answers.folds, name="quality_estimator"
             )
             return fitted, estimate
 
@@ -416,9 +418,8 @@ class SequentialRouterClassifier(ClassifierMixin, CombiningRouter):
             return Mixture(means[0], np.maximum.accumulate(means[1])), kept
 
         self._validated_parts = []
-        for number in np.unique(part):
-            rows, others = np.flatnonzero(part == number), np.flatnonzero(part != number)
-            mixture, kept = mixed(others if len(others) else rows)
+        for rows, others in rows_and_others(part):
+            mixture, kept = mixed(others)
             sums = row_sums(cost[kept][:, rows], quality[kept][:, rows])
             self._validated_parts.append(ValidatedPart(mixture, sums, len(rows)))
         self.mixture_, kept = mixed(np.arange(len(part)))
@@ -441,22 +442,20 @@ class SequentialRouterClassifier(ClassifierMixin, CombiningRouter):
     def _plan(self, X, budget, request_id=None):
         check_affordable(budget, self._least())
         rule = self.mixture_.draw(X, budget, request_id)
-        answers = self._asked_answers(X)
+        ask = self._asked_answers(X)
         state = np.array([one.start for one in self._rules])[rule]
         way = np.zeros(len(rule), dtype=np.int64)
         going = np.ones(len(rule), dtype=bool)
         for at in range(1, len(self._first_choice)):
             for one in np.unique(rule[going & (state == at)]):
                 rows = np.flatnonzero(going & (state == at) & (rule == one))
-                state[rows], way[rows], going[rows] = self._step(
-                    answers, rows, at, self._rules[one]
-                )
+                state[rows], way[rows], going[rows] = self._step(ask, rows, at, self._rules[one])
         route = np.array(self._first_choice)[state] + way
-        return Plan(route, self.choice_costs_[route], answers)
+        return Plan(route, self.choice_costs_[route], ask)
 
-    def _step(self, answers, rows, at, rule):
+    def _step(self, ask, rows, at, rule):
         """For some rows in one state under one rule: next state, way to end there, who goes on."""
-        features = self._features([answers.ask(k, rows) for k in self._used(at)], at)
+        features = self._features([ask(k, rows) for k in self._used(at)], at)
         if rule.price_at < 0:
             values, options = self._addons[at], self._options[at]
             ways, _ = values.split(predict_matrix(values.model, features, "quality_estimator"))

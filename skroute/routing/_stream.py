@@ -639,11 +639,8 @@ class BudgetStream:
         cost = ticket.cost if cost is None else check_amount(cost, "cost")
         over, late = self._settle(ticket, cost)
         held = ticket.reserved - ticket.deciding
-        if over > 0 and (late or cost > held):
-            self._report_over(ticket, cost, over)
-
-    def _report_over(self, ticket, cost, over):
-        held = ticket.reserved - ticket.deciding
+        if not (over > 0 and (late or cost > held)):
+            return
         for books in map(self._ledger.books, self._purses):
             if books.spent > books.total * (1 + ROUNDING):
                 raise BudgetExhaustedError(
@@ -704,13 +701,7 @@ class BudgetStream:
         """
         books = self.books()
         return StreamStatus(
-            books.total,
-            books.spent,
-            books.reserved,
-            books.n_open,
-            books.n_committed,
-            books.n_refunded,
-            books.n_rejected,
+            books.total, *(getattr(books, name) for name in StreamStatus._fields[1:])
         )
 
     def __repr__(self):

@@ -9,15 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from skroute.assignment import (
-    _exact,
-    _hulls,
-    _kernels,
-    assignment_path,
-    choose_at_price,
-    solve_assignment,
-)
-from skroute.assignment._problem import check_problem, total_cost, totals
+from skroute.assignment import _exact, assignment_path, choose_at_price, solve_assignment
+from skroute.assignment._problem import check_problem, total_cost
 
 OCCAM_COSTS = np.array([0.15, 0.22, 0.29, 0.52, 0.53, 0.98, 1.0])
 
@@ -86,9 +79,8 @@ def test_max_min_equals_brute_force(seed, n, m, per_row, degenerate):
     assert plan.spent <= budget * (1 + 1e-12) + 1e-12
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("per_row", [False, True])
-@pytest.mark.parametrize("degenerate", [False, True])
+@settings(max_examples=24, deadline=None)
+@given(seed=st.integers(0, 10_000), per_row=st.booleans(), degenerate=st.booleans())
 def test_exact_equals_highs(seed, per_row, degenerate):
     values, costs, budget = random_problem(seed, 300, 5, per_row=per_row, degenerate=degenerate)
     exact = solve_assignment(values, costs, budget, solver="exact")
@@ -119,7 +111,7 @@ def test_highs_meets_the_cap_exactly():
 def test_a_core_too_hard_for_the_search_goes_to_highs(monkeypatch):
     values, costs, budget = random_problem(3, 200, 5, per_row=True, degenerate=False)
     expected = solve_assignment(values, costs, budget, solver="highs")
-    monkeypatch.setattr(_exact, "_MAX_NODES", 4)
+    monkeypatch.setattr(_exact, "_MAX_STATES", 4)
     exact = solve_assignment(values, costs, budget, solver="exact")
     assert exact.objective == pytest.approx(expected.objective, rel=1e-9)
     assert exact.status == "optimal"
@@ -306,28 +298,6 @@ def test_inputs_are_not_changed_and_may_be_read_only():
     solve_assignment(np.asfortranarray(values), costs.astype(np.float32), budget)
 
 
-def test_totals_agree_with_the_plan():
-    values, costs, budget = random_problem(0, 50, 4, per_row=False, degenerate=False)
-    plan = solve_assignment(values, costs, budget)
-    value, spent = totals(check_problem(values, costs, budget), plan.choices)
-    assert (value / 50, spent / 50) == pytest.approx((plan.objective, plan.spent))
-
-
-def test_a_worse_plan_of_highs_is_not_taken(monkeypatch):
-    """HiGHS may stop within its tolerance below what is known; the known plan stays."""
-    values = np.random.default_rng(5).random((40, 7))
-    problem = check_problem(values, OCCAM_COSTS, 0.4)
-    greedy = _hulls.solve_greedy(problem, 0.0)
-
-    def cheapest(core, tolerance, allowed):
-        return np.where(allowed, core.costs, np.inf).argmin(axis=1), np.inf
-
-    monkeypatch.setattr(_exact, "solve_highs", cheapest)
-    gap = greedy.bound - greedy.value + 0.1
-    plan, _ = _exact._finish_core(problem, greedy, greedy.choices, gap, 0.0)
-    np.testing.assert_array_equal(plan, greedy.choices)
-
-
 def test_a_plan_of_highs_above_the_budget_is_asked_for_again(monkeypatch):
     """HiGHS meets rows to a tolerance, a budget is a hard cap."""
     values = np.random.default_rng(5).random((40, 7))
@@ -347,38 +317,6 @@ def test_a_plan_of_highs_above_the_budget_is_asked_for_again(monkeypatch):
     # The plan is of a smaller budget, the bound of the whole one: it holds for what was asked.
     assert value < values[np.arange(40), expected].sum() <= bound + 1e-9
     assert total_cost(problem, choices) <= problem.total
-
-
-def test_cvxpy_without_a_plan(monkeypatch):
-    cvxpy = pytest.importorskip("cvxpy")
-    monkeypatch.setattr(cvxpy.Problem, "solve", lambda self, **options: None)
-    with pytest.raises(RuntimeError, match="cvxpy ended without a plan"):
-        solve_assignment([[0.1, 0.2]], [1.0, 2.0], 1.0, solver="cvxpy")
-
-
-def test_single_changes_stop_where_nothing_gains():
-    """What polishes the relaxation's plan: no change past the best, none past its limit."""
-    values, costs, _ = random_problem(3, 30, 4, per_row=False, degenerate=False)
-    problem = check_problem(values, costs, None)
-    best = values.argmax(axis=1)
-    np.testing.assert_array_equal(_hulls._overshoot(problem, best, 0.0, 0.0), best)
-    worst = values.argmin(axis=1)
-    changed = _hulls._fill(problem, worst, 1e9, 0.0)
-    assert (changed != worst).sum() == _hulls._MAX_CHANGES
-
-
-def test_the_search_of_the_core_stops_finishes_or_is_closed_at_once():
-    rng = np.random.default_rng(0)
-    n_rows, width = 30, 3
-    starts = np.arange(n_rows + 1) * width
-    loss, extra = np.sort(rng.random(n_rows * width)) / 1000, rng.random(n_rows * width)
-    stopped, finished, closed = (
-        _kernels.expand_core(starts, loss, extra, 1.0, 4.0, 4.0, 0.0, tolerance, max_nodes)
-        for tolerance, max_nodes in ((0.0, 20_000), (1e-3, 200_000), (9.0, 20_000))
-    )
-    assert (stopped[-1], finished[-1], closed[-1]) == (False, True, True)
-    assert len(stopped[2]) > 1024 and len(closed[2]) == 0
-    assert stopped[0] < 0.1
 
 
 @settings(max_examples=10, deadline=None)

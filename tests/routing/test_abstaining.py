@@ -15,9 +15,6 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from skroute.certified import CertifiedRouter
 from skroute.metrics import (
     accuracy_cost_curve,
-    mean_quality_scorer,
-    risk_coverage_curve,
-    risk_coverage_scorer,
 )
 from skroute.routing import (
     BudgetRouter,
@@ -152,29 +149,6 @@ def test_logs_of_one_answer():
     assert handed[X_new[:, 0] < 0].mean() > 0.9 and handed[X_new[:, 0] > 0].mean() < 0.1
     assert router.validation_quality_ == pytest.approx(router.score(X_new, Q_new), abs=0.06)
     assert router.overlap_.never == []
-
-
-@pytest.mark.filterwarnings("ignore:Every row is handed over")
-def test_scores_and_curves_leave_out_what_is_handed_over():
-    X, y = labels(900)
-    told = {"costs": [1, 3], "quality_estimator": TREE, "exchange_rate": 0}
-    router = OccamRouterClassifier(members(), abstain_cost=0.25, **told).fit(X[:600], y[:600])
-    X, y = X[600:], y[600:]
-    routed, rows = router.predict_routed(X), router.row_quality(X, y)
-    handed, proba = routed.route == 2, router.predict_proba(X)
-    assert 0.05 < handed.mean() < 0.95 and routed.y_pred.dtype == object
-    assert mean_quality_scorer(router, X, y) == pytest.approx(rows.quality.mean())
-    right = routed.y_pred[~handed].astype(y.dtype) == y[~handed]
-    area = risk_coverage_curve(1.0 - right, proba[~handed].max(axis=1)).area
-    assert risk_coverage_scorer(router, X, y) == -area
-    # One row at a time, and all of them handed over.
-    assert [router.predict(X[[i]])[0] for i in range(20)] == routed.y_pred[:20].tolist()
-    assert all(label is None for label in router.predict(X, budget=0))
-    with pytest.warns(UserWarning, match="Every row is handed over"):
-        assert np.isnan(router.score(X, y, budget=0))
-    curve = accuracy_cost_curve(router, X, y, [0, np.inf])
-    assert curve.quality[0] == pytest.approx(router.abstain_quality_) and curve.cost[0] == 0
-    assert curve.quality[1] == pytest.approx(rows.quality.mean()) and curve.choices[-1] == "abstain"
 
 
 def test_a_member_that_embeds_is_paid_for_rows_that_are_handed_over():

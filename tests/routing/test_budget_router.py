@@ -7,10 +7,8 @@ import sklearn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import BaseEstimator, RegressorMixin, clone
-from sklearn.decomposition import TruncatedSVD
 from sklearn.dummy import DummyRegressor
-from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
-from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, ShuffleSplit
@@ -424,25 +422,6 @@ def test_names_of_choices_are_strings():
 
 
 # --- what it composes with -----------------------------------------------------------------
-
-
-def test_text_through_tfidf_and_svd():
-    rng = np.random.default_rng(0)
-    hard = rng.uniform(size=200) < 0.5
-    words = np.where(hard, "prove the theorem about", "say hello to")
-    texts = [f"{word} {rng.integers(100)}" for word in words]
-    Q = np.column_stack([1.0 - 0.8 * hard, np.full(200, 0.95)])
-    estimator = make_pipeline(
-        TfidfVectorizer(),
-        TruncatedSVD(4, random_state=0),
-        ExtraTreesRegressor(20, min_samples_leaf=5, random_state=0),
-    )
-    router = BudgetRouter(estimator, costs=COSTS, budget=3.5, cv=3).fit(texts, Q)
-    np.testing.assert_array_equal(router.predict(texts) == "large", hard)
-    assert router.predict(["please prove it"]).tolist() == ["large"]
-    np.testing.assert_array_equal(
-        router.route(np.array(texts, dtype=object)), router.route(list(texts))
-    )
 
 
 def test_sparse_and_missing_values_where_the_estimator_takes_them():

@@ -24,7 +24,6 @@ from skroute.routing._cascade_rules import (
     free_cascade,
 )
 from skroute.routing._estimates import estimates_without_folds
-from skroute.routing._learn import NoTask
 from skroute.routing._signals import RankScores, StateBasis, fit_logistic
 
 pytestmark = pytest.mark.filterwarnings("ignore:On validation rows")
@@ -452,12 +451,6 @@ def test_rows_asked_one_by_one_hold_the_budget_by_their_ids(router):
         router.predict(None, signals=S, request_id=ids[:3])
 
 
-def test_routed_says_the_quality_that_is_expected(router):
-    _, S, _ = log_of(n=200, seed=3)
-    routed = router.predict_routed(None, signals=S)
-    np.testing.assert_array_equal(routed.expected_quality, router.predict_quality(None, signals=S))
-
-
 @pytest.mark.slow
 def test_standard_errors_are_those_over_fresh_logs():
     """The spread of the validated numbers of a fixed rule from log to log."""
@@ -481,21 +474,6 @@ def test_standard_errors_are_those_over_fresh_logs():
     assert cost.std(ddof=1) == pytest.approx(cost_se.mean(), rel=0.35)
 
 
-def test_the_error_of_a_mixture_is_that_of_its_rows(router):
-    at = int(np.diff(router.mixture_.cost).argmax())
-    ends = []
-    for budget in router.mixture_.cost[[at, at + 1]]:
-        router.set_params(budget=float(budget))
-        ends.append((router.validation_quality_se_, router.validation_cost_se_))
-    router.set_params(budget=float(between(router)))
-    mixed = router.validation_quality_se_, router.validation_cost_se_
-    router.set_params(budget=8)
-    assert 0 < mixed[0] <= max(ends[0][0], ends[1][0]) and mixed[1] > 0
-    # Which rule a row follows is drawn: that adds to the spread of the cost.
-    gap = np.diff(router.mixture_.cost)[at]
-    assert mixed[1] > 0.45 * gap / np.sqrt(300)
-
-
 def test_a_live_request_takes_a_row_only_where_fit_did(router):
     with pytest.raises(ValueError, match="x must be None: fit got no X"):
         router.start([1.0, 2.0])
@@ -516,7 +494,7 @@ def test_no_model_of_a_training_row_saw_that_row_or_the_judged_fold(n_folds, see
     if gap and n_folds > 3:
         folds = [(train[:-1], test) for train, test in folds]
     X, Q = np.arange(n)[:, None], np.zeros((n, 2))
-    within = estimates_without_folds(Seen(), X, Q, folds, task=NoTask(), name="seen")
+    within = estimates_without_folds(Seen(), X, Q, folds, name="seen")
     for (train, test), own in zip(folds, within):
         assert own.shape == (len(train), 2) and np.isfinite(own).all()
         for row, (number, _) in zip(train, own):

@@ -21,7 +21,6 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from skroute.assignment import assignment_path, choose_at_price
 from skroute.metrics import sample_quality
 from skroute.routing import (
     FrugalMCTClassifier,
@@ -211,23 +210,6 @@ def test_stream_decides_as_predict_and_pays_what_it_asks(problem):
     )
 
 
-@pytest.mark.parametrize("mean", [1.5, 6.0])
-def test_stream_with_a_total_is_algorithm_1_with_its_guard(problem, mean):
-    estimators, X, y = problem
-    router = fitted(frugal_mct, problem, base="cheap")
-    stream = router.stream(mean * 300, n_expected=300)
-    answers = [stream.predict(x[np.newaxis]) for x in X[300:]]
-    status = stream.status()
-    assert status.n_committed == 300 and status.n_rejected == 0
-    # The cap holds, and what is left does not pay for the costliest add-on.
-    assert mean * 300 - 10 <= status.spent <= mean * 300 * (1 + 1e-9)
-    assert np.mean(answers == y[300:]) == pytest.approx(
-        router.score(X[300:], y[300:], budget=mean), abs=0.04
-    )
-    with pytest.raises(ValueError, match="smallest feasible budget_total is 3"):
-        router.stream(2.0, n_expected=3)
-
-
 def test_stream_with_failing_services_spends_nothing_on_them(problem):
     estimators, X, y = problem
     router = fitted(frugal_mct, problem, base="cheap")
@@ -293,40 +275,6 @@ def test_mct_quality_estimator_and_ablation(problem):
     assert abs(router.validation_cost_ - 2.5) < 3 * router.validation_cost_se_
     # Three standard errors of 1,500 rows.
     assert abs(router.validation_quality_ - router.score(X[1500:], y[1500:])) < 0.035
-
-
-@pytest.mark.parametrize("budget", [1.0, 2.5, 4.0, 9.0, None])
-@pytest.mark.parametrize("delta", [0.0, 0.2])
-def test_mct_validation_is_what_the_cross_fitted_decisions_did(problem, budget, delta):
-    estimators, X, y = problem
-    router = FrugalMCTClassifier(
-        estimators,
-        costs=COSTS,
-        budget=budget,
-        base="cheap",
-        delta=delta,
-        quality_estimator=TREE,
-        cv=[(np.arange(100, 300), np.arange(100)), (np.arange(100), np.arange(100, 300))],
-    ).fit(X[:300], y[:300])
-    policy = router._options[0].policy
-    # The price of each fold's rows, ties divided as the rows to come divide them, is the others'.
-    quality, cost, costs = np.empty(300), np.empty(300), policy.planned
-    for rows, others in (
-        (np.arange(100), np.arange(100, 300)),
-        (np.arange(100, 300), np.arange(100)),
-    ):
-        path = assignment_path(policy.estimate[others], costs)
-        room = np.inf if budget is None else (1 - delta) * (budget - COSTS["cheap"])
-        rule = path.rule(room)
-        low = choose_at_price(policy.estimate[rows], costs, rule.price)
-        high = choose_at_price(policy.estimate[rows], costs, rule.price, tolerance=-1e-9)
-        of, at = policy.quality[rows], np.arange(len(rows))
-        quality[rows] = (1 - rule.share) * of[at, low] + rule.share * of[at, high]
-        cost[rows] = (1 - rule.share) * costs[low] + rule.share * costs[high]
-    assert router.validation_quality_ == pytest.approx(quality.mean())
-    assert router.validation_cost_ == pytest.approx(COSTS["cheap"] + cost.mean())
-    assert router.validation_cost_se_ >= cost.std(ddof=1) / np.sqrt(300)
-    assert router.validation_quality_se_ >= quality.std(ddof=1) / np.sqrt(300)
 
 
 @pytest.mark.slow
@@ -542,15 +490,6 @@ def test_multilabel_own_accuracy():
     ).fit(X, Y)
     assert router.predict(X).shape == Y.shape
     assert {(a, b) for a, b, _ in seen} == {(3, 3)} and all(v <= {0, 1} for *_, v in seen)
-
-
-def test_multilabel_wrong_number_of_scores():
-    X, Y = make_multilabel_classification(50, n_classes=3, random_state=0)
-    log = FrozenEstimator(Log(np.zeros((50, 2))).fit(None, None))
-    rows = np.arange(50)[:, np.newaxis]
-    router = FrugalMCTClassifier([("log", log)], costs=[1.0])
-    with pytest.raises(ValueError, match="'log' must give a score for each of 3 labels"):
-        router.fit(rows, Y)
 
 
 def test_members_with_scores_of_their_own_are_asked_for_them():

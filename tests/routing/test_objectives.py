@@ -11,12 +11,10 @@ from sklearn import metrics
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from skroute.assignment import assignment_path
 from skroute.metrics import (
     accuracy_cost_curve,
     make_budget_scorer,
@@ -239,17 +237,6 @@ def test_baselines_know_money():
 # --- members as they answer ----------------------------------------------------------------
 
 
-def test_thresholds_of_members_are_measured():
-    X, y = problem(800)
-    plain = LogisticRegression()
-    low = FixedThresholdClassifier(plain, threshold=0.05, response_method="predict_proba")
-    pair = [("plain", plain), ("low", low)]
-    router = OccamRouterClassifier(
-        pair, costs=[1, 1], quality=MATRIX, exchange_rate=0.0, quality_estimator=TREE, cv=3
-    ).fit(X, y)
-    assert router.mean_quality_[1] > router.mean_quality_[0] + 0.3
-
-
 @pytest.mark.parametrize("quality", ["accuracy", MATRIX])
 def test_weights_stand_for_copies_of_rows(quality):
     """Of constant members and estimates nothing depends on the folds: weights are counts."""
@@ -271,17 +258,6 @@ def test_weights_stand_for_copies_of_rows(quality):
     np.testing.assert_allclose(single.mean_quality_, copied.mean_quality_)
     # The budget is one of weighted rows.
     assert weighted.validation_cost_ < 1.55
-
-
-def test_weighted_prices_are_those_of_copied_rows():
-    rng = np.random.default_rng(0)
-    values, counts = rng.random((60, 3)), rng.integers(1, 5, 60)
-    for costs in (np.array([1.0, 2.0, 4.0]), rng.random((60, 3))):
-        rows = costs if costs.ndim == 1 else np.repeat(costs, counts, 0)
-        path = assignment_path(values, costs, weight=counts)
-        copies = assignment_path(np.repeat(values, counts, 0), rows)
-        for budget in np.linspace(copies.budgets[0] + 0.01, copies.budgets[-1], 7):
-            assert path.price(budget) == pytest.approx(copies.price(budget))
 
 
 def test_weights_reach_the_members_or_are_refused():

@@ -148,26 +148,6 @@ def test_routing_cost_is_spent_whatever_becomes_of_the_call():
         router.stream(4.0, 4)
 
 
-def test_costs_per_row():
-    router = fitted(per_row=True, budget=2.5)
-    stream = router.stream(100.0, 20)
-    x = rows(1)
-    ticket = stream.route(x, costs=[[3.0, 0.5, 7.0]])
-    assert ticket.cost == [3.0, 0.5, 7.0][ticket.choice]
-    again = stream.reserve(router.predict_quality(x)[0], costs=[3.0, 0.5, 7.0])
-    assert again.choice == ticket.choice
-    with pytest.raises(ValueError, match="costs must be given"):
-        stream.route(x)
-    with pytest.raises(ValueError, match="costs must be given, got None"):
-        stream.reserve([0.1, 0.2, 0.3])
-    with pytest.raises(ValueError, match="costs must be finite and at least 0, got -1.0"):
-        stream.reserve([0.1, 0.2, 0.3], costs=[1, -1, 2])
-    assert stream.status().n_open == 2
-    fixed = fitted(budget=2.5).stream(10.0)
-    with pytest.raises(ValueError, match="costs must be None"):
-        fixed.route(x, costs=[[1, 2, 3]])
-
-
 def test_learned_costs_need_an_upper_bound():
     router = fitted(per_row=True, cost_estimator=LinearRegression(), budget=2.5)
     with pytest.raises(ValueError, match="max_costs must be given, got None"):

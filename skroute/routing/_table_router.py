@@ -1,0 +1,108 @@
+"""What routers that learn from a log of outcomes share: who reads X, names, and the score."""
+
+import numpy as np
+from sklearn.base import BaseEstimator, MetaEstimatorMixin
+from sklearn.model_selection import KFold
+from sklearn.utils import check_consistent_length
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
+from sklearn.utils.validation import check_is_fitted
+
+from skroute.base import inherit_member_tags
+from skroute.routing._estimates import check_default_reads, default_quality_estimator, read_rows
+from skroute.routing._log import check_matrix, with_last
+from skroute.routing._members import ABSTAIN_COST
+from skroute.routing._router import BUDGET, N_JOBS, Router
+from skroute.utils._compat import HasMethods, check_sample_weight
+from skroute.utils._handing import models_of
+from skroute.utils._named import check_rows_match
+
+
+class TableRouter(MetaEstimatorMixin, Router, BaseEstimator):
+    """Base of routers without members: `predict` says whose answer to take."""
+
+    _parameter_constraints: dict = {
+        "quality_estimator": [HasMethods(["fit", "predict"]), None],
+        "costs": [dict, "array-like", None],
+        "budget": BUDGET,
+        "abstain_cost": ABSTAIN_COST,
+        "cv": ["cv_object"],
+        "n_jobs": N_JOBS,
+    }
+
+    def _readers(self):
+        """The estimators that read X, by the parameters that give them."""
+        estimator = self.quality_estimator
+        return {
+            "quality_estimator": default_quality_estimator() if estimator is None else estimator
+        }
+
+    def _rows_of_fit(self, X, y, *, optional=False, **beside):
+        """Checked rows; None, where they are `optional`, if nothing is known of them."""
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None."
+            )
+        check_rows_match(X=X, y=y, **beside)
+        if X is None and optional:
+            return None
+        by_default = self.quality_estimator is None
+        X = read_rows(self, X, by_default)
+        if by_default:
+            check_default_reads(
+                X,
+                "Give a quality_estimator that reads such rows, for example a pipeline that begins "
+                "with a vectoriser or an encoder.",
+            )
+        return X
+
+    def _answer(self, X, plan, response):
+        if self._named:
+            return np.asarray(self.choices_)[plan.route]
+        # Choices without a name are answered by their column of Q.
+        columns = np.arange(len(self.choices_))
+        if self.abstain_quality_ is not None:
+            columns[-1] = -1
+        return columns[plan.route]
+
+    def _realised(self, X, y, sample_weight, budget, call, allow_nan=False):
+        """Mean logged quality of the choices made; a row handed over counts as in `fit`."""
+        check_is_fitted(self)
+        check_rows_match(X=X, y=y)
+        models = models_of(self)
+        quality = check_matrix(y, "y", models if self._named else None, allow_nan=allow_nan)
+        if X is not None:
+            check_consistent_length(X, quality)
+        if quality.shape[1] != len(models):
+            raise ValueError(
+                f"y must have one column for each of {models!r}, got {quality.shape[1]}."
+            )
+        route = self.route(X, budget, **call)
+        if self.abstain_quality_ is not None:
+            quality = with_last(quality, self.abstain_quality_)
+        realised = quality[np.arange(len(route)), route]
+        weight = check_sample_weight(sample_weight, quality)
+        known = ~np.isnan(realised)
+        if not weight[known].sum() > 0:
+            raise ValueError("y is NaN, not known, for every choice that was made.")
+        return float(np.average(realised[known], weights=weight[known]))
+
+    def get_metadata_routing(self):
+        """Metadata routing of this object.
+
+        Returns
+        -------
+        sklearn.utils.metadata_routing.MetadataRouter
+        """
+        router = MetadataRouter(owner=self).add_self_request(self)
+        fit = MethodMapping().add(caller="fit", callee="fit")
+        router.add(**self._readers(), method_mapping=fit)
+        split = MethodMapping().add(caller="fit", callee="split")
+        # An iterable of splits takes nothing, and may be read once only.
+        splitter = self.cv if hasattr(self.cv, "split") else KFold()
+        return router.add(splitter=splitter, method_mapping=split)
+
+    def __sklearn_tags__(self):
+        tags = inherit_member_tags(super().__sklearn_tags__(), self._readers().values())
+        tags.target_tags.required = True
+        tags.target_tags.multi_output = True
+        return tags

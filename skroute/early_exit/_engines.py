@@ -1,4 +1,4 @@
-"""What evaluates an ensemble member by member, and which engine is whose.
+"""The parameter `estimator`: what is fitted of it, and what evaluates it member by member.
 
 An engine has `n_members`; `n_outputs`, one for two classes, else one for each; `offset`, the
 score before any member; `beta`, above which the full score of one output is the second class;
@@ -7,21 +7,24 @@ answer otherwise (0 for never); `link`, from scores to probabilities, or None; `
 members; `in_order`, whether they have one order only; `votes`, whether they are averaged or
 counted.
 
-``taken(order)`` is the engine of these members in this order, ``scores(X)`` what each member adds,
-of shape (n_members, n_samples, n_outputs), and ``walk(X, thresholds, n_jobs)`` evaluates row by
-row until the thresholds stop it: scores, numbers of members, and sides (1 left above, -1 below, 0
-went to the end). ``member_calls()`` has for each member a function of rows, to time it;
-``plain(X)`` is the rows as the library surely takes them, to ask it again.
+There are two kinds: of trees, and of models that are asked one after another, a net with exits
+among them. Rows are those of the ensemble, behind the steps of a pipeline. ``taken(order)`` is the
+engine of these members in this order, ``scores(X)`` what each member adds, of shape (n_members,
+n_samples, n_outputs), and ``walk(X, thresholds, n_jobs, once)`` evaluates row by row until the
+thresholds stop it: scores, numbers of members, and sides (1 left above, -1 below, 0 went to the
+end). ``member_calls()`` has for each member a function of rows, to time it; ``plain(X)`` is the
+rows as the library surely takes them, to ask it again.
 """
 
 from dataclasses import replace
 from reprlib import repr as short_repr
-from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import is_regressor
+from sklearn.base import clone, is_regressor
 from sklearn.ensemble import VotingClassifier
+from sklearn.utils import get_tags
 
+from skroute.base import note_failure
 from skroute.early_exit._answers import Link
 from skroute.early_exit._forest_engine import ForestEngine
 from skroute.early_exit._model_engines import (
@@ -33,75 +36,114 @@ from skroute.early_exit._model_engines import (
 from skroute.forests import find_reader
 from skroute.forests._partial_sums import partial_sums
 from skroute.forests._wrapped import take_apart
+from skroute.utils._compat import _safe_indexing, num_samples
+from skroute.utils._frozen import is_frozen, unfrozen
+from skroute.utils._validation import check_weights
 
 
-class PreparedEngine(NamedTuple):
-    """Transforms rows whole, then evaluates.
+def models_of(estimator):
+    """What may be fitted of the parameter `estimator`, by name: it, or the members of a list."""
+    if isinstance(estimator, (list, tuple)):
+        return {f"member_{i}": member for i, member in enumerate(estimator)}
+    return {"estimator": estimator}
 
-    Attributes
+
+def check_estimator(estimator):
+    """Refuse, before any fit, what is not added up."""
+    if not isinstance(estimator, (list, tuple)):
+        check_ensemble(unfrozen(estimator))
+    elif not len(estimator):
+        raise ValueError("estimator is an empty list; give at least one member.")
+
+
+def fit_models(estimator, X, y, params):
+    """The fitted ensemble, or the list of fitted members.
+
+    Parameters
     ----------
-    inner : engine
-    before : tuple of transformers
+    estimator : object or list
+    X, y
+        Training rows.
+
+    params : callable
+        Parameters of `fit` by the name of a model.
     """
-
-    inner: Any
-    before: tuple
-
-    def __getattr__(self, name):
-        # What the engine knows of itself: numbers, offset, link.
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self.inner, name)
-
-    @property
-    def forest(self):
-        """None: trees alone do not say how rows are prepared."""
-        return None
-
-    def _prepared(self, X):
-        for transformer in self.before:
-            X = transformer.transform(X)
-        return X
-
-    def remembering(self, once):
-        """The engine for a walk over the same rows, which are prepared once."""
-        inner = self.inner
-        if hasattr(inner, "remembering"):
-            inner = inner.remembering(once)
-        return PreparedEngine(inner, (_Once(self, once),))
-
-    def taken(self, order):
-        """The engine that evaluates these members in this order."""
-        return self._replace(inner=self.inner.taken(order))
-
-    def scores(self, X):
-        """What each member adds."""
-        return self.inner.scores(self._prepared(X))
-
-    def walk(self, X, thresholds, n_jobs=None):
-        """Evaluate row by row until the thresholds stop it."""
-        return self.inner.walk(self._prepared(X), thresholds, n_jobs)
-
-    def member_calls(self):
-        """For each member a function of rows, to time it, preparation included."""
-        return {
-            t: (lambda X, call=call: call(self._prepared(X)))
-            for t, call in self.inner.member_calls().items()
-        }
-
-    def plain(self, X):
-        """Rows as the library surely takes them: the pipeline's own."""
-        return X
+    fitted = []
+    for name, model in models_of(estimator).items():
+        if not is_frozen(model):
+            model = clone(model)
+            with note_failure(type(model).__name__, num_samples(X), "fit"):
+                model.fit(X, y, **params(name))
+        fitted.append(unfrozen(model))
+    return fitted if isinstance(estimator, (list, tuple)) else fitted[0]
 
 
-class _Once(NamedTuple):
-    """All steps before the ensemble, for the same rows."""
+def per_row(params, rows, n):
+    """Parameters of `fit` for some of `n` rows: those with an entry for each are taken."""
+    check_weights(params, n)
 
-    engine: PreparedEngine
-    once: Any
+    def taken(value):
+        each = hasattr(value, "__len__") and not isinstance(value, (str, dict)) and len(value) == n
+        return _safe_indexing(value, rows) if each else value
 
-    def transform(self, X):
-        return self.once.whole("prepared", lambda: self.engine._prepared(X))
+    return {name: taken(value) for name, value in params.items()}
+
+
+def offers_proba(estimator):
+    """Whether what is not fitted yet will know probabilities."""
+    if isinstance(estimator, (list, tuple)):
+        return all(hasattr(member, "predict_proba") for member in estimator)
+    return getattr(unfrozen(estimator), "voting", "soft") != "hard"
+
+
+def takes_nan(model):
+    """Whether a pipeline's first step, or an ensemble behind its threshold, reads NaN."""
+    ensemble, before, cut = take_apart(model)
+    return bool(before) or (cut is not None and get_tags(ensemble).input_tags.allow_nan)
+
+
+def engine_of(fitted, y=None, known=None):
+    """Engine and classes of a fitted ensemble or list of members.
+
+    Parameters
+    ----------
+    fitted : object or list
+    y : array-like, default=None
+        Labels, for what does not know its own.
+
+    known : ndarray, default=None
+        Classes of an earlier fit.
+
+    Returns
+    -------
+    engine : engine
+    classes : ndarray of shape (n_classes,)
+    """
+    if isinstance(fitted, (list, tuple)):
+        # All that the labels and the members know, sorted.
+        found = [getattr(member, "classes_", None) for member in fitted]
+        found += [None if y is None else np.unique(y), known]
+        found = [classes for classes in found if classes is not None]
+        if not found:
+            raise ValueError(
+                "The members do not know their classes; call fit with labels, or use members "
+                "with classes_."
+            )
+        classes = np.unique(np.concatenate(found))
+        return MemberEngine(list(fitted), classes), classes
+    engine, classes = ensemble_engine(fitted)
+    if classes is not None:
+        return engine, classes
+    n_classes = max(2, engine.n_outputs)
+    if y is None:
+        return engine, np.arange(n_classes) if known is None else known
+    classes = np.unique(y)
+    if len(classes) != n_classes:
+        raise ValueError(
+            f"The booster has {n_classes} classes, y has {len(classes)}: {classes!r}. Give "
+            "rows of each class, or use optimize(X)."
+        )
+    return engine, classes
 
 
 def check_ensemble(estimator):
@@ -139,31 +181,11 @@ def check_ensemble(estimator):
 
 
 def ensemble_engine(estimator):
-    """Engine and classes of a fitted ensemble.
+    """Engine and classes of a fitted ensemble of a library, apart from the steps of a pipeline.
 
-    Parameters
-    ----------
-    estimator : object
-        Ensemble of a supported library.
-
-    Returns
-    -------
-    engine : engine
-    classes : ndarray or None
-        None when the ensemble does not know its labels (a LightGBM booster).
+    The classes are None where it does not know its labels (a LightGBM booster).
     """
-    ensemble, before, cut = take_apart(estimator)
-    engine, classes = _engine_of(ensemble, cut)
-    return (PreparedEngine(engine, before) if before else engine), classes
-
-
-_ONE_CLASS = (
-    "This {} was fitted to rows of one class, which is its answer to every row: nothing is to be "
-    "evaluated."
-)
-
-
-def _engine_of(estimator, cut):
+    estimator, _, cut = take_apart(estimator)
     if has_exits(estimator) and cut is None:
         return ExitEngine(estimator), np.asarray(estimator.classes_)
     reader = find_reader(estimator)
@@ -171,7 +193,10 @@ def _engine_of(estimator, cut):
     if forest is not None:
         classes, name = forest.classes, type(estimator).__name__
         if classes is not None and len(classes) < 2 and forest.answer != "mean":
-            raise ValueError(_ONE_CLASS.format(name))
+            raise ValueError(
+                f"This {name} was fitted to rows of one class, which is its answer to every row: "
+                "nothing is to be evaluated."
+            )
         return ForestEngine(partial_sums(replace(forest, cut=cut), name)), classes
     if cut is not None:
         raise ValueError(

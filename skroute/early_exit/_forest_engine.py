@@ -53,7 +53,7 @@ class ForestEngine:
         member_scores(X, self.forest.trees, out)
         return out
 
-    def walk(self, X, thresholds, n_jobs=None):
+    def walk(self, X, thresholds, n_jobs=None, once=None):
         """Evaluate row by row until the thresholds stop it."""
         X = rows_of(self.forest, X)
         n = len(X)

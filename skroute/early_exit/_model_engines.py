@@ -47,8 +47,6 @@ class MemberEngine:
     in_order = False
     # Set for ensembles that average their members.
     votes = False
-    # What members said of the rows of a walk.
-    once = EVERY
 
     def __init__(
         self, members, classes, weights=None, columns=None, methods=None, rounding=0.0, miss=0.0
@@ -78,12 +76,6 @@ class MemberEngine:
                 f"{list(self.classes)!r}: its {self.methods[t]} cannot be added. Fit all members "
                 "on the same labels."
             )
-
-    def remembering(self, once):
-        """The engine for a walk over the same rows."""
-        engine = copy(self)
-        engine.once = once
-        return engine
 
     def taken(self, order):
         """The engine that evaluates these members in this order."""
@@ -133,10 +125,6 @@ class MemberEngine:
             return -answer if self.n_outputs == 1 else answer[:, order]
         return answer
 
-    def _asked(self, t, X, rows):
-        self.once.count(f"member {t}", len(rows))
-        return self.score(t, _safe_indexing(X, rows))
-
     def scores(self, X):
         """What each member adds: ndarray (n_members, n_samples, n_outputs), float32."""
         out = np.empty((self.n_members, num_samples(X), self.n_outputs), dtype=np.float32)
@@ -144,15 +132,20 @@ class MemberEngine:
             out[t] = self.score(t, X)
         return out
 
-    def walk(self, X, thresholds, n_jobs=None):
+    def walk(self, X, thresholds, n_jobs=None, once=EVERY):
         """Evaluate row by row until the thresholds stop it."""
+
+        def ask(t, rows):
+            once.count(f"member {t}", len(rows))
+            return self.score(t, _safe_indexing(X, rows))
+
         n = num_samples(X)
         score = np.tile(self.offset, (n, 1))
         members = np.zeros(n, dtype=np.int64)
         side = np.zeros(n, dtype=np.int8)
         rows = np.arange(n)
         for r in range(self.n_members):
-            score[rows] += self.once.rows(r, rows, n, partial(self._asked, r, X))
+            score[rows] += once.rows(r, rows, n, partial(ask, r))
             members[rows] = r + 1
             if r == self.n_members - 1:
                 break
@@ -278,7 +271,7 @@ class ExitEngine:
                 before = score
         return out
 
-    def walk(self, X, thresholds, n_jobs=None):
+    def walk(self, X, thresholds, n_jobs=None, once=EVERY):
         """Evaluate row by row; the threads are those of the net's library."""
         n = num_samples(X)
         score = np.empty((n, self.n_outputs))

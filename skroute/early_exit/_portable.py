@@ -79,10 +79,11 @@ def export_ensemble(estimator, path):
         )
     check_is_fitted(estimator)
     forest = getattr(estimator._engine, "forest", None)
-    if forest is None:
+    if forest is None or estimator._before:
+        by = "a pipeline" if estimator._before else type(estimator._engine).__name__
         raise ValueError(
             "Only trees without a pipeline before them can be exported; this ensemble is "
-            f"evaluated by {type(estimator._engine).__name__!r}."
+            f"evaluated by {by!r}."
         )
     if forest.categories:
         raise ValueError(

@@ -28,7 +28,15 @@ from skroute.early_exit._answers import (
     sided,
 )
 from skroute.early_exit._calibration import affordable, held_out_share, hold_out
-from skroute.early_exit._ensembles import as_ensemble, per_row
+from skroute.early_exit._engines import (
+    check_estimator,
+    engine_of,
+    fit_models,
+    models_of,
+    offers_proba,
+    per_row,
+    takes_nan,
+)
 from skroute.early_exit._learning import (
     check_supported,
     learn_exits,
@@ -40,6 +48,7 @@ from skroute.early_exit._learning import (
 from skroute.early_exit._model_engines import only_order
 from skroute.early_exit._thresholds import checked
 from skroute.forests._rows import are_plain
+from skroute.forests._wrapped import prepared, take_apart
 from skroute.utils._compat import (
     Integral,
     Interval,
@@ -48,7 +57,7 @@ from skroute.utils._compat import (
     VisualBlock,
     _safe_indexing,
 )
-from skroute.utils._frozen import unfrozen
+from skroute.utils._frozen import is_frozen, unfrozen
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
 
@@ -308,8 +317,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         return self._run(self._fit, X, y, params)
 
     def _fit(self, X, y, *, task, X_calibration=None, **fit_params):
-        ensemble = as_ensemble(self.estimator)
-        ensemble.check()
+        check_estimator(self.estimator)
         routed = self._route_metadata(fit_params)
         rows, labels = indexable(check_rows(self, X, reset=True), on_host(y))
         check_classification_targets(labels)
@@ -324,9 +332,10 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         def params_of(name):
             return per_row(routed[name]["fit"], train, n)
 
-        with task.step(ensemble.step):
-            fitted = ensemble.fitted(rows, labels[train], params_of)
-        engine, classes = as_ensemble(fitted).engine(labels)
+        several = isinstance(self.estimator, (list, tuple))
+        with task.step("fit members" if several else "fit ensemble"):
+            fitted = fit_models(self.estimator, rows, labels[train], params_of)
+        engine, classes = engine_of(fitted, labels)
         self._learn(fitted, engine, classes, rows, X_calibration, share, rng, task)
 
     def optimize(self, X: ArrayLike, X_calibration: ArrayLike | None = None) -> "QWYCEnsemble":
@@ -350,10 +359,11 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         return self._run(self._optimize, X, None, params, name="optimize")
 
     def _optimize(self, X, y, *, task, X_calibration):
-        ensemble = as_ensemble(self.estimator)
-        if ensemble.frozen:
-            ensemble.check()
-            fitted = ensemble.content()
+        models = models_of(self.estimator).values()
+        if all(map(is_frozen, models)):
+            check_estimator(self.estimator)
+            fitted = [unfrozen(model) for model in models]
+            fitted = fitted if isinstance(self.estimator, (list, tuple)) else fitted[0]
             # A booster of its own does not know the labels that an earlier fit has seen.
             known = self.classes_ if vars(self).get("estimator_") is fitted else None
         elif hasattr(self, "estimator_"):
@@ -365,7 +375,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             )
         X = check_rows(self, X, reset=True)
         share = held_out_share(self.calibration, X_calibration, self.guarantee)
-        engine, classes = as_ensemble(fitted).engine(known=known)
+        engine, classes = engine_of(fitted, known=known)
         rng = check_random_state(self.random_state)
         self._learn(fitted, engine, classes, X, X_calibration, share, rng, task)
 
@@ -373,8 +383,13 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         """Order, thresholds, calibration; sets the fitted attributes last."""
         check_supported(engine, self.mode, self.stopping)
         self.estimator_, self.classes_ = fitted, np.asarray(classes)
-        if as_ensemble(fitted).is_library:
-            check_same_answers(fitted, engine, self.classes_, X)
+        self._before = ()
+        if not isinstance(fitted, list):
+            self._before = take_apart(fitted).before
+            check_same_answers(fitted, engine, self.classes_, X, self._before)
+        X = prepared(self._before, X)
+        if X_calibration is not None:
+            X_calibration = prepared(self._before, X_calibration)
         costs = _member_costs(self.costs, engine, X)
         n_members = engine.n_members
         alpha, labels = shares_of(self.alpha, self.classes_), self.classes_.tolist()
@@ -478,7 +493,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         if hasattr(self, "choices_"):
             known = self._engine.link is not None
         else:
-            known = as_ensemble(self.estimator).offers_proba
+            known = offers_proba(self.estimator)
         if not known:
             raise AttributeError("The scores of the members have no known link to probabilities.")
         return True
@@ -488,7 +503,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         # an array of numbers by itself; where fit saw names, these are to be compared.
         forest = getattr(vars(self).get("_engine"), "forest", None)
         named = hasattr(self, "feature_names_in_") or "choices_" not in vars(self)
-        if named or forest is None or not are_plain(forest, X):
+        if named or forest is None or self._before or not are_plain(forest, X):
             return super()._respond(X, response, budget)
         plan = self._plan(X, self._effective_budget(budget))
         y_pred = None if response is None else self._answer(X, plan, response)
@@ -499,12 +514,16 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
 
     def _plan(self, X, budget):
         at = self._within(budget)
-        walked = self._engine.walk(X, self.tradeoff_.thresholds[at], self.n_jobs)
+        walked = self._walk(X, self.tradeoff_.thresholds[at])
         return Plan(walked[1], self._spent[walked[1]], walked)
 
-    def _remember(self, once):
-        if hasattr(self._engine, "remembering"):
-            vars(self)["_engine"] = self._engine.remembering(once)
+    def _walk(self, X, thresholds):
+        once = once_of(self)
+        if self._before:
+            rows = once.whole("prepared", lambda: prepared(self._before, X))
+        else:
+            rows = X
+        return self._engine.walk(rows, thresholds, self.n_jobs, once)
 
     def _within(self, budget):
         """The chosen thresholds, or the most faithful ones that cost at most the budget."""
@@ -520,8 +539,8 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         return probabilities(self._engine, score, plan.state[1], len(self.classes_))
 
     def _settled(self, X, walked):
-        own = asking(self.estimator_, self._engine, self.classes_, X, once_of(self))
-        return settle(self._engine, walked, own)
+        known = self.estimator_, self._engine, self.classes_, self._before
+        return settle(self._engine, walked, asking(*known, X, once_of(self)))
 
     def tradeoff(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """What each set of thresholds that was considered does on other rows.
@@ -544,7 +563,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         n = len(self.tradeoff_.thresholds)
         disagreement, cost, full = np.empty(n), np.empty(n), None
         for i, thresholds in enumerate(self.tradeoff_.thresholds):
-            walked = self._engine.walk(X, thresholds, self.n_jobs)
+            walked = self._walk(X, thresholds)
             answer = self._settled(X, walked)
             full = answer if i == 0 else full
             disagreement[i] = np.mean(answer != full)
@@ -555,13 +574,13 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        given = as_ensemble(self.estimator)
-        members = [m for m in given.models.values() if hasattr(unfrozen(m), "__sklearn_tags__")]
+        given = models_of(self.estimator).values()
+        members = [m for m in given if hasattr(unfrozen(m), "__sklearn_tags__")]
         # A raw booster, and a function, say themselves what they take.
         tags.input_tags.allow_nan = True
         if members:
             inherit_member_tags(tags, members)
-            tags.input_tags.allow_nan |= given.takes_nan
+            tags.input_tags.allow_nan |= all(map(takes_nan, given))
             tags.classifier_tags.multi_class = all(
                 (kind := get_tags(member).classifier_tags) is None or kind.multi_class
                 for member in members
@@ -577,14 +596,15 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         """
         router = MetadataRouter(owner=self).add_self_request(self)
         mapping = MethodMapping().add(caller="fit", callee="fit")
-        for name, model in as_ensemble(self.estimator).models.items():
+        for name, model in models_of(self.estimator).items():
             if hasattr(model, "get_metadata_routing"):
                 router.add(**{name: model}, method_mapping=mapping)
         return router
 
     def _sk_visual_block_(self):
-        given = as_ensemble(self.estimator)
-        return VisualBlock("parallel", list(given.models.values()), names=given.labels)
+        models = models_of(self.estimator)
+        names = [name.replace("_", " ") for name in models]
+        return VisualBlock("parallel", list(models.values()), names=names)
 
 
 def _member_costs(costs, engine, X):

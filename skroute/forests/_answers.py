@@ -1,6 +1,5 @@
-"""What the library of a forest answers, to the last bit, and its own answers beside them."""
+"""What the library of a forest answers, to the last bit."""
 
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -9,7 +8,6 @@ from scipy.special import expit
 from sklearn.utils.extmath import softmax as sk_softmax
 
 from skroute.forests._code_walk import walk_of
-from skroute.forests._forest import CATEGORICAL, FEATURE_MASK
 
 
 def decision(forest, scores):
@@ -123,79 +121,3 @@ def exact_sums(forest, X, n_jobs=None):
     with ThreadPoolExecutor(n_threads) as pool:
         list(pool.map(add, bounds[:-1], bounds[1:]))
     return out
-
-
-def probe_rows(forest, random_state, n=200):
-    """Rows at the thresholds of a forest and one step beside them; None where they are text."""
-    nodes = forest.trees.nodes
-    inner = nodes[nodes["child"] != np.arange(len(nodes))]
-    X = random_state.normal(size=(n, forest.n_features)).astype(forest.dtype)
-    for feature in np.unique(inner["feature"] & FEATURE_MASK):
-        split = inner[(inner["feature"] & FEATURE_MASK) == feature]
-        if (split["feature"] & CATEGORICAL).any():
-            X[:, feature] = random_state.randint(0, 70, n)
-        else:
-            with np.errstate(over="ignore"):
-                at = random_state.choice(split["threshold"], n).astype(forest.dtype)
-                to = random_state.choice(np.array([-np.inf, np.inf]), n).astype(forest.dtype)
-                at = np.where(random_state.rand(n) < 0.5, at, np.nextafter(at, to))
-            X[:, feature] = np.where(np.isfinite(at), at, X[:, feature])
-    for feature, values in forest.categories.items() if forest.encode_arrays else ():
-        if np.asarray(values).dtype.kind not in "fiu":
-            return None
-        X[:, feature] = random_state.choice(np.asarray(values), n)
-    if forest.finite is not True:
-        X[random_state.rand(*X.shape) < 0.05] = np.nan
-    return X
-
-
-def library_scores(model, X):
-    """The library's own sums where it tells them, else None."""
-    if any(_comes_from(model, package) for package in ("lightgbm", "xgboost", "catboost")):
-        return own_predict(model, X, raw=True)
-    return model.decision_function(X) if hasattr(model, "decision_function") else None
-
-
-def _comes_from(model, package):
-    """Whether the class of a model, or one that it derives from, is of a package."""
-    return any(cls.__module__.split(".")[0] == package for cls in type(model).__mro__)
-
-
-def is_xgboost_booster(model):
-    """Whether a model is a raw booster of XGBoost, which takes rows in a class of its own."""
-    return _comes_from(model, "xgboost") and not hasattr(model, "get_booster")
-
-
-def own_predict(model, X, raw=False):
-    """What ``predict`` of a model answers.
-
-    Parameters
-    ----------
-    model : object
-        Fitted.
-
-    X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-    raw : bool, default=False
-        Whether sums of leaves are asked for, of LightGBM, XGBoost and CatBoost.
-
-    Returns
-    -------
-    ndarray of shape (n_samples,) or (n_samples, n_outputs)
-        A single column, which CatBoost has of labels, is flat.
-    """
-    if is_xgboost_booster(model):
-        rows = sys.modules["xgboost"].DMatrix(X, enable_categorical=True)
-        return model.predict(rows, output_margin=raw, validate_features=False)
-    if raw and _comes_from(model, "xgboost"):
-        return model.predict(X, output_margin=True)
-    if not raw:
-        found = np.asarray(model.predict(X))
-    elif _comes_from(model, "catboost"):
-        # Rankers answer with sums, and have no parameter for it.
-        ranks = any(cls.__name__ == "CatBoostRanker" for cls in type(model).__mro__)
-        found = np.asarray(
-            model.predict(X, **({} if ranks else {"prediction_type": "RawFormulaVal"}))
-        )
-    else:
-        found = np.asarray(model.predict(X, raw_score=True))
-    return found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found

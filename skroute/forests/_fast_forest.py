@@ -1,17 +1,15 @@
 """FastForest: a fitted ensemble of trees, evaluated exactly and fast."""
 
-import warnings
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils import check_array, check_random_state, get_tags
+from sklearn.utils import check_array, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -22,26 +20,28 @@ from skroute.forests._answers import (
     decision,
     exact_sums,
     label_positions,
-    library_scores,
+)
+from skroute.forests._library import (
+    compare,
     own_predict,
-    probe_rows,
+    own_proba,
+    own_sums,
+    rows_at_thresholds,
+    varied_rows,
 )
 from skroute.forests._readers import find_reader, read_bagged
 from skroute.forests._rows import are_plain, rows_of
-from skroute.forests._wrapped import take_apart
+from skroute.forests._wrapped import Parts, prepared, take_apart
 from skroute.utils._compat import (
     HasMethods,
     Integral,
     _fit_context,
-    _safe_indexing,
     num_samples,
     process_routing,
     raise_for_params,
     routing_enabled,
 )
-
-# Rows given that the answers are compared on.
-_N_PROBES = 200
+from skroute.utils._tensors import on_host
 
 
 def _unfrozen(estimator):
@@ -270,15 +270,16 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         model = _unfrozen(model)
         parts = take_apart(model)
         forest = _forest_of(parts.ensemble)
-        probes = [probe_rows(forest, check_random_state(0))]
+        at_thresholds = rows_at_thresholds(forest)
         if X is not None:
-            _compare(model, parts, replace(forest, cut=parts.cut), _some_rows(X))
-        elif probes[0] is None or parts.before:
+            probes = varied_rows(on_host(X), unseen=not forest.refuses_unseen)
+            _compare(model, parts, replace(forest, cut=parts.cut), probes)
+        elif at_thresholds is None or parts.before:
             why = "are prepared by a pipeline" if parts.before else "have categories of text"
             raise ValueError(f"The rows {why}: give rows X to compare answers on.")
-        if probes[0] is not None:
-            alone = parts._replace(before=(), cut=None)
-            _compare(parts.ensemble, alone, forest, probes[0])
+        if at_thresholds is not None:
+            probes = {"rows at the thresholds": at_thresholds}
+            _compare(parts.ensemble, Parts(parts.ensemble), forest, probes)
         self.forest_, self._before = replace(forest, cut=parts.cut), parts.before
         if forest.classes is not None:
             self.classes_ = forest.classes
@@ -308,8 +309,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
             if getattr(X, "ndim", 0) != 2 and not hasattr(X, "columns"):
                 X = check_array(X, dtype=None, ensure_all_finite=False)
             validate_data(self, X, reset=False, skip_check_array=True)
-            for transformer in self._before:
-                X = transformer.transform(X)
+            X = prepared(self._before, X)
         self._check_n_jobs()
         return exact_sums(self.forest_, rows_of(self.forest_, X), self.n_jobs)
 
@@ -448,44 +448,22 @@ def _forest_of(model):
     return forest
 
 
-def _some_rows(X):
-    if not hasattr(X, "columns") and not issparse(X):
-        X = np.asarray(X)
-    rows = np.unique(np.linspace(0, num_samples(X) - 1, _N_PROBES).astype(int))
-    return _safe_indexing(X.tocsr() if issparse(X) else X, rows)
+def _compare(model, parts, forest, probes):
+    """Answers of a model beside those of its forest: raises at a difference."""
 
-
-def _compare(model, parts, forest, X):
-    """Answers of the library beside our own, on some rows: raises at a difference."""
-    wrong = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        prepared = parts.prepared(X)
-    scores = exact_sums(forest, rows_of(forest, prepared))
-    with warnings.catch_warnings():
-        # Rows at the thresholds have no column names.
-        warnings.simplefilter("ignore", UserWarning)
-        own = library_scores(parts.ensemble, prepared)
-        if own is not None:
-            ours = decision(forest, scores)
-            if not np.array_equal(ours, np.reshape(own, ours.shape)):
-                wrong.append("the sums of its leaves")
-        tolerance = max(forest.blur, 4 * np.finfo(forest.sums).eps)
+    def own(X):
+        found = {"sums": own_sums(parts.ensemble, prepared(parts.before, X))}
         if forest.classes is None:
-            own, ours = own_predict(model, X), answer(forest, scores)
-            if not np.allclose(ours, own, rtol=tolerance, atol=tolerance):
-                wrong.append("predict")
-        else:
-            if not np.array_equal(
-                forest.classes[label_positions(forest, scores)], own_predict(model, X)
-            ):
-                wrong.append("predict")
-            own, ours = model.predict_proba(X), answer(forest, scores)
-            if not np.allclose(ours, own, rtol=tolerance, atol=tolerance):
-                wrong.append("predict_proba")
-    if wrong:
-        raise ValueError(
-            f"FastForest does not answer as the {type(model).__name__} does: "
-            f"{', '.join(wrong)} differ on {len(scores)} rows that were compared. The model has "
-            "an option that is not read; please report it."
-        )
+            return found | {"numbers": own_predict(model, X)}
+        return found | {"labels": own_predict(model, X), "probabilities": own_proba(model, X)}
+
+    def ours(X):
+        scores = exact_sums(forest, rows_of(forest, prepared(parts.before, X)))
+        found = {"sums": decision(forest, scores)}
+        if forest.classes is None:
+            return found | {"numbers": answer(forest, scores)}
+        labels = forest.classes[label_positions(forest, scores)]
+        return found | {"labels": labels, "probabilities": answer(forest, scores)}
+
+    tolerance = max(forest.blur, 4 * np.finfo(forest.sums).eps)
+    compare(type(model).__name__, probes, own, ours, tolerance, tolerance)

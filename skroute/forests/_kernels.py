@@ -46,27 +46,28 @@ def step_special(X, i, nodes, at, cat_words, cat_start):
 
 
 @njit(cache=True, nogil=True)
-def leaves(X, rows, m, trees, tree, out):
-    """Leaf of each of the first `m` rows of `rows` in one tree, into `out`."""
+def go_down(X, rows, at, m, trees, depth):
+    """Take each of the first `m` rows of `rows` from its node in `at` to its leaf, in place.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+    rows, at : ndarray of int64
+        Many rows at the root of one tree, or one row at the roots of several.
+
+    m : int
+    trees : Trees
+    depth : int
+        Levels below the deepest node in `at`.
+    """
     nodes = trees.nodes
-    root, depth = trees.roots[tree], trees.depths[tree]
     j = 0
-    if trees.special:
-        while j < m:
-            at = np.int64(root)
-            while True:
-                nxt = step_special(X, rows[j], nodes, at, trees.cat_words, trees.cat_start)
-                if nxt == at:
-                    break
-                at = nxt
-            out[j] = at
-            j += 1
-        return
-    # Eight rows at a time: their loads overlap, no branch depends on the data.
-    while j + 8 <= m:
+    # Eight at a time: their loads overlap, no branch depends on the data.
+    while j + 8 <= m and not trees.special:
         r0, r1, r2, r3 = rows[j], rows[j + 1], rows[j + 2], rows[j + 3]
         r4, r5, r6, r7 = rows[j + 4], rows[j + 5], rows[j + 6], rows[j + 7]
-        a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = np.int64(root)
+        a0, a1, a2, a3 = at[j], at[j + 1], at[j + 2], at[j + 3]
+        a4, a5, a6, a7 = at[j + 4], at[j + 5], at[j + 6], at[j + 7]
         for level in range(depth):
             b0, b1 = step(X, r0, nodes, a0), step(X, r1, nodes, a1)
             b2, b3 = step(X, r2, nodes, a2), step(X, r3, nodes, a3)
@@ -86,44 +87,40 @@ def leaves(X, rows, m, trees, tree, out):
             ):
                 break
             a0, a1, a2, a3, a4, a5, a6, a7 = b0, b1, b2, b3, b4, b5, b6, b7
-        out[j], out[j + 1], out[j + 2], out[j + 3] = a0, a1, a2, a3
-        out[j + 4], out[j + 5], out[j + 6], out[j + 7] = a4, a5, a6, a7
+        at[j], at[j + 1], at[j + 2], at[j + 3] = a0, a1, a2, a3
+        at[j + 4], at[j + 5], at[j + 6], at[j + 7] = a4, a5, a6, a7
         j += 8
     while j < m:
-        at = np.int64(root)
+        here = at[j]
         while True:
-            nxt = step(X, rows[j], nodes, at)
-            if nxt == at:
+            if trees.special:
+                below = step_special(X, rows[j], nodes, here, trees.cat_words, trees.cat_start)
+            else:
+                below = step(X, rows[j], nodes, here)
+            if below == here:
                 break
-            at = nxt
-        out[j] = at
+            here = below
+        at[j] = here
         j += 1
+
+
+@njit(cache=True, nogil=True, inline="always")
+def leaves(X, rows, m, trees, tree, out):
+    """Leaf of each of the first `m` rows of `rows` in one tree, into `out`."""
+    out[:m] = trees.roots[tree]
+    go_down(X, rows, out, m, trees, trees.depths[tree])
 
 
 @njit(cache=True, nogil=True)
 def member_scores(X, trees, out):
     """What each member adds to each score, into `out` of shape
     (n_members, n_samples, n_outputs)."""
-    n = X.shape[0]
-    block = min(1024, n)
-    rows = np.empty(block, dtype=np.int64)
-    leaf = np.empty(block, dtype=np.int64)
-    for begin in range(0, n, 1024):
-        m = min(1024, n - begin)
-        for j in range(m):
-            rows[j] = begin + j
+    column = np.arange(out.shape[2])
+    out[:] = 0.0
+    for start in range(0, len(X), 1024):
+        stop = min(start + 1024, len(X))
         for r in range(len(trees.member_start) - 1):
-            for j in range(m):
-                out[r, begin + j] = 0.0
-            for t in range(trees.member_start[r], trees.member_start[r + 1]):
-                leaves(X, rows, m, trees, t, leaf)
-                if trees.outputs[t] < 0:
-                    for j in range(m):
-                        for k in range(out.shape[2]):
-                            out[r, begin + j, k] += trees.values[leaf[j], k]
-                else:
-                    for j in range(m):
-                        out[r, begin + j, trees.outputs[t]] += trees.values[leaf[j], 0]
+            add_leaves(X[start:stop], trees, r, r + 1, column, out[r, start:stop])
 
 
 @njit(cache=True, nogil=True)
@@ -138,32 +135,47 @@ def add_leaves(X, trees, first, last, column, out):
     column : ndarray of shape (n_outputs,), dtype=int64
         Column of `out` that each output adds to, -1 for none.
 
-    out : float64 ndarray of shape (n_samples, n_columns)
+    out : ndarray of shape (n_samples, n_columns)
+        The sums are added in its type.
     """
-    n = X.shape[0]
-    block = min(512, n)
-    rows = np.empty(block, dtype=np.int64)
-    leaf = np.empty(block, dtype=np.int64)
-    for begin in range(0, n, 512):
-        m = min(512, n - begin)
-        for j in range(m):
-            rows[j] = begin + j
-        for t in range(trees.member_start[first], trees.member_start[last]):
+    begin, end = trees.member_start[first], trees.member_start[last]
+    if len(X) < 8:
+        # One row goes down many trees together.
+        at, deepest = np.empty(end - begin, dtype=np.int64), np.max(trees.depths[begin:end])
+        for i in range(len(X)):
+            at[:] = trees.roots[begin:end]
+            go_down(X, np.full(len(at), i), at, len(at), trees, deepest)
+            for t in range(begin, end):
+                _add_leaf(trees, t, at[t - begin], column, out[i])
+        return
+    block = min(512, len(X))
+    at = np.empty(block, dtype=np.int64)
+    for start in range(0, len(X), block):
+        m = min(block, len(X) - start)
+        rows = np.arange(start, start + m)
+        for t in range(begin, end):
             output = trees.outputs[t]
-            if output < 0:
-                leaves(X, rows, m, trees, t, leaf)
-                for k in range(len(column)):
-                    if column[k] >= 0:
-                        for j in range(m):
-                            out[begin + j, column[k]] += trees.values[leaf[j], k]
-            elif column[output] >= 0:
-                root = trees.roots[t]
-                # A tree without a split that adds nothing: rounds that skip an output.
-                if trees.depths[t] == 0 and trees.values[root, 0] == 0.0:
-                    continue
-                leaves(X, rows, m, trees, t, leaf)
-                for j in range(m):
-                    out[begin + j, column[output]] += trees.values[leaf[j], 0]
+            # An output that is not asked for, or a tree without a split that adds nothing.
+            if output >= 0 and (
+                column[output] < 0
+                or (trees.depths[t] == 0 and trees.values[trees.roots[t], 0] == 0.0)
+            ):
+                continue
+            leaves(X, rows, m, trees, t, at)
+            for j in range(m):
+                _add_leaf(trees, t, at[j], column, out[start + j])
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _add_leaf(trees, t, leaf, column, out):
+    output = trees.outputs[t]
+    if output >= 0:
+        if column[output] >= 0:
+            out[column[output]] += trees.values[leaf, 0]
+    else:
+        for k in range(len(column)):
+            if column[k] >= 0:
+                out[column[k]] += trees.values[leaf, k]
 
 
 # Links of the boosting libraries: their formulas, and the C library's exponential.

@@ -47,10 +47,12 @@ def rows_of(forest, X):
     """
     if are_plain(forest, X):
         # scikit-learn's check of one row takes as long as that of many.
-        with np.errstate(over="ignore", invalid="ignore"):
-            rows = np.ascontiguousarray(cast_numbers(forest, X), dtype=forest.dtype)
-            if forest.finite is False or np.isfinite(rows.sum()):
-                return rows
+        rows = X
+        if X.dtype != forest.dtype:
+            with np.errstate(over="ignore"):
+                rows = cast_numbers(forest, X).astype(forest.dtype)
+        if forest.finite is False or np.isfinite(rows).all():
+            return np.ascontiguousarray(rows)
     if is_dataset(X):
         raise TypeError(
             f"X is a {type(X).__name__}, of which trees read no rows: give an array, a tensor or a "

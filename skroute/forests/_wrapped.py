@@ -57,11 +57,12 @@ class Parts(NamedTuple):
     before: tuple = ()
     cut: Cut | None = None
 
-    def prepared(self, X):
-        """Rows as the ensemble takes them."""
-        for transformer in self.before:
-            X = transformer.transform(X)
-        return X
+
+def prepared(before, X):
+    """Rows behind the transformers that stand before an ensemble."""
+    for transformer in before:
+        X = transformer.transform(X)
+    return X
 
 
 def take_apart(model):

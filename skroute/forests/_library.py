@@ -1,0 +1,216 @@
+"""What a library answers by itself, and the comparison of what is read of its ensembles with it."""
+
+import sys
+import warnings
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from skroute.forests._forest import CATEGORICAL, FEATURE_MASK
+from skroute.utils._compat import _safe_indexing, num_samples
+
+# Rows that are compared, in each of the ways in which they are varied.
+_N_PROBES = 100
+# What replaces some of their cells.
+_VALUES = {
+    "missing values": (np.nan,),
+    "extreme values": (0.0, -0.0, 1e-40, -1e-36, 1e-30, 1e30, -1e30, 3e38, -3e38),
+    "codes that were not there": (-1.0, -0.5, 0.5, 31.0, 32.0, 300.0, 1e6, 2.0**31, -(2.0**31)),
+    "infinite values": (np.inf, -np.inf),
+    "values beyond single precision": (1e300, -1e300),
+    "categories that were not there": ("never seen",),
+}
+
+
+def _comes_from(model, package):
+    """Whether the class of a model, or one that it derives from, is of a package."""
+    return any(cls.__module__.split(".")[0] == package for cls in type(model).__mro__)
+
+
+def _is_xgboost_booster(model):
+    """Whether a model is a raw booster of XGBoost, which takes rows in a class of its own."""
+    return _comes_from(model, "xgboost") and not hasattr(model, "get_booster")
+
+
+def own_predict(model, X, raw=False):
+    """What ``predict`` of a model answers, or with `raw` the sums of its leaves.
+
+    A single column, which CatBoost has of labels, is flat.
+    """
+    if _is_xgboost_booster(model):
+        rows = sys.modules["xgboost"].DMatrix(X, enable_categorical=True)
+        return model.predict(rows, output_margin=raw, validate_features=False)
+    options = {}
+    if raw and _comes_from(model, "xgboost"):
+        options = {"output_margin": True}
+    elif raw and _comes_from(model, "catboost"):
+        # Rankers answer with sums, and have no parameter for it.
+        ranks = any(cls.__name__ == "CatBoostRanker" for cls in type(model).__mro__)
+        options = {} if ranks else {"prediction_type": "RawFormulaVal"}
+    elif raw:
+        options = {"raw_score": True}
+    found = np.asarray(model.predict(X, **options))
+    return found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
+
+
+def own_sums(model, X):
+    """The sums of the leaves by the library itself; None where it does not tell them."""
+    if any(_comes_from(model, package) for package in ("lightgbm", "xgboost", "catboost")):
+        return own_predict(model, X, raw=True)
+    return model.decision_function(X) if hasattr(model, "decision_function") else None
+
+
+def own_labels(model, X, classes):
+    """Labels by the library itself; `classes` are those of a booster, which does not know them."""
+    if hasattr(model, "classes_"):
+        return own_predict(model, X)
+    # With several classes a booster of XGBoost may answer with positions; sums it always tells.
+    answers = own_predict(model, X, raw=True) if _is_xgboost_booster(model) else None
+    if answers is None or answers.ndim == 1:
+        answers = own_predict(model, X)
+    at = answers > 0.5 if answers.ndim == 1 else np.argmax(answers, axis=1)
+    return classes[at.astype(np.intp)]
+
+
+def own_proba(model, X):
+    """Probabilities by the library itself; None where it does not tell them."""
+    if hasattr(model, "predict_proba"):
+        return np.asarray(model.predict_proba(X))
+    if hasattr(model, "classes_"):
+        return None
+    proba = own_predict(model, X)
+    if proba.ndim == 1 and _is_xgboost_booster(model) and own_predict(model, X, raw=True).ndim == 2:
+        # The objective answers with positions.
+        return None
+    return np.column_stack([1 - proba, proba]) if proba.ndim == 1 else proba
+
+
+def rows_at_thresholds(forest, n=200):
+    """Rows at the thresholds of a forest and one step beside them; None where they are text."""
+    rng, nodes = check_random_state(0), forest.trees.nodes
+    inner = nodes[nodes["child"] != np.arange(len(nodes))]
+    X = rng.normal(size=(n, forest.n_features)).astype(forest.dtype)
+    for feature in np.unique(inner["feature"] & FEATURE_MASK):
+        split = inner[(inner["feature"] & FEATURE_MASK) == feature]
+        if (split["feature"] & CATEGORICAL).any():
+            X[:, feature] = rng.randint(0, 70, n)
+        else:
+            with np.errstate(over="ignore"):
+                at = rng.choice(split["threshold"], n).astype(forest.dtype)
+                to = rng.choice(np.array([-np.inf, np.inf]), n).astype(forest.dtype)
+                at = np.where(rng.rand(n) < 0.5, at, np.nextafter(at, to))
+            X[:, feature] = np.where(np.isfinite(at), at, X[:, feature])
+    for feature, values in forest.categories.items() if forest.encode_arrays else ():
+        if np.asarray(values).dtype.kind not in "fiu":
+            return None
+        X[:, feature] = rng.choice(np.asarray(values), n)
+    if forest.finite is not True:
+        X[rng.rand(*X.shape) < 0.05] = np.nan
+    return X
+
+
+def varied_rows(X, unseen=True):
+    """Some rows as they are, and with cells that show where an ensemble is read wrongly.
+
+    Parameters
+    ----------
+    X : indexable of shape (n_samples, n_features)
+        Cells are changed of arrays of floats and of pandas frames.
+
+    unseen : bool, default=True
+        Whether to some cells of text is given what no row has.
+
+    Returns
+    -------
+    dict from str to indexable
+        By what is in them.
+    """
+    X = X.tocsr() if hasattr(X, "tocsr") else X
+    n = num_samples(X)
+    rows = _safe_indexing(X, np.unique(np.linspace(0, n - 1, min(n, _N_PROBES)).astype(int)))
+    probes = {"rows as they are": rows}
+    if isinstance(rows, np.ndarray) and rows.dtype.kind == "f" and rows.ndim == 2:
+        columns = {j: rows[:, j] for j in range(rows.shape[1])}
+    elif type(rows).__module__.startswith("pandas") and hasattr(rows, "dtypes"):
+        kinds = [getattr(kind, "kind", "O") for kind in rows.dtypes]
+        columns = {j: rows.iloc[:, j] for j, kind in enumerate(kinds) if kind in "fO"}
+    else:
+        return probes
+    unseen = unseen and any(column.dtype.kind == "O" for column in columns.values())
+    for name, values in _VALUES.items():
+        if unseen or not isinstance(values[0], str):
+            probes[name] = _varied(rows, columns, values)
+    return probes
+
+
+@np.errstate(over="ignore")
+def _varied(rows, columns, values):
+    """Every third cell of the columns that can hold them replaced by values."""
+    rows = rows.copy()
+    for j, column in columns.items():
+        at = np.arange(j % 3, len(column), 3)
+        new = [values[k % len(values)] for k in range(len(at))]
+        if not hasattr(rows, "iloc"):
+            rows[at, j] = new
+            continue
+        text, missing = column.dtype.kind == "O", values[0] != values[0]
+        # Numbers in columns of numbers, texts in others, missing values in both.
+        if text == isinstance(values[0], str) or missing:
+            changed = column.astype(object) if text else column.copy()
+            changed.iloc[at] = new
+            new_category = text and not missing and hasattr(column, "cat")
+            rows.isetitem(j, changed.astype("category" if new_category else column.dtype))
+    return rows
+
+
+def compare(name, probes, own, ours, rtol, atol):
+    """Raise where an ensemble, as it is read, answers rows otherwise than its library does.
+
+    Parameters
+    ----------
+    name : str
+        Of the ensemble.
+
+    probes : dict from str to indexable
+        Rows by what is in them.
+
+    own, ours : callable
+        Of rows, what the library answers and what is read of it: dicts of arrays, "labels" and
+        "sums", which must be equal, and others, which may differ by `rtol` and `atol`. Of the
+        second also "compared", the rows that can be.
+
+    rtol, atol : float
+
+    Raises
+    ------
+    ValueError
+    """
+    for kind, rows in probes.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                expected = own(rows)
+            except Exception:
+                # It refuses such rows, to which there is no wrong answer.
+                continue
+            found = ours(rows)
+        wrong, differ = [], np.zeros(num_samples(rows), dtype=bool)
+        compared = found.get("compared", np.ones(len(differ), dtype=bool))
+        for what, values in expected.items():
+            if values is None:
+                continue
+            read, values = found[what], np.reshape(values, np.shape(found[what]))
+            if what in ("labels", "sums"):
+                same = (read == values) | ((read != read) & (values != values))
+            else:
+                same = np.isclose(read, values, rtol=rtol, atol=atol, equal_nan=True)
+            other = ~same.reshape(len(same), -1).all(axis=1) & compared
+            wrong += [what] if other.any() else []
+            differ |= other
+        if wrong:
+            raise ValueError(
+                f"This {name} answers {differ.sum()} of {len(differ)} rows ({kind}) otherwise than "
+                f"its members do as they are read here ({', '.join(wrong)}), so that other answers "
+                "would be given. One of its options is not supported; please report it with the "
+                "parameters of the ensemble."
+            )

@@ -1,7 +1,5 @@
 """The lattice search and its guarantee, against brute force over all sets."""
 
-import time
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -110,18 +108,6 @@ def test_guarantee_under_a_training_budget(seed):
     assert_guarantee(rng, quality, coef, found, found.alpha)
 
 
-def test_more_models_certify_a_smaller_alpha():
-    rng = np.random.default_rng(0)
-    quality = subset_max(rng.uniform(size=256) ** 3)
-    reached = [
-        LatticeSearch(8, Oracle(quality), 0.01, max_models=most).run(0.0).alpha
-        for most in (1, 20, 80, 255)
-    ]
-    assert sorted(reached, reverse=True) == reached
-    assert reached[-1] == 0.0
-    assert reached[0] > reached[-1]
-
-
 def test_larger_set_inside_no_single_superset_is_still_reached():
     """The warning of the covering rule: {a, b} inside no r_i is the best of its cost.
 
@@ -186,21 +172,6 @@ def test_bounds_and_certificate_by_hand():
     assert certified_alpha(np.array([0.5, 0.5]), 0.0) == 0.0
     assert certified_alpha(np.array([0.5, np.nan, np.nan, 0.5]), 0.0) == 0.0
     assert certified_alpha(np.array([0.0, np.nan, np.nan, 0.5]), 0.0) == np.inf
-
-
-def test_nothing_worth_training_but_the_full_set():
-    oracle = Oracle(np.full(1 << 5, 0.7))
-    assert LatticeSearch(5, oracle, 0.7).run(0.0).alpha == 0.0
-    assert oracle.asked == [31]
-
-
-def test_max_seconds_stops_between_layers(monkeypatch):
-    clock = iter(range(1000))
-    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    oracle = Oracle(subset_max(np.random.default_rng(0).uniform(size=64)))
-    found = LatticeSearch(6, oracle, 0.1, max_seconds=1.5).run(0.0)
-    assert 1 <= len(oracle.asked) < 63
-    assert found.alpha > 0
 
 
 @settings(max_examples=10, deadline=None)

@@ -1,15 +1,12 @@
 """The lattice search and its guarantee, against brute force over all sets."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skroute.feature_sets._costs import SetCosts, given_costs
 from skroute.feature_sets._lattice import (
     LatticeSearch,
-    bounds,
-    certified_alpha,
     monotonicity_violations,
     subset_max,
     superset_min,
@@ -162,18 +159,6 @@ def test_subset_and_superset_sweeps_against_enumeration(seed, k):
         assert superset_min(values)[t] == values[(t & ~masks) == 0].min()
 
 
-def test_bounds_and_certificate_by_hand():
-    # Trained: empty 0.5, {0} 0.6, full 0.8.
-    quality = np.array([0.5, 0.6, np.nan, 0.8])
-    offered, upper = bounds(quality, 0.02)
-    assert offered[2] == 0.5
-    assert upper[2] == pytest.approx(0.82)
-    assert certified_alpha(quality, 0.02) == pytest.approx(0.82 / 0.5 - 1)
-    assert certified_alpha(np.array([0.5, 0.5]), 0.0) == 0.0
-    assert certified_alpha(np.array([0.5, np.nan, np.nan, 0.5]), 0.0) == 0.0
-    assert certified_alpha(np.array([0.0, np.nan, np.nan, 0.5]), 0.0) == np.inf
-
-
 @settings(max_examples=10, deadline=None)
 @given(seeds, st.sampled_from([(10, 80), (12, 4095 // 10)]))
 def test_few_sets_are_trained_where_one_feature_says_most(seed, case):
@@ -189,11 +174,6 @@ def test_few_sets_are_trained_where_one_feature_says_most(seed, case):
 
 
 def test_violations_name_the_worst_subset():
-    masks, quality = np.arange(4), np.array([0.5, 0.9, 0.7, 0.8])
-    ((subset, superset, drop),) = monotonicity_violations(masks, quality, 0.0)
-    assert (subset, superset) == (1, 3)
-    assert drop == pytest.approx(0.1)
-    assert monotonicity_violations(masks, quality, 0.11) == []
     quality = np.random.default_rng(0).uniform(size=512)
     found = monotonicity_violations(np.arange(512), quality, 0.3)
     assert [drop for *_, drop in found] == sorted((drop for *_, drop in found), reverse=True)

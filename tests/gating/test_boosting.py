@@ -1,7 +1,5 @@
 """Adapt-Gbrt: shared feature penalties, trees as arrays, the held-out gate."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -99,22 +97,6 @@ def test_weights_scale_the_penalty_and_not_the_trees():
     ten = grow(X, y, full_loss, 32 * weight, **how)
     assert_array_equal(splits(one), splits(ten))
     assert_allclose(one.objectives, ten.objectives, rtol=1e-5)
-
-
-def test_boosters_in_threads_share_one_dataset():
-    X, y, full_loss, weight = rows(2000)
-    shared = gbrt.binned(Rows(X, y, full_loss, weight, None))
-    prices = np.repeat([0.0, 0.001, 0.01], 4)
-
-    def of_price(gamma):
-        return grow(X, y, full_loss, weight, shared, gamma=gamma)
-
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(of_price, prices))
-    for gamma, pair in zip(prices, found):
-        alone = grow(X, y, full_loss, weight, gamma=gamma)
-        for ours, theirs in zip(pair.forest.trees, alone.forest.trees):
-            assert_array_equal(ours, theirs)
 
 
 def test_without_a_gate_the_objective_is_loss_plus_cost():

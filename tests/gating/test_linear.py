@@ -3,8 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import make_classification
 from sklearn.model_selection import StratifiedKFold
@@ -17,28 +15,6 @@ from skroute.features import LazyFeatures
 from skroute.gating import AdaptGatingClassifier, LinearGate
 from skroute.gating import _linear as lin
 from skroute.gating._objective import Problem, Rows
-
-
-@settings(max_examples=10, deadline=None)
-@example(564)
-@example(44581)
-@given(st.integers(0, 10**6))
-def test_prox_equals_cvxpy(seed):
-    """Of a strongly convex problem a value as small as the minimum belongs to the minimiser."""
-    cp = pytest.importorskip("cvxpy")
-    rng = np.random.default_rng(seed)
-    V, group_of = rng.normal(size=(5, 3)), np.array([0, 1, 1, 2, 0])
-    thresholds = rng.random(3) * 2
-    groups = [np.flatnonzero(group_of == g) for g in range(3)]
-    W = cp.Variable(V.shape)
-    norms = [cp.norm(W[rows], "fro") for rows in groups]
-    objective = 0.5 * cp.sum_squares(W - V) + sum(t * n for t, n in zip(thresholds, norms))
-    least = cp.Problem(cp.Minimize(objective)).solve(solver="CLARABEL")
-    ours = lin.prox_group_norm(V, group_of, thresholds)
-    norms = [np.linalg.norm(ours[rows]) for rows in groups]
-    assert 0.5 * ((ours - V) ** 2).sum() + thresholds @ norms <= least + 1e-9 * (1 + abs(least))
-    # The solver stops near the kinks: 0.5 |ours - W|^2 is at most what it is above the minimum.
-    assert_allclose(ours, W.value, atol=1e-3)
 
 
 def data(seed=0, n_classes=2, n=60):

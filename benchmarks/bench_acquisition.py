@@ -261,6 +261,17 @@ def part_speed(quick):
     table(f"Letter, {len(X)} rows: seconds", list(seconds), [list(seconds.values())])
 
 
+def record_parts(name):
+    """Write the tables of a part, each with its commit; those of other parts stay."""
+    path = RESULTS / f"{name}.json"
+    before = json.loads(path.read_text())["tables"] if path.exists() else []
+    record(name)
+    found = json.loads(path.read_text())
+    new = {one["title"]: one | {"commit": found["commit"]} for one in found["tables"]}
+    found["tables"] = [new.pop(one["title"], one) for one in before] + list(new.values())
+    path.write_text(json.dumps(found, indent=1) + "\n")
+
+
 PARTS = {
     "spam": part_spam,
     "small": part_small,
@@ -278,16 +289,8 @@ def main():
     args = parser.parse_args()
     for part in args.part:
         PARTS[part](args.quick)
-    if not args.quick:
-        path = RESULTS / "acquisition.json"
-        before = json.loads(path.read_text())["tables"] if path.exists() else []
-        record("acquisition")
-        found = json.loads(path.read_text())
-        for one in found["tables"]:
-            one["commit"] = found["commit"]
-        titles = {one["title"] for one in found["tables"]}
-        found["tables"] += [one for one in before if one["title"] not in titles]
-        path.write_text(json.dumps(found, indent=1) + "\n")
+        if not args.quick:
+            record_parts("acquisition")
 
 
 if __name__ == "__main__":

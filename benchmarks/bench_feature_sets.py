@@ -41,7 +41,7 @@ def trained(sizes, seeds):
         for k in sizes:
             counts = []
             for seed in seeds:
-                quality = make_feature_sets(k, interaction=interaction, random_state=seed).accuracy
+                _, quality = make_feature_sets(k, interaction=interaction, random_state=seed)
                 found = [
                     len(LatticeSearch(k, quality.__getitem__, quality[0]).run(alpha).masks) - 1
                     for alpha in (0.0, 0.1)
@@ -57,18 +57,19 @@ def guarantee(n_instances, n_queries):
     for seed in range(n_instances):
         rng = np.random.default_rng(seed)
         k, alpha = int(rng.integers(2, 9)), float(rng.choice([0.0, 0.1, rng.uniform(0, 0.3)]))
-        data = make_feature_sets(k, interaction=rng.choice([0.0, 0.5, 1.0]), random_state=seed)
-        found = LatticeSearch(k, data.accuracy.__getitem__, data.accuracy[0]).run(alpha)
-        costs = given_costs(list(data.coef), list("abcdefgh")[:k])
+        interaction = rng.choice([0.0, 0.5, 1.0])
+        coef, accuracy = make_feature_sets(k, interaction=interaction, random_state=seed)
+        found = LatticeSearch(k, accuracy.__getitem__, accuracy[0]).run(alpha)
+        costs = given_costs(list(coef), list("abcdefgh")[:k])
         kept = undominated(found.quality, SetCosts(costs, found.masks).coef)
         masks, quality = found.masks[kept], found.quality[kept]
         cost = SetCosts(costs, np.arange(1 << k))(rng.uniform(0, LARGEST, n_queries))
         budget = rng.uniform(0, 1.1, n_queries) * cost.max(axis=1)
         chosen = masks[best_affordable(cost[:, masks], quality, budget)]
         paid = cost[np.arange(n_queries), chosen]
-        best = np.where(cost <= budget[:, None], data.accuracy, -1.0).max(axis=1)
+        best = np.where(cost <= budget[:, None], accuracy, -1.0).max(axis=1)
         above += int((paid > budget * (1 + 1e-12)).sum())
-        worse += int(((1 + alpha) * data.accuracy[chosen] < best).sum())
+        worse += int(((1 + alpha) * accuracy[chosen] < best).sum())
         queries += n_queries
     table(
         "B. Against all affordable sets",

@@ -21,7 +21,6 @@ from skroute.base import (
     Plan,
     Routed,
     affords,
-    check_budget,
     check_rows,
     dispatch,
     inherit_member_tags,
@@ -157,7 +156,7 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         y : array-like of shape (n_samples,)
             Labels.
 
-        size : array-like of shape (n_samples,), default=None
+        size : float or array-like of shape (n_samples,), default=None
             Sizes of the items; overrides the constructor's. Used to measure costs and for
             the median size at which greedy sequences grow.
 
@@ -331,7 +330,8 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
                 size = [self.size(_safe_indexing(X, i) if frame else X[i]) for i in rows]
             else:
                 size = _safe_indexing(X, self.size, axis=1)
-        return check_numbers(size, "size", shape=(num_samples(X),), low=0)
+        shape = () if np.ndim(size) == 0 else (num_samples(X),)
+        return np.broadcast_to(check_numbers(size, "size", shape=shape, low=0), num_samples(X))
 
     def _known_sizes(self, sizes):
         """Sizes for a decision: required where costs depend on them."""
@@ -348,15 +348,14 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
 
     def _effective_budget(self, budget):
         budget = self.budget if budget is None else budget
-        if np.ndim(budget) == 0:
-            return check_budget(budget)
-        values = np.asarray(budget, dtype=np.float64)
-        if not (values >= 0).all():
+        budget = np.inf if budget is None else budget
+        values = np.asarray(budget, dtype=None if np.ndim(budget) == 0 else np.float64)
+        if values.dtype.kind not in "iuf" or not (values >= 0).all():
             raise ValueError(
-                "budget must be one number or one for each item, none of them negative or NaN, "
-                f"got {reprlib.repr(budget)}."
+                "budget must be a non-negative number, the same for each item, or an array of "
+                f"one for each; or None for unlimited, got {reprlib.repr(budget)}."
             )
-        return values
+        return values[()]
 
     def _least(self):
         # The empty set costs nothing.
@@ -389,9 +388,10 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         ndarray of int64
             Indices into ``choices_``, in the broadcast shape of `size` and `budget`.
         """
-        check_is_fitted(self)
-        sizes = self._known_sizes(size)
-        budget = np.asarray(self._effective_budget(budget))
+        if not self.__sklearn_is_fitted__():
+            # It asks for tags, which takes as long as a query.
+            check_is_fitted(self)
+        sizes, budget = self._known_sizes(size), self._effective_budget(budget)
         shape = np.broadcast(sizes, budget).shape
         flat = (np.full(shape, part).reshape(-1) for part in (sizes, budget))
         return self._find(*flat).reshape(shape)
@@ -497,8 +497,9 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
             What may be spent on each item. None takes the constructor's; ``numpy.inf`` is
             unlimited.
 
-        size : array-like of shape (n_samples,), default=None
-            Sizes of the items. None takes them from where the constructor's `size` says.
+        size : float or array-like of shape (n_samples,), default=None
+            Sizes of the items, or the size of all of them. None takes them from where the
+            constructor's `size` says.
 
         anytime : bool, default=False
             Whether to watch the clock: features are computed one after the other, and the

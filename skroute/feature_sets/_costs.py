@@ -215,10 +215,7 @@ class SetCosts:
 
     def of(self, choice, sizes):
         """Cost of one set per size, rounded alike whatever is asked beside it."""
-        cost = np.zeros(len(choice))
-        for coef, value in zip(self.coef.T, self.features.basis(sizes).T):
-            cost += coef[choice] * value
-        return cost + self.beside[choice]
+        return (self.features.basis(sizes) * self.coef[choice]).sum(axis=1) + self.beside[choice]
 
 
 def timed(call):

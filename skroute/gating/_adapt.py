@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from skroute.base import ROUNDING, Plan, check_affordable, check_costs, dispatch, note_failure
 from skroute.gating._boosting import BoostedGate
-from skroute.gating._buyer import FeatureBuyer
+from skroute.gating._buyer import FeatureBuyer, quality_of
 from skroute.gating._levels import Ranks, find_cuts, lowest_level, row_keys, standard_error
 from skroute.gating._linear import LinearGate
 from skroute.gating._objective import Problem, Rows, full_losses, log_probabilities
@@ -349,7 +349,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         p0 = out_of_sample_proba(self.estimator, full, X, y, splits, fit_params, self.n_jobs)
         self._full = columns
         own = p0[np.arange(len(y)), encoded]
-        quality = objective.of(encoded, _response(objective, p0))
+        quality = quality_of(objective, encoded, p0)
         # A row of weight 0 must leave no trace, not even in the bins of LightGBM.
         kept = weight > 0
         rows = Rows(values, encoded, full_losses(own), weight, quality)
@@ -424,7 +424,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             least = lowest_level(find_cuts(gate, rows.weight), self.p_full)
             gate = gate[held_out]
             proba = np.exp(log_probabilities(pair.cheap_scores(out.values)))
-            cheap = objective.of(out.y, _response(objective, proba))
+            cheap = quality_of(objective, out.y, proba)
             gain = out.full_quality - cheap
             # A simpler gate is a second try: that it gains must not be luck.
             sure = 0.0 if pair.simpler is not None else 1.0
@@ -649,8 +649,3 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
 
     def _sk_visual_block_(self):
         return VisualBlock("parallel", [self.estimator], names=["full"], dash_wrapped=False)
-
-
-def _response(objective, proba):
-    """What an objective judges: probabilities, or the most likely class."""
-    return proba if objective.asks == "predict_proba" else proba.argmax(axis=1)

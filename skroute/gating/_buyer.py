@@ -140,6 +140,12 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
         return proba if response == "predict_proba" else self.classes_[proba.argmax(axis=1)]
 
 
+def quality_of(objective, y, proba):
+    """Quality of answering rows by these probabilities."""
+    response = proba if objective.asks == "predict_proba" else proba.argmax(axis=1)
+    return np.asarray(objective.of(y, response), dtype=np.float64)
+
+
 def check_bought(values, columns, *, allow_nan):
     """Refuse bought features that a matrix could not have."""
     for bad, what in ((np.isinf(values), "infinity"), (np.isnan(values), "NaN or nothing")):

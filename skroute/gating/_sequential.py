@@ -13,11 +13,11 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from skroute.base import Plan, check_budget, dispatch
 from skroute.gating._boosting import threads_for
-from skroute.gating._buyer import FeatureBuyer
+from skroute.gating._buyer import FeatureBuyer, FeatureLedger, quality_of
 from skroute.gating._levels import GOLDEN, row_draws, row_keys, standard_error
-from skroute.gating._set_models import OwnModel, SetModel, Task, fit_again, fit_judged
+from skroute.gating._set_models import SetModel, Task, fit_again, fit_judged, fit_own
 from skroute.gating._sets import find_sets
-from skroute.gating._stopping import STOP, Policies, spend
+from skroute.gating._stopping import STOP, Policies, Spending, spend
 from skroute.metrics._objectives import OF_LABELS, objective_of_labels
 from skroute.utils._compat import (
     HasMethods,
@@ -95,6 +95,7 @@ class OperatingPoint(NamedTuple):
 class _Choice(NamedTuple):
     """A set to begin with, how the rest of the budget is spent, and what to say about it."""
 
+    policies: Policies
     start: int
     spending: Any
     left: Any
@@ -107,8 +108,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
     The field calls this active feature acquisition. `fit` looks for the best set of groups
     within each cost and fits a model of each. All rows buy one set first; behind it each row
     stops or buys up to a larger set, which one depends on its answer so far. At each budget the
-    first set and the price of going on are those that were best on held-out rows; a fixed set
-    for all rows, the best within the budget, is always among them.
+    first set and the price of going on are those that were best on held-out rows. Where the best
+    fixed set within the budget was better, by more than a standard error, it is bought alone.
 
     Parameters
     ----------
@@ -259,7 +260,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
     def __getstate__(self):
         # Larger than all the rest, and learned again where another budget is asked for.
         state = super().__getstate__()
-        return state | {"_ends": []} if "_ends" in state else state
+        return state | {"_learned_within": []} if "_learned_within" in state else state
 
     # Fit ------------------------------------------------------------------------------
 
@@ -328,26 +329,29 @@ class SequentialFeatureClassifier(FeatureBuyer):
             self._scorer(_Answers(self.classes_, shares), whole.X[out], self.classes_[encoded[out]])
         with task.step("search"):
             self._sets = find_sets(whole.of(fitted), np.random.default_rng(seed))
+        raw, weighted = on_host(X), sample_weight is not None
         with task.step("judge"):
-            rows = None if self.estimator is None else on_host(X)
-            weighted = sample_weight is not None
-            self._judged = self._fit_models(whole, fitted, rows, out, weighted)
-            of_rows = [self._own_rows(model, whole.X, rows, out) for model in self._judged]
-            proba = [model.proba(own) for model, own in zip(self._judged, of_rows)]
+            of_fitted, judge = _safe_indexing(raw, fitted), whole.of(out)
+            self._judged = self._fit_models(whole.of(fitted), of_fitted, weighted, judge)
+            bought = FeatureLedger(*judge.X.shape, self.group_of_, len(whole.costs), values=judge.X)
+            of_out, every = _safe_indexing(raw, out), np.arange(len(out))
+            rows = (self._read(of_out, bought, own, every) for own in range(len(self._sets)))
+            proba = [model.proba(own) for model, own in zip(self._judged, rows)]
             self._bound = objective.bound(encoded[kept], weight[kept])
-            self._held_out = (
-                np.array([self._value(own) for own in proba]),
-                np.array([self._key(own) for own in proba]),
-                np.array([self._quality_of(encoded[out], own) for own in proba]),
-                weight[out] / weight[out].mean(),
-            )
+            key = np.array([self._key(own) for own in proba])
+            quality = np.array([quality_of(self._bound, encoded[out], own) for own in proba])
+            # What an answer is expected to be worth believes a model that is too sure of itself;
+            # what it was worth is right in the mean, but noisy. Their mean has less of both.
+            worth = 0.5 * (quality + [self._value(own) for own in proba])
+            self._held_out = worth, key, quality, weight[out] / weight[out].mean()
             self._scored = None if self._scorer is None else (np.array(proba), encoded[out])
         with task.step("fit"):
-            self._models = self._fit_models(whole, kept, rows, None, weighted)
+            of_kept = _safe_indexing(raw, kept)
+            self._models = self._fit_models(whole.of(kept), of_kept, weighted)
         names = np.array(self.group_names_, dtype=object)
         self.sets_ = [names[groups].tolist() for groups in self._sets]
         self.set_costs_ = self._sets @ self.group_costs_
-        self._policies, self._ends, self._choices = [], [], []
+        self._learned_within, self._choices = [], []
         n_groups = len(self.group_costs_)
         self.choices_ = [f"{k} group{'' if k == 1 else 's'}" for k in range(n_groups + 1)]
         self._choice(self._limits(self._effective_budget(None), None, None), warns=True)
@@ -358,44 +362,21 @@ class SequentialFeatureClassifier(FeatureBuyer):
         # What a scorer says of one row is nothing.
         return objective_of_labels("log_loss", self.classes_)
 
-    def _fit_models(self, whole, fitted, rows, out, weighted):
-        """A model for each set: judged ones learn from some rows, the others from all."""
-        task = whole.of(fitted)
+    def _fit_models(self, task, X, weighted, judge=None):
+        """A model for each set; of those that `judge` rates, the others are made as they were."""
+        if self.estimator is not None:
+            own = self.estimator, task, X, self.classes_, weighted
+            return [fit_own(*own, groups) for groups in self._sets]
         task = task._replace(n_threads=1)
         parallel = Parallel(n_jobs=self.n_jobs, prefer="threads")
-        if self.estimator is None and out is not None:
-            judge = whole.of(out)
-            return parallel(delayed(fit_judged)(task, groups, judge) for groups in self._sets)
-        if self.estimator is None:
+        if judge is None:
             return parallel(delayed(fit_again)(task, model) for model in self._judged)
-        models = []
-        for groups in self._sets:
-            columns = task.columns(groups)
-            if not len(columns):
-                models.append(SetModel.constant(columns, task.shares))
-                continue
-            part = _safe_indexing(_safe_indexing(rows, fitted), columns, axis=1)
-            params = {"sample_weight": task.weight} if weighted else {}
-            own = OwnModel.fit(self.estimator, columns, part, task.y, self.classes_, params)
-            models.append(own)
-        return models
-
-    @staticmethod
-    def _own_rows(model, values, rows, at):
-        """Rows as a model reads them."""
-        if isinstance(model, SetModel):
-            return values[at]
-        return _safe_indexing(_safe_indexing(rows, at), model.columns, axis=1)
-
-    def _quality_of(self, y, proba):
-        """Quality of answering rows by these probabilities."""
-        response = proba if self._bound.asks == "predict_proba" else proba.argmax(axis=1)
-        return np.asarray(self._bound.of(y, response), dtype=np.float64)
+        return parallel(delayed(fit_judged)(task, groups, judge) for groups in self._sets)
 
     def _value(self, proba):
         """Quality that answering by these probabilities is expected to have, if they are right."""
         n_rows, n_classes = proba.shape
-        every = (self._quality_of(np.full(n_rows, k), proba) for k in range(n_classes))
+        every = (quality_of(self._bound, np.full(n_rows, k), proba) for k in range(n_classes))
         return sum(proba[:, k] * own for k, own in enumerate(every))
 
     def _key(self, proba):
@@ -439,38 +420,31 @@ class SequentialFeatureClassifier(FeatureBuyer):
             )
         return Limits(budget, max_rounds, check_budget(max_cost, name="max_cost"))
 
-    def _learn(self, limits, rows):
-        """Policies within limits of each row, from some of the held-out rows."""
-        value, key, _, weight = self._held_out
-        allowed = self.set_costs_ <= limits.max_cost * _ROOM
-        fixed = self._sets, self.set_costs_, allowed, self._most_rounds(limits)
-        return Policies.learn(value[:, rows], key[:, rows], *fixed, weight[rows])
+    def _learned(self, limits):
+        """Policies within limits of each row, and the sets that held-out rows end at.
 
-    def _policies_of(self, limits):
-        own = limits.max_rounds, limits.max_cost
-        return _remembered(self._policies, own, lambda: self._learn(limits, slice(None)))
-
-    def _ends_of(self, limits):
-        """Sets at which held-out rows end, from each first set and at each price.
-
-        By what all of them say, and by what the other half of them says.
+        By purchases that are left, from each first set and at each price: by what all of the rows
+        say, and by what the other half of them says.
         """
+        n_rounds = self._most_rounds(limits)
+        worth, key, _, weight = self._held_out
+        fixed = self._sets, self.set_costs_, self.set_costs_ <= limits.max_cost * _ROOM, n_rounds
 
-        def follow():
-            key = self._held_out[1]
+        def learn(rows):
+            return Policies.learn(worth[:, rows], key[:, rows], *fixed, weight[rows])
+
+        def compute():
             first = np.arange(key.shape[1]) % 2 == 0
-            halves = [(own, self._learn(limits, ~own)) for own in (first, ~first)]
-            policies, n_rounds = self._policies_of(limits), self._most_rounds(limits)
-            found = {}
+            halves = [(own, learn(~own)) for own in (first, ~first)]
+            policies, ends = learn(slice(None)), {}
             for left in {self._left(start, n_rounds) for start in range(len(self._sets))}:
                 fair = np.empty((len(policies.prices), *key.shape), dtype=np.int16)
                 for own, other in halves:
                     fair[:, :, own] = other.ends(key[:, own], left)
-                found[left] = policies.ends(key, left), fair
-            lefts = (self._left(start, n_rounds) for start in range(len(self._sets)))
-            return [tuple(part[:, at] for part in found[left]) for at, left in enumerate(lefts)]
+                ends[left] = policies.ends(key, left), fair
+            return policies, ends
 
-        return _remembered(self._ends, (limits.max_rounds, limits.max_cost), follow)
+        return _remembered(self._learned_within, limits[1:], compute)
 
     def _most_rounds(self, limits):
         """Purchases of a row at most: no row buys more often than there are sets."""
@@ -494,7 +468,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return choice
 
     def _choose(self, limits):
-        policies, ends = self._policies_of(limits), self._ends_of(limits)
+        policies, ends = self._learned(limits)
         (_, _, quality, weight), costs = self._held_out, self.set_costs_
         n_rows = quality.shape[1]
         rows = np.arange(n_rows)
@@ -503,26 +477,33 @@ class SequentialFeatureClassifier(FeatureBuyer):
         def mean(values, rows=slice(None)):
             return np.average(values, axis=-1, weights=weight[rows])
 
+        last = len(policies.prices) - 1
+        stay = Spending(last, last, 0.0)
         for start in self._starts(limits):
             left = self._left(start, self._most_rounds(limits))
-            own, fair = ends[start]
-            found.append((start, spend(mean(costs[own]), limits.budget), left))
-            by_half = spend(mean(costs[fair]), limits.budget)
-            high, low, share = fair[by_half.price], fair[by_half.lower], by_half.share
-            judged.append((1 - share) * quality[high, rows] + share * quality[low, rows])
-            spent.append((1 - share) * costs[high] + share * costs[low])
-            if self._scorer is not None:
-                ends_at = np.where(GOLDEN * rows % 1 < share, low, high)
-                answers.append(self._scored[0][ends_at, rows])
+            own, fair = (part[:, start] for part in ends[left])
+            go_on = (spend(mean(costs[part]), limits.budget) for part in (own, fair))
+            for spending, by_half in (go_on, (stay, stay)):
+                found.append((start, spending, left))
+                high, low, share = fair[by_half.price], fair[by_half.lower], by_half.share
+                judged.append((1 - share) * quality[high, rows] + share * quality[low, rows])
+                spent.append((1 - share) * costs[high] + share * costs[low])
+                if self._scorer is not None:
+                    ends_at = np.where(GOLDEN * rows % 1 < share, low, high)
+                    answers.append(self._scored[0][ends_at, rows])
         judged, spent = np.array(judged), np.array(spent)
 
         def best(rows):
-            """Of equal ones the cheapest."""
+            """Of equal ones the cheapest; a fixed set where it leads by more than its error."""
             worth = mean(judged[:, rows], rows)
             if self._scorer is not None:
                 worth = np.array([self._score(proba, rows) for proba in answers])
-            within = np.flatnonzero(worth >= worth.max() - 1e-12)
-            return within[np.argmin(mean(spent[within]))]
+            worth, of_fixed = worth[::2], worth[1::2]
+            within = 2 * np.flatnonzero(worth >= worth.max() - 1e-12)
+            at, fixed = within[np.argmin(mean(spent[within]))], 2 * np.argmax(of_fixed) + 1
+            lead = judged[fixed, rows] - judged[at, rows]
+            leads = self._scorer is None and mean(lead, rows) > standard_error(lead, weight[rows])
+            return fixed if leads else at
 
         first = rows % 2 == 0
         fair = np.where(first, judged[best(~first)], judged[best(first)])
@@ -542,7 +523,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
             standard_error(spent[at], weight),
             *worth,
         )
-        return _Choice(int(start), spending, left, point)
+        return _Choice(policies, int(start), spending, left, point)
 
     def _score(self, proba, rows):
         """The scorer's value of probabilities of some of the held-out rows."""
@@ -582,20 +563,19 @@ class SequentialFeatureClassifier(FeatureBuyer):
         choice = self._choice(limits, warns=once_of(self) is EVERY)
         known = self._known(known, num_samples(X))
         ledger = self._ledger(X)
-        at, rounds = self._walk(X, ledger, known, choice, limits)
+        at, rounds = self._walk(X, ledger, known, choice, limits.budget)
         bought = rounds > 0
         cost = bought @ self.group_costs_
         return Plan(bought.sum(axis=1).astype(np.int64), cost, (ledger, at, rounds))
 
-    def _walk(self, X, ledger, known, choice, limits):
+    def _walk(self, X, ledger, known, choice, budget):
         """The set that each row ends at, and the round in which it bought each group."""
-        policies = self._policies_of(limits)
         n_rows = len(known)
         at = np.full(n_rows, choice.start)
         first = self._sets[choice.start]
         rounds = (first & ~known).astype(np.int64)
         at = self._with_known(at, known)
-        cap = limits.budget * n_rows * _ROOM - ((rounds > 0) @ self.group_costs_).sum()
+        cap = budget * n_rows * _ROOM - ((rounds > 0) @ self.group_costs_).sum()
         n_round, left = int((self.group_costs_[first] > 0).any()), choice.left
         low = np.full(n_rows, -1)
         going = np.arange(n_rows if np.isfinite(choice.point.price) else 0)
@@ -606,13 +586,13 @@ class SequentialFeatureClassifier(FeatureBuyer):
                 inside = np.flatnonzero(at[going] == own)
                 rows = going[inside]
                 key = self._keys(X, ledger, own, rows)
-                reach[inside] = policies.reach(own, key, left)
-                to[inside] = self._next(policies, choice, ledger, own, rows, key, left, low)
+                reach[inside] = choice.policies.reach(own, key, left)
+                to[inside] = self._next(choice, ledger, own, rows, key, left, low)
             moves = to != STOP
             going, to, reach = going[moves], to[moves], reach[moves]
             extra = self._sets[to] & ~self._sets[at[going]] & ~known[going]
             price = extra @ self.group_costs_
-            if self.policy == "batch" and np.isfinite(limits.budget):
+            if self.policy == "batch" and np.isfinite(budget):
                 # Where the budget ends, the rows that would pay most are served first.
                 order = np.argsort(-reach, kind="stable")
                 paid = np.sort(order[np.cumsum(price[order]) <= cap])
@@ -640,12 +620,12 @@ class SequentialFeatureClassifier(FeatureBuyer):
             return ledger.take(rows, model.columns)
         return self._input(ledger, rows, model.columns, X)
 
-    def _next(self, policies, choice, ledger, own, rows, key, left, low):
+    def _next(self, choice, ledger, own, rows, key, left, low):
         """The set that rows buy next; where the two prices differ, rows are drawn once."""
         price, lower, share = choice.spending
-        to = policies.next_sets(price, own, key, left)
+        to = choice.policies.next_sets(price, own, key, left)
         if share > 0:
-            other = policies.next_sets(lower, own, key, left)
+            other = choice.policies.next_sets(lower, own, key, left)
             new = np.flatnonzero((to != other) & (low[rows] < 0))
             if len(new):
                 columns = self._judged[own].columns

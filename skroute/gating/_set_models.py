@@ -10,6 +10,7 @@ from skroute.base import note_failure
 from skroute.forests import leaf_sums, read_lightgbm
 from skroute.gating._boosting import cloned
 from skroute.gating._out_of_sample import in_order
+from skroute.utils._compat import _safe_indexing
 from skroute.utils._validation import check_probabilities
 
 # Rows that a leaf of a model is worth: of two equal classes, or more of unequal ones.
@@ -180,14 +181,20 @@ class OwnModel(NamedTuple):
     estimator: Any
     classes: Any
 
-    @classmethod
-    def fit(cls, estimator, columns, rows, y, classes, params):
-        """A clone, fitted."""
-        with note_failure("estimator", len(y), "fit"):
-            return cls(columns, cloned(estimator, len(y)).fit(rows, classes[y], **params), classes)
-
     def proba(self, rows):
         """Class probabilities."""
         with note_failure("estimator", len(rows), "predict_proba"):
             found = check_probabilities(self.estimator.predict_proba(rows), "estimator")
         return in_order(found, self.estimator.classes_, self.classes)
+
+
+def fit_own(estimator, task, X, classes, weighted, groups):
+    """A clone of the user's model, fitted on the columns of a set; class shares of no columns."""
+    columns = task.columns(groups)
+    if not len(columns):
+        return SetModel.constant(columns, task.shares)
+    params = {"sample_weight": task.weight} if weighted else {}
+    rows = _safe_indexing(X, columns, axis=1)
+    with note_failure("estimator", len(task.y), "fit"):
+        own = cloned(estimator, len(task.y)).fit(rows, classes[task.y], **params)
+    return OwnModel(columns, own, classes)

@@ -37,7 +37,7 @@ class Policies(NamedTuple):
         Parameters
         ----------
         value : ndarray of shape (n_sets, n_rows)
-            What answering each row with each set is expected to be worth.
+            What answering each row with each set is worth.
         key : ndarray of shape (n_sets, n_rows)
             What is known of the row there, as one number.
         sets : ndarray of shape (n_sets, n_groups), dtype=bool
@@ -82,21 +82,21 @@ class Policies(NamedTuple):
 
     def next_sets(self, price, at, key, left=None):
         """The set that rows at one set buy next, -1 where they stop; `left` as in `ends`."""
-        table = self.tables[-1 if left is None else left - 1]
-        return table[price, at, self._bins(at, key)]
+        return self._table(left)[price, at, self._bins(at, key)]
 
     def reach(self, at, key, left=None):
         """The highest price, by position, at which rows buy on from a set; -1 where none is."""
-        goes = self.tables[-1 if left is None else left - 1][:, at] != STOP
+        goes = self._table(left)[:, at] != STOP
         last = len(goes) - 1 - goes[::-1].argmax(axis=0)
         return np.where(goes.any(axis=0), last, -1)[self._bins(at, key)]
 
     def goes_on(self, at, spending, left=None):
         """Whether some row buys on from a set."""
-        if left == 0:
-            return False
-        table = self.tables[-1 if left is None else left - 1]
-        return bool((table[[spending.price, spending.lower], at] != STOP).any())
+        prices = [spending.price, spending.lower]
+        return left != 0 and bool((self._table(left)[prices, at] != STOP).any())
+
+    def _table(self, left):
+        return self.tables[-1 if left is None else left - 1]
 
     def _bins(self, at, key):
         return np.searchsorted(self.borders[at], key, side="right")

@@ -1,17 +1,12 @@
 """The lattice search and its guarantee, against brute force over all sets."""
 
-import time
-
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skroute.feature_sets._costs import SetCosts, given_costs
 from skroute.feature_sets._lattice import (
     LatticeSearch,
-    bounds,
-    certified_alpha,
     monotonicity_violations,
     subset_max,
     superset_min,
@@ -110,18 +105,6 @@ def test_guarantee_under_a_training_budget(seed):
     assert_guarantee(rng, quality, coef, found, found.alpha)
 
 
-def test_more_models_certify_a_smaller_alpha():
-    rng = np.random.default_rng(0)
-    quality = subset_max(rng.uniform(size=256) ** 3)
-    reached = [
-        LatticeSearch(8, Oracle(quality), 0.01, max_models=most).run(0.0).alpha
-        for most in (1, 20, 80, 255)
-    ]
-    assert sorted(reached, reverse=True) == reached
-    assert reached[-1] == 0.0
-    assert reached[0] > reached[-1]
-
-
 def test_larger_set_inside_no_single_superset_is_still_reached():
     """The warning of the covering rule: {a, b} inside no r_i is the best of its cost.
 
@@ -176,33 +159,6 @@ def test_subset_and_superset_sweeps_against_enumeration(seed, k):
         assert superset_min(values)[t] == values[(t & ~masks) == 0].min()
 
 
-def test_bounds_and_certificate_by_hand():
-    # Trained: empty 0.5, {0} 0.6, full 0.8.
-    quality = np.array([0.5, 0.6, np.nan, 0.8])
-    offered, upper = bounds(quality, 0.02)
-    assert offered[2] == 0.5
-    assert upper[2] == pytest.approx(0.82)
-    assert certified_alpha(quality, 0.02) == pytest.approx(0.82 / 0.5 - 1)
-    assert certified_alpha(np.array([0.5, 0.5]), 0.0) == 0.0
-    assert certified_alpha(np.array([0.5, np.nan, np.nan, 0.5]), 0.0) == 0.0
-    assert certified_alpha(np.array([0.0, np.nan, np.nan, 0.5]), 0.0) == np.inf
-
-
-def test_nothing_worth_training_but_the_full_set():
-    oracle = Oracle(np.full(1 << 5, 0.7))
-    assert LatticeSearch(5, oracle, 0.7).run(0.0).alpha == 0.0
-    assert oracle.asked == [31]
-
-
-def test_max_seconds_stops_between_layers(monkeypatch):
-    clock = iter(range(1000))
-    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    oracle = Oracle(subset_max(np.random.default_rng(0).uniform(size=64)))
-    found = LatticeSearch(6, oracle, 0.1, max_seconds=1.5).run(0.0)
-    assert 1 <= len(oracle.asked) < 63
-    assert found.alpha > 0
-
-
 @settings(max_examples=10, deadline=None)
 @given(seeds, st.sampled_from([(10, 80), (12, 4095 // 10)]))
 def test_few_sets_are_trained_where_one_feature_says_most(seed, case):
@@ -218,11 +174,6 @@ def test_few_sets_are_trained_where_one_feature_says_most(seed, case):
 
 
 def test_violations_name_the_worst_subset():
-    masks, quality = np.arange(4), np.array([0.5, 0.9, 0.7, 0.8])
-    ((subset, superset, drop),) = monotonicity_violations(masks, quality, 0.0)
-    assert (subset, superset) == (1, 3)
-    assert drop == pytest.approx(0.1)
-    assert monotonicity_violations(masks, quality, 0.11) == []
     quality = np.random.default_rng(0).uniform(size=512)
     found = monotonicity_violations(np.arange(512), quality, 0.3)
     assert [drop for *_, drop in found] == sorted((drop for *_, drop in found), reverse=True)

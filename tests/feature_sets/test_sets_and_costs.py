@@ -7,29 +7,20 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.preprocessing import FunctionTransformer
 
-from skroute.feature_sets import GreedyFeatureSelector
 from skroute.feature_sets._base import anytime_walk
 from skroute.feature_sets._costs import SetCosts, given_costs, measured_costs
 from skroute.feature_sets._extractors import ItemExtractors
 from skroute.feature_sets._greedy import followed_sequences, greedy_sequence
 from skroute.feature_sets._lattice import subset_max
 from skroute.feature_sets._sets import (
-    NO_FEATURES,
     best_affordable,
     indicator,
     members,
-    set_name,
     undominated,
 )
 
 seeds = st.integers(0, 2**32 - 1)
 NAMES = list("abcdefgh")
-
-
-def test_masks():
-    assert members(0) == [] and members(0b1011) == [0, 1, 3]
-    assert_array_equal(indicator([0b01, 0b10], 2), np.eye(2, dtype=bool))
-    assert set_name(NAMES, 0b101) == "a + c" and set_name(NAMES, 0) == NO_FEATURES
 
 
 def drawn_curves(rng):
@@ -112,12 +103,6 @@ def test_the_sequence_that_is_followed():
     least, sequence = followed_sequences(sequences, cost, quality)
     assert_array_equal(least, [0, 1, 5, 6])
     assert_array_equal(sequence, [0, 0, 1, 0])
-
-
-def test_default_trade_offs_scale_with_cost():
-    found = GreedyFeatureSelector(None)._trade_offs(np.array([1.0, 3.0]))
-    assert_allclose(found[[0, 1, -1]] * 4.0, [0.0, 1e-3, 3.0])
-    assert np.isfinite(GreedyFeatureSelector(None)._trade_offs(np.zeros(2))).all()
 
 
 # Any-time -------------------------------------------------------------------------

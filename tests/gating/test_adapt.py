@@ -18,8 +18,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
-from sklearn.utils import get_tags
 
+from skroute.features import LazyFeatures
 from skroute.gating import LinearGate
 from tests.gating.kinds import adapt_of
 
@@ -232,10 +232,6 @@ def test_columns_of_a_frame_go_by_name_or_by_position():
     assert_array_equal(found[0].cost, found[1].cost)
 
 
-def test_tags_do_not_need_a_full_model_that_can_be_used():
-    assert not get_tags(adapt(SVC())).input_tags.allow_nan
-
-
 def test_bad_data():
     X, y, X_new, _ = problem()
     with pytest.raises(ValueError, match="at least 2 classes"):
@@ -258,20 +254,6 @@ def test_missing_values_where_both_models_take_them():
             adapt(LogisticRegression(), method=method).fit(X, y)
 
 
-def test_inner_failure_is_named():
-    X, y, X_new, _ = problem()
-
-    class Broken(Counting):
-        def predict(self, X):
-            raise ConnectionError("no answer")
-
-    model = adapt(Broken()).fit(X, y)
-    with pytest.raises(ConnectionError, match="no answer") as caught:
-        model.predict(X_new)
-    rows = int(model.route(X_new).sum())
-    assert caught.value.__notes__ == [f"This happened in predict of 'full' with {rows} rows."]
-
-
 def test_an_integer_weight_is_a_repetition():
     """More rows than LightGBM has bins; all that is fitted, gate's level included."""
     X, y, X_new, _ = problem(800, n_classes=3, seed=1)
@@ -289,3 +271,48 @@ def test_an_integer_weight_is_a_repetition():
     assert_allclose(one.gate_function(X_new), other.gate_function(X_new), rtol=1e-4, atol=1e-4)
     assert np.mean(one.route(X_new) != other.route(X_new)) <= 0.005
     assert_allclose(one.predict_proba(X_new), other.predict_proba(X_new), atol=1e-4)
+
+
+def test_gate_function_asks_for_the_gate_only():
+    X, y, X_new, _ = problem()
+    model = adapt(gamma=0.03).fit(X, y)
+    lazy = LazyFeatures(lambda columns, rows: X_new[np.ix_(rows, columns)], n_samples=len(X_new))
+    assert_array_equal(model.gate_function(lazy), model.gate_function(X_new))
+    ((columns, rows),) = lazy.acquisition_log_
+    assert_array_equal(columns, model.features_used_["gate"])
+    assert_array_equal(rows, np.arange(len(X_new)))
+    as_mapping = {i: X_new[:, i] for i in range(8)}
+    assert_array_equal(model.gate_function(as_mapping), model.gate_function(X_new))
+
+
+@pytest.mark.parametrize(
+    "source, n_samples, message",
+    [
+        (3, 5, "source must be a callable"),
+        (lambda columns, rows: None, None, "n_samples must be a positive integer"),
+        (lambda columns, rows: None, 0, "got 0"),
+        ({"a": [1, 2], "b": [1]}, None, r"one length, .*, got \[1, 2\]"),
+        ({"a": lambda rows: rows}, None, "n_samples must be a positive integer"),
+        ({"a": [1, 2], "b": 3.5}, None, r"for each column, got 3.5 for 'b'"),
+    ],
+)
+def test_bad_sources(source, n_samples, message):
+    with pytest.raises(ValueError, match=message):
+        LazyFeatures(source, n_samples)
+
+
+def test_bad_answers_of_a_source():
+    X, y, _, _ = problem()
+    frame = pd.DataFrame(X, columns=list("abcdefgh"))
+
+    def renamed(columns, rows):
+        return pd.DataFrame({f"{name}?": frame[name].to_numpy()[rows] for name in columns})
+
+    named = adapt().fit(frame, y)
+    with pytest.raises(ValueError, match="returned no column"):
+        named.predict(LazyFeatures(renamed, n_samples=60))
+    model = adapt().fit(X, y)
+    with pytest.raises(ValueError, match="returned an array of shape"):
+        model.predict(LazyFeatures(lambda columns, rows: np.zeros((1, 1)), n_samples=9))
+    with pytest.raises(ValueError, match="no entry for"):
+        model.predict({100: np.zeros(9)})

@@ -1,7 +1,5 @@
 """Adapt-Gbrt: shared feature penalties, trees as arrays, the held-out gate."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -101,32 +99,6 @@ def test_weights_scale_the_penalty_and_not_the_trees():
     assert_allclose(one.objectives, ten.objectives, rtol=1e-5)
 
 
-def test_boosters_in_threads_share_one_dataset():
-    X, y, full_loss, weight = rows(2000)
-    shared = gbrt.binned(Rows(X, y, full_loss, weight, None))
-    prices = np.repeat([0.0, 0.001, 0.01], 4)
-
-    def of_price(gamma):
-        return grow(X, y, full_loss, weight, shared, gamma=gamma)
-
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(of_price, prices))
-    for gamma, pair in zip(prices, found):
-        alone = grow(X, y, full_loss, weight, gamma=gamma)
-        for ours, theirs in zip(pair.forest.trees, alone.forest.trees):
-            assert_array_equal(ours, theirs)
-
-
-def test_objective_is_recorded_at_each_q_step():
-    X, y, full_loss, weight = rows()
-    pair = grow(X, y, full_loss, weight)
-    assert pair.rounds == [4, 8, 12, 16, 20]
-    assert len(pair.objectives) == 5
-    used = pair.forest.features_of([0, 1])
-    assert pair.objectives[-1] > 0.01 * len(used)
-    assert pair.objectives[-1] < pair.objectives[0]
-
-
 def test_without_a_gate_the_objective_is_loss_plus_cost():
     X, y, _, weight = rows()
     pair = grow(X, y, np.zeros(len(X)), weight, p_full=0.0)
@@ -134,15 +106,6 @@ def test_without_a_gate_the_objective_is_loss_plus_cost():
     used = pair.forest.features_of([0])
     expected = class_losses(scores, y).mean() + 0.01 * len(used)
     assert_allclose(pair.objectives[-1], expected)
-
-
-def test_boosting_stops_where_nothing_is_worth_buying():
-    X, y, full_loss, weight = rows()
-    pair = grow(X, y, full_loss, weight, gamma=1e6)
-    assert len(splits(pair)) == 0
-    state = pair.pair(20, pair.doubt)
-    assert len(state.cheap_features) == len(state.gate_features) == 0
-    assert_allclose(state.cheap_scores(X), np.tile(pair.base, (len(X), 1)))
 
 
 def test_calibrated_gate_sends_what_it_should_on_new_rows():
@@ -179,9 +142,3 @@ def test_best_level_by_brute_force(seed):
     sent = gate > level
     assert weight[sent].sum() <= p_full * weight.sum() + 1e-9
     assert_allclose(weight[sent] @ gain[sent], best)
-
-
-def test_level_that_sends_everything_or_nothing():
-    gate, ones = np.array([2.0, 1.0, 1.0]), np.ones(3)
-    assert (gate > best_level(gate, ones, ones, 1.0)).all()
-    assert not (gate > best_level(gate, -ones, ones, 1.0)).any()

@@ -3,8 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import make_classification
 from sklearn.model_selection import StratifiedKFold
@@ -17,28 +15,6 @@ from skroute.features import LazyFeatures
 from skroute.gating import AdaptGatingClassifier, LinearGate
 from skroute.gating import _linear as lin
 from skroute.gating._objective import Problem, Rows
-
-
-@settings(max_examples=10, deadline=None)
-@example(564)
-@example(44581)
-@given(st.integers(0, 10**6))
-def test_prox_equals_cvxpy(seed):
-    """Of a strongly convex problem a value as small as the minimum belongs to the minimiser."""
-    cp = pytest.importorskip("cvxpy")
-    rng = np.random.default_rng(seed)
-    V, group_of = rng.normal(size=(5, 3)), np.array([0, 1, 1, 2, 0])
-    thresholds = rng.random(3) * 2
-    groups = [np.flatnonzero(group_of == g) for g in range(3)]
-    W = cp.Variable(V.shape)
-    norms = [cp.norm(W[rows], "fro") for rows in groups]
-    objective = 0.5 * cp.sum_squares(W - V) + sum(t * n for t, n in zip(thresholds, norms))
-    least = cp.Problem(cp.Minimize(objective)).solve(solver="CLARABEL")
-    ours = lin.prox_group_norm(V, group_of, thresholds)
-    norms = [np.linalg.norm(ours[rows]) for rows in groups]
-    assert 0.5 * ((ours - V) ** 2).sum() + thresholds @ norms <= least + 1e-9 * (1 + abs(least))
-    # The solver stops near the kinks: 0.5 |ours - W|^2 is at most what it is above the minimum.
-    assert_allclose(ours, W.value, atol=1e-3)
 
 
 def data(seed=0, n_classes=2, n=60):
@@ -89,22 +65,6 @@ def test_opt2_equals_cvxpy(n_classes):
     assert_allclose(W, A.value, atol=1e-3)
 
 
-@settings(max_examples=10, deadline=None)
-@given(st.integers(0, 10**6))
-def test_gradients_are_finite_differences(seed):
-    rng = np.random.default_rng(seed)
-    for columns, classes in ((2, 2), (4, 3)):
-        scores, y = rng.normal(size=(4, columns)), rng.integers(0, classes, 4)
-        q, weight = 0.1 + 0.8 * rng.random(4), np.full(4, 0.25)
-        _, gradient = lin.loss_kl(scores, y, q, weight)
-        for i in range(4):
-            for j in range(columns):
-                step = np.zeros_like(scores)
-                step[i, j] = 1e-6
-                up, down = (lin.loss_kl(scores + d, y, q, weight)[0] for d in (step, -step))
-                assert_allclose((up - down) / 2e-6, gradient[i, j], atol=1e-7)
-
-
 def test_duality_gap_bounds_the_distance_to_the_optimum():
     X, y, _, weight, q = data()
     group_of, thresholds = np.arange(5), np.full(5, 0.03)
@@ -127,19 +87,8 @@ def test_duality_gap_bounds_the_distance_to_the_optimum():
         assert -1e-12 <= value(W, intercept) - optimum <= gap + 1e-12
 
 
-def make_hard_centre(n_samples, random_state):
-    """Two classes that a line separates, but for a spiral inside the unit disk."""
-    rng = np.random.default_rng(random_state)
-    inside = np.arange(n_samples) % 2 == 0
-    radius = np.sqrt(np.where(inside, rng.uniform(0, 1, n_samples), rng.uniform(1.2, 9, n_samples)))
-    angle = rng.uniform(-np.pi, np.pi, n_samples)
-    X = np.column_stack([radius * np.cos(angle), radius * np.sin(angle)])
-    return X, np.where(inside, np.cos(angle - 2 * np.pi * radius) > 0, X[:, 0] > 0).astype(int)
-
-
 DATA = {
     "clusters": lambda: make_four_clusters(120, random_state=0)[:2],
-    "centre": lambda: make_hard_centre(150, random_state=0),
     "three classes": lambda: data(n_classes=3, n=120)[:2],
 }
 

@@ -76,22 +76,6 @@ def test_share_of_rows_sent_is_bounded(method, kind, n, p_full, gamma, seed):
         assert within(sent, max(share, 5 / n), n / 5, 4000)
 
 
-@pytest.mark.slow
-def test_online_budgets_are_met_on_average():
-    over = []
-    for seed in range(12):
-        X, y, fresh, _ = problem("continuous", 1000, 4000, seed)
-        # With a small gamma the gate has many values: a tie that is not parted underspends.
-        gate = make_gate("gbrt", p_full=1.0, gamma=0.002).fit(X, y)
-        cheap, full = gate.cost_table_["cheap"], gate.cost_table_["full"]
-        for share in (0.1, 0.3):
-            budget = cheap + share * (full - cheap)
-            if gate.predict_cost(fresh).mean() > budget:
-                over.append((gate.predict_cost(fresh, budget=budget).mean() - budget) / full)
-    assert len(over) > 8
-    assert abs(np.mean(over)) < 0.02
-
-
 @settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 3)), min_size=1, max_size=20),
@@ -143,13 +127,6 @@ def test_bought_features_are_checked_like_arrays(fault):
     with pytest.raises(ValueError, match="feature source returned") as caught:
         gate.predict(lazy)
     assert "Maria" not in str(caught.value)
-    columns = {"a": lambda rows: lazily_wrong(fresh, fault)([0], rows)[:, 0], "b": fresh[:, 1]}
-    if fault != "shape":
-        frame = pd.DataFrame(X[:, :2], columns=["a", "b"])
-        full = FrozenEstimator(LogisticRegression().fit(frame, y))
-        small = make_gate("gbrt", full, gamma=0.0).fit(frame, y)
-        with pytest.raises(ValueError, match="feature source returned"):
-            small.predict(LazyFeatures(columns, n_samples=50))
 
 
 def test_missing_values_may_be_bought_where_they_may_be_given():
@@ -166,39 +143,6 @@ def test_missing_values_may_be_bought_where_they_may_be_given():
         assert_array_equal(gate.predict(lazy), expected)
     with pytest.raises(ValueError, match="infinit"):
         gate.predict(LazyFeatures(lambda c, r: np.full((len(r), len(c)), np.inf), n_samples=60))
-
-
-def test_a_frame_of_a_source_has_the_columns_asked_for():
-    X, y, fresh, _ = problem("continuous", 300, 60, 0)
-    names = [f"x{i}" for i in range(10)]
-    gate = make_gate("gbrt").fit(pd.DataFrame(X, columns=names), y)
-
-    def renamed(columns, rows):
-        return pd.DataFrame({f"{name}?": fresh[rows, names.index(name)] for name in columns})
-
-    with pytest.raises(ValueError, match="returned no column"):
-        gate.predict(LazyFeatures(renamed, n_samples=60))
-
-
-def test_a_failed_source_is_not_on_the_receipt():
-    X, y, fresh, _ = problem("continuous", 400, 80, 0)
-    gate = make_gate("gbrt", p_full=0.6).fit(X, y)
-    down = [False]
-
-    def source(columns, rows):
-        if down[0]:
-            raise ConnectionError("down")
-        down[0] = True
-        return fresh[np.ix_(rows, columns)]
-
-    lazy = LazyFeatures(source, n_samples=80)
-    with pytest.raises(ConnectionError, match="down"):
-        gate.predict(lazy)
-    assert len(lazy.acquisition_log_) == 1
-    ((columns, rows),) = lazy.acquisition_log_
-    assert_array_equal(columns, gate.features_used_["gate"])
-    with pytest.raises(ValueError, match="one length"):
-        LazyFeatures({"a": fresh[:, 0], "b": fresh[:5, 0]}, n_samples=80)
 
 
 class Backwards(LogisticRegression):

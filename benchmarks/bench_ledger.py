@@ -11,12 +11,15 @@ Redis is measured where `redis-server` and the package redis are.
 
 import argparse
 import pickle
+import shutil
+import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -24,10 +27,6 @@ from _common import record, table
 
 COSTS = [1.0, 2.0, 5.0]
 MAX_COSTS = [1.5, 3.0, 7.5]
-
-
-# Pairs a second that are asked of each ledger.
-RATES = {"SQLite": 2000, "Redis": 2000}
 
 
 def make_router():
@@ -74,42 +73,33 @@ def work(folder, seed, n_threads, n_requests, killed):
     while not (folder / "go").exists():
         time.sleep(0.001)
     start = time.perf_counter()
-    threads = [threading.Thread(target=serve, args=(i,)) for i in range(n_threads)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(n_threads) as pool:
+        list(pool.map(serve, range(n_threads)))
     seconds = time.perf_counter() - start
     (folder / f"done-{seed}").write_text(f"{sum(started)} {seconds}")
 
 
-def start_worker(folder, seed, n_threads, n_requests, killed):
-    command = [sys.executable, __file__, "--worker", str(folder), str(seed), str(n_threads)]
-    return subprocess.Popen([*command, str(n_requests), str(int(killed))])
+def start_worker(folder, *numbers):
+    """A process that does `work` with these numbers."""
+    told = [str(folder), *(str(int(number)) for number in numbers)]
+    return subprocess.Popen([sys.executable, __file__, "--worker", *told])
 
 
 def start_redis(folder):
-    """A server and its url, or None and why not."""
-    import shutil
-    import socket
-
-    try:
-        import redis
-    except ImportError:
-        return None, "the package redis is not installed"
-    if shutil.which("redis-server") is None:
-        return None, "redis-server is not installed"
+    """A server and its url; None and None where it or its client is not installed."""
+    if find_spec("redis") is None or shutil.which("redis-server") is None:
+        print("Redis is left out: it needs redis-server and the package redis.")
+        return None, None
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", ""]
     server = subprocess.Popen([*command, "--dir", str(folder)], stdout=subprocess.DEVNULL)
-    client = redis.Redis(port=port)
     for _ in range(500):
         try:
-            client.ping()
+            socket.create_connection(("127.0.0.1", port)).close()
             return server, f"redis://127.0.0.1:{port}/0"
-        except redis.exceptions.ConnectionError:
+        except ConnectionError:
             time.sleep(0.02)
     raise RuntimeError("redis-server does not answer")
 
@@ -117,17 +107,15 @@ def start_redis(folder):
 def in_memory(router, n_pairs):
     """Microseconds of a pair: the least over repeats, since the machine may be busy."""
     values = router.predict_quality(np.random.default_rng(1).uniform(size=(n_pairs, 2)))
-    least = {}
-    for name, n_expected in (("unknown number", None), ("known number", 10**7)):
-        seconds = []
-        for _ in range(30):
+    seconds = {"unknown number": [], "known number": []}
+    for _ in range(30):
+        for found, n_expected in zip(seconds.values(), (None, 10**7)):
             stream = router.stream(1e9, n_expected)
             start = time.perf_counter()
             for value in values:
                 stream.commit(stream.reserve(value))
-            seconds.append(time.perf_counter() - start)
-        least[name] = 1e6 * min(seconds) / n_pairs
-    return least
+            found.append(time.perf_counter() - start)
+    return {name: 1e6 * min(found) / n_pairs for name, found in seconds.items()}
 
 
 def throughput(router, ledger, n_workers, n_threads, n_pairs):
@@ -227,31 +215,23 @@ def main():
     size = {"n_workers": 1, "n_threads": 2, "n_requests": 300, "n_kills": 1}
     if not short:
         size = {"n_workers": 8, "n_threads": 4, "n_requests": 200_000, "n_kills": 50}
+    size |= {key: size[key] // parts for key in ("n_requests", "n_kills")}
     rates, storms = {}, {}
     with tempfile.TemporaryDirectory() as name:
         server, url = start_redis(name)
-        if server is None:
-            print(f"Redis is left out: {url}.")
+        kinds = {"SQLite": lambda purpose: SQLiteLedger(Path(name) / f"{purpose}.sqlite")}
+        if server is not None:
+            kinds["Redis"] = lambda purpose: RedisLedger(url, prefix=purpose)
         try:
-            for kind in RATES:
-                if kind == "Redis" and server is None:
-                    continue
-
-                def make(purpose, kind=kind):
-                    if kind == "Redis":
-                        return RedisLedger(url, prefix=purpose)
-                    return SQLiteLedger(Path(name) / f"{purpose}.sqlite")
-
+            for kind, make in kinds.items():
                 rates[kind] = throughput(router, make("rate"), n_workers, n_threads, n_pairs)
-                if short and kind == "Redis":
-                    continue
-                few = {key: size[key] // parts for key in ("n_requests", "n_kills")}
-                storms[kind] = storm(router, make("storm"), **size | few)
+                if not short or kind == "SQLite":
+                    storms[kind] = storm(router, make("storm"), **size)
         finally:
             if server is not None:
                 server.kill()
                 server.wait()
-    table("Pairs a second", list(rates), [list(rates.values())])
+    table("Pairs a second (2,000 are asked)", list(rates), [list(rates.values())])
     rows = [[kind, *found.values()] for kind, found in storms.items()]
     table("The storm", ["ledger", *next(iter(storms.values()))], rows)
     if not short:

@@ -12,8 +12,16 @@ import tempfile
 import time
 from pathlib import Path
 
+import dask
+import dask.array as da
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from _common import record, table
+
+from skroute.assignment import solve_assignment
+from skroute.distributed import solve_assignment as solve_distributed
+from skroute.distributed import solve_in_passes
 
 COSTS = np.array([0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0])
 BUDGET = 1.5
@@ -28,61 +36,39 @@ def make_part(seed, n_rows):
 
 
 def write(folder, n_rows, part_rows):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+    """Values in Parquet files, one for each part."""
+    folder.mkdir()
     paths = []
     for i, start in enumerate(range(0, n_rows, part_rows)):
         values = make_part(i, min(part_rows, n_rows - start))
-        path = folder / f"{i:05d}.parquet"
-        pq.write_table(pa.table({f"v{k}": values[:, k] for k in range(len(COSTS))}), path)
-        paths.append((path, len(values)))
+        paths.append((folder / f"{i:05d}.parquet", len(values)))
+        pq.write_table(
+            pa.table({f"v{k}": column for k, column in enumerate(values.T)}), paths[i][0]
+        )
     return paths
 
 
 def read(path):
-    import pyarrow.parquet as pq
-
     # One thread: Dask has its own.
     columns = pq.read_table(path, use_threads=False).columns
     return np.column_stack([column.to_numpy() for column in columns])
 
 
 def as_dask(paths):
-    import dask
-    import dask.array as da
-
-    parts = [
-        da.from_delayed(dask.delayed(read)(path), (n, len(COSTS)), np.float64) for path, n in paths
-    ]
-    return da.concatenate(parts)
+    shapes = [(path, (n, len(COSTS))) for path, n in paths]
+    return da.concatenate(
+        [da.from_delayed(dask.delayed(read)(path), shape, np.float64) for path, shape in shapes]
+    )
 
 
-def solve(paths):
-    """Seconds of finding the plan and of writing the choices down, and what was found."""
-    from skroute.distributed import solve_assignment
+def count(blocks, choose=lambda part: part):
+    """How many rows have each choice, in one pass."""
 
-    start = time.perf_counter()
-    found = solve_assignment(as_dask(paths), COSTS, BUDGET)
-    counts = found.choices.map_blocks(
-        lambda part: np.bincount(part, minlength=len(COSTS))[None], dtype=np.int64,
-        new_axis=1, chunks=(1, len(COSTS)),
-    ).compute().sum(axis=0)  # fmt: skip
-    return time.perf_counter() - start, found.plan, counts
+    def counts(part):
+        return np.bincount(choose(part), minlength=len(COSTS))[None]
 
-
-def argmax_pass(paths, price):
-    """Seconds of one pass that reads and takes the best at a price."""
-    start = time.perf_counter()
-    values = as_dask(paths)
-    best = values.map_blocks(
-        lambda part: np.bincount(
-            (part - price * COSTS).argmax(axis=1), minlength=len(COSTS)
-        )[None],
-        dtype=np.int64, chunks=(1, len(COSTS)),
-    )  # fmt: skip
-    best.compute()
-    return time.perf_counter() - start
+    parts = [dask.delayed(counts)(part) for part in blocks.to_delayed().ravel()]
+    return np.concatenate(dask.compute(*parts)).sum(axis=0)
 
 
 def main():
@@ -90,32 +76,31 @@ def main():
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--rows", type=float, default=1e7)
     arguments = parser.parse_args()
-    try:
-        import dask
-        import pyarrow  # noqa: F401
-    except ImportError as error:
-        print(f"Left out: {error}.")
-        return
-    from skroute.assignment import solve_assignment
-    from skroute.distributed import solve_in_passes
-
     short = arguments.short
     sizes = [20_000, 40_000] if short else [1_000_000, int(arguments.rows)]
     part_rows = 10_000 if short else PART
     dask.config.set(scheduler="threads", num_workers=2)
     rows = []
     with tempfile.TemporaryDirectory() as name:
-        solve(write(Path(name), 1000, 500))  # compiles
+        # Compiles.
+        solve_distributed(as_dask(write(Path(name) / "first", 1000, 500)), COSTS, BUDGET)
         for n_rows in sizes:
-            folder = Path(name) / str(n_rows)
-            folder.mkdir()
-            paths = write(folder, n_rows, part_rows)
-            seconds, plan, counts = solve(paths)
+            paths = write(Path(name) / str(n_rows), n_rows, part_rows)
+            start = time.perf_counter()
+            found = solve_distributed(as_dask(paths), COSTS, BUDGET)
+            counts, plan = count(found.choices), found.plan
+            seconds = time.perf_counter() - start
             assert counts.sum() == n_rows == plan.n_rows
-            spent = counts @ COSTS / n_rows
-            alone = argmax_pass(paths, plan.price)
+            start = time.perf_counter()
+            count(
+                as_dask(paths), lambda part, plan=plan: (part - plan.price * COSTS).argmax(axis=1)
+            )
+            alone = time.perf_counter() - start
+            left = BUDGET - counts @ COSTS / n_rows
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-            rows.append([n_rows, seconds, alone, seconds / alone, plan.gap, BUDGET - spent, peak])
+            rows.append(
+                [n_rows, seconds, alone, seconds / alone, plan.n_passes, plan.gap, left, peak]
+            )
             for path, _ in paths:
                 path.unlink()
         # In memory, and other divisions.
@@ -128,7 +113,7 @@ def main():
             objectives.append(solve_in_passes(blocks, BUDGET).objective)
     table(
         "One budget, seven choices, Parquet, two threads",
-        ["rows", "s", "s of one pass", "ratio", "gap", "budget left", "peak GiB"],
+        ["rows", "s", "s of one pass", "ratio", "passes", "gap", "budget left", "peak GiB"],
         rows,
     )
     apart = max(abs(one - expected) for one in objectives) / expected

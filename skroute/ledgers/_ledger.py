@@ -227,9 +227,9 @@ class Ledger(ABC):
         request counted already, the room that all purses have, and what of it remains beside
         `keep` for each request that is still expected. It returns an offer that takes at most
         `least`, which is given where `room` has it; or a larger one, given where `spare` has it; or
-        None where nothing fits. It may be called again with newer books, and must not take
-        locks. What `held` has is given back first, also where `choose` raises. Returns and raises
-        as `hold` does.
+        None where nothing fits. It may be called again with newer books, and from another thread,
+        and must not take locks. What `held` has is given back first, also where `choose` raises.
+        Returns and raises as `hold` does.
         """
         return _returned(self._transact(self._reserve, purses, choose, least, keep, held, key))
 

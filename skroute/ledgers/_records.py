@@ -1,17 +1,27 @@
 """Ledgers whose stores keep text: how a purse and a reservation are written."""
 
 import json
+import threading
 from abc import abstractmethod
+from collections import deque
+from concurrent.futures import Future
 
 from skroute.ledgers._books import Books, Offer, Purse, Reservation, Terms
 from skroute.ledgers._ledger import Ledger
 
 
 class RecordLedger(Ledger):
-    """What the stores of text share: purses are read once in a transaction, and written once.
+    """What the stores of text share: bookings that wait for each other are one transaction.
 
-    A subclass calls ``_finish`` at the end of each transaction, and has beside the methods of
-    `Ledger` ``_read_purse(name)``, a text or None, and ``_write_purse(name, text)``.
+    While a thread books, others queue; the next one books for all that wait, and purses are
+    read once and written once for all of them. A subclass has beside the methods of `Ledger`:
+
+    ``_connect()``
+        Called in each process before the first transaction.
+    ``_keep(bodies)``
+        As ``_transact``, for one thread at a time: call ``bodies()``, then ``_finish()``.
+    ``_read_purse(name)``, ``_write_purse(name, text)``
+        The text of a purse, or None; and write it.
     """
 
     # What a pickle holds: where the books are.
@@ -24,11 +34,75 @@ class RecordLedger(Ledger):
         self._used = {}
         self._forked()
 
+    def _forked(self):
+        """No connection yet, in this process."""
+        self._lock, self._waiting, self._connected = threading.Lock(), deque(), False
+
+    @abstractmethod
+    def _connect(self): ...
+
+    @abstractmethod
+    def _keep(self, bodies): ...
+
     @abstractmethod
     def _read_purse(self, name): ...
 
     @abstractmethod
     def _write_purse(self, name, text): ...
+
+    def _transact(self, body, *arguments):
+        call = Future()
+        self._waiting.append((call, body, arguments))
+        try:
+            with self._lock:
+                if not call.done():
+                    self._book()
+        except BaseException:
+            # Interrupted while it waited.
+            call.cancel()
+            raise
+        return call.result()
+
+    def _taken(self):
+        """The calls that wait, taken from the queue."""
+        some = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        return [one for one in some if one[0].set_running_or_notify_cancel()]
+
+    def _book(self):
+        """Book all calls that wait as one transaction, but for those whose body raises."""
+        waiting = self._taken()
+
+        def bodies():
+            nonlocal failing
+            self._used.clear()
+            # Those that have come while this one waited for its turn.
+            waiting.extend(self._taken())
+            found = []
+            for failing in waiting:
+                _, body, arguments = failing
+                found.append(body(*arguments))
+            failing = None
+            return found
+
+        while waiting:
+            failing = None
+            try:
+                if not self._connected:
+                    self._connect()
+                    self._connected = True
+                for (call, _, _), found in zip(waiting, self._keep(bodies)):
+                    call.set_result(found)
+                return
+            except Exception as error:
+                # An error of the store is one of all; what it has kept is not known.
+                failed = waiting if failing is None else [failing]
+                for call, _, _ in failed:
+                    call.set_exception(error)
+                waiting[:] = [one for one in waiting if one not in failed]
+            except BaseException:
+                for call, _, _ in waiting:
+                    call.set_exception(RuntimeError("The thread that booked was interrupted."))
+                raise
 
     def _purse(self, name):
         if name not in self._used:
@@ -61,9 +135,12 @@ class RecordLedger(Ledger):
         self.__init__(**state)
 
 
+_ENCODER = json.JSONEncoder(default=lambda number: number.item())
+
+
 def text_of(*fields):
     """Fields as JSON; numbers of numpy as numbers."""
-    return json.dumps(fields, default=lambda number: number.item())
+    return _ENCODER.encode(fields)
 
 
 def purse_of(name, text):

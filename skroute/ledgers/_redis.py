@@ -1,7 +1,6 @@
 """Books in Redis: several processes of several hosts."""
 
 import json
-import threading
 import time
 import uuid
 
@@ -91,10 +90,9 @@ class RedisLedger(RecordLedger):
 
     def _forked(self):
         """No connection yet, and a name of its own for what this object sends."""
-        self._lock = threading.Lock()
+        super()._forked()
         self._name = uuid.uuid4().hex
         self._n_calls = 0
-        self._script = None
 
     def _connect(self):
         redis = import_optional("redis", "RedisLedger")
@@ -106,7 +104,7 @@ class RedisLedger(RecordLedger):
         self._identity = client.get(identity).decode()
         self._script = client.register_script(_SCRIPT)
         # What was read of a version, by command.
-        self._version, self._view = "", {}
+        self._version, self._number, self._view = "", 0, {}
         self._step([], [])
 
     def _clock(self):
@@ -119,8 +117,8 @@ class RedisLedger(RecordLedger):
         The books that were read are kept where that is so, and begun anew otherwise.
         """
         self._n_calls += 1
-        number = int(self._version.partition(" ")[0] or 0) + 1
-        new = f"{number} {self._name} {self._n_calls}"
+        # Begins with the largest number of a reservation so far.
+        new = f"{self._number} {self._name} {self._n_calls}"
         names = (self._names["version"], self._names["due"], f"{self.prefix}:last:{self._name}")
         told = (self._version, new, json.dumps(writes), json.dumps(reads))
         done, version, seconds, micros, first, found = json.loads(self._script(names, told))
@@ -128,7 +126,7 @@ class RedisLedger(RecordLedger):
         self._first = float(first) if first else None
         version = version or ""
         expected = new if done and writes else self._version
-        if version != expected or len(self._view) > _MANY:
+        if version != expected:
             self._view.clear()
         for command, answer in zip(reads, found):
             # Lua has no None.
@@ -136,26 +134,25 @@ class RedisLedger(RecordLedger):
         self._version = version
         return done
 
-    def _transact(self, body, *arguments):
-        with self._lock:
-            if self._script is None:
-                self._connect()
-            try:
-                while True:
-                    done, found = self._attempt(body, arguments)
-                    if done:
-                        return found
-            except BaseException:
-                # The view may have changes that were not kept.
-                self._view.clear()
-                raise
-
-    def _attempt(self, body, arguments):
-        """Whether a transaction was kept, and what it returns."""
-        self._used.clear()
-        self._reads, self._writes = [], []
+    def _keep(self, bodies):
         try:
-            found = body(*arguments)
+            while True:
+                done, found = self._attempt(bodies)
+                if done:
+                    return found
+        except BaseException:
+            # The view may have changes that were not kept.
+            self._view.clear()
+            raise
+
+    def _attempt(self, bodies):
+        """Whether a transaction was kept, and what it returns."""
+        if len(self._view) > _MANY:
+            self._view.clear()
+        self._reads, self._writes = [], []
+        self._number = int(self._version.partition(" ")[0] or 0)
+        try:
+            found = bodies()
             self._finish()
         except _StaleError:
             return False, None
@@ -197,11 +194,11 @@ class RedisLedger(RecordLedger):
 
     def _insert(self, *fields):
         purses, _, _, _, _, key = fields
-        number = int(self._version.partition(" ")[0] or 0) + 1
-        made = self._reservation(number, text_of(*fields))
+        self._number += 1
+        made = self._reservation(self._number, text_of(*fields))
         self._replace(made)
         if key is not None:
-            self._put("keys", text_of(purses[0], key), str(number))
+            self._put("keys", text_of(purses[0], key), str(made.number))
         return made
 
     def _find(self, number):
@@ -233,6 +230,8 @@ class RedisLedger(RecordLedger):
         if self._first is None or self._first > now:
             return []
         numbers = self._read("ZRANGEBYSCORE", self._names["due"], "-inf", repr(now))
+        # They are seen to once in a transaction.
+        self._first = None
         return self._many(numbers or [])
 
     def _all(self, purse):

@@ -2,7 +2,6 @@
 
 import os
 import sqlite3
-import threading
 import uuid
 
 from skroute.ledgers._records import RecordLedger, text_of
@@ -80,13 +79,13 @@ class SQLiteLedger(RecordLedger):
         self.path = os.path.abspath(os.fspath(path))
         self._connection = None
         super().__init__(timeout, remember)
-        with self._lock:
-            self._connect()
+        self._connect()
+        self._connected = True
 
     def _forked(self):
         """No connection yet, in this process; a parent's must not even be closed here."""
+        super()._forked()
         self._parents = (getattr(self, "_parents", None), self._connection)
-        self._lock = threading.Lock()
         self._connection = None
 
     def _connect(self):
@@ -116,20 +115,16 @@ class SQLiteLedger(RecordLedger):
         self._connection = connection
         self._execute = connection.execute
 
-    def _transact(self, body, *arguments):
-        with self._lock:
-            if self._connection is None:
-                self._connect()
-            self._used.clear()
-            self._execute("BEGIN IMMEDIATE")
-            try:
-                found = body(*arguments)
-                self._finish()
-            except BaseException:
-                self._execute("ROLLBACK")
-                raise
-            self._execute("COMMIT")
-            return found
+    def _keep(self, bodies):
+        self._execute("BEGIN IMMEDIATE")
+        try:
+            found = bodies()
+            self._finish()
+        except BaseException:
+            self._execute("ROLLBACK")
+            raise
+        self._execute("COMMIT")
+        return found
 
     def _read_purse(self, name):
         row = self._execute("SELECT record FROM purses WHERE name = ?", (name,)).fetchone()

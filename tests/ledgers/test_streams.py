@@ -5,8 +5,10 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -204,6 +206,32 @@ def test_a_ledger_keeps_its_password_to_itself(url, said):
     ledger = RedisLedger(url)
     assert repr(ledger) == f"RedisLedger({said!r}, prefix='skroute', purses=[])"
     assert pickle.loads(pickle.dumps(ledger)).url == url
+
+
+def test_calls_that_wait_for_each_other_have_their_own_answers(ledger):
+    ledger.open("a", 3.0)
+    deciding, go = threading.Event(), threading.Event()
+
+    def choose(books, room, spare):
+        deciding.set()
+        assert go.wait(60)
+        return Offer(0, "a", 1, 0, 1) if room >= 1 else None
+
+    with ThreadPoolExecutor(8) as pool:
+        first = pool.submit(ledger.reserve, ("a",), choose, least=1)
+        assert deciding.wait(60)
+        others = [pool.submit(ledger.reserve, ("a",), choose, least=1) for _ in range(4)]
+        failing = pool.submit(ledger.reserve, ("a",), lambda *_: 1 / 0, least=0)
+        unknown = pool.submit(ledger.hold, ("a", "none"), 1.0)
+        time.sleep(0.2)
+        go.set()
+    assert isinstance(failing.exception(), ZeroDivisionError)
+    assert "There is no purse 'none'" in str(unknown.exception())
+    made = [one.result() for one in [first, *others] if one.exception() is None]
+    assert len({one.number for one in made}) == 3
+    exhausted = [one for one in others if isinstance(one.exception(), BudgetExhaustedError)]
+    assert len(exhausted) == 2 and ledger.unsettled("a") == sorted(made, key=lambda one: one.number)
+    assert ledger.books("a")[:8] == (3.0, 0.0, 3.0, 3.0, None, 3, 0, 3)
 
 
 # --- prices and choices that change ----------------------------------------------------------

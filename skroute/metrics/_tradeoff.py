@@ -441,6 +441,12 @@ def costs_of_columns(costs, Q):
     return check_costs(costs, names) if isinstance(costs, Mapping) else in_order(costs, names)
 
 
+def random_mix(quality, cost):
+    """The best mixes of choices of these mean qualities and costs, as a path of budgets."""
+    # A problem of one row whose choices are the models: its relaxation mixes two of them.
+    return assignment_path(np.asarray(quality)[np.newaxis], cost)
+
+
 def reference_curves(Q: ArrayLike, costs: Any, budgets: ArrayLike) -> ReferenceCurves:
     """Oracle, cost-matched random mix and best single choice over a range of budgets.
 
@@ -498,8 +504,7 @@ def reference_curves(Q: ArrayLike, costs: Any, budgets: ArrayLike) -> ReferenceC
     quality = values.mean(axis=0)
     cost = np.asarray(costs, dtype=np.float64)
     cost = cost if cost.ndim == 1 else cost.mean(axis=0)
-    # A problem of one row whose choices are the models: its relaxation mixes two of them.
-    mix = assignment_path(quality[np.newaxis], cost)
+    mix = random_mix(quality, cost)
     fits = affords(limits[:, np.newaxis], cost)
     single = np.where(fits, quality, -np.inf).max(axis=1)
     some = fits.any(axis=1)

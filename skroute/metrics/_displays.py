@@ -7,13 +7,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import ConfusionMatrixDisplay
 from sklearn.utils import check_array, check_consistent_length
 
-from skroute.base import check_costs
 from skroute.metrics._curve import Walk, check_budgets, find_router
 from skroute.metrics._objectives import qualities_of_singles, rows_of
 from skroute.metrics._off_policy import OffPolicyCurve, off_policy_curve
-from skroute.metrics._tradeoff import random_mix, reference_curves
+from skroute.metrics._tradeoff import costs_by_name, random_mix, reference_curves
 from skroute.utils._compat import validate_style_kwargs
-from skroute.utils._named import by_label, in_order
 from skroute.utils._once import walking
 from skroute.utils._optional import axes_of, import_optional
 
@@ -684,8 +682,7 @@ class RouterDiagnosticsDisplay(_Display):
             The drawn diagnostics.
         """
         names, route = list(estimator.choices_), estimator.route(X, **params)
-        costs = in_order(by_label(estimator.costs_ if costs is None else costs), names)
-        costs = check_costs(costs, names) if isinstance(costs, dict) else costs
+        costs = costs_by_name(estimator.costs_ if costs is None else costs, names)
         quality = check_array(rows_of(y, estimator), dtype=np.float64, input_name="y")
         estimate = check_array(estimator.predict_quality(X), dtype=np.float64)
         check_consistent_length(quality, estimate)

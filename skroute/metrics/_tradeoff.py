@@ -430,6 +430,12 @@ def check_all_known(Q, name="Q"):
     return quality
 
 
+def costs_by_name(costs, names):
+    """Costs in the order of names where they have names themselves; anything else as it is."""
+    costs = in_order(by_label(costs), names)
+    return check_costs(costs, names) if isinstance(costs, Mapping) else costs
+
+
 def costs_of_columns(costs, Q):
     """Costs in the order of Q's columns: by name where both have names, else by position."""
     names, costs = [str(column) for column in getattr(Q, "columns", ())], by_label(costs)
@@ -438,7 +444,7 @@ def costs_of_columns(costs, Q):
             f"costs has entries for {list(costs)!r}, but Q has no names: give it as a data frame, "
             "or costs in the order of its columns."
         )
-    return check_costs(costs, names) if isinstance(costs, Mapping) else in_order(costs, names)
+    return costs_by_name(costs, names)
 
 
 def random_mix(quality, cost):

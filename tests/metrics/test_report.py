@@ -222,13 +222,6 @@ def test_bad_input_is_refused_before_a_model_is_called(digits, tmp_path, options
     assert not (tmp_path / "r.html").exists()
 
 
-def test_outcomes_must_be_known(router, problem, tmp_path):
-    Q = problem.quality.copy()
-    Q[3, 1] = np.nan
-    with pytest.raises(ValueError, match="not known, in 1 of 600 rows"):
-        decision_report(router, problem.data, Q, path=tmp_path / "r.html")
-
-
 def test_the_page_asks_for_nothing_and_nothing_breaks_out_of_it(router, problem, tmp_path):
     page = decision_report(
         router, problem.data, problem.quality, path=tmp_path / "w.html", title=WILD, **FEW

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.metrics import get_scorer
+from sklearn.metrics import check_scoring, get_scorer
 
 from skroute.base import affords, check_budget
 from skroute.metrics._curve import Walk, accuracy_cost_curve, check_budgets, find_router
@@ -105,10 +105,7 @@ def _score_at(estimator, X, y=None, *, budget, scoring, **kwargs):
     # A budget acts at once on a fitted estimator.
     router = copy(router)
     router.budget = budget
-    if scoring is None:
-        return router.score(X, y, **kwargs)
-    scorer = get_scorer(scoring) if isinstance(scoring, str) else scoring
-    return scorer(router, X, y, **kwargs)
+    return check_scoring(router, scoring)(router, X, y, **kwargs)
 
 
 def make_budget_scorer(

@@ -1,15 +1,9 @@
-"""The tables of bench_estimates.py: features, outcomes, prices and splits, cached as arrays.
+"""The tables of bench_estimates.py: features, outcomes, prices and splits, cached on disk.
 
-Everything that is fitted to make features is fitted on training rows. The cache stands in
-``benchmarks/.cache`` (not in the repository). Names of its files end in a checksum of the code that
-made them, so that nothing is taken for the result of other code.
+Everything that is fitted to make features is fitted on training rows. The cache is
+``benchmarks/.cache`` (not in the repository): remove it where this file has changed.
 """
 
-import csv
-import gzip
-import io
-import os
-import zlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -17,6 +11,7 @@ from typing import NamedTuple
 
 import _data
 import numpy as np
+from joblib import Memory
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.ensemble import RandomForestClassifier
@@ -28,39 +23,14 @@ from sklearn.svm import SVC
 
 from skroute.datasets import fetch_frugalml, fetch_llmrouter, fetch_routellm_mmlu
 
-CACHE = Path(__file__).parent / ".cache"
+CACHE = Memory(Path(__file__).parent / ".cache", verbose=0)
 # Of larger sets of numbers so many rows are drawn.
 MOST_ROWS = 12_500
 FRUGALML = ("FERPLUS", "EXPW", "AFFECTNET", "YELP", "IMDB")
 FRUGALML += ("WAIMAI", "DIGIT", "AUDIOMNIST", "COMMAND")
 
-
 # Tables of one split; the others have five.
 ONE_SPLIT = ("ParetoBandit", "ParetoBandit, four", "CARROT")
-
-
-def cached_file(*words, files, suffix):
-    """A file of the cache, whose name says by which code it was made.
-
-    Parameters
-    ----------
-    *words : str or int
-        What it holds.
-    files : sequence of Path
-        The code that its content depends on.
-    suffix : str
-    """
-    code = zlib.crc32(b"".join(file.read_bytes() for file in sorted(files)))
-    name = "_".join(str(word) for word in words)
-    CACHE.mkdir(exist_ok=True)
-    return CACHE / f"{''.join(c if c.isalnum() else '_' for c in name)}.{code:08x}{suffix}"
-
-
-def write_whole(path, content):
-    """Bytes to a file that is there whole or not at all, whoever else writes it."""
-    part = path.with_name(f"{path.name}.{os.getpid()}")
-    part.write_bytes(content)
-    part.replace(path)
 
 
 class Log(NamedTuple):
@@ -118,35 +88,27 @@ def mmlu():
     return Log(X, Q.astype(float), log.costs, folds(len(X), same_text(X)))
 
 
-def paretobandit(suffix=""):
-    parts = []
-    for split in ("val", "test"):
-        with gzip.open(_shared("paretobandit", f"{split}{suffix}.csv.gz"), "rt", newline="") as f:
-            parts.append(list(csv.DictReader(f)))
-    rewards = [name for name in parts[0][0] if name.startswith("reward_")]
-    both = parts[0] + parts[1]
-    Q = np.array([[float(row[name]) for name in rewards] for row in both])
-    paid = [[float(row[name.replace("reward", "cost")]) for name in rewards] for row in parts[0]]
-    split = np.split(np.arange(len(both)), [len(parts[0])])
-    X = np.array([row["prompt"] for row in both])
-    return Log(X, Q, np.mean(paid, axis=0), [tuple(split)])
+def paretobandit(n_models=3):
+    known, new = (_data.paretobandit(split, n_models) for split in ("val", "test"))
+    X, Q = np.array(known.prompt + new.prompt), np.concatenate([known.quality, new.quality])
+    split = np.split(np.arange(len(X)), [len(known.prompt)])
+    return Log(X, Q, known.cost.mean(axis=0), [tuple(split)])
 
 
 def cascade(name):
-    data = np.load(_shared("cascades", f"{name}.npz"), allow_pickle=False)
-    with gzip.open(_shared("cascades", f"{name}_prompts.csv.gz"), "rt", newline="") as file:
-        prompts = {row["query_id"]: row["prompt"] for row in csv.DictReader(file)}
-    X = np.array([prompts[str(key)] for key in data["query_id"]])
+    log, texts = _data.cascades(name), _data.read_csv(f"cascades/{name}_prompts.csv.gz")
+    prompts = dict(zip(texts["query_id"], texts["prompt"]))
+    X = np.array([prompts[str(key)] for key in log["query_id"]])
     # Train rows are few and of another kind: all rows, five folds, equal prompts together.
     splits = folds(len(X), same_text(X))
-    return Log(X, data["correctness"].astype(float), data["cost"].mean(axis=0), splits)
+    return Log(X, log["correctness"].astype(float), log["cost"].mean(axis=0), splits)
 
 
 def carrot():
-    data = np.load(_shared("carrot", "leaderboard.npz"), allow_pickle=False)
-    X = np.eye(len(data["task_names"]))[data["task_id"]]
-    split = np.flatnonzero(~data["is_test"]), np.flatnonzero(data["is_test"])
-    return Log(X, data["correctness"].astype(float), data["price_per_mtoken"], [split])
+    log = _data.carrot()
+    X = np.eye(len(log["task_names"]))[log["task_id"]]
+    split = np.flatnonzero(~log["is_test"]), np.flatnonzero(log["is_test"])
+    return Log(X, log["correctness"].astype(float), log["price_per_mtoken"], [split])
 
 
 def frugalml(name):
@@ -186,7 +148,7 @@ LOGS: dict[str, Callable[[], Log]] = {
     "LLMRouter": llmrouter,
     "MMLU": mmlu,
     "ParetoBandit": paretobandit,
-    "ParetoBandit, four": partial(paretobandit, "_k4"),
+    "ParetoBandit, four": partial(paretobandit, 4),
     "cascades: MMLU": partial(cascade, "mmlu"),
     "cascades: TriviaQA": partial(cascade, "triviaqa"),
     "CARROT": carrot,
@@ -208,38 +170,15 @@ def n_splits(name):
     return 1 if name in ONE_SPLIT else 5
 
 
+@CACHE.cache
 def load(name, i):
-    """A split of a table.
-
-    Parameters
-    ----------
-    name : str
-        From `LOGS`.
-    i : int
-
-    Returns
-    -------
-    Fold
-    """
-    path = cached_file("split", name, i, files=[Path(__file__)], suffix=".npz")
-    if not path.exists():
-        log = LOGS[name]()
-        assert len(log.splits) == n_splits(name)
-        train, test = log.splits[i]
-        A, B = log.rows[train], log.rows[test]
-        if log.rows.ndim == 1:
-            embed = words().fit(A)
-            A, B = embed.transform(A), embed.transform(B)
-        X, X_test = A.astype(np.float64), B.astype(np.float64)
-        content = io.BytesIO()
-        np.savez_compressed(
-            content, *Fold(X, log.quality[train], X_test, log.quality[test], log.costs)
-        )
-        write_whole(path, content.getvalue())
-    with np.load(path, allow_pickle=False) as data:
-        return Fold(*(data[f"arr_{k}"] for k in range(len(Fold._fields))))
-
-
-def _shared(folder, name):
-    """A file that no fetcher of the package has; the folder stands in SKROUTE_DATA."""
-    return Path(os.environ.get("SKROUTE_DATA", ".")) / folder / name
+    """Split `i` of a table of `LOGS` (Fold)."""
+    log = LOGS[name]()
+    assert len(log.splits) == n_splits(name)
+    train, test = log.splits[i]
+    A, B = log.rows[train], log.rows[test]
+    if log.rows.ndim == 1:
+        embed = words().fit(A)
+        A, B = embed.transform(A), embed.transform(B)
+    X, X_test = A.astype(np.float64), B.astype(np.float64)
+    return Fold(X, log.quality[train], X_test, log.quality[test], log.costs)

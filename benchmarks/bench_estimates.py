@@ -17,15 +17,11 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
-import json
 import pickle
-import platform
-import subprocess
 import time
-from datetime import date
-from pathlib import Path
 
 import numpy as np
+from _common import record, table
 from _estimate_tables import LOGS, load, n_splits
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.pipeline import make_pipeline
@@ -52,22 +48,19 @@ def gains(fold):
 
 
 def tables(word, n_folds):
-    found = {}
-    print(f"{'table':<22}{'rows':>7}{'bagged':>9}{'forest':>9}{'default':>9}{'s.e.':>7}")
-    for name in LOGS:
-        if word not in name:
-            continue
+    rows = []
+    for name in [name for name in LOGS if word in name]:
         folds = [load(name, i) for i in range(min(n_folds, n_splits(name)))]
         parts = [gains(fold) for fold in folds]
         joined = {who: 100 * np.concatenate([part[who] for part in parts]) for who in parts[0]}
-        se = joined["default"].std(ddof=1) / len(joined["default"]) ** 0.5
-        found[name] = {who: float(values.mean()) for who, values in joined.items()}
-        found[name] |= {"se": float(se), "rows": len(folds[0].X), "folds": len(folds)}
-        cells = "".join(f"{found[name][who]:9.2f}" for who in (*PEERS, "default"))
-        print(f"{name:<22}{found[name]['rows']:7d}{cells}{se:7.2f}", flush=True)
-    mean = [np.mean([entry[who] for entry in found.values()]) for who in (*PEERS, "default")]
-    print(f"{'mean':<29}" + "".join(f"{value:9.2f}" for value in mean))
-    return found
+        error = joined["default"].std(ddof=1) / len(joined["default"]) ** 0.5
+        means = [float(joined[who].mean()) for who in (*PEERS, "default")]
+        rows.append([name, len(folds[0].X), *means, float(error)])
+        print(*rows[-1], flush=True)
+    rows.append(["mean", "", *np.mean([row[2:-1] for row in rows], axis=0).tolist(), ""])
+    table(
+        "Gain over the best random mix, in points", ["table", "rows", *PEERS, "default", "se"], rows
+    )
 
 
 def made_up(n, seed=0):
@@ -86,8 +79,7 @@ def intervals(n, n_draws):
         model = QualityRegressor(standard_errors=True).fit(X[:n], Q[:n])
         mean, std = model.predict(X[n:], return_std=True)
         held.append(float((np.abs(mean - truth[n:]) <= 1.645 * std).mean()))
-    print(f"90 % intervals at {n} rows hold {np.mean(held):.3f} of the true qualities")
-    return held
+    table(f"90 % intervals at {n} rows", ["share held", "least"], [[np.mean(held), min(held)]])
 
 
 def speed(n):
@@ -98,17 +90,16 @@ def speed(n):
     QualityRegressor().fit(X[:100], Q[:100]).predict(X[:1])
     start = time.process_time()
     model = QualityRegressor().fit(X, Q)
-    found = {"rows": n, "fit, s of one core": time.process_time() - start}
-    for name, rows, repeats in (("one row, us", X[:1], 200), ("of many, us a row", X[: n // 5], 5)):
+    found = [n, time.process_time() - start]
+    for rows, repeats in ((X[:1], 200), (X[: n // 5], 5)):
         seconds = []
         for _ in range(repeats):
             start = time.perf_counter()
             model.predict(rows)
             seconds.append(time.perf_counter() - start)
-        found[name] = 1e6 * min(seconds) / len(rows)
-    found["file, MB"] = len(pickle.dumps(model)) / 1e6
-    print("  ".join(f"{name}: {value:.4g}" for name, value in found.items()))
-    return found
+        found.append(1e6 * min(seconds) / len(rows))
+    header = ["rows", "fit, s of one core", "one row, us", "of many, us a row", "file, MB"]
+    table("Speed", header, [[*found, len(pickle.dumps(model)) / 1e6]])
 
 
 def main():
@@ -118,17 +109,11 @@ def main():
     parser.add_argument("--tables", default="", help="tables whose name has this word")
     args = parser.parse_args()
     word, n_folds = ("digits", 1) if args.short else (args.tables, args.folds)
-    record = {
-        "commit": subprocess.getoutput("git rev-parse --short HEAD"),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "date": str(date.today()),
-        "tables": tables(word, n_folds),
-        "speed": speed(1000 if args.short else 10_000),
-        "intervals": intervals(500 if args.short else 1000, 2 if args.short else 10),
-    }
+    tables(word, n_folds)
+    speed(1000 if args.short else 10_000)
+    intervals(500 if args.short else 1000, 2 if args.short else 10)
     if not args.short and not word:
-        path = Path(__file__).parent / "results" / "estimates.json"
-        path.write_text(json.dumps(record, indent=1) + "\n")
+        record("estimates")
 
 
 if __name__ == "__main__":

@@ -91,14 +91,8 @@ def problem_of(name, split, short=False):
     """A fresh draw of the made-up data, or a fresh split of a table."""
     n = 700 if short else 2500
     if name == "made up":
-        X, y = make_classification(
-            4 * n,
-            n_features=12,
-            n_informative=8,
-            weights=[0.94],
-            class_sep=0.8,
-            random_state=split,
-        )
+        kind = {"n_informative": 8, "weights": [0.94], "class_sep": 0.8}
+        X, y = make_classification(4 * n, n_features=12, random_state=split, **kind)
         kept = np.arange(len(y))
     elif name == "Adult":
         adult = _data.adult()
@@ -147,43 +141,35 @@ def thresholded(models, problem, figure):
     return found
 
 
-class Answers(NamedTuple):
-    """Given labels of the test rows at each budget, and what they cost on average if known."""
-
-    name: str
-    given: list
-    spent: list | None = None
-
-
 def contenders(problem, models, plain, figure):
-    """skroute's router for the figure, and what there was before it."""
+    """Labels of the test rows at each budget, of skroute's router and of what there was before.
+
+    And the mean price of the router's at each budget.
+    """
     X, y = problem.train
     members = thresholded(models, problem, figure)
     quality = MATRIX if figure == "cost" else figure
     router = OccamRouterClassifier(members, costs=COSTS, quality=quality, exchange_rate=0.0)
     router.fit(X, y)
     test = problem.test[0]
-    found = [router.predict_routed(test, budget=b) for b in BUDGETS]
-    given, spent = [one.y_pred for one in found], [float(one.cost.mean()) for one in found]
-    yield Answers("OCCAM, its quality", given, spent)
+    routed = [router.predict_routed(test, budget=b) for b in BUDGETS]
+    given = {"OCCAM, its quality": [one.y_pred for one in routed]}
     # The best thresholded member within the budget.
     known = [FIGURES[figure](y, member.predict(X)) for _, member in members]
     answers = np.column_stack([member.predict(test) for _, member in members])
     chosen = [np.where(b >= COSTS, known, -np.inf).argmax() for b in BUDGETS]
-    yield Answers("best single", [answers[:, k] for k in chosen])
+    given["best single"] = [answers[:, k] for k in chosen]
     # A threshold tuned on top of accuracy routing.
-    given = []
+    given["accuracy, tuned"] = []
     for b in BUDGETS:
         cut = best_cut(plain.predict_proba(X, budget=b)[:, 1], y, figure)
-        given.append((plain.predict_proba(test, budget=b)[:, 1] >= cut).astype(int))
-    yield Answers("accuracy, tuned", given)
+        tuned = (plain.predict_proba(test, budget=b)[:, 1] >= cut).astype(int)
+        given["accuracy, tuned"].append(tuned)
     if figure == "cost":
         logged = np.column_stack([-row_cost(y, member.predict(X)) for _, member in members])
-        log = BudgetRouter(costs=COSTS).fit(X, logged)
-        routes = [log.route(test, budget=b) for b in BUDGETS]
-        rows = np.arange(len(test))
-        yield Answers("minus costs logged", [answers[rows, route] for route in routes])
-        yield totals(problem, router, members)
+        log, rows = BudgetRouter(costs=COSTS).fit(X, logged), np.arange(len(test))
+        given["minus costs logged"] = [answers[rows, log.route(test, budget=b)] for b in BUDGETS]
+    return given, [float(one.cost.mean()) for one in routed]
 
 
 WORDS = {
@@ -201,65 +187,43 @@ class Measured(NamedTuple):
     tested: np.ndarray
 
 
-def of_split(problem, found, figure):
+def of_split(problem, models, plain, figure):
     """What contenders' answers are worth on the test rows."""
+    given, spent = contenders(problem, models, plain, figure)
     y = problem.test[1]
-    rows = {one.name: [influences(y, given, figure) for given in one.given] for one in found}
-    return Measured(rows, found[0].spent, problem.tested)
+    rows = {who: [influences(y, one, figure) for one in part] for who, part in given.items()}
+    return Measured(rows, spent, problem.tested)
 
 
 def compare(name, measured, figure):
     """Means over splits of all at each budget, and the standard errors of OCCAM's lead."""
     sign = 1.0 if figure == "balanced_accuracy" else -1.0
     tested = [one.tested for one in measured]
-    ours, *peers = measured[0].rows
-    values = {
-        who: [
-            float(sign * np.mean([one.rows[who][b].mean() for one in measured]))
-            for b in range(len(BUDGETS))
-        ]
-        for who in (ours, *peers)
-    }
 
-    def error(difference):
-        return standard_error([difference(one.rows) for one in measured], tested)
+    def of_rows(who):
+        """Of each split one number per test row at each budget, and their mean at the end."""
+        return [np.vstack([one.rows[who], np.mean(one.rows[who], axis=0)]) for one in measured]
 
-    budgets = range(len(BUDGETS))
-    errors = {
-        peer: [error(lambda rows: rows[ours][b] - rows[peer][b]) for b in budgets]  # noqa: B023
-        for peer in peers
-    }
-    of_means = {
-        peer: error(lambda rows: np.mean(rows[ours], axis=0) - np.mean(rows[peer], axis=0))  # noqa: B023
-        for peer in peers
-    }
-    steps = [error(lambda rows: rows[ours][b + 1] - rows[ours][b]) for b in budgets[:-1]]  # noqa: B023
-    spent = np.mean([one.spent for one in measured], axis=0).tolist()
-    over = f"{len(measured)} {'draws' if name == 'made up' else 'splits'}"
+    def lead(ours, theirs):
+        gaps = [a - b for a, b in zip(ours, theirs)]
+        means = sign * np.mean([gap.mean(axis=1) for gap in gaps], axis=0)
+        errors = [standard_error(each, tested) for each in zip(*gaps)]
+        return [f"{mean:+.4f} ({error:.4f})" for mean, error in zip(means, errors)]
+
+    values = []
+    for who in measured[0].rows:
+        values.append([who, *sign * np.mean([p.mean(axis=1) for p in of_rows(who)], axis=0)])
+    spent = np.mean([one.spent for one in measured], axis=0)
+    values.append(["OCCAM's mean price", *spent, spent.mean()])
+    title = f"{name}: {WORDS[figure]}, {len(measured)} {'draws' if name == 'made up' else 'splits'}"
     header = ["", *(f"budget {b:g}" for b in BUDGETS), "mean"]
-    table(
-        f"{name}: {WORDS[figure]}, {over}",
-        header,
-        [[who, *row, float(np.mean(row))] for who, row in values.items()]
-        + [["OCCAM's mean price", *spent, float(np.mean(spent))]],
-    )
-    leads = []
-    for peer, error in errors.items():
-        lead = sign * np.subtract(values[ours], values[peer])
-        pairs = zip([*lead, lead.mean()], [*error, of_means[peer]])
-        leads.append([f"ahead of {peer}", *(f"{d:+.4f} ({e:.4f})" for d, e in pairs)])
-    gains = sign * np.diff(values[ours])
-    more = (f"{d:+.4f} ({e:.4f})" for d, e in zip(gains, steps))
-    leads.append(["ahead of the budget before", "", *more, ""])
-    table(f"{name}: {WORDS[figure]}, {over}, lead (standard error)", header, leads)
-    return {
-        "splits": len(measured),
-        "values": values,
-        "spent": spent,
-        "errors": errors,
-        "mean_errors": of_means,
-        "step_errors": steps,
-    }
+    table(title, header, values)
+    first, *peers = measured[0].rows
+    ours = of_rows(first)
+    leads = [[f"ahead of {peer}", *lead(ours, of_rows(peer))] for peer in peers]
+    steps = lead([part[1:-1] for part in ours], [part[:-2] for part in ours])
+    leads.append(["ahead of the budget before", "", *steps, ""])
+    table(f"{title}, lead (standard error)", header, leads)
 
 
 class Said(ClassifierMixin, BaseEstimator):
@@ -307,50 +271,19 @@ def log_losses(problem, models):
     def losses(proba):
         return -np.log(np.clip(proba[rows, true], 1e-15, 1.0))
 
-    raw = [model.predict_proba(X) for model in models.values()]
-    scaled = [calibrated(proba, y) for proba in raw]
-    known = {
-        "best single": [log_loss(y, proba) for proba in raw],
-        "best single, calibrated": [log_loss(y, proba) for proba, _ in scaled],
-    }
-    later = [model.predict_proba(test) for model in models.values()]
-    answers = {
-        "best single": later,
-        "best single, calibrated": [
-            proba if model is None else model.predict_proba(proba)
-            for (_, model), proba in zip(scaled, later)
-        ],
-    }
-    found = [router.predict_routed(test, budget=b) for b in BUDGETS]
+    raw = [(model.predict_proba(X), model.predict_proba(test)) for model in models.values()]
+    scaled = []
+    for proba, later in raw:
+        known, model = calibrated(proba, y)
+        scaled.append((known, later if model is None else model.predict_proba(later)))
     ours = [-losses(router.predict_proba(test, budget=b)) for b in BUDGETS]
     measured = {"OCCAM, log loss": ours}
-    for name, proba in answers.items():
-        chosen = [np.where(b >= COSTS, known[name], np.inf).argmin() for b in BUDGETS]
-        measured[name] = [-losses(proba[k]) for k in chosen]
-    return Measured(measured, [float(one.cost.mean()) for one in found], problem.tested)
-
-
-def totals(problem, router, members):
-    """Errors and prices in one unit: the sum beside the best fixed policy, row by row."""
-    X, y = problem.test
-    train, known = problem.train
-    # One unit of price is such money that the most expensive member costs half its errors.
-    alone = [row_cost(known, member.predict(train)).mean() for _, member in members]
-    rate = 0.5 * min(alone) / COSTS[-1]
-    router.set_params(exchange_rate=rate, budget=None)
-    found = router.predict_routed(X)
-    ours = row_cost(y, found.y_pred) + rate * found.cost
-    best = int(np.argmin(np.array(alone) + rate * COSTS))
-    theirs = row_cost(y, members[best][1].predict(X)) + rate * COSTS[best]
-    return ours, theirs, problem.tested
-
-
-def mean_totals(found):
-    """The same over splits."""
-    ours, theirs, tested = zip(*found)
-    means = [float(np.mean([one.mean() for one in part])) for part in (ours, theirs)]
-    error = standard_error([a - b for a, b in zip(ours, theirs)], tested)
-    return {"splits": len(ours), "ours": means[0], "fixed": means[1], "se": error}
+    for name, pairs in (("best single", raw), ("best single, calibrated", scaled)):
+        known = [log_loss(y, proba) for proba, _ in pairs]
+        chosen = [np.where(b >= COSTS, known, np.inf).argmin() for b in BUDGETS]
+        measured[name] = [-losses(pairs[k][1]) for k in chosen]
+    spent = [float(router.predict_cost(test, budget=b).mean()) for b in BUDGETS]
+    return Measured(measured, spent, problem.tested)
 
 
 def regression(short):
@@ -389,7 +322,6 @@ def regression(short):
         header,
         [[seed, *row] for seed, row in zip(seeds, shown)] + [["mean", *shown.mean(axis=0)]],
     )
-    return {"names": header[1:], "rows": shown.tolist()}
 
 
 def measure(problem, figures):
@@ -399,19 +331,10 @@ def measure(problem, figures):
         frozen = [(who, FrozenEstimator(model)) for who, model in models.items()]
         plain = OccamRouterClassifier(frozen, costs=COSTS).fit(*problem.train)
     for figure in [one for one in FIGURES if one in figures]:
-        answers = list(contenders(problem, models, plain, figure))
-        if figure == "cost":
-            found["total"] = answers.pop()
-        found[figure] = of_split(problem, answers, figure)
+        found[figure] = of_split(problem, models, plain, figure)
     if "log loss" in figures:
         found["log loss"] = log_losses(problem, models)
     return found
-
-
-def over_splits(name, found):
-    """What splits come to together: of each figure a list with one entry for each."""
-    own = {figure: compare(name, found[figure], figure) for figure in WORDS if figure in found}
-    return own | ({"total": mean_totals(found["total"])} if "total" in found else {})
 
 
 def main():
@@ -429,7 +352,8 @@ def main():
         for split in range(1 if short else arguments.splits or SPLITS[name]):
             for figure, one in measure(problem_of(name, split, short), figures).items():
                 found.setdefault(figure, []).append(one)
-        over_splits(name, found)
+        for figure in [one for one in WORDS if one in found]:
+            compare(name, found[figure], figure)
     if "regression" in sets:
         regression(short)
     if not (short or arguments.splits or sets != list(SETS)):

@@ -1,6 +1,7 @@
 """A batch of known rows: a promise about these rows, from answers bought on a few of them."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,16 +65,14 @@ class BatchTest:
     level: float
     loss: Loss
 
-    @property
+    @cached_property
     def allowed(self):
         """Disagreements that the finished batch may have."""
         return min(int(np.floor(self.max_loss * self.n_rows + 1e-9)), self.n_rows)
 
-    @property
+    @cached_property
     def tolerated(self):
         """Labelled disagreements that a certified point may have; -1 where none can be."""
-        if not self.loss.exact:
-            return self.n_labels
         return tolerated_disagreements(self.n_rows, self.n_labels, self.allowed, self.level)
 
     def losses(self, bought, y_pred):
@@ -86,23 +85,22 @@ class BatchTest:
             )
         return values
 
-    def _bet(self):
-        return {"bounds": (0.0, self.loss.range), "n_population": self.n_rows}
-
     def passes(self, found, losses):
         """Whether a point is certified, by what was found up to it and its own losses."""
         if self.loss.exact:
             return found.sum() <= self.tolerated
+        bet = {"bounds": (0.0, self.loss.range), "n_population": self.n_rows}
         if self.max_loss >= self.loss.range:
             return True
-        return mean_p_value(losses, self.max_loss, **self._bet()) <= self.level
+        return mean_p_value(losses, self.max_loss, **bet) <= self.level
 
     def upper(self, found, losses):
         """Upper bound of the loss of the finished batch at a point taken for itself."""
         if self.loss.exact:
             hits = int(found.sum())
             return smallest_allowed(self.n_rows, self.n_labels, hits, self.level) / self.n_rows
-        return mean_upper_bound(losses, confidence=1 - self.level, **self._bet())
+        bet = {"bounds": (0.0, self.loss.range), "n_population": self.n_rows}
+        return mean_upper_bound(losses, confidence=1 - self.level, **bet)
 
 
 class Stop(NamedTuple):
@@ -125,7 +123,7 @@ class Stop(NamedTuple):
 
 
 def walk(router, budgets, X, call, bought, test, *, from_full):
-    """Go along a path from its safe end as far as the labelled rows allow.
+    """Go along a path from its safe end as far as the labelled rows allow (Stop).
 
     In the exact test a row counts from the first budget on at which it disagrees, so that the
     count never falls along the path and the proof in the user guide holds: order the rows by that
@@ -143,33 +141,29 @@ def walk(router, budgets, X, call, bought, test, *, from_full):
     test : BatchTest
     from_full : bool
         Whether what was bought is the plan without a budget, which needs no test.
-
-    Returns
-    -------
-    Stop
     """
     rows = np.arange(len(bought.route))
     found, tried = np.zeros(len(rows), dtype=bool), np.zeros(len(rows))
     # One column more, for a reference that is no choice.
     paid = np.zeros((len(rows), len(router.choices_) + 1), dtype=bool)
     paid[rows, bought.route] = True
-    stop = None
-    for k, budget in enumerate(budgets):
-        if from_full and k == 0:
-            stop = Stop(0, 0.0, 0.0, tried)
-            continue
+    last, kept = (0, None) if from_full else (-1, None)
+    for k, budget in enumerate(budgets[from_full:], start=int(from_full)):
         seen = router._respond(X, "predict", budget=budget, **call)
         tried = tried + np.where(paid[rows, seen.route], 0.0, seen.cost)
         paid[rows, seen.route] = True
         losses = test.losses(bought.y_pred, seen.y_pred)
         found = found | (losses > 0)
         passed = test.passes(found, losses)
+        if passed:
+            last = k
         if passed or k == 0:
-            last = k if passed else -1
-            stop = Stop(last, float(losses.mean()), test.upper(found, losses), tried)
+            kept = found, losses
         if not passed:
             break
-    return stop._replace(tried=tried)
+    if kept is None:
+        return Stop(last, 0.0, 0.0, tried)
+    return Stop(last, float(kept[1].mean()), test.upper(*kept), tried)
 
 
 def certify_batch(certified, router, X, n_labels, label_cost, call):

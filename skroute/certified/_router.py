@@ -336,7 +336,9 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
                 "would have answered is not known. skroute.metrics.off_policy_curve has intervals "
                 "for such logs; a certificate takes rows with the outcome of every choice."
             )
-        if params.get("sample_weight") is not None and (self._is_frozen() or not routing_enabled()):
+        if params.get("sample_weight") is not None and (
+            self._wraps_fitted() or not routing_enabled()
+        ):
             raise TypeError(UNWEIGHTED)
         return super().fit(X, y, **params)
 
@@ -357,7 +359,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
                 f"{0.01 * loss.range:.3g}."
             )
         learned, call = self._split(params)
-        n, frozen = num_samples(X), self._is_frozen()
+        n, frozen = num_samples(X), self._wraps_fitted()
         n_rest = min(max(1, round(n * _SCALE_SHARE)), max(_SCALE_ROWS, n // 100))
         if not frozen:
             n_rest = n - max(1, round(n * self.calibration))
@@ -439,7 +441,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         self._warn(X, rows, seen=True)
         return self
 
-    def _is_frozen(self):
+    def _wraps_fitted(self):
         """Whether the wrapped estimator comes fitted."""
         return isinstance(self.estimator, FrozenEstimator)
 
@@ -466,7 +468,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         if routing_enabled():
             routed = self._route_metadata(params)["estimator"]
             return dict(routed["fit"]), dict(routed.get("predict", {}))
-        if self._is_frozen():
+        if self._wraps_fitted():
             return {}, params
         known = signature(model.fit).parameters
         learned = {name: value for name, value in params.items() if name in known}
@@ -665,7 +667,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         True
         """
         self._validate_params()
-        if not self._is_frozen():
+        if not self._wraps_fitted():
             check_is_fitted(self)
         fitted = hasattr(self, "choices_")
         router = self.estimator_ if fitted else unfrozen(self.estimator)
@@ -956,7 +958,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         # What is said about rows is requested for `predict`, and serves every call.
         for caller in ("fit", "predict", "predict_proba", "score"):
             mapping.add(caller=caller, callee="predict")
-        if not self._is_frozen():
+        if not self._wraps_fitted():
             mapping.add(caller="fit", callee="fit")
         router = MetadataRouter(owner=self).add_self_request(self)
         return router.add(estimator=unfrozen(self.estimator), method_mapping=mapping)

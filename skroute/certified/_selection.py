@@ -39,8 +39,8 @@ class Selection:
     def __init__(self, evidence, terms):
         self.evidence, self.terms = evidence, terms
         self.p_values = self._loss_p_values()
-        # By level: upper bound of the cost of each operating point.
-        self._cost_bounds = {}
+        # By level: upper bound of the cost of each operating point. And certificates by budget.
+        self._cost_bounds, self._certificates = {}, {}
 
     def level(self, budget=np.inf):
         """Level of one promise: half of it each where both are made."""
@@ -219,6 +219,11 @@ class Selection:
 
     def certificate(self, budget):
         """What is promised for a budget (:class:`Certificate`)."""
+        if budget not in self._certificates:
+            self._certificates[budget] = self._certificate(budget)
+        return self._certificates[budget]
+
+    def _certificate(self, budget):
         evidence, terms = self.evidence, self.terms
         k, limited = self.point(budget), bool(np.isfinite(budget))
         promised = bool(self.certified(budget)[0].any()) and (terms.max_loss is not None or limited)

@@ -8,40 +8,32 @@ import numpy as np
 from skroute.distributed._blocks import merged, row_blocks
 from skroute.distributed._passes import PassedAssignment, choices_of, solve_in_passes
 from skroute.utils._optional import import_optional
+from skroute.utils._validation import check_numbers
 
 
 def _checked_costs(array, costs, values):
     """Costs shared by all rows in memory, costs per row as a Dask array."""
     if not isinstance(costs, array.Array):
-        if costs is None or isinstance(costs, (str, bytes, Mapping)):
-            raise TypeError(
-                "costs must be an array with one cost for each column of values, in their order, "
-                f"or per row, got {type(costs).__name__}."
-            )
-        try:
-            costs = np.asarray(costs, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"costs must have shape {_shapes(values)}, got others.") from error
+        if isinstance(costs, Mapping):
+            raise TypeError("costs must be an array in the order of the columns, got a mapping.")
+        costs = check_numbers(costs, "costs")
     n_rows, n_choices = values.shape
     # Of unknown sizes the passes tell.
     known = costs.ndim != 2 or np.isnan(n_rows) or np.isnan(costs.shape[0])
     if costs.shape[-1:] != (n_choices,) or costs.ndim > 2 or not (known or len(costs) == n_rows):
-        raise ValueError(f"costs must have shape {_shapes(values)}, got {costs.shape}.")
-    if costs.ndim == 1:
-        return costs.compute() if isinstance(costs, array.Array) else costs
+        rows = "n_rows" if np.isnan(n_rows) else n_rows
+        raise ValueError(
+            f"costs must have shape ({n_choices},) or ({rows}, {n_choices}), got {costs.shape}."
+        )
     if isinstance(costs, array.Array):
+        return costs.compute() if costs.ndim == 1 else costs
+    if costs.ndim == 1:
         return costs
     if np.isnan(n_rows):
         raise ValueError(
             "costs per row must be a Dask array in the blocks of values, whose sizes are unknown."
         )
     return array.from_array(costs, chunks=values.chunks)
-
-
-def _shapes(values):
-    n_rows, n_choices = values.shape
-    rows = "n_rows" if np.isnan(n_rows) else n_rows
-    return f"({n_choices},) or ({rows}, {n_choices})"
 
 
 class BlockedAssignment(NamedTuple):

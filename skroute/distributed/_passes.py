@@ -248,10 +248,8 @@ def _settle(parts, starts, total, n_rows, low, high, n_passes):
         # Only rounding can do that: everything above was bought, and nothing else is wanted.
         price = float(np.array(low, np.int64).view(np.float64))
         bound = value + max(total - cost, 0.0) * price
-        gap = (bound - value) / max(abs(bound), 1e-300)
-        figures = [amount / n_rows for amount in (value, cost, bound)]
         rule = (high, rows, np.empty(0, np.int64))
-        return PassedAssignment(*figures, gap, price, n_rows, n_passes, starts, rule)
+        return _plan(value, cost, bound, price, n_rows, n_passes, starts, rule)
     if (costs == costs[0]).all():
         costs = costs[0]
     least = float(np.min(costs, axis=-1).mean())
@@ -259,20 +257,24 @@ def _settle(parts, starts, total, n_rows, low, high, n_passes):
     path, plan = assignment_path(values, costs), solve_in_memory(values, costs, left)
     value, spent = value + plan.objective * len(rows), cost + plan.spent * len(rows)
     bound = max(value - plan.objective * len(rows) + path.objective(left) * len(rows), value)
-    gap = (bound - value) / max(abs(bound), 1e-300)
-    figures = [amount / n_rows for amount in (value, spent, bound)]
+    # The price is infinite at the smallest budget alone.
     rule = (high, rows, plan.choices)
-    # Infinite at the smallest budget alone.
-    return PassedAssignment(*figures, gap, path.price(left), n_rows, n_passes, starts, rule)
+    return _plan(value, spent, bound, path.price(left), n_rows, n_passes, starts, rule)
 
 
 def _all_best(counts, sums, above, hist, n_rows, n_passes):
     """The budget buys the best choice of every row."""
     cost, value = sums[0] + above[0] + hist[:, 1].sum(), sums[1] + above[1] + hist[:, 2].sum()
     nothing = np.empty(0, np.int64)
-    starts = np.cumsum([0, *counts])
-    figures = (*(np.array([value, cost, value]) / max(n_rows, 1)).tolist(), 0.0, 0.0)
-    return PassedAssignment(*figures, n_rows, n_passes, starts, (0, nothing, nothing))
+    starts, rule = np.cumsum([0, *counts]), (0, nothing, nothing)
+    return _plan(float(value), float(cost), float(value), 0.0, n_rows, n_passes, starts, rule)
+
+
+def _plan(value, spent, bound, price, n_rows, n_passes, starts, rule):
+    """The plan of all rows from its totals."""
+    gap, n = (bound - value) / max(abs(bound), 1e-300), max(n_rows, 1)
+    figures = value / n, spent / n, bound / n
+    return PassedAssignment(*figures, gap, price, n_rows, n_passes, starts, rule)
 
 
 def _joined(parts):

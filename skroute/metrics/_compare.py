@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 
-from skroute.assignment import assignment_path, solve_assignment
+from skroute.assignment import solve_assignment
 from skroute.metrics._curve import AccuracyCostCurve
 from skroute.metrics._tradeoff import (
     average_performance_gap_recovered,
@@ -18,6 +18,7 @@ from skroute.metrics._tradeoff import (
     cost_reduction_at,
     costs_of_columns,
     pareto_front,
+    random_mix,
 )
 from skroute.utils._compat import Integral, Interval, Real, validate_params
 
@@ -310,8 +311,7 @@ def compare_with_references(
 
     def statistic(cost, value, best_cost, best_value, models_quality, models_cost):
         models = models_cost, models_quality
-        # A problem of one row whose choices are the models: the breaks are the hull.
-        hull = assignment_path(models_quality[np.newaxis], models_cost)
+        hull = random_mix(models_quality, models_cost)
         points = {
             "router": (cost, value),
             "random": (hull.budgets, hull.objectives),

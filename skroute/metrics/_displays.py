@@ -7,14 +7,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import ConfusionMatrixDisplay
 from sklearn.utils import check_array, check_consistent_length
 
-from skroute.assignment import assignment_path
-from skroute.base import check_costs
 from skroute.metrics._curve import Walk, check_budgets, find_router
-from skroute.metrics._objectives import qualities_of_singles, rows_of, sample_quality
+from skroute.metrics._objectives import qualities_of_singles, rows_of
 from skroute.metrics._off_policy import OffPolicyCurve, off_policy_curve
-from skroute.metrics._tradeoff import reference_curves
+from skroute.metrics._tradeoff import costs_by_name, random_mix, reference_curves
 from skroute.utils._compat import validate_style_kwargs
-from skroute.utils._named import by_label, in_order
 from skroute.utils._once import walking
 from skroute.utils._optional import axes_of, import_optional
 
@@ -31,8 +28,8 @@ class _Display:
 class AccuracyCostDisplay(_Display):
     """Quality over mean cost.
 
-    It is recommended to use :meth:`from_estimator` or :meth:`from_predictions` to create
-    one. Curves of other estimators go on the same axes: ``ax=display.ax_``.
+    It is recommended to use :meth:`from_estimator` to create one. Curves of other estimators go on
+    the same axes: ``ax=display.ax_``.
 
     Parameters
     ----------
@@ -155,8 +152,7 @@ class AccuracyCostDisplay(_Display):
 
     def _draw_singles(self, ax):
         cost, quality = np.array(list(self.singles.values()), dtype=np.float64).T
-        # A problem of one row whose choices are the models: its relaxation mixes two of them.
-        mix = assignment_path(quality[np.newaxis], cost)
+        mix = random_mix(quality, cost)
         (self.mix_,) = ax.plot(mix.budgets, mix.objectives, "--", color="0.5", label="random mix")
         ax.plot(cost, quality, "o", color="0.5", markersize=4)
         for name, at in self.singles.items():
@@ -249,59 +245,6 @@ class AccuracyCostDisplay(_Display):
         )
         return display.plot(ax=ax, curve_kwargs=curve_kwargs)
 
-    @classmethod
-    def from_predictions(
-        cls,
-        y_true: ArrayLike,
-        y_preds: Any,
-        costs: ArrayLike,
-        *,
-        sample_weight: ArrayLike | None = None,
-        name: str | None = None,
-        ax: Any = None,
-        curve_kwargs: dict[str, Any] | None = None,
-    ) -> Self:
-        """Draw the curve of answers that were obtained elsewhere.
-
-        Parameters
-        ----------
-        y_true : array-like of shape (n_samples,) or (n_samples, n_labels)
-            True labels, or an indicator matrix of labels.
-
-        y_preds : sequence of array-like of the shape of `y_true`
-            The answers, one array per point of the curve.
-
-        costs : array-like of shape (n_points,) or (n_points, n_samples)
-            Cost of the answers: a mean per point or a number per row.
-
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weight of each row.
-
-        name : str, default=None
-            Name of the curve for the legend. None draws no legend.
-
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None makes a new figure.
-
-        curve_kwargs : dict, default=None
-            Keyword arguments of matplotlib's ``plot``.
-
-        Returns
-        -------
-        display : :class:`AccuracyCostDisplay`
-            The drawn curve.
-        """
-        check_consistent_length(y_preds, costs)
-        weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-        quality = [
-            np.average(sample_quality(y_true, y_pred), weights=weights) for y_pred in y_preds
-        ]
-        cost = np.asarray(costs, dtype=np.float64)
-        if cost.ndim == 2:
-            cost = np.average(cost, axis=1, weights=weights)
-        display = cls(cost=cost, quality=np.array(quality), name=name)
-        return display.plot(ax=ax, curve_kwargs=curve_kwargs)
-
 
 def _known_mean(values, weight):
     """Weighted mean of the values that are not NaN."""
@@ -312,8 +255,7 @@ def _known_mean(values, weight):
 class RouteShareDisplay(_Display):
     """Share of the rows that each choice gets, over budgets.
 
-    It is recommended to use :meth:`from_estimator` or :meth:`from_predictions` to create
-    one.
+    It is recommended to use :meth:`from_estimator` to create one.
 
     Parameters
     ----------
@@ -341,15 +283,12 @@ class RouteShareDisplay(_Display):
     --------
     >>> import matplotlib.pyplot as plt
     >>> from skroute.metrics import RouteShareDisplay
-    >>> display = RouteShareDisplay.from_predictions(
-    ...     [[0, 0, 0, 0], [0, 0, 1, 1], [1, 1, 1, 1]],
-    ...     budgets=[1, 2, 3],
-    ...     choices=["small", "large"],
-    ... )
-    >>> display.route_share
-    array([[1. , 0. ],
-           [0.5, 0.5],
-           [0. , 1. ]])
+    >>> share = [[1, 0], [0.5, 0.5], [0, 1]]
+    >>> display = RouteShareDisplay(
+    ...     budget=[1, 2, 3], route_share=share, choices=["small", "large"]
+    ... ).plot()
+    >>> len(display.areas_)
+    2
     >>> plt.close()
     """
 
@@ -434,57 +373,15 @@ class RouteShareDisplay(_Display):
             The drawn areas.
         """
         limits = check_budgets(budgets)
-        router, X = find_router(estimator, X)
-        router = walking(router)
-        routes = [router.route(X, budget=limit, **params) for limit in limits]
-        return cls.from_predictions(
-            routes, budgets=limits, choices=router.choices_, ax=ax, area_kwargs=area_kwargs
-        )
-
-    @classmethod
-    def from_predictions(
-        cls,
-        routes: Any,
-        *,
-        budgets: ArrayLike,
-        choices: Any,
-        ax: Any = None,
-        area_kwargs: dict[str, Any] | None = None,
-    ) -> Self:
-        """Draw the areas of routes that were obtained elsewhere.
-
-        Parameters
-        ----------
-        routes : array-like of shape (n_budgets, n_samples), dtype=int
-            Index of the choice made for each row, at each budget.
-
-        budgets : array-like of shape (n_budgets,)
-            Mean costs per sample, finite.
-
-        choices : sequence of str
-            Names of the choices.
-
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None makes a new figure.
-
-        area_kwargs : dict, default=None
-            Keyword arguments of matplotlib's ``stackplot``.
-
-        Returns
-        -------
-        display : :class:`RouteShareDisplay`
-            The drawn areas.
-        """
-        limits = check_budgets(budgets)
         if not np.isfinite(limits).all():
             raise ValueError(
                 f"budgets must be finite to have a place on the axis, got {limits.tolist()!r}."
             )
-        check_consistent_length(routes, limits)
-        share = np.array(
-            [np.bincount(route, minlength=len(choices)) / len(route) for route in routes]
-        )
-        display = cls(budget=limits, route_share=share, choices=list(choices))
+        router, X = find_router(estimator, X)
+        router, choices = walking(router), list(router.choices_)
+        routes = [router.route(X, budget=limit, **params) for limit in limits]
+        share = [np.bincount(route, minlength=len(choices)) / len(route) for route in routes]
+        display = cls(budget=limits, route_share=np.array(share), choices=choices)
         return display.plot(ax=ax, area_kwargs=area_kwargs)
 
 
@@ -541,8 +438,7 @@ def complementarity_matrix(Q: ArrayLike) -> NDArray[np.float64]:
 class ComplementarityDisplay(_Display):
     """Where one model is right and another fails, as a matrix.
 
-    It is recommended to use :meth:`from_estimator` or :meth:`from_predictions` to create
-    one.
+    It is recommended to use :meth:`from_estimator` to create one.
 
     Parameters
     ----------
@@ -570,13 +466,11 @@ class ComplementarityDisplay(_Display):
     Examples
     --------
     >>> import matplotlib.pyplot as plt
-    >>> from skroute.metrics import ComplementarityDisplay
-    >>> display = ComplementarityDisplay.from_predictions(
-    ...     [0, 1, 1, 0], [[0, 0], [0, 1], [0, 1], [0, 1]], names=["small", "large"]
-    ... )
-    >>> display.matrix
-    array([[0.  , 0.25],
-           [0.5 , 0.  ]])
+    >>> from skroute.metrics import ComplementarityDisplay, complementarity_matrix
+    >>> matrix = complementarity_matrix([[1, 0], [1, 1], [0, 1], [0, 1]])
+    >>> display = ComplementarityDisplay(matrix=matrix, names=["small", "large"]).plot()
+    >>> display.text_[1, 0].get_text()
+    '50.0'
     >>> plt.close()
     """
 
@@ -650,46 +544,8 @@ class ComplementarityDisplay(_Display):
         """
         router, X = find_router(estimator, X)
         members = router.named_estimators_
-        y_preds = np.column_stack([member.predict(X) for member in members.values()])
-        return cls.from_predictions(y, y_preds, names=list(members), ax=ax, im_kwargs=im_kwargs)
-
-    @classmethod
-    def from_predictions(
-        cls,
-        y_true: ArrayLike,
-        y_preds: ArrayLike,
-        *,
-        names: Any,
-        ax: Any = None,
-        im_kwargs: dict[str, Any] | None = None,
-    ) -> Self:
-        """Draw the matrix of answers that were obtained elsewhere.
-
-        Parameters
-        ----------
-        y_true : array-like of shape (n_samples,)
-            True labels.
-
-        y_preds : array-like of shape (n_samples, n_models)
-            What each model answers.
-
-        names : sequence of str
-            Names of the models.
-
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None makes a new figure.
-
-        im_kwargs : dict, default=None
-            Keyword arguments of matplotlib's ``imshow``.
-
-        Returns
-        -------
-        display : :class:`ComplementarityDisplay`
-            The drawn matrix.
-        """
-        check_consistent_length(y_true, y_preds)
-        right = np.asarray(y_preds) == np.asarray(y_true)[:, np.newaxis]
-        display = cls(matrix=complementarity_matrix(right), names=list(names))
+        right = np.column_stack([member.predict(X) == np.asarray(y) for member in members.values()])
+        display = cls(matrix=complementarity_matrix(right), names=list(members))
         return display.plot(ax=ax, im_kwargs=im_kwargs)
 
 
@@ -700,7 +556,7 @@ class RouterDiagnosticsDisplay(_Display):
     the title says how much the decisions gain above the best :term:`random mix` that spends the
     same, and how much an oracle would.
 
-    It is recommended to use :meth:`from_estimator` or :meth:`from_predictions` to create one.
+    It is recommended to use :meth:`from_estimator` to create one.
 
     Parameters
     ----------
@@ -825,80 +681,18 @@ class RouterDiagnosticsDisplay(_Display):
         display : :class:`RouterDiagnosticsDisplay`
             The drawn diagnostics.
         """
-        names = list(estimator.choices_)
-        quality = rows_of(y, estimator)
-        costs = in_order(by_label(estimator.costs_ if costs is None else costs), names)
-        costs = check_costs(costs, names) if isinstance(costs, dict) else costs
-        return cls._of(
-            quality,
-            estimator.predict_quality(X),
-            estimator.route(X, **params),
-            costs,
-            float(np.mean(estimator.predict_cost(X, **params))),
-            names,
-            n_bins,
-            ax,
+        names, route = list(estimator.choices_), estimator.route(X, **params)
+        costs = costs_by_name(estimator.costs_ if costs is None else costs, names)
+        quality = check_array(rows_of(y, estimator), dtype=np.float64, input_name="y")
+        estimate = check_array(estimator.predict_quality(X), dtype=np.float64)
+        check_consistent_length(quality, estimate)
+        curves = reference_curves(quality, costs, [estimator.predict_cost(X, **params).mean()])
+        display = cls(
+            reliability=[_in_bins(*pair, n_bins) for pair in zip(estimate.T, quality.T)],
+            names=names,
+            found=float(quality[np.arange(len(route)), route].mean() - curves.random[0]),
+            possible=float(curves.oracle[0] - curves.random[0]),
         )
-
-    @classmethod
-    def from_predictions(
-        cls,
-        y_true: ArrayLike,
-        y_pred: ArrayLike,
-        route: ArrayLike,
-        costs: ArrayLike,
-        *,
-        names: list[str] | None = None,
-        n_bins: int = 10,
-        ax: Any = None,
-    ) -> Self:
-        """Draw the diagnostics of estimates and routes that were obtained elsewhere.
-
-        Parameters
-        ----------
-        y_true : array-like of shape (n_samples, n_choices)
-            What each choice was worth.
-
-        y_pred : array-like of shape (n_samples, n_choices)
-            What it was estimated to be worth.
-
-        route : array-like of int of shape (n_samples,)
-            The choice that was made for each row.
-
-        costs : array-like of shape (n_choices,) or (n_samples, n_choices)
-            Cost of each choice.
-
-        names : list of str, default=None
-            The choices. None numbers them.
-
-        n_bins : int, default=10
-            Bins of the estimates, with equally many rows.
-
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None makes a new figure.
-
-        Returns
-        -------
-        display : :class:`RouterDiagnosticsDisplay`
-            The drawn diagnostics.
-        """
-        shape, route = np.shape(y_true), np.asarray(route)
-        paid = np.broadcast_to(np.asarray(costs, np.float64), shape)
-        spent = paid[np.arange(len(route)), route].mean()
-        names = names or [f"choice{j}" for j in range(shape[1])]
-        return cls._of(y_true, y_pred, route, costs, float(spent), names, n_bins, ax)
-
-    @classmethod
-    def _of(cls, quality, estimate, route, costs, spent, names, n_bins, ax):
-        quality = check_array(quality, dtype=np.float64, input_name="y")
-        estimate = check_array(estimate, dtype=np.float64, input_name="estimates")
-        check_consistent_length(quality, estimate, route)
-        curves = reference_curves(quality, costs, [spent])
-        realised = quality[np.arange(len(route)), route].mean()
-        reliability = [_in_bins(*pair, n_bins) for pair in zip(estimate.T, quality.T)]
-        found = float(realised - curves.random[0])
-        possible = float(curves.oracle[0] - curves.random[0])
-        display = cls(reliability=reliability, names=names, found=found, possible=possible)
         return display.plot(ax=ax)
 
 

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import kl_div
 from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import check_consistent_length
 
@@ -170,36 +169,10 @@ _LABELS = [
 OF_LABELS = {objective.name: objective for objective in _LABELS}
 
 
-_NUMBERS = {
+OF_NUMBERS = {
     "squared_error": lambda true, given: -((true - given) ** 2),
     "absolute_error": lambda true, given: -np.abs(true - given),
-    "squared_log_error": lambda true, given: -((np.log1p(true) - np.log1p(given)) ** 2),
-    "absolute_percentage_error": lambda true, given: (
-        -np.abs(true - given) / np.maximum(np.abs(true), _LEAST)
-    ),
-    "poisson_deviance": lambda true, given: -2.0 * kl_div(true, given),
-    "gamma_deviance": lambda true, given: (
-        -2.0 * (np.log(given) - np.log(true) + true / given - 1.0)
-    ),
 }
-
-
-def _of_numbers(name, function):
-    def of(true, given):
-        with np.errstate(divide="ignore", invalid="ignore"):
-            found = function(true, given)
-        if not np.isfinite(found).all():
-            at = int(np.argmin(np.isfinite(found)))
-            raise ValueError(
-                f"quality={name!r} has no value for the true number {true[at]:g} answered by "
-                f"{given[at]:g}."
-            )
-        return found
-
-    return Objective(name, of)
-
-
-OF_NUMBERS = {name: _of_numbers(name, function) for name, function in _NUMBERS.items()}
 
 
 def is_pair(quality):
@@ -244,9 +217,33 @@ def objective_of_labels(quality, classes, *, several=False, takes=None, who=""):
     ------
     ValueError
     """
-    found = _objective_of_labels(quality, classes, several)
-    linear = found.asks == "predict"
-    if takes is not None and not (found.name in takes or (found.name == "callable" and linear)):
+    pair = is_pair(quality)
+    if pair and (len(quality) != 2 or quality[0] != "predict_proba"):
+        raise ValueError(
+            'quality as a pair must be ("predict_proba", function), got '
+            f"one that begins with {quality[0]!r} and has {len(quality)} entries."
+        )
+    if pair and not callable(quality[1]):
+        raise ValueError(f'quality=("predict_proba", ...) needs a function, got {quality[1]!r}.')
+    if isinstance(quality, str) and quality not in OF_LABELS:
+        raise ValueError(
+            f"quality={quality!r} is none of {list(OF_LABELS)!r}. It may also be a cost "
+            "matrix, a function of true and given labels, or a pair of "
+            '"predict_proba" and a function.'
+        )
+    if several and not (pair or callable(quality) or _is(quality, "accuracy")):
+        raise ValueError(
+            f"quality={_told(quality)} is for one label per row. With several labels it may be "
+            '"accuracy", the labels in common by those in either, or a function.'
+        )
+    if isinstance(quality, str):
+        found = OF_LABELS[quality]
+    elif pair or callable(quality):
+        found = _called(quality[1] if pair else quality, classes, several, asks_of(quality))
+    else:
+        found = cost_objective(quality, classes)
+    of_answers = found.name == "callable" and found.asks == "predict"
+    if takes is not None and found.name not in takes and not of_answers:
         raise ValueError(
             f"{who} has no rule for quality={_told(quality)}: it keeps or replaces labels by their "
             "scores, one row at a time. It takes "
@@ -256,44 +253,12 @@ def objective_of_labels(quality, classes, *, several=False, takes=None, who=""):
     return found
 
 
+def _is(quality, name):
+    return isinstance(quality, str) and quality == name
+
+
 def _told(quality):
-    if isinstance(quality, str):
-        return repr(quality)
-    return f"a {type(quality).__name__}"
-
-
-def _objective_of_labels(quality, classes, several):
-    if isinstance(quality, str):
-        if quality not in OF_LABELS:
-            raise ValueError(
-                f"quality={quality!r} is none of {list(OF_LABELS)!r}. It may also be a cost "
-                "matrix, a function of true and given labels, or a pair of "
-                '"predict_proba" and a function.'
-            )
-        if several and quality != "accuracy":
-            raise ValueError(
-                f"quality={quality!r} is for one label per row. With several labels it may be "
-                '"accuracy", the labels in common by those in either, or a function.'
-            )
-        return OF_LABELS[quality]
-    if is_pair(quality):
-        if len(quality) != 2 or quality[0] != "predict_proba":
-            raise ValueError(
-                'quality as a pair must be ("predict_proba", function), got '
-                f"one that begins with {quality[0]!r} and has {len(quality)} entries."
-            )
-        kind, function = quality
-        if not callable(function):
-            raise ValueError(f"quality=({kind!r}, ...) needs a function, got {function!r}.")
-        return _called(function, classes, several, kind)
-    if callable(quality):
-        return _called(quality, classes, several, "predict")
-    if several:
-        raise ValueError(
-            "quality as a cost matrix is for one label per row. With several labels it may be "
-            '"accuracy" or a function.'
-        )
-    return cost_objective(quality, classes)
+    return repr(quality) if isinstance(quality, str) else f"a {type(quality).__name__}"
 
 
 def cost_objective(costs, classes):
@@ -349,13 +314,16 @@ def _by_label(costs, known):
 
 def objective_of_numbers(quality):
     """The objective that the parameter `quality` of a regressor stands for."""
-    if isinstance(quality, str) and quality in OF_NUMBERS:
-        return OF_NUMBERS[quality]
-    if callable(quality):
-        return Objective("callable", lambda true, given: _checked(quality(true, given), len(true)))
-    raise ValueError(
-        f"quality={_told(quality)} is none of {list(OF_NUMBERS)!r}, nor a function of true and "
-        "answered numbers that returns one number for each row, higher is better."
+    named = isinstance(quality, str)
+    function = OF_NUMBERS.get(quality) if named else quality
+    if not callable(function):
+        raise ValueError(
+            f"quality={_told(quality)} is none of {list(OF_NUMBERS)!r}, nor a function of true "
+            "and answered numbers that returns one number for each row, higher is better."
+        )
+    return Objective(
+        quality if named else "callable",
+        lambda true, given: _checked(function(true, given), len(true)),
     )
 
 
@@ -496,9 +464,7 @@ def worth_of(estimator, y=None, row_quality=None):
                 "give row_quality, a function of true and given numbers."
             )
         return Worth(objective_of_numbers(quality))
-    if not is_classifier(estimator) or quality is None:
-        return Worth()
-    if isinstance(quality, str) and quality == "accuracy":
+    if not is_classifier(estimator) or quality is None or _is(quality, "accuracy"):
         return Worth()
     several = y is not None and np.ndim(y) == 2
     classes = getattr(estimator, "classes_", None)

@@ -2,15 +2,14 @@
 
 import copy
 from collections import deque
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import check_costs
+from skroute.metrics._tradeoff import costs_by_name
 from skroute.utils._compat import Integral, Interval, _safe_indexing, num_samples, validate_params
-from skroute.utils._named import by_label, in_order
+from skroute.utils._named import in_order
 from skroute.utils._validation import check_numbers
 
 
@@ -136,10 +135,7 @@ def _check_log(router, X, quality, costs, choices):
         raise ValueError(f"quality has no column for {missing!r} of the router, only {names!r}.")
     shape = (num_samples(X), len(names))
     quality = check_numbers(in_order(quality, names), "quality", shape=shape, allow_nan=True)
-    costs = in_order(by_label(costs), names)
-    if isinstance(costs, Mapping):
-        costs = check_costs(costs, names)
-    costs = check_numbers(costs, "costs", low=0.0)
+    costs = check_numbers(costs_by_name(costs, names), "costs", low=0.0)
     if costs.shape not in (shape, shape[1:]):
         raise ValueError(
             f"costs must have one column for each of {names!r}, got shape {costs.shape}."

@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
-from skroute.assignment import assignment_path
 from skroute.base import check_affordable
 from skroute.metrics._compare import interval, resampled_values
 from skroute.metrics._curve import Walk, check_budgets
 from skroute.metrics._objectives import qualities_of_singles
-from skroute.metrics._tradeoff import check_all_known, reference_curves
+from skroute.metrics._tradeoff import check_all_known, random_mix, reference_curves
 from skroute.utils._compat import Integral, Interval, Real, validate_params
 from skroute.utils._optional import import_optional
 
@@ -166,28 +165,25 @@ def decision_report(
     if not path.parent.is_dir():
         raise FileNotFoundError(f"path={str(path)!r}: there is no folder {str(path.parent)!r}.")
     walk = Walk(estimator, X, y, **params)
-    certificate = getattr(walk.router, "certificate_", None)
+    about = f"{walk.n} rows. Intervals of {confidence_level:.0%} are from resampled rows."
     own = walk.router._effective_budget(None)
-    if certificate is not None:
+    if (certificate := getattr(walk.router, "certificate_", None)) is not None:
+        about += f" {certificate}. The page starts at the budget that this is about."
         own = certificate.operating_budget
         walk = Walk(walk.router.estimator_, walk.X, y, **params)
-    limits = _stops(walk, own, n_budgets) if budgets is None else np.unique(check_budgets(budgets))
     least = walk.router.min_budget_
+    if budgets is not None:
+        limits = np.unique(check_budgets(budgets))
+    else:
+        most = float(np.mean(walk.router.predict_cost(walk.X, budget=np.inf, **walk.call)))
+        steps = np.linspace(least, max(least, most), n_budgets)
+        limits = np.unique(np.r_[steps, own] if least < own < most else steps)
     check_affordable(float(limits[0]), least, advice="Raise the smallest of budgets.")
-    found = _numbers(walk, limits, confidence_level, n_resamples, random_state)
-    own_name = "Quality" if walk.worth.label is None else f"Quality ({walk.worth.label})"
-    unit = f" ({cost_unit})" if cost_unit else ""
-    spec = _spec(found, quality_label or own_name, unit)
+    rows, singles = _numbers(walk, limits, confidence_level, n_resamples, random_state)
+    label = "Quality" if walk.worth.label is None else f"Quality ({walk.worth.label})"
+    spec = _spec(rows, singles, quality_label or label, f" ({cost_unit})" if cost_unit else "")
     # The largest budget that is at most the router's own.
-    start = max(int(np.searchsorted(limits, own, side="right")) - 1, 0)
-    slider = {"input": "range", "min": 0, "max": len(limits) - 1, "step": 1, "name": "Budget "}
-    spec["params"] = [
-        {"name": "stop", "value": start, "bind": slider},
-        {"name": "budgets", "value": [row["budget"] + unit for row in found["rows"]]},
-    ]
-    about = f"{walk.n} rows. Intervals of {confidence_level:.0%} are from resampled rows."
-    if certificate is not None:
-        about += f" {certificate}. The page starts at the budget that this is about."
+    spec["params"][0]["value"] = max(int(np.searchsorted(limits, own, side="right")) - 1, 0)
     page = _PAGE.format(
         title=html.escape(title or f"{type(walk.router).__name__}: what each budget buys"),
         about=html.escape(about),
@@ -197,14 +193,6 @@ def decision_report(
     )
     path.write_text(page, encoding="utf-8")
     return path
-
-
-def _stops(walk, own, n_budgets):
-    """Budgets of the slider: even steps over those that are of use, the router's own among them."""
-    least = float(walk.router.min_budget_)
-    most = float(np.mean(walk.router.predict_cost(walk.X, budget=np.inf, **walk.call)))
-    steps = np.linspace(least, max(least, most), n_budgets)
-    return np.unique(np.r_[steps, own] if least < own < most else steps)
 
 
 def _numbers(walk, limits, confidence_level, n_resamples, random_state):
@@ -220,11 +208,10 @@ def _numbers(walk, limits, confidence_level, n_resamples, random_state):
         quality, cost = curve.row_quality[:, [0, -1]], curve.row_cost[:, [0, -1]]
     check_all_known(quality, "y")
     # But for rounding the router spends no less than the cheapest plan of all.
-    spent = np.maximum(curve.cost, cost.min(axis=1).mean())
-    beside = reference_curves(quality, cost, spent)
+    beside = reference_curves(quality, cost, np.maximum(curve.cost, cost.min(axis=1).mean()))
 
     def statistic(worth, paid, of_singles, prices):
-        mix = assignment_path(of_singles[np.newaxis], prices)
+        mix = random_mix(of_singles, prices)
         random = np.interp(paid, mix.budgets, mix.objectives, left=np.nan)
         return np.concatenate([worth, paid, worth - random])
 
@@ -232,93 +219,92 @@ def _numbers(walk, limits, confidence_level, n_resamples, random_state):
     drawn = resampled_values(statistic, arrays, n_resamples, check_random_state(rng))
     means = np.concatenate([curve.quality, curve.cost, curve.quality - beside.random])
     sure = [interval(mean, part, confidence_level, walk.n) for mean, part in zip(means, drawn.T)]
-    n, rows, numbers, shares = len(limits), [], [], []
-    for k in range(n):
+    n, rows = len(limits), []
+    for k, limit in enumerate(limits):
+        of_quality, of_cost, above = sure[k], sure[n + k], sure[2 * n + k]
         others = {
             "random mix": beside.random[k],
             "best single choice": beside.single[k],
             "oracle": beside.oracle[k],
         }
-        texts = {
-            "spent per row": _between(sure[n + k]),
-            "quality": _between(sure[k]),
-            "above the random mix": _between(sure[2 * n + k]),
-        } | {what: _text(value) for what, value in others.items()}
-        row = {"cost": curve.cost[k], "quality": curve.quality[k]}
-        row |= {"low": sure[k].low, "high": sure[k].high, **others}
+        texts = [_between(of_cost), _between(of_quality), _between(above)]
+        row = {"cost": curve.cost[k], "quality": curve.quality[k], **others}
+        row |= {"low": of_quality.low, "high": of_quality.high}
         # What is not known is None, as JSON has it.
-        row = {what: None if np.isnan(value) else value for what, value in row.items()}
-        rows.append({"stop": k, "budget": _text(limits[k]), **row})
-        numbers += [{"stop": k, "what": what, "text": text} for what, text in texts.items()]
-        pairs = zip(curve.choices, curve.route_share[k])
-        shares += [{"stop": k, "choice": name, "share": share} for name, share in pairs]
-    singles = [
-        {"name": name, "cost": price, "quality": worth}
-        for name, price, worth in zip(names, cost.mean(axis=0), quality.mean(axis=0))
-    ]
-    return {"rows": rows, "numbers": numbers, "shares": shares, "singles": singles}
+        row = {name: None if np.isnan(value) else value for name, value in row.items()}
+        row |= {"stop": k, "budget": _text(limit)}
+        row["what"] = ["spent per row", "quality", "above the random mix", *others]
+        row["text"] = texts + [_text(value) for value in others.values()]
+        row |= {"choice": curve.choices, "share": curve.route_share[k].tolist()}
+        rows.append(row)
+    singles = zip(names, cost.mean(axis=0), quality.mean(axis=0))
+    return rows, [{"name": name, "cost": paid, "quality": worth} for name, paid, worth in singles]
 
 
-def _spec(found, label, unit):
+def _spec(rows, singles, label, unit):
     """The page's pictures in Vega-Lite, which all show the stop of one slider."""
     no_zero = {"type": "quantitative", "scale": {"zero": False}}
     x = {"field": "cost", "title": f"Mean cost per row{unit}", **no_zero}
-    y = {"title": label, **no_zero}
-    at_stop = [{"filter": "datum.stop == stop"}]
+    y = {"field": "quality", "title": label, **no_zero}
+    at_stop = {"filter": "datum.stop == stop"}
+    in_order = {"type": "nominal", "sort": None, "title": None}
 
-    def line(field, name, **style):
-        encoding = {"x": x, "y": {"field": field, **y}, "color": {"datum": name}}
+    def line(name, field=None, **style):
+        encoding = {"x": x, "y": {**y, "field": field or name}, "color": {"datum": name}}
         return {"mark": {"type": "line", **style}, "encoding": encoding}
 
-    area = line("low", "router", opacity=0.2, type="area")
+    area = line("router", "low", opacity=0.2, type="area")
     area["encoding"]["y2"] = {"field": "high"}
-    place = {"x": x, "y": {"field": "quality", **y}}
-    name = {"type": "text", "align": "left", "dx": 6, "dy": 10, "limit": 120}
-    singles = {
-        "data": {"values": found["singles"]},
-        "encoding": place,
-        "layer": [
-            {"mark": {"type": "point", "filled": True, "color": "gray"}},
-            {"mark": name, "encoding": {"text": {"field": "name"}}},
-        ],
-    }
-    here = {"type": "point", "filled": True, "size": 130, "color": "black"}
+    point = {"type": "point", "filled": True, "color": "gray"}
+    names = {"type": "text", "align": "left", "dx": 6, "dy": 10, "limit": 120}
     chart = {
-        "data": {"values": found["rows"]},
         "width": 540,
         "height": 300,
         "layer": [
             area,
-            line("quality", "router"),
-            line("random mix", "random mix", strokeDash=[6, 4]),
-            line("oracle", "oracle", strokeDash=[2, 3]),
-            singles,
-            {"transform": at_stop, "mark": here, "encoding": place},
+            line("router", "quality"),
+            line("random mix", strokeDash=[6, 4]),
+            line("oracle", strokeDash=[2, 3]),
+            {
+                "data": {"values": singles},
+                "encoding": {"x": x, "y": y},
+                "layer": [
+                    {"mark": point},
+                    {"mark": names, "encoding": {"text": {"field": "name"}}},
+                ],
+            },
+            {
+                "transform": [at_stop],
+                "mark": point | {"size": 130, "color": "black"},
+                "encoding": {"x": x, "y": y},
+            },
         ],
     }
     numbers = {
-        "data": {"values": found["numbers"]},
-        "transform": at_stop,
+        "transform": [at_stop, {"flatten": ["what", "text"]}],
         "mark": {"type": "text", "align": "left", "fontSize": 13},
         "width": 230,
         "encoding": {
             "x": {"value": 0},
-            "y": {"field": "what", "type": "nominal", "sort": None, "title": None},
+            "y": {"field": "what", **in_order},
             "text": {"field": "text"},
         },
     }
     share = {"field": "share", "type": "quantitative", "title": "Share of the rows"}
     bars = {
-        "data": {"values": found["shares"]},
-        "transform": at_stop,
+        "transform": [at_stop, {"flatten": ["choice", "share"]}],
         "mark": "bar",
         "width": 160,
         "encoding": {
             "x": {**share, "scale": {"domain": [0, 1]}},
-            "y": {"field": "choice", "type": "nominal", "sort": None, "title": None},
+            "y": {"field": "choice", **in_order},
         },
     }
+    slider = {"input": "range", "min": 0, "max": len(rows) - 1, "step": 1, "name": "Budget "}
+    budgets = [row["budget"] + unit for row in rows]
     return {
+        "data": {"values": rows},
+        "params": [{"name": "stop", "bind": slider}, {"name": "budgets", "value": budgets}],
         "title": {"text": {"expr": "'Budget: ' + budgets[stop]"}, "fontSize": 18},
         "vconcat": [{"hconcat": [numbers, bars]}, chart],
         "config": {

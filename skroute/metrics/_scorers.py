@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.metrics import get_scorer
+from sklearn.metrics import check_scoring, get_scorer
 
 from skroute.base import affords, check_budget
 from skroute.metrics._curve import Walk, accuracy_cost_curve, check_budgets, find_router
@@ -105,10 +105,7 @@ def _score_at(estimator, X, y=None, *, budget, scoring, **kwargs):
     # A budget acts at once on a fitted estimator.
     router = copy(router)
     router.budget = budget
-    if scoring is None:
-        return router.score(X, y, **kwargs)
-    scorer = get_scorer(scoring) if isinstance(scoring, str) else scoring
-    return scorer(router, X, y, **kwargs)
+    return check_scoring(router, scoring)(router, X, y, **kwargs)
 
 
 def make_budget_scorer(
@@ -240,17 +237,14 @@ class _BestWithinBudget:
         return hash(self.quality)
 
     def __call__(self, cv_results: Mapping[str, Any]) -> int:
-        columns = {}
-        for parameter in ("quality", "cost"):
-            key = f"mean_test_{getattr(self, parameter)}"
+        for key in (f"mean_test_{name}" for name in (self.quality, self.cost)):
             if key not in cv_results:
                 raise ValueError(
-                    f"best_within_budget({parameter}={getattr(self, parameter)!r}) needs "
-                    f"cv_results to have {key!r}. Give the search scoring={{{self.quality!r}: ..., "
-                    f"{self.cost!r}: mean_cost_scorer}}."
+                    f"{self!r} needs cv_results to have {key!r}. Give the search "
+                    f"scoring={{{self.quality!r}: ..., {self.cost!r}: mean_cost_scorer}}."
                 )
-            columns[parameter] = np.asarray(cv_results[key], dtype=np.float64)
-        quality, cost = columns["quality"], columns["cost"]
+        quality = np.asarray(cv_results[f"mean_test_{self.quality}"], dtype=np.float64)
+        cost = np.asarray(cv_results[f"mean_test_{self.cost}"], dtype=np.float64)
         valid = np.isfinite(quality) & np.isfinite(cost)
         if not valid.any():
             raise ValueError(

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 from scipy.stats import rankdata
-from sklearn.metrics import get_scorer
+from sklearn.metrics import check_scoring
 from sklearn.model_selection import GridSearchCV, ParameterGrid
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -22,12 +22,11 @@ _AT_ONCE = ("budget", "reg_lambda", "exchange_rate")
 
 def _score_settings(estimator, X, y=None, *, settings, quality, error_score, **kwargs):
     """Quality and cost of a fitted estimator at each of some settings that act at once."""
-    scorer = get_scorer(quality) if isinstance(quality, str) else quality
-    found = {}
+    scorer, found = check_scoring(estimator, quality), {}
     for j, setting in enumerate(settings):
         estimator.set_params(**setting)
         try:
-            worth = estimator.score(X, y) if scorer is None else scorer(estimator, X, y, **kwargs)
+            worth = scorer(estimator, X, y, **kwargs)
             cost = mean_cost_scorer(estimator, X)
         except ValueError as error:
             if error_score == "raise":
@@ -291,9 +290,7 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         check_is_fitted(self)
         if budget is not None:
             return make_budget_scorer(budget, self.quality)(self.best_estimator_, X, y, **params)
-        if self.quality is None:
-            return float(self.best_estimator_.score(X, y, **params))
-        scorer = get_scorer(self.quality) if isinstance(self.quality, str) else self.quality
+        scorer = check_scoring(self.best_estimator_, self.quality)
         return float(scorer(self.best_estimator_, X, y, **params))
 
 

@@ -430,6 +430,12 @@ def check_all_known(Q, name="Q"):
     return quality
 
 
+def costs_by_name(costs, names):
+    """Costs in the order of names where they have names themselves; anything else as it is."""
+    costs = in_order(by_label(costs), names)
+    return check_costs(costs, names) if isinstance(costs, Mapping) else costs
+
+
 def costs_of_columns(costs, Q):
     """Costs in the order of Q's columns: by name where both have names, else by position."""
     names, costs = [str(column) for column in getattr(Q, "columns", ())], by_label(costs)
@@ -438,7 +444,13 @@ def costs_of_columns(costs, Q):
             f"costs has entries for {list(costs)!r}, but Q has no names: give it as a data frame, "
             "or costs in the order of its columns."
         )
-    return check_costs(costs, names) if isinstance(costs, Mapping) else in_order(costs, names)
+    return costs_by_name(costs, names)
+
+
+def random_mix(quality, cost):
+    """The best mixes of choices of these mean qualities and costs, as a path of budgets."""
+    # A problem of one row whose choices are the models: its relaxation mixes two of them.
+    return assignment_path(np.asarray(quality)[np.newaxis], cost)
 
 
 def reference_curves(Q: ArrayLike, costs: Any, budgets: ArrayLike) -> ReferenceCurves:
@@ -498,8 +510,7 @@ def reference_curves(Q: ArrayLike, costs: Any, budgets: ArrayLike) -> ReferenceC
     quality = values.mean(axis=0)
     cost = np.asarray(costs, dtype=np.float64)
     cost = cost if cost.ndim == 1 else cost.mean(axis=0)
-    # A problem of one row whose choices are the models: its relaxation mixes two of them.
-    mix = assignment_path(quality[np.newaxis], cost)
+    mix = random_mix(quality, cost)
     fits = affords(limits[:, np.newaxis], cost)
     single = np.where(fits, quality, -np.inf).max(axis=1)
     some = fits.any(axis=1)

@@ -5,7 +5,6 @@ from typing import Self
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import issparse
 from scipy.spatial.distance import cdist
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils import gen_batches
@@ -144,7 +143,6 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def _fit(self, X, y):
-        _reject_sparse(X)
         # Refuses 0 here rather than in `predict`.
         effective_n_jobs(self.n_jobs)
         rows, outcomes = validate_data(
@@ -195,7 +193,6 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             row decides (`subset_size` equal to the number of rows).
         """
         check_is_fitted(self)
-        _reject_sparse(X)
         queries = np.asarray(checked_rows(self, X), dtype=np.float64)
         each = max(1, _DISTANCES // self._columns.shape[1])
         parts = Parallel(n_jobs=self.n_jobs, require="sharedmem")(
@@ -297,12 +294,3 @@ def share_tied_weights(weights, distances):
     counts = np.diff(starts, append=distances.size)
     sums = np.add.reduceat(np.broadcast_to(weights, distances.shape).ravel(), starts)
     return np.repeat(sums / counts, counts).reshape(distances.shape)
-
-
-def _reject_sparse(X):
-    if issparse(X):
-        raise TypeError(
-            "BaggedNeighborsRegressor got a sparse X and takes dense rows only: nearest rows mean "
-            "little in a sparse high-dimensional space. Reduce it first, for example with "
-            "make_pipeline(TruncatedSVD(100), BaggedNeighborsRegressor())."
-        )

@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from skroute.quality._frame_encoder import FrameEncoder
 from skroute.utils._frames import needs_encoding
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import refuse_masked
+from skroute.utils._validation import check_numbers
 
 # Estimated propensities are mixed with this share of the choices' shares in the log.
 _FLOOR = 0.02
@@ -293,31 +293,15 @@ def read_choice(choice, names, n_rows):
 
 def read_propensity(propensity, n_rows):
     """Probabilities of the choices made, checked."""
-    found = np.asarray(propensity)
-    found = found.astype(np.float64) if found.dtype.kind in "biuf" else np.full(n_rows, np.nan)
-    if found.shape != (n_rows,):
-        raise ValueError(
-            "propensity must have one number for each row, the probability with which its choice "
-            f"was made, shape ({n_rows},), got {found.shape}."
-        )
-    if not ((found > 0) & (found <= 1)).all():
-        raise ValueError("propensity must have numbers above 0 and up to 1, and has others.")
+    found = check_numbers(propensity, "propensity", shape=(n_rows,), high=1.0)
+    if not (found > 0).all():
+        raise ValueError(f"propensity must have numbers above 0, got {float(found.min())!r}.")
     return found
 
 
-def read_values(values, name, n_rows, *, least=-np.inf, allow_nan=False, may_lack=False):
-    """One finite number per row; `may_lack`: all of them may be NaN."""
-    refuse_masked(**{name: values})
-    found = np.asarray(values)
-    found = found.astype(np.float64) if found.dtype.kind in "biuf" else np.full(n_rows, np.nan)
-    if found.shape != (n_rows,):
-        raise ValueError(
-            f"{name} must have one number for each row, that of the answer given, shape "
-            f"({n_rows},), got {found.shape}."
-        )
-    bad = np.isinf(found) if allow_nan else ~np.isfinite(found)
-    if bad.any() or (np.isnan(found).all() and not may_lack):
-        raise ValueError(f"{name} must be finite numbers, one for each answer given.")
-    if found.min() < least:
-        raise ValueError(f"{name} must not be below {least:g}, got {float(found.min())!r}.")
+def read_values(values, name, n_rows, *, least=-np.inf, allow_nan=False):
+    """One finite number per row, or NaN where it is not known; not NaN in every row."""
+    found = check_numbers(values, name, shape=(n_rows,), low=least, allow_nan=allow_nan)
+    if np.isnan(found).all():
+        raise ValueError(f"{name} must have a number for some row, and all are NaN.")
     return found

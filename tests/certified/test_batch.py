@@ -11,7 +11,6 @@ from sklearn.datasets import make_classification, make_multilabel_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
 from skroute.base import Routed
@@ -23,7 +22,6 @@ from skroute.metrics._objectives import Worth
 from skroute.routing import (
     BudgetRouter,
     FrugalMCTClassifier,
-    FrugalMLClassifier,
     OccamRouterClassifier,
 )
 from tests.certified.toy import FROZEN, Expensive, table
@@ -85,13 +83,6 @@ def test_labels_are_used_and_the_certificate_says_what_is_promised():
     np.testing.assert_array_equal(again.labelled, batch.labelled)
     stricter = around(max_loss=0.05, n_points=100).certify_batch(X, n_labels=120)
     assert stricter.certificate.cost > certificate.cost
-
-
-def test_all_rows_can_be_labelled():
-    X = table(40)
-    batch = around().certify_batch(X, n_labels=40)
-    np.testing.assert_array_equal(batch.y_pred, X[:, 2])
-    assert sorted(batch.labelled) == list(range(40))
 
 
 class Counted(LogisticRegression):
@@ -316,23 +307,6 @@ def test_what_is_allowed_is_no_more_than_was_asked(max_loss):
     for n in range(1, 200):
         allowed = BatchTest(n, 1, max_loss, 0.1, RIGHT).allowed
         assert allowed / n <= max_loss + 1e-9 < (allowed + 1) / n + 2e-9
-
-
-def test_labelled_rows_are_drawn_from_all_places():
-    X = table(200)
-    places = [around(random_state=s, n_points=3).certify_batch(X, n_labels=60) for s in range(8)]
-    labelled = np.concatenate([batch.labelled for batch in places])
-    # 480 of 1,600 places, uniform: the mean has a standard error of 2.2.
-    assert abs(labelled.mean() - 99.5) < 9 and len(np.unique(labelled)) > 170
-
-
-def test_a_member_can_be_the_reference_of_a_router_that_combines():
-    X, y = make_classification(400, 6, n_informative=4, random_state=0)
-    members = [("a", GaussianNB()), ("b", LogisticRegression())]
-    frugal = FrugalMLClassifier(members, costs=[1, 10]).fit(X[:200], y[:200])
-    router = CertifiedRouter(FrozenEstimator(frugal), max_loss=0.3, reference="b", n_points=3)
-    router.fit(X[200:], y[200:])
-    assert router.certify_batch(X, n_labels=100, label_cost=1).certificate.promised
 
 
 def test_what_is_tried_beside_the_bought_answers_is_on_the_bill():

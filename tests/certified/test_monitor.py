@@ -236,12 +236,3 @@ def test_threads_pictures_and_pickles_at_once():
     labels = [line.get_label() for line in axes.get_lines()[:2]]
     assert labels == ["cost", "loss"]
     pyplot.close(axes.figure)
-
-
-@pytest.mark.parametrize("max_cost", [None, 1e9])
-def test_what_is_far_beyond_a_budget_is_noticed_within_rows(max_cost):
-    """The largest bet is half of what may be bet: its capital grows by half with each such row."""
-    monitor = PromiseMonitor(budget=1.0, max_cost=max_cost)
-    assert monitor.update(cost=np.full(100, 2.0)).row <= np.ceil(
-        np.log(8 * 20 * 2.11 * 2 * np.log(2) ** 2) / np.log(1.5)
-    )

@@ -217,26 +217,3 @@ def test_rows_that_are_handed_over_are_in_the_certificate_and_not_in_the_score()
     weight = np.arange(len(X)) + 1.0
     expected = np.average(right, weights=weight[rows])
     assert router.score(X, Y, sample_weight=weight) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("name", ["occam", "FrugalMCT", "sequential", "gate"])
-@pytest.mark.parametrize("reference", ["full", "other"])
-def test_a_batch_asks_once_about_a_labelled_row(name, reference):
-    """Also where the choices are no members, and for the plan without a budget that was bought."""
-    other = LogisticRegression().fit(X[:N_FIT], Y[:N_FIT])
-    router = CertifiedRouter(
-        FrozenEstimator(fitted(name)),
-        max_loss=0.6,
-        reference="full" if reference == "full" else other,
-        n_points=6,
-        random_state=0,
-    )
-    ASKED.clear()
-    batch = router.certify_batch(X[N_FIT:], n_labels=80, label_cost=10)
-    # The rows that set the scale of the budgets are drawn first, for themselves.
-    scale = np.random.RandomState(0).permutation(len(X) - N_FIT)[:10]
-    labelled = set(X[N_FIT:][np.setdiff1d(batch.labelled, scale), 0].tolist())
-    asked = {model: [row for row in rows if row in labelled] for model, rows in ASKED.items()}
-    asked.pop("estimator", None)
-    assert any(asked.values())
-    assert all(len(rows) == len(set(rows)) for rows in asked.values())

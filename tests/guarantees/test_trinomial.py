@@ -8,7 +8,6 @@ from scipy import optimize, stats
 
 from skroute.guarantees import _trinomial as room
 from skroute.guarantees import mean_lower_bound, mean_p_value, mean_upper_bound
-from tests.guarantees import reference
 from tests.guarantees.test_means import broken_at_most
 
 
@@ -72,18 +71,6 @@ def test_the_root_is_that_of_a_search(n, shares, limit):
     assert np.sign(root) in (0, np.sign((lost - won) / n - limit))
 
 
-@given(n=st.integers(5, 120), unequal=st.floats(0, 1), limit=st.floats(0.005, 0.5))
-@settings(deadline=None, max_examples=40)
-def test_more_losses_are_less_extreme(n, unequal, limit):
-    m = int(unequal * n)
-    lost = np.arange(m + 1)
-    roots = room.signed_root(n, lost, m - lost, limit)
-    assert (np.diff(roots) >= -1e-9).all()
-    for root in (roots[0], roots[m // 2], -99.0):
-        expected = np.flatnonzero(roots <= root + 1e-9).max(initial=-1)
-        assert room.most_lost(n, np.array([m]), limit, root) == [expected]
-
-
 @given(n=st.integers(20, 400), shares=st.tuples(st.floats(0, 0.2), st.floats(0, 0.2)))
 @settings(deadline=None, max_examples=12)
 def test_the_bound_is_where_the_test_begins_to_refuse(n, shares):
@@ -98,23 +85,6 @@ def test_the_bound_is_where_the_test_begins_to_refuse(n, shares):
     np.testing.assert_allclose(mean_lower_bound(-values, confidence=0.9, **options), -bound)
     scaled = mean_upper_bound(50 * values, bounds=(-50, 50), confidence=0.9, method="trinomial")
     np.testing.assert_allclose(scaled, 50 * bound)
-
-
-@given(
-    n=st.integers(1, 300),
-    shares=st.tuples(st.floats(0, 0.5), st.floats(0, 0.5)),
-    limits=st.lists(st.one_of(st.floats(-0.1, 1.1), st.floats(0, 1e-290)), max_size=4),
-    at_once=st.sampled_from([1, 200, 20_000]),
-)
-@settings(deadline=None, max_examples=60)
-def test_p_values_of_many_limits_are_those_one_by_one(n, shares, limits, at_once):
-    lost, won = (int(share * n) for share in shares)
-    limits = np.array([*limits, 0.0, 1.0, (lost - won) / n])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(room, "_AT_ONCE", at_once)
-        found = room.trinomial_p_values(n, lost, won, limits)
-    expected = [reference.trinomial_p_value(n, lost, won, limit) for limit in limits]
-    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-12)
 
 
 @given(

@@ -5,10 +5,8 @@ import re
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.base import BaseEstimator
 from sklearn.datasets import make_classification
 from sklearn.dummy import DummyClassifier
-from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.metrics import jaccard_score
 from sklearn.model_selection import GridSearchCV
@@ -17,7 +15,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.tree import DecisionTreeClassifier
 
-from skroute.base import CostAwareMixin, Plan
 from skroute.datasets import make_routing_problem
 from skroute.metrics import (
     accuracy_cost_curve,
@@ -82,11 +79,6 @@ def test_sample_weight_counts_rows():
         assert_allclose(getattr(weighted, field), getattr(repeated, field))
 
 
-def test_infeasible_budget_is_the_error_of_the_estimator():
-    with pytest.raises(ValueError, match=r"^budget=0.5: the smallest feasible budget is 1\.$"):
-        accuracy_cost_curve(RankRouter().fit(X, y), X, y, [2, 0.5])
-
-
 @pytest.mark.parametrize(
     "budgets, message",
     [
@@ -99,13 +91,6 @@ def test_infeasible_budget_is_the_error_of_the_estimator():
 def test_budgets(budgets, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         accuracy_cost_curve(RankRouter().fit(X, y), X, y, budgets)
-
-
-def test_own_quality():
-    curve = accuracy_cost_curve(
-        RankRouter().fit(X, y), X, y, [1, 3], row_quality=lambda y, y_pred: -np.abs(y - y_pred)
-    )
-    assert_allclose(curve.quality, [-0.5, 0.0])
 
 
 @pytest.mark.parametrize("wrap", ["pipeline", "bare pipeline", "search", "both"])
@@ -135,17 +120,7 @@ def test_not_cost_aware():
         accuracy_cost_curve(DummyClassifier().fit(X, y), X, y, [1])
 
 
-def test_not_fitted():
-    router = OccamRouterClassifier([("a", DummyClassifier())], costs=[1])
-    for estimator in (router, make_pipeline(router)):
-        with pytest.raises(NotFittedError):
-            accuracy_cost_curve(estimator, X, y, [1])
-
-
 class TestQualityOfRows:
-    def test_labels(self):
-        assert_array_equal(sample_quality(["a", "b"], ["a", "c"]), [1.0, 0.0])
-
     def test_label_sets_as_sklearn(self):
         state = np.random.RandomState(0)
         true, named = state.randint(2, size=(2, 50, 4))
@@ -159,38 +134,6 @@ class TestQualityOfRows:
     def test_shapes_that_do_not_go_together(self):
         with pytest.raises(ValueError, match=r"y_true of shape \(3,\) and y_pred of shape"):
             sample_quality(np.zeros(3), np.zeros((3, 2)))
-
-    def test_lengths(self):
-        with pytest.raises(ValueError, match="inconsistent numbers of samples"):
-            sample_quality([1, 2], [1])
-
-
-class ByColumn(CostAwareMixin, BaseEstimator):
-    """Routes by the first feature and answers with the name of the choice, or its labels."""
-
-    def __init__(self, multilabel=False, budget=None):
-        self.multilabel = multilabel
-        self.budget = budget
-
-    def fit(self, X, y):
-        self.choices_ = ["a", "b"]
-        return self
-
-    def _plan(self, X, budget):
-        route = X[:, 0].astype(np.int64)
-        return Plan(route, route.astype(np.float64))
-
-    def _answer(self, X, plan, response):
-        return np.eye(2)[plan.route] if self.multilabel else plan.route
-
-
-def test_routing_from_outcomes_and_multilabel():
-    rows = np.array([[0.0], [1.0], [1.0]])
-    Q = np.array([[0.2, 0.0], [0.0, 0.5], [0.0, 0.8]])
-    curve = accuracy_cost_curve(ByColumn().fit(rows, Q), rows, Q, [1])
-    assert_allclose(curve.quality, [0.5])
-    curve = accuracy_cost_curve(ByColumn(multilabel=True).fit(rows, Q), rows, Q > 0, [1])
-    assert_allclose(curve.quality, [1.0])
 
 
 class TestRealRouters:

@@ -18,9 +18,23 @@ def drawn(n=600):
     return X, truth, (rng.random((n, 3)) < truth).astype(float)
 
 
+class Oracle(BudgetRouter):
+    """Knows the truth, which is in its rows, and picks the best outcome."""
+
+    def predict_quality(self, X):
+        return X[:, :3]
+
+    def route(self, X):
+        return X[:, 3:].argmax(axis=1)
+
+    def predict_cost(self, X):
+        return COSTS[self.route(X)]
+
+
 def test_the_truth_is_reliable_and_an_oracle_finds_what_is_possible():
     _, truth, Q = drawn(4000)
-    display = RouterDiagnosticsDisplay.from_predictions(Q, truth, Q.argmax(axis=1), COSTS)
+    router = Oracle(Ridge(), costs=COSTS, cv=2).fit(np.c_[truth, Q], Q)
+    display = RouterDiagnosticsDisplay.from_estimator(router, np.c_[truth, Q], Q)
     for estimate, quality, _ in display.reliability:
         assert np.abs(estimate - quality).max() < 0.1
     assert display.found == pytest.approx(display.possible)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import Ridge
 
@@ -69,22 +69,6 @@ class TestAccuracyCost:
         asked = {"references": False, **call}
         assert AccuracyCostDisplay.from_estimator(router, X, Q, **asked).singles is None
 
-    @pytest.mark.parametrize("per_row", [False, True])
-    def test_from_predictions(self, per_row):
-        costs = [[1, 1, 1], [1, 3, 5]] if per_row else [1, 3]
-        display = AccuracyCostDisplay.from_predictions(
-            ["a", "b", "b"], [["a", "a", "a"], ["a", "b", "a"]], costs
-        )
-        assert_allclose(display.quality, [1 / 3, 2 / 3])
-        assert_allclose(display.cost, [1, 3])
-        assert display.ax_.get_legend() is None
-
-    def test_from_predictions_weighted(self):
-        display = AccuracyCostDisplay.from_predictions(
-            ["a", "b"], [["a", "a"]], [[1, 3]], sample_weight=[3, 1]
-        )
-        assert_allclose([display.quality[0], display.cost[0]], [0.75, 1.5])
-
     def test_baseline_on_the_same_axes(self):
         first = AccuracyCostDisplay(cost=[1, 2], quality=[0.5, 0.9], name="router").plot()
         second = AccuracyCostDisplay(cost=[1, 2], quality=[0.5, 0.7]).plot(
@@ -109,21 +93,16 @@ class TestRouteShare:
 
     def test_many_choices_have_different_colours(self, pyplot):
         _, ax = pyplot.subplots()
-        display = RouteShareDisplay.from_predictions(
-            [np.arange(12)] * 2, budgets=[1, 2], choices=[f"m{i}" for i in range(12)], ax=ax
-        )
+        shares = np.full((2, 12), 1 / 12)
+        display = RouteShareDisplay(budget=[1, 2], route_share=shares, choices=range(12))
+        display.plot(ax=ax)
         assert display.ax_ is ax
         colors = {tuple(area.get_facecolor()[0]) for area in display.areas_}
         assert len(colors) == 12
 
-    def test_area_kwargs(self):
-        display = RouteShareDisplay(budget=[1, 2], route_share=[[1.0], [1.0]], choices=["a"])
-        display.plot(area_kwargs={"colors": ["red"], "alpha": 1.0})
-        assert tuple(display.areas_[0].get_facecolor()[0]) == (1, 0, 0, 1)
-
     def test_unlimited_has_no_place(self):
         with pytest.raises(ValueError, match=r"budgets must be finite .* got \[1.0, inf\]"):
-            RouteShareDisplay.from_predictions([[0], [0]], budgets=[1, None], choices=["a"])
+            RouteShareDisplay.from_estimator(RankRouter().fit(X, y), X, budgets=[1, None])
 
 
 class TestComplementarity:
@@ -147,12 +126,3 @@ class TestComplementarity:
         assert display.ax_.get_ylabel() == "Model that is right"
         for axis in (display.ax_.xaxis, display.ax_.yaxis):
             assert [label.get_text() for label in axis.get_ticklabels()] == self.names
-
-    def test_im_kwargs_and_axes(self, pyplot):
-        _, ax = pyplot.subplots()
-        display = ComplementarityDisplay.from_predictions(
-            [0, 1], [[0, 1], [0, 1]], names=self.names, ax=ax, im_kwargs={"cmap": "Blues"}
-        )
-        assert display.image_.get_cmap().name == "Blues"
-        assert display.ax_ is ax
-        assert_array_equal(display.matrix, [[0, 0.5], [0.5, 0]])

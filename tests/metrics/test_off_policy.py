@@ -170,13 +170,6 @@ def test_what_the_curve_says_of_itself(router):
     assert curve.n_fitted == 0
 
 
-def test_rows_with_unknown_outcomes_do_not_count(router):
-    X, q, choice, b, _ = draw_log("uniform", 600, 4)
-    q[::3] = np.nan
-    curve = off_policy_curve(router, X, q, choice=choice, propensity=b, budgets=[3])
-    assert curve.matched[0] == (router.route(X, budget=3) == choice)[~np.isnan(q)].sum()
-
-
 def test_it_says_so_where_the_router_knows_the_rows():
     X, q, choice, b, _ = draw_log("uniform", 300, 4)
     router = BudgetRouter(costs=COSTS).fit(X[:200], q[:200], choice=NAMES[choice[:200]])
@@ -213,10 +206,10 @@ def test_a_log_without_overlap_is_refused(router):
         ({"choice": np.full(50, 0.5)}, "choice must be names of choices or whole numbers"),
         ({"choice": np.full(50, -1)}, "choice must have numbers from 0 up, got -1"),
         ({"propensity": np.zeros(50)}, "propensity must have numbers above 0"),
-        ({"propensity": [0.5]}, "propensity must have one number for each row"),
-        ({"costs": -np.ones(50)}, "costs must not be below 0"),
-        ({"q": np.full(50, np.nan)}, "q must be finite numbers"),
-        ({"q": np.ones((50, 2))}, "q must have one number for each row"),
+        ({"propensity": [0.5]}, "propensity must have shape"),
+        ({"costs": -np.ones(50)}, "costs must be finite and at least 0"),
+        ({"q": np.full(50, np.nan)}, "q must have a number for some row"),
+        ({"q": np.ones((50, 2))}, "q must have shape"),
         ({"confidence_level": 1.5}, "confidence_level"),
     ],
 )

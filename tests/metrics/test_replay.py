@@ -42,15 +42,6 @@ def test_the_router_stays_as_it_is(kind, log):
         assert getattr(status, "spent", 0) == 0 == getattr(status, "n_requests", 0)
 
 
-@pytest.mark.parametrize("kind", ["fitted", "online"])
-def test_what_the_log_does_not_know_is_not_told(kind, log):
-    X, Q = log[0][300:], log[1][300:].copy()
-    Q[::2] = np.nan
-    happened = replay(fitted(kind, log), X, Q, COSTS)
-    np.testing.assert_array_equal(np.isnan(happened.quality), np.arange(400) % 2 == 0)
-    assert (happened.route >= 0).all() and (happened.cost > 0).all()
-
-
 def test_a_model_that_fails_is_found_out_by_learning_alone(log):
     X, Q = log[0][300:], log[1][300:].copy()
     Q[50:, 1] = 0.0

@@ -41,19 +41,14 @@ def spec_of(page):
 
 def shown(page):
     """What stands at each stop, the shares of the choices, and the single choices."""
-    above, chart = spec_of(page)["vconcat"]
-    numbers, bars = above["hconcat"]
-    values = chart["data"]["values"]
+    spec = spec_of(page)
+    values = spec["data"]["values"]
     rows = {key: [row[key] for row in values] for key in values[0]}
-    for one in numbers["data"]["values"]:
-        rows.setdefault("text of " + one["what"], []).append(one["text"])
-    singles = {one["name"]: one for part in chart["layer"] for one in _values(part)}
-    share = np.array([one["share"] for one in bars["data"]["values"]])
-    return rows, share.reshape(len(rows["stop"]), -1), singles
-
-
-def _values(part):
-    return part.get("data", {}).get("values", [])
+    for k, what in enumerate(rows["what"][0]):
+        rows["text of " + what] = [row[k] for row in rows["text"]]
+    layers = spec["vconcat"][1]["layer"]
+    singles = [one for part in layers for one in part.get("data", {}).get("values", [])]
+    return rows, np.array(rows["share"]), {one["name"]: one for one in singles}
 
 
 def budgets_of(rows):
@@ -227,13 +222,6 @@ def test_bad_input_is_refused_before_a_model_is_called(digits, tmp_path, options
     assert not (tmp_path / "r.html").exists()
 
 
-def test_outcomes_must_be_known(router, problem, tmp_path):
-    Q = problem.quality.copy()
-    Q[3, 1] = np.nan
-    with pytest.raises(ValueError, match="not known, in 1 of 600 rows"):
-        decision_report(router, problem.data, Q, path=tmp_path / "r.html")
-
-
 def test_the_page_asks_for_nothing_and_nothing_breaks_out_of_it(router, problem, tmp_path):
     page = decision_report(
         router, problem.data, problem.quality, path=tmp_path / "w.html", title=WILD, **FEW
@@ -266,7 +254,7 @@ def test_in_a_browser_the_slider_moves_the_numbers(router, problem, tmp_path):
         for k, budget in enumerate(rows["budget"]):
             page.wait_for_function(f"document.body.innerText.includes('Budget: {budget} (USD)')")
             texts = page.locator("#page svg text").all_text_contents()
-            shown_there = [values[k] for name, values in rows.items() if name[:4] == "text"]
+            shown_there = [values[k] for name, values in rows.items() if name[:5] == "text "]
             assert set(shown_there) <= set(texts)
             page.keyboard.press("ArrowRight")
         assert page.locator("#out").count() == 0

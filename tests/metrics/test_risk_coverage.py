@@ -40,15 +40,6 @@ def test_a_good_ranking_has_the_smaller_area():
     assert good < 0.35 < blind < 0.65 < bad
 
 
-@pytest.mark.parametrize(
-    "loss, confidence",
-    [([0.0, np.nan], [1.0, 2.0]), ([0.0], [1.0, 2.0]), ([[0.0], [1.0]], [1.0, 2.0])],
-)
-def test_what_is_no_column_is_refused(loss, confidence):
-    with pytest.raises(ValueError):
-        risk_coverage_curve(loss, confidence)
-
-
 def test_scorer_of_classifiers_of_routers_and_of_cascades_that_hand_over():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 2))

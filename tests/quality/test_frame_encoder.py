@@ -1,7 +1,6 @@
 """Texts, categories and numbers of a frame as they are, and routers that read them."""
 
 import pickle
-import warnings
 
 import numpy as np
 import pandas as pd
@@ -9,9 +8,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.base import clone
 from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.pipeline import make_pipeline
 
 from skroute.quality import FrameEncoder, QualityRegressor
 from skroute.routing import BudgetRouter
@@ -218,14 +215,6 @@ def test_texts_are_read_by_an_encoder_of_ones_own(text):
     assert text is letters or not hasattr(text, "vocabulary_")
 
 
-def test_a_router_reads_texts_by_an_encoder_of_ones_own():
-    log = frame(60)
-    hard = np.array([text.count("a") % 2 for text in log["prompt"]], dtype=float)
-    model = make_pipeline(FrameEncoder(text=letters), QualityRegressor(cv=2, family=["linear"]))
-    found = clone(model).fit(log, np.column_stack([hard, 1 - hard])).predict(log[:3])
-    assert found.shape == (3, 2)
-
-
 @pytest.mark.parametrize(
     ("text", "match"),
     [
@@ -246,14 +235,6 @@ def test_an_encoder_that_gives_no_numbers_is_refused(text, match):
         assert encoder.fit_transform(frame()[["length"]]).shape == (80, 2)
 
 
-def test_an_encoder_that_changed_is_refused():
-    widths = iter([4, 3])
-    encoder = FrameEncoder(text=lambda texts: np.ones((len(texts), next(widths))))
-    encoder.fit(frame(20))
-    with pytest.raises(ValueError, match="by 4, got shape"):
-        encoder.transform(frame(20))
-
-
 @pytest.mark.parametrize("nothing", [None, np.nan])
 def test_a_column_of_which_fit_knew_nothing_may_say_anything_later(nothing):
     log = pd.DataFrame({"prompt": ["ab cd", "ab ef"] * 20, "tenant": [nothing] * 40})
@@ -264,18 +245,3 @@ def test_a_column_of_which_fit_knew_nothing_may_say_anything_later(nothing):
     found = encoder.transform(later)
     assert np.isfinite(found).all()
     np.testing.assert_array_equal(found[::4], rows[::4])
-
-
-def test_strings_that_begin_late_are_strings():
-    log = pd.DataFrame({"tenant": [None] * 2000 + ["red", "blue"] * 20})
-    assert needs_encoding(log)
-    encoder = FrameEncoder().fit(log)
-    assert encoder.kinds_ == ["category"]
-    assert encoder.transform(log[-2:]).tolist() == [[0, 0, 1], [0, 1, 0]]
-
-
-def test_texts_that_are_all_alike_warn_of_nothing():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        rows = FrameEncoder(n_components=4).fit_transform([f"日本語 {i}" for i in range(40)])
-    assert np.isfinite(rows).all()

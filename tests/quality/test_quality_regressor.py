@@ -106,14 +106,6 @@ def test_weights_are_those_of_least_squares():
     assert (some[:, [0, 2]] == 0).all()
 
 
-def test_weighing_is_linear_in_level_and_difference():
-    rng = np.random.default_rng(0)
-    E = rng.standard_normal((2, 20, 3))
-    weights = np.array([[0.5, 1.5], [0.2, 0.0]])
-    expected = weigh_outputs(E[0], 0.2, 0.5) + weigh_outputs(E[1], 0.0, 1.5)
-    np.testing.assert_allclose(stacking.weigh(E, weights), expected)
-
-
 def test_the_gain_is_that_of_decisions_over_the_best_mix():
     """Decisions one by one, against the mix that `reference_curves` finds at the same spend."""
     rng = np.random.default_rng(0)
@@ -250,12 +242,6 @@ def test_an_unknown_family_is_refused(family):
     with pytest.raises(ValueError, match="family must be a list of different members"):
         model.fit(X, Q)
     assert not hasattr(model, "mean_")
-
-
-def test_threads_change_nothing():
-    X, Q, _ = log(200)
-    one = QualityRegressor(cv=3).fit(X, Q).predict(X)
-    np.testing.assert_array_equal(QualityRegressor(cv=3, n_jobs=2).fit(X, Q).predict(X), one)
 
 
 def test_estimates_that_hardly_vary_are_not_multiplied():

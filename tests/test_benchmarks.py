@@ -12,6 +12,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 import _common  # noqa: E402
 import bench_objectives as bench  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("splits_differ", [0.0, 0.2])
 def test_errors_are_those_of_fresh_tables_and_fits(splits_differ):

@@ -4,26 +4,16 @@ Each takes an unfitted instance from `tests/estimators.py`. What they draw on is
 protocol alone: a new estimator is checked by standing in the list.
 """
 
-import atexit
 import functools
 import inspect
 import pickle
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
 
-import joblib
 import numpy as np
 import pytest
 import sklearn
 from sklearn.base import clone, is_regressor
 from sklearn.datasets import make_classification
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.estimator_checks import (
-    check_dataframe_column_names_consistency,
-    check_param_validation,
-)
 from sklearn.utils.validation import has_fit_parameter
 
 from skroute.base import Plan, Routed
@@ -377,49 +367,6 @@ def check_decision_callbacks(estimator):
     assert len(recorder.begun) > 1, "a fit of one step shows no progress"
 
 
-_ANSWER = """
-import sys, joblib
-for line in sys.stdin:
-    model, X = joblib.load(line.strip())
-    joblib.dump(tuple(model.predict_routed(X)), line.strip() + ".out")
-    print("done", flush=True)
-"""
-
-
-@functools.cache
-def another_process():
-    """A process that has not seen this one's modules; it answers for one estimator after another.
-
-    It loads only what the pickles before asked for: a process for each takes minutes in all.
-    """
-    child = subprocess.Popen(
-        [sys.executable, "-c", _ANSWER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    atexit.register(child.kill)
-    return child
-
-
-def answered_elsewhere(model, X):
-    """What ``predict_routed`` says in another process, after joblib."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.joblib"
-        joblib.dump((model, X), path)
-        child = another_process()
-        child.stdin.write(f"{path}\n")
-        child.stdin.flush()
-        if child.stdout.readline() != "done\n":
-            another_process.cache_clear()
-            raise AssertionError("the other process ended; its error is printed above")
-        return joblib.load(f"{path}.out")
-
-
-def check_decision_pickles_into_another_process(estimator):
-    model, X = fitted(estimator), rows()[2]
-    expected = model.predict_routed(X)
-    same(expected, pickle.loads(pickle.dumps(model)).predict_routed(X))
-    same(expected, answered_elsewhere(model, X))
-
-
 def check_decision_skops_round_trip(estimator):
     sio = pytest.importorskip("skops.io")
     model, X = fitted(estimator), rows()[2]
@@ -428,16 +375,6 @@ def check_decision_skops_round_trip(estimator):
     allowed = ("skroute.", "sklearn.", "numpy.", "lightgbm.", "collections.")
     assert all(name.startswith(allowed) for name in trusted), trusted
     same(model.predict_routed(X), sio.loads(dumped, trusted=trusted).predict_routed(X))
-
-
-def check_decision_frames(estimator):
-    """scikit-learn's check of feature names, which is not on its own list."""
-    check_dataframe_column_names_consistency(type(estimator).__name__, estimator)
-
-
-def check_decision_parameter_validation(estimator):
-    """scikit-learn's check of `_parameter_constraints`, which is not on its own list."""
-    check_param_validation(type(estimator).__name__, estimator)
 
 
 def check_decision_plan_is_a_plan(estimator):

@@ -90,6 +90,12 @@ def diagnosed(Q, prices):
     return RouterDiagnosticsDisplay.from_estimator(ROUTER, X, Q, costs=prices).found
 
 
+def paid(Q, choices):
+    """The price of each choice, whose name the columns of the qualities say."""
+    names = np.array(getattr(Q, "columns", list(COSTS)))
+    return [COSTS[name] for name in names[choices]]
+
+
 # What is read of qualities, a price list, and a cost for each call.
 READINGS = {
     "score": lambda Q, prices, C: ROUTER.score(X, Q),
@@ -100,9 +106,9 @@ READINGS = {
     "comparison": lambda Q, prices, C: compared(Q, prices),
     "replay": lambda Q, prices, C: replay(ROUTER, X, Q, prices).cost,
     "replay with costs": lambda Q, prices, C: replay(ROUTER, X, Q, C).cost,
-    "assignment": lambda Q, prices, C: solve_assignment(Q, prices, 2.0).choices,
-    "assignment with costs": lambda Q, prices, C: solve_assignment(Q, C, 2.0).choices,
-    "at a price": lambda Q, prices, C: choose_at_price(Q, prices, 0.1),
+    "assignment": lambda Q, prices, C: paid(Q, solve_assignment(Q, prices, 2.0).choices),
+    "assignment with costs": lambda Q, prices, C: paid(Q, solve_assignment(Q, C, 2.0).choices),
+    "at a price": lambda Q, prices, C: paid(Q, choose_at_price(Q, prices, 0.1)),
     "path": lambda Q, prices, C: assignment_path(Q, prices, C).budgets,
 }
 

@@ -155,18 +155,6 @@ def check_router_inner_failure_names_the_model(estimator):
     note = caught.value.__notes__[0]
     assert any(repr(name) in note for name in names) and "rows" in note
 
-    class Unfittable(Counting):
-        def fit(self, X, y):
-            raise ArithmeticError("no fit")
-
-    failing = clone(estimator).set_params(
-        estimators=[(n, Unfittable(m)) for n, m in estimator.estimators]
-    )
-    with pytest.raises(ArithmeticError) as caught:
-        failing.fit(X, y)
-    assert "'tree'" in caught.value.__notes__[0]
-    assert not hasattr(failing, "choices_")
-
 
 def check_router_set_params_and_drop(estimator):
     X, y, X_test, _ = problem()

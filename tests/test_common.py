@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import (
 
 from skroute.gating import SequentialFeatureClassifier
 from tests.decision_checks import DECISION_CHECKS, fitted, rows
-from tests.estimators import ESTIMATORS, MODELS, NETS, ROUTERS
+from tests.estimators import ESTIMATORS, MODELS, NETS, ROUTERS, SLOW
 from tests.router_checks import ROUTER_CHECKS
 from tests.test_package import OBJECTS
 
@@ -32,6 +32,12 @@ def expected_failures(estimator):
 
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
 def test_sklearn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks(SLOW, expected_failed_checks=expected_failures)
+def test_sklearn_checks_of_slow_estimators(estimator, check):
     check(estimator)
 
 

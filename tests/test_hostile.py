@@ -285,6 +285,7 @@ def test_hostile_rows_in_fit(estimator):
     each(HOSTILE_ROWS, check)
 
 
+@pytest.mark.slow
 def test_hostile_rows_in_predict(estimator):
     X, y = problem(estimator)
     estimator.fit(X, y)

@@ -26,7 +26,7 @@ endef
 DATA_BESIDE := $(wildcard $(abspath ../shared/data))
 export SKROUTE_DATA ?= $(DATA_BESIDE)
 # One worker of the tests a core: threads of BLAS and of boosting would wait for one another.
-test test-slow test-interpreted test-core test-min test-min-core test-nightly test-sklearn \
+test test-slow test-interpreted test-all test-core test-min test-min-core test-nightly test-sklearn \
     coverage: export OMP_NUM_THREADS = 1
 # scikit-learn's array API checks run only with this set before scipy is imported.
 export SCIPY_ARRAY_API = 1
@@ -83,7 +83,10 @@ test-slow: $(VENV)/.dev
 test-interpreted: $(VENV)/.dev
 	NUMBA_DISABLE_JIT=1 $(PYTEST) -m "not slow" $(KERNEL_TESTS)
 
-test-all: test test-slow test-interpreted
+# All of it: one process imports and fits once for what is slow and what is not.
+test-all: $(VENV)/.dev
+	$(PYTEST)
+	$(MAKE) test-interpreted
 
 # With the oldest version of each dependency that pyproject.toml allows; `make test` has the
 # newest. scikit-learn's array API needs a newer scipy (1.14) than skroute does, and numba

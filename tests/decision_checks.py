@@ -4,26 +4,16 @@ Each takes an unfitted instance from `tests/estimators.py`. What they draw on is
 protocol alone: a new estimator is checked by standing in the list.
 """
 
-import atexit
 import functools
 import inspect
 import pickle
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
 
-import joblib
 import numpy as np
 import pytest
 import sklearn
 from sklearn.base import clone, is_regressor
 from sklearn.datasets import make_classification
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.estimator_checks import (
-    check_dataframe_column_names_consistency,
-    check_param_validation,
-)
 from sklearn.utils.validation import has_fit_parameter
 
 from skroute.base import Plan, Routed
@@ -87,11 +77,14 @@ def same(ours, theirs):
 def check_decision_views(estimator):
     """Everything that a user calls is a view of one pass."""
     estimator, X = fitted(estimator), rows()[2]
+    choices = estimator.choices_
+    assert type(choices) is list and all(type(name) is str for name in choices)
+    assert len(set(choices)) == len(choices)
     routed = estimator.predict_routed(X)
     assert isinstance(routed, Routed)
     assert routed.route.dtype == np.int64 and routed.cost.dtype == np.float64
     assert routed.route.shape == routed.cost.shape == (len(X),)
-    assert routed.route.min() >= 0 and routed.route.max() < len(estimator.choices_)
+    assert routed.route.min() >= 0 and routed.route.max() < len(choices)
     assert np.isfinite(routed.cost).all() and (routed.cost >= 0).all()
     np.testing.assert_array_equal(routed.y_pred, estimator.predict(X))
     np.testing.assert_array_equal(routed.route, estimator.route(X))
@@ -100,12 +93,6 @@ def check_decision_views(estimator):
         proba = estimator.predict_proba(X)
         assert proba.shape == (len(X), len(estimator.classes_))
         np.testing.assert_allclose(proba.sum(axis=1), 1)
-
-
-def check_decision_choices_are_names(estimator):
-    choices = fitted(estimator).choices_
-    assert type(choices) is list and all(type(name) is str for name in choices)
-    assert len(set(choices)) == len(choices)
 
 
 def check_decision_smallest_budget(estimator):
@@ -120,6 +107,10 @@ def check_decision_smallest_budget(estimator):
         for call in (estimator.predict, estimator.route, estimator.predict_cost):
             with pytest.raises(ValueError, match="smallest feasible budget is"):
                 call(X, budget=least * (1 - 1e-6))
+        refitted = pickle.loads(pickle.dumps(estimator)).set_params(budget=least * 0.5)
+        with pytest.raises(ValueError, match="smallest feasible budget is"):
+            refitted.fit(rows()[0], target(refitted, rows()[1]))
+        assert not hasattr(refitted, "choices_")
     with pytest.raises(ValueError, match="budget must be a non-negative number"):
         estimator.predict(X, budget=-1)
     with pytest.raises(ValueError, match="budget must be a non-negative number"):
@@ -257,35 +248,6 @@ def check_decision_flat_rows(estimator):
             model.predict(flat)
 
 
-def check_decision_failed_fit(estimator):
-    """Whatever fails in `fit`, the estimator is unfitted afterwards and a call says so."""
-    X, y, X_test, _ = rows()
-    good = target(estimator, y)
-    for change, bad_X, bad_y in [
-        ({"budget": -1.0}, X, good),
-        ({"budget": "much"}, X, good),
-        ({}, X[:, :0], good),
-        ({}, X, good[:-1]),
-        ({}, None, good),
-        ({}, X, None),
-    ]:
-        model = fitted(estimator).set_params(**change)
-        with pytest.raises((ValueError, TypeError)):
-            model.fit(bad_X, bad_y)
-        assert not hasattr(model, "choices_")
-        with pytest.raises(NotFittedError):
-            model.predict(X_test)
-    least = fitted(estimator).min_budget_
-    if least > 0:
-        model = fitted(estimator).set_params(budget=least * 0.5)
-        with pytest.raises(ValueError, match="smallest feasible budget is"):
-            model.fit(X, good)
-        assert not hasattr(model, "choices_")
-    if "n_jobs" in estimator.get_params(deep=False):
-        with pytest.raises(ValueError, match="n_jobs"):
-            clone(estimator).set_params(n_jobs=0).fit(X, good)
-
-
 def check_decision_unit_of_costs(estimator):
     """Dollars, cents or billions: in another unit of costs and budget the same is decided."""
     costs = estimator.get_params(deep=False).get("costs")
@@ -405,49 +367,6 @@ def check_decision_callbacks(estimator):
     assert len(recorder.begun) > 1, "a fit of one step shows no progress"
 
 
-_ANSWER = """
-import sys, joblib
-for line in sys.stdin:
-    model, X = joblib.load(line.strip())
-    joblib.dump(tuple(model.predict_routed(X)), line.strip() + ".out")
-    print("done", flush=True)
-"""
-
-
-@functools.cache
-def another_process():
-    """A process that has not seen this one's modules; it answers for one estimator after another.
-
-    It loads only what the pickles before asked for: a process for each takes minutes in all.
-    """
-    child = subprocess.Popen(
-        [sys.executable, "-c", _ANSWER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    atexit.register(child.kill)
-    return child
-
-
-def answered_elsewhere(model, X):
-    """What ``predict_routed`` says in another process, after joblib."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.joblib"
-        joblib.dump((model, X), path)
-        child = another_process()
-        child.stdin.write(f"{path}\n")
-        child.stdin.flush()
-        if child.stdout.readline() != "done\n":
-            another_process.cache_clear()
-            raise AssertionError("the other process ended; its error is printed above")
-        return joblib.load(f"{path}.out")
-
-
-def check_decision_pickles_into_another_process(estimator):
-    model, X = fitted(estimator), rows()[2]
-    expected = model.predict_routed(X)
-    same(expected, pickle.loads(pickle.dumps(model)).predict_routed(X))
-    same(expected, answered_elsewhere(model, X))
-
-
 def check_decision_skops_round_trip(estimator):
     sio = pytest.importorskip("skops.io")
     model, X = fitted(estimator), rows()[2]
@@ -456,16 +375,6 @@ def check_decision_skops_round_trip(estimator):
     allowed = ("skroute.", "sklearn.", "numpy.", "lightgbm.", "collections.")
     assert all(name.startswith(allowed) for name in trusted), trusted
     same(model.predict_routed(X), sio.loads(dumped, trusted=trusted).predict_routed(X))
-
-
-def check_decision_frames(estimator):
-    """scikit-learn's check of feature names, which is not on its own list."""
-    check_dataframe_column_names_consistency(type(estimator).__name__, estimator)
-
-
-def check_decision_parameter_validation(estimator):
-    """scikit-learn's check of `_parameter_constraints`, which is not on its own list."""
-    check_param_validation(type(estimator).__name__, estimator)
 
 
 def check_decision_plan_is_a_plan(estimator):

@@ -1,20 +1,25 @@
 """scikit-learn's estimator checks and skroute's own, for every public estimator."""
 
-import importlib
 import inspect
-import pkgutil
+import subprocess
+import sys
 
+import joblib
 import pytest
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import (
+    check_dataframe_column_names_consistency,
+    check_param_validation,
+    parametrize_with_checks,
+)
 
-import skroute
 from skroute.gating import SequentialFeatureClassifier
-from tests.decision_checks import DECISION_CHECKS
-from tests.estimators import ESTIMATORS, MODELS, NETS, ROUTERS
+from tests.decision_checks import DECISION_CHECKS, fitted, rows
+from tests.estimators import ESTIMATORS, MODELS, NETS, ROUTERS, SLOW
 from tests.router_checks import ROUTER_CHECKS
+from tests.test_package import OBJECTS
 
 
 def expected_failures(estimator):
@@ -25,8 +30,19 @@ def expected_failures(estimator):
     return {}
 
 
-@parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
+# One of each class; what its options change is seen by our own checks.
+ONE_EACH = list({type(estimator): estimator for estimator in reversed(ESTIMATORS)}.values())
+OTHERS = [estimator for estimator in ESTIMATORS if estimator not in ONE_EACH]
+
+
+@parametrize_with_checks(ONE_EACH, expected_failed_checks=expected_failures)
 def test_sklearn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([*OTHERS, *SLOW], expected_failed_checks=expected_failures)
+def test_sklearn_checks_of_others(estimator, check):
     check(estimator)
 
 
@@ -45,23 +61,40 @@ def test_decision_checks(estimator, check):
     check(estimator)
 
 
-def public_estimators():
-    found = set()
-    for module in pkgutil.walk_packages(skroute.__path__, "skroute."):
-        if any(part.startswith("_") for part in module.name.split(".")):
-            continue
-        package = importlib.import_module(module.name)
-        for name in getattr(package, "__all__", []):
-            item = getattr(package, name)
-            # A parameter object, such as BoostedGate, is not fitted. Checks that scikit-learn's own
-            # pipeline and search fail, ours fail too; these have tests of their own.
-            if inspect.isclass(item) and issubclass(item, (Pipeline, GridSearchCV)):
-                continue
-            if inspect.isclass(item) and issubclass(item, BaseEstimator) and hasattr(item, "fit"):
-                found.add(item)
-    return found
+@pytest.mark.parametrize(
+    "check", [check_dataframe_column_names_consistency, check_param_validation]
+)
+@pytest.mark.parametrize("estimator", DECISIONS, ids=lambda e: f"{type(e).__name__}")
+def test_sklearn_checks_that_are_not_on_its_list(estimator, check):
+    check(type(estimator).__name__, estimator)
+
+
+ANOTHER_PROCESS = """
+import joblib, sys
+import numpy as np
+for model, X, expected in joblib.load(sys.argv[1]):
+    for found, own in zip(model.predict_routed(X), expected):
+        np.testing.assert_array_equal(found, own, err_msg=type(model).__name__)
+"""
+
+
+def test_fitted_estimators_answer_alike_in_another_process(tmp_path):
+    X = rows()[2]
+    models = [fitted(estimator) for estimator in DECISIONS]
+    dumped = [(model, X, tuple(model.predict_routed(X))) for model in models]
+    joblib.dump(dumped, tmp_path / "models")
+    subprocess.run([sys.executable, "-c", ANOTHER_PROCESS, tmp_path / "models"], check=True)
 
 
 def test_every_public_estimator_is_checked():
-    public = {cls for cls in public_estimators() if not cls.__name__.endswith("Mixin")}
+    """But parameter objects without `fit`, and classes that fail where scikit-learn's own do."""
+    public = {
+        item
+        for item in OBJECTS.values()
+        if inspect.isclass(item)
+        and issubclass(item, BaseEstimator)
+        and hasattr(item, "fit")
+        and not issubclass(item, (Pipeline, GridSearchCV))
+        and not item.__name__.endswith("Mixin")
+    }
     assert public == {type(estimator) for estimator in [*ESTIMATORS, *NETS, *MODELS]}

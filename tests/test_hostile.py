@@ -6,6 +6,7 @@ a model keeps its own type and text, and a note says whose it is). After a faile
 is fitted, whatever was before.
 """
 
+import pickle
 import re
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -169,7 +170,63 @@ def each(cases, check):
     assert not failures, "\n\n".join(f"{case}: {text}" for case, text in failures.items())
 
 
-# Rows ---------------------------------------------------------------------------------
+# Arrays: rows, targets, and arguments of functions ---------------------------------------
+
+
+def _put(value):
+    """The array with this value in the place of its first one."""
+
+    def put(a):
+        found = a.astype(np.float64 if isinstance(value, float) else object)
+        found[(0,) * a.ndim] = value
+        return found
+
+    return put
+
+
+def _read_only(a):
+    found = a.copy()
+    found.flags.writeable = False
+    return found
+
+
+LARGEST = np.finfo(float).max
+HOSTILE_ARRAYS = {
+    "nan": _put(np.nan),
+    "inf": _put(np.inf),
+    "-inf": _put(-np.inf),
+    "negative": _put(-1.0),
+    "the largest number": _put(LARGEST),
+    "none inside": _put(None),
+    "text inside": _put("text"),
+    "the largest numbers": lambda a: np.full(a.shape, LARGEST),
+    "huge": lambda a: a * 1e300,
+    "tiny": lambda a: a * 1e-310,
+    "zeros": lambda a: np.zeros(a.shape),
+    "ones": lambda a: np.ones(a.shape),
+    "objects": lambda a: a.astype(object),
+    "numbers as text": lambda a: a.astype(str),
+    "numbers as text objects": lambda a: a.astype(str).astype(object),
+    "complex": lambda a: a + 1j,
+    "datetimes": lambda a: a.astype("int64").astype("datetime64[s]"),
+    "bool": lambda a: a > 0.5,
+    "int8": lambda a: np.round(a).astype(np.int8),
+    "float16": lambda a: a.astype(np.float16),
+    "float32": lambda a: a.astype(np.float32),
+    "other byte order": lambda a: a.astype(a.dtype.newbyteorder(">")),
+    "fortran order": np.asfortranarray,
+    "negative strides": np.flip,
+    "read only": _read_only,
+    "masked": lambda a: np.ma.masked_array(a, mask=False),
+    "empty": lambda a: a[:0],
+    "one row": lambda a: a[:1],
+    "fewer rows": lambda a: a[:-1],
+    "more rows": lambda a: np.concatenate([a, a]),
+    "one axis more": lambda a: a[..., np.newaxis],
+    "raveled": np.ravel,
+    "lists": lambda a: a.tolist(),
+    "ragged": lambda a: [[1.0, 2.0], [3.0]] * (len(a) // 2),
+}
 
 
 def _with(X, row, column, value):
@@ -182,44 +239,21 @@ def _frame(X, **changed):
     return pd.DataFrame(X, columns=["a", "b", "c"][: X.shape[1]]).assign(**changed)
 
 
-HOSTILE_ROWS = {
-    "nan": lambda X: _with(X, 3, 0, np.nan),
+HOSTILE_ROWS = HOSTILE_ARRAYS | {
     "all nan column": lambda X: _with(X, slice(None), 0, np.nan),
-    "inf": lambda X: _with(X, 3, -1, np.inf),
     "-inf in one row": lambda X: _with(X, 3, slice(None), -np.inf),
-    "no rows": lambda X: X[:0],
     "no columns": lambda X: X[:, :0],
-    "one row": lambda X: X[:1],
     "one column": lambda X: X[:, :1],
     "one axis": lambda X: X[:, 0],
-    "three axes": lambda X: X[:, :, np.newaxis],
     "a number": lambda X: 3.0,
     "none": lambda X: None,
     "text": lambda X: "rows",
     "dict": lambda X: {"a": 1},
-    "ragged": lambda X: [[1.0, 2.0], [3.0]] * (len(X) // 2),
-    "constant": lambda X: np.ones_like(X),
     "constant column": lambda X: _with(X, slice(None), 0, 5.0),
-    "huge": lambda X: X * 1e300,
-    "the largest number": lambda X: _with(X, 3, 0, np.finfo(float).max),
-    "tiny": lambda X: X * 1e-310,
     "equal rows": lambda X: np.repeat(X[:1], len(X), axis=0),
-    "object numbers": lambda X: X.astype(object),
-    "object text": lambda X: X.astype(str).astype(object),
     "not a number in text": lambda X: np.full(X.shape, "text", dtype=object),
-    "none among objects": lambda X: np.where(np.arange(X.size).reshape(X.shape) == 4, None, X),
-    "complex": lambda X: X + 1j,
-    "float32": lambda X: X.astype(np.float32),
-    "int8": lambda X: np.round(X).astype(np.int8),
-    "bool": lambda X: X > 0,
-    "other byte order": lambda X: X.astype(np.dtype(X.dtype).newbyteorder(">")),
-    "fortran order": lambda X: np.asfortranarray(X),
-    "negative strides": lambda X: X[::-1, ::-1],
-    "nested lists": lambda X: X.tolist(),
     "csr": lambda X: sp.csr_array(X.astype(float)),
     "coo": lambda X: sp.coo_array(X.astype(float)),
-    "masked": lambda X: np.ma.masked_array(X, mask=False),
-    "datetimes": lambda X: X.astype("int64").astype("datetime64[s]"),
     "datetime column": lambda X: _frame(X, a=pd.Timestamp("2026-01-01")),
     "text column": lambda X: _frame(X, a="text"),
     "category column": lambda X: _frame(X, a=pd.Categorical(["u", "v"] * (len(X) // 2))),
@@ -231,7 +265,7 @@ HOSTILE_ROWS = {
     ),
 }
 # What fits nothing: the rows are fewer than the targets.
-FEWER = {"no rows", "one row"}
+FEWER = {"empty", "one row"}
 # What scikit-learn's trees fit and its linear models then refuse to answer.
 UNANSWERED = {"datetimes"}
 
@@ -251,6 +285,7 @@ def test_hostile_rows_in_fit(estimator):
     each(HOSTILE_ROWS, check)
 
 
+@pytest.mark.slow
 def test_hostile_rows_in_predict(estimator):
     X, y = problem(estimator)
     estimator.fit(X, y)
@@ -264,39 +299,28 @@ def test_hostile_rows_in_predict(estimator):
     each(HOSTILE_ROWS, check)
 
 
-# Targets ------------------------------------------------------------------------------
+def _words(y, no="no", yes="yes"):
+    return np.where(y > 0, yes, no)
 
-HOSTILE_TARGETS = {
+
+HOSTILE_TARGETS = HOSTILE_ARRAYS | {
     "none": lambda y: None,
-    "empty": lambda y: y[:0],
-    "too few": lambda y: y[:-1],
-    "too many": lambda y: np.r_[y, y],
-    "one class": lambda y: np.zeros_like(y),
+    "a number": lambda y: 1,
     "one class of text": lambda y: np.full(len(y), "only"),
     "a class of one row": lambda y: np.r_[y[:-1], 2],
     "a class for each row": lambda y: np.arange(len(y)),
-    "nan": lambda y: np.r_[y[:-1], np.nan],
-    "inf": lambda y: np.r_[y[:-1].astype(float), np.inf],
     "continuous": lambda y: np.linspace(0, 1, len(y)),
-    "whole floats": lambda y: y.astype(float),
-    "huge": lambda y: y * 1e300,
-    "bool": lambda y: y > 0,
-    "negative": lambda y: -y - 5,
-    "text": lambda y: np.where(y > 0, "yes", "no"),
-    "text objects": lambda y: np.where(y > 0, "yes", "no").astype(object),
-    "bytes": lambda y: np.where(y > 0, b"yes", b"no"),
-    "none among text": lambda y: np.array([None, *np.where(y[1:] > 0, "yes", "no")], dtype=object),
-    "text and numbers": lambda y: np.array(["no", *y[1:].tolist()], dtype=object),
-    "column": lambda y: y[:, np.newaxis],
+    "all negative": lambda y: -y - 5,
+    "words": _words,
+    "words as objects": lambda y: _words(y).astype(object),
+    "bytes": lambda y: _words(y, b"no", b"yes"),
+    "none among words": lambda y: np.array([None, *_words(y[1:])], dtype=object),
+    "words and numbers": lambda y: np.array(["no", *y[1:].tolist()], dtype=object),
     "columns": lambda y: np.column_stack([y, y + 1.5]),
     "indicator": lambda y: np.column_stack([y, 1 - y]).astype(int),
     "three axes": lambda y: np.zeros((len(y), 2, 2)),
-    "datetimes": lambda y: y.astype("int64").astype("datetime64[s]"),
-    "complex": lambda y: y + 1j,
-    "a number": lambda y: 1,
-    "list": lambda y: y.tolist(),
     "series with an index": lambda y: pd.Series(y, index=np.arange(len(y))[::-1]),
-    "categories": lambda y: pd.Series(np.where(y > 0, "yes", "no"), dtype="category"),
+    "categories": lambda y: pd.Series(_words(y), dtype="category"),
     "polars": lambda y: pl.Series(y),
     "one row in all": lambda y: y[:1],
 }
@@ -310,7 +334,8 @@ def test_hostile_targets(estimator):
         hostile = HOSTILE_TARGETS[case](y)
         rows = X[:1] if case == "one row in all" else X
         if fits(estimator, rows, hostile):
-            assert answers(estimator, rows) is not None
+            # Sums of the largest numbers overflow, which only the answer may notice.
+            assert answers(estimator, rows) is not None or "largest" in case
 
     each(HOSTILE_TARGETS, check)
 
@@ -318,29 +343,17 @@ def test_hostile_targets(estimator):
 # Parameters ---------------------------------------------------------------------------
 
 NOT_PARAMETERS = [np.nan, np.inf, -1, -0.5, 1e-320, 1e308, "nonsense", [], {}, [[1.0]], b"x"]
-# What the tests' members have for names.
+NOT_COSTS = [np.nan, -1.0, np.inf, "1", True, None, 1 + 1j, 0.0, 5e-324, 1e300, 10**400]
+# Of one of the tests' members, and of all choices.
 HOSTILE_COSTS = [
-    {"tree": np.nan, "logreg": 1.0},
-    {"tree": -1.0, "logreg": 1.0},
-    {"tree": np.inf, "logreg": 1.0},
+    *({"tree": cost, "logreg": 1.0} for cost in NOT_COSTS),
+    *([1.0, cost, 2.0] for cost in NOT_COSTS),
+    *([cost] * 3 for cost in (0.0, 1e300)),
     {"tree": 1.0},
     {"tree": 1.0, "logreg": 1.0, "more": 1.0},
-    {"tree": "1", "logreg": 1.0},
-    {"tree": True, "logreg": 1.0},
-    {"tree": None, "logreg": 1.0},
-    {"tree": 1 + 1j, "logreg": 1.0},
-    {"tree": 0.0, "logreg": 0.0},
-    {"tree": 1e300, "logreg": 1e300},
     {"tree": 1e-300, "logreg": 1e300},
-    {"tree": 5e-324, "logreg": 1.0},
-    {"tree": 10**400, "logreg": 1.0},
     {0: 1.0, 1: 2.0, 2: 3.0},
     [1.0],
-    [1.0, 2.0],
-    [1.0, -2.0, 3.0],
-    [1.0, 2.0, np.nan],
-    [0.0, 0.0, 0.0],
-    [1e300, 1e300, 1e300],
     [[1.0, 2.0]],
     np.array([1, 2], dtype=object),
     np.ones((2, 2)),
@@ -415,16 +428,21 @@ def test_a_failed_refit_leaves_nothing_fitted(learner):
     X, y = problem(learner)
     broken = X.copy()
     broken[0, 0] = np.inf
-    wrong = "n_jobs" if "n_jobs" in learner.get_params(deep=False) else "budget"
+    fitted = pickle.dumps(clone(learner).fit(X, y))
+    wrong = {"n_jobs": ["nonsense"], "budget": ["much", -1.0]}
+    if hasattr(learner, "predict_routed"):
+        wrong["n_jobs"].append(0)  # LightGBM takes it for its default.
+    own = learner.get_params(deep=False)
     for rows, target, parameters in (
         (broken, y, {}),
         (X, y[:-1], {}),
         (X[:, :0], y, {}),
-        (X, y, {wrong: "nonsense"}),
+        (None, y, {}),
+        (X, None, {}),
+        *((X, y, {name: value}) for name in wrong if name in own for value in wrong[name]),
     ):
-        refitted = clone(learner).fit(X, y)
-        refitted.set_params(**parameters)
-        with pytest.raises(ValueError):
+        refitted = pickle.loads(fitted).set_params(**parameters)
+        with pytest.raises((ValueError, TypeError)):
             refitted.fit(rows, target)
         with pytest.raises(NotFittedError):
             check_is_fitted(refitted)
@@ -468,9 +486,10 @@ def test_a_failure_of_a_model_leaves_nothing_fitted(learner):
     refitted = clone(learner).fit(X, y).set_params(**change)
     with pytest.raises(ConnectionError, match="cannot be fitted") as caught:
         refitted.fit(X, y)
+    notes = getattr(caught.value, "__notes__", [])
+    if {"estimators", "costs"} <= parameters.keys() or isinstance(learner, CertifiedRouter):
+        assert any("fit of 'logreg'" in note or "fit of 'deep'" in note for note in notes)
     if isinstance(learner, CertifiedRouter):
-        notes = caught.value.__notes__
-        assert any("fit of 'logreg'" in note for note in notes)
         assert any("fit of 'estimator'" in note for note in notes)
     with pytest.raises(NotFittedError):
         check_is_fitted(refitted)

@@ -11,15 +11,14 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.datasets import make_classification
-from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from skroute import early_exit, metrics
+from skroute import metrics
 from skroute.early_exit import QWYCEnsemble
 from skroute.gating import AdaptGatingClassifier, BoostedGate
 from skroute.routing import BudgetRouter
-from tests.test_hostile import assert_clear, each
+from tests.test_hostile import HOSTILE_ARRAYS, assert_clear, each
 from tests.test_package import OBJECTS
 
 # Called by estimators with what they have validated; their users are authors of estimators.
@@ -43,192 +42,130 @@ INTERNAL = {
     "forests.read_lightgbm",
 }
 
-RNG = np.random.default_rng(0)
-VALUES = RNG.random((6, 3))
+VALUES = np.random.default_rng(0).random((6, 3))
 COSTS = np.array([1.0, 2.0, 4.0])
 X, Y = make_classification(60, n_features=3, n_informative=2, n_redundant=0, random_state=0)
-COST = [1.0, 2.0, 4.0]
 QUALITY = [0.5, 0.7, 0.8]
-CURVE = {"cost": COST, "quality": QUALITY}
-BOUNDED = {"values": QUALITY, "bounds": [0.0, 1.0], "confidence": 0.9}
-ENDS = {"weak": (1.0, 0.5), "strong": (4.0, 0.8)}
+
+
+def good(**arguments):
+    return arguments
+
+
+# Arguments that several functions have.
+TABLE = good(values=VALUES, costs=COSTS)
+LOG = good(Q=VALUES, costs=COSTS)
+CURVE = good(cost=[1.0, 2.0, 4.0], quality=QUALITY)
+ENDS = good(weak=(1.0, 0.5), strong=(4.0, 0.8))
+RESAMPLED = good(confidence_level=0.9, n_resamples=3, random_state=0)
+BOUNDED = good(values=QUALITY, bounds=[0.0, 1.0], method="betting")
 
 
 def calls(tmp_path):
     """For each function its good arguments."""
     quick = QWYCEnsemble(RandomForestClassifier(3, random_state=0), random_state=0).fit(X, Y)
-    exported = tmp_path / "quick.npz"
-    early_exit.export_ensemble(quick, exported)
-    router = BudgetRouter(DummyRegressor(), costs=COSTS, cv=2).fit(X[:6], VALUES)
-    dask_array = pytest.importorskip("dask.array")
-    parquet = pytest.importorskip("pyarrow.parquet")
     plain = BudgetRouter(Ridge(), costs=COSTS, cv=2).fit(X[:6], VALUES)
-    rows = tmp_path / "rows.parquet"
-    table = {str(k): column for k, column in enumerate(X[:6].T)}
-    parquet.write_table(pytest.importorskip("pyarrow").table(table), rows)
-    curve = metrics.accuracy_cost_curve(router, X[:6], VALUES, [1.0, 2.0])
-    missing = {"data_home": tmp_path / "none", "download_if_missing": False}
+    gate = BoostedGate(max_iter=1, n_estimators=2)
+    dask_values = pytest.importorskip("dask.array").from_array(VALUES)
+    asked = good(estimator=plain, X=X[:6], y=VALUES)
+    curve = metrics.accuracy_cost_curve(**asked, budgets=[1.0, 2.0])
+    missing = good(data_home=tmp_path / "none", download_if_missing=False)
     found = {
-        "assignment.assignment_path": {"values": VALUES, "costs": COSTS},
-        "assignment.choose_at_price": {
-            "values": VALUES,
-            "costs": COSTS,
-            "price": 0.1,
-            "tolerance": 1e-9,
-        },
-        "assignment.solve_assignment": {
-            "values": VALUES,
-            "costs": COSTS,
-            "budget": 2.0,
-            "objective": "mean",
-            "solver": "auto",
-            "tol": 1e-9,
-            "solver_options": None,
-        },
-        "base.check_budget": {"budget": 1.0},
-        "base.check_costs": {"costs": COSTS, "names": ["a", "b", "c"]},
-        "base.check_rows": {"estimator": LogisticRegression(), "X": X, "reset": True},
-        "datasets.frugal_split": {"n_samples": 10, "random_state": 0, "train_share": 0.5},
-        "datasets.get_data_home": {"data_home": "somewhere"},
-        "datasets.make_four_clusters": {"n_samples": 12, "noise": 0.1, "random_state": 0},
-        "datasets.make_routing_problem": {
-            "n_samples": 10,
-            "n_models": 3,
-            "n_features": 2,
-            "n_classes": 3,
-            "n_regions": 4,
-            "specialization": 1.0,
-            "accuracy": (0.6, 0.9),
-            "cost_ratio": 10.0,
-            "random_state": 0,
-        },
-        "distributed.solve_assignment": {
-            "values": dask_array.from_array(VALUES),
-            "costs": COSTS,
-            "budget": 2.0,
-        },
-        "distributed.solve_in_passes": {"blocks": ((VALUES, COSTS),), "budget": 2.0, "run": None},
-        "routing.export_policy": {"router": plain, "path": tmp_path / "policy.json"},
-        "early_exit.export_ensemble": {"estimator": quick, "path": tmp_path / "again.npz"},
-        "gating.adapt_grid": {
-            "estimator": AdaptGatingClassifier(
-                LogisticRegression(), gate=BoostedGate(max_iter=1, n_estimators=2), cv=2
-            ),
-            "X": X,
-            "y": Y,
-            "X_val": X,
-            "y_val": Y,
-            "p_full": [0.2],
-            "gamma": [1e-2],
-            "sample_weight": np.ones(len(Y)),
-            "n_jobs": None,
-        },
-        "guarantees.fixed_sequence_test": {"p_values": [0.01, 0.2, 0.03], "confidence": 0.9},
-        "guarantees.mean_lower_bound": {**BOUNDED, "method": "betting", "n_population": 9},
-        "guarantees.mean_p_value": {
-            "values": QUALITY,
-            "limit": 0.9,
-            "bounds": (0.0, 1.0),
-            "method": "betting",
-            "n_population": 9,
-        },
-        "guarantees.mean_upper_bound": {**BOUNDED, "method": "betting", "n_population": None},
-        "guarantees.rows_needed": {
-            "limit": 0.1,
-            "mean": 0.01,
-            "std": 0.2,
-            "bounds": [-1.0, 1.0],
-            "confidence": 0.95,
-            "power": 0.8,
-        },
-        "metrics.accuracy_cost_curve": {
-            "estimator": router,
-            "X": X[:6],
-            "y": VALUES,
-            "budgets": [1.0, 2.0],
-            "sample_weight": np.ones(6),
-            "row_quality": None,
-        },
-        "metrics.off_policy_curve": {
-            "estimator": plain,
-            "X": X[:30],
-            "q": np.linspace(0, 1, 30),
-            "choice": np.arange(30) % 3,
-            "propensity": np.full(30, 1 / 3),
-            "costs": np.ones(30),
-            "budgets": [4.0, 4.0],
-            "confidence_level": 0.9,
-            "cv": 2,
-        },
-        "metrics.decision_report": {
-            "estimator": plain,
-            "X": X[:6],
-            "y": VALUES,
-            "path": tmp_path / "report.html",
-            "budgets": [1.0, 2.0],
-            "n_budgets": 3,
-            "confidence_level": 0.9,
-            "n_resamples": 3,
-            "random_state": 0,
-        },
-        "metrics.replay": {
-            "router": plain,
-            "X": X[:6],
-            "quality": VALUES,
-            "costs": COSTS,
-            "choices": None,
-            "delay": 0,
-        },
-        "metrics.average_performance_gap_recovered": {**CURVE, **ENDS},
-        "metrics.best_within_budget": {"budget": 1.0, "quality": "accuracy", "cost": "cost"},
-        "metrics.bootstrap_interval": {
-            "statistic": np.max,
-            "rows": QUALITY,
-            "confidence_level": 0.9,
-            "n_resamples": 5,
-            "random_state": 0,
-        },
-        "metrics.call_performance_threshold": {**CURVE, "share": 0.5, **ENDS},
-        "metrics.compare_with_references": {
-            "curve": curve,
-            "Q": VALUES,
-            "costs": COSTS,
-            "confidence_level": 0.9,
-            "n_resamples": 3,
-            "random_state": 0,
-        },
-        "metrics.complementarity_matrix": {"Q": VALUES},
-        "metrics.cost_quality_auc": {**CURVE, "low": 1.0, "high": 4.0},
-        "metrics.cost_reduction_at": {
-            **CURVE,
-            "reference_cost": 5.0,
-            "reference_quality": 0.7,
-            "max_drop": 0.1,
-        },
-        "metrics.make_budget_scorer": {"budget": 1.0, "scoring": "accuracy"},
-        "metrics.make_curve_scorer": {"metric": metrics.cost_quality_auc, "budgets": [1.0, 2.0]},
-        "metrics.mean_cost_scorer": {"estimator": router, "X": X[:6]},
-        "metrics.mean_quality_scorer": {"estimator": router, "X": X[:6], "y": VALUES},
+        "assignment.assignment_path": TABLE,
+        "assignment.choose_at_price": good(**TABLE, price=0.1, tolerance=1e-9),
+        "assignment.solve_assignment": good(
+            **TABLE, budget=2.0, objective="mean", solver="auto", tol=1e-9, solver_options=None
+        ),
+        "base.check_budget": good(budget=1.0),
+        "base.check_costs": good(costs=COSTS, names=["a", "b", "c"]),
+        "base.check_rows": good(estimator=LogisticRegression(), X=X, reset=True),
+        "datasets.frugal_split": good(n_samples=10, random_state=0, train_share=0.5),
+        "datasets.get_data_home": good(data_home="somewhere"),
+        "datasets.make_four_clusters": good(n_samples=12, noise=0.1, random_state=0),
+        "datasets.make_routing_problem": good(
+            n_samples=10,
+            n_models=3,
+            n_features=2,
+            n_classes=3,
+            n_regions=4,
+            specialization=1.0,
+            accuracy=(0.6, 0.9),
+            cost_ratio=10.0,
+            random_state=0,
+        ),
+        "distributed.solve_assignment": good(values=dask_values, costs=COSTS, budget=2.0),
+        "distributed.solve_in_passes": good(blocks=((VALUES, COSTS),), budget=2.0, run=None),
+        "routing.export_policy": good(router=plain, path=tmp_path / "policy.json"),
+        "early_exit.export_ensemble": good(estimator=quick, path=tmp_path / "again.npz"),
+        "gating.adapt_grid": good(
+            estimator=AdaptGatingClassifier(LogisticRegression(), gate=gate, cv=2),
+            X=X,
+            y=Y,
+            X_val=X,
+            y_val=Y,
+            p_full=[0.2],
+            gamma=[1e-2],
+            sample_weight=np.ones(len(Y)),
+            n_jobs=None,
+        ),
+        "guarantees.fixed_sequence_test": good(p_values=[0.01, 0.2, 0.03], confidence=0.9),
+        "guarantees.mean_lower_bound": good(**BOUNDED, confidence=0.9, n_population=9),
+        "guarantees.mean_p_value": good(**BOUNDED, limit=0.9, n_population=9),
+        "guarantees.mean_upper_bound": good(**BOUNDED, confidence=0.9, n_population=None),
+        "guarantees.rows_needed": good(
+            limit=0.1, mean=0.01, std=0.2, bounds=[-1.0, 1.0], confidence=0.95, power=0.8
+        ),
+        "metrics.accuracy_cost_curve": good(
+            **asked, budgets=[1.0, 2.0], sample_weight=np.ones(6), row_quality=None
+        ),
+        "metrics.off_policy_curve": good(
+            estimator=plain,
+            X=X[:30],
+            q=np.linspace(0, 1, 30),
+            choice=np.arange(30) % 3,
+            propensity=np.full(30, 1 / 3),
+            costs=np.ones(30),
+            budgets=[4.0, 4.0],
+            confidence_level=0.9,
+            cv=2,
+        ),
+        "metrics.decision_report": good(
+            **asked, **RESAMPLED, path=tmp_path / "report.html", budgets=[1.0, 2.0], n_budgets=3
+        ),
+        "metrics.replay": good(
+            router=plain, X=X[:6], quality=VALUES, costs=COSTS, choices=None, delay=0
+        ),
+        "metrics.average_performance_gap_recovered": good(**CURVE, **ENDS),
+        "metrics.best_within_budget": good(budget=1.0, quality="accuracy", cost="cost"),
+        "metrics.bootstrap_interval": good(**RESAMPLED, statistic=np.max, rows=QUALITY),
+        "metrics.call_performance_threshold": good(**CURVE, **ENDS, share=0.5),
+        "metrics.compare_with_references": good(**LOG, **RESAMPLED, curve=curve),
+        "metrics.complementarity_matrix": good(Q=VALUES),
+        "metrics.cost_quality_auc": good(**CURVE, low=1.0, high=4.0),
+        "metrics.cost_reduction_at": good(
+            **CURVE, reference_cost=5.0, reference_quality=0.7, max_drop=0.1
+        ),
+        "metrics.make_budget_scorer": good(budget=1.0, scoring="accuracy"),
+        "metrics.make_curve_scorer": good(metric=metrics.cost_quality_auc, budgets=[1.0, 2.0]),
+        "metrics.mean_cost_scorer": good(estimator=plain, X=X[:6]),
+        "metrics.mean_quality_scorer": asked,
         "metrics.pareto_front": CURVE,
-        "metrics.risk_coverage_curve": {
-            "loss": QUALITY,
-            "confidence": COST,
-            "sample_weight": np.ones(len(QUALITY)),
-        },
-        "metrics.risk_coverage_scorer": {"estimator": router, "X": X[:6], "y": VALUES},
-        "metrics.sample_quality": {"y_true": [0, 1, 1], "y_pred": [0, 1, 0]},
-        "metrics.reference_curves": {"Q": VALUES, "costs": COSTS, "budgets": [1.0, 2.0]},
+        "metrics.risk_coverage_curve": good(
+            loss=QUALITY, confidence=[1.0, 2.0, 4.0], sample_weight=np.ones(3)
+        ),
+        "metrics.risk_coverage_scorer": asked,
+        "metrics.sample_quality": good(y_true=[0, 1, 1], y_pred=[0, 1, 0]),
+        "metrics.reference_curves": good(**LOG, budgets=[1.0, 2.0]),
     }
     for name in FUNCTIONS:
         if name.startswith("datasets.fetch_"):
-            found[name] = missing
-            if "frugal" in name:
-                found[name]["name"] = "fer" if name.endswith("ml") else "mirflickr"
+            named = {"name": "fer" if name.endswith("ml") else "mirflickr"}
+            found[name] = missing | (named if "frugal" in name else {})
     return found
 
 
 def call(function, arguments):
-    arguments = dict(arguments)
+    arguments = {**arguments}
     if "rows" in arguments:
         # *rows
         return function(arguments.pop("statistic"), arguments.pop("rows"), **arguments)
@@ -237,49 +174,6 @@ def call(function, arguments):
 
 SCALARS = [None, np.nan, np.inf, -np.inf, -1, 0, 0.5, 1e308, 2.5, True, "text", b"text"]
 SCALARS += [1j, [], {}, [[1.0, 2.0]], np.datetime64("2026-01-01"), object()]
-
-
-def hostile_arrays(good):
-    """Versions of an array that are wrong, or right and unusual."""
-    good = np.asarray(good)
-    floats = good.astype(np.float64)
-    first = (0,) * good.ndim
-
-    def put(value, dtype=np.float64):
-        array = good.astype(dtype)
-        array[first] = value
-        return array
-
-    read_only = good.copy()
-    read_only.flags.writeable = False
-    yield "read only", read_only
-    yield "nan", put(np.nan)
-    yield "inf", put(np.inf)
-    yield "-inf", put(-np.inf)
-    yield "negative", put(-1.0)
-    yield "huge", floats * 1e307
-    yield "tiny", floats * 1e-310
-    yield "the largest numbers", np.full_like(floats, np.finfo(float).max)
-    yield "zeros", np.zeros_like(floats)
-    yield "constant", np.ones_like(floats)
-    yield "none inside", put(None, object)
-    yield "text inside", put("text", object)
-    yield "objects", good.astype(object)
-    yield "text", good.astype(str)
-    yield "complex", good + 1j
-    yield "datetimes", good.astype("int64").astype("datetime64[s]")
-    yield "bool", floats > 0.5
-    yield "float16", floats.astype(np.float16)
-    yield "other byte order", floats.astype(">f8")
-    yield "empty", good[:0]
-    yield "one row", good[:1]
-    yield "fewer rows", good[:-1]
-    yield "more rows", np.concatenate([good, good])
-    yield "one axis more", good[..., np.newaxis]
-    yield "raveled", good.ravel()
-    yield "reversed", good[::-1]
-    yield "lists", good.tolist()
-    yield "ragged", [[1.0], [1.0, 2.0]]
 
 
 def assert_answer(answer, name):
@@ -327,11 +221,11 @@ def test_hostile_arguments(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("skroute.quality._logged._N_TREES", 2)
     function = FUNCTIONS[name]
-    good = calls(tmp_path)[name]
+    arguments = calls(tmp_path)[name]
     if not name.startswith("datasets.fetch_"):
-        assert_answer(call(function, good), name)
+        assert_answer(call(function, arguments), name)
     cases = {}
-    for parameter, value in good.items():
+    for parameter, value in arguments.items():
         if (name, parameter) in NOT_DATA:
             continue
         for hostile in SCALARS:
@@ -339,15 +233,14 @@ def test_hostile_arguments(name, tmp_path, monkeypatch):
                 continue  # An integer, to Python and to numpy not.
             cases[f"{parameter}={hostile!r}"[:80]] = {parameter: hostile}
         if isinstance(value, (np.ndarray, list)) and parameter not in ("names",):
-            for kind, hostile in hostile_arrays(value):
-                cases[f"{parameter}: {kind}"] = {parameter: hostile}
+            for kind, made in HOSTILE_ARRAYS.items():
+                cases[f"{parameter}: {kind}"] = {parameter: made(np.asarray(value))}
 
     def check(case):
-        arguments = {**good, **cases[case]}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                answer = call(function, arguments)
+                answer = call(function, arguments | cases[case])
             except (ValueError, TypeError) as error:
                 assert_clear(error)
             except AttributeError:

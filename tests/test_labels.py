@@ -31,15 +31,24 @@ OTHER = ["c", "a", "b"]
 SERIES = pd.Series(COSTS)[OTHER]
 
 
-@pytest.fixture(scope="module")
-def log():
+PRICES = list(COSTS.values())
+
+
+def make_log():
     """Features, qualities as a frame, and a cost of each call that varies."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(600, 3))
     chance = np.column_stack([1 / (1 + np.exp(-2 * X[:, 0])), np.full((600, 2), [0.7, 0.9])])
     quality = (rng.random((600, 3)) < chance).astype(float)
-    costs = rng.uniform(0.9, 1.1, (600, 1)) * list(COSTS.values())
+    costs = rng.uniform(0.9, 1.1, (600, 1)) * PRICES
     return X, pd.DataFrame(quality, columns=list("abc")), pd.DataFrame(costs, columns=list("abc"))
+
+
+X, Q, C = make_log()
+ROUTER = BudgetRouter(Ridge(), costs=COSTS, budget=3).fit(X[:300], Q[:300])
+CASCADE = CascadeRouter(Ridge(), costs=COSTS, budget=3, max_calls=1, n_prices=2, cv=2)
+CASCADE.fit(X, Q.to_numpy())
+CURVE = accuracy_cost_curve(ROUTER, X, Q, [2, 3])
 
 
 def test_a_series_of_costs():
@@ -53,9 +62,8 @@ def test_a_series_of_costs():
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_a_series_of_costs_is_a_price_list(log, named):
-    X, Q, _ = log
-    Q = Q if named else Q.to_numpy()
+def test_a_series_of_costs_is_a_price_list(named):
+    log = Q if named else Q.to_numpy()
     order = ["a", "b", "c"] if named else OTHER
     prices = [COSTS[name] for name in order]
     options = {"budget": 3.0, "costs": SERIES}
@@ -65,93 +73,78 @@ def test_a_series_of_costs_is_a_price_list(log, named):
         CascadeRouter(Ridge(), max_calls=1, n_prices=2, cv=2, **options),
     ]
     for router in routers:
-        router.fit(X, Q)
+        router.fit(X, log)
         assert router.choices_ == order
         np.testing.assert_array_equal(router.costs_, prices)
-    answered = routers[0].set_params(costs=SERIES * 2)
-    np.testing.assert_array_equal(answered.costs_, np.multiply(prices, 2))
-    online = routers[1].set_params(costs=SERIES * 2)
-    np.testing.assert_array_equal(online.costs_, np.multiply(prices, 2))
+    for router in routers[:2]:
+        router.set_params(costs=SERIES * 2)
+        np.testing.assert_array_equal(router.costs_, np.multiply(prices, 2))
 
 
-def test_a_log_of_names_has_names(log):
-    X, Q, costs = (table[:90] for table in log)
-    made = np.arange(90) % 3
-    choice, q = np.array(list("abc"))[made], Q.to_numpy()[np.arange(90), made]
-    chance = np.full(90, 1 / 3)
-    router = BudgetRouter(Ridge(), costs=COSTS, budget=3)
-    router.fit(X, q, choice=choice, propensity=chance)
-    assert router.score(X, Q) == router.score(X, Q[OTHER]) == router.score(X, Q.to_numpy())
-    one, other = (
-        BudgetRouter(Ridge(), budget=3).fit(X, q, choice=choice, propensity=chance, costs=table)
-        for table in (costs, costs[OTHER])
-    )
-    np.testing.assert_array_equal(one.costs_, other.costs_)
-    np.testing.assert_array_equal(one.predict(X, costs=costs), one.predict(X, costs=costs[OTHER]))
+def compared(Q, prices):
+    found = compare_with_references(CURVE, Q, prices, n_resamples=2, random_state=0)
+    return found["apgr"]["oracle"].estimate
 
 
-def test_a_cascade_with_a_price_list_has_names(log):
-    X, Q, _ = log
-    router = CascadeRouter(Ridge(), costs=COSTS, budget=3, max_calls=1, n_prices=2, cv=2)
-    router.fit(X, Q.to_numpy())
-    assert router.score(X, Q) == router.score(X, Q[OTHER])
+def diagnosed(Q, prices):
+    return RouterDiagnosticsDisplay.from_estimator(ROUTER, X, Q, costs=prices).found
 
 
-def test_curves_and_diagnostics(log):
-    X, Q, _ = log
-    router = BudgetRouter(Ridge(), costs=COSTS, budget=3).fit(X[:300], Q[:300])
-    expected = router.score(X[300:], Q[300:])
-    for table in (Q, Q[OTHER], Q.to_numpy()):
-        curve = accuracy_cost_curve(router, X[300:], table[300:], [3])
-        np.testing.assert_allclose(curve.quality, expected)
-    shown = [
-        RouterDiagnosticsDisplay.from_estimator(
-            router,
-            X[300:],
-            Q[order][300:],
-            costs=costs,
-        )
-        for order, costs in ((["a", "b", "c"], None), (OTHER, SERIES))
-    ]
-    np.testing.assert_allclose(shown[0].found, shown[1].found)
+def paid(Q, choices):
+    """The price of each choice, whose name the columns of the qualities say."""
+    names = np.array(getattr(Q, "columns", list(COSTS)))
+    return [COSTS[name] for name in names[choices]]
 
 
-def test_references(log):
-    X, Q, costs = log
-    router = BudgetRouter(Ridge(), costs=COSTS, budget=3).fit(X[:300], Q[:300])
-    curve = accuracy_cost_curve(router, X[300:], Q[300:], [2, 3])
-    compared = []
-    for table, order in ((Q, list("abc")), (Q[OTHER], OTHER)):
-        table = table[300:]
-        expected = reference_curves(table.to_numpy(), [COSTS[name] for name in order], [2, 3])
-        for prices in (COSTS, SERIES, costs[300:].assign(**COSTS)):
-            found = reference_curves(table, prices, [2, 3])
-            np.testing.assert_allclose(found, expected)
-        compared.append(
-            compare_with_references(curve, table, SERIES, n_resamples=2, random_state=0)
-        )
-    gains = [found["apgr"]["oracle"].estimate for found in compared]
-    assert gains[0] == pytest.approx(gains[1])
+# What is read of qualities, a price list, and a cost for each call.
+READINGS = {
+    "score": lambda Q, prices, C: ROUTER.score(X, Q),
+    "score of a cascade": lambda Q, prices, C: CASCADE.score(X, Q),
+    "curve": lambda Q, prices, C: accuracy_cost_curve(ROUTER, X, Q, [3]).quality,
+    "diagnostics": lambda Q, prices, C: diagnosed(Q, prices),
+    "references": lambda Q, prices, C: reference_curves(Q, prices, [2, 3]),
+    "comparison": lambda Q, prices, C: compared(Q, prices),
+    "replay": lambda Q, prices, C: replay(ROUTER, X, Q, prices).cost,
+    "replay with costs": lambda Q, prices, C: replay(ROUTER, X, Q, C).cost,
+    "assignment": lambda Q, prices, C: paid(Q, solve_assignment(Q, prices, 2.0).choices),
+    "assignment with costs": lambda Q, prices, C: paid(Q, solve_assignment(Q, C, 2.0).choices),
+    "at a price": lambda Q, prices, C: paid(Q, choose_at_price(Q, prices, 0.1)),
+    "path": lambda Q, prices, C: assignment_path(Q, prices, C).budgets,
+}
+
+
+@pytest.mark.parametrize("name", READINGS)
+def test_columns_in_another_order_say_the_same(name):
+    read = READINGS[name]
+    expected = read(Q.to_numpy(), PRICES, C.to_numpy())
+    for prices in (SERIES, pd.Series(COSTS), C.assign(**COSTS)):
+        np.testing.assert_allclose(read(Q, prices, C), expected)
+        np.testing.assert_allclose(read(Q[OTHER], prices, C[OTHER]), expected)
+
+
+def test_names_that_are_not_those_of_the_qualities():
     with pytest.raises(ValueError, match="Q has no names"):
         reference_curves(Q.to_numpy(), SERIES, [3])
+    with pytest.raises(ValueError, match="no entry for"):
+        solve_assignment(Q, SERIES[["a", "b"]], 2.0)
+    with pytest.raises(ValueError, match="costs must have the columns"):
+        solve_assignment(Q, C.rename(columns={"a": "d"}), 2.0)
 
 
-def test_replay(log):
-    X, Q, costs = log
-    router = BudgetRouter(Ridge(), costs=COSTS, budget=3).fit(X, Q)
-    expected = replay(router, X, Q, COSTS)
-    for table in (SERIES, pd.Series(COSTS)):
-        np.testing.assert_array_equal(replay(router, X, Q, table).cost, expected.cost)
-    both = [replay(router, X, Q, table).cost for table in (costs, costs[OTHER])]
-    np.testing.assert_array_equal(*both)
-    rows = pd.DataFrame(X, columns=list("uvw"))
-    online = OnlineBudgetRouter(COSTS, budget=3).fit(rows, Q)
-    with pytest.raises(ValueError, match="feature names"):
-        replay(online, rows[list("wvu")], Q, COSTS)
+def test_a_log_of_names_has_names():
+    made = np.arange(600) % 3
+    log = {"choice": np.array(list("abc"))[made], "propensity": np.full(600, 1 / 3)}
+    q = Q.to_numpy()[np.arange(600), made]
+    router = BudgetRouter(Ridge(), costs=COSTS, budget=3).fit(X, q, **log)
+    assert router.score(X, Q) == router.score(X, Q[OTHER]) == router.score(X, Q.to_numpy())
+    one, other = (
+        BudgetRouter(Ridge(), budget=3).fit(X, q, costs=table, **log) for table in (C, C[OTHER])
+    )
+    np.testing.assert_array_equal(one.costs_, other.costs_)
+    np.testing.assert_array_equal(one.predict(X, costs=C), one.predict(X, costs=C[OTHER]))
 
 
-def test_features_of_one_request(log):
-    X, Q, _ = log
+def test_features_of_one_request():
     rows = pd.DataFrame(X, columns=list("uvw"))
     online = OnlineBudgetRouter(COSTS, budget=3).fit(rows, Q)
     for x in (rows.iloc[0], rows.iloc[[0]], X[0], X[0].tolist(), pd.Series(X[0])):
@@ -159,11 +152,13 @@ def test_features_of_one_request(log):
     for x in (rows.iloc[0][list("wvu")], rows.iloc[[0]][list("wvu")]):
         with pytest.raises(ValueError, match="in this order"):
             online.decide(x)
+    with pytest.raises(ValueError, match="feature names"):
+        replay(online, rows[list("wvu")], Q, COSTS)
 
 
-def test_cost_matrices(log):
-    X = log[0][:200]
-    y = np.where(X[:, 0] + X[:, 1] ** 2 > 1, "fraud", "ok")
+def test_cost_matrices():
+    rows = X[:200]
+    y = np.where(rows[:, 0] + rows[:, 1] ** 2 > 1, "fraud", "ok")
     members = [("s", DecisionTreeClassifier(max_depth=1)), ("l", LogisticRegression())]
 
     def money(quality, costs=None):
@@ -171,7 +166,7 @@ def test_cost_matrices(log):
         router = OccamRouterClassifier(
             members, costs=costs, quality=quality, quality_estimator=Ridge(), cv=2
         )
-        return router.fit(X, y).row_quality(X, y)
+        return router.fit(rows, y).row_quality(rows, y)
 
     expected = money({("ok", "fraud"): 1.0, ("fraud", "ok"): 5.0})
     table = pd.DataFrame([[0, 5.0], [1.0, 0]], index=["fraud", "ok"], columns=["fraud", "ok"])
@@ -196,55 +191,36 @@ def test_cost_matrices(log):
             money(wrong)
 
 
-def test_rows_whose_labels_are_in_another_order_are_refused(log):
+def test_rows_whose_labels_are_in_another_order_are_refused():
     """Stale labels, or tables that are not sorted alike: nobody can tell which."""
-    X, Q, C = log
-    X = pd.DataFrame(X[:100], columns=list("xyz"), index=np.arange(100) + 7)
-    Q, C = (table[:100].set_index(X.index) for table in (Q, C))
+    rows = pd.DataFrame(X[:100], columns=list("xyz"), index=np.arange(100) + 7)
+    known, paid = (table[:100].set_index(rows.index) for table in (Q, C))
     order = np.random.default_rng(0).permutation(100)
-    other, spent = Q.iloc[order], C.iloc[order]
-    price = list(COSTS.values())
-    router = BudgetRouter(Ridge(), costs=price).fit(X, Q, costs=C)
-    by_row = BudgetRouter(Ridge()).fit(X, Q, costs=C)
-    online = OnlineBudgetRouter(price, budget=3.0).fit(X, Q)
-    cascade = CascadeRouter(Ridge(), costs=price).fit(X, Q)
-    choice = pd.Series(np.arange(100) % 3, index=X.index)
+    other, spent = known.iloc[order], paid.iloc[order]
+    router = BudgetRouter(Ridge(), costs=PRICES).fit(rows, known, costs=paid)
+    by_row = BudgetRouter(Ridge()).fit(rows, known, costs=paid)
+    online = OnlineBudgetRouter(PRICES, budget=3.0).fit(rows, known)
+    cascade = CascadeRouter(Ridge(), costs=PRICES).fit(rows, known)
+    choice = pd.Series(np.arange(100) % 3, index=rows.index)
     calls = [
-        lambda: BudgetRouter(Ridge(), costs=price).fit(X, other),
-        lambda: BudgetRouter(Ridge(), costs=price).fit(X, Q, costs=spent),
-        lambda: BudgetRouter(Ridge(), costs=price).fit(X, Q["a"], choice=choice.iloc[order]),
-        lambda: router.score(X, other),
-        lambda: router.route(X, allowed=other > -1),
-        lambda: by_row.route(X, costs=spent),
-        lambda: OnlineBudgetRouter(price, budget=3.0).fit(X, other),
-        lambda: OnlineBudgetRouter(price, budget=3.0).partial_fit(X, other),
-        lambda: online.score(X, other),
-        lambda: CascadeRouter(Ridge(), costs=price).fit(X, other),
-        lambda: cascade.score(X, other),
-        lambda: solve_assignment(Q, spent, 3.0),
-        lambda: CertifiedRouter(FrozenEstimator(router), max_loss=0.5).fit(X, other),
+        lambda: BudgetRouter(Ridge(), costs=PRICES).fit(rows, other),
+        lambda: BudgetRouter(Ridge(), costs=PRICES).fit(rows, known, costs=spent),
+        lambda: BudgetRouter(Ridge(), costs=PRICES).fit(
+            rows, known["a"], choice=choice.iloc[order]
+        ),
+        lambda: router.score(rows, other),
+        lambda: router.route(rows, allowed=other > -1),
+        lambda: by_row.route(rows, costs=spent),
+        lambda: OnlineBudgetRouter(PRICES, budget=3.0).fit(rows, other),
+        lambda: OnlineBudgetRouter(PRICES, budget=3.0).partial_fit(rows, other),
+        lambda: online.score(rows, other),
+        lambda: CascadeRouter(Ridge(), costs=PRICES).fit(rows, other),
+        lambda: cascade.score(rows, other),
+        lambda: solve_assignment(known, spent, 3.0),
+        lambda: CertifiedRouter(FrozenEstimator(router), max_loss=0.5).fit(rows, other),
     ]
     for call in calls:
         with pytest.raises(ValueError, match="the same index, in another order"):
             call()
     # Labels of other rows say nothing: by position.
-    assert router.score(X, Q.reset_index(drop=True)) == router.score(X, Q)
-
-
-def test_assignments(log):
-    _, Q, C = log
-    values, costs = Q.to_numpy(), C.to_numpy()
-    for given, same in ((SERIES, list(COSTS.values())), (C[OTHER], costs)):
-        ours, theirs = solve_assignment(Q, given, 2.0), solve_assignment(values, same, 2.0)
-        np.testing.assert_array_equal(ours.choices, theirs.choices)
-        np.testing.assert_array_equal(
-            choose_at_price(Q, given, 0.1), choose_at_price(values, same, 0.1)
-        )
-        np.testing.assert_array_equal(
-            assignment_path(Q, given, C[OTHER]).budgets,
-            assignment_path(values, same, costs).budgets,
-        )
-    with pytest.raises(ValueError, match="no entry for"):
-        solve_assignment(Q, SERIES[["a", "b"]], 2.0)
-    with pytest.raises(ValueError, match="costs must have the columns"):
-        solve_assignment(Q, C.rename(columns={"a": "d"}), 2.0)
+    assert router.score(rows, known.reset_index(drop=True)) == router.score(rows, known)

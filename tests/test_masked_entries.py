@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.linear_model import Ridge
 
 from skroute.quality import BaggedNeighborsRegressor, QualityRegressor
@@ -11,7 +12,6 @@ from skroute.routing import BudgetRouter, OnlineBudgetRouter
 N = 60
 RNG = np.random.default_rng(0)
 X, Q = RNG.random((N, 3)), RNG.random((N, 2))
-COSTS = {"a": 1, "b": 2}
 
 
 def masked(values):
@@ -21,30 +21,25 @@ def masked(values):
     return found
 
 
-def router(costs=COSTS):
-    return BudgetRouter(Ridge(), costs=costs, cv=2)
-
-
-def online():
-    return OnlineBudgetRouter(COSTS, budget=1.5).fit(X, Q)
-
-
+ROUTER = BudgetRouter(Ridge(), costs={"a": 1, "b": 2}, cv=2).fit(X, Q)
+ONLINE = OnlineBudgetRouter({"a": 1, "b": 2}, budget=1.5).fit(X, Q)
+QUALITY = QualityRegressor(family=["linear"]).fit(X, Q)
+NEIGHBORS = BaggedNeighborsRegressor().fit(X, Q)
+# The first two arguments, and others, of methods; `fit` of each is checked with all estimators.
 CALLS = {
-    "online, X": lambda: online().partial_fit(masked(X), Q),
-    "online, first X": lambda: OnlineBudgetRouter(COSTS, budget=1.5).partial_fit(masked(X), Q),
-    "online, new choice": lambda: online().add_choice("c", X, masked(Q[:, 0]), cost=3),
-    "online, y": lambda: online().partial_fit(X, masked(Q)),
-    "online, answers": lambda: online().partial_fit(X, masked(Q[:, 0]), choice=["a"] * N),
-    "fit, costs": lambda: router(None).fit(X, Q, costs=masked(np.tile([1.0, 2.0], (N, 1)))),
-    "predict": lambda: router().fit(X, Q).predict(masked(X)),
-    "score": lambda: router().fit(X, Q).score(X, masked(Q)),
-    "new choice": lambda: router().fit(X, Q).add_choice("c", X, masked(Q[:, 0]), cost=3),
-    "fit, weights": lambda: router().fit(X, Q, sample_weight=masked(np.ones(N))),
-    "quality, X": lambda: QualityRegressor(family=["linear"]).fit(masked(X), Q),
-    "quality, y": lambda: QualityRegressor(family=["linear"]).fit(X, masked(Q)),
-    "quality, predict": lambda: QualityRegressor(family=["linear"]).fit(X, Q).predict(masked(X)),
-    "neighbors": lambda: BaggedNeighborsRegressor().fit(X, masked(Q)),
-    "neighbors, predict": lambda: BaggedNeighborsRegressor().fit(X, Q).predict(masked(X)),
+    "online, X": lambda: clone(ONLINE).partial_fit(masked(X), Q),
+    "online, y": lambda: clone(ONLINE).partial_fit(X, masked(Q)),
+    "online, answers": lambda: ONLINE.partial_fit(X, masked(Q[:, 0]), choice=["a"] * N),
+    "online, new choice": lambda: ONLINE.add_choice("c", X, masked(Q[:, 0]), cost=3),
+    "costs": lambda: BudgetRouter(Ridge()).fit(X, Q, costs=masked(np.tile([1.0, 2.0], (N, 1)))),
+    "score": lambda: ROUTER.score(X, masked(Q)),
+    "new choice": lambda: ROUTER.add_choice("c", X, masked(Q[:, 0]), cost=3),
+    "weights": lambda: clone(ROUTER).fit(X, Q, sample_weight=masked(np.ones(N))),
+    "quality, X": lambda: clone(QUALITY).fit(masked(X), Q),
+    "quality, y": lambda: clone(QUALITY).fit(X, masked(Q)),
+    "quality, predict": lambda: QUALITY.predict(masked(X)),
+    "neighbors": lambda: clone(NEIGHBORS).fit(X, masked(Q)),
+    "neighbors, predict": lambda: NEIGHBORS.predict(masked(X)),
 }
 
 
@@ -55,10 +50,6 @@ def test_masked_entries_are_refused(name):
 
 
 def test_what_only_looks_like_a_mask_is_taken():
-    """A column of that name, and pandas' arrays, which have masks of their own."""
+    """A column of that name, as pandas' arrays have."""
     frame = pd.DataFrame(X, columns=["one", "two", "_mask"])
-    assert len(router().fit(frame, Q).predict(frame)) == N
-    plain = np.ma.masked_array(X)
-    np.testing.assert_array_equal(
-        router().fit(plain, np.ma.masked_array(Q)).predict(plain), router().fit(X, Q).predict(X)
-    )
+    np.testing.assert_array_equal(clone(ROUTER).fit(frame, Q).predict(frame), ROUTER.predict(X))

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone, is_regressor
 from sklearn.model_selection import GroupKFold
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skroute.early_exit import QWYCEnsemble
 from skroute.routing import BudgetRouter, CascadeRouter
@@ -22,14 +23,8 @@ from tests.estimators import ESTIMATORS
 N_GROUPS, N_COPIES = 40, 3
 
 
-class Notebook:
-    """What the spies have noted: which of them was asked about how many of its own rows."""
-
-    def __init__(self):
-        self.offences, self.n_asked = [], 0
-
-
-NOTES = Notebook()
+# Which spy was asked about how many of its own rows.
+OFFENCES = []
 
 
 def keys(X):
@@ -48,11 +43,9 @@ class Spy(BaseEstimator):
         self.n_features_in_ = np.asarray(X).shape[1]
 
     def _note(self, X):
-        asked = keys(X)
-        NOTES.n_asked += len(asked)
-        own = sum(key in self.rows_ for key in asked)
+        own = sum(key in self.rows_ for key in keys(X))
         if own:
-            NOTES.offences.append((self.name, own))
+            OFFENCES.append((self.name, own))
 
     def _numbers(self, X, n):
         """Numbers in (0, 1) that only this row has."""
@@ -169,9 +162,9 @@ def test_no_model_is_asked_about_rows_that_fitted_it(estimator, kind):
         target = y + 0.5 if is_regressor(model) else y
         if isinstance(model, (BudgetRouter, CascadeRouter)):
             target = np.random.default_rng(0).random((len(y), 1))
-        NOTES.__init__()
+        OFFENCES.clear()
         model.fit(X, target)
-        assert not NOTES.offences, f"{options}: {NOTES.offences[:5]}"
+        assert not OFFENCES, f"{options}: {OFFENCES[:5]}"
 
 
 @pytest.mark.parametrize(
@@ -181,17 +174,13 @@ def test_no_model_is_asked_about_rows_that_fitted_it(estimator, kind):
 )
 def test_of_noise_no_validation_figure_is_above_chance(estimator):
     """Members that know their own rows by heart, and copies of each row in the data."""
-    from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
-
     figures = []
     for seed in range(4):
         X, y, groups = grouped(2, seed)
-        model = clone(estimator)
-        own = model.get_params(deep=False)
         heart = DecisionTreeClassifier(random_state=seed)
+        model, own = clone(estimator), estimator.get_params(deep=False)
         if "estimators" in own:
-            names = [name for name, _ in model.estimators]
-            model.set_params(estimators=[(name, clone(heart)) for name in names])
+            model.set_params(estimators=[(name, clone(heart)) for name, _ in model.estimators])
         if "estimator" in own:
             model.set_params(estimator=heart)
         if "quality_estimator" in own:
@@ -202,9 +191,7 @@ def test_of_noise_no_validation_figure_is_above_chance(estimator):
             target = (y == 0).astype(float)[:, None]
         model.fit(X, target)
         figures.append(getattr(model, "validation_quality_", np.nan))
-        mean = getattr(model, "mean_quality_", None)
-        if mean is not None:
-            figures.append(np.max(mean))
+        figures.append(np.max(getattr(model, "mean_quality_", np.nan)))
     # Copies count once: the standard error of a share of 40 rows, and the best of a few.
     figures = [figure for figure in figures if not np.isnan(figure)]
     if figures:

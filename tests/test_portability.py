@@ -1,9 +1,31 @@
-"""What only some systems have, left out: Windows has no fork, no fcntl and no SIGKILL."""
+"""Machines that lack something: no torch; no fork, fcntl and SIGKILL, as on Windows."""
 
 import subprocess
 import sys
 
-_AS_ON_WINDOWS = """
+WITHOUT_TORCH = """
+import sys
+
+asked = []
+
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("torch", "skorch"):
+            asked.append(name)
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Block())
+from sklearn.datasets import make_classification
+from sklearn.naive_bayes import GaussianNB
+from sklearn.tree import DecisionTreeClassifier
+from skroute.routing import OccamRouterClassifier
+X, y = make_classification(100, random_state=0)
+members = [("bayes", GaussianNB()), ("tree", DecisionTreeClassifier())]
+OccamRouterClassifier(members, costs="time", embedding="bayes").fit(X, y).predict(X)
+print(asked)
+"""
+
+AS_ON_WINDOWS = """
 import os, signal, sys
 import numpy as np
 sys.modules["fcntl"] = None
@@ -30,12 +52,20 @@ for ledger in [MemoryLedger(), SQLiteLedger(sys.argv[1]), SQLiteLedger(sys.argv[
 """
 
 
-def test_ledgers_and_all_rooms_without_what_windows_lacks(tmp_path):
-    """Two ledgers of one file share their books; no file beside it is locked."""
-    code = [sys.executable, "-W", "error", "-c", _AS_ON_WINDOWS, str(tmp_path / "books.db")]
+def run(script, *arguments):
+    code = [sys.executable, "-W", "error", "-c", script, *map(str, arguments)]
     done = subprocess.run(code, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [
+    return done.stdout.splitlines()
+
+
+def test_a_router_needs_no_torch_and_does_not_ask_for_it():
+    assert run(WITHOUT_TORCH) == ["[]"]
+
+
+def test_ledgers_and_all_rooms_without_what_windows_lacks(tmp_path):
+    """Two ledgers of one file share their books; no file beside it is locked."""
+    assert run(AS_ON_WINDOWS, tmp_path / "books.db") == [
         "MemoryLedger 5 False",
         "SQLiteLedger 5 False",
         "SQLiteLedger 10 False",

@@ -31,7 +31,7 @@ from skroute.utils._compat import (
     routing_enabled,
 )
 from skroute.utils._once import once_of
-from skroute.utils._tensors import on_host
+from skroute.utils._tensors import as_rows, on_host
 from skroute.utils._warn import warn
 
 __all__ = ["AdaptGatingClassifier"]
@@ -327,7 +327,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
 
     def _prepare(self, X, y, sample_weight, params):
         """Fit the full model; the rows of positive weight, and which of them are held out."""
-        X, y = indexable(on_host(X), on_host(y))
+        X, y = indexable(as_rows(X), on_host(y))
         values, encoded, weight = self._checked(X, y, sample_weight)
         y, objective = self.classes_[encoded], self._objective().bound(encoded, weight)
         self._gate._validate_params()

@@ -15,7 +15,7 @@ from skroute.metrics._objectives import objective_of_labels
 from skroute.utils._compat import Interval, Real, _safe_indexing, check_sample_weight, num_samples
 from skroute.utils._frames import FrameReader, RawRows, cells_of, is_frame
 from skroute.utils._once import once_of
-from skroute.utils._tensors import on_host
+from skroute.utils._tensors import as_rows, on_host
 
 
 class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEstimator):
@@ -88,7 +88,7 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
     def _check_X(self, X):
         if isinstance(X, LazyFeatures):
             return X
-        return LazyFeatures(X) if isinstance(X, Mapping) else on_host(super()._check_X(X))
+        return LazyFeatures(X) if isinstance(X, Mapping) else as_rows(super()._check_X(X))
 
     def _ledger(self, X):
         """The rows as a ledger: bought already if X is a table, else to be asked for."""

@@ -29,7 +29,7 @@ from skroute.utils._compat import (
     num_samples,
 )
 from skroute.utils._once import EVERY, once_of
-from skroute.utils._tensors import on_host
+from skroute.utils._tensors import as_rows, on_host
 from skroute.utils._warn import warn
 
 __all__ = ["OperatingPoint", "SequentialFeatureClassifier"]
@@ -288,6 +288,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return super().fit(X, y, sample_weight=sample_weight)
 
     def _fit(self, X, y, *, task, sample_weight=None):
+        X = as_rows(X)
         values, encoded, weight = self._checked(X, y, sample_weight)
         # A row of weight 0 must leave no trace.
         kept = np.flatnonzero(weight > 0)

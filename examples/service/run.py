@@ -1,6 +1,6 @@
 """``python run.py FOLDER`` serves; ``python run.py --demo`` makes a folder and a stub provider."""
 
-import asyncio
+import json
 import os
 import shutil
 import subprocess
@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-# Prices of a token.
+# Prices of a token that is read, and of one that is written.
 PRICES = {"small": (0.05, 0.2), "large": (2.5, 10.0)}
 
 
@@ -27,40 +27,25 @@ def write_demo(folder, url):
     Q = np.column_stack([1 - X[:, 3] / 10, np.full(len(X), 0.9)])
     costs = {name: 10 * read + 110 * written for name, (read, written) in PRICES.items()}
     joblib.dump(BudgetRouter(Ridge(), costs=costs, budget=500).fit(X, Q), folder / "router.joblib")
-    lines = ["total = 1e6"]
-    for name, (read, written) in PRICES.items():
-        lines += [f"[providers.{name}]", f'url = "{url}/v1"', f'model = "stub-{name}"']
-        lines += [
-            f"input_price = {read}",
-            f"output_price = {written}",
-            f'usage_url = "{url}/usage"',
-        ]
-    (folder / "service.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-async def settle(folder):
-    """Settle what an earlier run has left open; returns stream and providers."""
-    import aiohttp
-    import router_service
-
-    async with aiohttp.ClientSession() as client:
-        found = router_service.read_folder(folder, client)
-        await router_service.settle(*found)
-    return found
+    providers = {
+        name: {"url": url, "model": f"stub-{name}", "input_price": read, "output_price": written}
+        for name, (read, written) in PRICES.items()
+    }
+    settings = {"total": 1e6, "providers": providers}
+    (folder / "service.json").write_text(json.dumps(settings), encoding="utf-8")
 
 
 def serve(folder, port=8000, n_workers=2):
-    """Settle what an earlier run has left open, then serve until a signal ends it."""
+    """Serve until a signal ends it."""
     # prometheus_client keeps the counts of each worker in a file, and reads this when imported.
     counts = Path(folder) / "metrics"
     shutil.rmtree(counts, ignore_errors=True)
     counts.mkdir()
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(counts)
     os.environ["SKROUTE_SERVICE"] = str(folder)
-    asyncio.run(settle(folder))
     import uvicorn
 
-    # uvicorn starts a worker that dies anew, and waits on SIGTERM for what is under way.
+    # uvicorn replaces a worker that dies.
     uvicorn.run(
         "router_service:app_of_folder",
         factory=True,
@@ -76,7 +61,7 @@ def demo():
     stub = subprocess.Popen([sys.executable, HERE / "stub_provider.py", "8001"])
     try:
         with tempfile.TemporaryDirectory() as folder:
-            write_demo(Path(folder), "http://127.0.0.1:8001")
+            write_demo(Path(folder), "http://127.0.0.1:8001/v1")
             body = '{"messages": [{"role": "user", "content": "Name a river."}]}'
             print(f"curl http://127.0.0.1:8000/v1/chat/completions -d '{body}'")
             serve(folder)

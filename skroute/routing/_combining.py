@@ -125,8 +125,8 @@ def named_labels(scores, threshold=None):
 
 
 def combine(scores, weights):
-    """Weighted mean of the members' scores."""
-    return sum(weight * part for weight, part in zip(weights, scores))
+    """Weighted mean of the scores of the members that have a weight."""
+    return sum(weight * part for weight, part in zip(weights, scores) if weight)
 
 
 def search_threshold(scores, target, quality, thresholds=GRID):

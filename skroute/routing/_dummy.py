@@ -9,7 +9,7 @@ from skroute.assignment import assignment_path, choose_at_price, solve_assignmen
 from skroute.base import Plan, affords, check_affordable
 from skroute.metrics._objectives import OF_LABELS, OF_NUMBERS
 from skroute.routing._draws import row_uniforms
-from skroute.routing._members import EXCHANGE_RATE, MemberRouter, single_plan
+from skroute.routing._members import EXCHANGE_RATE, MemberRouter
 from skroute.routing._targets import Numbers, SingleLabel
 from skroute.utils._compat import StrOptions, num_samples
 
@@ -66,7 +66,8 @@ class DummyRouter(MemberRouter):
             route = solve_assignment(values, costs, budget).choices
             return Plan(route, costs[route])
         net = np.where(affords(budget, costs), self._means - rate * costs, -np.inf)
-        return single_plan(n, int(net.argmax()), costs[net.argmax()])
+        best = int(net.argmax())
+        return Plan(np.full(n, best), np.full(n, costs[best]))
 
     def member_quality(self, X, y_true):
         """True quality of every member on every row; calls all of them.

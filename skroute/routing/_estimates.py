@@ -13,8 +13,9 @@ from skroute.utils._compat import Integral, _safe_indexing, check_method_params,
 from skroute.utils._frames import needs_encoding
 from skroute.utils._tensors import holds_numbers, on_host
 
-# Rows that a tree of the forest on answers sees at most.
-_MOST_ROWS = 16_000
+# Rows that a tree of the forest on answers sees at most: with 15,000 it is as good, at three times
+# the seconds.
+_MOST_ROWS = 5_000
 
 
 def default_quality_estimator():

@@ -124,7 +124,7 @@ class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
 
     quality_estimator : multi-output regressor, default=None
         Predicts the accuracy of each combination from the base's answer. None takes a
-        random forest of 30 to 100 trees (more where rows are few), each grown on up to 16,000
+        random forest of 30 to 100 trees (more where rows are few), each grown on up to 5,000
         rows. Its training rows are estimated out of sample: from ``oob_prediction_`` where the
         fitted estimator has it, else by cross-validation.
         :class:`~sklearn.dummy.DummyRegressor` is the ablation that the paper calls DAP.

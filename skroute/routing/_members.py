@@ -13,7 +13,6 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from skroute.base import (
-    Plan,
     check_affordable,
     check_budget,
     check_costs,
@@ -560,8 +559,3 @@ def fit_member(step, name, member, X, y, target, ask, splits, fit_params):
                     response = np.zeros((num_samples(X), *part.shape[1:]), dtype=part.dtype)
                 response[test] = part
         return fitted, response
-
-
-def single_plan(n_rows, choice, cost, state=None):
-    """The plan that makes one choice for all rows."""
-    return Plan(np.full(n_rows, choice, dtype=np.int64), np.full(n_rows, float(cost)), state)

@@ -133,7 +133,16 @@ class Router(CostAwareMixin):
         call = {"exclude": exclude, "allowed": allowed, "request_id": request_id, "costs": costs}
         return self._respond(X, "predict", budget, **call)
 
-    def route(self, X, budget=None, *, exclude=None, allowed=None, request_id=None, costs=None):
+    def route(
+        self,
+        X: Any,
+        budget: float | None = None,
+        *,
+        exclude: Any = None,
+        allowed: Any = None,
+        request_id: Any = None,
+        costs: Any = None,
+    ) -> np.ndarray:
         """Index of the choice made for each row, without answering.
 
         Parameters
@@ -173,7 +182,16 @@ class Router(CostAwareMixin):
         call = {"exclude": exclude, "allowed": allowed, "request_id": request_id, "costs": costs}
         return self._respond(X, None, budget, **call).cost
 
-    def predict(self, X, budget=None, *, exclude=None, allowed=None, request_id=None, costs=None):
+    def predict(
+        self,
+        X: Any,
+        budget: float | None = None,
+        *,
+        exclude: Any = None,
+        allowed: Any = None,
+        request_id: Any = None,
+        costs: Any = None,
+    ) -> np.ndarray:
         """Answer each row with the choice that it is worth.
 
         Parameters

@@ -114,7 +114,7 @@ class SequentialRouterClassifier(ClassifierMixin, CombiningRouter):
     quality_estimator : multi-output regressor, default=None
         Estimates the value of stopping and of going on from the answers so far. None
         takes a random forest of 30 to 100 trees (more where rows are few), each grown on up to
-        16,000 rows. Its training rows are estimated out of sample: from ``oob_prediction_``
+        5,000 rows. Its training rows are estimated out of sample: from ``oob_prediction_``
         where the fitted estimator has it, else by cross-validation.
 
     quality : str, mapping, array-like or callable, default="accuracy"

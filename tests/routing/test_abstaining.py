@@ -7,12 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import make_classification, make_multilabel_classification
-from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from skroute.certified import CertifiedRouter
 from skroute.metrics import (
     accuracy_cost_curve,
 )
@@ -187,41 +185,6 @@ def test_numbers_are_marked_by_nan_and_streams_answer():
     answers = [stream.predict(X[[i]]) for i in range(300, 320)]
     np.testing.assert_allclose(answers, routed.y_pred[:20], rtol=1e-12)
     assert stream.status().spent == pytest.approx(routed.cost[:20].sum())
-
-
-@pytest.mark.parametrize("kind", ["members", "log"])
-def test_promises_count_what_handing_over_costs(kind):
-    if kind == "members":
-        X, y = labels(1500)
-        router = OccamRouterClassifier(
-            members(), costs=[1, 3], quality_estimator=TREE, abstain_cost=0.3
-        )
-    else:
-        X, y = log(1500)
-        router = BudgetRouter(TREE, costs=[1, 3], abstain_cost=0.3)
-    router.fit(X[:600], y[:600])
-    certified = CertifiedRouter(FrozenEstimator(router), max_loss=0.25, random_state=0)
-    certified.fit(X[600:], y[600:])
-    points, evidence = certified.operating_points_, certified._selection.evidence
-    # At the smallest budget all rows are handed over, and lose 0.3 each.
-    assert evidence.losses[:, -1] == pytest.approx(0.3) and evidence.costs[:, -1].max() == 0
-    assert not evidence.exact and len(points.budget)
-    singles = {"members": ["bayes", "logreg"], "log": ["choice0", "choice1"]}[kind]
-    assert evidence.reference_names == singles
-    assert evidence.reference_costs.tolist() == [1, 3]
-    assert certified.choices_[-1] == "abstain" and certified.abstain_quality_ == 0.7
-    routed, own = certified.predict_routed(X[:100]), router
-    assert set(routed.route) <= {0, 1, 2}
-    curve = accuracy_cost_curve(certified, X[:100], y[:100], [np.inf])
-    handed = routed.route == 2
-    right = (
-        y[:100][np.arange(100), np.minimum(routed.route, 1)]
-        if kind == "log"
-        else (routed.y_pred == y[:100])
-    )
-    assert curve.quality[0] == pytest.approx(np.where(handed, 0.7, right.astype(float)).mean())
-    with pytest.raises(ValueError, match="a row that is handed over has none"):
-        CertifiedRouter(FrozenEstimator(own), max_loss=0.3).certify_batch(X[:300])
 
 
 def test_what_is_refused_in_words():

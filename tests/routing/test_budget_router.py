@@ -349,40 +349,6 @@ def test_groups_reach_the_splitter():
         router.fit(X, Q, groups=groups)
 
 
-class Watched(RegressorMixin, BaseEstimator):
-    """Notes which rows it is fitted on and asked about, by their first column."""
-
-    calls: list = []  # noqa: RUF012
-
-    def fit(self, X, y):
-        self.rows_ = {int(row) for row in np.asarray(X)[:, 0]}
-        self.width_ = np.atleast_2d(y.T).shape[0]
-        return self
-
-    def predict(self, X):
-        asked = [int(row) for row in np.asarray(X)[:, 0]]
-        Watched.calls.append((self.rows_, asked))
-        return np.zeros((len(X), self.width_))
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.sampled_from([3, np.int64(4), None, KFold(3), "list", "iterator"]), st.booleans())
-def test_estimates_in_fit_are_out_of_sample_whatever_cv_is(cv, with_costs):
-    X, Q = np.arange(24.0)[:, None], np.ones((24, 2))
-    splits = list(GroupKFold(3).split(X, groups=np.arange(24) // 4))
-    given = {"list": splits, "iterator": iter(splits)}.get(cv, cv) if isinstance(cv, str) else cv
-    Watched.calls.clear()
-    estimator = Watched() if with_costs else None
-    router = BudgetRouter(
-        Watched(), costs=None if with_costs else [1, 2], cost_estimator=estimator, cv=given
-    )
-    router.fit(X, Q, costs=np.ones((24, 2)) if with_costs else None)
-    assert Watched.calls and not any(rows & set(asked) for rows, asked in Watched.calls)
-    if isinstance(cv, str):
-        tested = [sorted(asked) for _, asked in Watched.calls]
-        assert tested[:3] == [test.tolist() for _, test in splits]
-
-
 def test_errors_do_not_quote_rows():
     rows = np.array([[{f"my secret number {i}": i}] for i in range(30)], dtype=object)
     Q = np.ones((30, 2))

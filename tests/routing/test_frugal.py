@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-import warnings
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from scipy.sparse import csr_array
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import make_classification, make_multilabel_classification
-from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -524,25 +523,3 @@ def test_a_member_is_dropped_and_calls_are_timed(make, problem):
     estimators, X, y = problem
     router = clone(make(estimators).set_params(middle="drop", costs="time")).fit(X, y)
     assert router.member_names_ == ["cheap", "costly"] and (router.costs_ > 0).all()
-
-
-def test_frugal_mct_warns_when_one_service_alone_is_better():
-    X, y = make_classification(600, n_informative=4, random_state=0)
-    members = [("prior", DummyClassifier()), ("logreg", LogisticRegression())]
-
-    class NeverAddOn(DummyRegressor):
-        """Believes that the base alone is right and every other answer wrong."""
-
-        def predict(self, X):
-            answers = np.zeros((len(X), np.ravel(self.constant_).size))
-            answers[:, 0] = 1.0
-            return answers
-
-    router = FrugalMCTClassifier(
-        members, costs=[1.0, 2.0], base="prior", quality_estimator=NeverAddOn(), cv=3
-    )
-    with pytest.warns(UserWarning, match="of 'logreg' alone, which fits the budget"):
-        router.fit(X, y)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        router.set_params(base="auto", quality_estimator=DummyRegressor()).fit(X, y)

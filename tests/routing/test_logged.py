@@ -1,7 +1,5 @@
 """BudgetRouter on logs of one answer per request, and on tables with unknown outcomes."""
 
-import pickle
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -76,22 +74,6 @@ def test_a_policy_from_a_log_is_nearly_that_of_the_table(estimator, monkeypatch)
     gain = [r.score(X_new, Q_new) - mix for r in (router, whole)]
     assert gain[1] > 0.02 and gain[0] > 0.6 * gain[1]
     assert abs(router.predict_cost(X_new).mean() - 3) < 0.4
-
-
-def test_views_and_life_after_fit():
-    X, q, choice, b, c = draw_log("uniform", 300, 1)
-    router = BudgetRouter(Ridge(), costs=COSTS, budget=3)
-    router.fit(X, q, choice=NAMES[choice], propensity=b, costs=c)
-    np.testing.assert_array_equal(router.n_known_, np.bincount(choice))
-    again = pickle.loads(pickle.dumps(router))
-    np.testing.assert_array_equal(again.overlap_.needed, router.overlap_.needed)
-    quality, std = router.predict_quality(X, return_std=True)
-    assert quality.shape == std.shape == (300, 3) and np.all(std > 0)
-    before = router.price_
-    router.set_params(costs={**COSTS, "middle": 5.0})
-    assert router.price_ != before
-    assert 1 not in router.route(X, exclude=["middle"])
-    assert router.stream(30.0, n_expected=10).route(X[:1]).name in COSTS
 
 
 def test_costs_of_the_answers_given_are_learned():

@@ -1,6 +1,5 @@
 """OccamRouterClassifier as its users use it."""
 
-import warnings
 from unittest.mock import patch
 
 import numpy as np
@@ -10,7 +9,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import make_classification
 from sklearn.decomposition import PCA, TruncatedSVD
-from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.frozen import FrozenEstimator
@@ -99,14 +98,6 @@ def test_transformer_embedding_and_its_cost():
     assert router.embedding_.n_components_ == 2
     with pytest.raises(ValueError, match="smallest feasible budget is 1.5"):
         router.predict(X, budget=1.2)
-
-
-@pytest.mark.parametrize("quality", ["accuracy", "probability"])
-def test_qualities_of_success(quality):
-    X, y = blobs()
-    router = OccamRouterClassifier(blob_members(), costs=COSTS, quality=quality, cv=3).fit(X, y)
-    expected = [m.score(X, y) for m in router.estimators_]
-    assert np.abs(router.mean_quality_ - expected).max() < (0.1 if quality == "accuracy" else 0.3)
 
 
 def test_members_without_probabilities():
@@ -212,22 +203,6 @@ def test_rows_that_the_default_estimator_cannot_read_are_refused_before_any_fit(
             assert caught.value.__suppress_context__ or caught.value.__context__ is None
     router = OccamRouterClassifier(members, costs=COSTS, embedding=numbers, cv=2).fit(mixed, y)
     assert router.predict(mixed).shape == (len(y),)
-
-
-def test_a_router_that_loses_to_one_member_warns():
-    X, y = region_problem()
-    members = [("cheap", Region(0)), ("costly", Region(always=True))]
-
-    class Backwards(DummyRegressor):
-        def predict(self, X):
-            return np.tile([1.0, 0.0], (len(X), 1))
-
-    router = OccamRouterClassifier(members, costs=COSTS, quality_estimator=Backwards(), cv=3)
-    with pytest.warns(UserWarning, match="below the 1 of 'costly' alone"):
-        router.fit(X, y)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        region_router(quality_estimator=RandomForestRegressor(10, random_state=0)).fit(X, y)
 
 
 def test_frozen_members_bring_their_own_classes():

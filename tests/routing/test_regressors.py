@@ -98,16 +98,6 @@ def test_an_exchange_rate_leaves_answers_that_save_less_than_they_cost():
     assert (single.route(X) == 0).all()
 
 
-def test_weights_of_rows_enter_members_and_price():
-    X, y, _, _ = problem(400)
-    weight = np.where(X[:, 0] > 0, 5.0, 1.0)
-    pair = [("ridge", Ridge()), ("tree", DecisionTreeRegressor(max_depth=3))]
-    router = OccamRouterRegressor(pair, costs=[1, 2], budget=1.5, quality_estimator=TREE)
-    router.fit(X, y, sample_weight=weight)
-    expected = Ridge().fit(X, y, sample_weight=weight)
-    np.testing.assert_allclose(router.estimators_[0].coef_, expected.coef_)
-
-
 def test_options_of_the_classifier_are_there():
     X, y, X_test, _ = problem(500)
     frozen = [(name, FrozenEstimator(member.fit(X, y))) for name, member in members()]

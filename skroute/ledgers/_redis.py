@@ -9,23 +9,23 @@ from skroute.utils._optional import import_optional
 
 # Books that were read at a version are changed where this is still the version: compare and set,
 # for all purses of a prefix. A call whose answer was lost, and that is sent again, finds its own
-# version noted. Read commands are answered as the books stand afterwards.
+# version noted. Read commands are answered where there was nothing to change, or no leave to.
 _SCRIPT = """
 local version, due, last = unpack(KEYS)
 local seen, new, writes, reads = ARGV[1], ARGV[2], cjson.decode(ARGV[3]), cjson.decode(ARGV[4])
-local now, found = redis.call('TIME'), {}
-local done = redis.call('GET', last) == new
-if not done and (redis.call('GET', version) or '') == seen then
-  done = true
-  if #writes > 0 then
-    for _, command in ipairs(writes) do redis.call(unpack(command)) end
-    redis.call('SET', version, new)
-    redis.call('SET', last, new, 'EX', 600)
-  end
+local now, found, running = redis.call('TIME'), {}, redis.call('GET', version) or ''
+local done = running == seen
+if done and #writes > 0 then
+  for _, command in ipairs(writes) do redis.call(unpack(command)) end
+  redis.call('SET', version, new)
+  redis.call('SET', last, new, 'EX', 600)
+  running = new
+else
+  done = done or redis.call('GET', last) == new
+  for i, command in ipairs(reads) do found[i] = redis.call(unpack(command)) end
 end
-for i, command in ipairs(reads) do found[i] = redis.call(unpack(command)) end
 local first = redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')[2]
-return cjson.encode({done, redis.call('GET', version), now[1], now[2], first or false, found})
+return cjson.encode({done, running, now[1], now[2], first or false, found})
 """
 # How many fields one command reads at most, and how many answers are kept for the next booking.
 _MANY = 1000
@@ -124,7 +124,6 @@ class RedisLedger(RecordLedger):
         done, version, seconds, micros, first, found = json.loads(self._script(names, told))
         self._ahead = int(seconds) + int(micros) / 1e6 - time.monotonic()
         self._first = float(first) if first else None
-        version = version or ""
         expected = new if done and writes else self._version
         if version != expected:
             self._view.clear()

@@ -51,25 +51,20 @@ def log(n=120):
     return X.assign(size=size, day=day.astype("datetime64[us]")), y.astype(int)
 
 
-def models():
+@pytest.fixture(scope="module")
+def fitted():
     X, y = log()
     full = FrozenEstimator(DummyClassifier().fit(X, y))
     gate = BoostedGate(n_estimators=10)
     adapt = AdaptGatingClassifier(full, gate=gate, gamma=0.0, p_full=0).fit(X, y)
     sequential = SequentialFeatureClassifier(random_state=0).fit(X, y)
-    encoder = FrameEncoder().fit(X)
     regressor = QualityRegressor(cv=2).fit(X, np.column_stack([y, 1 - y]).astype(float))
     return {
         "adapt": adapt.predict_proba,
         "sequential": sequential.predict_proba,
-        "encoder": encoder.transform,
+        "encoder": FrameEncoder().fit(X).transform,
         "regressor": regressor.predict,
     }
-
-
-@pytest.fixture(scope="module")
-def fitted():
-    return models()
 
 
 def held(column, dtype):
@@ -122,20 +117,13 @@ def test_a_row_means_the_same_however_the_others_are_held(fitted, data, model):
 
 def test_numbers_are_no_dates_and_dates_no_numbers(fitted):
     X, _ = log()
+    numpys = [np.datetime64("2026-01-01", "ns"), np.timedelta64(5, "ns")]
+    among_objects = [pd.Series([date] * len(X), dtype=object) for date in numpys]
+    wrong = [X.assign(size=dates) for dates in (X["day"], *among_objects)]
     for model in fitted.values():
-        for wrong in (X.assign(size=X["day"]), X.assign(day=X["size"])):
+        for other in (*wrong, X.assign(day=X["size"])):
             with pytest.raises(ValueError, match="in fit, and now something else"):
-                model(wrong)
-
-
-def test_numpys_dates_among_objects_are_no_numbers(fitted):
-    X, _ = log()
-    for wrong in (np.datetime64("2026-01-01", "ns"), np.timedelta64(5, "ns")):
-        cells = np.full(len(X), None, dtype=object)
-        cells[:] = [wrong] * len(X)
-        for model in fitted.values():
-            with pytest.raises(ValueError, match="in fit, and now something else"):
-                model(X.assign(size=pd.Series(cells, dtype=object)))
+                model(other)
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])

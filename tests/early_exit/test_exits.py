@@ -14,7 +14,7 @@ from skroute.early_exit import ExitDisplay, QWYCEnsemble, export_ensemble
 from skroute.early_exit._engines import MemberEngine, ensemble_engine
 from skroute.early_exit._model_engines import ExitEngine, only_order
 from skroute.early_exit._thresholds import leaving, running_values
-from tests.exit_net import ColumnNet, column_rows
+from tests.early_exit.exit_net import ColumnNet, column_rows
 
 
 def fitted_net(n_classes, n_exits, n=300, seed=0):

@@ -64,7 +64,7 @@ ax.set(
     ylabel="Cost of errors (dollars per row)",
     title="A miss costs 50 dollars, a false alarm 1",
 )
-ax.legend()
+_ = ax.legend()
 
 # %%
 # If the budget is enough for *boosting* on every row, boosting alone is as good as routing. But the

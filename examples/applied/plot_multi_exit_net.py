@@ -75,7 +75,7 @@ net = MultiExitClassifier(build, max_epochs=20, lr=0.002, random_state=0).fit(X_
 # stage.
 quick = QWYCEnsemble(
     FrozenEstimator(net),
-    alpha=0.02,
+    alpha=dict.fromkeys(range(10), 0.02),
     calibration=0.5,
     costs="time",
     random_state=0,

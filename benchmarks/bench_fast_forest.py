@@ -150,8 +150,8 @@ def main(short):
         us = {key: 1e6 * s / len(X) for key, s in alternate(calls, repeats).items()}
         equal = np.mean(fast.predict(X) == model.predict(X))
         forest = vars(fast.forest_)
-        named = {"_layout": "bit vectors", "_coded": "codes"}
-        found = [named[key] for key in named if forest.get(key, (0, None))[1] is not None]
+        named = {"bits": "bit vectors", "coded": "codes"}
+        found = [named[key] for key in named if forest.get(key) is not None]
         layout = found[0] if found else "walk"
         rows.append(
             [name, layout, us["own"], us["walk"], us["fast"], us["own"] / us["fast"],

@@ -29,6 +29,16 @@ class Tradeoff(NamedTuple):
     disagreement: Any
     chosen: int
 
+    def __repr__(self):
+        first, last, chosen = (
+            f"cost {self.cost[k]:.4g} and disagreement {self.disagreement[k]:.2%}"
+            for k in (0, -1, self.chosen)
+        )
+        return (
+            f"<Tradeoff of {len(self.cost)} sets of thresholds, from {first} to {last}; "
+            f"number {self.chosen} is in use: {chosen}>"
+        )
+
 
 def held_out_share(calibration, X_calibration, guarantee):
     """Share of the rows to hold out: none where the caller gives rows of their own."""

@@ -84,17 +84,26 @@ class Certified(NamedTuple):
     n_rows: NDArray[np.int64]
 
 
-def order_of(order, n_members, rng):
+def order_of(order, engine, rng):
     """The parameter `order`: a name that is looked for in the scores, or the members in order."""
-    if isinstance(order, str):
-        return rng.permutation(n_members) if order == "random" else order
-    given = np.asarray(order)
-    if given.ndim != 1 or not np.array_equal(np.sort(given), np.arange(n_members)):
-        raise ValueError(
-            f"order must be a permutation of 0, ..., {n_members - 1} (the ensemble has "
-            f"{n_members} members) or a name, got {order!r}."
-        )
-    return given.astype(np.int64)
+    n_members, given = engine.n_members, order
+    if not isinstance(order, str):
+        given = np.asarray(order)
+        if given.ndim != 1 or not np.array_equal(np.sort(given), np.arange(n_members)):
+            raise ValueError(
+                f"order must be a permutation of 0, ..., {n_members - 1} (the ensemble has "
+                f"{n_members} members) or a name, got {order!r}."
+            )
+        given = given.astype(np.int64)
+    if engine.in_order:
+        natural = np.arange(n_members)
+        if order == "random" if isinstance(order, str) else not np.array_equal(given, natural):
+            raise ValueError(
+                f"order={order!r} is not possible: each exit goes on from the one before it, so "
+                'that the exits of a net have one order, which "qwyc" and "natural" are.'
+            )
+        return natural
+    return rng.permutation(n_members) if isinstance(order, str) and order == "random" else given
 
 
 def shares_of(alpha, classes):

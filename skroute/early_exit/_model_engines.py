@@ -303,32 +303,3 @@ class ExitEngine:
     def plain(self, X):
         """The rows themselves."""
         return X
-
-
-def only_order(order, n_members):
-    """The one order in which exits can be evaluated.
-
-    Parameters
-    ----------
-    order : str or array-like
-        The parameter `order`: "qwyc" finds the best possible order, which is the only one.
-
-    n_members : int
-
-    Returns
-    -------
-    ndarray of shape (n_members,), dtype=int64
-
-    Raises
-    ------
-    ValueError
-        If another order is asked for.
-    """
-    natural = np.arange(n_members)
-    asked = ["qwyc", "natural"]
-    if order not in asked if isinstance(order, str) else not np.array_equal(order, natural):
-        raise ValueError(
-            f"order={order!r} is not possible: each exit goes on from the one before it, so that "
-            'the exits of a net have one order, which "qwyc" and "natural" are.'
-        )
-    return natural

@@ -60,58 +60,32 @@ def qwyc_order(
     lo, hi : ndarray of shape (n_members,)
         Thresholds of the positions, all of the training budget spent.
     """
+    from skroute.early_exit._kernels import scan_scalar, scan_vector
+
     n_threads = effective_n_jobs(n_jobs)
     with ThreadPoolExecutor(n_threads) as pool:
 
         def count(scores, candidates, active, g, target, first, last):
-            decided = np.empty(len(candidates), dtype=np.int64)
-            # A few chunks per thread, so that none waits long for another.
-            chunks = np.array_split(np.arange(len(candidates)), min(n_threads * 2, len(candidates)))
+            scan, sides = scan_vector, ()
             if scores.shape[2] == 1:
+                scan, sides = scan_scalar, (use_lo, use_hi)
                 # One kind of row after the other: the compiled loops need not branch on it.
                 by = np.argsort(~target, kind="stable")
                 active, g, target = active[by], g[by], int(target.sum())
-            jobs = [
-                pool.submit(
-                    _scan,
-                    scores,
-                    candidates[chunk],
-                    active,
-                    g,
-                    target,
-                    first,
-                    last,
-                    use_lo,
-                    use_hi,
-                    decided[chunk[0] : chunk[-1] + 1],
-                )
-                for chunk in chunks
-            ]
-            for job in jobs:
-                job.result()
+            decided = np.empty(len(candidates), dtype=np.int64)
+            # A few chunks per thread, so that none waits long for another.
+            bounds = np.linspace(0, len(decided), min(n_threads * 2, len(decided)) + 1).astype(int)
+
+            def part(start, stop):
+                rows = active, g, target, first, last, *sides
+                scan(scores, candidates[start:stop], *rows, decided[start:stop])
+
+            list(pool.map(part, bounds[:-1], bounds[1:]))
             return decided
 
         return search(
-            scores,
-            offset,
-            beta,
-            costs,
-            alpha,
-            use_lo,
-            use_hi,
-            spread,
-            count,
-            on_position,
+            scores, offset, beta, costs, alpha, use_lo, use_hi, spread, count, on_position
         )
-
-
-def _scan(scores, candidates, active, g, target, first, last, use_lo, use_hi, decided):
-    from skroute.early_exit._kernels import scan_scalar, scan_vector
-
-    if scores.shape[2] == 1:
-        scan_scalar(scores, candidates, active, g, target, first, last, use_lo, use_hi, decided)
-    else:
-        scan_vector(scores, candidates, active, g, target, first, last, decided)
 
 
 def candidate_values(total, target):
@@ -122,18 +96,7 @@ def candidate_values(total, target):
     return margin, leader != target
 
 
-def search(
-    scores,
-    offset,
-    beta,
-    costs,
-    alpha,
-    use_lo,
-    use_hi,
-    spread,
-    count,
-    on_position=None,
-):
+def search(scores, offset, beta, costs, alpha, use_lo, use_hi, spread, count, on_position=None):
     """Algorithm 1 with a function that counts the rows that each candidate decides."""
     n_members, n_samples, n_outputs = scores.shape
     total = offset + scores.sum(axis=0, dtype=np.float64)

@@ -45,7 +45,6 @@ from skroute.early_exit._learning import (
     shares_of,
     warn_of_rare_answers,
 )
-from skroute.early_exit._model_engines import only_order
 from skroute.early_exit._thresholds import checked
 from skroute.forests._rows import are_plain
 from skroute.forests._wrapped import prepared, take_apart
@@ -182,7 +181,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
     tradeoff_ : Tradeoff
         Named tuple of what was considered, from cautious to hurried: ``thresholds``, and
         ``cost`` and ``disagreement`` of each on the calibration rows; ``chosen`` is the one
-        in use.
+        in use. It prints as one line.
 
     min_budget_ : float
         The smallest of these costs.
@@ -391,12 +390,10 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         if X_calibration is not None:
             X_calibration = prepared(self._before, X_calibration)
         costs = _member_costs(self.costs, engine, X)
-        n_members = engine.n_members
         alpha, labels = shares_of(self.alpha, self.classes_), self.classes_.tolist()
-        order = only_order(self.order, n_members) if engine.in_order else self.order
         how = {
             "alpha": alpha,
-            "order": order_of(order, n_members, rng),
+            "order": order_of(self.order, engine, rng),
             "stopping": possible_stopping(engine, self.stopping, self.order),
             "use_lo": engine.n_outputs == 1,
             "use_hi": self.mode == "both",
@@ -420,7 +417,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         self._spent = np.concatenate([[0.0], np.cumsum(costs[self.order_])])
         self._engine = engine.taken(self.order_)
         self._within(self._effective_budget(None))
-        self.choices_ = [str(k) for k in range(n_members + 1)]
+        self.choices_ = [str(k) for k in range(engine.n_members + 1)]
         warn_of_rare_answers(alpha, certified, labels, self.confidence)
 
     def __setstate__(self, state):

@@ -260,21 +260,3 @@ def _below(threshold, dtype):
     with np.errstate(over="ignore", under="ignore"):
         cut = threshold.astype(dtype)
         return np.where(cut > threshold, np.nextafter(cut, dtype.type(-np.inf)), cut)
-
-
-def layout_of(forest):
-    """The bit vectors of a forest, made on the first call; None where its shape is not for them.
-
-    Parameters
-    ----------
-    forest : Forest
-
-    Returns
-    -------
-    BitTrees or None
-    """
-    kept = forest.__dict__.get("_layout")
-    if kept is None or kept[0] is not forest.trees:
-        kept = forest.trees, bit_trees(forest.trees, forest.dtype)
-        forest.__dict__["_layout"] = kept
-    return kept[1]

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skroute.forests._bitvector import FEWEST_ROWS, find_tests, layout_of
+from skroute.forests._bitvector import FEWEST_ROWS, find_tests
 
 # With fewer trees than this, binning the rows takes longer than it saves.
 FEWEST_TREES = 16
@@ -99,32 +99,22 @@ def walk_of(forest, n_rows, members):
         its type. X is an ndarray as the library of the forest reads it; `column` says for each
         output which column of `out` it adds to, -1 for none.
     """
-    from skroute.forests._bitvector_kernels import add_members
-    from skroute.forests._code_kernels import add_coded
-    from skroute.forests._kernels import add_leaves
-
     if n_rows >= FEWEST_ROWS:
-        layout, add = layout_of(forest), add_members
-        if layout is None:
-            layout, add = _coded_of(forest, members), add_coded
+        from skroute.forests._bitvector_kernels import add_members
+        from skroute.forests._code_kernels import add_coded
+
+        layout, add, starts = forest.bits, add_members, forest.trees.member_start
+        if layout is None and starts[members[1]] - starts[members[0]] >= FEWEST_TREES:
+            layout, add = forest.coded, add_coded
         if layout is not None:
             return lambda X, start, stop, column, out: add(
                 X, start, stop, layout, *members, column, out
             )
+    from skroute.forests._kernels import add_leaves
+
     return lambda X, start, stop, column, out: add_leaves(
         X[start:stop], forest.trees, *members, column, out[start:stop]
     )
-
-
-def _coded_of(forest, members):
-    starts = forest.trees.member_start
-    if starts[members[1]] - starts[members[0]] < FEWEST_TREES:
-        return None
-    kept = forest.__dict__.get("_coded")
-    if kept is None or kept[0] is not forest.trees:
-        kept = forest.trees, coded_trees(forest.trees, forest.dtype)
-        forest.__dict__["_coded"] = kept
-    return kept[1]
 
 
 def leaf_sums(forest, X, outputs=None, *, first=0, last=None):

@@ -6,6 +6,7 @@ may take steps beyond it. A node has 16 bytes.
 
 import itertools
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -174,6 +175,10 @@ def _is_special(nodes):
     return bool(np.any(nodes["feature"] & (CATEGORICAL | ZERO_MISSING)))
 
 
+# What a forest makes of its trees, once.
+_MADE = ("bits", "coded", "code_columns")
+
+
 @dataclass
 class Forest:
     """An additive ensemble of trees, and how its library reads rows and answers.
@@ -302,10 +307,36 @@ class Forest:
                 return self.least_rounding
         return max(self.least_rounding, float(16 * np.finfo(self.sums).eps * (size + 1.0)))
 
+    def __setattr__(self, name, value):
+        object.__setattr__(self, name, value)
+        if name == "trees":
+            # Other layouts are those of the trees before.
+            for made in _MADE:
+                vars(self).pop(made, None)
+
+    @cached_property
+    def code_columns(self):
+        """Features that some node reads as a category."""
+        feature = self.trees.nodes["feature"]
+        return np.unique(feature[(feature & CATEGORICAL) != 0] & FEATURE_MASK)
+
+    @cached_property
+    def bits(self):
+        """The trees as bit vectors; None where their shape is not for them."""
+        from skroute.forests._bitvector import bit_trees
+
+        return bit_trees(self.trees, self.dtype)
+
+    @cached_property
+    def coded(self):
+        """The trees as nodes that compare codes; None for categories and beyond what codes say."""
+        from skroute.forests._code_walk import coded_trees
+
+        return coded_trees(self.trees, self.dtype)
+
     def __getstate__(self):
-        # Other layouts are made again where they are asked for.
-        made = {"_layout", "_coded"}
-        return {name: value for name, value in self.__dict__.items() if name not in made}
+        # What is made of the trees is made again where it is asked for.
+        return {name: value for name, value in self.__dict__.items() if name not in _MADE}
 
     @property
     def n_members(self):

@@ -141,7 +141,9 @@ def add_leaves(X, trees, first, last, column, out):
     begin, end = trees.member_start[first], trees.member_start[last]
     if len(X) < 8:
         # One row goes down many trees together.
-        at, deepest = np.empty(end - begin, dtype=np.int64), np.max(trees.depths[begin:end])
+        at, deepest = np.empty(end - begin, dtype=np.int64), 0
+        for t in range(begin, end):
+            deepest = max(deepest, trees.depths[t])
         for i in range(len(X)):
             at[:] = trees.roots[begin:end]
             go_down(X, np.full(len(at), i), at, len(at), trees, deepest)

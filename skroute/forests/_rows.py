@@ -52,7 +52,7 @@ def rows_of(forest, X):
             with np.errstate(over="ignore"):
                 rows = cast_numbers(forest, X).astype(forest.dtype)
         if forest.finite is False or np.isfinite(rows).all():
-            return np.ascontiguousarray(rows)
+            return _without_negative_codes(forest, np.ascontiguousarray(rows))
     if is_dataset(X):
         raise TypeError(
             f"X is a {type(X).__name__}, of which trees read no rows: give an array, a tensor or a "
@@ -70,6 +70,16 @@ def rows_of(forest, X):
             X, dtype=forest.dtype, order="C", ensure_all_finite=forest.finite, input_name="X"
         )
     _check_width(forest, X)
+    return _without_negative_codes(forest, X)
+
+
+def _without_negative_codes(forest, X):
+    """For XGBoost no negative number is a category, where others cut -0.5 off to 0."""
+    if not (forest.refuses_unseen and forest.trees.special):
+        return X
+    X = X.copy()
+    for column in forest.code_columns:
+        X[X[:, column] < 0, column] = -1
     return X
 
 

@@ -55,7 +55,7 @@ LIBRARIES = {
         ),
         True,
         {
-            "objective": [None, "multiclassova"],
+            "objective": [None, "multiclassova", "cross_entropy"],
             "boosting_type": ["gbdt", "dart", "rf"],
             "zero_as_missing": [False, True],
             "use_missing": [True, False],
@@ -414,21 +414,6 @@ def few_rows(n_classes=2):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 3))
     return X, (X[:, 0] > 0).astype(int) + (n_classes > 2) * (X[:, 1] > 0)
-
-
-@pytest.mark.parametrize(
-    ("options", "word"),
-    [
-        ({"multi_strategy": "multi_output_tree"}, "multi_strategy='multi_output_tree'"),
-        ({"objective": "binary:logitraw"}, "objective='binary:logitraw'"),
-        ({"objective": "binary:hinge"}, "objective='binary:hinge'"),
-    ],
-)
-def test_what_cannot_be_read_is_named(options, word):
-    X, y = few_rows(3 if "multi_strategy" in options else 2)
-    model = xgb.XGBClassifier(n_estimators=5, **options).fit(X, y)
-    with pytest.raises(ValueError, match=re.escape(word)):
-        QWYCEnsemble(FrozenEstimator(model)).optimize(X)
 
 
 def test_missing_values_beside_categories_of_text():

@@ -135,17 +135,6 @@ def test_answers_scores_and_probabilities_agree(quick, problem, several):
     assert np.mean(quick4.predict(X4) != quick4.estimator_.predict(X4)) < 0.04
 
 
-def test_one_row_has_the_same_answer(quick, problem):
-    _, _, X, _ = problem
-    batch = quick.predict(X[:200])
-    for i in range(200):
-        single = quick.predict(X[i : i + 1].copy())
-        assert single.shape == (1,)
-        assert single[0] == batch[i]
-    with pytest.raises(ValueError, match="X has 9 features, but QWYCEnsemble is expecting 10"):
-        quick.predict(X[:1, :9])
-
-
 @pytest.mark.parametrize(
     "dtype", [np.float64, np.float32, np.float16, ">f8", np.int64, "list", "frame"]
 )
@@ -186,28 +175,6 @@ def test_what_changed_since_fit_acts(problem, boosted):
     assert quick.estimator_ is other
     with pytest.raises(ValueError, match="optimize needs a fitted ensemble"):
         clone(quick).optimize(X)
-
-
-def test_one_row_is_refused_where_the_library_refuses_it(problem):
-    X, y, _, _ = problem
-    model = GradientBoostingClassifier(n_estimators=10, random_state=0)
-    quick = QWYCEnsemble(model, alpha=0.05, random_state=0).fit(X, y)
-    row = X[:1].astype(np.float32)
-    assert quick.predict(row)[0] == quick.predict(X[:2])[0]
-    row[0, 3] = np.nan
-    with pytest.raises(ValueError, match="contains NaN"):
-        quick.predict(row)
-
-
-def test_one_row_with_categories():
-    rng = np.random.RandomState(0)
-    X = rng.randint(0, 30, (2000, 3)).astype(float)
-    y = (X[:, 0] % 3 + X[:, 1] % 2 > 1.5).astype(int)
-    model = lgb.LGBMClassifier(n_estimators=20, verbose=-1, n_jobs=1, min_data_per_group=5)
-    model.fit(X, y, categorical_feature=[0, 1])
-    quick = QWYCEnsemble(model, alpha=0.02).set_params(estimator=FrozenEstimator(model)).fit(X, y)
-    batch = quick.predict(X[:50])
-    np.testing.assert_array_equal([quick.predict(X[i : i + 1])[0] for i in range(50)], batch)
 
 
 @pytest.mark.parametrize("order", ["natural", "random", "given"])
@@ -379,19 +346,6 @@ def test_calibration_none_uses_the_training_rows(problem, boosted):
     assert np.isnan(quick.disagreement_bound_)
     assert quick.disagreement_ <= 0.01
     assert quick.disagreement_ == np.mean(quick.predict(X) != boosted.predict(X))
-
-
-class Step:
-    """A step of a fit that nobody watches."""
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        pass
-
-    def step(self, name):
-        return self
 
 
 def test_calibration_that_cannot_be(problem, boosted):
@@ -601,21 +555,6 @@ def test_round_trips(quick, several, problem, tmp_path):
     data = dumps(forest)
     loaded = loads(data, trusted=get_untrusted_types(data=data))
     np.testing.assert_array_equal(loaded.predict(X), forest.predict(X))
-
-
-def test_export(quick, several, problem, tmp_path):
-    _, _, X, _ = problem
-    quick4, X4 = several
-    cases = [(quick, X), (quick4, X4)]
-    forest = RandomForestClassifier(6, max_depth=4, random_state=0)
-    labels = np.where(quick.predict(X) == 1, "b", "a").astype(object)
-    cases.append((QWYCEnsemble(forest, alpha=0.05, random_state=0).fit(X, labels), X))
-    for i, (estimator, rows) in enumerate(cases):
-        path = tmp_path / f"{i}.npz"
-        export_ensemble(estimator, path)
-        y_pred, members = evaluate_exported(load_exported(path), rows)
-        np.testing.assert_array_equal(y_pred, estimator.predict(rows))
-        np.testing.assert_array_equal(members, estimator.route(rows))
 
 
 def test_export_refusals(quick, problem, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import make_classification
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.frozen import FrozenEstimator
 
 from skroute.early_exit import QWYCEnsemble
@@ -92,23 +92,6 @@ def test_the_guarantee_holds_for_each_class(rare):
     assert (quick.class_disagreement_bound_ <= [0.02, 0.05]).all()
     assert (quick.class_disagreement_ <= quick.class_disagreement_bound_).all()
     assert quick.predict_cost(rows[6000:]).mean() < 25
-
-
-def test_several_classes_and_folds():
-    X, y = make_classification(
-        6000, 8, n_informative=6, n_classes=3, weights=[0.6, 0.32], class_sep=1.5, random_state=0
-    )
-    labels = np.array(["common", "less", "rare"])[y]
-    forest = RandomForestClassifier(20, max_depth=6, random_state=0).fit(X[:1500], labels[:1500])
-    quick = QWYCEnsemble(
-        FrozenEstimator(forest),
-        alpha=dict.fromkeys(forest.classes_, 0.03),
-        order="natural",
-        random_state=0,
-    ).optimize(X[1500:5000])
-    assert (quick.class_disagreement_ <= 0.03).all()
-    share = lost(quick, X[5000:], forest.predict(X[5000:]))
-    assert (share <= 0.1).all() and quick.predict_cost(X[5000:]).mean() < 19
 
 
 def test_too_few_rows_of_an_answer_are_named(rare):

@@ -10,7 +10,6 @@ from sklearn.datasets import make_classification
 from sklearn.ensemble import (
     AdaBoostClassifier,
     BaggingClassifier,
-    ExtraTreesClassifier,
     GradientBoostingClassifier,
     HistGradientBoostingClassifier,
     RandomForestClassifier,
@@ -19,10 +18,9 @@ from sklearn.ensemble import (
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.tree import DecisionTreeClassifier
 
 from skroute.early_exit import QWYCEnsemble
-from skroute.early_exit._engines import ForestEngine, MemberEngine, ensemble_engine
+from skroute.early_exit._engines import MemberEngine, ensemble_engine
 from skroute.early_exit._thresholds import never
 from skroute.forests._rows import rows_of
 from tests.early_exit.reference import member_scores_reference
@@ -63,31 +61,6 @@ def assert_layouts_agree(engine, X):
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize("zero_as_missing", [False, True])
-@pytest.mark.parametrize("use_missing", [False, True])
-@pytest.mark.parametrize("missing_in_fit", [False, True])
-def test_lightgbm_missing_zero_and_extreme_values(
-    n_classes, zero_as_missing, use_missing, missing_in_fit
-):
-    X, y = data(n_classes)
-    X[np.random.RandomState(1).rand(*X.shape) < 0.2] = 0.0
-    model = lgb.LGBMClassifier(
-        n_estimators=15,
-        num_leaves=12,
-        verbose=-1,
-        n_jobs=1,
-        zero_as_missing=zero_as_missing,
-        use_missing=use_missing,
-    ).fit(with_missing(X) if missing_in_fit else X, y)
-    queries = np.vstack([X, with_missing(X, 3), EXTREME])
-    engine, classes = ensemble_engine(model)
-    np.testing.assert_array_equal(classes, model.classes_)
-    expected = model.predict(queries, raw_score=True).reshape(len(queries), -1)
-    np.testing.assert_allclose(full_scores(engine, queries), expected, rtol=1e-12, atol=1e-12)
-    assert_layouts_agree(engine, queries)
-
-
-@pytest.mark.parametrize("n_classes", [2, 3])
 def test_lightgbm_categories_unseen_ones_and_fractions(n_classes):
     X, y = data(n_classes)
     rng = np.random.RandomState(0)
@@ -105,27 +78,6 @@ def test_lightgbm_categories_unseen_ones_and_fractions(n_classes):
     assert_layouts_agree(engine, strange)
 
 
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        {"boosting_type": "rf", "subsample": 0.5, "subsample_freq": 1},
-        {"boosting_type": "dart"},
-        {"objective": "multiclassova", "n_classes": 3},
-        {"sigmoid": 2.0},
-        {"objective": "cross_entropy"},
-        {"n_estimators": 1, "min_child_samples": 10**6},
-    ],
-)
-def test_lightgbm_variants(parameters):
-    parameters = dict(parameters)
-    X, y = data(parameters.pop("n_classes", 2))
-    model = lgb.LGBMClassifier(**{"n_estimators": 9, "verbose": -1, "n_jobs": 1} | parameters)
-    model.fit(X, y)
-    engine, _ = ensemble_engine(model.booster_)
-    expected = model.booster_.predict(X, raw_score=True).reshape(len(X), -1)
-    np.testing.assert_allclose(full_scores(engine, X), expected, rtol=1e-12, atol=1e-12)
-
-
 def test_lightgbm_stops_at_its_best_iteration():
     X, y = data()
     booster = lgb.train(
@@ -140,19 +92,6 @@ def test_lightgbm_stops_at_its_best_iteration():
     assert engine.n_members == booster.best_iteration
     expected = booster.predict(X, raw_score=True)
     np.testing.assert_allclose(full_scores(engine, X)[:, 0], expected, atol=1e-12)
-
-
-def test_lightgbm_data_frame_with_categories():
-    X, y = data()
-    frame = pd.DataFrame(X, columns=list("abcdefgh"))
-    frame["b"] = pd.Categorical(np.where(y + X[:, 0] > 0.7, "red", "blue"))
-    frame["d"] = pd.Categorical((X[:, 3] > 0) + 2 * (X[:, 1] > 0))
-    model = lgb.LGBMClassifier(n_estimators=10, verbose=-1, n_jobs=1, min_data_per_group=2)
-    model.fit(frame, y)
-    engine, _ = ensemble_engine(model)
-    np.testing.assert_allclose(
-        full_scores(engine, frame)[:, 0], model.predict(frame, raw_score=True), atol=1e-12
-    )
 
 
 def test_lightgbm_data_frame_with_a_constant_category():
@@ -192,32 +131,6 @@ def sum_of(model, X):
     return proba[:, 1] - len(model.estimators_) / 2 if proba.shape[1] == 2 else proba
 
 
-@pytest.mark.parametrize("n_classes", [2, 4])
-@pytest.mark.parametrize(
-    "model",
-    [
-        GradientBoostingClassifier(n_estimators=12, random_state=0),
-        GradientBoostingClassifier(n_estimators=5, init="zero", random_state=0),
-        HistGradientBoostingClassifier(max_iter=12, random_state=0),
-        RandomForestClassifier(n_estimators=12, random_state=0),
-        ExtraTreesClassifier(n_estimators=12, random_state=0),
-        BaggingClassifier(n_estimators=9, max_features=0.6, random_state=0),
-        AdaBoostClassifier(DecisionTreeClassifier(max_depth=2), n_estimators=9, random_state=0),
-    ],
-    ids=lambda model: type(model).__name__,
-)
-def test_scikit_learn_forests(model, n_classes):
-    X, y = data(n_classes)
-    labels = np.array(["a", "b", "c", "d"])[y]
-    model.fit(X, labels)
-    engine, classes = ensemble_engine(model)
-    assert isinstance(engine, ForestEngine)
-    np.testing.assert_array_equal(classes, model.classes_)
-    expected = sum_of(model, X).reshape(len(X), -1)
-    np.testing.assert_allclose(full_scores(engine, X), expected, rtol=1e-9, atol=1e-9)
-    assert_layouts_agree(engine, X)
-
-
 def test_exponential_loss_has_its_own_link():
     X, y = data()
     model = GradientBoostingClassifier(n_estimators=5, loss="exponential", random_state=0)
@@ -243,33 +156,6 @@ def test_hist_gradient_boosting_missing_categories_and_extreme_values(n_classes)
     np.testing.assert_allclose(full_scores(engine, queries), expected, rtol=1e-12, atol=1e-12)
     assert_layouts_agree(engine, queries)
     np.testing.assert_allclose(full_scores(engine, queries.tolist()), expected, atol=1e-12)
-
-
-def test_hist_gradient_boosting_data_frame_with_text():
-    X, y = data()
-    frame = pd.DataFrame(X, columns=list("abcdefgh"))
-    frame["c"] = pd.Categorical(np.where(y + X[:, 0] > 0.7, "red", "blue"))
-    model = HistGradientBoostingClassifier(max_iter=10, random_state=0).fit(frame, y)
-    engine, _ = ensemble_engine(model)
-    expected = model.decision_function(frame)
-    np.testing.assert_allclose(full_scores(engine, frame)[:, 0], expected, atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        RandomForestClassifier(n_estimators=9, random_state=0),
-        ExtraTreesClassifier(n_estimators=9, random_state=0),
-        BaggingClassifier(n_estimators=9, random_state=0),
-    ],
-    ids=lambda model: type(model).__name__,
-)
-def test_missing_values_in_averaged_forests(model):
-    X, y = data()
-    X = with_missing(X)
-    engine, _ = ensemble_engine(model.fit(X, y))
-    queries = with_missing(X, 5)
-    np.testing.assert_allclose(full_scores(engine, queries)[:, 0], sum_of(model, queries))
 
 
 def test_missing_values_that_fit_did_not_see():
@@ -344,19 +230,6 @@ def test_members_by_decision_function_call_or_neither():
     with pytest.raises(ValueError, match="gave 3 scores for each row, expected 1") as caught:
         wide.scores(X)
     assert caught.value.__notes__ == ["This happened in call of 'member 0' with 600 rows."]
-
-
-def test_xgboost():
-    xgb = pytest.importorskip("xgboost")
-    for n_classes in (2, 3):
-        X, y = data(n_classes)
-        X = with_missing(X)
-        model = xgb.XGBClassifier(n_estimators=12, max_depth=4, n_jobs=1).fit(X, y)
-        engine, classes = ensemble_engine(model)
-        queries = with_missing(X, 4)
-        expected = model.predict(queries, output_margin=True).reshape(len(X), -1)
-        np.testing.assert_allclose(full_scores(engine, queries), expected, atol=1e-5)
-        assert_layouts_agree(engine, queries)
 
 
 def test_xgboost_categories_and_early_stopping():

@@ -11,7 +11,6 @@ from scipy.stats import hypergeom
 from sklearn.datasets import make_classification
 from sklearn.ensemble import (
     BaggingClassifier,
-    GradientBoostingClassifier,
     RandomForestClassifier,
     VotingClassifier,
 )
@@ -200,14 +199,6 @@ def test_weighted_votes_take_thresholds():
     np.testing.assert_array_equal(whole.predict(X), model.predict(X))
     with pytest.raises(ValueError, match="needs members that count alike"):
         quick.set_params(stopping="votes").optimize(X[300:])
-
-
-def test_boosting_takes_thresholds():
-    X, y = data()
-    model = GradientBoostingClassifier(n_estimators=10, random_state=0).fit(X[:300], y[:300])
-    assert QWYCEnsemble(FrozenEstimator(model)).optimize(X[300:]).stopping_ == "thresholds"
-    with pytest.raises(ValueError, match="needs members that count alike"):
-        QWYCEnsemble(FrozenEstimator(model), stopping="votes").optimize(X[300:])
 
 
 def test_an_order_of_ones_own_takes_thresholds():

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skroute.forests import ForestBuilder, leaf_sums
-from skroute.forests._bitvector import FEWEST_ROWS, bit_trees, layout_of
+from skroute.forests._bitvector import FEWEST_ROWS, bit_trees
 from skroute.forests._forest import (
     CATEGORICAL,
     MISSING_RIGHT,
@@ -98,7 +98,7 @@ def test_sums_equal_those_of_the_walk_bit_for_bit(drawn, data):
     first = data.draw(st.integers(0, forest.n_members))
     last = data.draw(st.integers(first, forest.n_members))
     expected = walked(forest, X, outputs, first, last)
-    assert layout_of(forest) is not None
+    assert forest.bits is not None
     found = leaf_sums(forest, X, outputs, first=first, last=last)
     np.testing.assert_array_equal(found, expected)
     assert np.array_equal(np.signbit(found), np.signbit(expected))
@@ -145,7 +145,7 @@ def test_oblivious_trees_have_a_test_for_each_level(depths, n_outputs, categoric
         t = int(np.argmax(forest.trees.depths))
         forest.trees.nodes["threshold"][forest.trees.roots[t] + 2] = 0.123
         forest.trees.nodes["feature"][forest.trees.roots[t] + 2] = 0
-    bits, n_tests = layout_of(forest), sum(depths)
+    bits, n_tests = forest.bits, sum(depths)
     if not (spoiled and max(depths) >= 2) and max(depths) >= 2:
         assert bits.clear.dtype == np.int16 and len(bits.column) == n_tests
     elif bits is not None:
@@ -163,7 +163,7 @@ def test_the_shape_chooses_the_layout_and_no_answer_depends_on_it(drawn):
     nodes = forest.trees.nodes
     leaf = nodes["child"] == np.arange(len(nodes))
     most = np.add.reduceat(leaf, forest.trees.roots).max()
-    bits = layout_of(forest)
+    bits = forest.bits
     oblivious = bits is not None and bits.clear.dtype.kind == "i"
     assert (bits is None) == (most > 64 and not oblivious)
     if bits is not None and not oblivious:
@@ -190,9 +190,9 @@ def stump():
 
 def test_what_codes_cannot_say_is_left_to_the_walk(stump):
     long = np.full(2047, 2**32 - 1)
-    assert layout_of(stump(0, CATEGORICAL, long[:-1])) is not None
-    assert layout_of(stump(0, CATEGORICAL, np.append(long, 1))) is None
-    assert layout_of(stump(0, CATEGORICAL | ZERO_MISSING, [1])) is None
+    assert stump(0, CATEGORICAL, long[:-1]).bits is not None
+    assert stump(0, CATEGORICAL, np.append(long, 1)).bits is None
+    assert stump(0, CATEGORICAL | ZERO_MISSING, [1]).bits is None
     X = np.append(np.arange(65600.0), np.nan)[:, None]
     for words in (long[:-1], np.append(long, long[:1])):
         forest = stump(0, CATEGORICAL | MISSING_RIGHT, words)
@@ -216,7 +216,7 @@ def test_many_cuts_of_one_feature():
             builder.add_tree(left, right, zero, threshold, value, zero)
         builder.end_member()
         forest = builder.build([0.0], n_features=1)
-        assert (layout_of(forest) is not None) == fits
+        assert (forest.bits is not None) == fits
         X = np.linspace(-1, cut + 1, 50)[:, None]
         np.testing.assert_array_equal(leaf_sums(forest, X), walked(forest, X, [0], 0, 1))
 
@@ -236,8 +236,8 @@ def test_the_layout_follows_the_trees_and_is_not_pickled(stump):
     forest = stump(0.0)
     X = np.linspace(-1, 1, FEWEST_ROWS)[:, None]
     before = leaf_sums(forest, X)
-    assert layout_of(forest) is layout_of(forest)
-    assert "_layout" not in pickle.loads(pickle.dumps(forest)).__dict__
+    assert forest.bits is forest.bits
+    assert "bits" not in pickle.loads(pickle.dumps(forest)).__dict__
     nodes = forest.trees.nodes.copy()
     nodes["threshold"][0] = 2.0
     forest.trees = forest.trees._replace(nodes=nodes)

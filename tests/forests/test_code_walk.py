@@ -8,7 +8,6 @@ import pytest
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier, RandomForestRegressor
 
 from skroute.forests import FastForest, find_reader, leaf_sums
-from skroute.forests._bitvector import layout_of
 from skroute.forests._code_walk import FEWEST_TREES, coded_trees
 from tests.early_exit.reference import member_scores_reference
 
@@ -46,7 +45,7 @@ def drawn(kind, rng, seed):
 def test_sums_of_the_reference(kind, seed):
     rng = np.random.RandomState(seed)
     forest, d, missing = drawn(kind, rng, seed)
-    assert layout_of(forest) is None
+    assert forest.bits is None
     for n in (48, 300, 2600):
         X = draw(rng, n, d, forest.dtype, missing)
         # As compiled code adds: one member after the other.
@@ -54,13 +53,13 @@ def test_sums_of_the_reference(kind, seed):
         for scores in member_scores_reference(forest, X):
             expected += scores
         np.testing.assert_array_equal(leaf_sums(forest, X), expected)
-    assert forest._coded[1] is not None
+    assert forest.coded is not None
     some = leaf_sums(forest, X, outputs=[forest.n_outputs - 1], first=2)
     expected = np.zeros(n)
     for scores in member_scores_reference(forest, X)[2:]:
         expected += scores[:, -1]
     np.testing.assert_array_equal(some[:, 0], expected)
-    assert "_coded" not in pickle.loads(pickle.dumps(forest)).__dict__
+    assert "coded" not in pickle.loads(pickle.dumps(forest)).__dict__
 
 
 def test_few_trees_and_categories_are_walked_as_before():
@@ -70,7 +69,7 @@ def test_few_trees_and_categories_are_walked_as_before():
     few = RandomForestClassifier(FEWEST_TREES - 1, random_state=0).fit(X, y)
     fast = FastForest.from_ensemble(few, X)
     np.testing.assert_array_equal(fast.predict(X), few.predict(X))
-    assert "_coded" not in vars(fast.forest_)
+    assert "coded" not in vars(fast.forest_)
     X[:, 0] = rng.randint(0, 40, 900)
     given = {"min_child_samples": 1, "num_leaves": 150, "cat_smooth": 0, "verbose": -1}
     cats = lgb.LGBMClassifier(n_estimators=20, n_jobs=1, random_state=0, **given)
@@ -90,4 +89,4 @@ def test_answers_are_those_of_scikit_learn(n_jobs):
     fast = FastForest.from_ensemble(model, X[:100], n_jobs=n_jobs)
     np.testing.assert_array_equal(fast.predict(X), model.predict(X))
     np.testing.assert_allclose(fast.predict_proba(X), model.predict_proba(X), atol=1e-15)
-    assert fast.forest_._coded[1] is not None
+    assert fast.forest_.coded is not None

@@ -30,7 +30,6 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import (
     FixedThresholdClassifier,
-    GridSearchCV,
     TunedThresholdClassifierCV,
 )
 from sklearn.naive_bayes import GaussianNB
@@ -533,7 +532,7 @@ def test_a_difference_is_noticed(monkeypatch):
         return forest
 
     monkeypatch.setitem(_readers._READERS, ("lightgbm", "LGBMModel"), wrong)
-    with pytest.raises(ValueError, match="as the LGBMClassifier does: the sums of its leaves"):
+    with pytest.raises(ValueError, match=r"This LGBMClassifier answers .* \(sums"):
         FastForest.from_ensemble(model)
 
 
@@ -655,24 +654,6 @@ def test_a_failure_of_the_ensemble_names_it():
     assert "'Failing' with 400 rows" in caught.value.__notes__[0]
 
 
-def test_a_search_over_the_ensemble():
-    X, y = data(2, 0)
-    search = GridSearchCV(
-        FastForest(RandomForestClassifier(random_state=0)), {"estimator__max_depth": [1, 4]}, cv=2
-    )
-    assert search.fit(X, y).best_params_ == {"estimator__max_depth": 4}
-
-
-@pytest.mark.parametrize("n", [1, 60])
-def test_rows_in_other_byte_order(n):
-    X, y = data(2, 0)
-    fast = FastForest(RandomForestClassifier(3)).fit(X, y)
-    for dtype in (">f4", ">f8", ">i4"):
-        rows = X[:n].astype(dtype)
-        expected = fast.predict_proba(rows.astype(rows.dtype.newbyteorder("=")))
-        np.testing.assert_array_equal(fast.predict_proba(rows), expected)
-
-
 @pytest.mark.parametrize("n", [1, 5, 60])
 @pytest.mark.parametrize("kind", ["int64", "uint64", "list", "longdouble"])
 def test_numbers_beyond_single_precision_as_lightgbm_reads_them(kind, n, tmp_path):
@@ -693,17 +674,6 @@ def test_numbers_beyond_single_precision_as_lightgbm_reads_them(kind, n, tmp_pat
     np.testing.assert_array_equal(portable, model.predict(given))
     np.testing.assert_array_equal(evaluate_exported(exported, given)[0], portable)
     assert (model.predict(X) != model.predict(X.astype(np.float64))).any()
-
-
-@pytest.mark.parametrize("depth", [5, 6, 7, 9, None])
-def test_few_rows_of_trees_of_any_depth(depth):
-    X, y = data(3, seed=0)
-    model = ExtraTreesClassifier(17, max_depth=depth, random_state=0).fit(X, y)
-    fast = FastForest.from_ensemble(model)
-    together = fast.predict_proba(X)
-    for n in (1, 3, 47):
-        np.testing.assert_array_equal(fast.predict_proba(X[:n]), together[:n])
-    np.testing.assert_allclose(together, model.predict_proba(X), atol=1e-12)
 
 
 def test_base_scores_of_xgboost_to_the_last_bit():

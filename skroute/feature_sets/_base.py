@@ -366,9 +366,10 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
     def _find(self, sizes, budgets):
         """The choice for each of the queries, block by block."""
         step = max(1, _BLOCK // len(self._masks))
-        blocks = [slice(start, start + step) for start in range(0, max(len(sizes), 1), step)]
-        found = [self._lookup(self._set_costs(sizes[rows]), budgets[rows]) for rows in blocks]
-        return found[0] if len(found) == 1 else np.concatenate(found)
+        if len(sizes) <= step:
+            return self._lookup(self._set_costs(sizes), budgets)
+        blocks = (slice(start, start + step) for start in range(0, len(sizes), step))
+        return np.concatenate([self._find(sizes[rows], budgets[rows]) for rows in blocks])
 
     def select(
         self, size: ArrayLike | None = None, budget: ArrayLike | None = None
@@ -391,10 +392,10 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         if not self.__sklearn_is_fitted__():
             # It asks for tags, which takes as long as a query.
             check_is_fitted(self)
-        sizes, budget = self._known_sizes(size), self._effective_budget(budget)
-        shape = np.broadcast(sizes, budget).shape
-        flat = (np.full(shape, part).reshape(-1) for part in (sizes, budget))
-        return self._find(*flat).reshape(shape)
+        given = self._known_sizes(size), np.asarray(self._effective_budget(budget))
+        shape = np.broadcast(*given).shape
+        of_each = (part if part.shape == shape else np.full(shape, part) for part in given)
+        return self._find(*(part.reshape(-1) for part in of_each)).reshape(shape)
 
     def skyline(self, size: float | None = None) -> Skyline:
         """The sets that are the best for some budget, for items of one size.

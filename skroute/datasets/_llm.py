@@ -200,13 +200,6 @@ benchmarks named in the task, which have licences of their own.
 """
 
 
-def texts(values):
-    """Texts as an array that can be indexed by rows."""
-    texts = np.empty(len(values), dtype=object)
-    texts[:] = values
-    return texts
-
-
 @validate_params(FETCH_PARAMS, prefer_skip_nested_validation=True)
 def fetch_routellm_mmlu(
     *,
@@ -272,11 +265,11 @@ def fetch_routellm_mmlu(
     """
     arrays, path = load_or_fetch(MMLU, data_home, download_if_missing)
     return Bunch(
-        data=texts(arrays["prompt"]),
+        data=np.array(arrays["prompt"], dtype=object),
         quality=arrays["quality"],
         costs=np.array(list(_MMLU_MODELS.values())),
         model_names=list(_MMLU_MODELS),
-        subject=texts(arrays["subject"]),
+        subject=np.array(arrays["subject"], dtype=object),
         contaminated=arrays["contaminated"],
         DESCR=_MMLU_DESCR,
         filename=str(path),
@@ -349,14 +342,14 @@ def fetch_llmrouter(
     """
     arrays, path = load_or_fetch(LLMROUTER, data_home, download_if_missing)
     return Bunch(
-        data=texts(arrays["prompt"]),
+        data=np.array(arrays["prompt"], dtype=object),
         quality=arrays["quality"],
         costs=np.array(list(_LLMROUTER_MODELS.values())),
         model_names=list(_LLMROUTER_MODELS),
         is_test=arrays["is_test"],
         in_train=arrays["in_train"],
-        task=texts(arrays["task"]),
-        metric=texts(arrays["metric"]),
+        task=np.array(arrays["task"], dtype=object),
+        metric=np.array(arrays["metric"], dtype=object),
         cluster_id=arrays["cluster_id"],
         DESCR=_LLMROUTER_DESCR,
         filename=str(path),

@@ -21,7 +21,6 @@ from skroute.utils._compat import (
 from skroute.utils._optional import import_optional
 from skroute.utils._tensors import (
     available_device,
-    check_device_parameter,
     check_tensor,
     is_dataset,
     on_host,
@@ -178,6 +177,7 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "exit_weights": ["array-like", None],
         "eval_batch_size": [Interval(Integral, 1, None, closed="left")],
+        # torch.device is not there without torch: `available_device` looks.
         "device": "no_validation",
         "net_params": [dict, None],
         "random_state": ["random_state"],
@@ -247,7 +247,6 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         torch_exits = _torch_exits(name)
         if self.max_epochs:
             import_optional("skorch", name)
-        check_device_parameter(self)
         check_net_params(self.net_params)
         device = None if self.device is None else available_device(self.device)
         X = check_exit_rows(self, X, reset=True)

@@ -11,19 +11,12 @@ from sklearn.utils.metaestimators import available_if
 
 from skroute.members._base import MemberClassifier
 from skroute.utils._compat import Real, _fit_context, _safe_indexing, num_samples
+from skroute.utils._frames import is_missing
 
 
 def _check_present(values, name):
     """Refuse a log with a missing answer or id; None, NaN and pandas' NA are no labels."""
-    if values.dtype.kind == "O":
-        absent = [
-            value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
-            for value in values
-        ]
-    elif values.dtype.kind == "f":
-        absent = np.isnan(values)
-    else:
-        return
+    absent = [is_missing(value) for value in values] if values.dtype.kind in "Of" else []
     if len(rows := np.flatnonzero(absent)):
         raise ValueError(
             f"{name} must not be missing, as in {len(rows)} of {len(values)} rows (the first is "
@@ -41,8 +34,7 @@ class _Record:
                 "predictions and scores are both None: a RecordedClassifier has nothing to "
                 "answer with. Give the labels, a score matrix, or both."
             )
-        frames = [part for part in (predictions, scores) if hasattr(part, "index")]
-        frames = [part for part in frames if hasattr(part, "iloc")]
+        frames = [part for part in (predictions, scores) if hasattr(part, "iloc")]
         if ids is None and frames:
             ids = frames[0].index
             if len(frames) == 2 and not frames[1].index.equals(ids):

@@ -115,12 +115,3 @@ def walking(estimator):
     if hasattr(own, "_remember"):
         own._remember(once)
     return own
-
-
-def calls_of(names, estimators):
-    """Answers that the models of walking estimators were asked for, dict from str to int."""
-    found = {}
-    for name, estimator in zip(names, estimators):
-        for model, n_rows in once_of(estimator).calls.items():
-            found[model if len(names) == 1 else f"{name}: {model}"] = n_rows
-    return found

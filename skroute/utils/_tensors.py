@@ -7,7 +7,6 @@ import sys
 
 import numpy as np
 
-from skroute.utils._compat import InvalidParameterError
 from skroute.utils._optional import import_optional
 
 # Rows of a tensor that are looked at together.
@@ -100,57 +99,19 @@ def indexable_dataset(X):
     return import_optional("skorch.helper", "A torch Dataset as X").SliceDataset(X)
 
 
-def check_device_parameter(estimator):
-    """Refuse a `device` that names none: scikit-learn's constraints do not know torch's.
-
-    Raises
-    ------
-    InvalidParameterError
-    """
-    torch, device = sys.modules.get("torch"), estimator.device
-    if not isinstance(device, (str, type(None))) and not (
-        torch is not None and isinstance(device, torch.device)
-    ):
-        raise InvalidParameterError(
-            f"The 'device' parameter of {type(estimator).__name__} must be an instance of 'str', "
-            f"an instance of 'torch.device' or None. Got {device!r} instead."
-        )
-
-
-def available_device(device, *, dtype="float32", advice='Use device=None or "cpu".'):
-    """The torch device of this name, or why there is none.
-
-    Parameters
-    ----------
-    device : str or torch.device
-
-    dtype : str, default="float32"
-        What it must be able to hold.
-
-    advice : str
-        What to do about it, as a sentence that ends the message.
-
-    Returns
-    -------
-    torch.device
-
-    Raises
-    ------
-    ImportError
-        Without torch, naming the extra.
-
-    ValueError
-        If this machine has no such device.
-    """
+def available_device(device):
+    """The torch device of this name, or a ValueError that says why there is none."""
     torch = import_optional("torch", f"device={str(device)!r}")
+    if not isinstance(device, (str, torch.device)):
+        raise ValueError(f"device must be a str, a torch.device or None, got {device!r}.")
     try:
         found = torch.device(device)
-        torch.zeros(1, dtype=getattr(torch, dtype), device=found).item()
+        torch.zeros(1, device=found).item()
     # By what is amiss: no such name, no driver, "meta" (which computes nothing): RuntimeError;
-    # a build without CUDA or XPU: AssertionError; no float64 (MPS): TypeError; a backend that
-    # is a package of its own (hpu): ImportError.
+    # a build without CUDA or XPU: AssertionError; a backend that is a package of its own (hpu):
+    # ImportError.
     except (RuntimeError, AssertionError, TypeError, ImportError) as error:
         raise ValueError(
-            f"device={str(device)!r} is not available here ({error}). {advice}"
+            f'device={str(device)!r} is not available here ({error}). Use device=None or "cpu".'
         ) from error
     return found

@@ -1,7 +1,6 @@
-"""Raw files to arrays: small files by hand, and every real set written back to raw."""
+"""Raw files to arrays, by hand; and the addresses and digests of every set."""
 
 import json
-from pathlib import PurePosixPath
 
 import numpy as np
 import pytest
@@ -79,115 +78,36 @@ def test_llmrouter_prompt_of_two_tasks_carries_the_first():
     assert arrays["quality"][0].tolist() == list(range(8, -1, -1))
 
 
-# The same sets as raw files, in the layout of their origins.
-
-
-def _lines(values, fmt):
-    return "".join(fmt % value + "\n" for value in values).encode()
-
-
-def raw_frugalml(arrays):
-    raw = {"TrueLabel": _lines(arrays["y_true"], "%d")}
-    for j, api in enumerate(arrays["api_ids"]):
-        raw[f"PredictedLabel {api}"] = _lines(arrays["predicted_label"][:, j], "%d")
-        if "confidence" in arrays:
-            raw[f"Confidence {api}"] = _lines(arrays["confidence"][:, j], "%.18e")
-    if "sample_id" in arrays:
-        raw["ImageName"] = ",\n".join(arrays["sample_id"]).encode()
-    return raw
-
-
-def raw_frugalmct(arrays):
-    raw = {"ImageName": ",\n".join(arrays["sample_id"]).encode()}
-    for j, api in enumerate(arrays["api_ids"]):
-        raw[f"Reward {api}"] = _lines(arrays["reward"][:, j], "%.18e")
-    if "scores" in arrays:
-        stems = [PurePosixPath(name).stem for name in arrays["sample_id"]]
-        names = arrays["label_names"].tolist()
-        raw["TrueLabel"] = json.dumps(
-            {
-                stem: [{"transcription": names[j]} for j in np.flatnonzero(row)]
-                for stem, row in zip(stems, arrays["y_true"])
-            }
-        ).encode()
-        for k, api in enumerate(arrays["scores_api_ids"]):
-            raw[f"PredictedLabel {api}"] = json.dumps(
-                {
-                    stem: [
-                        {"transcription": names[j], "confidence": float(row[j])}
-                        for j in np.flatnonzero(row)
-                    ]
-                    for stem, row in zip(stems, arrays["scores"][:, k])
-                }
-            ).encode()
-    return raw
-
-
-def raw_mmlu(arrays):
-    subjects = np.array(arrays["subject"])
-    raw = {}
-    for subject in dict.fromkeys(arrays["subject"]):
-        rows = np.flatnonzero(subjects == subject)
-        quoted = [arrays["prompt"][i].replace('"', '""') for i in rows]
-        answers = np.where(arrays["quality"][rows] == 1, "True", "False").tolist()
-        raw[subject] = (
-            "prompt,mixtral-8x7b-instruct-v0.1,gpt-4-1106-preview\n"
-            + "".join(f'"{text}",{a},{b}\n' for text, (a, b) in zip(quoted, answers))
-        ).encode()
-    raw["contaminated"] = "\n".join(
-        json.dumps({"train_prompt": "x", "eval_prompt": arrays["prompt"][i]})
-        for i in np.flatnonzero(arrays["contaminated"])
-    ).encode()
-    return raw
-
-
-def raw_llmrouter(arrays):
-    names = list(_llm._LLMROUTER_MODELS)
-    records = [
-        {"question": prompt, "scores": dict(zip(names, scores)), "cluster_id": cluster}
-        for prompt, scores, cluster in zip(
-            arrays["prompt"], arrays["quality"].tolist(), arrays["cluster_id"].tolist()
-        )
-    ]
-    queries = [
-        json.dumps({"task_name": task, "query": prompt, "metric": metric})
-        for task, prompt, metric in zip(arrays["task"], arrays["prompt"], arrays["metric"])
-    ]
-    n = int((~arrays["is_test"]).sum())
-    return {
-        "train": json.dumps(records[:n]).encode(),
-        "test": json.dumps(records[n:]).encode(),
-        "queries train": "\n".join(queries[:n]).encode(),
-        "queries test": "\n".join(queries[n:]).encode(),
-    }
+def test_mmlu():
+    header = "prompt,mixtral-8x7b-instruct-v0.1,gpt-4-1106-preview\n"
+    raw = {subject: header.encode() for subject in _llm._SUBJECTS}
+    raw["anatomy"] += b'"said ""a,\nb""",True,False\n'
+    raw["virology"] += b'"q",False,True\n"r",True,True\n'
+    raw["contaminated"] = b'{"train_prompt": "x", "eval_prompt": "r"}\n'
+    arrays = _llm.load_mmlu(_llm.convert_mmlu(raw))
+    assert arrays["subject"] == ["anatomy", "virology", "virology"]
+    assert arrays["prompt"] == ['said "a,\nb"', "q", "r"]
+    assert arrays["quality"].tolist() == [[1, 0], [0, 1], [1, 1]]
+    assert arrays["contaminated"].tolist() == [False, False, True]
 
 
 ORIGINS = {
-    **{name: (_frugal.frugalml_origin(name), raw_frugalml) for name in _frugal.FRUGALML},
-    **{name: (_frugal.frugalmct_origin(name), raw_frugalmct) for name in _frugal.FRUGALMCT},
-    "mmlu": (_llm.MMLU, raw_mmlu),
-    "llmrouter": (_llm.LLMROUTER, raw_llmrouter),
+    **{name: _frugal.frugalml_origin(name) for name in _frugal.FRUGALML},
+    **{name: _frugal.frugalmct_origin(name) for name in _frugal.FRUGALMCT},
+    "mmlu": _llm.MMLU,
+    "llmrouter": _llm.LLMROUTER,
 }
 
 
 @pytest.mark.parametrize("name", ORIGINS)
-def test_every_set_from_its_raw_files(data_home, name):
-    origin, raw = ORIGINS[name]
-    arrays = origin.load((data_home / origin.path).read_bytes())
-    assert content_digest(arrays) == origin.digest
-    if max(map(len, arrays.values())) > 50_000:
-        return  # Text of this size takes seconds and adds nothing.
-    files = raw(arrays)
-    assert set(files) == set(origin.urls)
-    assert content_digest(origin.load(origin.convert(files))) == origin.digest
-
-
-@pytest.mark.parametrize("name", ORIGINS)
 def test_every_address_is_pinned(name):
-    origin, _ = ORIGINS[name]
-    assert len(origin.digest) == 64
-    for urls in origin.urls.values():
+    for urls in ORIGINS[name].urls.values():
         for url in urls:
             # A commit cannot change.
             assert url.startswith("https://raw.githubusercontent.com/")
             assert len(url.split("/")[5]) == 40
+
+
+@pytest.mark.parametrize("origin", ORIGINS.values(), ids=ORIGINS)
+def test_every_file_that_is_here_is_the_known_one(data_home, origin):
+    assert content_digest(origin.load((data_home / origin.path).read_bytes())) == origin.digest

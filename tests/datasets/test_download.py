@@ -21,7 +21,6 @@ from skroute.datasets._base import (
     dump_npz,
     load_npz,
     load_or_fetch,
-    write_atomically,
 )
 
 
@@ -222,14 +221,6 @@ class TestLoadOrFetch:
         with pytest.raises(error):
             load_or_fetch(origin, tmp_path / "home", True)
         assert not [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
-
-
-def test_write_replaces_the_file(tmp_path):
-    path = tmp_path / "a" / "b.txt"
-    write_atomically(path, b"old")
-    write_atomically(path, b"new")
-    assert path.read_bytes() == b"new"
-    assert list(path.parent.iterdir()) == [path]
 
 
 class TestContentDigest:

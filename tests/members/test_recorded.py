@@ -136,11 +136,6 @@ def test_frames_in_two_orders_are_refused():
     np.testing.assert_array_equal(model.predict(rows), other.predict(rows))
 
 
-def test_row_numbers_beside_features():
-    X = np.column_stack([[0.3, 0.1], [3.0, 1.0]])
-    assert RecordedClassifier(LABELS, column=1).predict(X).tolist() == ["eel", "dog"]
-
-
 @pytest.mark.parametrize("row", [-1, 4, 0.5, np.nan, np.inf])
 def test_unknown_row_number(row):
     with pytest.raises(KeyError, match="An unknown row is never guessed"):
@@ -229,36 +224,28 @@ def recorded_problem(n=400, seed=0):
     return x, y, answers
 
 
-@pytest.mark.parametrize("router", [OccamRouterClassifier, DummyRouterClassifier])
-@pytest.mark.parametrize("quality", ["accuracy", "probability"])
-def test_in_routers(router, quality):
+def test_a_router_routes_records():
     x, y, answers = recorded_problem()
-    scores = np.full(len(y), 0.8)
     members = [
-        (name, RecordedClassifier(answer, scores=scores, column=0))
+        (name, RecordedClassifier(answer, column=0))
         for name, answer in zip(("cheap", "expensive"), answers)
     ]
     X = np.column_stack([np.arange(len(y)), x])
-    params = {}
-    if router is OccamRouterClassifier:
-        params = {
-            "embedding": ColumnTransformer([("x", "passthrough", [1])]),
-            "quality_estimator": ExtraTreesRegressor(20, min_samples_leaf=10, random_state=0),
-        }
-    router = router(members, costs=[1, 5], budget=3, quality=quality, cv=2, **params)
-    router.fit(X[:300], y[:300])
+    router = OccamRouterClassifier(
+        members,
+        costs=[1, 5],
+        budget=3,
+        cv=2,
+        embedding=ColumnTransformer([("x", "passthrough", [1])]),
+        quality_estimator=ExtraTreesRegressor(20, min_samples_leaf=10, random_state=0),
+    ).fit(X[:300], y[:300])
     y_pred, route, cost = router.predict_routed(X[300:])
     assert set(router.classes_) == {0, 1, 2, 9}
-    expected = np.choose(route, [answer[300:] for answer in answers])
-    np.testing.assert_array_equal(y_pred, expected)
-    if isinstance(router, OccamRouterClassifier):
-        assert 0 < route.mean() < 1
-        assert x[300:][route == 1].mean() > x[300:][route == 0].mean()
-        # What the recorded member was right about is its own record, not a refit.
-        np.testing.assert_allclose(
-            router.mean_quality_[0],
-            (answers[0] == y)[:300].mean() if quality == "accuracy" else router.mean_quality_[0],
-        )
+    np.testing.assert_array_equal(y_pred, np.choose(route, [answer[300:] for answer in answers]))
+    assert 0 < route.mean() < 1
+    assert x[300:][route == 1].mean() > x[300:][route == 0].mean()
+    # What the recorded member was right about is its own record, not a refit.
+    np.testing.assert_allclose(router.mean_quality_[0], (answers[0] == y)[:300].mean())
 
 
 def test_embedding_is_the_cheap_members_scores():

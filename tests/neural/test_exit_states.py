@@ -3,13 +3,13 @@
 import pickle
 import weakref
 from collections import OrderedDict, namedtuple
+from copy import deepcopy
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.frozen import FrozenEstimator
 
 from skroute.early_exit import QWYCEnsemble
 from skroute.members import CallableClassifier, MultiExitClassifier
@@ -119,8 +119,14 @@ def test_whatever_is_asked_on_the_way_predict_is_the_answer(
     given_rows = torch.as_tensor(X) if as_tensor else X
     before = X.copy()
     net.fit(given_rows, y)
+    # The whole net in torch alone.
+    staged, state = [], torch.as_tensor(X).clone()
+    with torch.no_grad():
+        for stage, head in zip(net.module_.stages, net.module_.heads):
+            state = stage(state)
+            staged.append(torch.softmax(head(deepcopy(state)), dim=1).numpy())
+    np.testing.assert_allclose(np.stack(list(net.staged_predict_proba(X))), staged, atol=1e-5)
     proba = net.predict_proba(given_rows)
-    staged = list(net.staged_predict_proba(given_rows))
     np.testing.assert_allclose(staged[-1], proba, atol=1e-5)
     rng = np.random.default_rng(seed)
     run = net.start(given_rows)
@@ -131,19 +137,12 @@ def test_whatever_is_asked_on_the_way_predict_is_the_answer(
         np.testing.assert_allclose(run.proba(exit, part), staged[exit][part], atol=1e-5)
         if rng.random() < 0.3:
             run.release(rng.permutation(120)[:40])
+    with pytest.raises(ValueError, match="Exit 0 has been passed already"):
+        run.logits(0)
     rest = np.flatnonzero(run.depth < 3)
     np.testing.assert_allclose(run.proba(2, rest), proba[rest], atol=1e-5)
     np.testing.assert_array_equal(np.asarray(given_rows), before)
-
-
-def test_heads_in_place_do_not_void_the_guarantee():
-    X, y = problem(3000)
-    net = MultiExitClassifier(Builder(heads=(True,) * 3), lr=0.01, random_state=0)
-    net = FrozenEstimator(net.fit(X[:300], y[:300]))
-    quick = QWYCEnsemble(net, alpha=0, calibration=None).optimize(X[300:1000])
-    np.testing.assert_array_equal(quick.predict(X[1000:]), net.predict(X[1000:]))
-    quick = QWYCEnsemble(net, alpha=0.05, guarantee=True, random_state=0).optimize(X[300:1000])
-    assert np.mean(quick.predict(X[1000:]) != net.predict(X[1000:])) <= 0.05
+    assert all(parameter.grad is None for parameter in net.module_.parameters())
 
 
 @pytest.mark.parametrize(
@@ -173,22 +172,10 @@ def test_states_that_rows_cannot_be_taken_from_are_refused_in_fit(
 def test_rows_that_have_left_are_not_held():
     X, y = problem(1500)
     net = MultiExitClassifier(Builder(), max_epochs=0, eval_batch_size=100).fit(X, y)
+    order = np.random.default_rng(0).permutation(1500)
     run = net.start(X)
-    rng = np.random.default_rng(0)
-    order = rng.permutation(1500)
     run.logits(0)
     assert run.n_held == 1500
-    run.release(order[:750])
-    assert run.n_held <= 1500
-    run.logits(1, order[750:])
-    assert run.n_held == 750
-    run.release(order[750:1450])
-    assert run.n_held <= 2 * 50
-    run.logits(2, order[1450:])
-    assert run.n_held == 0
-    # Without being told of them: rows that went on are not held twice.
-    run = net.start(X)
-    run.logits(0)
     for start in range(0, 1400, 100):
         run.logits(1, order[start : start + 100])
         run.release(order[start : start + 100])
@@ -277,12 +264,6 @@ def test_a_net_on_several_devices_is_refused():
         MultiExitClassifier(module, max_epochs=0).fit(X, y)
 
 
-def test_no_gradients_are_left():
-    X, y = problem(60)
-    net = MultiExitClassifier(Builder(), max_epochs=1).fit(X, y)
-    assert all(p.grad is None for p in net.module_.parameters())
-
-
 # Training and evaluation ----------------------------------------------------------------
 
 
@@ -334,29 +315,24 @@ def test_the_clock_waits_for_every_device_in_use(kind, monkeypatch):
 # Rows -------------------------------------------------------------------------------
 
 
-def bad_rows():
-    X = torch.as_tensor(problem(40)[0])
-    nan, infinite = X.clone(), X.clone()
-    nan[3, 2], infinite[39, 0] = torch.nan, -torch.inf
-    return {
-        "nan": nan,
-        "inf": infinite,
-        "bfloat16 nan": nan.to(torch.bfloat16),
-        "empty": X[:0],
-        "flat": X[:, 0],
-        "complex": X.to(torch.complex64),
-    }
-
-
-@pytest.mark.parametrize("kind", sorted(bad_rows()))
-def test_tensors_are_checked_as_arrays_are(kind):
+def test_tensors_are_checked_as_arrays_are():
     X, y = problem(40)
-    bad = bad_rows()[kind]
-    words = {"empty": "at least one", "flat": "Expected 2D", "complex": "Complex data"}
-    for method in ("fit", "predict"):
-        net = MultiExitClassifier(Builder(), max_epochs=1).fit(X, y)
-        with pytest.raises(ValueError, match=words.get(kind, "NaN or infinity")):
-            net.fit(bad, y[: len(bad)]) if method == "fit" else net.predict(bad)
+    tensor = torch.as_tensor(X)
+    nan, infinite = tensor.clone(), tensor.clone()
+    nan[3, 2], infinite[39, 0] = torch.nan, -torch.inf
+    for bad, words in (
+        (nan, "NaN or infinity"),
+        (infinite, "NaN or infinity"),
+        (nan.to(torch.bfloat16), "NaN or infinity"),
+        (tensor[:0], "at least one"),
+        (tensor[:, 0], "Expected 2D"),
+        (tensor.to(torch.complex64), "Complex data"),
+    ):
+        net = MultiExitClassifier(Builder(), max_epochs=0).fit(X, y)
+        with pytest.raises(ValueError, match=words):
+            net.predict(bad)
+        with pytest.raises(ValueError, match=words):
+            net.fit(bad, y[: len(bad)])
 
 
 def test_data_sets_are_refused_in_words():
@@ -430,6 +406,6 @@ def test_device_may_be_torchs_own():
         net.fit(X, y).predict_proba(X),
         MultiExitClassifier(Builder(), max_epochs=1, random_state=0).fit(X, y).predict_proba(X),
     )
-    with pytest.raises(ValueError, match="The 'device' parameter of MultiExitClassifier"):
+    with pytest.raises(ValueError, match="device must be a str, a torch.device or None, got 3"):
         net.set_params(device=3).fit(X, y)
     assert not hasattr(net, "classes_")

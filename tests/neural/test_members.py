@@ -45,17 +45,7 @@ def members():
     return [("small", conv(1)), ("large", conv(3))]
 
 
-class Flat(FunctionTransformer):
-    """The pixels of channel images, whatever holds them."""
-
-    def fit(self, X, y=None):
-        return self
-
-    def transform(self, X):
-        return np.asarray(X).reshape(len(X), -1)
-
-
-class Same(Flat):
+class Same(FunctionTransformer):
     """What a net embeds whose units are all dead: rows tie at the price."""
 
     def transform(self, X):
@@ -71,7 +61,6 @@ ROUTERS = {
         embedding=Same(),
         cv=2,
     ),
-    "occam flat": OccamRouterClassifier(members(), costs=COSTS, budget=3.0, embedding=Flat(), cv=2),
     "occam time": OccamRouterClassifier(members(), costs="time", embedding="small", cv=2),
     "single best": DummyRouterClassifier(members(), costs=COSTS, cv=2),
     "random": DummyRouterClassifier(members(), costs=COSTS, budget=2.0, strategy="random", cv=2),
@@ -154,14 +143,6 @@ def test_calls_and_batches_are_counted():
         sizes = [n for n, _, _ in member.estimator.module_.seen]
         assert sum(sizes) == router.choice_members_[route, k].sum()
         assert max(sizes, default=0) <= 32
-
-
-def test_oracle_takes_labels_as_tensor():
-    X, y = images()
-    oracle = clone(ROUTERS["oracle"]).fit(X, y)
-    tensor = torch.from_numpy(y)
-    np.testing.assert_array_equal(oracle.member_quality(X, tensor), oracle.member_quality(X, y))
-    assert oracle.score(X, tensor) == oracle.score(X, y)
 
 
 def test_rows_with_nan_are_refused_where_they_are():

@@ -81,14 +81,6 @@ class Evidence(NamedTuple):
         return float(max([self.least_loss(k), *(part.mean() for part in self.differences(k))]))
 
 
-class Reference(NamedTuple):
-    """What the loss is measured against: its loss on each row, its mean cost (NaN: not known)."""
-
-    name: str
-    losses: NDArray[np.float64]
-    cost: float
-
-
 def is_missing(values):
     """Whether an array of labels has a missing one."""
     if values.dtype.kind == "O":
@@ -196,16 +188,16 @@ def collect(router, budgets, X, y, call, *, reference, loss, group, from_single)
     """
     passes = [router._respond(X, loss.asks, budget=budget, **call) for budget in budgets]
     losses = [loss.of_routed(y, seen, router) for seen in passes]
-    full = Reference(FULL, losses[0], float(passes[0].cost.mean()))
-    found = _references(router, X, y, call, reference, loss, full)
+    found = _references(router, X, y, call, reference, loss)
+    if found is None:
+        found = {FULL: (losses[0], float(passes[0].cost.mean()))}
     costs = [seen.cost for seen in passes]
     handed = [handed_over(router, seen.route).mean() for seen in passes]
-    single, index = None, 0 if found == [full] else -1
-    names = [one.name for one in found]
-    if from_single and (name := _safe_end(router, call, reference)) in names:
-        single, index = name, names.index(name)
+    single, index = None, 0 if FULL in found else -1
+    if from_single and (name := _safe_end(router, call, reference)) in found:
+        single, index = name, list(found).index(name)
         budgets = np.r_[np.inf, budgets]
-        losses = [found[index].losses, *losses]
+        losses = [found[name][0], *losses]
         costs = [router._alone(X, name, None, **call).cost, *costs]
         handed = [0.0, *handed]
     codes, group_names = np.zeros(num_samples(X), dtype=np.int64), []
@@ -217,9 +209,9 @@ def collect(router, budgets, X, y, call, *, reference, loss, group, from_single)
         np.column_stack(losses),
         np.column_stack(costs),
         np.array(handed),
-        np.column_stack([one.losses for one in found]),
-        names,
-        np.array([one.cost for one in found]),
+        np.column_stack([lost for lost, _ in found.values()]),
+        list(found),
+        np.array([cost for _, cost in found.values()]),
         index,
         single,
         codes,
@@ -245,28 +237,31 @@ def _safe_end(router, call, reference):
     return reference if isinstance(reference, str) and reference in models_of(router) else None
 
 
-def _references(router, X, y, call, reference, loss, full):
-    """Everything that the loss is measured against, list of Reference."""
+def _references(router, X, y, call, reference, loss):
+    """By name what the loss is measured against: losses of the rows, and mean cost (NaN: unknown).
+
+    None where it is the router itself without a budget.
+    """
     if hasattr(reference, "predict"):
         name = type(reference).__name__
         if hasattr(reference, "predict_routed") and loss.asks == "predict":
             seen = reference.predict_routed(X)
-            return [Reference(name, loss.of_routed(y, seen, reference), float(seen.cost.mean()))]
+            return {name: (loss.of_routed(y, seen, reference), float(seen.cost.mean()))}
         once_of(router).count(name, num_samples(X))
-        return [Reference(name, loss.of(y, loss.ask(name, reference, X)), np.nan)]
+        return {name: (loss.of(y, loss.ask(name, reference, X)), np.nan)}
     names = single_choices(router)
     if reference == "full" or (reference == "best" and not names):
-        return [full]
+        return None
     if reference not in ("best", *names):
         raise ValueError(
             f"reference={reference!r} is neither 'best', 'full' nor one of the single choices "
             f"{names!r}. A fitted estimator is allowed as well."
         )
-    found = []
+    found = {}
     for name in names if reference == "best" else [reference]:
         seen = router._alone(X, name, loss.asks, **call)
         # A single choice answers every row, though it may be none of choices_.
         logged = loss.worth.is_logged(y, router, seen.y_pred)
         losses = loss.of(y, seen.y_pred, seen.route if logged else None)
-        found.append(Reference(name, losses, float(seen.cost.mean())))
+        found[name] = losses, float(seen.cost.mean())
     return found

@@ -13,7 +13,7 @@ from skroute.metrics._objectives import rows_of, worth_of
 from skroute.utils._calls import takes
 from skroute.utils._compat import check_sample_weight, num_samples
 from skroute.utils._once import walking
-from skroute.utils._validation import check_some_known
+from skroute.utils._validation import check_numbers, check_some_known
 
 
 class AccuracyCostCurve(NamedTuple):
@@ -104,6 +104,8 @@ class Walk:
         self.y, self.worth = rows_of(y, router), worth_of(router, y, row_quality)
         if row_quality is None and is_classifier(router) and self.y.ndim == 1:
             check_some_known(self.y, router.classes_)
+        if row_quality is None and not is_classifier(router) and self.y.ndim == 2:
+            check_numbers(self.y, "y", allow_nan=True)
         # The oracle is told what is right.
         self.call = {"y_true": y, **call} if takes(router, "y_true") else call
         self.router = walking(router)

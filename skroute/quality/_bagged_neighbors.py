@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skroute.utils._compat import Integral, Interval, StrOptions, _fit_context
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import checked_rows, refuse_masked
+from skroute.utils._validation import check_numbers, checked_rows, refuse_masked
 
 # Rows per row of a subset by default: see the page on quality in the user guide.
 _SUBSETS = 10
@@ -163,7 +163,8 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self._metric = self.metric
         # Feature by feature, as the search reads them.
         self._columns = np.ascontiguousarray(rows.T)
-        self._outcomes = np.asarray(outcomes, dtype=np.float64)
+        # scikit-learn looks for NaN among numbers, not for None among objects.
+        self._outcomes = check_numbers(outcomes, "y")
         self.weights_ = nearest_weights(len(rows), self.subset_size_)
         return self
 

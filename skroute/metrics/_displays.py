@@ -8,7 +8,7 @@ from sklearn.metrics import ConfusionMatrixDisplay
 from sklearn.utils import check_array, check_consistent_length
 
 from skroute.metrics._curve import Walk, check_budgets, find_router
-from skroute.metrics._objectives import qualities_of_singles, rows_of
+from skroute.metrics._objectives import qualities_of_singles, rows_of, sample_quality
 from skroute.metrics._off_policy import OffPolicyCurve, off_policy_curve
 from skroute.metrics._tradeoff import costs_by_name, random_mix, reference_curves
 from skroute.utils._compat import validate_style_kwargs
@@ -28,8 +28,8 @@ class _Display:
 class AccuracyCostDisplay(_Display):
     """Quality over mean cost.
 
-    It is recommended to use :meth:`from_estimator` to create one. Curves of other estimators go on
-    the same axes: ``ax=display.ax_``.
+    It is recommended to use :meth:`from_estimator` or :meth:`from_predictions` to create
+    one. Curves of other estimators go on the same axes: ``ax=display.ax_``.
 
     Parameters
     ----------
@@ -243,6 +243,59 @@ class AccuracyCostDisplay(_Display):
             ylabel="Mean quality" if label is None else f"Quality ({label})",
             singles=singles,
         )
+        return display.plot(ax=ax, curve_kwargs=curve_kwargs)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: ArrayLike,
+        y_preds: Any,
+        costs: ArrayLike,
+        *,
+        sample_weight: ArrayLike | None = None,
+        name: str | None = None,
+        ax: Any = None,
+        curve_kwargs: dict[str, Any] | None = None,
+    ) -> Self:
+        """Draw the curve of answers that were obtained elsewhere.
+
+        Parameters
+        ----------
+        y_true : array-like of shape (n_samples,) or (n_samples, n_labels)
+            True labels, or an indicator matrix of labels.
+
+        y_preds : sequence of array-like of the shape of `y_true`
+            The answers, one array per point of the curve.
+
+        costs : array-like of shape (n_points,) or (n_points, n_samples)
+            Cost of the answers: a mean per point or a number per row.
+
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weight of each row.
+
+        name : str, default=None
+            Name of the curve for the legend. None draws no legend.
+
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None makes a new figure.
+
+        curve_kwargs : dict, default=None
+            Keyword arguments of matplotlib's ``plot``.
+
+        Returns
+        -------
+        display : :class:`AccuracyCostDisplay`
+            The drawn curve.
+        """
+        check_consistent_length(y_preds, costs)
+        weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        quality = [
+            np.average(sample_quality(y_true, y_pred), weights=weights) for y_pred in y_preds
+        ]
+        cost = np.asarray(costs, dtype=np.float64)
+        if cost.ndim == 2:
+            cost = np.average(cost, axis=1, weights=weights)
+        display = cls(cost=cost, quality=np.array(quality), name=name)
         return display.plot(ax=ax, curve_kwargs=curve_kwargs)
 
 

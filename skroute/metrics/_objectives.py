@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import kl_div
 from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import check_consistent_length
 
@@ -172,6 +173,14 @@ OF_LABELS = {objective.name: objective for objective in _LABELS}
 OF_NUMBERS = {
     "squared_error": lambda true, given: -((true - given) ** 2),
     "absolute_error": lambda true, given: -np.abs(true - given),
+    "squared_log_error": lambda true, given: -((np.log1p(true) - np.log1p(given)) ** 2),
+    "absolute_percentage_error": lambda true, given: (
+        -np.abs(true - given) / np.maximum(np.abs(true), _LEAST)
+    ),
+    "poisson_deviance": lambda true, given: -2.0 * kl_div(true, given),
+    "gamma_deviance": lambda true, given: (
+        -2.0 * (np.log(given) - np.log(true) + true / given - 1.0)
+    ),
 }
 
 
@@ -321,10 +330,13 @@ def objective_of_numbers(quality):
             f"quality={_told(quality)} is none of {list(OF_NUMBERS)!r}, nor a function of true "
             "and answered numbers that returns one number for each row, higher is better."
         )
-    return Objective(
-        quality if named else "callable",
-        lambda true, given: _checked(function(true, given), len(true)),
-    )
+
+    def of(true, given):
+        # Losses of positive numbers have no value for others: `_checked` refuses them.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return _checked(function(true, given), len(true), quality if named else "quality")
+
+    return Objective(quality if named else "callable", of)
 
 
 def _called(function, classes, several, kind):
@@ -338,12 +350,13 @@ def _called(function, classes, several, kind):
     return Objective("callable", of, asks=kind)
 
 
-def _checked(found: Any, n_rows):
+def _checked(found: Any, n_rows, name="quality"):
     per_row = np.asarray(found, dtype=np.float64)
     if per_row.shape != (n_rows,) or not np.isfinite(per_row).all():
         raise ValueError(
-            f"quality must return one finite number for each row, shape ({n_rows},), got shape "
-            f"{per_row.shape}."
+            f"{name} must return one finite number for each row, shape ({n_rows},), got shape "
+            f"{per_row.shape} with {np.isnan(per_row).sum()} NaN and {np.isinf(per_row).sum()} "
+            "infinite."
         )
     return per_row
 

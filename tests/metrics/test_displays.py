@@ -69,6 +69,22 @@ class TestAccuracyCost:
         asked = {"references": False, **call}
         assert AccuracyCostDisplay.from_estimator(router, X, Q, **asked).singles is None
 
+    @pytest.mark.parametrize("per_row", [False, True])
+    def test_from_predictions(self, per_row):
+        costs = [[1, 1, 1], [1, 3, 5]] if per_row else [1, 3]
+        display = AccuracyCostDisplay.from_predictions(
+            ["a", "b", "b"], [["a", "a", "a"], ["a", "b", "a"]], costs
+        )
+        assert_allclose(display.quality, [1 / 3, 2 / 3])
+        assert_allclose(display.cost, [1, 3])
+        assert display.ax_.get_legend() is None
+
+    def test_from_predictions_weighted(self):
+        display = AccuracyCostDisplay.from_predictions(
+            ["a", "b"], [["a", "a"]], [[1, 3]], sample_weight=[3, 1]
+        )
+        assert_allclose([display.quality[0], display.cost[0]], [0.75, 1.5])
+
     def test_baseline_on_the_same_axes(self):
         first = AccuracyCostDisplay(cost=[1, 2], quality=[0.5, 0.9], name="router").plot()
         second = AccuracyCostDisplay(cost=[1, 2], quality=[0.5, 0.7]).plot(

@@ -105,6 +105,10 @@ def test_means_are_those_of_scikit_learn(seed, weighted):
 ELEMENTWISE = {
     "squared_error": metrics.mean_squared_error,
     "absolute_error": metrics.mean_absolute_error,
+    "squared_log_error": metrics.mean_squared_log_error,
+    "absolute_percentage_error": metrics.mean_absolute_percentage_error,
+    "poisson_deviance": metrics.mean_poisson_deviance,
+    "gamma_deviance": metrics.mean_gamma_deviance,
 }
 
 

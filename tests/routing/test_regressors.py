@@ -115,7 +115,7 @@ def test_options_of_the_classifier_are_there():
         ({"quality": "accuracy"}, "'quality' parameter"),
         ({"estimators": [("a", LogisticRegression())], "costs": [1]}, "should be a regressor"),
         ({"embedding": "ridge"}, "'embedding' parameter"),
-        ({"quality": "gamma_deviance"}, "'quality' parameter"),
+        ({"quality": "gamma_deviance"}, "gamma_deviance must return one finite number"),
         ({"quality": lambda true, given: 0.0}, "one finite number for each row"),
     ],
 )

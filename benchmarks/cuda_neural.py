@@ -11,7 +11,6 @@ numba.
 import argparse
 import os
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +21,8 @@ from sklearn.model_selection import cross_val_predict
 from torch import nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from _common import alternate, table
 
 from skroute.utils._timing import seconds_per_sample, synchronize_device
 
@@ -76,26 +77,6 @@ class Net(ClassifierMixin, BaseEstimator):
 
     def predict(self, X):
         return self.predict_proba(X).argmax(1)
-
-
-def report(title, header, rows):
-    text = [[f"{v:.5g}" if isinstance(v, float) else str(v) for v in row] for row in rows]
-    widths = [max(len(row[i]) for row in [header, *text]) for i in range(len(header))]
-    print(f"\n{title}\n{'-' * len(title)}")
-    for row in [header, *text]:
-        print("  ".join(cell.rjust(width) for cell, width in zip(row, widths)))
-
-
-def median_seconds(call, repeats):
-    call()
-    seconds = []
-    for _ in range(repeats):
-        synchronize_device()
-        start = time.perf_counter()
-        call()
-        synchronize_device()
-        seconds.append(time.perf_counter() - start)
-    return float(np.median(seconds))
 
 
 def images():
@@ -162,16 +143,21 @@ def routed(device, short):
                 y_pred[own] = nets[k].predict(where[torch.as_tensor(own, device=device)])
         return y_pred, route
 
-    table, X_test = [], rows[test]
+    routes, X_test = [], rows[test]
     for share in SHARES:
         fixed = costs[0] + deciding
         budget = max(share * costs.max(), fixed)
         price = price_for(out_of_sample - docked, added, budget - fixed)
         y_pred, route = predict(X_test, price)
         spent = len(test) * fixed + added[route].sum()
-        wall = median_seconds(lambda price=price: predict(X_test, price), 3)
+
+        def call(price=price):
+            predict(X_test, price)
+            synchronize_device()
+
+        wall = alternate({"call": call}, 3)["call"]
         shares = np.bincount(route, minlength=len(nets)) / len(route)
-        table.append(
+        routes.append(
             [
                 share,
                 float((y_pred == y[test]).mean()),
@@ -183,13 +169,13 @@ def routed(device, short):
     alone = [
         [n, float(net.score(X_test, y[test])), 1e6 * c] for n, net, c in zip(widths, nets, costs)
     ]
-    report(f"{name} on {device}: the nets", ["net", "accuracy", "us per image"], alone)
+    table(f"{name} on {device}: the nets", ["net", "accuracy", "us per image"], alone)
     print(f"deciding: {1e6 * deciding:.4g} us per image, on the CPU")
     header = ["budget", "accuracy", "cost", "wall by cost", "share of each net"]
-    report("Routed; budgets and costs as shares of the largest net's time", header, table)
+    table("Routed; budgets and costs as shares of the largest net's time", header, routes)
     # Budgets are aimed at on other rows: some percent over is what a mean does, half is wrong.
     least = (costs[0] + deciding) / costs.max()
-    assert all(row[2] <= 1.5 * max(row[0], least) for row in table)
+    assert all(row[2] <= 1.5 * max(row[0], least) for row in routes)
 
 
 def main():

@@ -341,9 +341,12 @@ class SequentialFeatureClassifier(FeatureBuyer):
             self._bound = objective.bound(encoded[kept], weight[kept])
             key = np.array([self._key(own) for own in proba])
             quality = np.array([quality_of(self._bound, encoded[out], own) for own in proba])
-            # What an answer is expected to be worth believes a model that is too sure of itself;
-            # what it was worth is right in the mean, but noisy. Their mean has less of both.
-            worth = 0.5 * (quality + [self._value(own) for own in proba])
+            worth = np.array([self._value(own) for own in proba])
+            if self._bound.asks == "predict_proba":
+                # What probabilities are expected to be worth believes a model that is too sure of
+                # itself; what they were worth is right in the mean, but noisy. Their mean has less
+                # of both. Whether a label was right is too noisy for that.
+                worth = 0.5 * (worth + quality)
             self._held_out = worth, key, quality, weight[out] / weight[out].mean()
             self._scored = None if self._scorer is None else (np.array(proba), encoded[out])
         with task.step("fit"):

@@ -5,8 +5,6 @@ Whoever passes a tensor has loaded torch; a process without torch in ``sys.modul
 
 import sys
 
-import numpy as np
-
 from skroute.utils._compat import InvalidParameterError
 from skroute.utils._optional import import_optional
 
@@ -39,12 +37,6 @@ def on_host(array):
         torch.float64,
     )
     return (array if known else array.float()).numpy()
-
-
-def as_rows(X):
-    """Rows whose columns can be taken: an array or a frame in host memory; of lists, an array."""
-    X = on_host(X)
-    return X if hasattr(X, "shape") else np.asarray(X)
 
 
 def check_tensor(X):

@@ -30,8 +30,9 @@ from skroute.utils._compat import (
     num_samples,
     routing_enabled,
 )
+from skroute.utils._frames import as_rows
 from skroute.utils._once import once_of
-from skroute.utils._tensors import as_rows, on_host
+from skroute.utils._tensors import on_host
 from skroute.utils._warn import warn
 
 __all__ = ["AdaptGatingClassifier"]

@@ -13,9 +13,9 @@ from skroute.features._groups import FeatureGroupsMixin
 from skroute.features._lazy import LazyFeatures
 from skroute.metrics._objectives import objective_of_labels
 from skroute.utils._compat import Interval, Real, _safe_indexing, check_sample_weight, num_samples
-from skroute.utils._frames import FrameReader, RawRows, cells_of, is_frame
+from skroute.utils._frames import FrameReader, RawRows, as_rows, cells_of, is_frame
 from skroute.utils._once import once_of
-from skroute.utils._tensors import as_rows, on_host
+from skroute.utils._tensors import on_host
 
 
 class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEstimator):

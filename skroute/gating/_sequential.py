@@ -28,8 +28,9 @@ from skroute.utils._compat import (
     _safe_indexing,
     num_samples,
 )
+from skroute.utils._frames import as_rows
 from skroute.utils._once import EVERY, once_of
-from skroute.utils._tensors import as_rows, on_host
+from skroute.utils._tensors import on_host
 from skroute.utils._warn import warn
 
 __all__ = ["OperatingPoint", "SequentialFeatureClassifier"]

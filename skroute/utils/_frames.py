@@ -11,6 +11,12 @@ from skroute.utils._tensors import on_host
 NUMBER, DATE, CATEGORY = "number", "date", "category"
 
 
+def as_rows(X):
+    """Rows whose columns can be taken: an array or a frame in host memory; of lists, an array."""
+    X = on_host(X)
+    return X if hasattr(X, "shape") else np.asarray(X)
+
+
 def is_frame(X):
     """Whether rows have named columns."""
     return hasattr(X, "columns") and hasattr(X, "__getitem__")

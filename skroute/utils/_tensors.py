@@ -40,12 +40,6 @@ def on_host(array):
     return (array if known else array.float()).numpy()
 
 
-def as_rows(X):
-    """Rows whose columns can be taken: an array or a frame in host memory; of lists, an array."""
-    X = on_host(X)
-    return X if hasattr(X, "shape") else np.asarray(X)
-
-
 def check_tensor(X):
     """A tensor of rows as an estimator may calculate with it: what arrays are checked for.
 

@@ -4,10 +4,20 @@ import json
 import threading
 from abc import abstractmethod
 from collections import deque
-from concurrent.futures import Future
 
 from skroute.ledgers._books import Books, Offer, Purse, Reservation, Terms
 from skroute.ledgers._ledger import Ledger
+
+
+class _Call:
+    """A booking that a thread waits for, and what became of it."""
+
+    def __init__(self, body, arguments):
+        self.body, self.arguments = body, arguments
+        self.done, self.found, self.error = False, None, None
+
+    def end(self, found, error=None):
+        self.done, self.found, self.error = True, found, error
 
 
 class RecordLedger(Ledger):
@@ -51,22 +61,24 @@ class RecordLedger(Ledger):
     def _write_purse(self, name, text): ...
 
     def _transact(self, body, *arguments):
-        call = Future()
-        self._waiting.append((call, body, arguments))
+        call = _Call(body, arguments)
+        self._waiting.append(call)
         try:
             with self._lock:
-                if not call.done():
+                if not call.done:
                     self._book()
-        except BaseException:
-            # Interrupted while it waited.
-            call.cancel()
+        except BaseException as error:
+            # Interrupted while it waited: nobody books it any more.
+            call.end(None, error)
             raise
-        return call.result()
+        if call.error is not None:
+            raise call.error
+        return call.found
 
     def _taken(self):
         """The calls that wait, taken from the queue."""
         some = [self._waiting.popleft() for _ in range(len(self._waiting))]
-        return [one for one in some if one[0].set_running_or_notify_cancel()]
+        return [call for call in some if not call.done]
 
     def _book(self):
         """Book all calls that wait as one transaction, but for those whose body raises."""
@@ -79,8 +91,7 @@ class RecordLedger(Ledger):
             waiting.extend(self._taken())
             found = []
             for failing in waiting:
-                _, body, arguments = failing
-                found.append(body(*arguments))
+                found.append(failing.body(*failing.arguments))
             failing = None
             return found
 
@@ -90,18 +101,18 @@ class RecordLedger(Ledger):
                 if not self._connected:
                     self._connect()
                     self._connected = True
-                for (call, _, _), found in zip(waiting, self._keep(bodies)):
-                    call.set_result(found)
+                for call, found in zip(waiting, self._keep(bodies)):
+                    call.end(found)
                 return
             except Exception as error:
                 # An error of the store is one of all; what it has kept is not known.
                 failed = waiting if failing is None else [failing]
-                for call, _, _ in failed:
-                    call.set_exception(error)
-                waiting[:] = [one for one in waiting if one not in failed]
+                for call in failed:
+                    call.end(None, error)
+                waiting[:] = [call for call in waiting if not call.done]
             except BaseException:
-                for call, _, _ in waiting:
-                    call.set_exception(RuntimeError("The thread that booked was interrupted."))
+                for call in waiting:
+                    call.end(None, RuntimeError("The thread that booked was interrupted."))
                 raise
 
     def _purse(self, name):

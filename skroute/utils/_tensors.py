@@ -5,8 +5,6 @@ Whoever passes a tensor has loaded torch; a process without torch in ``sys.modul
 
 import sys
 
-import numpy as np
-
 from skroute.utils._optional import import_optional
 
 # Rows of a tensor that are looked at together.

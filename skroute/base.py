@@ -101,7 +101,7 @@ class Routed:
 
 
 class Plan(NamedTuple):
-    """A decision that has not been answered yet.
+    """The choices for the rows, before the answers are computed.
 
     Attributes
     ----------
@@ -172,7 +172,7 @@ def check_budget(budget, *, name="budget"):
 
 
 def affords(budget, cost):
-    """Whether a budget pays for a cost, but for the rounding of sums.
+    """Whether a cost is within a budget, up to rounding errors of sums.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def affords(budget, cost):
 
 
 def check_affordable(budget, least, *, name="budget", advice=""):
-    """Refuse a budget that is below the cheapest feasible plan.
+    """Raise an error if the budget is below the mean cost of the cheapest plan.
 
     Parameters
     ----------
@@ -297,7 +297,7 @@ def check_costs(costs, names, *, name="costs"):
 
 
 def measure_costs(calls, X):
-    """Cost of each call as measured time: ``costs="time"``.
+    """Measure the time of each call, as its cost (``costs="time"``).
 
     Parameters
     ----------
@@ -330,7 +330,7 @@ def measure_costs(calls, X):
 
 @contextmanager
 def note_failure(name, n_rows, doing):
-    """Let an inner failure through with its type, and say whose it was.
+    """Add a note to the exception of a model: which model failed, in what, and on how many rows.
 
     Parameters
     ----------
@@ -361,7 +361,7 @@ def note_failure(name, n_rows, doing):
 
 
 def dispatch(route, answer):
-    """Ask each choice for its rows, once, and put the answers back in row order.
+    """Call each choice once, with the rows that it gets, and return the answers in row order.
 
     Parameters
     ----------
@@ -398,7 +398,7 @@ def dispatch(route, answer):
 
 
 def inherit_member_tags(tags, members):
-    """Take input tags from the members: what all of them accept, the whole accepts.
+    """Set input tags from the members: the estimator accepts what all members accept.
 
     Parameters
     ----------
@@ -435,7 +435,7 @@ def inherit_member_tags(tags, members):
 
 
 def check_rows(estimator, X, *, reset):
-    """Validate rows that the inner models will validate themselves.
+    """Validate rows only as far as all inner models need it; the models validate the rest.
 
     X may be anything that the models take: arrays, frames, sparse matrices, lists of
     texts, torch tensors (which stay on their device) and data sets. What can be checked
@@ -587,7 +587,7 @@ class CostAwareMixin(CallbackSupportMixin):
         return float(self._least())
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
-        """Learn what each choice is worth.
+        """Learn the quality of each choice.
 
         Parameters
         ----------
@@ -714,7 +714,7 @@ class CostAwareMixin(CallbackSupportMixin):
         return self._respond(X, None, budget).cost
 
     def predict(self, X: Any, budget: float | None = None) -> np.ndarray:
-        """Predict with the choice that each row is worth.
+        """Answer each row with the choice made for it.
 
         Parameters
         ----------
@@ -736,7 +736,7 @@ class CostAwareMixin(CallbackSupportMixin):
 
     @available_if(lambda estimator: estimator._offers_proba())
     def predict_proba(self, X, budget=None):
-        """Class probabilities of the choice that each row is worth.
+        """Class probabilities from the choice made for each row.
 
         Parameters
         ----------

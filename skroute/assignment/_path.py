@@ -16,7 +16,7 @@ _TIE = 1e-9
 
 
 class Rule(NamedTuple):
-    """What a budget comes to for a row that is decided alone.
+    """The dual price of a budget, and the share of tied rows that take the more expensive choice.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class AssignmentPath(NamedTuple):
         return float(self.prices[segment])
 
     def rule(self, budget: float | None) -> Rule:
-        """Price at a budget, and how rows that are tied at it are mixed to use all of it.
+        """Dual price at a budget, and the share of tied rows that take the more expensive choice.
 
         A price at which a single row changes its choice is rounded to the nearer side:
         no new row is tied there.
@@ -115,7 +115,7 @@ class AssignmentPath(NamedTuple):
         return Rule(float(self.prices[k]), float(min(max(share, 0.0), 1.0)))
 
     def planned_at(self, budget: float | None) -> float:
-        """Mean cost by which rows are decided that goes with a realised budget.
+        """The mean planned cost that corresponds to a mean realised cost.
 
         Parameters
         ----------
@@ -166,7 +166,7 @@ def assignment_path(
     realised: ArrayLike | None = None,
     weight: ArrayLike | None = None,
 ) -> AssignmentPath:
-    """Objective and price of the assignment problem for every budget, from one sort.
+    """Compute the objective and the dual price of the assignment problem for every budget.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ _POLISHED = 1e-7
 
 
 class Assignment(NamedTuple):
-    """A plan with its certificate. All amounts are means per row.
+    """A choice for each row, with a bound on the gap to the optimum. All amounts are means per row.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ def solve_assignment(
     tol: float = 1e-9,
     solver_options: dict[str, Any] | None = None,
 ) -> Assignment:
-    r"""Choose once per row so that the values are best and the costs fit the budget.
+    r"""Make one choice per row: the largest sum of values with a mean cost within the budget.
 
     The multiple-choice knapsack problem
 
@@ -211,7 +211,7 @@ def solve_max_min(problem):
 def choose_at_price(
     values: ArrayLike, costs: ArrayLike, price: float, *, tolerance: float = 1e-9
 ) -> NDArray[np.int64]:
-    """Each row's best choice at a price of budget: ``argmax values - price * costs``.
+    """Best choice of each row at a dual price: ``argmax values - price * costs``.
 
     The online rule of FrugalMCT (Algorithm 1): a row is decided alone. Ties go to the
     cheaper choice.

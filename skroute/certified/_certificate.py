@@ -15,7 +15,7 @@ UNPRICED = " (its cost is not known)"
 
 
 class Certificate(NamedTuple):
-    """What is promised about a fitted estimator; ``str()`` says it in words.
+    """A guarantee for a fitted estimator; ``str()`` returns it as a sentence.
 
     Made by :class:`CertifiedRouter`.
 
@@ -106,7 +106,7 @@ class Certificate(NamedTuple):
 
     @property
     def saving(self) -> float:
-        """Share of `reference_cost` that is saved; negative where the point costs more."""
+        """Share of `reference_cost` that is saved; negative if the operating point costs more."""
         return 1 - self.cost / self.reference_cost if self.reference_cost > 0 else 0.0
 
     def __str__(self) -> str:
@@ -141,7 +141,7 @@ class Certificate(NamedTuple):
         )
 
     def to_json(self) -> str:
-        """The record as JSON, with `saving` and the sentence; what is infinite is null.
+        """The certificate as JSON, with `saving` and the sentence; infinite values are null.
 
         Returns
         -------
@@ -208,7 +208,7 @@ class OperatingPoints(NamedTuple):
 
 
 class CertificateDisplay:
-    """Bound of the loss over the cost of the operating points, the certified ones marked.
+    """Plot of the loss bound of each operating point against its cost; certified points are marked.
 
     It is recommended to use :meth:`from_estimator`.
 
@@ -253,7 +253,7 @@ class CertificateDisplay:
         self.max_loss = max_loss
 
     def plot(self, *, ax: Any = None, **kwargs: Any) -> Self:
-        """Draw the picture: the bound as a line, what was seen dotted, certified points as dots.
+        """Draw the bound as a line, the observed loss dotted, and certified points as dots.
 
         Parameters
         ----------

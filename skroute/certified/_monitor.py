@@ -84,7 +84,7 @@ class Bettors:
 
 
 class PromiseMonitor:
-    r"""Watch what happens and raise an alarm when a promise is broken.
+    r"""Monitor losses and costs, and raise an alarm when a guarantee is no longer true.
 
     Bettors bet against each promise, a new one every 250 rows, each with a mixture of fixed bets.
     All start with shares of one unit of money. While a promise is true their money together is a
@@ -223,7 +223,7 @@ class PromiseMonitor:
         return f"PromiseMonitor({asked}): {self.n_rows_} rows, alarm_={self.alarm_!r}"
 
     def reset(self) -> None:
-        """Begin anew: no rows, no alarm, all of `false_alarm` for the time from now on."""
+        """Start again: no rows, no alarm, and the whole of `false_alarm` for later rows."""
         with self._lock:
             self.alarms_: list[Alarm] = []
             self.n_rows_ = self.n_audited_ = 0
@@ -248,7 +248,7 @@ class PromiseMonitor:
         prefer_skip_nested_validation=True,
     )
     def audit(self, n_rows: int = 1) -> NDArray[np.bool_]:
-        """Which of the next rows to buy the reference's answer, or a label, for.
+        """Select which of the next rows need an answer of the reference, or a label.
 
         Parameters
         ----------
@@ -266,7 +266,7 @@ class PromiseMonitor:
     def update(
         self, *, cost: ArrayLike | None = None, loss: ArrayLike | None = None
     ) -> Alarm | None:
-        """Feed what happened.
+        """Add the losses and the costs of new rows.
 
         Parameters
         ----------
@@ -331,7 +331,7 @@ class PromiseMonitor:
             self._history = self._history[1::2]
 
     def plot(self, *, ax: Any = None) -> Any:
-        """Draw the evidence against each promise over time; at 0 there is an alarm.
+        """Draw the evidence against each guarantee over time; at 0 there is an alarm.
 
         Parameters
         ----------

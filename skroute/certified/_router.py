@@ -77,7 +77,7 @@ UNWEIGHTED = (
 
 
 class CertifiedRouter(CostAwareMixin, BaseEstimator):
-    r"""Promise a loss, a cost, or both, about any decision estimator.
+    r"""Guarantee a limit on the loss, the cost or both, for any estimator that makes decisions.
 
     A decision estimator is a path of policies from cheap to expensive; its budget picks one. On
     rows that nothing was learned from, the point of the path is picked such that, with
@@ -305,7 +305,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
     # Fit ------------------------------------------------------------------------------
 
     def fit(self, X, y=None, **params):
-        """Fit what is to be fitted, and certify it on rows that are held out.
+        """Fit the estimator, unless it is frozen, and certify it on rows that were not used to fit.
 
         Parameters
         ----------
@@ -397,7 +397,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         self.choices_ = list(self.estimator_.choices_)
 
     def recertify(self, X, y, groups=None, **call):
-        """Certify anew on fresh evidence rows, without a fit.
+        """Certify again on new evidence rows, without a new fit.
 
         Parameters
         ----------
@@ -578,18 +578,18 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
 
     @property
     def certificate_(self):
-        """What is promised at the present budget (:class:`Certificate`)."""
+        """The guarantee at the present budget (:class:`Certificate`)."""
         check_is_fitted(self)
         return self._selection.certificate(check_budget(self.budget))
 
     @property
     def abstain_quality_(self):
-        """What a row counts as that the wrapped estimator hands over; None if it hands none."""
+        """Quality of a row on which the wrapped estimator abstains; None if it never abstains."""
         check_is_fitted(self)
         return getattr(self.estimator_, "abstain_quality_", None)
 
     def certify_batch(self, X, *, n_labels=100, label_cost=None, **call):
-        """Answer a batch of known rows, with a promise about these rows.
+        """Answer a batch of known rows, with a guarantee for these rows.
 
         The reference's answers are bought for `n_labels` of the rows, drawn at random without
         replacement, and used. The rest is answered at the cheapest operating point of the path
@@ -677,7 +677,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         return certify_batch(self, router, X, n_labels, label_cost, self._call_of(call))
 
     def monitor(self, *, audit_rate=0.02, false_alarm=0.05, random_state=None):
-        """A monitor of what was promised.
+        """A monitor for the guarantee.
 
         Parameters
         ----------
@@ -707,7 +707,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         )
 
     def stream(self, budget_total, **options):
-        """A thread-safe cap on a total, for requests one by one at the certified point.
+        """A stream at the certified budget: thread-safe, with a total that is never exceeded.
 
         Parameters
         ----------
@@ -870,7 +870,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
 
     @available_if(lambda estimator: estimator._offers_proba())
     def predict_proba(self, X, budget=None, **call):
-        """Class probabilities of the choice that each row is worth.
+        """Class probabilities from the choice made for each row.
 
         Parameters
         ----------
@@ -891,7 +891,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         return self._respond(X, "predict_proba", budget=budget, **call).y_pred
 
     def score(self, X, y, sample_weight=None, budget=None, **call):
-        """How good the answers are, by what the wrapped estimator answers.
+        """Score of the answers, of the kind that the wrapped estimator has.
 
         Parameters
         ----------

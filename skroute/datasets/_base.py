@@ -38,7 +38,7 @@ FETCH_PARAMS = {
 
 @validate_params({"data_home": [str, os.PathLike, None]}, prefer_skip_nested_validation=True)
 def get_data_home(data_home: str | os.PathLike[str] | None = None) -> str:
-    """Folder in which data sets are looked up and kept.
+    """Folder that data sets are read from and stored in.
 
     The folder is not created: a fetcher does that when it has something to put there.
 

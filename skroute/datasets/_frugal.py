@@ -159,7 +159,7 @@ def fetch_frugalml(
     data_home: str | os.PathLike[str] | None = None,
     download_if_missing: bool = True,
 ) -> Bunch:
-    """Load what commercial APIs answered to single-label tasks, with scores and prices.
+    """Load answers of commercial APIs to single-label tasks, with scores and prices.
 
     The log of a FrugalML data set [1]_: three services and one cheap open-source model on
     the same rows. Rows stand in the order of the source; YELP, IMDB, WAIMAI, DIGIT,
@@ -256,7 +256,7 @@ def fetch_frugalmct(
     data_home: str | os.PathLike[str] | None = None,
     download_if_missing: bool = True,
 ) -> Bunch:
-    """Load how well commercial APIs answered multi-label tasks, with prices.
+    """Load the accuracy of commercial APIs on multi-label tasks, with prices.
 
     The log of a FrugalMCT data set [1]_: three services and one cheap open-source model on
     the same rows. For PASCAL (three services) and MIR (one) the labels and their scores are

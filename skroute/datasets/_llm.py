@@ -206,7 +206,7 @@ def fetch_routellm_mmlu(
     data_home: str | os.PathLike[str] | None = None,
     download_if_missing: bool = True,
 ) -> Bunch:
-    """Load which of two language models answers which MMLU question correctly.
+    """Load whether two language models answer each MMLU question correctly.
 
     14,042 questions, Mixtral-8x7B (68.1 % right) and GPT-4 (80.6 %), the log on which
     RouteLLM is evaluated [1]_. 2 MB on disk, 8 MB to download.
@@ -282,7 +282,7 @@ def fetch_llmrouter(
     data_home: str | os.PathLike[str] | None = None,
     download_if_missing: bool = True,
 ) -> Bunch:
-    """Load how well nine language models answer prompts of 14 benchmarks.
+    """Load the scores of nine language models on prompts of 14 benchmarks.
 
     5,608 train and 500 test prompts. On the train prompts the best single model scores
     0.621 on average, the best model of each prompt 0.802. 0.7 MB on disk, 10 MB to download.

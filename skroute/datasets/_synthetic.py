@@ -35,7 +35,7 @@ def make_routing_problem(
     cost_ratio: float = 10.0,
     random_state: Any = None,
 ) -> Bunch:
-    r"""Make rows, models that are good at some of them, and prices.
+    r"""Make rows, models that are each good on some of the rows, and prices.
 
     The mechanism:
 
@@ -167,7 +167,7 @@ def make_routing_problem(
     prefer_skip_nested_validation=True,
 )
 def make_four_clusters(n_samples=400, *, noise=0.25, random_state=None):
-    """Four clusters in which the feature to buy depends on the model that follows.
+    """Make four clusters in which the feature that looks best alone is a bad first purchase.
 
     The paper's Synthetic-2: two features of equal cost and four clusters of two classes.
     Feature 0 alone looks best to a single linear model: it isolates cluster 1. But feature

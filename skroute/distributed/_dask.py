@@ -53,7 +53,7 @@ class BlockedAssignment(NamedTuple):
 
 
 def solve_assignment(values: Any, costs: Any, budget: float | None) -> BlockedAssignment:
-    """Choose once per row of a Dask array so that the costs fit one budget over all rows.
+    """Make one choice per row of a Dask array, with one budget for all rows.
 
     Parameters
     ----------

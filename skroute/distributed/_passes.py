@@ -18,7 +18,7 @@ _CORE = 100_000
 
 
 class PassedAssignment(NamedTuple):
-    """A plan over blocks with its certificate. All amounts are means per row.
+    """A plan for blocks of rows, with a bound on the gap. All amounts are means per row.
 
     Attributes
     ----------

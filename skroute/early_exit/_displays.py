@@ -9,7 +9,7 @@ __all__ = ["ExitDisplay", "TradeoffDisplay"]
 
 
 class ExitDisplay:
-    """When rows leave an ensemble: histogram of exits and share still undecided.
+    """Plot of how many rows stop after each member, and of the share that has not stopped yet.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ class ExitDisplay:
 
 
 class TradeoffDisplay:
-    """Members evaluated against disagreement with the full ensemble.
+    """Plot of the number of evaluated members against disagreement with the full ensemble.
 
     Parameters
     ----------

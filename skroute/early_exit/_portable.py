@@ -186,7 +186,7 @@ def forest_of(exported):
 
 
 class PortableEnsemble:
-    """Trees, order and thresholds from a file that is no pickle, by the compiled walk.
+    """An early-exit ensemble from a data file without pickle, evaluated by compiled code.
 
     :func:`export_ensemble` writes such a file. Reading it takes no code from it, and neither the
     library that grew the trees nor the estimator that learned the thresholds.

@@ -540,7 +540,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         return settle(self._engine, walked, asking(*known, X, once_of(self)))
 
     def tradeoff(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """What each set of thresholds that was considered does on other rows.
+        """Disagreement and cost of each candidate set of thresholds, on other rows.
 
         Parameters
         ----------

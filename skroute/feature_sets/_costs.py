@@ -34,7 +34,7 @@ _FACTOR = 2.0
 
 
 class MeasuredCosts(NamedTuple):
-    """Costs of transformers as measured time: what ``costs="time"`` stands for.
+    """Costs of transformers as measured time; ``costs="time"`` uses the default values.
 
     Each extractor is timed on up to 100 single items of the training data, evenly spread over
     their sizes, three times each. Its cost is the `percentile` of the seconds at each size: a

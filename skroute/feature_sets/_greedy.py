@@ -9,7 +9,7 @@ from skroute.metrics import pareto_front
 
 
 class GreedyFeatureSelector(BaseFeatureSelector):
-    """A good model whose features can be computed within an item's budget.
+    """Choose a good set of features for each item within its budget, by greedy search.
 
     Sequences of sets are grown from the empty one: each step adds the extractor with the
     largest ``increase in quality - trade_off * increase in cost``, costs being those at the

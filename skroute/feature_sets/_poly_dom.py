@@ -25,7 +25,7 @@ class MonotonicityViolation(NamedTuple):
 
 
 class PolyDomSelector(BaseFeatureSelector):
-    """The best model whose features can be computed within an item's budget.
+    """Choose the best set of features for each item within its budget (Poly-Dom).
 
     A feature costs what its extractor costs on the item at hand, which depends on the
     item's size. For every set of extractors worth it, `fit` trains a clone of

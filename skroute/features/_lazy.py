@@ -11,7 +11,7 @@ from skroute.utils._frames import is_missing
 
 
 class Purchase(NamedTuple):
-    """One request to a source of features that was answered.
+    """One answered request to a source of features.
 
     Attributes
     ----------
@@ -27,7 +27,7 @@ class Purchase(NamedTuple):
 
 
 class LazyFeatures:
-    """Features that are fetched when they are needed, in place of a matrix.
+    """Features that are fetched from a source only when they are needed; replaces a matrix.
 
     ``predict``, ``predict_proba``, ``predict_cost`` and the other methods of the estimators that
     buy features accept it as `X`, and so does a :class:`CostAwarePipeline` that ends in one.

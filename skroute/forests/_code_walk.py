@@ -118,7 +118,7 @@ def walk_of(forest, n_rows, members):
 
 
 def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
-    """Sum of the leaves that rows reach, per output; the offset is not in it.
+    """Sum of the leaves that each row reaches, per output, without the offset.
 
     Parameters
     ----------

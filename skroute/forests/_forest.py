@@ -181,7 +181,7 @@ _MADE = ("bits", "coded", "code_columns")
 
 @dataclass
 class Forest:
-    """An additive ensemble of trees, and how its library reads rows and answers.
+    """An additive ensemble of trees, with its library's rules for reading rows and for answers.
 
     Parameters
     ----------
@@ -439,7 +439,7 @@ def _breadth_first(left, right, sizes):
 
 
 class ForestBuilder:
-    """Collects trees given as parallel arrays and lays them out breadth first.
+    """Collects trees, given as parallel arrays, and stores them in breadth-first order.
 
     Examples
     --------

@@ -31,7 +31,7 @@ def reads(package, *names):
 
 
 def find_reader(estimator):
-    """The reader for an ensemble, fitted or not.
+    """Find the function that reads an ensemble, which may be fitted or not.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def find_reader(estimator):
 
 
 def read_forest(estimator):
-    """Trees of a fitted ensemble, and its labels.
+    """Read the trees and the labels of a fitted ensemble.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def _lightgbm_booster(booster):
 
 
 def read_lightgbm(booster, num_iteration=None):
-    """Trees of a LightGBM booster with any objective, which answers with their sums.
+    """Read the trees of a LightGBM booster with any objective; the answer is their sum.
 
     Parameters
     ----------

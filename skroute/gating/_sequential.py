@@ -54,7 +54,7 @@ class Limits(NamedTuple):
 
 
 class OperatingPoint(NamedTuple):
-    """How rows are bought for within a budget, and what that was worth on held-out rows.
+    """The purchases at one budget, and their cost and quality on held-out rows.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class _Choice(NamedTuple):
 
 
 class SequentialFeatureClassifier(FeatureBuyer):
-    """Buy features a set at a time, until the next one is not worth its price.
+    """Buy one set of features after another, until the next set is not worth its price.
 
     The field calls this active feature acquisition. `fit` looks for the best set of groups
     within each cost and fits a model of each. All rows buy one set first; behind it each row
@@ -394,7 +394,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return 0.0
 
     def operating_point(self, budget=None, *, max_rounds=None, max_cost=None):
-        """How rows are bought for within a budget, and what that was worth on held-out rows.
+        """The purchases at one budget, and their cost and quality on held-out rows.
 
         Parameters
         ----------
@@ -748,7 +748,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return self._respond(X, None, budget, **call).cost
 
     def predict(self, X, budget=None, *, known=None, max_rounds=None, max_cost=None):
-        """Class labels from what each row is worth.
+        """Class labels, from the features bought for each row.
 
         Parameters
         ----------
@@ -763,7 +763,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return self._respond(X, "predict", budget, **call).y_pred
 
     def predict_proba(self, X, budget=None, *, known=None, max_rounds=None, max_cost=None):
-        """Class probabilities from what each row is worth.
+        """Class probabilities, from the features bought for each row.
 
         Parameters
         ----------

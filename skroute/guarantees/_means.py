@@ -37,7 +37,7 @@ def mean_p_value(
     method: str = "betting",
     n_population: int | None = None,
 ) -> float:
-    r"""p-value of "the mean is at least `limit`": small where the mean is surely below it.
+    r"""p-value of the hypothesis that the mean is at least `limit`.
 
     If the mean is at least `limit`, the p-value is at most :math:`\delta` with probability at
     most :math:`\delta`, for every number of rows.
@@ -116,7 +116,7 @@ def mean_upper_bound(
     method: str = "betting",
     n_population: int | None = None,
 ) -> float:
-    """A number that the mean of bounded values exceeds with a probability of 1 - confidence.
+    """Upper bound of the true mean of bounded values, with a probability of `confidence`.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ def mean_lower_bound(
     method: str = "betting",
     n_population: int | None = None,
 ) -> float:
-    """A number that the mean of bounded values undercuts with a probability of 1 - confidence.
+    """Lower bound of the true mean of bounded values, with a probability of `confidence`.
 
     Parameters
     ----------
@@ -221,7 +221,7 @@ def mean_lower_bound(
 
 @validate_params({"p_values": ["array-like"], **_CONFIDENCE}, prefer_skip_nested_validation=True)
 def fixed_sequence_test(p_values: ArrayLike, *, confidence: float = 0.95) -> NDArray[np.bool_]:
-    r"""Which candidates keep their promises, tested in a fixed order until the first fails.
+    r"""Test candidates in a fixed order, and accept all candidates before the first failure.
 
     Learn then Test [1]_ with fixed sequence testing (proposition 2 there): every candidate is
     tested at the full level, and none after the first that is not certified. With probability

@@ -28,7 +28,7 @@ def rows_needed(
     confidence: float = 0.95,
     power: float = 0.8,
 ) -> float:
-    """About how many rows certify that a mean is below a limit.
+    """Approximate number of rows that are needed to guarantee that a mean is below a limit.
 
     The capital of the betting test grows by a factor per row; the answer is the number of rows
     after which it suffices with probability `power`, for values at two points that have the

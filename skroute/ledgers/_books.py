@@ -9,15 +9,15 @@ from skroute.utils._validation import is_amount
 
 
 class BudgetExhaustedError(RuntimeError):
-    """Not even the cheapest choice fits, or a true cost has gone beyond the total."""
+    """The remaining money pays for no choice, or the real costs exceed the total."""
 
 
 class AlreadyCommittedError(ValueError):
-    """A request was sent again under a key that has been committed."""
+    """A request has a key that is already committed."""
 
 
 class Offer(NamedTuple):
-    """A choice and its money, as it is reserved.
+    """A choice, its expected cost, and the amount to reserve for it.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Offer(NamedTuple):
 
 
 class Reservation(NamedTuple):
-    """Money held back for one request.
+    """Money that is reserved for one request.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Reservation(NamedTuple):
 
 
 class Books(NamedTuple):
-    """Where a purse stands, read at one moment.
+    """The amounts and the counts of a purse, read at one moment.
 
     Attributes
     ----------

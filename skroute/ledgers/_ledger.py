@@ -26,7 +26,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Ledger(ABC):
-    """Purses that requests reserve money in and pay from.
+    """Base class of ledgers: purses (accounts) in which requests reserve and spend money.
 
     Every method is atomic, whoever else uses the same purses. The bookings are the same for all
     ledgers; a subclass is a store. It implements these methods, all of them but the first two
@@ -131,7 +131,7 @@ class Ledger(ABC):
         *,
         period: str | float | None = None,
     ) -> None:
-        """Make a purse, or join it where it exists with the same terms.
+        """Create a purse, or use the existing one if it has the same terms.
 
         Parameters
         ----------
@@ -171,7 +171,7 @@ class Ledger(ABC):
         return found.terms
 
     def hold(self, purses: tuple[str, ...], amount: float, key: str | None = None) -> Reservation:
-        """Hold an amount in every purse for a request that is to be decided.
+        """Reserve an amount in every purse for a request, before its decision.
 
         Returns the reservation, or the open one of the same `key`. Raises
         :class:`BudgetExhaustedError` where it has no room, :class:`AlreadyCommittedError`
@@ -194,7 +194,7 @@ class Ledger(ABC):
         return self._insert(purses, "held", amount, None, self._deadline(now), None)
 
     def release(self, held: Reservation) -> None:
-        """Give back what was held for a request that failed before it was decided."""
+        """Return the amount reserved for a request that failed before its decision."""
         self._transact(self._release, held)
 
     def _release(self, held):
@@ -266,7 +266,7 @@ class Ledger(ABC):
     def settle(
         self, ledger: str, number: int, purse: str, offer: Offer, cost: float | None
     ) -> tuple[float, bool]:
-        """Book what the call of a reservation has cost; None refunds all but deciding.
+        """Record the cost of a reserved call; None refunds all except the cost of deciding.
 
         Raises ValueError, and books nothing, where the reservation is not open or expired
         in this ledger and purse with this offer. Returns by how much more is spent, after,
@@ -303,7 +303,7 @@ class Ledger(ABC):
         return max([one.spent - one.total for one in books]), found.state == "expired"
 
     def books(self, purse: str) -> Books:
-        """Where a purse stands.
+        """The amounts and the counts of a purse.
 
         Parameters
         ----------
@@ -325,7 +325,7 @@ class Ledger(ABC):
         return self._begin((name,))[1][0].books()
 
     def top_up(self, purse: str, amount: float, n_more: int = 0) -> None:
-        """Add to what may be spent, in the period that is running.
+        """Add money to a purse, for the current period.
 
         Parameters
         ----------
@@ -350,7 +350,7 @@ class Ledger(ABC):
             purse.n_expected += n_more
 
     def reset(self, purse: str) -> None:
-        """Begin the books anew with the total that the purse was opened with.
+        """Start again with the total that the purse was opened with.
 
         Open reservations stay open, and are booked where they are settled.
 

@@ -18,7 +18,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class MemoryLedger(Ledger):
-    """Purses of the threads of one process; gone when it ends.
+    """A ledger for the threads of one process; it is lost when the process ends.
 
     What a stream has that is given no other. A copy, by `pickle`, `copy` or a forked
     process, is another ledger with the same books: tickets that were open then can be

@@ -36,7 +36,7 @@ class _StaleError(Exception):
 
 
 class RedisLedger(RecordLedger):
-    """Purses that processes of several hosts share, in Redis.
+    """A ledger in Redis that processes on several hosts share.
 
     A booking is decided in the process that makes it, by the clock of Redis, and kept where
     nobody else has booked since it read; otherwise it is decided again. A process may be killed

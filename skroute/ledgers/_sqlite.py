@@ -26,7 +26,7 @@ _LOG_PAGES = 4000
 
 
 class SQLiteLedger(RecordLedger):
-    """Purses that the processes of one host share, in a file.
+    """A ledger in an SQLite file that the processes of one host share.
 
     Each booking is a transaction of SQLite in WAL mode. A process may be killed at any
     instant: what it had booked stays, what it had reserved returns at its deadline. (After a

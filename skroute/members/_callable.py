@@ -51,7 +51,7 @@ def _returns_proba(model):
 
 
 class CallableClassifier(MemberClassifier):
-    """Ask a function, for example the client of a prediction service, for each row's label.
+    """Classifier that gets labels from a function, such as the client of a prediction service.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ class CallableClassifier(MemberClassifier):
         return tags
 
     def fit(self, X: Any, y: Any = None) -> "CallableClassifier":
-        """Check the parameters; nothing is learned and nobody is called.
+        """Check the parameters; nothing is learned, and the function is not called.
 
         Parameters
         ----------

@@ -305,7 +305,7 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
     # Prediction -------------------------------------------------------------------
 
     def start(self, X: ArrayLike) -> Any:
-        """Begin a pass that goes as deep with each row as it is asked to.
+        """Start a pass in which you choose the depth for each row.
 
         Parameters
         ----------
@@ -388,7 +388,7 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         return self.classes_[proba.argmax(axis=1)]
 
     def stage_call(self, exit: int, previous: int = -1) -> Callable[[Any], NDArray[np.float64]]:
-        """A function of rows that does what going on to an exit takes, to time it.
+        """A function that runs rows through the stages up to an exit, to measure the time.
 
         Parameters
         ----------

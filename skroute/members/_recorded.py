@@ -209,7 +209,7 @@ def _has_scores(model):
 
 
 class RecordedClassifier(MemberClassifier):
-    """Answer from a log: what a model or a service answered, by row number or id.
+    """Classifier that returns answers recorded in a log, by row number or id.
 
     For whoever has the answers of a model but not the model. X then holds, instead of
     features, which recorded row is meant.

@@ -211,7 +211,7 @@ def compare_with_references(
     n_resamples: int = 500,
     random_state: Any = None,
 ) -> dict[str, dict[str, BootstrapInterval]]:
-    """Sum up a router's curve beside random mix, best single choice and oracle.
+    """Compare a router's curve, in numbers, with random mix, best single choice and oracle.
 
     Every number is given for the router's curve and for the three references of
     :func:`reference_curves` on the same rows, with bootstrap intervals that resample these

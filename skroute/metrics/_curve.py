@@ -17,7 +17,7 @@ from skroute.utils._validation import check_numbers, check_some_known
 
 
 class AccuracyCostCurve(NamedTuple):
-    """What an estimator achieves and spends at each budget.
+    """Quality and cost of an estimator at each budget.
 
     Attributes
     ----------

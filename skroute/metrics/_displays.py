@@ -26,7 +26,7 @@ class _Display:
 
 
 class AccuracyCostDisplay(_Display):
-    """Quality over mean cost.
+    """Plot of quality against mean cost.
 
     It is recommended to use :meth:`from_estimator` or :meth:`from_predictions` to create
     one. Curves of other estimators go on the same axes: ``ax=display.ax_``.
@@ -306,7 +306,7 @@ def _known_mean(values, weight):
 
 
 class RouteShareDisplay(_Display):
-    """Share of the rows that each choice gets, over budgets.
+    """Plot of the share of rows that each choice gets, at each budget.
 
     It is recommended to use :meth:`from_estimator` to create one.
 
@@ -439,7 +439,7 @@ class RouteShareDisplay(_Display):
 
 
 def complementarity_matrix(Q: ArrayLike) -> NDArray[np.float64]:
-    """Share of the rows on which one model is right and another fails.
+    """Share of the rows on which one model is right and another one is wrong.
 
     Entry ``(i, j)`` is the mean over the rows of ``max(Q[:, i] - Q[:, j], 0)``: for right
     and wrong answers the share of rows on which model `i` (the row) is right and model `j`
@@ -489,7 +489,7 @@ def complementarity_matrix(Q: ArrayLike) -> NDArray[np.float64]:
 
 
 class ComplementarityDisplay(_Display):
-    """Where one model is right and another fails, as a matrix.
+    """Plot, as a matrix, of how often one model is right and another one is wrong.
 
     It is recommended to use :meth:`from_estimator` to create one.
 
@@ -603,7 +603,7 @@ class ComplementarityDisplay(_Display):
 
 
 class RouterDiagnosticsDisplay(_Display):
-    """Are a router's estimates true, and what do its decisions make of them.
+    """Plot of the observed quality against a router's estimates, with the gain of its decisions.
 
     For each choice the mean quality that came out over the mean estimate, in bins of the estimate;
     the title says how much the decisions gain above the best :term:`random mix` that spends the
@@ -703,7 +703,7 @@ class RouterDiagnosticsDisplay(_Display):
         ax: Any = None,
         **params: Any,
     ) -> Self:
-        """Judge a fitted router on rows that it was not fitted on, and draw.
+        """Evaluate a fitted router on rows that it was not fitted on, and draw.
 
         Parameters
         ----------
@@ -761,7 +761,7 @@ _NAMES = {"direct": "direct method", "snips": "SNIPS", "doubly_robust": "doubly 
 
 
 class OffPolicyDisplay(_Display):
-    """Quality over mean cost, estimated from a log of one answer per request.
+    """Plot of quality against mean cost, estimated from a log of one answer per request.
 
     It is recommended to use :meth:`from_estimator` to create one.
 

@@ -40,7 +40,7 @@ class RowQuality(NamedTuple):
 
 
 def sample_quality(y_true: ArrayLike, y_pred: ArrayLike) -> NDArray[np.float64]:
-    """Quality of each answer: whether the label is right, or how much of the label set.
+    """Quality of each answer: right (1) or wrong (0), or the Jaccard index of its label set.
 
     Parameters
     ----------

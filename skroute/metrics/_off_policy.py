@@ -204,7 +204,7 @@ def off_policy_curve(
     cv: int = 5,
     **params: Any,
 ) -> OffPolicyCurve:
-    """What each budget would buy and cost, by a log of one answer per request.
+    """Estimate quality and cost at each budget from a log of one answer per request.
 
     Only the answer that was given, and paid for, is known of a request. Three estimators say
     from it what the router would have made of the same requests: a model of what each choice

@@ -65,7 +65,7 @@ def decision_report(
     random_state: Any = 0,
     **params: Any,
 ) -> Path:
-    """Write a page that shows what each budget buys: one file, which needs no network.
+    """Write one HTML file that shows quality and choices at each budget; it needs no network.
 
     A slider moves the budget. Beside it stand quality and cost with intervals, the best single
     choice, the random mix of equal spend and the oracle, the shares of the choices, and the

@@ -39,7 +39,7 @@ class RiskCoverageCurve(NamedTuple):
 def risk_coverage_curve(
     loss: ArrayLike, confidence: ArrayLike, *, sample_weight: ArrayLike | None = None
 ) -> RiskCoverageCurve:
-    """Risk over coverage, where the least confident rows are handed over first.
+    """Risk against coverage, if the least confident rows abstain first.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def risk_coverage_curve(
 
 
 def risk_coverage_scorer(estimator: Any, X: Any, y: Any, **params: Any) -> float:
-    """Minus the area of risk over coverage of a fitted estimator: a scorer.
+    """Scorer: minus the area under the risk-coverage curve of a fitted estimator.
 
     Rows are ranked by the estimated quality of their answer, ``predict_quality``, of an
     estimator that routes; else by the largest of ``predict_proba``.

@@ -170,7 +170,7 @@ def _score_curve(estimator, X, y, *, metric, budgets, options, **kwargs):
 def make_curve_scorer(
     metric: Callable[..., float], budgets: ArrayLike, **kwargs: Any
 ) -> Callable[..., float]:
-    """A scorer from a number that sums up the curve of cost and quality.
+    """Make a scorer from a function that summarises the curve of cost and quality.
 
     Parameters
     ----------
@@ -271,7 +271,7 @@ class _BestWithinBudget:
 def best_within_budget(
     budget: float, quality: str = "accuracy", cost: str = "cost"
 ) -> Callable[[Mapping[str, Any]], int]:
-    """``refit`` for a search: the best candidate among those that keep to a budget.
+    """Make a ``refit`` rule for a search: the best candidate with a cost within the budget.
 
     Parameters
     ----------

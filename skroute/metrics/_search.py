@@ -38,7 +38,7 @@ def _score_settings(estimator, X, y=None, *, settings, quality, error_score, **k
 
 
 class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
-    """Grid search for the best estimator whose mean cost keeps to a budget.
+    """Grid search for the best estimator whose mean cost is within a budget.
 
     What :class:`~sklearn.model_selection.GridSearchCV` does with
     :func:`best_within_budget` and :func:`mean_cost_scorer`, and what it cannot do: it fits once
@@ -189,7 +189,7 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         return best // len(settings)
 
     def fit(self, X, y=None, **params):
-        """Fit and judge every candidate, and fit the best one on all rows.
+        """Fit and evaluate every candidate, and fit the best one on all rows.
 
         Parameters
         ----------

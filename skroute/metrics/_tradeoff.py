@@ -296,7 +296,7 @@ def call_performance_threshold(
     weak: tuple[float, float],
     strong: tuple[float, float],
 ) -> float:
-    """CPT(x): how far towards the strong model's cost one must go to recover x of the gap.
+    """CPT(x): the smallest cost, between the two models, that recovers a share x of the gap.
 
     The smallest cost at which the curve (straight between its points) recovers `share` of
     the quality gap between the two models, on a scale where 0 is the weak and 1 the strong
@@ -362,7 +362,7 @@ def call_performance_threshold(
 
 
 def pareto_front(cost: ArrayLike, quality: ArrayLike) -> NDArray[np.int64]:
-    """Find the points that no other beats: none is as cheap and better, or cheaper and as good.
+    """Find the points that no other point dominates in cost and quality.
 
     Parameters
     ----------

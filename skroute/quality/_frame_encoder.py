@@ -26,7 +26,7 @@ _MOST_WORDS = 10_000
 
 
 class FrameEncoder(TransformerMixin, BaseEstimator):
-    """Numbers from a data frame, or from texts, as they are.
+    """Encode a data frame, or texts, as numbers.
 
     Each column is read as what it holds. Numbers and booleans are scaled to variance one; a missing
     one becomes the mean, and where some were missing in `fit`, a column says so. Strings that all

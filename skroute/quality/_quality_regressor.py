@@ -30,7 +30,7 @@ _LARGEST = 1e30
 
 
 class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
-    """The quality of each choice, by a family of estimators compared on its decisions.
+    """Estimate the quality of each choice, with several estimators that are stacked and compared.
 
     The routers' default. From rows and the quality of each choice it fits extremely
     randomised trees, boosted trees, ridge regression on factors that the choices share, and the
@@ -129,7 +129,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.n_jobs = n_jobs
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Compare the family and fit what is taken of it.
+        """Compare the estimators, and fit those that get a weight.
 
         Parameters
         ----------

@@ -49,7 +49,7 @@ from skroute.utils._warn import warn
 
 
 class BudgetRouter(TableRouter):
-    r"""Choose per row what is worth its cost, learned from logged outcomes alone.
+    r"""Choose, for each row, the model that is worth its cost, learned from a log of outcomes.
 
     If you have a log of what several models, services or language models made of past requests
     (how good each answer was, what it cost), this learns a policy from it. The models are not
@@ -486,7 +486,7 @@ class BudgetRouter(TableRouter):
         request_id=None,
         costs=None,
     ):
-        """Realised mean quality of the choices made; a row handed over counts as in `fit`.
+        """Mean quality of the choices made; a row that abstains counts as in `fit`.
 
         Parameters
         ----------
@@ -516,7 +516,7 @@ class BudgetRouter(TableRouter):
     # New choices ----------------------------------------------------------------------------
 
     def add_choice(self, name, X, q, *, cost):
-        """Take a new choice in, with whatever rows there are on which its quality is known.
+        """Add a new choice, from the rows on which its quality is known.
 
         Its quality is learned from the estimates of the choices of `fit`, under a hierarchical
         prior that takes it for one more of their kind: few rows move it little. 1.25 standard

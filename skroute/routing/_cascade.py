@@ -44,7 +44,7 @@ _MAX_SETS = 1023
 
 
 class CascadeRouter(TableRouter):
-    r"""Ask one model after another; what an answer shows decides whether to ask another.
+    r"""Ask one model after another; the signals of each answer decide whether to ask the next.
 
     For whoever has a log of what several models made of past requests: how good each
     answer was, what it cost, and what it showed of itself (its signals: a confidence, its
@@ -485,7 +485,7 @@ class CascadeRouter(TableRouter):
         )
 
     def route(self, X, budget=None, *, signals=None, costs=None, request_id=None):
-        """Index of the model that answers each row, or of handing over.
+        """Index of the model that answers each row, or of abstaining.
 
         Parameters
         ----------
@@ -501,7 +501,7 @@ class CascadeRouter(TableRouter):
         return self._respond(X, None, budget, **call).route
 
     def predict_cost(self, X, budget=None, *, signals=None, costs=None, request_id=None):
-        """What each row spends, all models included that it asks.
+        """Cost of each row: the sum over all models that are asked.
 
         Parameters
         ----------
@@ -533,7 +533,7 @@ class CascadeRouter(TableRouter):
         return self._respond(X, "predict", budget, **call).y_pred
 
     def predict_quality(self, X, budget=None, *, signals=None, costs=None, request_id=None):
-        """Estimated quality of the answer given: what to rank rows by that a person checks.
+        """Estimated quality of each answer, for example to choose the rows that a person checks.
 
         Parameters
         ----------
@@ -631,7 +631,7 @@ class CascadeRouter(TableRouter):
         costs=None,
         request_id=None,
     ):
-        """Realised mean quality of the choices made; a row handed over counts as in `fit`.
+        """Mean quality of the choices made; a row that abstains counts as in `fit`.
 
         Parameters
         ----------
@@ -656,7 +656,7 @@ class CascadeRouter(TableRouter):
 
 
 class CascadeRun:
-    """One live request: what to ask next, and in the end whose answer to give.
+    """One live request: which model to ask next, and at the end, whose answer to use.
 
     Made by :meth:`CascadeRouter.start`. The caller asks the model named ``next`` and says
     with :meth:`observe` what came back, until ``next`` is None.
@@ -727,7 +727,7 @@ class CascadeRun:
             self.quality = float(router._low + router._span * move.stop[0])
 
     def observe(self, model, signals=None, cost=None):
-        """Say what a model's answer has shown and cost.
+        """Give the signals and the cost of a model's answer.
 
         Parameters
         ----------

@@ -208,7 +208,7 @@ class DummyRouter(MemberRouter):
 
 
 class DummyRouterClassifier(ClassifierMixin, DummyRouter):
-    """Routing without learning where: the baselines of OCCAM's paper.
+    """Baselines that do not use the features: single best, random, oracle (OCCAM's paper).
 
     Parameters
     ----------
@@ -308,7 +308,7 @@ class DummyRouterClassifier(ClassifierMixin, DummyRouter):
 
 
 class DummyRouterRegressor(RegressorMixin, DummyRouter):
-    """Routing of regressors without learning where: single best, random, oracle.
+    """Baselines for regressors that do not use the features: single best, random, oracle.
 
     Parameters
     ----------

@@ -89,7 +89,7 @@ def addon_options(scores, base, target, accuracy, weights, thresholds):
 
 
 class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
-    r"""Ask a base service, look at its answer, buy at most one more, combine both (FrugalMCT).
+    r"""Ask a base service, then at most one add-on, and combine both answers (FrugalMCT).
 
     FrugalMCT [1]_. Every row goes to the base. From its scores an quality estimator
     predicts :math:`\hat a_k(x)`, how accurate the answer combined from the base and
@@ -469,7 +469,7 @@ class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
         return self._features(ask(base, np.arange(num_samples(X))))
 
     def predict_quality(self, X):
-        """Estimated quality of each choice that the base of `budget` leaves open; asks the base.
+        """Estimated quality of each choice after the base of `budget`, which is called.
 
         Parameters
         ----------

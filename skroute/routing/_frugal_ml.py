@@ -208,7 +208,7 @@ def decide_by_label(rules, groups, labels, tops):
 
 
 class FrugalMLClassifier(ClassifierMixin, CombiningRouter):
-    """Ask a base; keep its answer where its score is high enough for its label (FrugalML).
+    """Ask a base service; if its score is too low for its label, ask an add-on (FrugalML).
 
     FrugalML [1]_. A row goes to a base, which answers with a label and a score.
     Each label has a threshold and an add-on: a score of at least the threshold is

@@ -40,7 +40,7 @@ _SCALE_ROWS = 10
 
 
 class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
-    r"""Choose per request what is worth its cost, and learn from what comes back.
+    r"""Choose a model for each request within a budget, and learn from the outcomes.
 
     For a service whose requests come one by one and show one outcome each: how good the
     choice made was, and what it cost. The outcome may come late, in any order, in part or
@@ -199,7 +199,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
     # Learning from a log ----------------------------------------------------------------------
 
     def fit(self, X, y=None, costs=None):
-        """Start from a log: learn from its rows, all of the same weight, and set the books to 0.
+        """Learn from the rows of a log, all with the same weight, and set all counts to 0.
 
         Parameters
         ----------
@@ -238,7 +238,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         self.choices_ = names
 
     def partial_fit(self, X, y, choice=None, costs=None):
-        """Learn from outcomes that were not decided here, in their order, the newest last.
+        """Learn from outcomes that this router did not decide, in order of time, newest last.
 
         Parameters
         ----------
@@ -425,7 +425,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
     def commit(
         self, decision: Decision, quality: float | None = None, cost: float | None = None
     ) -> None:
-        """Tell the outcome of a decision: late, in any order, in part.
+        """Give the outcome of a decision: it may be late, in any order, or only a part.
 
         Parameters
         ----------
@@ -464,7 +464,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         self._state().settle(_checked(decision), refund=True)
 
     def status(self) -> OnlineStatus:
-        """Where it stands, read at one moment.
+        """Counts, mean cost and dual price, read at one moment.
 
         Returns
         -------
@@ -481,7 +481,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
     # Choices --------------------------------------------------------------------------------
 
     def exclude(self, names: Any) -> None:
-        """Do without choices, for example while a model is down; the rest is priced anew.
+        """Exclude choices, for example while a model is down; the dual price is computed again.
 
         Parameters
         ----------
@@ -522,7 +522,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         cost: float,
         n_trials: int = 0,
     ) -> None:
-        """A new model: it is expected to be as the others are on average, and is uncertain.
+        """Add a new model; its first estimate is the average of the others, and is uncertain.
 
         Parameters
         ----------

@@ -16,7 +16,7 @@ _TIE, _ROUNDING = 1e-9, 1e-12
 
 
 def export_policy(router, path=None):
-    """What a fitted router decides by, but for its estimates of quality.
+    """Export the decision rule of a fitted router, without its estimator of quality.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def export_policy(router, path=None):
 
 
 class PortablePolicy:
-    """Decide by an exported policy, as the router does with ``policy="online"``.
+    """Decide with an exported policy, as the router does with ``policy="online"``.
 
     Parameters
     ----------

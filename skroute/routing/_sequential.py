@@ -68,7 +68,7 @@ class SequentialRule(NamedTuple):
 
 
 class SequentialRouterClassifier(ClassifierMixin, CombiningRouter):
-    r"""Ask one member after another, for as long as the next answer is worth its price.
+    r"""Ask one member after another, while the next answer is worth its price.
 
     After each answer the row either stops, and is answered with the combination of all
     answers paid for (or with one of them, where that is estimated to be better), or asks

@@ -166,7 +166,7 @@ class StreamStatus(NamedTuple):
 
 
 class BudgetStream:
-    r"""Spend a total on requests that come one by one, from any number of threads.
+    r"""Decide on requests one by one, from any number of threads, within a total budget.
 
     Made by ``router.stream(budget_total)``. A request is routed in three steps, so that
     the total holds while calls are under way, take different times and fail:
@@ -341,7 +341,7 @@ class BudgetStream:
         return dict.fromkeys(names, 0.0) | bounds
 
     def set_costs(self, costs: Any, *, max_costs: Any = None) -> None:
-        """Decide at new prices from here on; open tickets keep theirs.
+        """Set new prices for later decisions; open tickets keep their prices.
 
         The price of the budget is solved for anew from the router's estimates. In a shared
         ledger this is for the stream of this process alone: every worker must be told.
@@ -368,7 +368,7 @@ class BudgetStream:
         self.router, self._max_costs = router, bounds
 
     def exclude(self, names: Sequence[str]) -> None:
-        """Do without choices, for example while a model is down; the rest is priced anew.
+        """Exclude choices, for example while a model is down; the dual price is computed again.
 
         Parameters
         ----------
@@ -413,7 +413,7 @@ class BudgetStream:
         self._offers = Offers(self.router, self._offers.mean, self._max_costs, frozenset(names))
 
     def top_up(self, amount: float, *, n_more: int = 0) -> None:
-        """Add to the total, of the period that is running where there are periods.
+        """Add money to the total (of the current period, if there are periods).
 
         Parameters
         ----------
@@ -426,7 +426,7 @@ class BudgetStream:
         self._ledger.top_up(self._purses[0], amount, n_more)
 
     def reset(self) -> None:
-        """Begin the books anew, as at the end of a period; open tickets stay open."""
+        """Start again with the first total, as at the end of a period; open tickets stay open."""
         self._ledger.reset(self._purses[0])
 
     def route(self, x: Any, *, costs: ArrayLike | None = None, key: str | None = None) -> Ticket:
@@ -652,7 +652,7 @@ class BudgetStream:
                 )
 
     def refund(self, ticket: Ticket) -> None:
-        """Give the money of a failed call back; only what deciding cost is kept.
+        """Return the money of a failed call, except the cost of deciding.
 
         Parameters
         ----------
@@ -672,7 +672,7 @@ class BudgetStream:
         return self._ledger.settle(ticket.stream, ticket.id, self._purses[0], offer, cost)
 
     def unsettled(self) -> list[Ticket]:
-        """Tickets that are open or have expired, of whatever process, oldest first.
+        """Tickets of all processes that are open or have expired, oldest first.
 
         Returns
         -------
@@ -682,7 +682,7 @@ class BudgetStream:
         return [_ticket(made) for made in self._ledger.unsettled(self._purses[0])]
 
     def books(self) -> Books:
-        """Where the stream's purse stands, with all counts.
+        """All amounts and counts of the stream's purse.
 
         Returns
         -------
@@ -691,7 +691,7 @@ class BudgetStream:
         return self._ledger.books(self._purses[0])
 
     def status(self) -> StreamStatus:
-        """Where the stream stands.
+        """The amounts and the counts of the stream.
 
         Returns
         -------

@@ -15,13 +15,8 @@ from skroute.early_exit._answers import probabilities, settle, sided
 from skroute.early_exit._forest_engine import ForestEngine
 from skroute.early_exit._learning import shares_of
 from skroute.early_exit._thresholds import checked
-from skroute.forests._forest import (
-    CATEGORICAL,
-    NODE,
-    ZERO_MISSING,
-    Forest,
-    Trees,
-)
+from skroute.forests._forest import Forest
+from skroute.forests._trees import CATEGORICAL, NODE, ZERO_MISSING, Trees
 from skroute.utils._compat import validate_params
 
 __all__ = ["PortableEnsemble", "export_ensemble"]

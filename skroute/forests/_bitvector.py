@@ -14,12 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skroute.forests._forest import (
-    CATEGORICAL,
-    FEATURE_MASK,
-    MISSING_RIGHT,
-    ZERO_MISSING,
-)
+from skroute.forests._trees import CATEGORICAL, FEATURE_MASK, MISSING_RIGHT, ZERO_MISSING
 
 # A missing value that goes right has this code, above all others.
 MISSING_CODE = 65535
@@ -87,7 +82,7 @@ class BitTrees(NamedTuple):
         What a leaf adds.
 
     outputs, member_start : ndarray, dtype=int32
-        As in :class:`~skroute.forests._forest.Trees`.
+        As in :class:`~skroute.forests._trees.Trees`.
 
     words : ndarray, dtype=uint32
         Bit sets of categories.

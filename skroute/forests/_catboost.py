@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from skroute.forests._forest import MISSING_RIGHT, ForestBuilder
+from skroute.forests._forest import ForestBuilder
 from skroute.forests._readers import reads
+from skroute.forests._trees import MISSING_RIGHT
 
 _ANSWERS = {
     "Logloss": "expit",

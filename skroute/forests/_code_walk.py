@@ -20,7 +20,7 @@ class CodedTrees(NamedTuple):
         Left child from bit 32, column from bit 16, cut.
 
     values, roots, depths, outputs, member_start : ndarray
-        As in :class:`~skroute.forests._forest.Trees`.
+        As in :class:`~skroute.forests._trees.Trees`.
     """
 
     columns: Any

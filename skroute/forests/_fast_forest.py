@@ -41,7 +41,7 @@ from skroute.utils._compat import (
     raise_for_params,
     routing_enabled,
 )
-from skroute.utils._tensors import on_host
+from skroute.utils._frames import as_rows
 
 
 def _unfrozen(estimator):
@@ -272,7 +272,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         forest = _forest_of(parts.ensemble)
         at_thresholds = rows_at_thresholds(forest)
         if X is not None:
-            probes = varied_rows(on_host(X), unseen=not forest.refuses_unseen)
+            probes = varied_rows(as_rows(X), unseen=not forest.refuses_unseen)
             _compare(model, parts, replace(forest, cut=parts.cut), probes)
         elif at_thresholds is None or parts.before:
             why = "are prepared by a pipeline" if parts.before else "have categories of text"

@@ -1,8 +1,4 @@
-"""A compact layout for forests of any library, and its reference evaluation.
-
-Siblings are neighbours, so a node stores one child; a leaf is its own child, so a walk
-may take steps beyond it. A node has 16 bytes.
-"""
+"""A forest: its trees, its library's rules for reading rows and for answers, and its builder."""
 
 import itertools
 from dataclasses import dataclass, field, replace
@@ -11,169 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-NODE = np.dtype([("threshold", np.float64), ("feature", np.int32), ("child", np.int32)])
-
-# The upper bits of NODE["feature"].
-FEATURE_MASK = (1 << 28) - 1
-MISSING_RIGHT = 1 << 28
-CATEGORICAL = 1 << 29
-ZERO_MISSING = 1 << 30
-
-# LightGBM's kZeroThreshold, in single precision: what counts as zero.
-ZERO = float(np.float32(1e-35))
-
-
-class Trees(NamedTuple):
-    """Trees of an additive ensemble as plain arrays: what compiled kernels take.
-
-    A row with features `x` goes right at a node where ``x > threshold``; a missing value
-    goes where the node says. At a categorical node ``threshold`` is the number of a bit
-    set, and members of the set go left.
-
-    Attributes
-    ----------
-    nodes : ndarray of shape (n_nodes,), dtype=NODE
-        All nodes, tree after tree.
-
-    values : ndarray of shape (n_nodes, width), dtype=float64
-        What a leaf adds: one number, or one for each output.
-
-    roots, depths, outputs : ndarray of shape (n_trees,), dtype=int32
-        First node and depth of each tree, and the output that it adds to (-1: leaves
-        hold one number for each output).
-
-    member_start : ndarray of shape (n_members + 1,), dtype=int32
-        Trees of member `t` are ``member_start[t]:member_start[t + 1]``.
-
-    cat_words, cat_start : ndarray, dtype=uint32 and int32
-        Bit sets: set `s` is ``cat_words[cat_start[s]:cat_start[s + 1]]``.
-
-    special : bool
-        Whether some node is categorical or takes zero as missing.
-    """
-
-    nodes: Any
-    values: Any
-    roots: Any
-    depths: Any
-    outputs: Any
-    member_start: Any
-    cat_words: Any
-    cat_start: Any
-    special: bool
-
-    def taken(self, order):
-        """These members in this order, and their nodes in memory as well."""
-        members = [np.arange(self.member_start[t], self.member_start[t + 1]) for t in order]
-        picked = np.concatenate(members)
-        ends = np.append(self.roots[1:], len(self.nodes))
-        spans = [np.arange(self.roots[t], ends[t]) for t in picked]
-        sizes = np.array([len(span) for span in spans])
-        roots = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int32)
-        take = np.concatenate(spans)
-        nodes = self.nodes[take]
-        nodes["child"] += np.repeat(roots - self.roots[picked], sizes)
-        sizes = np.array([len(member) for member in members])
-        return self._replace(
-            nodes=nodes,
-            values=np.ascontiguousarray(self.values[take]),
-            roots=roots,
-            depths=self.depths[picked],
-            outputs=self.outputs[picked],
-            member_start=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32),
-            # None of these trees may have what others have.
-            special=_is_special(nodes),
-        )
-
-    def checked(self, n_features, n_outputs):
-        """These trees, if a walk through them stays inside the arrays and ends.
-
-        Files can be damaged, and compiled code trusts its arrays.
-
-        Parameters
-        ----------
-        n_features, n_outputs : int
-
-        Returns
-        -------
-        Trees
-
-        Raises
-        ------
-        ValueError
-        """
-        if not _are_whole(self, n_features, n_outputs):
-            raise ValueError(
-                "The arrays of the forest are damaged: a walk through them would leave them, or "
-                "not end. Make the file anew."
-            )
-        return self
-
-
-_KINDS = {
-    "nodes": (NODE, 1),
-    "values": (np.float64, 2),
-    "roots": (np.int32, 1),
-    "depths": (np.int32, 1),
-    "outputs": (np.int32, 1),
-    "member_start": (np.int32, 1),
-    "cat_words": (np.uint32, 1),
-    "cat_start": (np.int32, 1),
-}
-
-
-def _are_whole(trees, n_features, n_outputs):
-    """Whether the arrays are those of trees, and all that they point to is there."""
-    for name, (dtype, ndim) in _KINDS.items():
-        array = getattr(trees, name)
-        if not isinstance(array, np.ndarray) or array.dtype != dtype or array.ndim != ndim:
-            return False
-    nodes, roots, size = trees.nodes, trees.roots, len(trees.nodes)
-    at, child, feature = np.arange(size), nodes["child"], nodes["feature"]
-    if not _rises_from_0(roots, 1) or roots[-1] >= size:
-        return False
-    leaf, tree = child == at, np.searchsorted(roots, at, side="right") - 1
-    ends, inner = np.append(roots[1:], size)[tree], np.flatnonzero(~leaf)
-    below = np.sort(np.concatenate([child[inner], child[inner] + 1]))
-    # Children come after their parents, in the same tree, and have one each: a walk ends.
-    if (~leaf & ((child <= at) | (child + 1 >= ends))).any():
-        return False
-    if not np.array_equal(below, np.setdiff1d(at, roots)):
-        return False
-    level, depths, here = 0, np.zeros(len(roots), dtype=np.int64), roots.astype(np.int64)
-    while len(here):
-        np.maximum.at(depths, tree[here], level)
-        here = here[~leaf[here]]
-        here = np.concatenate([child[here], child[here] + 1]).astype(np.int64)
-        level += 1
-    outputs, start, width = trees.outputs, trees.member_start, trees.values.shape[1]
-    sets = nodes["threshold"][(feature & CATEGORICAL) != 0]
-    lowest = 0 if width == 1 and n_outputs > 1 else -1
-    return bool(
-        np.array_equal(trees.depths, depths)
-        and ((nodes["threshold"] == np.inf) & (feature == 0))[leaf].all()
-        and ((feature >= 0) & ((feature & FEATURE_MASK) < n_features)).all()
-        and len(trees.values) == size
-        and width in (1, n_outputs)
-        and len(outputs) == len(roots)
-        and ((outputs >= lowest) & (outputs < n_outputs)).all()
-        and _rises_from_0(start, 1)
-        and len(start) > 1
-        and start[-1] == len(roots)
-        and _rises_from_0(trees.cat_start, 0)
-        and trees.cat_start[-1] <= len(trees.cat_words)
-        and np.isin(sets, np.arange(len(trees.cat_start) - 1)).all()
-        and bool(trees.special) == _is_special(nodes)
-    )
-
-
-def _rises_from_0(numbers, least):
-    return len(numbers) > 0 and numbers[0] == 0 and (np.diff(numbers) >= least).all()
-
-
-def _is_special(nodes):
-    return bool(np.any(nodes["feature"] & (CATEGORICAL | ZERO_MISSING)))
-
+from skroute.forests._bitvector import bit_trees
+from skroute.forests._code_walk import coded_trees
+from skroute.forests._trees import CATEGORICAL, FEATURE_MASK, NODE, Trees, is_special
 
 # What a forest makes of its trees, once.
 _MADE = ("bits", "coded", "code_columns")
@@ -323,15 +159,11 @@ class Forest:
     @cached_property
     def bits(self):
         """The trees as bit vectors; None where their shape is not for them."""
-        from skroute.forests._bitvector import bit_trees
-
         return bit_trees(self.trees, self.dtype)
 
     @cached_property
     def coded(self):
         """The trees as nodes that compare codes; None for categories and beyond what codes say."""
-        from skroute.forests._code_walk import coded_trees
-
         return coded_trees(self.trees, self.dtype)
 
     def __getstate__(self):
@@ -527,6 +359,6 @@ class ForestBuilder:
             member_start=np.array(self._starts, dtype=np.int32),
             cat_words=np.array(self._words or [0], dtype=np.uint32),
             cat_start=np.array(self._cat_start, dtype=np.int32),
-            special=_is_special(nodes),
+            special=is_special(nodes),
         )
         return Forest(trees, np.atleast_1d(np.asarray(offset, dtype=np.float64)), **keywords)

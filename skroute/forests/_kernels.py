@@ -1,6 +1,6 @@
 """Compiled walks through trees. Imported on first use.
 
-`trees` is always a :class:`skroute.forests._forest.Trees`.
+`trees` is always a :class:`skroute.forests._trees.Trees`.
 """
 
 import math

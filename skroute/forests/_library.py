@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 from sklearn.utils import check_random_state
 
-from skroute.forests._forest import CATEGORICAL, FEATURE_MASK
+from skroute.forests._trees import CATEGORICAL, FEATURE_MASK
 from skroute.utils._compat import _safe_indexing, num_samples
 
 # Rows that are compared, in each of the ways in which they are varied.

@@ -9,13 +9,8 @@ from reprlib import repr as short_repr
 
 import numpy as np
 
-from skroute.forests._forest import (
-    CATEGORICAL,
-    MISSING_RIGHT,
-    ZERO,
-    ZERO_MISSING,
-    ForestBuilder,
-)
+from skroute.forests._forest import ForestBuilder
+from skroute.forests._trees import CATEGORICAL, MISSING_RIGHT, ZERO, ZERO_MISSING
 
 _READERS: dict[tuple[str, str], Callable] = {}
 

@@ -4,8 +4,9 @@ import json
 
 import numpy as np
 
-from skroute.forests._forest import CATEGORICAL, MISSING_RIGHT, ForestBuilder
+from skroute.forests._forest import ForestBuilder
 from skroute.forests._readers import labels_of, reads
+from skroute.forests._trees import CATEGORICAL, MISSING_RIGHT
 
 _ANSWERS = {
     "binary:logistic": "sigmoid",

@@ -5,14 +5,8 @@ import numpy as np
 from skroute.early_exit._order import candidate_values, search
 from skroute.early_exit._portable import forest_of
 from skroute.early_exit._thresholds import tails
-from skroute.forests._forest import (
-    CATEGORICAL,
-    FEATURE_MASK,
-    MISSING_RIGHT,
-    ZERO,
-    ZERO_MISSING,
-)
 from skroute.forests._rows import cast_numbers
+from skroute.forests._trees import CATEGORICAL, FEATURE_MASK, MISSING_RIGHT, ZERO, ZERO_MISSING
 
 
 def most_decided(values, bad, k, use_lo=True, use_hi=True):

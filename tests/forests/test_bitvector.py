@@ -9,12 +9,8 @@ from hypothesis import strategies as st
 
 from skroute.forests import ForestBuilder, leaf_sums
 from skroute.forests._bitvector import FEWEST_ROWS, bit_trees
-from skroute.forests._forest import (
-    CATEGORICAL,
-    MISSING_RIGHT,
-    ZERO_MISSING,
-)
 from skroute.forests._kernels import add_leaves
+from skroute.forests._trees import CATEGORICAL, MISSING_RIGHT, ZERO_MISSING
 from tests.early_exit.reference import member_scores_reference
 
 N_FEATURES = 4

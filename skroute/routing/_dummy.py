@@ -324,9 +324,7 @@ class DummyRouterRegressor(RegressorMixin, DummyRouter):
     budget : float, default=None
         Mean cost per sample, in the unit of `costs`. None is unlimited.
 
-    quality : {"squared_error", "absolute_error", "squared_log_error", \
-            "absolute_percentage_error", "poisson_deviance", "gamma_deviance"} or callable, \
-            default="squared_error"
+    quality : str or callable, default="squared_error"
         What an answer is worth, as in :class:`OccamRouterRegressor`.
 
     exchange_rate : float, default=None

@@ -546,11 +546,11 @@ class OccamRouterRegressor(RegressorMixin, Occam):
         What the quality estimator sees: X itself, or the output of a transformer, which is
         cloned and fitted.
 
-    quality : {"squared_error", "absolute_error", "squared_log_error", \
-            "absolute_percentage_error", "poisson_deviance", "gamma_deviance"} or callable, \
-            default="squared_error"
-        What an answer is worth: minus this loss, or a function of true and answered numbers to
-        one number per row, higher is better. ``score`` stays R².
+    quality : str or callable, default="squared_error"
+        What an answer is worth: minus this loss, one of "squared_error", "absolute_error",
+        "squared_log_error", "absolute_percentage_error", "poisson_deviance" and
+        "gamma_deviance"; or a function of true and answered numbers to one number per row, higher
+        is better. ``score`` stays R².
 
     exchange_rate : float, default=None
         What one unit of `costs` is worth in the unit of `quality`. Quality minus that is then

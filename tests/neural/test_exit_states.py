@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.frozen import FrozenEstimator
 
 from skroute.early_exit import QWYCEnsemble
 from skroute.members import CallableClassifier, MultiExitClassifier
@@ -143,6 +144,16 @@ def test_whatever_is_asked_on_the_way_predict_is_the_answer(
     np.testing.assert_allclose(run.proba(2, rest), proba[rest], atol=1e-5)
     np.testing.assert_array_equal(np.asarray(given_rows), before)
     assert all(parameter.grad is None for parameter in net.module_.parameters())
+
+
+def test_heads_in_place_do_not_void_the_guarantee():
+    X, y = problem(3000)
+    net = MultiExitClassifier(Builder(heads=(True,) * 3), lr=0.01, random_state=0)
+    net = FrozenEstimator(net.fit(X[:300], y[:300]))
+    quick = QWYCEnsemble(net, alpha=0, calibration=None).optimize(X[300:1000])
+    np.testing.assert_array_equal(quick.predict(X[1000:]), net.predict(X[1000:]))
+    quick = QWYCEnsemble(net, alpha=0.05, guarantee=True, random_state=0).optimize(X[300:1000])
+    assert np.mean(quick.predict(X[1000:]) != net.predict(X[1000:])) <= 0.05
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,7 @@ def compare(name, probes, own, ours, rtol, atol):
         Of the ensemble.
 
     probes : dict from str to indexable
-        Rows by what is in them.
+        Rows by what is in them, first those that the library must answer.
 
     own, ours : callable
         Of rows, what the library answers and what is read of it: dicts of arrays, "labels" and
@@ -185,12 +185,17 @@ def compare(name, probes, own, ours, rtol, atol):
     ------
     ValueError
     """
+    # Those that are not varied: the library answers them, or nothing would be compared.
+    given = next(iter(probes))
     for kind, rows in probes.items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
                 expected = own(rows)
-            except Exception:
+            except Exception as error:
+                if kind == given:
+                    error.add_note(f"This {name} was asked for its own answers to compare them.")
+                    raise
                 # It refuses such rows, to which there is no wrong answer.
                 continue
             found = ours(rows)

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sklearn.datasets import make_classification
 from sklearn.ensemble import (
     AdaBoostClassifier,
     BaggingClassifier,
@@ -267,6 +268,7 @@ def compare(library, data, seed):
         warnings.simplefilter("ignore")
         try:
             model = make(**picked).fit(X, y)
+            model.predict(X)
         except Exception:
             # No such combination in the library.
             return False
@@ -537,3 +539,21 @@ def test_exits_decide_at_the_moved_threshold(share):
         one = X[5000:5001]
         np.testing.assert_allclose(quick.predict_proba(one)[0, 1], proba[0])
         assert ((quick.decision_function(X[5000:]) > 0) == (found == 1)).all()
+
+
+def test_a_model_that_cannot_answer_the_rows_of_fit_is_not_compared_with_nothing():
+    X, y = make_classification(random_state=0)
+    trees = GradientBoostingClassifier(n_estimators=3).fit(X, y)
+
+    def fails(self, X):
+        raise RuntimeError("no answer")
+
+    trees.__class__ = type("Silent", (GradientBoostingClassifier,), {"predict": fails})
+    frozen = FrozenEstimator(trees)
+    for compare_on in (
+        lambda X: FastForest.from_ensemble(trees, X),
+        lambda X: QWYCEnsemble(frozen).optimize(X),
+    ):
+        with pytest.raises(RuntimeError, match="no answer") as caught:
+            compare_on(X)
+        assert any("to compare them" in note for note in caught.value.__notes__)

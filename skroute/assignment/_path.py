@@ -8,7 +8,7 @@ from sklearn.isotonic import isotonic_regression
 
 from skroute.assignment._hulls import build_hulls
 from skroute.assignment._problem import by_names, check_values_and_costs, problem_of, totals
-from skroute.base import affords, check_affordable, check_budget
+from skroute.base import ROUNDING, affords, check_affordable, check_budget
 from skroute.utils._validation import check_numbers
 
 # Prices that differ by less, relatively, are one: averages differ by rounding.
@@ -82,10 +82,10 @@ class AssignmentPath(NamedTuple):
         ValueError
             If not even the cheapest plan fits.
         """
-        segment = self._segment(budget)
-        if affords(self.budgets[0], check_budget(budget)):
+        budget = self._check(budget)
+        if affords(self.budgets[0], budget):
             return np.inf
-        return float(self.prices[segment])
+        return float(self.prices[self._segment(budget)])
 
     def rule(self, budget: float | None) -> Rule:
         """Dual price at a budget, and the share of tied rows that take the more expensive choice.
@@ -149,15 +149,19 @@ class AssignmentPath(NamedTuple):
         ValueError
             If not even the cheapest plan fits.
         """
+        budget = self._check(budget)
         segment = self._segment(budget)
-        room = min(check_budget(budget), self.budgets[-1]) - self.budgets[segment]
+        room = min(budget, self.budgets[-1]) - self.budgets[segment]
         return float(self.objectives[segment] + max(room, 0.0) * self.prices[segment])
 
-    def _segment(self, budget):
+    def _check(self, budget):
         budget = check_budget(budget)
         check_affordable(budget, self.budgets[0])
+        return budget
+
+    def _segment(self, budget):
         # The budgets are sums; one that rounding put a hair above the same number fits.
-        return int(affords(budget, self.budgets).sum()) - 1
+        return int(self.budgets.searchsorted(budget * (1 + ROUNDING), side="right")) - 1
 
 
 def assignment_path(

@@ -32,6 +32,8 @@ class RecordLedger(Ledger):
         As ``_transact``, for one thread at a time: call ``bodies()``, then ``_finish()``.
     ``_read_purse(name)``, ``_write_purse(name, text)``
         The text of a purse, or None; and write it.
+    ``_read_due(now)``
+        As ``_due``, which sees to them once in a transaction.
     """
 
     # What a pickle holds: where the books are.
@@ -60,6 +62,9 @@ class RecordLedger(Ledger):
     @abstractmethod
     def _write_purse(self, name, text): ...
 
+    @abstractmethod
+    def _read_due(self, now): ...
+
     def _transact(self, body, *arguments):
         call = _Call(body, arguments)
         self._waiting.append(call)
@@ -87,6 +92,7 @@ class RecordLedger(Ledger):
         def bodies():
             nonlocal failing
             self._used.clear()
+            self._seen = False
             # Those that have come while this one waited for its turn.
             waiting.extend(self._taken())
             found = []
@@ -123,6 +129,12 @@ class RecordLedger(Ledger):
 
     def _add_purse(self, purse):
         self._used[purse.name] = None, purse
+
+    def _due(self, now):
+        if self._seen:
+            return []
+        self._seen = True
+        return self._read_due(now)
 
     def _finish(self):
         """Write the purses that have changed."""

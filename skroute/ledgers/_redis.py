@@ -7,32 +7,28 @@ import uuid
 from skroute.ledgers._records import RecordLedger, text_of
 from skroute.utils._optional import import_optional
 
-# Books that were read at a version are changed where this is still the version: compare and set,
-# for all purses of a prefix. A call whose answer was lost, and that is sent again, finds its own
-# version noted. Read commands are answered where there was nothing to change, or no leave to.
+# Compare and set, field by field: writes are done where every command that read has the same
+# answer still. A call whose answer was lost, and that is sent again, finds its own name noted.
 _SCRIPT = """
-local version, due, last = unpack(KEYS)
-local seen, new, writes, reads = ARGV[1], ARGV[2], cjson.decode(ARGV[3]), cjson.decode(ARGV[4])
-local now, found, running = redis.call('TIME'), {}, redis.call('GET', version) or ''
-local done = running == seen
-if done and #writes > 0 then
-  for _, command in ipairs(writes) do redis.call(unpack(command)) end
-  redis.call('SET', version, new)
-  redis.call('SET', last, new, 'EX', 600)
-  running = new
-else
-  done = done or redis.call('GET', last) == new
-  for i, command in ipairs(reads) do found[i] = redis.call(unpack(command)) end
+local due, last = unpack(KEYS)
+local new, reads, writes = ARGV[1], cjson.decode(ARGV[2]), cjson.decode(ARGV[3])
+local now, found, done = redis.call('TIME'), {}, redis.call('GET', last) == new
+if not done then
+  done = true
+  for i, read in ipairs(reads) do
+    found[i] = redis.call(unpack(read[1]))
+    done = done and cjson.encode(found[i]) == cjson.encode(read[2])
+  end
+  if done and #writes > 0 then
+    for _, command in ipairs(writes) do redis.call(unpack(command)) end
+    redis.call('SET', last, new, 'EX', 600)
+  end
 end
 local first = redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')[2]
-return cjson.encode({done, running, now[1], now[2], first or false, found})
+return cjson.encode({done, now[1], now[2], first or false, found})
 """
 # How many fields one command reads at most, and how many answers are kept for the next booking.
 _MANY = 1000
-
-
-class _StaleError(Exception):
-    """Somebody else has booked since the books were read."""
 
 
 class RedisLedger(RecordLedger):
@@ -84,7 +80,7 @@ class RedisLedger(RecordLedger):
         redis = import_optional("redis", "RedisLedger")
         self.url, self.prefix = url, prefix
         self._address = redis.connection.parse_url(url)
-        names = ("purses", "reservations", "keys", "due", "version", "identity")
+        names = ("purses", "reservations", "keys", "due", "counters", "identity")
         self._names = {name: f"{prefix}:{name}" for name in names}
         super().__init__(timeout, remember)
 
@@ -103,85 +99,68 @@ class RedisLedger(RecordLedger):
         client.set(identity, uuid.uuid4().hex, nx=True)
         self._identity = client.get(identity).decode()
         self._script = client.register_script(_SCRIPT)
-        # What was read of a version, by command.
-        self._version, self._number, self._view = "", 0, {}
-        self._step([], [])
+        # What Redis is known to answer to the commands that read.
+        self._view = {}
+        self._call({})
 
     def _clock(self):
         """The time of Redis, as its last answer told it."""
         return time.monotonic() + self._ahead
 
-    def _step(self, writes, reads):
-        """Call the script: whether nobody else has booked since the version that was read.
+    def _call(self, reads, writes=()):
+        """Call the script: whether all of `reads` still have these answers, and writes are done.
 
-        The books that were read are kept where that is so, and begun anew otherwise.
+        Where they have others, these are known then.
         """
         self._n_calls += 1
-        # Begins with the largest number of a reservation so far.
-        new = f"{self._number} {self._name} {self._n_calls}"
-        names = (self._names["version"], self._names["due"], f"{self.prefix}:last:{self._name}")
-        told = (self._version, new, json.dumps(writes), json.dumps(reads))
-        done, version, seconds, micros, first, found = json.loads(self._script(names, told))
+        new = f"{self._name} {self._n_calls}"
+        names = (self._names["due"], f"{self.prefix}:last:{self._name}")
+        # Lua has no None.
+        asked = [(read, False if known is None else known) for read, known in reads.items()]
+        told = (new, json.dumps(asked), json.dumps(writes))
+        done, seconds, micros, first, found = json.loads(self._script(names, told))
         self._ahead = int(seconds) + int(micros) / 1e6 - time.monotonic()
         self._first = float(first) if first else None
-        expected = new if done and writes else self._version
-        if version != expected:
-            self._view.clear()
-        for command, answer in zip(reads, found):
-            # Lua has no None.
-            self._view.setdefault(command, None if answer is False else answer)
-        self._version = version
+        for read, answer in zip(reads, found):
+            self._view[read] = None if answer is False else answer
         return done
 
     def _keep(self, bodies):
-        try:
-            while True:
-                done, found = self._attempt(bodies)
-                if done:
-                    return found
-        except BaseException:
-            # The view may have changes that were not kept.
-            self._view.clear()
-            raise
-
-    def _attempt(self, bodies):
-        """Whether a transaction was kept, and what it returns."""
         if len(self._view) > _MANY:
             self._view.clear()
-        self._reads, self._writes = [], []
-        self._number = int(self._version.partition(" ")[0] or 0)
-        try:
-            found = bodies()
-            self._finish()
-        except _StaleError:
-            return False, None
-        except Exception:
-            # It may have read books that have changed.
-            if self._step([], self._reads):
-                raise
-            return False, None
-        done = self._step(self._writes, self._reads)
-        if done:
-            # Fields are kept for the next booking, and known as this one has changed them.
-            for command in self._reads:
-                if command[0] != "HGET":
-                    self._view.pop(command, None)
-        return done, found
+        while True:
+            self._reads, self._fields, self._writes = {}, {}, []
+            try:
+                found = bodies()
+                self._finish()
+            except Exception:
+                # It may have read books that have changed.
+                if self._call(self._reads):
+                    raise
+                continue
+            if self._call(self._reads, self._writes):
+                break
+        # Fields are kept for the next booking; what else was read may have changed with them.
+        for read in self._reads:
+            if read[0] != "HGET":
+                del self._view[read]
+        self._view.update(self._fields)
+        return found
 
-    def _read(self, *command):
-        if command not in self._view:
-            if not self._step([], [*self._reads, command]):
-                raise _StaleError
-        self._reads.append(command)
-        return self._view[command]
+    def _read(self, *read):
+        """What Redis answers, as far as is known; `_keep` makes sure of it."""
+        if read not in self._view:
+            self._call({read: None})
+        return self._reads.setdefault(read, self._view[read])
 
     def _get(self, name, field):
-        return self._read("HGET", self._names[name], field)
+        read = ("HGET", self._names[name], field)
+        return self._fields[read] if read in self._fields else self._read(*read)
 
     def _put(self, name, field, text):
         """Write a field, or remove it where the text is None."""
         name = self._names[name]
-        self._view["HGET", name, field] = text
+        self._fields["HGET", name, field] = text
         change = ("HDEL", name, field) if text is None else ("HSET", name, field, text)
         self._writes.append(change)
 
@@ -193,8 +172,9 @@ class RedisLedger(RecordLedger):
 
     def _insert(self, *fields):
         purses, _, _, _, _, key = fields
-        self._number += 1
-        made = self._reservation(self._number, text_of(*fields))
+        number = int(self._get("counters", "number") or 0) + 1
+        self._put("counters", "number", str(number))
+        made = self._reservation(number, text_of(*fields))
         self._replace(made)
         if key is not None:
             self._put("keys", text_of(purses[0], key), str(made.number))
@@ -225,13 +205,10 @@ class RedisLedger(RecordLedger):
         # An expired one has lost its key to a later one.
         return found if found is not None and found.key == key else None
 
-    def _due(self, now):
+    def _read_due(self, now):
         if self._first is None or self._first > now:
             return []
-        numbers = self._read("ZRANGEBYSCORE", self._names["due"], "-inf", repr(now))
-        # They are seen to once in a transaction.
-        self._first = None
-        return self._many(numbers or [])
+        return self._many(self._read("ZRANGEBYSCORE", self._names["due"], "-inf", repr(now)))
 
     def _all(self, purse):
         numbers = self._read("HKEYS", self._names["reservations"])
@@ -242,8 +219,8 @@ class RedisLedger(RecordLedger):
         for start in range(0, len(numbers), _MANY):
             some = numbers[start : start + _MANY]
             for number, text in zip(some, self._read("HMGET", name, *some)):
-                # What this call has changed is not written yet.
-                text = self._view.get(("HGET", name, number), text)
+                # What this transaction has changed is not written yet.
+                text = self._fields.get(("HGET", name, number), text)
                 if text is not None:
                     found.append(self._reservation(number, text))
         return found

@@ -42,15 +42,17 @@ class Offers:
         self.router, self.mean, self.excluded = router, mean, excluded
         self.policy, self.kept = router._stream_policy(mean, sorted(excluded))
         self.names = [router.choices_[k] for k in self.kept]
+        self.penalty = self.policy.penalty.tolist()
         self.costs = None if self.policy.per_row else self.policy.planned.tolist()
         self.max_costs = None
         if max_costs is not None:
             self.max_costs = [max_costs[name] for name in self.names]
             if self.costs is not None:
                 self.check_told(self.costs)
-        # What one request takes at least; with costs per row the log's mean.
         known = self.max_costs or self.costs
-        self.floor = self.policy.least if known is None else self.least(known)
+        self.takes = None if known is None else self.taken(known)
+        # What one request takes at least; with costs per row the log's mean.
+        self.floor = self.policy.least if known is None else min(self.takes)
         self._own_price = self.price_at(mean)
 
     def check_told(self, costs):
@@ -62,9 +64,13 @@ class Offers:
                     "was reserved. max_costs must be upper bounds: make a stream with larger ones."
                 )
 
+    def taken(self, costs):
+        """What is reserved for each choice; `takes` where that is the same for all requests."""
+        return [self.policy.deciding + bound for bound in self.max_costs or costs]
+
     def least(self, costs):
         """The smallest amount that a request can take."""
-        return self.policy.deciding + min(self.max_costs or costs)
+        return min(self.takes or self.taken(costs))
 
     def price_at(self, budget):
         """Price of a mean budget; ties go to the cheaper choice."""
@@ -73,19 +79,18 @@ class Offers:
 
     def choose(self, quality, costs, books, room, spare):
         """Algorithm 1: the best at the price among what fits, at last the cheapest."""
-        deciding = self.policy.deciding
-        takes = [deciding + bound for bound in self.max_costs or costs]
-        cheapest = min(range(len(takes)), key=takes.__getitem__)
-        if takes[cheapest] > room:
+        takes = self.takes or self.taken(costs)
+        least = min(takes)
+        if least > room:
             return None
         price = self._own_price
         if books.n_expected is not None:
             # The books have counted this request already.
             n_left = max(books.n_expected - books.n_started + 1, 1)
             price = self.price_at((books.total - books.spent - books.pending) / n_left)
-        fitting = [k for k, amount in enumerate(takes) if amount <= spare or k == cheapest]
+        fitting = [k for k, amount in enumerate(takes) if amount <= spare or amount == least]
         k = choose_one(quality, costs, price, fitting)
-        return Offer(int(self.kept[k]), self.names[k], costs[k], deciding, takes[k])
+        return Offer(int(self.kept[k]), self.names[k], costs[k], self.policy.deciding, takes[k])
 
 
 class Ticket(NamedTuple):
@@ -564,8 +569,7 @@ class BudgetStream:
         return known
 
     def _issue(self, offers, quality, costs, held, key, answered):
-        penalty = offers.policy.penalty.tolist()
-        values = [value - less for value, less in zip(quality, penalty)]
+        values = [value - less for value, less in zip(quality, offers.penalty)]
         made = self._ledger.reserve(
             self._purses,
             partial(offers.choose, values, costs),

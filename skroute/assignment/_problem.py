@@ -7,6 +7,7 @@ from sklearn.utils import check_array
 
 from skroute.base import ROUNDING, check_affordable, check_budget, check_costs
 from skroute.utils._named import by_label, check_rows_match, columns_of, in_order
+from skroute.utils._validation import read_only
 
 
 class Problem(NamedTuple):
@@ -59,7 +60,7 @@ def check_values_and_costs(values, costs, name="costs", signed=False):
         )
     if not signed and (negative := costs < 0).any():
         raise ValueError(f"{name} must not be negative, got {float(costs[negative][0])!r}.")
-    return values, costs
+    return read_only(values), read_only(costs)
 
 
 def check_problem(values, costs, budget):

@@ -11,6 +11,7 @@ from skroute.assignment import assignment_path
 from skroute.assignment import solve_assignment as solve_in_memory
 from skroute.assignment._problem import check_values_and_costs
 from skroute.base import ROUNDING, check_affordable, check_budget
+from skroute.utils._validation import read_only
 
 # A sketch has 2 ** _BITS bins; so many increments around the price are solved exactly.
 _BITS = 16
@@ -297,7 +298,7 @@ def _checked(values, costs):
     if len(shape) == 2 and shape[0] == 0:
         # A partition that a filter left nothing of.
         m = shape[1]
-        return np.empty((0, m)), np.zeros((1, m)), np.arange(m)
+        return read_only(np.empty((0, m))), read_only(np.zeros((1, m))), np.arange(m)
     values, costs = check_values_and_costs(values, costs)
     return values, costs, np.argsort(costs[0], kind="stable").astype(np.int64)
 

@@ -10,10 +10,10 @@ from numba import njit
 
 from skroute.forests._bitvector_kernels import (
     BLOCK,
+    GAP,
     add_values,
     bin_rows,
     find_leaves,
-    width_of,
 )
 
 # What moving a row together costs for each column, in tests of a row.
@@ -23,12 +23,12 @@ _TREE = 8
 
 
 @njit(cache=True, nogil=True)
-def _last_trees(bits):
+def _last_trees(tests):
     """The last tree of a stage that reads each column."""
-    last = np.zeros(len(bits.columns.feature), dtype=np.int64)
-    for t in range(len(bits.outputs)):
-        for k in range(bits.test_start[t], bits.test_start[t + 1]):
-            last[bits.column[k]] = t
+    last = np.zeros(len(tests.limit), dtype=np.int64)
+    for t in range(len(tests.outputs)):
+        for k in range(tests.test_start[t], tests.test_start[t + 1]):
+            last[tests.column[k]] = t
     return last
 
 
@@ -117,13 +117,13 @@ def walk_stage(X, rows, n_rows, first, bits, thresholds, score, members, side):
         How many rows stay.
     """
     n_outputs, last_position = score.shape[1], len(thresholds[0]) - 1
-    columns, values, leaf_start = bits.columns, bits.values, bits.leaf_start
-    limit, reads, cuts, clears = columns.limit, bits.column, bits.cut, bits.clear
-    test_start, outputs, member_start = bits.test_start, bits.outputs, bits.member_start
-    words, (lo, hi) = bits.words, thresholds
-    needed = _last_trees(bits)
+    (columns, tests), (lo, hi) = bits, thresholds
+    values, leaf_start, words = tests.values, tests.leaf_start, tests.words
+    limit, reads, cuts, clears = tests.limit, tests.column, tests.cut, tests.clear
+    test_start, outputs, member_start = tests.test_start, tests.outputs, tests.member_start
+    needed = _last_trees(tests)
     block = min(BLOCK, n_rows)
-    codes = np.empty((len(needed), width_of(block)), dtype=np.uint16)
+    codes = np.empty((len(needed), block + GAP), dtype=np.uint16)
     used = np.ones(len(needed), dtype=np.bool_)
     left = np.empty(block, dtype=clears.dtype)
     total = np.empty((n_outputs, block), dtype=np.float64)
@@ -143,8 +143,8 @@ def walk_stage(X, rows, n_rows, first, bits, thresholds, score, members, side):
         gone, wasted = 0, 0
         for i in range(len(member_start) - 1):
             for t in range(member_start[i], member_start[i + 1]):
-                tests = test_start[t], test_start[t + 1]
-                find_leaves(codes, m, tests, limit, reads, cuts, clears, words, left)
+                span = test_start[t], test_start[t + 1]
+                find_leaves(codes, m, span, limit, reads, cuts, clears, words, left)
                 if outputs[t] >= 0:
                     add_values(values, leaf_start[t], 0, left, m, total[outputs[t]])
                 else:

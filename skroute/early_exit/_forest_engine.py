@@ -8,6 +8,7 @@ from joblib import effective_n_jobs
 from skroute.early_exit._answers import Link
 from skroute.forests._bitvector import bit_trees
 from skroute.forests._rows import rows_of
+from skroute.utils._validation import read_only
 
 # Rows that the kernels walk together.
 _BLOCK = 1024
@@ -50,12 +51,12 @@ class ForestEngine:
 
         X = rows_of(self.forest, X)
         out = np.empty((self.n_members, len(X), self.n_outputs), dtype=np.float32)
-        member_scores(X, self.forest.trees, out)
+        member_scores(read_only(X), self.forest.trees, out)
         return out
 
     def walk(self, X, thresholds, n_jobs=None, once=None):
         """Evaluate row by row until the thresholds stop it."""
-        X = rows_of(self.forest, X)
+        X, thresholds = read_only(rows_of(self.forest, X)), tuple(map(read_only, thresholds))
         n = len(X)
         score = np.empty((n, self.n_outputs))
         members = np.empty(n, dtype=np.int64)
@@ -80,7 +81,8 @@ class ForestEngine:
 
         stages = None if stop - start < _FEWEST_ROWS else self._stages()
         if stages is None:
-            walk_rows(X, start, stop, self.forest.trees, self.offset, thresholds, *out)
+            offset = read_only(self.offset)
+            walk_rows(X, start, stop, self.forest.trees, offset, thresholds, *out)
             return
         for begin in range(start, stop, _CHUNK):
             self._walk_stages(X, np.arange(begin, min(begin + _CHUNK, stop)), thresholds, *out)
@@ -95,7 +97,7 @@ class ForestEngine:
                 break
             known = rows, n_rows, first, bits, thresholds
             n_rows = walk_stage(X, *known, score, members, side)
-            first += len(bits.member_start) - 1
+            first += len(bits.tests.member_start) - 1
 
     def _stages(self):
         """Bit vectors of the positions of each stage; None where the shape is not for them."""

@@ -6,7 +6,7 @@ from numba import njit
 from skroute.forests._kernels import leaves
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True)
 def _margin(g, j):
     """Margin between the two leading classes of row `j`."""
     best, second = g[j, 0], -np.inf
@@ -233,7 +233,7 @@ def best_cut(x, by, rows, bad, to_go, prices, use_lo, use_hi):
     rows : ndarray of shape (n,), dtype=int64
         Which rows they are.
 
-    bad : ndarray of shape (n_samples,), dtype=bool or float
+    bad : ndarray of shape (n_samples,), dtype=float64
         Whether leaving above would be wrong, or how likely that is; leaving below is wrong
         otherwise.
 

@@ -101,6 +101,7 @@ def search(scores, offset, beta, costs, alpha, use_lo, use_hi, spread, count, on
     n_members, n_samples, n_outputs = scores.shape
     total = offset + scores.sum(axis=0, dtype=np.float64)
     target = total[:, 0] <= beta if n_outputs == 1 else np.argmax(total, axis=1)
+    scores = np.ascontiguousarray(scores)
     order, left = [], np.arange(n_members)
     lo, hi = np.full(n_members, -np.inf), np.full(n_members, np.inf)
     active, used = np.arange(n_samples), 0

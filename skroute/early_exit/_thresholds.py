@@ -248,14 +248,15 @@ def sweep_back(values, bad, costs, price, lo, hi, position, use_lo=True, use_hi=
     prices = price * (np.ones((2, values.shape[1])) if weights is None else weights)
     to_go = np.zeros(values.shape[1])
     for r in range(len(values) - 2, -1, -1):
+        wrong = np.array(bad[r], dtype=np.float64)
         to_go += costs[r + 1]
         rows = np.flatnonzero(position >= r)
         if len(rows):
             x = values[r, rows]
             # numpy's vectorised sort is far faster than a compiled one.
             by = np.argsort(x)
-            lo[r], hi[r] = best_cut(x, by, rows, bad[r], to_go, prices, use_lo, use_hi)
-        settle(values[r], bad[r], lo[r], hi[r], prices, to_go)
+            lo[r], hi[r] = best_cut(x, by, rows, wrong, to_go, prices, use_lo, use_hi)
+        settle(values[r], wrong, lo[r], hi[r], prices, to_go)
 
 
 def widened(values, lo, hi, factors):

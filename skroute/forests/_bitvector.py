@@ -58,12 +58,13 @@ class Columns(NamedTuple):
     limit: Any
 
 
-class BitTrees(NamedTuple):
-    """Trees as tests on binned rows: what the kernels of `_bitvector_kernels` take.
+class NodeTests(NamedTuple):
+    """Trees as tests on binned rows.
 
     Attributes
     ----------
-    columns : Columns
+    limit : ndarray
+        As in :class:`Columns`.
 
     column : ndarray of shape (n_tests,), dtype=int32
         What a test reads.
@@ -88,7 +89,7 @@ class BitTrees(NamedTuple):
         Bit sets of categories.
     """
 
-    columns: Any
+    limit: Any
     column: Any
     cut: Any
     clear: Any
@@ -98,6 +99,14 @@ class BitTrees(NamedTuple):
     outputs: Any
     member_start: Any
     words: Any
+
+
+class BitTrees(NamedTuple):
+    """What the kernels of `_bitvector_kernels` take: the columns depend on the type of the rows,
+    the tests on the number of leaves."""
+
+    columns: Columns
+    tests: NodeTests
 
 
 def bit_trees(trees, dtype):
@@ -143,8 +152,8 @@ def bit_trees(trees, dtype):
     if found is None:
         return None
     columns, column, cut, words = found
-    return BitTrees(
-        columns,
+    tests = NodeTests(
+        columns.limit,
         column,
         cut,
         clear,
@@ -155,6 +164,42 @@ def bit_trees(trees, dtype):
         trees.member_start,
         words,
     )
+    return BitTrees(columns, tests)
+
+
+def add_members(X, start, stop, bits, first, last, column, out):
+    """Add members ``first, ..., last - 1`` to rows ``start:stop`` of `out`, in its type.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+    start, stop : int
+    bits : BitTrees
+    first, last : int
+    column : ndarray of shape (n_outputs,), dtype=int64
+        Column of `out` that each output adds to, -1 for none.
+
+    out : ndarray of shape (n_samples, n_columns)
+    """
+    from skroute.forests._bitvector_kernels import BLOCK, GAP, add_trees, bin_rows
+
+    columns, tests = bits
+    begin, end = int(tests.member_start[first]), int(tests.member_start[last])
+    outputs, spans = tests.outputs[begin:end], np.diff(tests.test_start[begin : end + 1])
+    asked = np.repeat((outputs < 0) | (column[outputs] >= 0), spans)
+    used = np.zeros(len(columns.feature), dtype=np.bool_)
+    used[tests.column[tests.test_start[begin] : tests.test_start[end]][asked]] = True
+    block = min(BLOCK, stop - start)
+    codes = np.empty((len(used), block + GAP), dtype=np.uint16)
+    left = np.empty(block, dtype=tests.clear.dtype)
+    total = np.empty((out.shape[1], block), dtype=out.dtype)
+    for at in range(start, stop, block):
+        rows = np.arange(at, min(at + block, stop))
+        m = len(rows)
+        bin_rows(X, rows, m, columns, used, codes)
+        total[:, :m] = out[at : at + m].T
+        add_trees(codes, m, tests, begin, end, column, left, total)
+        out[at : at + m] = total[:, :m].T
 
 
 def _levels_of_oblivious(nodes, roots, of_tree, leaf):

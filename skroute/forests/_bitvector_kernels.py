@@ -1,7 +1,8 @@
 """Compiled evaluation by bit vectors. Imported on first use.
 
-`bits` is always a :class:`skroute.forests._bitvector.BitTrees`. A block of rows is binned
-once; ranges of trees are then evaluated on its codes, also after rows have left.
+A block of rows is binned once, to the :class:`skroute.forests._bitvector.Columns`; ranges of
+trees, as :class:`skroute.forests._bitvector.NodeTests`, are then evaluated on its codes, also
+after rows have left.
 """
 
 import numpy as np
@@ -13,6 +14,9 @@ from numba.extending import intrinsic
 _ZERO = float(np.float32(1e-35))
 # Rows that are worked on together.
 BLOCK = 1024
+# Entries more in a column of what holds a block: columns a power of two apart would share lines of
+# the cache.
+GAP = 32
 # Up to this many bytes of cuts are counted, more are searched.
 _FEW_CUTS = 1024
 # Columns whose cells are read together, row by row.
@@ -51,7 +55,7 @@ if getattr(config, "DISABLE_JIT", False):
 def _count_cuts(x, m, cuts, count, code):
     """How many cuts are below each value: four cuts at a time are compared with all rows.
 
-    Vector instructions are widest where `count` has as many bytes as a value.
+    `count` has the type of the values, so that the vector instructions for both are as wide.
     """
     one = count.dtype.type
     for j in range(m):
@@ -96,12 +100,6 @@ def _categories(x, m, limit, code):
 
 
 @njit(cache=True, nogil=True)
-def width_of(block):
-    """Columns of what holds a block: no power of two, whose rows would share lines of the cache."""
-    return block + 32
-
-
-@njit(cache=True, nogil=True)
 def take_cells(X, rows, m, feature, cells):
     """Values of the first `m` rows for each column, in the type that the cuts have.
 
@@ -122,17 +120,15 @@ def take_cells(X, rows, m, feature, cells):
 
 
 @njit(cache=True, nogil=True)
-def bin_column(x, m, columns, c, base, code):
-    """Codes of the first `m` values for column `c`, into `code`; `base` is scratch."""
+def bin_column(x, m, columns, c, base, count, code):
+    """Codes of the first `m` values for column `c`, into `code`; `base` and `count` are scratch."""
     cuts = columns.cuts[columns.start[c] : columns.start[c + 1]]
     if columns.limit[c] >= 0:
         _categories(x, m, columns.limit[c], code)
     elif len(cuts) * x.itemsize > _FEW_CUTS:
-        _search_cuts(x, m, cuts, base.view(np.int32), code)
-    elif x.itemsize == 4:
-        _count_cuts(x, m, cuts, base.view(np.int32), code)
+        _search_cuts(x, m, cuts, base, code)
     else:
-        _count_cuts(x, m, cuts, base, code)
+        _count_cuts(x, m, cuts, count, code)
     missing = columns.missing[c]
     # No cut is below a missing value: its code is 0 so far, unless it is a category.
     if missing != 0:
@@ -148,38 +144,38 @@ def bin_rows(X, rows, m, columns, used, codes):
     """Codes of the first `m` rows named, into `codes` of shape (n_columns, n); columns that are
     not used are left as they are."""
     n_columns = len(columns.feature)
-    base = np.empty(m, dtype=np.int64)
-    cells = np.empty((min(n_columns, _TOGETHER), width_of(m)), dtype=columns.cuts.dtype)
+    base, count = np.empty(m, dtype=np.int32), np.empty(m, dtype=columns.cuts.dtype)
+    cells = np.empty((min(n_columns, _TOGETHER), m + GAP), dtype=columns.cuts.dtype)
     for first in range(0, n_columns, _TOGETHER):
         last = min(first + _TOGETHER, n_columns)
         take_cells(X, rows, m, columns.feature[first:last], cells)
         for c in range(first, last):
             if used[c]:
-                bin_column(cells[c - first], m, columns, c, base, codes[c])
+                bin_column(cells[c - first], m, columns, c, base, count, codes[c])
 
 
-@njit(cache=True, nogil=True, inline="always")
-def find_leaves(codes, m, tests, limit, reads, cuts, clears, words, left):
+@njit(cache=True, nogil=True)
+def find_leaves(codes, m, span, limit, reads, cuts, clears, words, left):
     """Leaf of each of the first `m` rows in one tree: the lowest bit that is set in `left`.
 
     Parameters
     ----------
     codes : uint16 ndarray of shape (n_columns, n)
     m : int
-    tests : (int, int)
+    span : (int, int)
         The first test of the tree, and the one behind its last.
 
     limit, reads, cuts, clears, words : ndarray
-        Of the columns, and `column`, `cut`, `clear` and `words` of the :class:`BitTrees`.
+        `limit`, `column`, `cut`, `clear` and `words` of the tests.
 
     left : ndarray of shape (n,), dtype of `clears`
     """
     every = ~clears.dtype.type(0)
     # A tree without tests has one leaf.
-    begin = every if tests[0] < tests[1] or every < 0 else clears.dtype.type(1)
+    begin = every if span[0] < span[1] or every < 0 else clears.dtype.type(1)
     for j in range(m):
         left[j] = begin
-    k, end = tests
+    k, end = span
     # Columns of categories come last.
     if len(limit) == 0 or limit[-1] < 0:
         # Four tests at a time: what is left of a row is read and written once.
@@ -208,7 +204,7 @@ def find_leaves(codes, m, tests, limit, reads, cuts, clears, words, left):
         k += 1
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True)
 def add_values(values, start, k, left, m, total):
     """Add what the leaves found hold for output `k` to the sums of the first `m` rows."""
     for j in range(m):
@@ -216,7 +212,7 @@ def add_values(values, start, k, left, m, total):
 
 
 @njit(cache=True, nogil=True)
-def add_trees(codes, m, bits, first, last, column, left, total):
+def add_trees(codes, m, tests, first, last, column, left, total):
     """Add trees ``first, ..., last - 1`` to the sums of a block, one tree after the other.
 
     Parameters
@@ -225,26 +221,26 @@ def add_trees(codes, m, bits, first, last, column, left, total):
     m : int
         Rows in the block: entries from `m` on are not read.
 
-    bits : BitTrees
+    tests : NodeTests
     first, last : int
     column : ndarray of shape (n_outputs,), dtype=int64
         Row of `total` that each output adds to, -1 for none.
 
-    left : ndarray of shape (n,), dtype of `bits.clear`
+    left : ndarray of shape (n,), dtype of `tests.clear`
         Scratch.
 
     total : ndarray of shape (n_columns, n)
     """
     # Local names: what a tuple of arrays costs at each tree would be more than the tree.
-    limit, values, leaf_start = bits.columns.limit, bits.values, bits.leaf_start
-    reads, cuts, clears, words = bits.column, bits.cut, bits.clear, bits.words
-    test_start, outputs = bits.test_start, bits.outputs
+    limit, values, leaf_start = tests.limit, tests.values, tests.leaf_start
+    reads, cuts, clears, words = tests.column, tests.cut, tests.clear, tests.words
+    test_start, outputs = tests.test_start, tests.outputs
     for t in range(first, last):
         output = outputs[t]
         if output >= 0 and column[output] < 0:
             continue
-        tests = test_start[t], test_start[t + 1]
-        find_leaves(codes, m, tests, limit, reads, cuts, clears, words, left)
+        span = test_start[t], test_start[t + 1]
+        find_leaves(codes, m, span, limit, reads, cuts, clears, words, left)
         start = leaf_start[t]
         if output >= 0:
             add_values(values, start, 0, left, m, total[column[output]])
@@ -252,48 +248,3 @@ def add_trees(codes, m, bits, first, last, column, left, total):
             for k in range(len(column)):
                 if column[k] >= 0:
                     add_values(values, start, k, left, m, total[column[k]])
-
-
-@njit(cache=True, nogil=True)
-def columns_of(bits, first, last, column):
-    """Which columns the trees ``first, ..., last - 1`` of some outputs read."""
-    used = np.zeros(len(bits.columns.feature), dtype=np.bool_)
-    for t in range(first, last):
-        if bits.outputs[t] < 0 or column[bits.outputs[t]] >= 0:
-            for k in range(bits.test_start[t], bits.test_start[t + 1]):
-                used[bits.column[k]] = True
-    return used
-
-
-@njit(cache=True, nogil=True)
-def add_members(X, start, stop, bits, first, last, column, out):
-    """Add members ``first, ..., last - 1`` to rows ``start:stop`` of `out`, in place.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-    start, stop : int
-    bits : BitTrees
-    first, last : int
-    column : ndarray of shape (n_outputs,), dtype=int64
-        Column of `out` that each output adds to, -1 for none.
-
-    out : ndarray of shape (n_samples, n_columns)
-        The sums are added in its type.
-    """
-    block = min(BLOCK, stop - start)
-    begin_tree, end_tree = bits.member_start[first], bits.member_start[last]
-    used = columns_of(bits, begin_tree, end_tree, column)
-    codes = np.empty((len(bits.columns.feature), width_of(block)), dtype=np.uint16)
-    left = np.empty(block, dtype=bits.clear.dtype)
-    total = np.empty((out.shape[1], block), dtype=out.dtype)
-    for begin in range(start, stop, block):
-        m = min(block, stop - begin)
-        bin_rows(X, np.arange(begin, begin + m), m, bits.columns, used, codes)
-        for k in range(out.shape[1]):
-            for j in range(m):
-                total[k, j] = out[begin + j, k]
-        add_trees(codes, m, bits, begin_tree, end_tree, column, left, total)
-        for k in range(out.shape[1]):
-            for j in range(m):
-                out[begin + j, k] = total[k, j]

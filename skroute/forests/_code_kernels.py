@@ -7,7 +7,7 @@ Rows are binned once; a node is then eight bytes, and a row a few. Nodes are tho
 import numpy as np
 from numba import njit
 
-from skroute.forests._bitvector_kernels import bin_rows, width_of
+from skroute.forests._bitvector_kernels import GAP, bin_rows
 
 # Codes of a block of rows take about this many bytes.
 _BYTES = 1 << 16
@@ -16,7 +16,7 @@ _FEWEST, _MOST = 256, 2048
 _FIRST, _NEXT = 8, 4
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True)
 def _down(nodes, codes, row, at):
     """Child of a node: 32 bits of the left one, 16 of the column, 16 of the cut."""
     word = nodes[at]
@@ -107,7 +107,7 @@ def add_coded(X, start, stop, coded, first, last, column, out):
     width = len(coded.columns.feature)
     block = min(max(_BYTES // (2 * width), _FEWEST), _MOST, max(stop - start, 1))
     used = np.ones(width, dtype=np.bool_)
-    by_column = np.empty((width, width_of(block)), dtype=np.uint16)
+    by_column = np.empty((width, block + GAP), dtype=np.uint16)
     codes = np.empty(block * width, dtype=np.uint16)
     going, at = np.empty(block, dtype=np.uint64), np.empty(block, dtype=np.uint64)
     for begin in range(start, stop, block):

@@ -4,7 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skroute.forests._bitvector import FEWEST_ROWS, find_tests
+from skroute.forests._bitvector import FEWEST_ROWS, add_members, find_tests
+from skroute.utils._validation import read_only
 
 # With fewer trees than this, binning the rows takes longer than it saves.
 FEWEST_TREES = 16
@@ -100,7 +101,6 @@ def walk_of(forest, n_rows, members):
         output which column of `out` it adds to, -1 for none.
     """
     if n_rows >= FEWEST_ROWS:
-        from skroute.forests._bitvector_kernels import add_members
         from skroute.forests._code_kernels import add_coded
 
         layout, add, starts = forest.bits, add_members, forest.trees.member_start
@@ -108,12 +108,12 @@ def walk_of(forest, n_rows, members):
             layout, add = forest.coded, add_coded
         if layout is not None:
             return lambda X, start, stop, column, out: add(
-                X, start, stop, layout, *members, column, out
+                read_only(X), start, stop, layout, *members, column, out
             )
     from skroute.forests._kernels import add_leaves
 
     return lambda X, start, stop, column, out: add_leaves(
-        X[start:stop], forest.trees, *members, column, out[start:stop]
+        read_only(X[start:stop]), forest.trees, *members, column, out[start:stop]
     )
 
 

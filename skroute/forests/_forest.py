@@ -128,7 +128,7 @@ class Forest:
         vars(self).update(state)
         if self.offset.ndim != 1:
             raise ValueError("The arrays of the forest are damaged: offset has no one dimension.")
-        self.trees.checked(self.n_features, self.n_outputs)
+        self.trees = self.trees.checked(self.n_features, self.n_outputs)
 
     @property
     def rounding(self):
@@ -144,11 +144,12 @@ class Forest:
         return max(self.least_rounding, float(16 * np.finfo(self.sums).eps * (size + 1.0)))
 
     def __setattr__(self, name, value):
-        object.__setattr__(self, name, value)
         if name == "trees":
+            value = value.read_only()
             # Other layouts are those of the trees before.
             for made in _MADE:
                 vars(self).pop(made, None)
+        object.__setattr__(self, name, value)
 
     @cached_property
     def code_columns(self):

@@ -16,7 +16,7 @@ _ZERO_MISSING = 1 << 30
 _ZERO = float(np.float32(1e-35))
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True)
 def step(X, i, nodes, at):
     """Child that row `i` goes to from a numerical node; a leaf returns itself."""
     node = nodes[at]
@@ -104,11 +104,11 @@ def go_down(X, rows, at, m, trees, depth):
         j += 1
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True)
 def leaves(X, rows, m, trees, tree, out):
     """Leaf of each of the first `m` rows of `rows` in one tree, into `out`."""
     out[:m] = trees.roots[tree]
-    go_down(X, rows, out, m, trees, trees.depths[tree])
+    go_down(X, rows, out, m, trees, np.int64(trees.depths[tree]))
 
 
 @njit(cache=True, nogil=True)
@@ -141,20 +141,23 @@ def add_leaves(X, trees, first, last, column, out):
     begin, end = trees.member_start[first], trees.member_start[last]
     if len(X) < 8:
         # One row goes down many trees together.
-        at, deepest = np.empty(end - begin, dtype=np.int64), 0
+        at, rows = np.empty(end - begin, dtype=np.int64), np.empty(end - begin, dtype=np.int64)
+        deepest = np.int64(0)
         for t in range(begin, end):
-            deepest = max(deepest, trees.depths[t])
+            deepest = max(deepest, np.int64(trees.depths[t]))
         for i in range(len(X)):
-            at[:] = trees.roots[begin:end]
-            go_down(X, np.full(len(at), i), at, len(at), trees, deepest)
+            for t in range(begin, end):
+                at[t - begin], rows[t - begin] = trees.roots[t], i
+            go_down(X, rows, at, len(at), trees, deepest)
             for t in range(begin, end):
                 _add_leaf(trees, t, at[t - begin], column, out[i])
         return
     block = min(512, len(X))
-    at = np.empty(block, dtype=np.int64)
+    at, rows = np.empty(block, dtype=np.int64), np.empty(block, dtype=np.int64)
     for start in range(0, len(X), block):
         m = min(block, len(X) - start)
-        rows = np.arange(start, start + m)
+        for j in range(m):
+            rows[j] = start + j
         for t in range(begin, end):
             output = trees.outputs[t]
             # An output that is not asked for, or a tree without a split that adds nothing.
@@ -168,7 +171,7 @@ def add_leaves(X, trees, first, last, column, out):
                 _add_leaf(trees, t, at[j], column, out[start + j])
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True)
 def _add_leaf(trees, t, leaf, column, out):
     output = trees.outputs[t]
     if output >= 0:

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from skroute.utils._validation import read_only
+
 NODE = np.dtype([("threshold", np.float64), ("feature", np.int32), ("child", np.int32)])
 
 # The upper bits of NODE["feature"].
@@ -58,6 +60,10 @@ class Trees(NamedTuple):
     cat_words: Any
     cat_start: Any
     special: bool
+
+    def read_only(self):
+        """These trees, not to be written to: kernels are compiled once for them."""
+        return self._replace(**{name: read_only(getattr(self, name)) for name in _KINDS})
 
     def taken(self, order):
         """These members in this order, and their nodes in memory as well."""

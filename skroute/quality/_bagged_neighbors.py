@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skroute.utils._compat import Integral, Interval, StrOptions, _fit_context
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import check_numbers, checked_rows, refuse_masked
+from skroute.utils._validation import check_numbers, checked_rows, read_only, refuse_masked
 
 # Rows per row of a subset by default: see the page on quality in the user guide.
 _SUBSETS = 10
@@ -162,7 +162,7 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.subset_size_ = max(1, len(rows) // _SUBSETS) if size is None else size
         self._metric = self.metric
         # Feature by feature, as the search reads them.
-        self._columns = np.ascontiguousarray(rows.T)
+        self._columns = np.ascontiguousarray(rows.T, dtype=np.float64)
         # scikit-learn looks for NaN among numbers, not for None among objects.
         self._outcomes = check_numbers(outcomes, "y")
         self.weights_ = nearest_weights(len(rows), self.subset_size_)
@@ -212,7 +212,7 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         from skroute.quality._kernels import chebyshev
 
         distances = np.empty((len(queries), self._columns.shape[1]))
-        chebyshev(self._columns, queries, distances)
+        chebyshev(read_only(self._columns), read_only(queries), distances)
         return distances
 
     def _estimates(self, queries, return_std):

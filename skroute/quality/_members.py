@@ -13,6 +13,8 @@ from scipy.spatial.distance import cdist
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.tree import ExtraTreeRegressor
 
+from skroute.utils._validation import read_only
+
 # A tree sees at most so many rows, a cut compares at most so many features, and ridge regression
 # takes at most so many columns: time is bounded.
 _MOST_ROWS = 10_000
@@ -64,7 +66,7 @@ class Forest(NamedTuple):
         from skroute.quality._kernels import add_trees
 
         out = np.zeros((len(rows), self.values.shape[1]))
-        add_trees(rows, *self, out)
+        add_trees(read_only(rows), *self, out)
         return out
 
     def weighted(self, level, difference, sizes=1.0):

@@ -13,6 +13,13 @@ from skroute.utils._tensors import on_host
 _PROBABILITY_ROOM = 0.01
 
 
+def read_only(array, dtype=None):
+    """The array in C order, not to be written to: one type to compiled code, whoever made it."""
+    view = np.ascontiguousarray(array, dtype).view()
+    view.flags.writeable = False
+    return view
+
+
 def is_amount(value):
     """Whether a value is a finite number that is at least 0."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):

@@ -73,6 +73,7 @@ def test_a_changed_pickle_or_skops_file_is_refused(field, value, quick):
     damaged = pickle.loads(pickle.dumps(estimator))
     nodes = damaged._engine.forest.trees.nodes
     inner = nodes["child"] != np.arange(len(nodes))
+    nodes.flags.writeable = True
     nodes[field][np.flatnonzero(inner)[-1]] = value
     if (field, value) == ("feature", 0):
         pickle.loads(pickle.dumps(damaged))

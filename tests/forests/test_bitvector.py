@@ -11,6 +11,7 @@ from skroute.forests import ForestBuilder, leaf_sums
 from skroute.forests._bitvector import FEWEST_ROWS, bit_trees
 from skroute.forests._kernels import add_leaves
 from skroute.forests._trees import CATEGORICAL, MISSING_RIGHT, ZERO_MISSING
+from skroute.utils._validation import read_only
 from tests.early_exit.reference import member_scores_reference
 
 N_FEATURES = 4
@@ -81,7 +82,7 @@ def walked(forest, X, outputs, first, last):
     column = np.full(forest.n_outputs, -1)
     column[outputs] = np.arange(len(outputs))
     out = np.zeros((len(X), len(outputs)))
-    add_leaves(X, forest.trees, first, last, column, out)
+    add_leaves(read_only(X), forest.trees, first, last, column, out)
     return out
 
 
@@ -139,13 +140,15 @@ def test_oblivious_trees_have_a_test_for_each_level(depths, n_outputs, categoric
     if spoiled and max(depths) >= 2:
         # One node of a level that asks something else.
         t = int(np.argmax(forest.trees.depths))
-        forest.trees.nodes["threshold"][forest.trees.roots[t] + 2] = 0.123
-        forest.trees.nodes["feature"][forest.trees.roots[t] + 2] = 0
+        nodes = forest.trees.nodes.copy()
+        nodes["threshold"][forest.trees.roots[t] + 2] = 0.123
+        nodes["feature"][forest.trees.roots[t] + 2] = 0
+        forest.trees = forest.trees._replace(nodes=nodes)
     bits, n_tests = forest.bits, sum(depths)
     if not (spoiled and max(depths) >= 2) and max(depths) >= 2:
-        assert bits.clear.dtype == np.int16 and len(bits.column) == n_tests
+        assert bits.tests.clear.dtype == np.int16 and len(bits.tests.column) == n_tests
     elif bits is not None:
-        assert bits.clear.dtype.kind == "u" and len(bits.column) == inner.sum()
+        assert bits.tests.clear.dtype.kind == "u" and len(bits.tests.column) == inner.sum()
     X = rows_near(rng, cuts, "float32", 150)
     outputs = list(range(n_outputs))
     expected = walked(forest, X, outputs, 0, forest.n_members)
@@ -160,10 +163,10 @@ def test_the_shape_chooses_the_layout_and_no_answer_depends_on_it(drawn):
     leaf = nodes["child"] == np.arange(len(nodes))
     most = np.add.reduceat(leaf, forest.trees.roots).max()
     bits = forest.bits
-    oblivious = bits is not None and bits.clear.dtype.kind == "i"
+    oblivious = bits is not None and bits.tests.clear.dtype.kind == "i"
     assert (bits is None) == (most > 64 and not oblivious)
     if bits is not None and not oblivious:
-        assert bits.clear.dtype == (np.uint32 if most <= 32 else np.uint64)
+        assert bits.tests.clear.dtype == (np.uint32 if most <= 32 else np.uint64)
     outputs = range(forest.n_outputs)
     expected = walked(forest, X, list(outputs), 0, forest.n_members)
     np.testing.assert_array_equal(leaf_sums(forest, X), expected)
@@ -247,5 +250,5 @@ def test_a_layout_without_tests():
         builder.add_tree(none, none, zero, np.zeros(1), np.array([[value]]), zero)
         builder.end_member()
     forest = builder.build([0.0], n_features=2)
-    assert len(bit_trees(forest.trees, "float64").column) == 0
+    assert len(bit_trees(forest.trees, "float64").tests.column) == 0
     np.testing.assert_array_equal(leaf_sums(forest, np.zeros((20, 2))), np.full((20, 1), 0.75))

@@ -38,14 +38,8 @@ def test_batches_and_counts():
     np.testing.assert_array_equal(model.predict(X), X[:, 0] > 0)
     assert [len(batch) for batch in service.batches] == [4, 4, 2]
     assert model.statistics() == (3, 0, 10, 2.5)
-
-
-def test_cost_of_the_row():
-    model = CallableClassifier(
-        sign_of_the_first_column, classes=[0, 1], cost=lambda rows: np.abs(rows[:, 0]), batch_size=3
-    )
-    model.predict(X)
-    assert model.statistics().spent == pytest.approx(np.abs(X).sum())
+    model.set_params(cost=lambda rows: np.abs(rows[:, 0]), batch_size=3).predict(X)
+    assert model.statistics().spent == pytest.approx(2.5 + np.abs(X).sum())
 
 
 def test_failure():

@@ -33,11 +33,8 @@ def test_labels_with_scores():
     proba = model.predict_proba(column([2]))
     np.testing.assert_allclose(proba, 1 / 3)
     assert proba.argmax() == 0 and proba.sum() == pytest.approx(1)
-
-
-def test_one_class_only():
-    model = RecordedClassifier(["a", "a"], scores=[0.2, 0.0])
-    np.testing.assert_array_equal(model.predict_proba([[0], [1]]), [[1.0], [1.0]])
+    one_class = RecordedClassifier(["a", "a"], scores=[0.2, 0.0])
+    np.testing.assert_array_equal(one_class.predict_proba([[0], [1]]), [[1.0], [1.0]])
 
 
 def test_score_matrix():
@@ -71,6 +68,7 @@ def test_labels_without_scores_have_no_probabilities():
     model = RecordedClassifier(LABELS)
     assert not hasattr(model, "predict_proba") and not hasattr(model, "predict_scores")
     assert model.predict([2]).tolist() == ["cat"]
+    assert model.predict(np.array([[0], [1]], dtype=object)).tolist() == ["cat", "dog"]
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
@@ -337,8 +335,3 @@ def test_dates_are_found_in_any_unit_and_never_rounded(unit, asked_unit, hours, 
                 model.predict(X)
         else:
             assert model.predict(X) == [row]
-
-
-def test_row_numbers_in_an_array_of_objects():
-    model = RecordedClassifier(["a", "b", "a"])
-    assert model.predict(np.array([[0], [1]], dtype=object)).tolist() == ["a", "b"]

@@ -106,36 +106,12 @@ def kind_of_type(dtype):
     return "duration" if name.startswith(("timedelta", "duration")) else None
 
 
-def kind_of(column, name):
-    """What the cells of a column are: numbers, dates or categories.
-
-    Strings that all say numbers are numbers, as to scikit-learn; a pandas or polars category is
-    a category, whatever its cells are.
-    """
-    kind = kind_of_type(getattr(column, "dtype", None))
-    if kind in (CATEGORY, DATE):
-        return kind
-    if numbers_of(column) is not None:
-        return NUMBER
-    cells = [cell for cell in cells_of(column) if cell is not None]
-    if all(_is_date(cell) for cell in cells):
-        return DATE
-    if any(isinstance(cell, str) for cell in cells):
-        return CATEGORY
-    raise TypeError(
-        f"Column {name!r} must hold numbers, strings, categories or dates, got cells of "
-        f"{type(cells[0]).__name__}. Turn them into one of these first."
-    )
-
-
 def dates_of(column):
     """Seconds since 1970 of a column of dates; None where an entry is no date."""
     cells = cells_of(column)
     if not all(cell is None or _is_date(cell) for cell in cells):
         return None
-    dates = [
-        np.datetime64("NaT") if cell is None else np.datetime64(_plain(cell)) for cell in cells
-    ]
+    dates = [None if cell is None else _plain(cell) for cell in cells]
     dates = np.array(dates, dtype="datetime64[us]")
     return np.where(np.isnat(dates), np.nan, dates.astype(np.int64) / 1e6)
 
@@ -167,14 +143,27 @@ class ColumnReader(NamedTuple):
 
     @classmethod
     def fit(cls, column, name):
-        """From the cells that `fit` saw."""
-        kind = kind_of(column, name)
-        if kind == CATEGORY:
-            texts = sorted(set(texts_of(column)) - {None})
-            return cls(name, kind, codes={text: code for code, text in enumerate(texts)})
+        """From the cells that `fit` saw.
+
+        Strings that all say numbers are numbers, as to scikit-learn; a pandas or polars category
+        is a category, whatever its cells are.
+        """
         cells = [cell for cell in cells_of(column) if cell is not None]
-        strings = not cells or any(isinstance(cell, str) for cell in cells)
-        return cls(name, kind, strings and kind == NUMBER)
+        strings = any(isinstance(cell, str) for cell in cells)
+        kind = kind_of_type(getattr(column, "dtype", None))
+        if kind not in (CATEGORY, DATE):
+            if numbers_of(column) is not None:
+                return cls(name, NUMBER, was_strings=strings or not cells)
+            kind = DATE if all(map(_is_date, cells)) else CATEGORY
+            if kind == CATEGORY and not strings:
+                raise TypeError(
+                    f"Column {name!r} must hold numbers, strings, categories or dates, got cells "
+                    f"of {type(cells[0]).__name__}. Turn them into one of these first."
+                )
+        if kind == DATE:
+            return cls(name, kind)
+        texts = sorted(set(texts_of(column)) - {None})
+        return cls(name, kind, codes={text: code for code, text in enumerate(texts)})
 
     def read(self, column):
         """Cells as float64; what is missing, and a category that `fit` did not see, is NaN."""

@@ -24,15 +24,13 @@ def on_host(array):
 
     bfloat16 and the floats of 8 bits, which NumPy does not know, become float32.
     """
-    if (torch := torch_of(array)) is None:
+    if torch_of(array) is None:
         return array
     array = array.detach().cpu()
-    known = not array.is_floating_point() or array.dtype in (
-        torch.float16,
-        torch.float32,
-        torch.float64,
-    )
-    return (array if known else array.float()).numpy()
+    try:
+        return array.numpy()
+    except TypeError:
+        return array.float().numpy()
 
 
 def _is_torch_dataset(X):

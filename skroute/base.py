@@ -158,12 +158,8 @@ def check_budget(budget, *, name="budget"):
     """
     if budget is None:
         return np.inf
-    if not isinstance(budget, Real) or isinstance(budget, (bool, np.bool_)):
-        raise ValueError(
-            f"{name} must be a non-negative number (mean cost per sample) or None for "
-            f"unlimited, got {budget!r}."
-        )
-    if not budget >= 0:
+    number = isinstance(budget, Real) and not isinstance(budget, (bool, np.bool_))
+    if not (number and budget >= 0):
         raise ValueError(
             f"{name} must be a non-negative number (mean cost per sample) or None for "
             f"unlimited, got {budget!r}."
@@ -484,6 +480,8 @@ def check_rows(estimator, X, *, reset):
     (X,) = indexable(indexable_dataset(X))
     torch = torch_of(X)
     numeric = holds_numbers(X)
+    if torch and X.is_complex():
+        raise ValueError(f"Complex data not supported, got a tensor of {X.dtype}.")
     if numeric and X.ndim == 1:
         raise ValueError(
             f"Expected 2D array, got 1D array of {len(X)} instead. Reshape your data using "

@@ -149,17 +149,12 @@ def download(urls):
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all."""
+    """Write a file so that it is there whole or not at all, also after Ctrl-C."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(temporary, path)
-    except BaseException:
-        # Also after Ctrl-C: half a file would be read as the data set the next time.
-        os.unlink(temporary)
-        raise
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        written = Path(folder, path.name)
+        written.write_bytes(content)
+        os.replace(written, path)
 
 
 def load_or_fetch(origin: Origin, data_home, download_if_missing):
@@ -185,15 +180,13 @@ def load_or_fetch(origin: Origin, data_home, download_if_missing):
     except Exception as error:
         # Damaged bytes fail in as many ways as there are formats.
         found, amiss = None, f"it cannot be read ({error!r})"
-    if found != origin.digest and present:
+    if found != origin.digest:
         raise OSError(
             f"{path} is not the known data set: {amiss}. The file was damaged or changed. "
             f"Delete it, and the next call downloads it again ({origin.size})."
-        )
-    if found != origin.digest:
-        raise OSError(
-            f"The data set downloaded for {path} is not the known one: {amiss}. The origin has "
-            "changed or the transfer was damaged; nothing was written."
+            if present
+            else f"The data set downloaded for {path} is not the known one: {amiss}. The origin "
+            "has changed or the transfer was damaged; nothing was written."
         )
     if not present:
         write_atomically(path, content)

@@ -89,16 +89,6 @@ class PassedAssignment(NamedTuple):
         return high, rows[low:upper] - self.starts[block], chosen[low:upper]
 
 
-class _Core(NamedTuple):
-    """Rows whose choice the sketch leaves open, and the totals of all rows without them."""
-
-    rows: np.ndarray
-    values: np.ndarray
-    costs: np.ndarray
-    fixed_value: float
-    fixed_cost: float
-
-
 def choices_of(values, costs, high, rows, chosen):
     """Choices of a block: every increment above, and those of the core as they were solved."""
     choices = _walked(values, costs, high, high)[2]
@@ -128,7 +118,7 @@ def gather(values, costs, low, high):
     rows, at = np.flatnonzero(core), np.flatnonzero(~core)
     table = np.broadcast_to(costs, values.shape)
     fixed = values[at, choices[at]].sum(), table[at, choices[at]].sum()
-    return [_Core(rows, values[rows], table[rows], *map(float, fixed))]
+    return [(rows, values[rows], table[rows], *map(float, fixed))]
 
 
 def solve_in_passes(
@@ -200,12 +190,9 @@ def solve_in_passes(
     while True:
         counts, sums, hist = run(partial(sketch, low=low, shift=shift), blocks, merge)
         n_passes += 1
-        n_rows = sum(counts)
-        if not n_rows:
-            # A plan for nothing.
-            return _all_best(counts, sums, above, hist, n_rows, n_passes)
+        n_rows, starts = sum(counts), np.cumsum([0, *counts])
         total = budget * n_rows
-        if n_passes == 1:
+        if n_passes == 1 and n_rows:
             check_affordable(budget, sums[0] / n_rows)
         above += sums[2:]
         room = total * (1 + ROUNDING) - sums[0] - above[0] if np.isfinite(total) else np.inf
@@ -214,7 +201,11 @@ def solve_in_passes(
         at = int(np.searchsorted(taken, room, side="right"))
         if at == len(hist):
             if low == 0:
-                return _all_best(counts, sums, above, hist, n_rows, n_passes)
+                # The budget buys the best choice of every row.
+                spent = sums[0] + above[0] + hist[:, 1].sum()
+                value = sums[1] + above[1] + hist[:, 2].sum()
+                rule = 0, np.empty(0, np.int64), np.empty(0, np.int64)
+                return _plan(value, spent, value, 0.0, n_passes, starts, rule)
             # What rounding says of the narrower sums: the lowest bin of the interval.
             at -= 1
         above += hist[::-1][:at, 1:].sum(axis=0)
@@ -234,23 +225,20 @@ def solve_in_passes(
         above[:] = 0.0
         shift = max(shift - _BITS, 0)
     parts = run(partial(gather, low=low, high=high), blocks, _joined)
-    starts = np.cumsum([0, *counts])
-    return _settle(parts, starts, total, n_rows, low, high, n_passes + 1)
+    return _settle(parts, starts, total, low, high, n_passes + 1)
 
 
-def _settle(parts, starts, total, n_rows, low, high, n_passes):
-    """Solve the core exactly with what the other rows leave."""
-    rows = np.concatenate([part.rows + start for part, start in zip(parts, starts)])
-    values = np.concatenate([part.values for part in parts])
-    costs = np.concatenate([part.costs for part in parts])
-    value = float(np.sum([part.fixed_value for part in parts]))
-    cost = float(np.sum([part.fixed_cost for part in parts]))
+def _settle(parts, starts, total, low, high, n_passes):
+    """Solve the rows of the last interval exactly with what the others leave."""
+    rows, values, costs, fixed_value, fixed_cost = zip(*parts)
+    rows = np.concatenate([own + start for own, start in zip(rows, starts)])
+    values, costs = np.concatenate(values), np.concatenate(costs)
+    value, cost = np.sum(fixed_value), np.sum(fixed_cost)
     if len(rows) == 0:
         # Only rounding can do that: everything above was bought, and nothing else is wanted.
         price = float(np.array(low, np.int64).view(np.float64))
         bound = value + max(total - cost, 0.0) * price
-        rule = (high, rows, np.empty(0, np.int64))
-        return _plan(value, cost, bound, price, n_rows, n_passes, starts, rule)
+        return _plan(value, cost, bound, price, n_passes, starts, (high, rows, rows))
     if (costs == costs[0]).all():
         costs = costs[0]
     least = float(np.min(costs, axis=-1).mean())
@@ -260,22 +248,14 @@ def _settle(parts, starts, total, n_rows, low, high, n_passes):
     bound = max(value - plan.objective * len(rows) + path.objective(left) * len(rows), value)
     # The price is infinite at the smallest budget alone.
     rule = (high, rows, plan.choices)
-    return _plan(value, spent, bound, path.price(left), n_rows, n_passes, starts, rule)
+    return _plan(value, spent, bound, path.price(left), n_passes, starts, rule)
 
 
-def _all_best(counts, sums, above, hist, n_rows, n_passes):
-    """The budget buys the best choice of every row."""
-    cost, value = sums[0] + above[0] + hist[:, 1].sum(), sums[1] + above[1] + hist[:, 2].sum()
-    nothing = np.empty(0, np.int64)
-    starts, rule = np.cumsum([0, *counts]), (0, nothing, nothing)
-    return _plan(float(value), float(cost), float(value), 0.0, n_rows, n_passes, starts, rule)
-
-
-def _plan(value, spent, bound, price, n_rows, n_passes, starts, rule):
+def _plan(value, spent, bound, price, n_passes, starts, rule):
     """The plan of all rows from its totals."""
-    gap, n = (bound - value) / max(abs(bound), 1e-300), max(n_rows, 1)
-    figures = value / n, spent / n, bound / n
-    return PassedAssignment(*figures, gap, price, n_rows, n_passes, starts, rule)
+    gap, n_rows = float((bound - value) / max(abs(bound), 1e-300)), int(starts[-1])
+    means = (float(total / max(n_rows, 1)) for total in (value, spent, bound))
+    return PassedAssignment(*means, gap, price, n_rows, n_passes, starts, rule)
 
 
 def _joined(parts):

@@ -1,5 +1,8 @@
 """What models share that answer without having learned anything from `fit`."""
 
+from collections.abc import Hashable
+
+import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_consistent_length, column_or_1d, get_tags
 from sklearn.utils.multiclass import check_classification_targets
@@ -23,13 +26,8 @@ class MemberClassifier(ClassifierMixin, BaseEstimator):
 
     def _check_y(self, X, y):
         """Labels are not used, but nonsense is nonsense."""
-        if y is None:
-            return
-        y = on_host(y)
-        check_consistent_length(X, y)
-        if getattr(y, "ndim", 1) == 1 or not get_tags(self).classifier_tags.multi_label:
-            y = column_or_1d(y, warn=True)
-        check_classification_targets(y)
+        if y is not None:
+            checked_labels(X, y, several=get_tags(self).classifier_tags.multi_label)
 
     def __sklearn_is_fitted__(self):
         return True
@@ -37,3 +35,19 @@ class MemberClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_clone__(self):
         # The default deep-copies logs and clients, once per fold and member.
         return type(self)(**self.get_params(deep=False))
+
+
+def checked_labels(X, y, *, several=False):
+    """Labels, one for each row; an indicator matrix where there may be `several` in a row."""
+    y = on_host(y)
+    check_consistent_length(X, y)
+    if getattr(y, "ndim", 1) == 1 or not several:
+        y = column_or_1d(y, warn=True)
+    check_classification_targets(y)
+    return y
+
+
+def places_of(keys, place_of):
+    """The place of each key; -1 of one that has none, also of what could not be a key."""
+    found = (place_of.get(key, -1) if isinstance(key, Hashable) else -1 for key in keys)
+    return np.fromiter(found, dtype=np.int64, count=len(keys))

@@ -1,7 +1,7 @@
 """A function, or a client behind an API, as a model."""
 
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 
 from skroute.base import check_rows
-from skroute.members._base import MemberClassifier
+from skroute.members._base import MemberClassifier, places_of
 from skroute.utils._compat import Integral, Interval, Real, StrOptions, _safe_indexing, num_samples
 from skroute.utils._validation import check_numbers
 
@@ -193,9 +193,7 @@ class CallableClassifier(MemberClassifier):
         ndarray of shape (n_samples,)
         """
         answers = self._ask(X)
-        if self.returns == "proba":
-            answers = answers.argmax(axis=1)
-        return self.classes_[answers]
+        return self.classes_[answers.argmax(axis=1)] if self.returns == "proba" else answers
 
     @available_if(_returns_proba)
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
@@ -244,19 +242,14 @@ class CallableClassifier(MemberClassifier):
                 answers.append(self._ask_once(_safe_indexing(X, rows), len(rows)))
             except Exception as error:
                 error.rows = rows
-                error.answers = self._decode(answers)
+                nothing = np.empty(0, dtype=self.classes_.dtype)
+                error.answers = np.concatenate(answers) if answers else nothing
                 error.add_note(
                     f"The call lost rows {rows[0]} to {rows[-1]} of {n}; the {start} before were "
                     f"answered, the {n - 1 - rows[-1]} after were not asked about."
                 )
                 raise
         return np.concatenate(answers)
-
-    def _decode(self, answers):
-        if not answers:
-            return np.empty(0, dtype=self.classes_.dtype)
-        answers = np.concatenate(answers)
-        return answers if self.returns == "proba" else self.classes_[answers]
 
     def _ask_once(self, batch, n_rows):
         """One batch."""
@@ -274,29 +267,22 @@ class CallableClassifier(MemberClassifier):
         return answer
 
     def _check(self, answer, n_rows):
-        """Indices into the classes, or probabilities in their order; anything else is an error."""
-        answer = np.asarray(answer)
-        classes = np.asarray(self.classes)
-        order = np.argsort(classes, kind="stable")
+        """Labels, or probabilities in the order of ``classes_``; anything else is an error."""
+        answer, known = np.asarray(answer), self.classes_
         if self.returns == "proba":
-            if answer.shape != (n_rows, len(classes)) or answer.dtype.kind not in "fiu":
+            if answer.shape != (n_rows, len(known)) or answer.dtype.kind not in "fiu":
                 raise ValueError(
-                    f"function must return probabilities of shape {(n_rows, len(classes))}, got "
+                    f"function must return probabilities of shape {(n_rows, len(known))}, got "
                     f"shape {answer.shape} and dtype {answer.dtype}."
                 )
             if not np.isfinite(answer).all():
                 raise ValueError("function returned probabilities that are not finite.")
-            return answer[:, order].astype(np.float64)
+            return answer[:, np.argsort(self.classes)].astype(np.float64)
         if answer.shape != (n_rows,):
             raise ValueError(
                 f"function must return one label per row, shape {(n_rows,)}, got {answer.shape}."
             )
-        known = classes[order]
-        places = {label: k for k, label in enumerate(known.tolist())}
-        at = np.array(
-            [places.get(one, -1) if isinstance(one, Hashable) else -1 for one in answer.tolist()],
-            dtype=np.int64,
-        )
+        at = places_of(answer.tolist(), {label: k for k, label in enumerate(known.tolist())})
         if (strange := at < 0).any():
             # What a service says may hold what it was asked: its words are not shown.
             first = answer[strange].tolist()[0]
@@ -305,4 +291,4 @@ class CallableClassifier(MemberClassifier):
                 f"function answered {what} for row {int(np.argmax(strange))} of its call, which "
                 f"is not in classes: {known.tolist()!r}."
             )
-        return at
+        return known[at]

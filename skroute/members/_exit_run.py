@@ -5,8 +5,7 @@ Imported where it is used, since it imports torch.
 
 from collections.abc import Mapping
 from copy import copy
-from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,48 +15,43 @@ from torch import nn
 from skroute.utils._compat import _safe_indexing, num_samples
 
 
-class ExitParts(NamedTuple):
-    """The parts of a net with exits: stages and heads, of equal length, and what they are part of.
+class AllExits(nn.Module):
+    """The stages and heads of a net, and the scores of every exit, to train all heads together."""
 
-    `looks_up` says whether the first stage takes whole numbers as such, for an embedding.
-    """
-
-    module: nn.Module
-    stages: list[nn.Module]
-    heads: list[nn.Module]
-    n_classes: int
-    looks_up: bool = False
+    def __init__(self, stages, heads):
+        super().__init__()
+        self.stages, self.heads = nn.ModuleList(stages), nn.ModuleList(heads)
+        embeddings = (nn.Embedding, nn.EmbeddingBag)
+        self.looks_up = any(isinstance(part, embeddings) for part in self.stages[0].modules())
 
     def cast(self, X):
-        """A tensor of rows in the type that the first stage takes."""
+        """A tensor of rows in the type that the first stage takes; whole numbers to look up."""
         if self.looks_up and not X.is_floating_point():
             return X.to(torch.int64)
-        return X.to(dtype_of(self.module))
+        floating = (p.dtype for p in self.parameters() if p.is_floating_point())
+        return X.to(next(floating, torch.get_default_dtype()))
+
+    def scores(self, exit, state):
+        """Scores of a head, which may work in place: it is given a copy. Of one it makes two."""
+        scores = self.heads[exit](map_state(torch.clone, state))
+        scores = scores.reshape(len(scores), -1)
+        if scores.shape[1] > 1:
+            return scores
+        return torch.cat([torch.zeros_like(scores), scores], dim=1)
+
+    def forward(self, X):
+        """Scores of each exit, the last one first: skorch predicts with the first."""
+        scores, state = [], self.cast(X)
+        for exit, stage in enumerate(self.stages):
+            state = stage(state)
+            scores.append(self.scores(exit, state))
+        return tuple(scores[::-1])
 
 
 def device_of(module):
     """Where a module's parameters are."""
     parameter = next(module.parameters(), None)
     return torch.device("cpu") if parameter is None else parameter.device
-
-
-def dtype_of(module):
-    """Floating type of a module's parameters."""
-    floating = (p.dtype for p in module.parameters() if p.is_floating_point())
-    return next(floating, torch.get_default_dtype())
-
-
-def two_columns(scores):
-    """A single score per row, for two classes, as the scores of both."""
-    scores = scores.reshape(len(scores), -1)
-    if scores.shape[1] == 1:
-        return torch.cat([torch.zeros_like(scores), scores], dim=1)
-    return scores
-
-
-def head_scores(head, state):
-    """Scores of a head, which may work in place: it is given a copy."""
-    return two_columns(head(map_state(torch.clone, state)))
 
 
 def as_tensor(X):
@@ -83,24 +77,13 @@ def map_state(function, *states):
         for key in first:
             out[key] = map_state(function, *(state[key] for state in states))
         return out
+    if not isinstance(first, (tuple, list)):
+        raise TypeError(
+            "A hidden state may hold tensors and None, in tuples, lists and mappings; it cannot "
+            f"hold a {type(first).__name__}."
+        )
     parts = [map_state(function, *group) for group in zip(*states)]
     return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)
-
-
-def tensors_of(state, stage):
-    """The tensors of a hidden state that a stage returned."""
-    if isinstance(state, torch.Tensor):
-        return [state]
-    if state is None:
-        return []
-    if isinstance(state, Mapping):
-        state = list(state.values())
-    if isinstance(state, (tuple, list)):
-        return [tensor for part in state for tensor in tensors_of(part, stage)]
-    raise TypeError(
-        f"A hidden state may hold tensors and None, in tuples, lists and mappings; that of {stage} "
-        f"(counted from 0) cannot hold a {type(state).__name__}."
-    )
 
 
 def take_rows(state, rows):
@@ -112,11 +95,6 @@ def take_rows(state, rows):
     return map_state(taken, state)
 
 
-def join_rows(states):
-    """Hidden states of several groups of rows as one."""
-    return states[0] if len(states) == 1 else map_state(lambda *parts: torch.cat(parts), *states)
-
-
 class ExitRun:
     """One pass of some rows through the stages of a net, row by row as far as asked.
 
@@ -125,7 +103,9 @@ class ExitRun:
 
     Parameters
     ----------
-    parts : ExitParts
+    exits : AllExits
+
+    n_classes : int
 
     X : array-like or tensor of shape (n_samples, ...)
 
@@ -135,18 +115,16 @@ class ExitRun:
     Attributes
     ----------
     depth : ndarray of shape (n_samples,), dtype=int64
-        Stages that each row has been through; 0 again for rows that were released, or
-        lost in a call that failed: asked again, these start from the beginning.
+        Stages that each row has been through; 0 again for rows that were released: asked
+        again, these start from the beginning.
     """
 
-    def __init__(self, parts, X, batch_size):
-        self.parts = parts
-        self.X = X
-        self.batch_size = batch_size
+    def __init__(self, exits, n_classes, X, batch_size):
+        self.exits, self.n_classes = exits, n_classes
+        self.X, self.batch_size = X, batch_size
         self.depth = np.zeros(num_samples(X), dtype=np.int64)
         # By depth: the rows that wait there, and their states.
         self._held: dict[int, tuple[np.ndarray, Any]] = {}
-        self._shared = False
 
     @property
     def n_held(self):
@@ -155,8 +133,6 @@ class ExitRun:
 
     def branch(self):
         """A run that goes on from here, and leaves this one where it is."""
-        # A stage may work in place: from now on, both give it copies.
-        self._shared = True
         run = copy(self)
         run.depth, run._held = self.depth.copy(), self._held.copy()
         return run
@@ -184,7 +160,7 @@ class ExitRun:
         depths = self.depth[rows]
         if depths.max(initial=0) > exit:
             raise ValueError(f"Exit {exit} has been passed already by some of these rows.")
-        out = np.empty((len(rows), self.parts.n_classes))
+        out = np.empty((len(rows), self.n_classes))
         with torch.inference_mode():
             for depth in np.unique(depths):
                 at = np.flatnonzero(depths == depth)
@@ -204,57 +180,55 @@ class ExitRun:
             Positions of the rows.
         """
         self.depth[rows] = 0
-        for depth, (held, _) in list(self._held.items()):
-            self._keep(depth, self.depth[held] == depth)
-
-    def _keep(self, depth, stays):
-        held, state = self._held.pop(depth)
-        if stays.all():
-            self._held[depth] = held, state
-        elif stays.any():
-            self._held[depth] = held[stays], take_rows(state, np.flatnonzero(stays))
+        for depth in list(self._held):
+            self._drop(depth)
 
     def _advance(self, rows, depth, exit, keep):
         """Scores of an exit for rows of one depth, batch by batch."""
-        taken = self._take(rows, depth) if depth else None
-        scores, states, last = [], [], exit + 1 == len(self.parts.stages)
+        held, waiting = self._held.get(depth, (rows, None))
+        place = np.empty(len(self.depth), dtype=np.int64)
+        place[held] = np.arange(len(held))
+        stages, last = list(self.exits.stages)[depth : exit + 1], exit + 1 == len(self.exits.stages)
+        scores, states = [], []
         try:
             for start in range(0, len(rows), self.batch_size):
-                at = slice(start, start + self.batch_size)
+                some = rows[start : start + self.batch_size]
+                # A stage may work in place: both are copies.
                 if depth:
-                    state = map_state(itemgetter(at), taken)
+                    state = take_rows(waiting, place[some])
                 else:
-                    rows_here = as_tensor(_safe_indexing(self.X, rows[at]))
-                    state = self.parts.cast(rows_here).to(device_of(self.parts.module))
-                for stage in self.parts.stages[depth : exit + 1]:
+                    state = self.exits.cast(as_tensor(_safe_indexing(self.X, some)))
+                    state = state.to(device_of(self.exits))
+                for stage in stages:
                     state = stage(state)
                 # Not the other way round: some devices know no float64.
-                scores.append(head_scores(self.parts.heads[exit], state).cpu().double().numpy())
+                scores.append(self.exits.scores(exit, state).cpu().double().numpy())
                 if keep and not last:
                     states.append(state)
         finally:
-            # What a call that fails has not come to starts from X again.
+            # What a call that fails has not come to stays where it was.
             done = rows[: sum(map(len, scores))]
-            if last:
-                self.depth[done] = exit + 1
-            elif states:
+            self.depth[done] = exit + 1 if last else 0
+            if depth:
+                self._drop(depth)
+            if states:
                 self._hold(done, exit + 1, states)
         return np.concatenate(scores)
 
-    def _take(self, rows, depth):
-        """The states of rows of one depth, which are held no longer."""
-        self.depth[rows] = 0
-        held, state = self._held[depth]
-        at = np.empty(len(self.depth), dtype=np.int64)
-        at[held] = np.arange(len(held))
-        self._keep(depth, self.depth[held] == depth)
-        if np.array_equal(rows, held):
-            return map_state(torch.clone, state) if self._shared else state
-        return take_rows(state, at[rows])
+    def _drop(self, depth):
+        """Hold no longer the states at a depth of rows that are elsewhere."""
+        held, state = self._held.pop(depth)
+        stays = np.flatnonzero(self.depth[held] == depth)
+        if len(stays) == len(held):
+            self._held[depth] = held, state
+        elif len(stays):
+            self._held[depth] = held[stays], take_rows(state, stays)
 
     def _hold(self, rows, depth, states):
+        held, every = rows, states
         if depth in self._held:
             held, state = self._held[depth]
-            rows, states = np.concatenate([held, rows]), [state, *states]
+            held, every = np.concatenate([held, rows]), [state, *states]
+        one = every[0] if len(every) == 1 else map_state(lambda *parts: torch.cat(parts), *every)
+        self._held[depth] = held, one
         self.depth[rows] = depth
-        self._held[depth] = rows, join_rows(states)

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_consistent_length, check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils import check_random_state, gen_batches
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from skroute.base import check_rows
+from skroute.members._base import checked_labels
 from skroute.utils._compat import (
     Integral,
     Interval,
@@ -19,19 +20,16 @@ from skroute.utils._compat import (
     num_samples,
 )
 from skroute.utils._optional import import_optional
-from skroute.utils._tensors import (
-    available_device,
-    check_tensor,
-    is_dataset,
-    on_host,
-    torch_of,
-)
+from skroute.utils._tensors import is_dataset, torch_of
+from skroute.utils._validation import check_numbers
 
 
-def _torch_exits(caller):
-    """The torch side, or an error that names the extra."""
-    import_optional("torch", caller)
-    return import_optional("skroute.members._torch_exits", caller)
+def _torch_side():
+    """What imports torch, or an error that names the extra."""
+    import_optional("torch", "MultiExitClassifier")
+    from skroute.members import _torch_exits
+
+    return _torch_exits
 
 
 class MultiExitClassifier(ClassifierMixin, BaseEstimator):
@@ -110,7 +108,7 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         Epoch by epoch, what skorch recorded.
 
     n_features_in_ : int
-        Number of features seen during `fit`; of channels, for images.
+        Number of features seen during `fit`; of channels, for arrays of images.
 
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of features seen during `fit`, where all are strings.
@@ -177,7 +175,7 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "exit_weights": ["array-like", None],
         "eval_batch_size": [Interval(Integral, 1, None, closed="left")],
-        # torch.device is not there without torch: `available_device` looks.
+        # torch.device is not there without torch: `available_device` looks at it.
         "device": "no_validation",
         "net_params": [dict, None],
         "random_state": ["random_state"],
@@ -243,61 +241,38 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def _fit(self, X, y):
-        name = type(self).__name__
-        torch_exits = _torch_exits(name)
+        side = _torch_side()
         if self.max_epochs:
-            import_optional("skorch", name)
+            import_optional("skorch", "MultiExitClassifier")
         check_net_params(self.net_params)
-        device = None if self.device is None else available_device(self.device)
+        device = None if self.device is None else side.available_device(self.device)
         X = check_exit_rows(self, X, reset=True)
-        classes, codes = check_labels(X, y, name)
+        classes, codes = np.unique(checked_labels(X, y), return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(
+                "MultiExitClassifier needs at least two classes in y, got one class: "
+                f"{classes.tolist()[0]!r}."
+            )
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-        torch = import_optional("torch", name)
+        torch = side.torch
         with torch.random.fork_rng(range(torch.cuda.device_count())):
             torch.manual_seed(seed)
-            module = self._build(X.shape[1], len(classes), device)
-            stages = torch_exits.find_parts(module, self.stages, "stages")
-            heads = torch_exits.find_parts(module, self.heads, "heads")
-            parts = torch_exits.look_at(module, stages, heads, X, classes)
-            weights = check_exit_weights(self.exit_weights, len(stages))
+            module = side.build(
+                self.module, X.shape[1], len(classes), device, trained=self.max_epochs == 0
+            )
+            exits = side.find_exits(module, self.stages, self.heads)
+            side.look_at(exits, X, classes)
+            weights = check_exit_weights(self.exit_weights, len(exits.stages))
             self.history_ = []
             if self.max_epochs:
-                params = self._net_params(str(torch_exits.device_of(module)))
-                self.history_ = torch_exits.train(parts, X, codes, weights, params)
+                own = {"max_epochs": self.max_epochs, "lr": self.lr, "batch_size": self.batch_size}
+                params = own | (self.net_params or {})
+                self.history_ = side.train(exits, X, codes, weights, params)
         self.module_ = module.eval()
         self._names = (self.stages, self.heads)
-        self._looks_up = parts.looks_up
-        self.n_exits_ = len(stages)
+        self.n_exits_ = len(exits.stages)
         self.classes_ = classes
         return self
-
-    def _build(self, n_features, n_classes, device):
-        """The module that training starts from, on its device."""
-        torch_exits = _torch_exits(type(self).__name__)
-        if isinstance(self.module, torch_exits.nn.Module):
-            return torch_exits.own_module(self.module, device, trained=self.max_epochs == 0)
-        module = self.module(n_features, n_classes)
-        if not isinstance(module, torch_exits.nn.Module):
-            raise TypeError(
-                "module must be a torch.nn.Module or a function (n_features, n_classes) that "
-                f"returns one, got {self.module!r}, which returned {module!r}."
-            )
-        return module if device is None else module.to(device)
-
-    def _net_params(self, device):
-        from torch.optim import Adam
-
-        return {
-            "optimizer": Adam,
-            "train_split": None,
-            "verbose": 0,
-            "iterator_train__shuffle": True,
-            "max_epochs": self.max_epochs,
-            "lr": self.lr,
-            "batch_size": self.batch_size,
-            "device": device,
-            **(self.net_params or {}),
-        }
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "classes_")
@@ -325,15 +300,10 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         return self._run(check_exit_rows(self, X, reset=False))
 
     def _run(self, X):
-        torch_exits = _torch_exits(type(self).__name__)
+        side = _torch_side()
         # In training mode it would answer at random, and learn from the rows.
-        module = self.module_.eval()
-        stages, heads = (
-            torch_exits.find_parts(module, names, attribute)
-            for names, attribute in zip(self._names, ("stages", "heads"))
-        )
-        parts = torch_exits.ExitParts(module, stages, heads, len(self.classes_), self._looks_up)
-        return torch_exits.ExitRun(parts, X, self.eval_batch_size)
+        exits = side.find_exits(self.module_.eval(), *self._names)
+        return side.ExitRun(exits, len(self.classes_), X, self.eval_batch_size)
 
     def staged_predict_proba(self, X: ArrayLike) -> Iterator[NDArray[np.float64]]:
         """Class probabilities of each exit, from one pass.
@@ -350,8 +320,7 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         X = check_exit_rows(self, X, reset=False)
         blocks = []
-        for start in range(0, num_samples(X), self.eval_batch_size):
-            rows = np.arange(start, min(start + self.eval_batch_size, num_samples(X)))
+        for rows in gen_batches(num_samples(X), self.eval_batch_size):
             run = self._run(_safe_indexing(X, rows))
             blocks.append([run.proba(k) for k in range(self.n_exits_)])
         for parts in zip(*blocks):
@@ -369,8 +338,8 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         -------
         ndarray of shape (n_samples, n_classes)
         """
-        check_is_fitted(self)
-        return self.start(X).proba(self.n_exits_ - 1, keep=False)
+        run = self.start(X)
+        return run.proba(self.n_exits_ - 1, keep=False)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Labels by the last exit.
@@ -421,7 +390,7 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         state = dict(super().__getstate__())
         if "module_" not in state and not hasattr(self.module, "parameters"):
             return state
-        return _torch_exits(type(self).__name__).modules_to_host(state)
+        return _torch_side().modules_to_host(state)
 
 
 def check_exit_rows(net, X, *, reset):
@@ -433,32 +402,16 @@ def check_exit_rows(net, X, *, reset):
         )
     if torch_of(X) is None:
         return validate_data(net, X, reset=reset, dtype="numeric", allow_nd=True)
-    return validate_data(net, check_tensor(X), reset=reset, skip_check_array=True)
-
-
-def check_labels(X, y, caller):
-    """The classes, and the labels as positions among them."""
-    y = column_or_1d(on_host(y), warn=True)
-    check_consistent_length(X, y)
-    check_classification_targets(y)
-    classes, codes = np.unique(y, return_inverse=True)
-    if len(classes) < 2:
-        raise ValueError(
-            f"{caller} needs at least two classes in y, got one class: {classes.tolist()[0]!r}."
-        )
-    return classes, codes
+    return check_rows(net, X.detach(), reset=reset)
 
 
 def check_exit_weights(exit_weights, n_exits):
     """One weight for each exit, ones where there are none."""
     if exit_weights is None:
         return np.ones(n_exits)
-    weights = np.asarray(exit_weights, dtype=np.float64)
-    if weights.shape != (n_exits,) or not np.all(weights >= 0) or not 0 < weights.sum() < np.inf:
-        raise ValueError(
-            f"exit_weights must have a number that is not negative for each of {n_exits} "
-            f"exits, and one above 0 at least, got {exit_weights!r}."
-        )
+    weights = check_numbers(exit_weights, "exit_weights", shape=(n_exits,), low=0)
+    if not weights.any():
+        raise ValueError("exit_weights must have one above 0 at least, got none.")
     return weights
 
 

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, indexable
 from sklearn.utils.metaestimators import available_if
 
-from skroute.members._base import MemberClassifier
+from skroute.members._base import MemberClassifier, places_of
 from skroute.utils._compat import Real, _fit_context, _safe_indexing, num_samples
 from skroute.utils._frames import is_missing
 
@@ -25,7 +25,7 @@ def _check_present(values, name):
 
 
 class _Record:
-    """The validated log: answers as indices into classes, scores, and where each id stands."""
+    """The log as it is looked up in: answers as positions of classes, scores, rows by id."""
 
     def __init__(self, predictions, scores, classes, ids):
         self.source = (predictions, scores, classes, ids)
@@ -37,131 +37,79 @@ class _Record:
         frames = [part for part in (predictions, scores) if hasattr(part, "iloc")]
         if ids is None and frames:
             ids = frames[0].index
-            if len(frames) == 2 and not frames[1].index.equals(ids):
+            if not frames[-1].index.equals(ids):
                 raise ValueError("predictions and scores must have the same index.")
-        labels = None if predictions is None else np.asarray(predictions)
-        if labels is not None and not (labels.ndim in (1, 2) and len(labels)):
-            raise ValueError(
-                "predictions must be labels of shape (n_rows,) or an indicator matrix of shape "
-                f"(n_rows, n_classes), with at least one row, got shape {labels.shape}."
-            )
-        if labels is not None and labels.ndim == 2 and labels.shape[1] == 1:
-            labels = labels[:, 0]
-        if labels is not None and labels.ndim == 1:
-            _check_present(labels, "predictions")
-        self.scores = None
-        if scores is not None:
-            self.scores = check_array(
-                scores, dtype=np.float64, ensure_2d=False, input_name="scores"
-            )
+        labels = None if predictions is None else _read_labels(predictions)
+        self.multilabel = np.ndim(labels) == 2
+        self.scores = None if scores is None else _read_scores(scores, self.multilabel)
         self.n = len(self.scores if labels is None else labels)
-        if self.scores is not None and len(self.scores) != self.n:
+        if scores is not None and len(self.scores) != self.n:
             raise ValueError(
                 f"predictions and scores must have the same rows, got {self.n} and "
                 f"{len(self.scores)}."
             )
-        self.multilabel = labels is not None and labels.ndim == 2
-        self._check_headings(predictions, scores, classes)
-        self.classes = self._check_classes(labels, scores, classes)
-        self._check_scores()
+        named = self._names_of_columns(labels, classes)
+        order = np.argsort(named, kind="stable")
+        self.classes = named[order]
+        if np.ndim(self.scores) == 2:
+            self.scores = self.scores[:, order]
         if labels is None:
             self.answers = self.scores.argmax(axis=1)
         elif self.multilabel:
-            self.answers = self._check_indicator(labels)
+            self.answers = labels[:, order].astype(np.int64)
         else:
+            if (strange := ~np.isin(labels, self.classes)).any():
+                raise ValueError(
+                    f"predictions have the label {labels[strange].tolist()[0]!r}, which is not in "
+                    f"classes: {self.classes.tolist()!r}."
+                )
             self.answers = np.searchsorted(self.classes, labels)
-        self._check_ids(ids)
+        self._index(ids)
 
-    def _check_headings(self, predictions, scores, classes):
-        """Refuse frames and classes that name the same columns in two orders."""
-        tables = [scores] if np.ndim(self.scores) == 2 else []
-        tables += [predictions] if self.multilabel else []
-        headings = [list(table.columns) for table in tables if hasattr(table, "columns")]
-        if np.ndim(classes) == 1 and headings:
-            headings.append(list(classes))
-        if any(set(own) == set(headings[0]) and own != headings[0] for own in headings):
+    def _names_of_columns(self, labels, classes):
+        """The classes in the order of the columns of what is a matrix."""
+        predictions, scores = self.source[:2]
+        pairs = ((scores, self.scores), (predictions, labels))
+        tables = [(given, table) for given, table in pairs if np.ndim(table) == 2]
+        headings = [] if classes is None else [classes]
+        headings += [given.columns for given, _ in tables if hasattr(given, "columns")]
+        orders = dict.fromkeys(tuple(own) for own in headings if np.ndim(own) == 1)
+        if len({frozenset(own) for own in orders}) < len(orders):
             raise ValueError(
                 "The columns of predictions and of scores, and classes, must be in one order, got "
-                f"{' and '.join(map(reprlib.repr, headings))}."
+                f"{' and '.join(map(reprlib.repr, orders))}."
             )
-
-    @staticmethod
-    def _check_columns(matrix, classes):
-        if matrix.shape[1] != len(classes):
-            raise ValueError(
-                f"classes must name the {matrix.shape[1]} columns, got {len(classes)}: "
-                f"{classes.tolist()!r}."
-            )
-
-    def _check_classes(self, labels, scores, classes):
-        named = classes
-        if named is None and self.scores is not None and self.scores.ndim == 2:
-            named = getattr(scores, "columns", None)
-        if named is None and self.multilabel:
-            named = getattr(self.source[0], "columns", None)
-        matrix = labels if self.multilabel else self.scores
-        n_columns = matrix.shape[1] if matrix is not None and matrix.ndim == 2 else None
-        if named is not None:
-            named = np.asarray(named)
+        if headings:
+            named = np.asarray(headings[0])
             if named.ndim != 1 or len(np.unique(named)) != len(named):
                 raise ValueError(
                     f"classes must be labels and must not repeat, got {reprlib.repr(classes)}."
                 )
-        elif self.multilabel or labels is None:
-            if n_columns is None:
-                raise ValueError(
-                    "scores of shape (n_rows,) belong to labels: give predictions, or a score "
-                    "matrix with one column per class."
-                )
-            named = np.arange(n_columns)
-        else:
+        elif np.ndim(labels) == 1:
             named = np.unique(labels)
-        if n_columns is not None:
-            self._check_columns(matrix, named)
-        self.order = np.argsort(named, kind="stable")
-        known = named[self.order]
-        if labels is not None and not self.multilabel:
-            strange = ~np.isin(labels, known)
-            if strange.any():
+        elif tables:
+            named = np.arange(tables[-1][1].shape[1])
+        else:
+            raise ValueError(
+                "scores of shape (n_rows,) belong to labels: give predictions, or a score "
+                "matrix with one column per class."
+            )
+        for _, table in tables:
+            if table.shape[1] != len(named):
                 raise ValueError(
-                    f"predictions have the label {labels[strange].tolist()[0]!r}, which is not in "
-                    f"classes: {known.tolist()!r}."
+                    f"classes must name the {table.shape[1]} columns, got {len(named)}: "
+                    f"{named.tolist()!r}."
                 )
-        return known
+        return named
 
-    def _check_scores(self):
-        if self.scores is None:
-            return
-        low, high = float(self.scores.min()), float(self.scores.max())
-        if low < 0:
-            raise ValueError(f"scores must not be negative, got {low!r}.")
-        if self.scores.ndim == 2:
-            self._check_columns(self.scores, self.classes)
-            self.scores = self.scores[:, self.order]
-        elif self.multilabel:
-            raise ValueError(
-                "scores must be a matrix like predictions where several labels are named, got "
-                f"shape {self.scores.shape}."
-            )
-        elif high > 1:
-            raise ValueError(f"scores of labels must be in [0, 1], got {high!r}.")
-
-    def _check_indicator(self, labels):
-        if labels.dtype.kind not in "biuf" or not np.isin(labels, (0, 1)).all():
-            raise ValueError(
-                "predictions of several labels must be an indicator matrix of 0 and 1, got "
-                f"dtype {labels.dtype}."
-            )
-        return labels[:, self.order].astype(np.int64)
-
-    def _check_ids(self, ids):
+    def _index(self, ids):
         """Rows by id, which are row numbers where none are given."""
         self.numbered = ids is None
         ids = np.arange(self.n) if ids is None else np.asarray(ids)
         if ids.shape != (self.n,):
             raise ValueError(f"ids must have shape ({self.n},), got {ids.shape}.")
         _check_present(ids, "ids")
-        self.kind = ids.dtype if ids.dtype.kind in "mM" else None
+        self.dates = ids.dtype if ids.dtype.kind in "mM" else None
         keys = ids.tolist()
         if not all(isinstance(key, Hashable) for key in keys):
             raise ValueError("ids must be numbers, texts or dates.")
@@ -177,8 +125,8 @@ class _Record:
     def find(self, asked):
         """Positions of the rows asked for; an unknown one is a KeyError."""
         keys = asked.tolist()
-        if self.kind and asked.dtype.kind in "mM":
-            dates = asked.astype(self.kind)
+        if self.dates and asked.dtype.kind in "mM":
+            dates = asked.astype(self.dates)
             # An hour is not the day that it is cut to.
             exact = dates.astype(asked.dtype) == asked
             keys = [date if same else None for date, same in zip(dates.tolist(), exact)]
@@ -189,8 +137,7 @@ class _Record:
                 f"{2 ** (digits + 1)} apart, and ids go up to {self.largest}. Give them as whole "
                 "numbers in a column of a data frame, or as texts."
             )
-        found = (self.row_of.get(key, -1) if isinstance(key, Hashable) else -1 for key in keys)
-        rows = np.fromiter(found, dtype=np.int64, count=len(keys))
+        rows = places_of(keys, self.row_of)
         if len(where := np.flatnonzero(rows < 0)):
             known = f"row numbers 0 to {self.n - 1}" if self.numbered else f"{self.n} ids"
             # By position: what X holds may be a text that nobody else should read.
@@ -200,6 +147,47 @@ class _Record:
                 f"recorded are {known}. An unknown row is never guessed."
             )
         return rows
+
+    def around(self, rows, named, others):
+        """A matrix with `named` at the label that was answered, and `others` at the others."""
+        matrix = np.repeat(others[:, np.newaxis], len(self.classes), axis=1)
+        matrix[np.arange(len(rows)), self.answers[rows]] = named
+        return matrix
+
+
+def _read_labels(predictions):
+    """Labels of rows, or an indicator matrix."""
+    labels = np.asarray(predictions)
+    if labels.ndim not in (1, 2) or not len(labels):
+        raise ValueError(
+            "predictions must be labels of shape (n_rows,) or an indicator matrix of shape "
+            f"(n_rows, n_classes), with at least one row, got shape {labels.shape}."
+        )
+    if labels.ndim == 2 and labels.shape[1] != 1:
+        if labels.dtype.kind not in "biuf" or not np.isin(labels, (0, 1)).all():
+            raise ValueError(
+                "predictions of several labels must be an indicator matrix of 0 and 1, got "
+                f"dtype {labels.dtype}."
+            )
+        return labels
+    labels = labels.reshape(len(labels))
+    _check_present(labels, "predictions")
+    return labels
+
+
+def _read_scores(scores, multilabel):
+    scores = check_array(scores, dtype=np.float64, ensure_2d=False, input_name="scores")
+    low, high = float(scores.min()), float(scores.max())
+    if low < 0:
+        raise ValueError(f"scores must not be negative, got {low!r}.")
+    if scores.ndim == 1 and multilabel:
+        raise ValueError(
+            "scores must be a matrix like predictions where several labels are named, got "
+            f"shape {scores.shape}."
+        )
+    if scores.ndim == 1 and high > 1:
+        raise ValueError(f"scores of labels must be in [0, 1], got {high!r}.")
+    return scores
 
 
 def _has_scores(model):
@@ -394,10 +382,8 @@ class RecordedClassifier(MemberClassifier):
         record, rows = self._recorded(), self._rows(X)
         if record.scores.ndim == 2:
             return record.scores[rows]
-        matrix = np.zeros((len(rows), len(record.classes)))
         named = np.maximum(record.scores[rows], np.finfo(np.float64).tiny)
-        matrix[np.arange(len(rows)), record.answers[rows]] = named
-        return matrix
+        return record.around(rows, named, np.zeros(len(rows)))
 
     @available_if(_has_scores)
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
@@ -423,10 +409,7 @@ class RecordedClassifier(MemberClassifier):
         n_classes = len(record.classes)
         if record.scores.ndim == 1:
             named = np.maximum(record.scores[rows], min((1 + 1e-9) / n_classes, 1.0))
-            rest = (1 - named) / max(n_classes - 1, 1)
-            proba = np.repeat(rest[:, np.newaxis], n_classes, axis=1)
-            proba[np.arange(len(rows)), record.answers[rows]] = named
-            return proba
+            return record.around(rows, named, (1 - named) / max(n_classes - 1, 1))
         scores = record.scores[rows]
         if record.multilabel:
             return scores

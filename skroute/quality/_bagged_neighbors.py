@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skroute.utils._compat import Integral, Interval, StrOptions, _fit_context
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import check_numbers, checked_rows, read_only, refuse_masked
+from skroute.utils._validation import check_numbers, read_only, refuse_masked, whole_rows
 
 # Rows per row of a subset by default: see the page on quality in the user guide.
 _SUBSETS = 10
@@ -194,7 +194,7 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             row decides (`subset_size` equal to the number of rows).
         """
         check_is_fitted(self)
-        queries = np.asarray(checked_rows(self, X), dtype=np.float64)
+        queries = whole_rows(X, self)
         each = max(1, _DISTANCES // self._columns.shape[1])
         parts = Parallel(n_jobs=self.n_jobs, require="sharedmem")(
             delayed(self._estimates)(queries[some], return_std)

@@ -17,7 +17,7 @@ from skroute.quality._uncertainty import error_curves, made_up_outcomes
 from skroute.utils._compat import Integral, Interval, _fit_context, threadpool_controller
 from skroute.utils._frames import needs_encoding
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import checked_rows, refuse_masked
+from skroute.utils._validation import refuse_masked, whole_rows
 
 # Trees of a fold, as a share of those of the final forest.
 _OF_A_FOLD = 0.4
@@ -371,7 +371,10 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 "return_std=True needs the standard errors that fit finds with "
                 "QualityRegressor(standard_errors=True). Set it and fit again."
             )
-        given = checked_rows(self, X) if self.encoder_ is None else self.encoder_.transform(X)
+        if self.encoder_ is None:
+            given = whole_rows(X, self, dtype=[np.float64, np.float32])
+        else:
+            given = self.encoder_.transform(X)
         estimate = np.tile(self.mean_, (len(given), 1))
         for first in range(0, len(given), _BLOCK):
             some = slice(first, first + _BLOCK)

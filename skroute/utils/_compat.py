@@ -3,6 +3,8 @@
 When a new scikit-learn moves one of them, this is the only file to mend.
 """
 
+# ruff: noqa: F401
+
 from numbers import Integral, Real
 
 from sklearn.base import _fit_context
@@ -28,29 +30,3 @@ from sklearn.utils.validation import _check_response_method as check_response_me
 from sklearn.utils.validation import _check_sample_weight as check_sample_weight
 from sklearn.utils.validation import _is_fitted as is_fitted
 from sklearn.utils.validation import _num_samples as num_samples
-
-__all__ = [
-    "BaseComposition",
-    "HasMethods",
-    "Integral",
-    "Interval",
-    "InvalidParameterError",
-    "Real",
-    "StrOptions",
-    "VisualBlock",
-    "_fit_context",
-    "_safe_indexing",
-    "_safe_split",
-    "check_method_params",
-    "check_response_method",
-    "check_sample_weight",
-    "is_fitted",
-    "get_column_indices",
-    "num_samples",
-    "process_routing",
-    "raise_for_params",
-    "routing_enabled",
-    "threadpool_controller",
-    "validate_params",
-    "validate_style_kwargs",
-]

@@ -4,7 +4,6 @@ import importlib
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.preprocessing import OrdinalEncoder
 
 from skroute.utils._tensors import on_host
 
@@ -74,10 +73,11 @@ def _text(cell):
 
 def numbers_of(column):
     """A column as float64, NaN where it is missing; None where an entry is no number."""
-    kind = getattr(getattr(column, "dtype", None), "kind", "")
+    dtype = getattr(column, "dtype", None)
+    kind = getattr(dtype, "kind", "")
     if kind == "c":
         return None
-    if kind != "O" and kind_of_type(column) is None and not np.ma.isMaskedArray(column):
+    if kind != "O" and kind_of_type(dtype) is None and not np.ma.isMaskedArray(column):
         try:
             return np.asarray(column, dtype=np.float64)
         except (TypeError, ValueError):
@@ -96,13 +96,8 @@ def _is_date(cell):
     return hasattr(cell, "isoformat") or isinstance(cell, np.datetime64)
 
 
-def kind_of_type(column):
-    """What the type of a column says; None where only its cells can say it."""
-    return kind_of_dtype(getattr(column, "dtype", None))
-
-
-def kind_of_dtype(dtype):
-    """What a dtype says of its cells."""
+def kind_of_type(dtype):
+    """What the dtype of a column says of its cells; None where only they can say it."""
     name = str(dtype).lower()
     if name.startswith(("categor", "enum", "dictionary")):
         return CATEGORY
@@ -111,36 +106,12 @@ def kind_of_dtype(dtype):
     return "duration" if name.startswith(("timedelta", "duration")) else None
 
 
-def kind_of(column, name):
-    """What the cells of a column are: numbers, dates or categories.
-
-    Strings that all say numbers are numbers, as to scikit-learn; a pandas or polars category is
-    a category, whatever its cells are.
-    """
-    kind = kind_of_type(column)
-    if kind in (CATEGORY, DATE):
-        return kind
-    if numbers_of(column) is not None:
-        return NUMBER
-    cells = [cell for cell in cells_of(column) if cell is not None]
-    if all(_is_date(cell) for cell in cells):
-        return DATE
-    if any(isinstance(cell, str) for cell in cells):
-        return CATEGORY
-    raise TypeError(
-        f"Column {name!r} must hold numbers, strings, categories or dates, got cells of "
-        f"{type(cells[0]).__name__}. Turn them into one of these first."
-    )
-
-
 def dates_of(column):
     """Seconds since 1970 of a column of dates; None where an entry is no date."""
     cells = cells_of(column)
     if not all(cell is None or _is_date(cell) for cell in cells):
         return None
-    dates = [
-        np.datetime64("NaT") if cell is None else np.datetime64(_plain(cell)) for cell in cells
-    ]
+    dates = [None if cell is None else _plain(cell) for cell in cells]
     dates = np.array(dates, dtype="datetime64[us]")
     return np.where(np.isnat(dates), np.nan, dates.astype(np.int64) / 1e6)
 
@@ -161,32 +132,44 @@ class ColumnReader(NamedTuple):
     kind : {"number", "date", "category"}
     was_strings : bool
         Whether its numbers were strings, or it had none: then another string is a missing number.
-    codes : OrdinalEncoder or None
-        Of the texts of a category.
+    codes : dict from str to int, or None
+        Of the texts of a category, sorted.
     """
 
     name: Any
     kind: str
-    was_strings: bool
+    was_strings: bool = False
     codes: Any = None
 
     @classmethod
     def fit(cls, column, name):
-        """From the cells that `fit` saw."""
-        kind = kind_of(column, name)
-        if kind != CATEGORY:
-            cells = [cell for cell in cells_of(column) if cell is not None]
-            strings = not cells or any(isinstance(cell, str) for cell in cells)
-            return cls(name, kind, strings and kind == NUMBER)
-        codes = OrdinalEncoder(
-            handle_unknown="use_encoded_value", unknown_value=np.nan, encoded_missing_value=np.nan
-        )
-        return cls(name, kind, False, codes.fit(_texts_or_nan(column)))
+        """From the cells that `fit` saw.
+
+        Strings that all say numbers are numbers, as to scikit-learn; a pandas or polars category
+        is a category, whatever its cells are.
+        """
+        cells = [cell for cell in cells_of(column) if cell is not None]
+        strings = any(isinstance(cell, str) for cell in cells)
+        kind = kind_of_type(getattr(column, "dtype", None))
+        if kind not in (CATEGORY, DATE):
+            if numbers_of(column) is not None:
+                return cls(name, NUMBER, was_strings=strings or not cells)
+            kind = DATE if all(map(_is_date, cells)) else CATEGORY
+            if kind == CATEGORY and not strings:
+                raise TypeError(
+                    f"Column {name!r} must hold numbers, strings, categories or dates, got cells "
+                    f"of {type(cells[0]).__name__}. Turn them into one of these first."
+                )
+        if kind == DATE:
+            return cls(name, kind)
+        texts = sorted(set(texts_of(column)) - {None})
+        return cls(name, kind, codes={text: code for code, text in enumerate(texts)})
 
     def read(self, column):
         """Cells as float64; what is missing, and a category that `fit` did not see, is NaN."""
         if self.kind == CATEGORY:
-            return self.codes.transform(_texts_or_nan(column))[:, 0]
+            found = [self.codes.get(text, np.nan) for text in texts_of(column)]
+            return np.array(found, dtype=np.float64)
         if self.kind == DATE:
             found = dates_of(column)
         else:
@@ -199,13 +182,6 @@ class ColumnReader(NamedTuple):
                 f"Column {self.name!r} held {self.kind}s in fit, and now something else."
             )
         return found
-
-
-def _texts_or_nan(column):
-    """Texts as OrdinalEncoder takes them, to which None is a category and NaN is missing."""
-    texts = texts_of(column)
-    texts[[text is None for text in texts]] = np.nan
-    return texts[:, None]
 
 
 def _number(cell):
@@ -309,7 +285,7 @@ class RawRows(NamedTuple):
         make = _pandas_column if self.library == "pandas" else _other_column
         columns = {}
         for name, own, dtype in zip(self.names, table, self.dtypes):
-            if kind_of_dtype(dtype) == DATE and dates_of(own) is None:
+            if kind_of_type(dtype) == DATE and dates_of(own) is None:
                 raise ValueError(f"Column {name!r} held dates in fit, and now something else.")
             columns[name] = make(library, own, dtype)
         return library.DataFrame(columns)
@@ -333,7 +309,7 @@ def _pandas_column(pandas, cells, dtype):
 
 
 def _other_column(polars, cells, dtype):
-    cells = texts_of(cells) if kind_of_dtype(dtype) == CATEGORY else cells_of(cells)
+    cells = texts_of(cells) if kind_of_type(dtype) == CATEGORY else cells_of(cells)
     if dtype.is_integer() and not _are_whole([cell for cell in cells if cell is not None]):
         dtype = polars.Float64
     return polars.Series(list(cells), dtype=dtype, strict=False)
@@ -347,10 +323,6 @@ def needs_encoding(X):
     """Whether rows hold texts, categories or dates, which a regressor of numbers does not read."""
     if is_frame(X):
         return any(not _plain_numbers(X[name]) for name in list(X.columns))
-    if hasattr(X, "toarray") or hasattr(X, "__array_namespace__") and not hasattr(X, "dtype"):
-        return False
-    if isinstance(X, np.ndarray) and X.dtype.kind not in "OUST":
-        return False
     if isinstance(X, (list, tuple)):
         return len(X) > 0 and isinstance(X[0], str)
     try:
@@ -368,4 +340,5 @@ def needs_encoding(X):
 
 
 def _plain_numbers(column):
-    return kind_of_type(column) is None and numbers_of(column) is not None
+    known = kind_of_type(getattr(column, "dtype", None))
+    return known is None and numbers_of(column) is not None

@@ -9,12 +9,8 @@ ABSTAIN_NAME = "abstain"
 
 
 def is_handing(name):
-    """Whether a choice of that name hands over.
-
-    Before its own name stand the candidate, where several are certified ("forest: abstain"), and
-    the members that were asked before ("cnn > abstain").
-    """
-    return str(name).rpartition(": ")[2].rpartition(" > ")[2] == ABSTAIN_NAME
+    """Whether a choice of that name hands over, also after members ("cnn > abstain")."""
+    return str(name).rpartition(" > ")[2] == ABSTAIN_NAME
 
 
 def handed_over(estimator, route):

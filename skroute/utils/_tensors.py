@@ -7,9 +7,6 @@ import sys
 
 from skroute.utils._optional import import_optional
 
-# Rows of a tensor that are looked at together.
-_ROWS = 8192
-
 
 def torch_of(X):
     """The torch module if `X` is a tensor, else None."""
@@ -27,46 +24,13 @@ def on_host(array):
 
     bfloat16 and the floats of 8 bits, which NumPy does not know, become float32.
     """
-    if (torch := torch_of(array)) is None:
+    if torch_of(array) is None:
         return array
     array = array.detach().cpu()
-    known = not array.is_floating_point() or array.dtype in (
-        torch.float16,
-        torch.float32,
-        torch.float64,
-    )
-    return (array if known else array.float()).numpy()
-
-
-def check_tensor(X):
-    """A tensor of rows as an estimator may calculate with it: what arrays are checked for.
-
-    Parameters
-    ----------
-    X : tensor
-
-    Returns
-    -------
-    tensor
-        Without its history.
-
-    Raises
-    ------
-    ValueError
-        If it has no rows, no columns, complex numbers, NaN or infinity.
-    """
-    torch = torch_of(X)
-    if X.ndim < 2 or len(X) == 0:
-        raise ValueError(
-            f"Expected 2D rows or images, at least one, got a tensor of shape {tuple(X.shape)}."
-        )
-    if X.is_complex():
-        raise ValueError(f"Complex data not supported, got a tensor of {X.dtype}.")
-    X = X.detach()
-    # Part by part: a mask of all rows would be of their size.
-    if not all(bool(torch.isfinite(part).all()) for part in X.split(_ROWS)):
-        raise ValueError("Input X contains NaN or infinity.")
-    return X
+    try:
+        return array.numpy()
+    except TypeError:
+        return array.float().numpy()
 
 
 def _is_torch_dataset(X):
@@ -89,21 +53,3 @@ def indexable_dataset(X):
     if not _is_torch_dataset(X):
         return X
     return import_optional("skorch.helper", "A torch Dataset as X").SliceDataset(X)
-
-
-def available_device(device):
-    """The torch device of this name, or a ValueError that says why there is none."""
-    torch = import_optional("torch", f"device={str(device)!r}")
-    if not isinstance(device, (str, torch.device)):
-        raise ValueError(f"device must be a str, a torch.device or None, got {device!r}.")
-    try:
-        found = torch.device(device)
-        torch.zeros(1, device=found).item()
-    # By what is amiss: no such name, no driver, "meta" (which computes nothing): RuntimeError;
-    # a build without CUDA or XPU: AssertionError; a backend that is a package of its own (hpu):
-    # ImportError.
-    except (RuntimeError, AssertionError, TypeError, ImportError) as error:
-        raise ValueError(
-            f'device={str(device)!r} is not available here ({error}). Use device=None or "cpu".'
-        ) from error
-    return found

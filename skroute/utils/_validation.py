@@ -83,32 +83,6 @@ def check_numbers(values, name, *, shape=None, low=-np.inf, high=np.inf, allow_n
     return array
 
 
-def checked_rows(estimator, X):
-    """Rows of finite numbers as an array, as many features as in `fit`.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Fitted.
-
-    X : array-like of shape (n_samples, n_features)
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_features), float64 or float32
-    """
-    plain = type(X) is np.ndarray and X.ndim == 2 and X.dtype == np.float64
-    if plain and len(X) and X.shape[1] == estimator.n_features_in_:
-        with np.errstate(over="ignore", invalid="ignore"):
-            # A sum is finite unless an entry is not, or it overflows: then look again.
-            finite = np.isfinite(X.sum())
-        if finite and not hasattr(estimator, "feature_names_in_"):
-            return X
-    refuse_masked(X=X)
-    types = [np.float64, np.float32]
-    return validate_data(estimator, on_host(X), dtype=types, order="C", reset=False)
-
-
 def check_weights(params, n_samples):
     """Refuse a `sample_weight` that is not one per row, before some of the rows are taken.
 
@@ -138,13 +112,21 @@ def refuse_source(X, reader=None):
     )
 
 
-def whole_rows(X, reader, reset=False, **others):
-    """Rows of finite numbers as float64: no source of features, and no masked entries.
+def whole_rows(X, reader, reset=False, dtype=np.float64, **others):
+    """Rows of finite numbers: no source of features, and no masked entries.
 
     Nor are there any in `others`, which belong to the rows.
     """
     refuse_masked(X=X, **others)
-    return validate_data(reader, on_host(refuse_source(X, reader)), reset=reset, dtype=np.float64)
+    plain = type(X) is np.ndarray and X.ndim == 2 and X.dtype == np.float64 and len(X)
+    if plain and not reset and X.shape[1] == reader.n_features_in_:
+        with np.errstate(over="ignore", invalid="ignore"):
+            # A sum is finite unless an entry is not, or it overflows: then look again.
+            finite = np.isfinite(X.sum())
+        if finite and not hasattr(reader, "feature_names_in_"):
+            return X
+    X = on_host(refuse_source(X, reader))
+    return validate_data(reader, X, reset=reset, dtype=dtype, order="C")
 
 
 def refuse_masked(**given):

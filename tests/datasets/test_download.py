@@ -1,8 +1,8 @@
 """How a missing data set is fetched: nothing here leaves the machine."""
 
-import http.server
 import os
 import re
+import socketserver
 import subprocess
 import sys
 import threading
@@ -45,61 +45,41 @@ def origin(tmp_path):
     )
 
 
-def content(body, length=None):
-    """An answer with the body, announced with its length or another one."""
-
-    def answer(handler):
-        handler.send_response(200)
-        handler.send_header("Content-Length", str(len(body) if length is None else length))
-        handler.end_headers()
-        handler.wfile.write(body)
-
-    return answer
-
-
-def bad_chunk(handler):
-    handler.send_response(200)
-    handler.send_header("Transfer-Encoding", "chunked")
-    handler.end_headers()
-    handler.wfile.write(b"zz\r\nabc")
+def answer(body=b"", *, status="200 OK", length=None):
+    """What a server says: the body, announced with its length or another one."""
+    length = len(body) if length is None else length
+    return f"HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n".encode() + body
 
 
 # Transfers that go wrong on the way. What http.client raises for them is no OSError.
 BROKEN = {
-    "truncated": content(b"1 2", length=500),
-    "no status line": lambda handler: handler.wfile.write(b"NOTHTTP\r\n\r\n"),
-    "bad chunk": bad_chunk,
-    "nothing": lambda handler: None,
+    "busy": answer(status="503 Service Unavailable"),
+    "truncated": answer(b"1 2", length=500),
+    "no status line": b"NOTHTTP\r\n\r\n",
+    "bad chunk": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc",
+    "nothing": b"",
 }
 
 
 @pytest.fixture
 def server():
-    """An HTTP server that answers with a list of statuses or functions, one a request."""
+    """A server that says what stands in a list, one entry a request."""
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            server.requested.append(self.path)
-            answer = server.answers.pop(0)
-            if callable(answer):
-                answer(self)
-                self.close_connection = True
-            else:
-                self.send_response(answer)
-                self.end_headers()
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self):
+            request = iter(self.rfile.readline, b"\r\n")
+            server.requested.append(next(request).split()[1].decode())
+            list(request)
+            self.wfile.write(server.answers.pop(0))
 
-        def log_message(self, *args):
-            pass
-
-    server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
-    server.answers, server.requested = [], []
-    server.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with socketserver.TCPServer(("127.0.0.1", 0), Handler) as server:
+        server.answers, server.requested = [], []
+        server.url = f"http://127.0.0.1:{server.server_address[1]}"
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
 
 
 @pytest.mark.parametrize("value", [None, ""])
@@ -131,16 +111,16 @@ def test_neither_import_nor_a_failed_read_makes_a_folder(tmp_path):
 
 class TestDownload:
     def test_next_address_at_once_when_the_first_has_it_not(self, server):
-        server.answers = [404, content(b"content")]
+        server.answers = [answer(status="404 Not Found"), answer(b"content")]
         assert download([server.url + "/a", server.url + "/b"]) == b"content"
         assert server.requested == ["/a", "/b"]
 
-    @pytest.mark.parametrize("broken", [503, *BROKEN.values()], ids=["busy", *BROKEN])
+    @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
     def test_what_goes_wrong_is_tried_again_after_a_pause(self, server, broken, monkeypatch):
         waited = []
         monkeypatch.setattr(_base.time, "sleep", waited.append)
         monkeypatch.setattr(_base, "_DELAY", 1.5)
-        server.answers = [broken, broken, content(b"content")]
+        server.answers = [broken, broken, answer(b"content")]
         assert download([server.url]) == b"content"
         assert waited == [1.5, 1.5]
         server.answers = [broken] * 4

@@ -106,19 +106,15 @@ def test_dask_arrays(per_row):
     assert again.plan.objective == pytest.approx(found.plan.objective, rel=1e-12)
 
 
-def test_what_is_refused():
+def test_what_is_no_problem_is_refused_in_words():
     values, costs = problem(100, 3, np.random.default_rng(2))
+    array = da.from_array(values, chunks=(30, 3))
     with pytest.raises(ValueError, match="is below the cheapest feasible plan"):
         solve_in_passes([(values, costs)], 0.5 * costs.min())
     with pytest.raises(ValueError, match="costs must not be negative"):
         solve_in_passes([(values, -costs)], 1.0)
     with pytest.raises(TypeError, match="values must be a dask array with two axes, got ndarray"):
         solve_assignment(values, costs, 1.0)
-
-
-def test_what_is_no_problem_is_refused_in_words():
-    values, costs = problem(100, 3, np.random.default_rng(2))
-    array = da.from_array(values, chunks=(30, 3))
     with pytest.raises(TypeError, match="blocks must be a sequence .* list"):
         solve_in_passes(((values, costs) for _ in range(2)), 1.0)
     with pytest.raises(TypeError, match="costs must be an array in the order of the columns"):

@@ -9,6 +9,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
+from skroute.base import Plan
 from skroute.members import CallableClassifier
 from skroute.routing import DummyRouterClassifier, OccamRouterClassifier
 from tests.estimators import sign_of_the_first_column
@@ -37,14 +38,8 @@ def test_batches_and_counts():
     np.testing.assert_array_equal(model.predict(X), X[:, 0] > 0)
     assert [len(batch) for batch in service.batches] == [4, 4, 2]
     assert model.statistics() == (3, 0, 10, 2.5)
-
-
-def test_cost_of_the_row():
-    model = CallableClassifier(
-        sign_of_the_first_column, classes=[0, 1], cost=lambda rows: np.abs(rows[:, 0]), batch_size=3
-    )
-    model.predict(X)
-    assert model.statistics().spent == pytest.approx(np.abs(X).sum())
+    model.set_params(cost=lambda rows: np.abs(rows[:, 0]), batch_size=3).predict(X)
+    assert model.statistics().spent == pytest.approx(2.5 + np.abs(X).sum())
 
 
 def test_failure():
@@ -63,21 +58,6 @@ def test_failure():
     with pytest.raises(ConnectionError) as caught:
         model.predict(X)
     assert caught.value.answers.tolist() == []
-
-
-def test_trying_again_is_a_function_around_the_function():
-    service = Flaky([ConnectionError(), TimeoutError(), None])
-
-    def patient(rows):
-        while True:
-            try:
-                return service(rows)
-            except OSError:
-                pass
-
-    model = CallableClassifier(patient, classes=[0, 1], cost=1.0)
-    np.testing.assert_array_equal(model.predict(X), X[:, 0] > 0)
-    assert len(service.batches) == 3 and model.statistics() == (1, 0, 10, 10.0)
 
 
 def test_what_a_service_says_is_not_shown():
@@ -194,20 +174,14 @@ def test_in_a_router_lost_rows_are_those_of_the_caller():
     model = CallableClassifier(service, classes=[0, 1], batch_size=2)
     members = [("linear", LogisticRegression()), ("service", FrozenEstimator(model.fit(rows, y)))]
     router = DummyRouterClassifier(members, costs=[1, 2], strategy="oracle", cv=2).fit(rows, y)
-    router._plan = lambda X, budget, y_true=None: _callable_plan(len(X))
+    route = np.where(np.arange(60) % 3 == 0, 1, 0)
+    router._plan = lambda X, budget, y_true=None: Plan(route, np.ones(60))
     service.failures = [None, ConnectionError("gone")]
     with pytest.raises(ConnectionError) as caught:
         router.predict(rows)
     # Every third row is the service's: its second batch holds its third and fourth row.
     assert caught.value.rows.tolist() == [6, 9]
     assert any("'service'" in note for note in caught.value.__notes__)
-
-
-def _callable_plan(n):
-    from skroute.base import Plan
-
-    route = np.where(np.arange(n) % 3 == 0, 1, 0)
-    return Plan(route, np.ones(n))
 
 
 @pytest.mark.parametrize(

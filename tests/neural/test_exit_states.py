@@ -332,10 +332,10 @@ def test_tensors_are_checked_as_arrays_are():
     nan, infinite = tensor.clone(), tensor.clone()
     nan[3, 2], infinite[39, 0] = torch.nan, -torch.inf
     for bad, words in (
-        (nan, "NaN or infinity"),
-        (infinite, "NaN or infinity"),
-        (nan.to(torch.bfloat16), "NaN or infinity"),
-        (tensor[:0], "at least one"),
+        (nan, "contains NaN"),
+        (infinite, "contains infinity"),
+        (nan.to(torch.bfloat16), "contains NaN"),
+        (tensor[:0], "0 sample"),
         (tensor[:, 0], "Expected 2D"),
         (tensor.to(torch.complex64), "Complex data"),
     ):

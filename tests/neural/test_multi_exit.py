@@ -25,8 +25,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("skorch")
 nn = torch.nn
 
-from skroute.members._exit_run import ExitParts  # noqa: E402
-from skroute.members._torch_exits import AllExits, SummedCrossEntropy  # noqa: E402
+from skroute.members._exit_run import AllExits  # noqa: E402
+from skroute.members._torch_exits import SummedCrossEntropy  # noqa: E402
 
 
 class Named(nn.Module):
@@ -102,7 +102,7 @@ def test_the_loss_is_the_weighted_sum_of_the_exits():
     X, y = rows(50)
     module = build(6, 3)
     X, y = torch.as_tensor(X, dtype=torch.float32), torch.as_tensor(y)
-    scores = AllExits(ExitParts(module, list(module.stages), list(module.heads), 3))(X)
+    scores = AllExits(module.stages, module.heads)(X)
     assert len(scores) == 3
     last = module.heads[2](module.stages[2](module.stages[1](module.stages[0](X))))
     torch.testing.assert_close(scores[0], last)
@@ -249,9 +249,9 @@ def test_qwyc_fits_the_net():
             ValueError,
             "Head 0 gives 4 scores .* 3 classes",
         ),
-        ({"exit_weights": [1, 2]}, ValueError, "for each of 3 exits, and one above 0"),
-        ({"exit_weights": [1, -2, 1]}, ValueError, re.escape("got [1, -2, 1]")),
-        ({"exit_weights": [0, 0, 0]}, ValueError, "exit_weights must"),
+        ({"exit_weights": [1, 2]}, ValueError, re.escape("exit_weights must have shape (3,)")),
+        ({"exit_weights": [1, -2, 1]}, ValueError, "exit_weights must .* at least 0, got -2.0"),
+        ({"exit_weights": [0, 0, 0]}, ValueError, "exit_weights must have one above 0"),
         ({"max_epochs": -1}, ValueError, "max_epochs"),
         ({"lr": 0}, ValueError, "'lr'"),
     ],

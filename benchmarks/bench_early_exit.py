@@ -7,6 +7,8 @@ quiet machine; the others count, on any. That the order search is compiled (1.1 
 takes 15) was decided here.
 
     python benchmarks/bench_early_exit.py [--short] [--part NAME ...]
+
+A run of some parts replaces their tables in the record.
 """
 
 import os
@@ -21,7 +23,8 @@ from functools import cache
 import _data
 import lightgbm as lgb
 import numpy as np
-from _common import alternate, record, table
+from _common import alternate, table
+from bench_acquisition import record_parts
 from bench_fast_forest import ydf_peer
 from scipy.stats import binom
 from sklearn.datasets import make_classification
@@ -140,11 +143,9 @@ def speed(short):
     )
     quick, booster = optimised(model, X), model.booster_
     lines = [X_test[i : i + 1].copy() for i in range(200)]
-    single = [line.astype(np.float32) for line in lines]
     calls = {
         "LightGBM": lambda: [booster.predict(line, num_threads=1) for line in lines],
         "skroute": lambda: [quick.predict(line) for line in lines],
-        "single precision": lambda: [quick.predict(line) for line in single],
         "predict_proba": lambda: [quick.predict_proba(line) for line in lines],
     }
     us = {name: 1e6 * s / len(lines) for name, s in alternate(calls, repeats).items()}
@@ -359,8 +360,8 @@ def main():
     warnings.filterwarnings("ignore", message="No early exit keeps alpha")
     for part in arguments.part or PARTS:
         PARTS[part](arguments.short)
-    if not (arguments.short or arguments.part):
-        record("early_exit")
+        if not arguments.short:
+            record_parts("early_exit")
 
 
 if __name__ == "__main__":

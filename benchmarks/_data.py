@@ -33,13 +33,6 @@ def read_csv(path):
     return dict(zip(rows[0], zip(*rows[1:])))
 
 
-def split(data):
-    """``X, y, X_test, y_test`` by the set's own split."""
-    test = data.is_test.astype(bool)
-    X, y = data.X.astype(np.float64), data.y
-    return X[~test], y[~test], X[test], y[test]
-
-
 def adult():
     """Adult (UCI): 14 columns, of which the categorical ones hold codes, -1 where missing."""
     return load("adult/adult.npz")
@@ -80,11 +73,6 @@ def calm():
     return load("calm/cnndm.npz")
 
 
-def supg(name):
-    """Scores of a proxy beside an oracle's answers, "tacred" or "onto" (arXiv 2004.00827)."""
-    return load(f"supg/{name}.npz")
-
-
 def paretobandit(split, n_models=3):
     """Quality and cost of three or four language models, "val" or "test" (ParetoBandit)."""
     columns = read_csv(f"paretobandit/{split}{'' if n_models == 3 else '_k4'}.csv.gz")
@@ -96,13 +84,3 @@ def paretobandit(split, n_models=3):
         quality=np.array([columns[f"reward_{name}"] for name in names], dtype=float).T,
         cost=np.array([columns[f"cost_{name}"] for name in names], dtype=float).T,
     )
-
-
-def greenserv():
-    """A bandit log of 16 language models: one answer for each request (GreenServ)."""
-    log = read_csv("greenserv/log.csv.gz")
-    prompts = read_csv("greenserv/queries.csv.gz")
-    numbers = ("run", "step", "query_id", "reward", "optimal_reward", "propensity")
-    columns = {name: np.array(log[name], dtype=float) for name in numbers}
-    texts = {name: np.array(log[name]) for name in ("policy", "model")}
-    return Bunch(**columns, **texts, prompts=dict(zip(prompts["query_id"], prompts["prompt"])))

@@ -6,7 +6,7 @@
 beside what they published) and on fresh ones. ``small``: the same on small tables of scikit-learn.
 ``mean``: Letter (two halves of the alphabet), Adult and Covertype at mean budgets. ``rare``: Adult
 and Covertype with 2, 5 and 10 % positives at mean budgets, by AUC, log loss and money; the default
-quality. ``spent``: what a budget spends on fresh rows. ``speed``: a fit, and one row.
+quality. ``spent``: what a budget spends on fresh rows.
 The fixed sets are chosen on training rows: by forward selection, of rare positives also by gain in
 one model of all. A run of some parts replaces their tables in the record.
 """
@@ -16,7 +16,7 @@ import json
 
 import lightgbm
 import numpy as np
-from _common import RESULTS, alternate, record, table
+from _common import RESULTS, record, table
 from _data import adult, covertype, letter, spam
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_wine
 from sklearn.metrics import log_loss, roc_auc_score
@@ -38,6 +38,8 @@ GROUPS = {
     "census": (["fnlwgt"], 1.0),
 }
 GROUP_BUDGETS = (3, 5, 8, 12, 16)
+# Draws of the rare positives, and of the model.
+RARE_SEEDS = (0, 1)
 
 
 def boosted(X, y, columns, trees=100):
@@ -211,7 +213,7 @@ def part_rare(quick):
         X, y = TABLES[name]()
         for share in (0.1,) if quick else (0.02, 0.05, 0.1):
             found, spent = [], []
-            for seed in range(1 if quick else 2):
+            for seed in RARE_SEEDS[: 1 if quick else None]:
                 part = [n // (4 if quick else 1) for n in sizes]
                 X_fit, y_fit, X_test, y_test = imbalanced(X, y, share, seed, part)
                 model = SequentialFeatureClassifier(random_state=seed).fit(X_fit, y_fit)
@@ -245,26 +247,11 @@ def part_spent(quick):
     table("Adult in groups, 2,400 rows: what a budget spends", ["", "budget 3", "budget 8"], rows)
 
 
-def part_speed(quick):
-    X, y, X_test, _ = split(*halves(), SIZES["letter"], 0, quick)
-    model = SequentialFeatureClassifier(random_state=0).fit(X, y)
-    model.predict(X_test[:1], budget=4)
-    seconds = alternate(
-        {
-            "fit": lambda: model.fit(X, y),
-            "LightGBM of all columns": lambda: boosted(X, y, np.arange(X.shape[1])),
-            "one row": lambda: model.predict(X_test[:1], budget=4),
-            f"{len(X_test)} rows": lambda: model.predict(X_test, budget=4),
-        },
-        repeats=1 if quick else 3,
-    )
-    table(f"Letter, {len(X)} rows: seconds", list(seconds), [list(seconds.values())])
-
-
 def record_parts(name):
     """Write the tables of a part, each with its commit; those of other parts stay."""
     path = RESULTS / f"{name}.json"
-    before = json.loads(path.read_text())["tables"] if path.exists() else []
+    old = json.loads(path.read_text()) if path.exists() else {"tables": [], "commit": ""}
+    before = [{"commit": old["commit"]} | one for one in old["tables"]]
     record(name)
     found = json.loads(path.read_text())
     new = {one["title"]: one | {"commit": found["commit"]} for one in found["tables"]}
@@ -278,7 +265,6 @@ PARTS = {
     "mean": part_mean,
     "rare": part_rare,
     "spent": part_spent,
-    "speed": part_speed,
 }
 
 

@@ -35,22 +35,12 @@ def against_highs(n):
         }
         seconds = alternate(solve, repeats=9)
         exact, greedy = solve["exact"](), solve["greedy"]()
-        rows.append(
-            [
-                f"{n} x 7, {kind}",
-                highs,
-                seconds["exact"],
-                highs / seconds["exact"],
-                abs(exact.objective - reference.objective) / reference.objective,
-                seconds["greedy"],
-                highs / seconds["greedy"],
-                greedy.gap,
-            ]
-        )
+        apart = abs(exact.objective - reference.objective) / reference.objective
+        row = [f"{n} x 7, {kind}", highs, seconds["exact"], highs / seconds["exact"], apart]
+        rows.append([*row, seconds["greedy"], highs / seconds["greedy"], greedy.gap])
     header = ["problem", "HiGHS s", "exact s", "ratio (>= 200)", "difference (<= 1e-9)"]
     header += ["greedy s", "ratio (>= 2000)", "gap (< 1e-5)"]
     table("Exact and greedy against HiGHS's full MILP", header, rows)
-    return rows
 
 
 def against_argsort(n):
@@ -66,18 +56,11 @@ def against_argsort(n):
         repeats=9,
         warmup=2,
     )
-    row = [
-        f"{n} x 7",
-        increments,
-        seconds["argsort"],
-        seconds["greedy"] / seconds["argsort"],
-        seconds["exact"] / seconds["argsort"],
-        peak_memory(values),
-    ]
+    ratios = [seconds[solver] / seconds["argsort"] for solver in ("greedy", "exact")]
+    row = [f"{n} x 7", increments, seconds["argsort"], *ratios, peak_memory(values)]
     header = ["problem", "increments", "argsort s", "greedy / argsort (< 4)"]
     header += ["exact / argsort (< 20)", "peak memory / input (< 6)"]
     table("A million rows against sorting their increments", header, [row])
-    return [row]
 
 
 def peak_memory(values):

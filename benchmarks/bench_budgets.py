@@ -12,23 +12,18 @@ of Algorithm 1, and skroute's until this benchmark). Coverage: how often the 95 
 mean of the test rows. That noise is of rows, not of draws: ties at the price are drawn, evenly
 among equal rows, so that 3,000 copies of one row spend their budget but for one or two of them.
 
-ParetoBandit is read from the folder of SKROUTE_DATA (no licence question: Apache-2.0, but there is
-no fetcher); without it the set is left out. "val to test" fits on rows of its validation file and
-spends on its test file, whose requests are longer: that drift is shown beside it.
-All its splits spend on that one file, whose rows alone leave a standard error of .04. One test
-file is one draw: no coverage is claimed of it.
+"val to test" fits on rows of ParetoBandit's validation file and spends on its test file, whose
+requests are longer: that drift is shown beside it. All splits spend on that one file, whose rows
+alone leave a standard error of .04: no coverage is claimed of it. "Adapt on" a set has a cheap
+model of all features; "Adapt, features of" a set pays for columns, and the cheap model reads few.
+"Combining" are the routers that ask members in turn, on FER+'s services.
 
-"Adapt on" a set has a cheap model of all features: where it is as good as the full one, no row is
-sent, and nothing is counted ("not spendable"). "Adapt, features of" a set pays for columns, and
-the cheap model reads few; its gate has few values and many ties. "Combining" are the routers that
-ask members in turn, on FER+'s services.
+Standard errors are those over splits: the budgets of a split are not independent. A budget that a
+fit would not spend whatever its price is not counted ("not spendable").
 
-Standard errors are those over splits: the budgets of a split are not independent.
+    python benchmarks/bench_budgets.py [--short] [--splits N] [--part WORD]
 
-A budget that a fit would not spend whatever its price is not counted. So it is where FrugalMCT
-takes a base, the best one or one within noise of it, that needs less with every add-on that gains.
-
-    python benchmarks/bench_budgets.py [--short] [--splits N]
+A run of the sets that begin with a word replaces their tables in the record.
 """
 
 import os
@@ -36,16 +31,15 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
-import csv
-import gzip
 import warnings
 from functools import cache, partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import _data
+import _estimate_tables
 import numpy as np
-from _common import record, table
+from _common import table
+from bench_acquisition import TABLES, record_parts
 from sklearn.datasets import load_digits
 from sklearn.decomposition import TruncatedSVD
 from sklearn.ensemble import ExtraTreesRegressor, RandomForestClassifier
@@ -58,7 +52,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skroute.assignment import assignment_path, choose_at_price
-from skroute.datasets import fetch_frugalml, fetch_llmrouter, fetch_routellm_mmlu, get_data_home
+from skroute.datasets import fetch_frugalml
 from skroute.gating import AdaptGatingClassifier, BoostedGate
 from skroute.members import RecordedClassifier
 from skroute.routing import (
@@ -76,7 +70,6 @@ SHARES = (0.25, 0.5, 0.75)
 N_TEST = 3000
 # Of a cost: below it nothing varies.
 NOTHING = 1e-9
-PARETOBANDIT = Path(get_data_home()) / "paretobandit"
 # Rows of its validation file.
 N_VAL = 1785
 
@@ -88,19 +81,6 @@ class Log(NamedTuple):
     Q: np.ndarray
     costs: np.ndarray
     logged: Any = None
-
-
-class Setting(NamedTuple):
-    """What is fitted and where it spends. `draw(rng, n)` gives a `Log` to fit and one to test."""
-
-    name: str
-    draw: Any
-    router: Any
-    sizes: tuple = SIZES
-
-
-def forest():
-    return ExtraTreesRegressor(10, min_samples_leaf=5, max_features=0.5, random_state=0)
 
 
 def of(log, rows):
@@ -127,14 +107,6 @@ def digits():
     return Log(X, np.column_stack(right).astype(float), np.array([1.0, 1.5, 4.0, 20.0]))
 
 
-@cache
-def ferplus():
-    log = fetch_frugalml("FERPLUS")
-    label, score = log.predictions[:, 3], log.scores[:, 3]
-    X = np.column_stack([np.eye(label.max() + 1)[label], score])
-    return Log(X, log.quality.astype(float), log.costs)
-
-
 def embedded(texts):
     # Without labels, so that one embedding serves all splits.
     vectors = TfidfVectorizer(sublinear_tf=True, min_df=3, max_features=5000)
@@ -142,35 +114,22 @@ def embedded(texts):
 
 
 @cache
-def mmlu():
-    log = fetch_routellm_mmlu()
-    keep = np.flatnonzero(~log.contaminated)
-    return Log(embedded(log.data[keep]), log.quality[keep].astype(float), log.costs)
-
-
-@cache
-def llmrouter():
-    log = fetch_llmrouter()
-    keep = np.flatnonzero(~log.is_test)
-    return Log(embedded(log.data[keep]), log.quality[keep].astype(float), log.costs)
+def log_of(name):
+    """A table of bench_estimates.py, its prompts embedded."""
+    log = _estimate_tables.LOGS[name]()
+    X = embedded(log.rows) if log.rows.ndim == 1 else log.rows
+    return Log(X, log.quality.astype(float), log.costs)
 
 
 @cache
 def paretobandit():
-    parts = []
-    for name in ("val", "test"):
-        with gzip.open(PARETOBANDIT / f"{name}.csv.gz", "rt", encoding="utf-8", newline="") as file:
-            parts.append(list(csv.DictReader(file)))
-    rows = parts[0] + parts[1]
-    models = [key.removeprefix("reward_") for key in rows[0] if key.startswith("reward_")]
-    Q = np.array([[float(row[f"reward_{model}"]) for model in models] for row in rows])
+    val, test = _data.paretobandit("val"), _data.paretobandit("test")
     # Dollars per thousand requests.
-    C = 1e3 * np.array([[float(row[f"cost_{model}"]) for model in models] for row in rows])
-    order = np.argsort(C.mean(axis=0))
-    prompts = [row["prompt"] for row in rows]
+    C = 1e3 * np.concatenate([val.cost, test.cost])
+    order, prompts = np.argsort(C.mean(axis=0)), val.prompt + test.prompt
     X = np.column_stack([embedded(prompts), np.log([len(prompt) for prompt in prompts])])
-    C = C[:, order]
-    return Log(X, Q[:, order], C[:N_VAL].mean(axis=0), C)
+    Q, C = np.concatenate([val.quality, test.quality])[:, order], C[:, order]
+    return Log(X, Q, C[:N_VAL].mean(axis=0), C)
 
 
 def val_to_test(rng, n):
@@ -207,27 +166,9 @@ def tenants(k, rng, n):
     return of(log, np.arange(n)), of(log, np.arange(n, len(tenant)))
 
 
-@cache
-def adult():
-    bunch = _data.adult()
-    return bunch.data.astype(float), bunch.target
-
-
-@cache
-def letter():
-    bunch = _data.letter()
-    return bunch.data.astype(float), np.asarray(bunch.target) >= "N"
-
-
-@cache
-def covertype():
-    bunch = _data.covertype()
-    return bunch.data.astype(float), bunch.target
-
-
-def labelled(read, rng, n):
+def labelled(name, rng, n):
     """Rows to fit, rows that say what the gate would spend, and rows to test."""
-    X, y = read()
+    X, y = asked() if name == "FER+" else TABLES[name]()
     order = rng.permutation(len(X))
     train, probe, test = np.split(order[: n + 2 * N_TEST], [n, n + N_TEST])
     # A gate is refused on a class so rare that a held-out part may hold all of it.
@@ -245,20 +186,19 @@ def gate(rows):
     )
 
 
-def measure_gate(setting, n, budgets, seed):
-    """Over the budgets of a split: the bias. A gate sends no more rows than gain by it."""
+def measure_gate(draw, router, n, budgets, seed):
+    """Bias at the budgets of a split. A gate sends no more rows than gain by it."""
     found = []
-    rows, probe, X = setting.draw(np.random.default_rng([seed, n]), n)
-    fitted = setting.router(rows)
-    low = fitted.min_budget_
-    most = fitted.predict_cost(probe, budget=np.inf).mean()
+    rows, probe, X = draw(np.random.default_rng([seed, n]), n)
+    fitted = router(rows)
+    low, most = fitted.min_budget_, fitted.predict_cost(probe, budget=np.inf).mean()
     for share in SHARES if most > low else ():
         budget = float(low + share * (most - low))
         if isinstance(fitted, FrugalMCTClassifier):
             policy = fitted._policy_at(budget)
             if budget > policy.deciding + policy.path.budgets[-1]:
                 continue
-        found.append([fitted.predict_cost(X, budget=budget).mean() / budget - 1, seed])
+        found.append([fitted.predict_cost(X, budget=budget).mean() / budget - 1])
     return found
 
 
@@ -303,57 +243,46 @@ def combining(kind, rows):
     return kind(members, costs=costs).fit(*rows)
 
 
+class Setting(NamedTuple):
+    """What is fitted and where it spends. `draw(rng, n)` gives what to fit and what to test."""
+
+    name: str
+    draw: Any
+    router: Any
+    sizes: tuple = SIZES
+
+
 def settings():
     """All of them; a log is read when it is drawn from for the first time."""
-    real = [
-        ("FER+", ferplus, Ridge(), SIZES),
-        ("MMLU", mmlu, Ridge(), SIZES),
-        ("LLMRouter", llmrouter, Ridge(), SIZES),
-        ("digits", digits, None, SIZES[:2]),
-    ]
-    for name, read, estimator, sizes in real:
-        yield Setting(
-            f"{name}, fixed", partial(split, read), partial(fixed, estimator), sizes=sizes
-        )
-    for way, fit in (("fixed", fixed), ("learned", learned)):
-        if not PARETOBANDIT.exists():
-            print("ParetoBandit is not in the folder of SKROUTE_DATA: left out.")
-            break
-        draw, fit = partial(split, paretobandit), partial(fit, Ridge())
-        yield Setting(f"ParetoBandit, {way}", draw, fit, sizes=SIZES[:2])
-        name, sizes = f"ParetoBandit val to test, {way}", (300, 1000, 1785)
-        yield Setting(name, val_to_test, fit, sizes=sizes)
-    for kind in ("log-normal", "Pareto"):
-        for way, fit in (("fixed", fixed), ("learned", learned)):
-            name = f"{kind}, {way}, ridge"
-            yield Setting(name, partial(made_up, kind), partial(fit, Ridge()))
+    ridge = partial(fixed, Ridge())
+    for name in ("FrugalML: FERPLUS", "MMLU", "LLMRouter"):
+        yield Setting(f"{name}, fixed", partial(split, partial(log_of, name)), ridge)
+    yield Setting("digits, fixed", partial(split, digits), partial(fixed, None), SIZES[:2])
+    ways = {"fixed": ridge, "learned": partial(learned, Ridge())}
+    for way, fit in ways.items():
+        draw = partial(split, paretobandit)
+        yield Setting(f"ParetoBandit, {way}", draw, fit, SIZES[:2])
+        yield Setting(f"ParetoBandit val to test, {way}", val_to_test, fit, (300, 1000, N_VAL))
+        for kind in ("log-normal", "Pareto"):
+            yield Setting(f"{kind}, {way}, ridge", partial(made_up, kind), fit)
     for k in (1, 2, 3, 5, 14):
-        name = f"{k} distinct rows, fixed"
-        yield Setting(name, partial(tenants, k), partial(fixed, Ridge(1e-3)))
-    for name, estimator in [
-        ("full-grown tree", DecisionTreeRegressor(random_state=0)),
-        ("5-NN", KNeighborsRegressor(5)),
-    ]:
+        draw = partial(tenants, k)
+        yield Setting(f"{k} distinct rows, fixed", draw, partial(fixed, Ridge(1e-3)))
+    tree, neighbours = DecisionTreeRegressor(random_state=0), KNeighborsRegressor(5)
+    for name, estimator in (("full-grown tree", tree), ("5-NN", neighbours)):
         draw = partial(made_up, "fixed")
         yield Setting(f"{name}, fixed", draw, partial(fixed, estimator))
-    name, draw = "log-normal, learned, forest", partial(made_up, "log-normal")
-    yield Setting(name, draw, partial(learned, forest()))
-    for name, read in (("Adult", adult), ("Covertype", covertype)):
-        yield Setting(f"Adapt on {name}", partial(labelled, read), gate, sizes=SIZES)
-    features = ("Letter", letter, 0.02), ("Covertype", covertype, 0.01), ("Adult", adult, 0.01)
-    for name, read, gamma in features:
-        router, draw = partial(feature_gate, gamma), partial(labelled, read)
-        yield Setting(f"Adapt, features of {name}", draw, router, sizes=SIZES)
+    forest = ExtraTreesRegressor(10, min_samples_leaf=5, max_features=0.5, random_state=0)
+    draw = partial(made_up, "log-normal")
+    yield Setting("log-normal, learned, forest", draw, partial(learned, forest))
+    for name in ("adult", "covertype"):
+        yield Setting(f"Adapt on {name}", partial(labelled, name), gate)
+    for name, gamma in (("letter", 0.02), ("covertype", 0.01), ("adult", 0.01)):
+        router = partial(feature_gate, gamma)
+        yield Setting(f"Adapt, features of {name}", partial(labelled, name), router)
     for kind in (FrugalMLClassifier, FrugalMCTClassifier, SequentialRouterClassifier):
-        name, draw = kind.__name__.removesuffix("Classifier"), partial(labelled, asked)
-        router = partial(combining, kind)
-        yield Setting(f"Combining, {name}", draw, router, sizes=(500, 1000))
-
-
-def planned_path(router):
-    """The prices by planned costs."""
-    policy = router._policy()
-    return assignment_path(policy.estimate - policy.penalty, policy.planned)
+        name, router = kind.__name__.removesuffix("Classifier"), partial(combining, kind)
+        yield Setting(f"Combining, {name}", partial(labelled, "FER+"), router, (500, 1000))
 
 
 def test_noise(choices, table, X):
@@ -373,125 +302,89 @@ def test_noise(choices, table, X):
     return choices.mean(table).std() / len(rows) ** 0.5, of_draws
 
 
-def budgets_of(setting):
-    """From the largest fit, so that all splits have the same."""
-    log, _ = setting.draw(np.random.default_rng(10**6), max(setting.sizes))
-    path = setting.router(log).price_path_
-    low, high = path.budgets[0], path.budgets[-1]
-    return [low + share * (high - low) for share in SHARES]
+def between(path):
+    """The three budgets of a path: what can be spent differs from draw to draw."""
+    return [float(path[0] + share * (path[-1] - path[0])) for share in SHARES]
 
 
-def measure(setting, n, budgets, seed):
+def measure(draw, router, n, budgets, seed):
     """Over the budgets of a split: bias, that of planned costs, and z of cost and quality."""
     found = []
-    log, test = setting.draw(np.random.default_rng([seed, n]), n)
-    router, rows = setting.router(log), np.arange(len(test.X))
+    log, test = draw(np.random.default_rng([seed, n]), n)
+    router, rows = router(log), np.arange(len(test.X))
     true = np.broadcast_to(test.costs if test.logged is None else test.logged, test.Q.shape)
     own, estimate = router.price_path_.budgets, router.predict_quality(test.X)
     planned = test.costs if router.costs is not None else router._row_costs(test.X, None)
-    path = planned_path(router)
-    for budget in budgets if setting.name[0] not in "12345" else own_budgets(own):
+    policy = router._policy()
+    path = assignment_path(policy.estimate - policy.penalty, policy.planned)
+    for budget in budgets or between(own):
         if not own[0] <= budget <= own[-1]:
             # This fit would not spend it whatever its price.
             continue
-        budget = float(budget)
-        router.set_params(budget=budget)
-        routed = router.predict_routed(test.X)
+        routed = router.set_params(budget=budget).predict_routed(test.X)
         cost, quality = true[rows, routed.route], test.Q[rows, routed.route]
         # Ties to the cheaper.
         price = path.price(max(budget, path.budgets[0]))
         old = true[rows, choose_at_price(estimate, planned, price)].mean()
         policy = router._policy()
         ties = choose_by_rule(estimate - policy.penalty, planned, policy.rule(budget))
-        of_cost, of_quality = (test_noise(ties, each, test.X) for each in (true, test.Q))
-        found.append(
-            [
-                cost.mean() / budget - 1,
-                old / budget - 1,
-                (cost.mean() - router.validation_cost_)
-                / max(np.linalg.norm([router.validation_cost_se_, *of_cost]), NOTHING),
-                (quality.mean() - router.validation_quality_)
-                / max(np.linalg.norm([router.validation_quality_se_, *of_quality]), NOTHING),
-                routed.expected_quality.mean() - quality.mean(),
-                routed.expected_cost.mean() / cost.mean() - 1,
-                np.hypot(router.validation_cost_se_, of_cost[0]) / budget,
-                seed,
-            ]
-        )
+        found.append([cost.mean() / budget - 1, old / budget - 1])
+        for mean, known, error, each in (
+            (cost.mean(), router.validation_cost_, router.validation_cost_se_, true),
+            (quality.mean(), router.validation_quality_, router.validation_quality_se_, test.Q),
+        ):
+            of_rows, of_draws = test_noise(ties, each, test.X)
+            # Where nothing varies, there is nothing to cover.
+            varies = np.hypot(error, of_rows) > NOTHING * budget
+            noise = np.linalg.norm([error, of_rows, of_draws])
+            found[-1].append((mean - known) / noise if varies else np.nan)
     return found
 
 
-def is_gated(name):
-    return name.startswith(("Adapt", "Combining"))
-
-
-def measured(setting, n, seeds):
-    """Splits of one set, one by one: seed and what was found, (n_budgets, n_numbers)."""
-    gated = is_gated(setting.name)
-    budgets = None if gated or not seeds else budgets_of(setting)
-    for seed in seeds:
-        yield seed, (measure_gate if gated else measure)(setting, n, budgets, seed)
-
-
-def error_of(values, split):
-    """Standard error of the mean; the budgets of a split are not independent."""
-    means = [values[split == seed].mean() for seed in np.unique(split)]
-    return np.std(means, ddof=1) / len(means) ** 0.5 if len(means) > 1 else np.nan
-
-
-def own_budgets(path):
-    """What tenants are worth differs from draw to draw, and so does what can be spent."""
-    return [path[0] + share * (path[-1] - path[0]) for share in SHARES]
-
-
-def row_of(name, n, splits):
-    """A row of the table."""
-    found = np.array([row for _, rows in splits for row in rows])
-    row = [name, n, len(found), len(SHARES) * len(splits) - len(found)]
+def row_of(setting, n, n_splits):
+    """A row of the table of a setting."""
+    gated, budgets = setting.name.startswith(("Adapt", "Combining")), None
+    if not (gated or setting.name[0] in "12345"):
+        # From the largest fit, so that all splits have the same.
+        log, _ = setting.draw(np.random.default_rng(10**6), max(setting.sizes))
+        budgets = between(setting.router(log).price_path_.budgets)
+    about = setting.draw, setting.router, n, budgets
+    splits = [(measure_gate if gated else measure)(*about, seed) for seed in range(n_splits)]
+    found = np.array([row for rows in splits for row in rows])
+    row = [n, len(found), len(SHARES) * n_splits - len(found)]
     if not len(found):
-        return row + ["-"] * 8
-    bias = found[:, 0]
-    row += [f"{bias.mean():+.4f}", f"{error_of(bias, found[:, -1]):.4f}", f"{bias.std():.3f}"]
-    if is_gated(name):
-        return row + ["-"] * 5
-    varies = found[:, 6] > NOTHING
-    cost = f"{np.mean(np.abs(found[varies, 2]) < 1.96):.3f}" if varies.any() else "-"
-    row += [f"{found[:, 1].mean():+.4f}", cost, f"{np.mean(np.abs(found[:, 3]) < 1.96):.3f}"]
-    return row + [f"{value:+.4f}" for value in found[:, 4:6].mean(axis=0)]
+        return row + ["-"] * 6
+    means = [np.mean([one[0] for one in rows]) for rows in splits if rows]
+    error = np.std(means, ddof=1) / len(means) ** 0.5 if len(means) > 1 else np.nan
+    row += [f"{found[:, 0].mean():+.4f}", f"{error:.4f}", f"{found[:, 0].std():.3f}"]
+    if gated:
+        return row + ["-"] * 3
+    z = [np.abs(each[~np.isnan(each)]) for each in found[:, 2:].T]
+    covered = [f"{np.mean(each < 1.96):.3f}" if len(each) else "-" for each in z]
+    return [*row, f"{found[:, 1].mean():+.4f}", *covered]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--splits", type=int, default=200)
-    parser.add_argument("--rows", type=int, nargs="*", help="rows of a fit, of those there are")
     parser.add_argument("--part", default="", help="sets that begin so")
     arguments = parser.parse_args()
     n_splits = 2 if arguments.short else arguments.splits
     warnings.simplefilter("ignore")
     short_ones = ("digits", "Pareto, learned, ridge", "2 distinct", "5-NN")
-    every = [setting for setting in settings() if setting.name.startswith(arguments.part)]
-    if arguments.short:
-        every = [
-            setting._replace(sizes=setting.sizes[:1])
-            for setting in every
-            if setting.name.startswith(short_ones)
-        ]
-    rows = []
-    for setting in every:
-        for n in [n for n in setting.sizes if n in (arguments.rows or setting.sizes)]:
-            row = row_of(setting.name, n, list(measured(setting, n, range(n_splits))))
-            print(*row, flush=True)
-            rows.append(row)
-    table(
-        "Realised cost / budget - 1 and coverage of 95 % intervals",
-        ["set", "rows", "fits x budgets", "not spendable", "bias", "+-", "sd", "planned price"]
-        + ["cost covered", "quality covered", "expected quality - true"]
-        + ["expected cost / true - 1"],
-        rows,
-    )
-    if not (arguments.short or arguments.part or arguments.rows):
-        record("budgets")
+    header = ["rows", "fits x budgets", "not spendable", "bias", "+-", "sd", "planned price"]
+    for setting in settings():
+        if not setting.name.startswith(short_ones if arguments.short else arguments.part):
+            continue
+        sizes = setting.sizes[: 1 if arguments.short else None]
+        table(
+            f"{setting.name}: realised cost / budget - 1, coverage of 95 % intervals",
+            [*header, "cost covered", "quality covered"],
+            [row_of(setting, n, n_splits) for n in sizes],
+        )
+        if not arguments.short:
+            record_parts("budgets")
 
 
 if __name__ == "__main__":

@@ -6,10 +6,7 @@ the mean cost of a model on the test rows is what each of its calls costs, point
 straight lines, and 1 - accuracy is averaged over the published range of costs. Beside each
 number: the published ones, and the models alone mixed at random.
 
-Other sets of the same kind are run by ``--data FOLDER`` (``NAME.npz`` with the same arrays;
-without `published.json` the range is from the cheapest model to the end of the fixed chain).
-
-    python benchmarks/bench_cascades.py [--short] [--data FOLDER] [--sets mmlu,triviaqa]
+    python benchmarks/bench_cascades.py [--short]
 """
 
 import os
@@ -19,9 +16,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import argparse
 import json
 import time
-from pathlib import Path
 from typing import NamedTuple
 
+import _data
 import numpy as np
 from _common import record, table
 
@@ -57,33 +54,13 @@ class Set(NamedTuple):
         return self.quality[at][:, models], costs, self.signals[at][:, models]
 
 
-def load(folder, name):
-    with np.load(folder / f"{name}.npz", allow_pickle=False) as arrays:
-        quality = arrays["correctness"].astype(float)
-        costs = (
-            arrays["tokens_in"] * arrays["price_in"] + arrays["tokens_out"] * arrays["price_out"]
-        )
-        models, is_test = list(map(str, arrays["model_names"])), arrays["is_test"]
-        signals = arrays["confidence"].astype(float)
-        chain = np.flatnonzero(arrays["chain"] == "llama") if "chain" in arrays else None
-    path = folder / "published.json"
-    published = json.loads(path.read_text())["datasets"].get(name, {}) if path.exists() else {}
-    chain = np.arange(min(5, len(models))) if chain is None else chain
-    return Set(name, models, chain, quality, costs, signals, is_test, published)
-
-
-def made_up(n_train=150, n_test=400, seed=0):
-    """Five models of growing skill whose confidence says something: runs anywhere."""
-    rng = np.random.default_rng(seed)
-    n = n_train + n_test
-    skill, hard = np.linspace(-0.5, 2.2, 5), rng.normal(size=(n, 1)) * 1.5
-    chance = 1 / (1 + np.exp(hard - skill + rng.normal(size=(n, 5)) * 0.7))
-    quality = (rng.uniform(size=(n, 5)) < chance).astype(float)
-    signals = np.log(chance) + 0.3 * rng.normal(size=(n, 5))
-    costs = np.tile(np.array([19.0, 20, 40, 170, 570]), (n, 1))
-    names = [f"model{k}" for k in range(5)]
-    is_test = np.arange(n) >= n_train
-    return Set("made-up", names, np.arange(5), quality, costs, signals, is_test, {})
+def load(name):
+    log = _data.cascades(name)
+    costs = log.tokens_in * log.price_in + log.tokens_out * log.price_out
+    published = json.loads((_data.FOLDER / "cascades/published.json").read_text())
+    about = log.correctness.astype(float), costs, log.confidence.astype(float), log.is_test
+    chain = np.flatnonzero(log.chain == "llama")
+    return Set(name, list(map(str, log.model_names)), chain, *about, published["datasets"][name])
 
 
 def area(cost, accuracy, bounds):
@@ -125,21 +102,16 @@ def bench_curves(data):
     chain, every = data.chain.tolist(), list(range(len(data.models)))
     order = [f"choice{k}" for k in range(len(chain))]
     cases = {"chain": (chain, {"order": order}), "five": (chain, {}), "nine": (every, {})}
-    if len(every) == len(chain):
-        del cases["nine"]
-    records = {r["method"]: r for r in data.published.get("full_llama_chain", [])}
+    records = {r["method"]: r for r in data.published["full_llama_chain"]}
     # Compiled and imported once, so that the first fit is no slower than the second.
     fitted(data, chain, order=order)
-    bounds, found = None, {}
+    bounds, found = next(iter(records.values()))["bounds"], {}
     for case, (models, options) in cases.items():
         router, seconds = fitted(data, models, **options)
         if case == "chain":
             again = [fitted(data, models, **options)[1] for _ in range(4)]
             seconds = min(seconds, *again)
         cost, accuracy = curve(router, *data.rows(True, models))
-        if bounds is None:
-            given = next(iter(records.values()), {}).get("bounds")
-            bounds = given or [float(cost.min()), float(cost.max())]
         found[case] = {
             "area": area(cost, accuracy, bounds),
             "seconds": seconds,
@@ -154,9 +126,9 @@ def bench_curves(data):
             [
                 case,
                 f"{of['area']:.4f}",
-                " / ".join(f"{r['auc']:.4f}" for r in records.values()) or "-",
+                " / ".join(f"{r['auc']:.4f}" for r in records.values()),
                 f"{of['singles']:.4f}",
-                BARS.get(data.name, {}).get(case, "-"),
+                BARS[data.name][case],
                 f"{of['seconds']:.2f}",
                 of["rules"],
             ]
@@ -167,21 +139,11 @@ def bench_curves(data):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--short", action="store_true")
-    parser.add_argument("--data", default=None)
-    parser.add_argument("--sets", default=None)
-    arguments = parser.parse_args()
-    shared = Path(os.environ.get("SKROUTE_DATA", Path(__file__).parents[2] / "shared" / "data"))
-    folder = Path(arguments.data) if arguments.data else shared / "cascades"
-    if arguments.short:
-        sets = [made_up()]
-    else:
-        names = arguments.sets.split(",") if arguments.sets else None
-        sets = [load(folder, n) for n in names or sorted(p.stem for p in folder.glob("*.npz"))]
-    for data in sets:
-        bench_curves(data)
-    whole = not (arguments.short or arguments.data or arguments.sets)
-    if whole:
+    parser.add_argument("--short", action="store_true", help="TriviaQA alone")
+    short = parser.parse_args().short
+    for name in ("triviaqa",) if short else ("mmlu", "triviaqa"):
+        bench_curves(load(name))
+    if not short:
         record("cascades")
 
 

@@ -1,4 +1,4 @@
-"""All trees, exact: FastForest beside each library's own prediction and the walk by nodes.
+"""All trees, exact: FastForest beside each library's own prediction.
 
 One thread, one process, in turn. Adult with its official split and 500 trees of depth 5 is the
 case that others report; the rest shows other shapes: 200 leaves (beyond bit vectors), 100
@@ -23,7 +23,6 @@ from sklearn.datasets import make_classification
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 
 from skroute.forests import FastForest
-from skroute.forests._kernels import add_leaves
 
 GIVEN = {"learning_rate": 0.05, "n_jobs": 1, "verbose": -1, "random_state": 0}
 
@@ -83,18 +82,6 @@ def cases(short):
         yield name, model.fit(X, target), X_test
 
 
-def walked(fast, X):
-    forest = fast.forest_
-    X = np.ascontiguousarray(X, dtype=forest.dtype)
-    columns = np.arange(forest.n_outputs)
-
-    def walk():
-        out = np.zeros((len(X), forest.n_outputs))
-        add_leaves(X, forest.trees, 0, forest.n_members, columns, out)
-
-    return walk
-
-
 def ydf_peer(short):
     """Prediction of 500 trees of YDF on Adult; None where YDF is not installed."""
     try:
@@ -119,11 +106,9 @@ def ydf_peer(short):
 
 def one_row(fast, model, X, repeats):
     lines = [X[i : i + 1].copy() for i in range(200)]
-    single = [line.astype(np.float32) for line in lines]
     calls = {
         "own": lambda: [model.predict(line) for line in lines[:20]],
         "predict": lambda: [fast.predict(line) for line in lines],
-        "single precision": lambda: [fast.predict(line) for line in single],
         "predict_proba": lambda: [fast.predict_proba(line) for line in lines],
     }
     seconds = alternate(calls, repeats)
@@ -131,12 +116,11 @@ def one_row(fast, model, X, repeats):
 
 
 def main(short):
-    repeats, rows, us_of_ydf = (1 if short else 9), [], None
+    repeats, rows = (1 if short else 9), []
     for name, model, X in cases(short):
         fast = FastForest.from_ensemble(model, X[:200])
         calls = {
             "own": lambda m=model, X=X: m.predict(X),
-            "walk": walked(fast, X),
             "fast": lambda f=fast, X=X: f.predict(X),
         }
         if hasattr(model, "booster_"):
@@ -149,20 +133,16 @@ def main(short):
             calls["YDF"] = peer
         us = {key: 1e6 * s / len(X) for key, s in alternate(calls, repeats).items()}
         equal = np.mean(fast.predict(X) == model.predict(X))
-        forest = vars(fast.forest_)
-        named = {"bits": "bit vectors", "coded": "codes"}
-        found = [named[key] for key in named if forest.get(key) is not None]
-        layout = found[0] if found else "walk"
+        made = fast.forest_.bits is not None, fast.forest_.coded is not None, True
+        layout = ("bit vectors", "codes", "walk")[made.index(True)]
         rows.append(
-            [name, layout, us["own"], us["walk"], us["fast"], us["own"] / us["fast"],
-             us["walk"] / us["fast"], equal]
-        )  # fmt: skip
-        us_of_ydf = us.get("YDF", us_of_ydf)
+            [name, layout, us["own"], us["fast"], us["own"] / us["fast"], us.get("YDF", "-"), equal]
+        )
         if first:
             single = one_row(fast, model, X, repeats)
     table(
         "All trees, microseconds a row",
-        ["case", "layout", "own", "walk", "FastForest", "x own", "x walk", "same labels"],
+        ["case", "layout", "own", "FastForest", "x own", "YDF", "same labels"],
         rows,
     )
     table("One row through FastForest, microseconds", list(single), [list(single.values())])

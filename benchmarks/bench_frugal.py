@@ -2,7 +2,7 @@
 
 For each set: at which share of the best single API's price its accuracy is matched, and
 the accuracy at that price. The authors' split (seeds 1, 5, 10, 50, 100; half trains, half
-tests); everything is chosen on training rows. Run with ``--short`` for two small sets, or
+tests); everything is chosen on training rows. Run with ``--short`` for one small set, or
 ``--sets FERPLUS,EXPW`` for some.
 """
 
@@ -10,11 +10,9 @@ import argparse
 import sys
 import time
 import warnings
-from typing import NamedTuple
 
 import numpy as np
 from _common import record, standard_error, table
-from joblib import Parallel, delayed
 
 from skroute.datasets import fetch_frugalmct, fetch_frugalml, frugal_split
 from skroute.members import RecordedClassifier
@@ -25,18 +23,7 @@ from skroute.routing import (
 )
 
 SEEDS = (1, 5, 10, 50, 100)
-# Saving at matched accuracy that the best of the three is asked to reach.
-BARS = {
-    "AUDIOMNIST": 0.85,
-    "FERPLUS": 0.58,
-    "COMMAND": 0.50,
-    "WAIMAI": 0.45,
-    "EXPW": 0.35,
-    "DIGIT": 0.25,
-    "YELP": 0.15,
-    "IMDB": 0.05,
-}
-GAIN_BARS = {"FERPLUS": 2.0, "PASCAL": 2.0}
+SETS = ("AUDIOMNIST", "FERPLUS", "COMMAND", "WAIMAI", "EXPW", "DIGIT", "YELP", "IMDB", "PASCAL")
 METHODS = ("FrugalML", "FrugalMCT", "Sequential")
 # The cheapest service alone comes first: a method that spends less than the others do at their
 # smallest budget is compared with them between the two.
@@ -69,17 +56,6 @@ def load(name):
     return list(zip(names, logs)), target, dict(zip(names, map(float, costs))), quality
 
 
-def routers(name, services, costs, budget):
-    """The contenders; FrugalML is for one label per row."""
-    made = {
-        "FrugalMCT": FrugalMCTClassifier(services, costs=costs, budget=budget),
-        "Sequential": SequentialRouterClassifier(services, costs=costs, budget=budget),
-    }
-    if name != "PASCAL":
-        made["FrugalML"] = FrugalMLClassifier(services, costs=costs, budget=budget)
-    return made
-
-
 def voted(services, rows, target, new):
     """Answers of the majority, and of the mean score weighted by accuracy on the training rows."""
     several = target.ndim == 2
@@ -101,57 +77,38 @@ def voted(services, rows, target, new):
     return majority.astype(int), (mixed[1] > cut).astype(int)
 
 
-class Split(NamedTuple):
-    """One split of a set: the best service, and each method's curve and seconds of fit.
-
-    A curve is the accuracy of each test row at each budget, and the mean cost there.
-    """
-
-    single: tuple[float, float]
-    curves: dict[str, tuple[list[list[float]], list[float]]]
-    votes: list[float]
-    seconds: dict[str, float]
-
-
 def one_split(name, seed):
-    """Test accuracy and test cost at each budget, in a process of its own."""
-    warnings.simplefilter("ignore")
+    """What is measured on the test rows of a split.
+
+    A method's curve is the accuracy of each test row at each budget, and the mean cost there.
+    """
     services, target, costs, quality = load(name)
     prices = np.array(list(costs.values()))
     train, test = frugal_split(len(target), seed)
     best = int(quality[train].mean(axis=0).argmax())
-    rows, new = train[:, np.newaxis], test[:, np.newaxis]
-
-    def curve(router):
-        accuracy, cost = [], []
-        for share in SHARES:
-            budget = max(share * prices[best], prices.min())
-            y_pred, _, spent = router.predict_routed(new, budget=budget)
-            accuracy.append(np.round(row_accuracy(target[test], y_pred), 6).tolist())
-            cost.append(float(spent.mean()))
-        return accuracy, cost
-
-    found, seconds = {}, {}
-    for method, router in routers(name, services, costs, float(prices[best])).items():
-        start = time.perf_counter()
+    rows, new, price = train[:, np.newaxis], test[:, np.newaxis], float(prices[best])
+    curves, seconds = {}, {}
+    kinds = FrugalMLClassifier, FrugalMCTClassifier, SequentialRouterClassifier
+    for method, kind in zip(METHODS, kinds):
+        if kind is FrugalMLClassifier and target.ndim == 2:
+            # It is for one label per row.
+            continue
+        router, start = kind(services, costs=costs, budget=price), time.perf_counter()
         router.fit(rows, target[train])
         seconds[method] = time.perf_counter() - start
-        found[method] = curve(router)
-    votes = [
-        row_accuracy(target[test], answers).mean()
-        for answers in voted([service for _, service in services], rows, target[train], new)
-    ]
-    return Split((prices[best], quality[test, best].mean()), found, votes, seconds)
-
-
-def curves(name, splits):
-    """For each method a curve of each split, arrays (n_budgets, n_test) and (n_budgets,)."""
-    methods = [method for method in METHODS if method in splits[0].curves]
-    found = {m: [tuple(map(np.array, split.curves[m])) for split in splits] for m in methods}
-    seconds = {m: [s.seconds[m] for s in splits] if m in methods else [] for m in METHODS}
-    single = np.array([split.single for split in splits])
-    votes = np.array([split.votes for split in splits])
-    return single, found, votes, seconds, float(sum(load(name)[2].values()))
+        routed = [router.predict_routed(new, budget=max(s * price, prices.min())) for s in SHARES]
+        right = np.array([row_accuracy(target[test], one.y_pred) for one in routed])
+        curves[method] = right, np.array([one.cost.mean() for one in routed])
+    answers = voted([service for _, service in services], rows, target[train], new)
+    return {
+        "tested": test,
+        "price": price,
+        "of all": prices.sum() / price,
+        "level": quality[test, best].mean(),
+        "curves": curves,
+        "votes": [row_accuracy(target[test], one).mean() for one in answers],
+        "seconds": seconds,
+    }
 
 
 def worst_margin(curve, other, tested):
@@ -171,12 +128,6 @@ def worst_margin(curve, other, tested):
         mean = np.mean([gap.mean() for gap in gaps])
         margins.append(100 * float(mean + standard_error(gaps, tested)))
     return min(margins)
-
-
-def tests_of(name, seeds):
-    """Test rows of each split."""
-    n_rows = len(load(name)[1])
-    return [frugal_split(n_rows, seed)[1] for seed in seeds]
 
 
 def row_accuracy(y_true, y_pred):
@@ -201,77 +152,54 @@ def matched_cost(accuracy, cost, level):
     return cost[i - 1] + share * (cost[i] - cost[i - 1])
 
 
-def bench_sets(names, seeds):
-    """The rows of the table."""
-    rows = []
-    for name in names:
-        start = time.perf_counter()
-        splits = Parallel(n_jobs=2)(delayed(one_split)(name, seed) for seed in seeds)
-        single, found, votes, seconds, price_of_all = curves(name, splits)
-        level, price = single[:, 1].mean(), single[:, 0].mean()
-        saving, gain, spent = {}, {}, {}
-        for method, splits_of in found.items():
-            accuracy = np.array([rows_of.mean(axis=1) for rows_of, _ in splits_of])
-            cost = np.array([cost for _, cost in splits_of])
-            saving[method] = 1 - matched_cost(accuracy.mean(0), cost.mean(0), level) / price
-            gain[method] = 100 * (accuracy[:, -1] - single[:, 1]).mean()
-            spent[method] = cost[:, -1].mean() / price
-        tested = tests_of(name, seeds)
-        others = [curve for method, curve in found.items() if method != "Sequential"]
-        worst = min(worst_margin(found["Sequential"], other, tested) for other in others)
-        rows.append(
-            [
-                name,
-                f"{price:g}",
-                f"{100 * level:.2f}",
-                *(f"{100 * saving[m]:.0f} %" if m in saving else "-" for m in METHODS),
-                f"{100 * BARS[name]:.0f} %" if name in BARS else ">0 %",
-                *(f"{gain[m]:+.2f} ({spent[m]:.2f})" if m in gain else "-" for m in METHODS),
-                f"{GAIN_BARS.get(name, 0):+.0f}",
-                f"{worst:+.2f}",
-                *(f"{100 * (v - level):+.2f}" for v in votes.mean(axis=0)),
-                f"{price_of_all / price:.1f}",
-                "/".join(f"{np.median(seconds[m]):.1f}" for m in METHODS if seconds[m]),
-            ]
-        )
-        print(f"{name}: {time.perf_counter() - start:.0f} s", rows[-1], file=sys.stderr, flush=True)
-    return rows
-
-
-def show(rows, seeds):
-    """The table of the sets."""
-    table(
-        f"Buying labels, means over seeds {seeds}: saving at the best API's accuracy; points "
-        "gained at its price (share of it spent)",
-        [
-            "set",
-            "price",
-            "best",
-            *(f"save {m}" for m in METHODS),
-            "bar",
-            *(f"gain {m}" for m in METHODS),
-            "bar",
-            "seq-other+se",
-            "vote",
-            "w. vote",
-            "at price",
-            "fit s",
-        ],
-        rows,
-    )
+def row_of(name, seeds):
+    """A row of the table."""
+    start = time.perf_counter()
+    splits = [one_split(name, seed) for seed in seeds]
+    price, level = (np.mean([one[key] for one in splits]) for key in ("price", "level"))
+    curves = {m: [one["curves"][m] for one in splits] for m in METHODS if m in splits[0]["curves"]}
+    saved, gained = dict.fromkeys(METHODS, "-"), dict.fromkeys(METHODS, "-")
+    for method, curve in curves.items():
+        accuracy, cost = (np.array(part) for part in zip(*((r.mean(axis=1), c) for r, c in curve)))
+        saving = 1 - matched_cost(accuracy.mean(axis=0), cost.mean(axis=0), level) / price
+        each = [
+            1 - matched_cost(a, c, one["level"]) / one["price"]
+            for a, c, one in zip(accuracy, cost, splits)
+        ]
+        error = np.std(each, ddof=1) / np.sqrt(len(each))
+        saved[method] = f"{100 * saving:.0f} % ({100 * error:.1f})"
+        gain = 100 * (accuracy[:, -1] - [one["level"] for one in splits])
+        error = gain.std(ddof=1) / np.sqrt(len(gain))
+        gained[method] = f"{gain.mean():+.2f} ({error:.2f}; {cost[:, -1].mean() / price:.2f})"
+    tested = [one["tested"] for one in splits]
+    others = [curve for method, curve in curves.items() if method != "Sequential"]
+    worst = min(worst_margin(curves["Sequential"], other, tested) for other in others)
+    votes = 100 * (np.mean([one["votes"] for one in splits], axis=0) - level)
+    seconds = [np.median([one["seconds"][m] for one in splits]) for m in curves]
+    row = [name, f"{price:g}", f"{100 * level:.2f}", *saved.values(), *gained.values()]
+    row += [f"{worst:+.2f}", *(f"{vote:+.2f}" for vote in votes), f"{splits[0]['of all']:.1f}"]
+    row.append("/".join(f"{second:.1f}" for second in seconds))
+    print(f"{name}: {time.perf_counter() - start:.0f} s", row, file=sys.stderr, flush=True)
+    return row
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--short", action="store_true")
-    parser.add_argument("--sets", default=",".join([*BARS, "PASCAL"]))
-    parser.add_argument("--seeds", type=int, default=len(SEEDS))
+    parser.add_argument("--sets", default=",".join(SETS))
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     names = ["DIGIT"] if arguments.short else arguments.sets.split(",")
-    seeds = SEEDS[: 2 if arguments.short else arguments.seeds]
-    show(bench_sets(names, seeds), seeds)
-    if names == [*BARS, "PASCAL"] and len(seeds) == len(SEEDS):
+    seeds = SEEDS[: 2 if arguments.short else len(SEEDS)]
+    header = ["set", "price", "best", *(f"save {m}" for m in METHODS)]
+    header += [*(f"gain {m}" for m in METHODS), "seq-other+se", "vote", "w. vote", "at price"]
+    table(
+        f"Buying labels, means over seeds {seeds}: saving at the best API's accuracy (standard "
+        "error); points gained at its price (standard error; share of it spent)",
+        [*header, "fit s"],
+        [row_of(name, seeds) for name in names],
+    )
+    if names == list(SETS):
         record("frugal")
 
 

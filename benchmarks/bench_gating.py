@@ -16,9 +16,8 @@ from itertools import chain
 
 import lightgbm
 import numpy as np
-from _common import alternate, table
-from _data import adult, covertype, letter
-from bench_acquisition import record_parts
+from _common import table
+from bench_acquisition import TABLES, record_parts
 from scipy.optimize import linprog
 from scipy.sparse import csr_array
 from sklearn.ensemble import RandomForestClassifier
@@ -43,14 +42,6 @@ TASKS = {
         "gamma": np.geomspace(1e-4, 2e-2, 12), "budgets": (2, 3, 4, 6, 8, 10),
     },
 }  # fmt: skip
-
-
-def rows_of(name):
-    if name == "letter":
-        data = letter()
-        return data.X.astype(float), (np.asarray(data.y).astype(str) >= "N").astype(int)
-    data = adult() if name == "adult" else covertype()
-    return data.X.astype(float), data.y.astype(int)
 
 
 def at_budgets(model, X, budgets):
@@ -96,12 +87,8 @@ def budget_prune(train, gammas, trees, seed, n_rows=300):
     X, y = train
     forest = RandomForestClassifier(trees, max_depth=10, random_state=seed).fit(X, y)
     sample = np.random.default_rng(seed).choice(len(X), n_rows, replace=False)
-    gains, parents, uses, begins = (
-        [],
-        [],
-        [],
-        np.cumsum([0, *(tree.tree_.node_count for tree in forest)]),
-    )
+    begins = np.cumsum([0, *(tree.tree_.node_count for tree in forest)])
+    gains, parents, uses = [], [], []
     for begin, tree, bag in zip(begins, forest, forest.estimators_samples_):
         left, right = tree.tree_.children_left, tree.tree_.children_right
         unseen = np.setdiff1d(np.arange(len(X)), bag)
@@ -173,7 +160,7 @@ def sure_lead(right, other):
 
 def one_split(name, seed, quick):
     """Saved cost, and accuracy at each budget by method, each a mean over test rows."""
-    task, (X, y) = TASKS[name], rows_of(name)
+    task, (X, y) = TASKS[name], TABLES[name]()
     order = np.random.default_rng(seed).permutation(len(y))
     ends = np.cumsum([size // (10 if quick else 1) for size in task["sizes"]])
     train, val, test = ((X[part], y[part]) for part in np.split(order[: ends[-1]], ends[:-1]))
@@ -245,27 +232,8 @@ def part_clusters(quick):
     table("four clusters: least cost at the best accuracy", ["accuracy", "cost"], [[best, cost]])
 
 
-def part_speed(quick):
-    X, y = (part[: 2000 if quick else 12000] for part in rows_of("letter"))
-    full = RandomForestClassifier(50, oob_score=True, random_state=0)
-    gate = BoostedGate(n_estimators=20 if quick else 100)
-    adapt = AdaptGatingClassifier(full, gate=gate)
-    alone = lightgbm.LGBMClassifier(
-        n_estimators=2 * gate.n_estimators, learning_rate=0.2, n_jobs=1, verbose=-1
-    )
-    seconds = alternate(
-        {
-            "adapt, full model included": lambda: adapt.fit(X, y),
-            "full model": lambda: full.fit(X, y),
-            "LightGBM of as many trees": lambda: alone.fit(X, y),
-        },
-        repeats=1 if quick else 3,
-    )
-    table(f"Letter, {len(X)} rows: seconds of a fit", list(seconds), [list(seconds.values())])
-
-
 PARTS = {name: partial(part_table, name) for name in TASKS}
-PARTS |= {"clusters": part_clusters, "speed": part_speed}
+PARTS |= {"clusters": part_clusters}
 
 
 def main():
@@ -273,7 +241,7 @@ def main():
     parser.add_argument("--quick", "--short", action="store_true")
     parser.add_argument("--part", nargs="+", choices=PARTS)
     args = parser.parse_args()
-    parts = args.part or (["letter", "clusters", "speed"] if args.quick else list(PARTS))
+    parts = args.part or (["letter", "clusters"] if args.quick else list(PARTS))
     for part in parts:
         PARTS[part](args.quick)
         if not args.quick:

@@ -18,7 +18,9 @@ on the test rows. How many standard errors a newcomer is docked was chosen on ot
 and LLMRouter, with test rows in view: what is said of these two is a little optimistic. MMLU was
 not looked at.
 
-    python benchmarks/bench_lifecycle.py [--short] [--part NAME ...] [--draws N] [--splits N]
+    python benchmarks/bench_lifecycle.py [--short] [--part WORD] [--draws N]
+
+A run of the parts that begin with a word, such as "new CARROT", replaces their tables.
 """
 
 import os
@@ -27,19 +29,18 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
 import copy
-import csv
-import gzip
 import warnings
 
+import _data
 import numpy as np
-from _common import record, table
-from bench_budgets import PARETOBANDIT, Log, embedded, llmrouter, of, paretobandit
+from _common import table
+from bench_acquisition import record_parts
+from bench_budgets import Log, log_of, of, paretobandit
 from sklearn.cluster import KMeans
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import Ridge
 
 from skroute.assignment import assignment_path, choose_at_price
-from skroute.datasets import get_data_home
 from skroute.routing import BudgetRouter
 
 FACTORS = (0.2, 3.0, 8.0)
@@ -66,16 +67,6 @@ def halves(log, seed):
 
 def fit(log, costs, logged):
     return BudgetRouter(Ridge(), costs=costs).fit(log.X, log.Q, costs=logged)
-
-
-def logs(short):
-    if not short:
-        yield "LLMRouter", llmrouter()
-    if short or not PARETOBANDIT.exists():
-        print("ParetoBandit: left out (short run, or not in the folder of SKROUTE_DATA).")
-    else:
-        yield "ParetoBandit", paretobandit()
-    yield "made up", made_up(*((1200, 4) if short else (6000, 9)))
 
 
 def outcome(test, costs, logged, route):
@@ -110,31 +101,18 @@ def prices(log, seed):
     return np.array(found)
 
 
-def carrot():
-    with np.load(f"{get_data_home()}/carrot/leaderboard.npz", allow_pickle=False) as file:
-        task, right = file["task_id"], file["correctness"].astype(float)
-        price = file["price_per_mtoken"].astype(float)
-    order = np.argsort(price, kind="stable")
-    return Log(np.eye(task.max() + 1)[task], right[:, order], price[order])
-
-
-def mmlu_cascades():
-    with np.load(f"{get_data_home()}/cascades/mmlu.npz", allow_pickle=False) as file:
-        right, cost = file["correctness"].astype(float), 1e3 * file["cost"].mean(axis=0)
-    path = f"{get_data_home()}/cascades/mmlu_prompts.csv.gz"
-    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
-        prompts = [row["prompt"] for row in csv.DictReader(file)]
-    order = np.argsort(cost, kind="stable")
-    return Log(embedded(prompts), right[:, order], cost[order])
+def by_price(name):
+    log = log_of(name)
+    order = np.argsort(log.costs, kind="stable")
+    return Log(log.X, log.Q[:, order], log.costs[order])
 
 
 def blocks_of(log, fit):
     """Large and small blocks of rows, as numbers."""
     if log.X.shape[1] == 38:
-        with np.load(f"{get_data_home()}/carrot/leaderboard.npz", allow_pickle=False) as file:
-            task, group = file["task_id"], file["task_group"]
-        large = np.unique(group, return_inverse=True)[1]
-        return (large if len(large) == len(task) else large[task]), task
+        known = _data.carrot()
+        large = np.unique(known.task_group, return_inverse=True)[1]
+        return large[known.task_id], known.task_id
     clusters = [KMeans(k, n_init=1, random_state=0).fit(log.X[fit]) for k in (20, 100)]
     return [each.predict(log.X) for each in clusters]
 
@@ -212,84 +190,66 @@ def fit_named(estimator, log, rows, columns):
     return router.fit(log.X[rows], log.Q[np.ix_(rows, columns)])
 
 
-NEW = ["set", "scored rows", "draws", "gain over leaving it out", "of the shrunk mean"]
-NEW += ["with all rows", "share of draws below by .002", "of the shrunk mean's", "worst draw"]
-NEW += ["share of draws and budgets below by .002", "spend off"]
-
-
-def rows_of_new(name, log, n_draws):
+def new_rows(log, n_draws):
+    """Rows of the table of new models of a log."""
     found = new_models(log, n_draws)
     full = found[0, "all rows"].mean()
     rows = []
     for n in SCORED:
         ours, mean = found[n, "ours"], found[n, "shrunk mean"]
-        lost = ours.mean(axis=1) < -HARM
-        rows.append([name, n, len(ours), ours.mean(), mean.mean(), full, lost.mean()])
-        rows[-1] += [(mean.mean(axis=1) < -HARM).mean(), ours.mean(axis=1).min()]
-        rows[-1] += [(ours < -HARM).mean(), found[n, "spend"].mean()]
+        lost = [(each.mean(axis=1) < -HARM).mean() for each in (ours, mean)]
+        rows.append([n, len(ours), ours.mean(), mean.mean(), full, *lost])
+        rows[-1] += [ours.mean(axis=1).min(), (ours < -HARM).mean(), found[n, "spend"].mean()]
     return rows
 
 
-def sets_of_new(short):
-    if short:
-        yield "made up", made_up(1200, 4)
-        return
-    for name, read in (("CARROT", carrot), ("LLMRouter", llmrouter), ("MMLU", mmlu_cascades)):
-        try:
-            yield name, read()
-        except OSError:
-            print(f"{name}: not in the folder of SKROUTE_DATA, left out.")
-
-
-def changes(name, log, n_splits):
-    """A row of the table of prices: each case is a mean over splits."""
+def price_row(log, n_splits):
+    """The row of the table of prices of a log: each case is a mean over splits."""
     found = np.array([prices(log, seed) for seed in range(n_splits)])
     error = found.std(axis=0, ddof=1) / n_splits**0.5 if n_splits > 1 else np.nan * found[0]
     found = found.mean(axis=0)
     spend, quality = np.abs(found[:, 0]), found[:, 1]
-    row = [name, len(found), n_splits, spend.mean(), spend.max(), error[:, 0].mean()]
+    row = [len(found), n_splits, spend.mean(), spend.max(), error[:, 0].mean()]
     row += [quality.mean(), quality.min(), error[:, 1].mean()]
     return [*row, np.abs(found[:, 2]).max(), np.abs(found[:, 3]).max()]
 
 
-PRICES = ["set", "cases", "splits", "spend off, mean", "spend off, worst", "standard error"]
+NEW = ["scored rows", "draws", "gain over leaving it out", "of the shrunk mean", "with all rows"]
+NEW += ["share of draws below by .002", "of the shrunk mean's", "worst draw"]
+NEW += ["share of draws and budgets below by .002", "spend off"]
+PRICES = ["cases", "splits", "spend off, mean", "spend off, worst", "standard error"]
 PRICES += ["quality - new fit, mean", "worst", "its standard error"]
 PRICES += ["spend of new fit off, worst", "spend at the old dual price off, worst"]
-# A set of fewer rows is measured on more halves.
-SPLITS = {"ParetoBandit": 20}
+# What is read, and on how many halves: a set of fewer rows is measured on more.
+PRICED = {
+    "LLMRouter": (lambda: log_of("LLMRouter"), 5),
+    "ParetoBandit": (paretobandit, 20),
+    "made up": (made_up, 5),
+}
+ADDED = {"CARROT": "CARROT", "LLMRouter": "LLMRouter", "MMLU": "cascades: MMLU"}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--draws", type=int, default=10, help="of scored rows, for each new model")
-    parser.add_argument("--splits", type=int, help="random halves for prices")
-    parser.add_argument("--part", nargs="*", help='these alone, such as "new CARROT"')
+    parser.add_argument("--part", default="")
     arguments = parser.parse_args()
-    short = arguments.short
     warnings.simplefilter("ignore")
-    n_draws, n_splits = (1, 1) if short else (arguments.draws, arguments.splits)
-
-    def asked(part):
-        return not arguments.part or part in arguments.part
-
-    table(
-        "Prices: no fit and no labels",
-        PRICES,
-        [
-            changes(name, log, n_splits or SPLITS.get(name, 5))
-            for name, log in logs(short)
-            if asked(f"prices {name}")
-        ],
-    )
-    sets = [(name, log) for name, log in sets_of_new(short) if asked(f"new {name}")]
-    table(
-        "New models with few scored rows: quality over five budgets at equal spend",
-        NEW,
-        [row for name, log in sets for row in rows_of_new(name, log, n_draws)],
-    )
-    if not (short or arguments.part):
-        record("lifecycle")
+    if arguments.short:
+        log = made_up(1200, 4)
+        table("prices made up, short", PRICES, [price_row(log, 1)])
+        table("new made up, short", NEW, new_rows(log, 1))
+        return
+    for name, (read, n_splits) in PRICED.items():
+        if (title := f"prices {name}").startswith(arguments.part):
+            table(f"{title}: no fit and no labels", PRICES, [price_row(read(), n_splits)])
+            record_parts("lifecycle")
+    for name, log in ADDED.items():
+        if (title := f"new {name}").startswith(arguments.part):
+            title += ": few scored rows, quality over five budgets at equal spend"
+            table(title, NEW, new_rows(by_price(log), arguments.draws))
+            record_parts("lifecycle")
 
 
 if __name__ == "__main__":

@@ -77,17 +77,12 @@ def llmrouter(short):
     spent = {name: np.mean(values, axis=0) for name, values in spent.items()}
     rows = []
     for k, budget in enumerate(budgets):
-        rows.append(
-            [
-                f"{budget:.3g}",
-                bars[k],
-                *(found[policy][k] for policy in ("online", "batch")),
-                *(spent[policy][k] for policy in ("online", "batch")),
-                found["none"][k],
-                *(np.mean([getattr(r, n)[k] for r in references]) for n in ("single", "random")),
-                np.mean([r.oracle[k] for r in references]),
-            ]
-        )
+        beside = [
+            np.mean([getattr(one, name)[k] for one in references])
+            for name in ("single", "random", "oracle")
+        ]
+        of_both = [of[policy][k] for of in (found, spent) for policy in ("online", "batch")]
+        rows.append([f"{budget:.3g}", bars[k], *of_both, found["none"][k], *beside])
     header = ["budget", "bar", "online", "batch", "online cost", "batch cost", "no features"]
     header += ["best single", "random", "oracle"]
     table(
@@ -126,15 +121,9 @@ def mmlu(short):
     rows = []
     for name in ("apgr", "cpt_50", "cpt_80"):
         gain = numbers[name]["gain"]
-        rows.append(
-            [
-                name,
-                *(numbers[name][who].estimate for who in ("router", "random", "oracle")),
-                gain.estimate,
-                f"[{gain.low:.4f}, {gain.high:.4f}]",
-                ">= 0.1" if name == "apgr" else "",
-            ]
-        )
+        means = [numbers[name][who].estimate for who in ("router", "random", "oracle", "gain")]
+        bar = ">= 0.1" if name == "apgr" else ""
+        rows.append([name, *means, f"[{gain.low:.4f}, {gain.high:.4f}]", bar])
     header = ["number", "router", "random", "oracle", "gain", "95 % interval", "bar"]
     table(f"MMLU, Mixtral-8x7B and GPT-4, {len(Q)} rows out of fold", header, rows)
 

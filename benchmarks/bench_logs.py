@@ -7,7 +7,7 @@ good (with a fifth at random); propensities are given. A router fitted on other 
 mean over the whole table of rows that logs are drawn from. Rows are drawn without replacement, a
 quarter of the table at most, so that intervals are about 1/(1 - share / 2) too wide at most.
 
-    python benchmarks/bench_logs.py [--short] [--logs N] [--part "LLMRouter uniform" ...]
+    python benchmarks/bench_logs.py [--short] [--logs N]
 """
 
 import os
@@ -19,22 +19,14 @@ import warnings
 
 import numpy as np
 from _common import record, table
-from bench_budgets import PARETOBANDIT, llmrouter, made_up, of, paretobandit
+from bench_budgets import log_of, made_up, of, paretobandit
 from sklearn.linear_model import Ridge
 
 from skroute.metrics import off_policy_curve
 from skroute.routing import BudgetRouter
 
 POLICIES = ("uniform", "cheap", "greedy")
-
-
-def sets(short):
-    if short:
-        yield "made up", made_up("log-normal", np.random.default_rng(0), 0)[1]
-        return
-    if PARETOBANDIT.exists():
-        yield "ParetoBandit", paretobandit()
-    yield "LLMRouter", llmrouter()
+ESTIMATES = ("doubly_robust", "snips", "direct")
 
 
 def chances(log, kind, pre):
@@ -59,8 +51,8 @@ def draw(log, P, rows, rng):
     return choice, log.Q[rows, choice], P[rows, choice], paid
 
 
-def coverage(name, log, n_logs, kinds):
-    """Share of the logs whose interval holds the truth, at each budget, for some policies."""
+def coverage(name, log, n_logs):
+    """For each policy the share of logs whose interval holds the truth, over the budgets."""
     rng = np.random.default_rng(0)
     order = rng.permutation(len(log.X))
     pre, train, rest = order[:300], order[300:1000], order[1000:]
@@ -78,41 +70,31 @@ def coverage(name, log, n_logs, kinds):
     truth = np.array([[t[rows, route].mean() for route in routes] for t in (judged.Q, true_cost)])
     n = min(500, len(rest) // 4)
     out = []
-    for kind in kinds:
+    for kind in POLICIES:
         P = chances(log, kind, pre)[rest]
         held, width, refused = [], [], 0
         for seed in range(n_logs):
             rng = np.random.default_rng(1000 + seed)
             some = rng.permutation(len(rest))[:n]
             choice, q, b, paid = draw(judged, P, some, rng)
+            given = {"choice": choice, "propensity": b, "costs": paid, "budgets": budgets, "cv": 3}
             try:
-                curve = off_policy_curve(
-                    router,
-                    judged.X[some],
-                    q,
-                    choice=choice,
-                    propensity=b,
-                    costs=paid,
-                    budgets=budgets,
-                    cv=3,
-                )
+                curve = off_policy_curve(router, judged.X[some], q, **given)
             except ValueError:
                 refused += 1
                 continue
-            parts = []
-            for found, true in zip((curve.quality, curve.cost), truth):
-                parts += [
-                    (getattr(found, how).low <= true + 1e-12)
-                    & (true <= getattr(found, how).high + 1e-12)
-                    for how in ("doubly_robust", "snips", "direct")
-                ]
-            held.append(parts)
-            width.append(
+            bounds = [
+                [(getattr(one, how).low, getattr(one, how).high) for how in ESTIMATES]
+                for one in (curve.quality, curve.cost)
+            ]
+            held.append(
                 [
-                    (getattr(curve.quality, how).high - getattr(curve.quality, how).low).mean()
-                    for how in ("doubly_robust", "snips", "direct")
+                    (low <= true + 1e-12) & (true <= high + 1e-12)
+                    for each, true in zip(bounds, truth)
+                    for low, high in each
                 ]
             )
+            width.append([(high - low).mean() for low, high in bounds[0]])
         held = np.mean(held, axis=0)
         out.append([name, kind, n, n_logs - refused, refused])
         for k in (0, 3):
@@ -127,26 +109,19 @@ HEADER += ["cost: DR", "cost: DR, least", "quality: SNIPS", "quality: direct"]
 HEADER += ["width: DR", "width: SNIPS", "width: direct"]
 
 
-def measure(short, n_logs, asked):
-    """Rows of the table."""
-    rows = []
-    for name, log in sets(short):
-        for kind in POLICIES:
-            if not asked or f"{name} {kind}" in asked:
-                rows += coverage(name, log, n_logs, [kind])
-    return rows
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--logs", type=int, default=200)
-    parser.add_argument("--part", nargs="*", help="these alone")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    rows = measure(arguments.short, 3 if arguments.short else arguments.logs, arguments.part)
+    if arguments.short:
+        rows = coverage("made up", made_up("log-normal", np.random.default_rng(0), 0)[1], 3)
+    else:
+        rows = coverage("ParetoBandit", paretobandit(), arguments.logs)
+        rows += coverage("LLMRouter", log_of("LLMRouter"), arguments.logs)
     table("Share of logs whose 95 % interval holds the truth, over the path", HEADER, rows)
-    if not (arguments.short or arguments.part):
+    if not arguments.short:
         record("logs")
 
 

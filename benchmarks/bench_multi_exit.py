@@ -128,14 +128,9 @@ def one_seed(seed, X_train, y_train, X_test, y_test, epochs, device):
     net = MultiExitClassifier(
         build, max_epochs=epochs, lr=0.002, eval_batch_size=BATCH, device=device, random_state=seed
     ).fit(X_train[fit], y_train[fit])
-    quick = QWYCEnsemble(
-        FrozenEstimator(net),
-        alpha=ALPHA,
-        guarantee=True,
-        calibration=0.5,
-        costs="time",
-        random_state=seed,
-    ).optimize(X_train[rest])
+    options = {"alpha": ALPHA, "guarantee": True, "calibration": 0.5, "costs": "time"}
+    quick = QWYCEnsemble(FrozenEstimator(net), random_state=seed, **options)
+    quick.optimize(X_train[rest])
     expected = clone(quick).set_params(guarantee=False, costs=quick.costs_)
     expected.optimize(X_train[rest])
     spent = np.cumsum(quick.costs_)
@@ -149,10 +144,8 @@ def one_seed(seed, X_train, y_train, X_test, y_test, epochs, device):
     y_pred, _, cost = expected.predict_routed(X_test)
     found["QWYC, guarantee=False"] = (y_pred == y_test).mean(), cost.mean()
     exits = np.random.RandomState(seed).permutation(routed.route - 1)
-    found["random exits, QWYC's shares"] = (
-        right[exits, np.arange(len(exits))].mean(),
-        spent[exits].mean(),
-    )
+    of_drawn = right[exits, np.arange(len(exits))].mean(), spent[exits].mean()
+    found["random exits, QWYC's shares"] = of_drawn
     held_out = list(net.staged_predict_proba(X_train[rest]))
     answers, cost = branchy(held_out, staged, spent, ALPHA)
     found["one threshold (BranchyNet)"] = (net.classes_[answers] == y_test).mean(), cost.mean()
@@ -204,20 +197,12 @@ def main():
 
     full = mean("accuracy", "exit 4 alone")
     plain = np.array([run["seconds"]["full net, plain torch"] for run in runs])
-    measured = {
-        name: float(np.mean([run["seconds"][name] for run in runs] / plain))
-        for name in runs[0]["seconds"]
-    }
-    rows = [
-        [
-            name,
-            mean("accuracy", name),
-            100 * (full - mean("accuracy", name)),
-            mean("stages", name),
-            measured.get(name, measured["full net, plain torch"] if name == "exit 4 alone" else ""),
-        ]
-        for name in runs[0]["accuracy"]
-    ]
+    rows = []
+    for name in runs[0]["accuracy"]:
+        accuracy, stages = mean("accuracy", name), mean("stages", name)
+        timed = {"QWYC": "QWYC", "exit 4 alone": "full net, plain torch"}.get(name)
+        seconds = np.mean([run["seconds"][timed] for run in runs] / plain) if timed else ""
+        rows.append([name, accuracy, 100 * (full - accuracy), stages, seconds])
     table(
         f"USPS, {len(test)} test rows, {len(runs)} seeds; costs: shares of the full net's",
         ["", "accuracy", "points lost", "stage costs", "measured seconds"],

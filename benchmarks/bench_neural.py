@@ -173,27 +173,17 @@ def main():
         *(one_seed(seed, X[train], y[train], X[test], y[test], epochs, repeats) for seed in seeds)
     )
     mean = {name: np.mean([run[name] for run in runs], axis=0) for name in runs[0]}
-    table(
-        f"The nets on {len(test):,} test images, mean of {len(runs)} seeds",
-        ["net", "accuracy", "us per image"],
-        list(
-            zip(
-                WIDTHS,
-                np.mean([fact["accuracy"] for fact in facts], axis=0),
-                np.mean([fact["microseconds"] for fact in facts], axis=0),
-            )
-        ),
-    )
+    nets = [np.mean([fact[key] for fact in facts], axis=0) for key in ("accuracy", "microseconds")]
+    title = f"The nets on {len(test):,} test images, mean of {len(runs)} seeds"
+    table(title, ["net", "accuracy", "us per image"], list(zip(WIDTHS, *nets)))
     table(
         "Budgets and costs as shares of the largest net's measured time",
         ["budget", *mean],
         [[share, *(values[row] for values in mean.values())] for row, share in enumerate(SHARES)],
     )
     for seed, fact in enumerate(facts):
-        print(
-            f"seed {seed}: rows forwarded at 40 % less time:",
-            dict(zip(WIDTHS, fact["counts"].tolist())),
-        )
+        rows = dict(zip(WIDTHS, fact["counts"].tolist()))
+        print(f"seed {seed}: rows forwarded at 40 % less time:", rows)
     wall = float(np.median([fact["wall"] for fact in facts]))
     table("Wall clock of a call at 40 % less time", ["over its measured costs"], [[wall]])
     deciding = np.mean([fact["routing"] for fact in facts])

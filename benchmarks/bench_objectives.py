@@ -1,4 +1,4 @@
-"""What the user cares about: costs of errors, balanced accuracy, log loss, money, regression.
+"""What the user cares about: costs of errors, balanced accuracy, log loss.
 
 Three sets with rare or expensive positives (Adult, Covertype's rarest class against the rest,
 made-up data with 6 % positives), three members of price 1, 3 and 10 each. A third of the training
@@ -7,8 +7,9 @@ at once. A missed positive costs 50, a false alarm 1. Each number is a mean over
 made-up data, or fresh splits of a real table, and each standard error that of a mean of paired
 differences, over splits and over rows that several splits test.
 
-    python benchmarks/bench_objectives.py [--short] [--splits 8]
-        [--sets "made up,Adult,Covertype,regression"]
+    python benchmarks/bench_objectives.py [--short] [--part "made up" Adult Covertype]
+
+A run of some sets replaces their tables in the record.
 """
 
 import os
@@ -21,33 +22,26 @@ from typing import NamedTuple
 
 import _data
 import numpy as np
-from _common import record, standard_error, table
-from sklearn.base import BaseEstimator, ClassifierMixin
+from _common import standard_error, table
+from bench_acquisition import record_parts
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.datasets import make_classification, make_friedman1
-from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingClassifier
+from sklearn.datasets import make_classification
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score, log_loss
 from sklearn.model_selection import FixedThresholdClassifier, StratifiedKFold, cross_val_predict
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.tree import DecisionTreeRegressor
 
-from skroute.routing import (
-    BudgetRouter,
-    DummyRouterRegressor,
-    OccamRouterClassifier,
-    OccamRouterRegressor,
-)
+from skroute.routing import BudgetRouter, OccamRouterClassifier
 
 COSTS = np.array([1.0, 3.0, 10.0])
 BUDGETS = (1.0, 2.5, 4.0, 7.0, 10.0)
 MISSED, ALARM = 50.0, 1.0
 MATRIX = {(0, 1): ALARM, (1, 0): MISSED}
-SETS = ("made up", "Adult", "Covertype", "regression")
-SPLITS = {"made up": 8, "Adult": 8, "Covertype": 8}
+SETS, SPLITS = ("made up", "Adult", "Covertype"), 8
 ADULT_ROWS = 30_000
 CUTS = np.r_[np.geomspace(0.002, 0.2, 25), np.linspace(0.22, 0.9, 18)]
 
@@ -226,38 +220,15 @@ def compare(name, measured, figure):
     table(f"{title}, lead (standard error)", header, leads)
 
 
-class Said(ClassifierMixin, BaseEstimator):
-    """A model whose rows are its probabilities, for scikit-learn's calibration."""
-
-    classes_ = np.arange(2)
-
-    def fit(self, X, y):
-        return self
-
-    def __sklearn_is_fitted__(self):
-        return True
-
-    def decision_function(self, X):
-        logs = np.log(np.maximum(X, 1e-12))
-        return logs[:, 1] - logs[:, 0]
-
-    def predict_proba(self, X):
-        return X
-
-    def predict(self, X):
-        return X.argmax(axis=1)
-
-
-def calibrated(proba, y):
-    """Out-of-fold probabilities and the model of the best calibration, or what they were."""
-    found = [(log_loss(y, proba), proba, None)]
+def calibrated(model, X, y):
+    """A model with the calibration that is best out of fold, or as it is."""
+    found, folds = [(log_loss(y, model.predict_proba(X)), model)], StratifiedKFold(5)
     for method in ("temperature", "sigmoid", "isotonic"):
-        model = CalibratedClassifierCV(FrozenEstimator(Said()), method=method)
-        folds = StratifiedKFold(5, shuffle=True, random_state=0)
-        out = cross_val_predict(model, proba, y, cv=folds, method="predict_proba")
-        found.append((log_loss(y, out), out, model))
-    _, out, model = min(found, key=lambda one: one[0])
-    return out, None if model is None else model.fit(proba, y)
+        scaled = CalibratedClassifierCV(FrozenEstimator(model), method=method)
+        proba = cross_val_predict(scaled, X, y, cv=folds, method="predict_proba")
+        found.append((log_loss(y, proba), scaled))
+    loss, best = min(found, key=lambda one: one[0])
+    return loss, best if best is model else best.fit(X, y)
 
 
 def log_losses(problem, models):
@@ -271,57 +242,16 @@ def log_losses(problem, models):
     def losses(proba):
         return -np.log(np.clip(proba[rows, true], 1e-15, 1.0))
 
-    raw = [(model.predict_proba(X), model.predict_proba(test)) for model in models.values()]
-    scaled = []
-    for proba, later in raw:
-        known, model = calibrated(proba, y)
-        scaled.append((known, later if model is None else model.predict_proba(later)))
     ours = [-losses(router.predict_proba(test, budget=b)) for b in BUDGETS]
     measured = {"OCCAM, log loss": ours}
+    raw = [(log_loss(y, model.predict_proba(X)), model) for model in models.values()]
+    scaled = [calibrated(model, X, y) for model in models.values()]
     for name, pairs in (("best single", raw), ("best single, calibrated", scaled)):
-        known = [log_loss(y, proba) for proba, _ in pairs]
+        known = [loss for loss, _ in pairs]
         chosen = [np.where(b >= COSTS, known, np.inf).argmin() for b in BUDGETS]
-        measured[name] = [-losses(pairs[k][1]) for k in chosen]
+        measured[name] = [-losses(pairs[k][1].predict_proba(test)) for k in chosen]
     spent = [float(router.predict_cost(test, budget=b).mean()) for b in BUDGETS]
     return Measured(measured, spent, problem.tested)
-
-
-def regression(short):
-    """Three regressors, half the price of the most expensive: squared error over five seeds."""
-    seeds = range(1 if short else 5)
-    rows, n = [], 500 if short else 2000
-    told = {"costs": COSTS, "budget": 0.5 * COSTS[-1]}
-    for seed in seeds:
-        X, y = make_friedman1(2 * n, noise=1.0, random_state=seed)
-        members = [
-            ("ridge", Ridge()),
-            ("tree", DecisionTreeRegressor(min_samples_leaf=10, random_state=0)),
-            ("forest", ExtraTreesRegressor(40, min_samples_leaf=2, random_state=0)),
-        ]
-        found = []
-        for router in (
-            OccamRouterRegressor(members, **told),
-            DummyRouterRegressor(members, **told),
-            DummyRouterRegressor(members, strategy="random", **told),
-            DummyRouterRegressor(members, strategy="oracle", **told),
-        ):
-            router.fit(X[:n], y[:n])
-            oracle = getattr(router, "strategy", None) == "oracle"
-            answer = router.predict_routed(X[n:], **({"y_true": y[n:]} if oracle else {}))
-            found += [np.mean((y[n:] - answer.y_pred) ** 2), answer.cost.mean()]
-        # What random spending buys at best: a mix of two members on the hull of all.
-        alone = [np.mean((y[n:] - m.predict(X[n:])) ** 2) for m in router.estimators_]
-        share = (told["budget"] - COSTS[0]) / (COSTS[-1] - COSTS[0])
-        found.append(min((1 - share) * alone[0] + share * alone[-1], found[2]))
-        rows.append(found)
-    rows = np.array(rows)
-    header = ["seed", "OCCAM", "cost", "best single", "random mix", "oracle"]
-    shown = rows[:, [0, 1, 2, 8, 6]]
-    table(
-        "Regression: squared error at half the price of the most expensive member",
-        header,
-        [[seed, *row] for seed, row in zip(seeds, shown)] + [["mean", *shown.mean(axis=0)]],
-    )
 
 
 def measure(problem, figures):
@@ -341,23 +271,20 @@ def main():
     """Measure, print and save."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--short", action="store_true", help="made-up data alone, one seed")
-    parser.add_argument("--splits", type=int, help="of each set")
-    parser.add_argument("--sets", default=",".join(SETS))
+    parser.add_argument("--part", nargs="+", choices=SETS, default=SETS)
     arguments = parser.parse_args()
-    short, sets = arguments.short, arguments.sets.split(",")
+    short = arguments.short
     warnings.simplefilter("ignore", UserWarning)
     figures = ["cost", "log loss"] if short else list(WORDS)
-    for name in ["made up"] if short else [name for name in sets if name != "regression"]:
+    for name in ["made up"] if short else arguments.part:
         found = {}
-        for split in range(1 if short else arguments.splits or SPLITS[name]):
+        for split in range(1 if short else SPLITS):
             for figure, one in measure(problem_of(name, split, short), figures).items():
                 found.setdefault(figure, []).append(one)
         for figure in [one for one in WORDS if one in found]:
             compare(name, found[figure], figure)
-    if "regression" in sets:
-        regression(short)
-    if not (short or arguments.splits or sets != list(SETS)):
-        record("objectives")
+        if not short:
+            record_parts("objectives")
 
 
 if __name__ == "__main__":

@@ -21,13 +21,11 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
-import csv
-import gzip
 import json
 import warnings
-from pathlib import Path
 from typing import NamedTuple
 
+import _data
 import numpy as np
 from _common import record, table
 from sklearn.decomposition import TruncatedSVD
@@ -38,11 +36,16 @@ from sklearn.pipeline import FunctionTransformer, make_pipeline, make_union
 from skroute.assignment import assignment_path
 from skroute.routing import BudgetRouter, OnlineBudgetRouter
 
-DATA = Path(os.environ.get("SKROUTE_DATA", "~/skroute_data")).expanduser() / "paretobandit"
 # The pass over val takes most of the time.
 COLD_SEEDS = 5
 CEILINGS = {"tight": 0.0003, "moderate": 0.000662, "loose": 0.00187}
-LLAMA, MISTRAL, PRO, FLASH = "llama-3.1-8b", "mistral-large", "gemini-2.5-pro", "gemini-2.5-flash"
+# The newcomer last.
+MODELS = LLAMA, MISTRAL, PRO, FLASH = (
+    "llama-3.1-8b",
+    "mistral-large",
+    "gemini-2.5-pro",
+    "gemini-2.5-flash",
+)
 
 
 class Table(NamedTuple):
@@ -51,46 +54,25 @@ class Table(NamedTuple):
     C: np.ndarray
 
 
-def read(name):
-    """Prompts, rewards and costs; the newcomer, where there is one, last."""
-    with gzip.open(DATA / f"{name}.csv.gz", "rt", newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    models = [key[len("cost_") :] for key in rows[0] if key.startswith("cost_")]
-    models = [next(m for m in models if short in m) for short in (LLAMA, MISTRAL, PRO)] + [
-        m for m in models if FLASH in m
-    ]
-    found = [np.array([[float(r[f"{p}_{m}"]) for m in models] for r in rows]) for p in KINDS]
-    return [row["prompt"] for row in rows], *found
-
-
-KINDS = ("reward", "cost")
-
-
 def counts(texts):
     digits = [sum(c.isdigit() for c in t) / (len(t) + 1) for t in texts]
     lines = np.log([t.count("\n") + 1 for t in texts])
     return np.column_stack([np.log([len(t) + 1 for t in texts]), lines, digits])
 
 
-def tables(short):
-    """val, test, test_k4 and val's models' mean costs."""
+def tables():
+    """val, test and the test rows of four models."""
     words = TfidfVectorizer(sublinear_tf=True, min_df=3, ngram_range=(1, 2))
     reader = make_union(
         make_pipeline(words, TruncatedSVD(25, random_state=0)), FunctionTransformer(counts)
     )
-    if not DATA.exists():
-        rng = np.random.default_rng(0)
-        made = [made_up(rng, n) for n in (1785, 1824, 1793)]
-        return made[0]._replace(Q=made[0].Q[:, :3], C=made[0].C[:, :3]), made[1], made[2]
-    texts = {name: read(name) for name in ("val", "test", "test_k4")}
-    reader.fit(texts["val"][0])
-    return [Table(reader.transform(t[0]), *t[1:]) for t in texts.values()]
-
-
-def made_up(rng, n):
-    X = rng.normal(size=(n, 28))
-    Q = np.clip(np.array([0.8, 0.92, 0.93, 0.925]) + 0.05 * X[:, :4], 0, 1)
-    return Table(X, Q, np.array([3e-5, 5e-4, 1.5e-2, 9e-4]) * rng.lognormal(0, 0.5, (n, 4)))
+    found = []
+    for split, n_models in (("val", 3), ("test", 3), ("test", 4)):
+        log = _data.paretobandit(split, n_models)
+        at = [[short in name for name in log.names].index(True) for short in MODELS[:n_models]]
+        X = reader.transform(log.prompt) if found else reader.fit_transform(log.prompt)
+        found.append(Table(X, log.quality[:, at], log.cost[:, at]))
+    return found
 
 
 def started(val, budget, *, cold=None):
@@ -109,7 +91,7 @@ def serve(router, log, order, *, reward=None, cost=None):
     """Requests in turn, each told at once: mean reward, mean cost, the choices."""
     Q = log.Q if reward is None else reward
     C = log.C if cost is None else cost
-    at = {name: k for k, name in enumerate((LLAMA, MISTRAL, PRO, FLASH))}
+    at = {name: k for k, name in enumerate(MODELS)}
     chosen = np.empty(len(order), dtype=np.int64)
     for t, i in enumerate(order):
         decision = router.decide(log.X[i])
@@ -154,17 +136,15 @@ def stationary(val, test, seeds, published, short):
                 router = started(val, ceiling, cold=None if kind == "warm" else first)
                 found[kind].append(serve(router, test, then)[:2])
         single, oracle = beside(test, ceiling)
-        theirs = published["01_stationary"]["paced"][k] if published else None
+        theirs = published["01_stationary"]["paced"][k]
         row = {"ceiling": ceiling}
         for kind, runs in found.items():
             quality, cost = np.mean(runs, axis=0)
             row |= {kind: quality, f"{kind} spend": cost / ceiling}
-        row["paretobandit"] = theirs["reward"] if theirs else np.nan
-        row["its spend"] = theirs["utilisation"] if theirs else np.nan
+        row |= {"paretobandit": theirs["reward"], "its spend": theirs["utilisation"]}
         row["single"], row["oracle"] = single, oracle
         row["offline"], row["offline spend"] = offline(val, test, ceiling)
         rows.append(row)
-        print({name: round(float(value), 5) for name, value in row.items()}, flush=True)
     return rows
 
 
@@ -203,21 +183,19 @@ def phases(val, test, seeds, published, short, what):
             log = Table(*(values[part] for values in log))
             single, oracle = beside(log, ceiling)
             off, off_spend = offline(val, log, ceiling)
-            theirs, spend = np.nan, np.nan
-            if published and what == "drift":
+            at = f"phase{phase + 1}"
+            if what == "drift":
                 drift = published["02_price_drift"]
-                theirs = drift["paretobandit"][name][f"phase{phase + 1}"]["reward"]
-                spends = drift["spend_over_ceiling"][name]["paretobandit"]
-                spend = spends[f"phase{phase + 1}"]["spend_over_ceiling"]
-            elif published:
-                loss = published["03_silent_quality_loss"]["results"][name]["paretobandit"]
-                theirs = loss[f"phase{phase + 1}"]["reward"]
-                spend = loss[f"phase{phase + 1}"]["spend_over_ceiling"]
+                theirs = drift["paretobandit"][name][at]
+                spend = drift["spend_over_ceiling"][name]["paretobandit"][at]
+            else:
+                loss = published["03_silent_quality_loss"]["results"]
+                theirs = spend = loss[name]["paretobandit"][at]
+            theirs, spend = theirs["reward"], spend["spend_over_ceiling"]
             row = {"ceiling": name, "phase": phase + 1, "online": means[2 * phase]}
             row |= {"spend": means[2 * phase + 1], "paretobandit": theirs, "its spend": spend}
             row |= {"single": single, "oracle": oracle, "offline": off, "offline spend": off_spend}
             rows.append(row)
-            print(row, flush=True)
         if short:
             break
     return rows
@@ -256,21 +234,18 @@ def onboarding(val, test, seeds, published, short):
                 last = (chosen[-200:] == 3).mean()
                 runs.append([reward, cost, (chosen == 3).mean(), last, adopted_at(chosen)])
             runs = np.array(runs)
-            theirs = None
-            if published:
-                theirs = published["04_onboarding"]["results"][what][name]
+            theirs = published["04_onboarding"]["results"][what][name]
             steps = runs[:, 4]
             row = {"newcomer": what, "ceiling": name, "online": runs[:, 0].mean()}
             row["spend"] = runs[:, 1].mean() / ceiling
-            row["paretobandit"] = theirs["phase2_reward"] if theirs else np.nan
-            row["its spend"] = theirs["phase2_cost"] / ceiling if theirs else np.nan
+            row["paretobandit"] = theirs["phase2_reward"]
+            row["its spend"] = theirs["phase2_cost"] / ceiling
             row["share"] = runs[:, 2].mean()
             row["share, last 200"] = runs[:, 3].mean()
-            row["its share, last 200"] = theirs["share_flash_last_200"] if theirs else np.nan
+            row["its share, last 200"] = theirs["share_flash_last_200"]
             row["adopted"] = np.isfinite(steps).mean()
             row["by step 140"] = (steps <= 140).mean()
             rows.append(row)
-            print(row, flush=True)
             if short:
                 break
     return rows
@@ -281,22 +256,15 @@ def main():
     parser.add_argument("--short", action="store_true")
     short = parser.parse_args().short
     warnings.simplefilter("ignore")
-    if not DATA.exists():
-        print(f"No data: {DATA.name} is not in SKROUTE_DATA; a made-up log stands in.")
-        if not short:
-            raise SystemExit("The full run needs the data.")
-    published = json.loads((DATA / "published.json").read_text()) if DATA.exists() else None
-    val, test, test_k4 = tables(short)
-    seeds = 1 if short else 20
-    payload = {}
-    payload["stationary"] = stationary(
-        val, test._replace(Q=test.Q[:, :3], C=test.C[:, :3]), seeds, published, short
-    )
-    test = test._replace(Q=test.Q[:, :3], C=test.C[:, :3])
-    payload["drift"] = phases(val, test, seeds, published, short, "drift")
-    payload["failure"] = phases(val, test, seeds, published, short, "failure")
-    payload["onboarding"] = onboarding(val, test_k4, seeds, published, short)
-    for name, rows in payload.items():
+    val, test, test_k4 = tables()
+    published = json.loads((_data.FOLDER / "paretobandit/published.json").read_text())
+    about = (1 if short else 20), published, short
+    for name, rows in {
+        "stationary": stationary(val, test, *about),
+        "drift": phases(val, test, *about, "drift"),
+        "failure": phases(val, test, *about, "failure"),
+        "onboarding": onboarding(val, test_k4, *about),
+    }.items():
         table(name, list(rows[0]), [list(row.values()) for row in rows])
     if not short:
         record("online")

@@ -1,15 +1,13 @@
 """What a CUDA device brings: three nets on USPS, with its times.
 
-Needs torch, scikit-learn and numpy (and the checkout on PYTHONPATH), so that it runs on a
-machine that has no more. The router here is OCCAM's rule in NumPy, since skroute's own needs
-numba.
+Needs torch, scikit-learn and numpy, and USPS in SKROUTE_DATA, so that it runs on a machine that
+has no more. The router here is OCCAM's rule in NumPy, since skroute's own needs numba.
 
     python benchmarks/cuda_neural.py            # on a CUDA device
     python benchmarks/cuda_neural.py --short    # small, on the CPU where there is no other
 """
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
@@ -22,6 +20,7 @@ from torch import nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import _data
 from _common import alternate, table
 
 from skroute.utils._timing import seconds_per_sample, synchronize_device
@@ -38,9 +37,10 @@ class Net(ClassifierMixin, BaseEstimator):
         self.batch_size = batch_size
         self.device = device
 
-    def _module(self):
-        w = self.width
-        return nn.Sequential(
+    def fit(self, X, y):
+        torch.manual_seed(0)
+        self.classes_, w = np.unique(y), self.width
+        self.module_ = nn.Sequential(
             nn.Conv2d(1, w, 3, padding=1),
             nn.ReLU(),
             nn.MaxPool2d(2),
@@ -52,11 +52,6 @@ class Net(ClassifierMixin, BaseEstimator):
             nn.ReLU(),
             nn.Linear(32, 10),
         ).to(self.device)
-
-    def fit(self, X, y):
-        torch.manual_seed(0)
-        self.classes_ = np.unique(y)
-        self.module_ = self._module()
         X, y = self._tensor(X), torch.as_tensor(y, device=self.device)
         optimizer = torch.optim.Adam(self.module_.parameters(), lr=3e-3)
         for _ in range(self.epochs):
@@ -79,20 +74,6 @@ class Net(ClassifierMixin, BaseEstimator):
         return self.predict_proba(X).argmax(1)
 
 
-def images():
-    """USPS where the data are, else the digits of scikit-learn at twice their size."""
-    folder = Path(os.environ.get("SKROUTE_DATA", "."))
-    if (folder / "usps" / "usps.npz").exists():
-        with np.load(folder / "usps" / "usps.npz") as file:
-            X, y = (file["X"] / 255).astype(np.float32), file["y"].astype(np.int64)
-            return "USPS", X.reshape(-1, 1, 16, 16), y, file["is_test"]
-    from sklearn.datasets import load_digits
-
-    X, y = load_digits(return_X_y=True)
-    X = (X / 16).astype(np.float32).reshape(-1, 1, 8, 8).repeat(2, axis=2).repeat(2, axis=3)
-    return "digits (set SKROUTE_DATA for USPS)", X, y, np.arange(len(y)) % 10 >= 7
-
-
 def price_for(values, costs, budget):
     """OCCAM's online rule: the smallest price at which the mean cost is within the budget."""
     low, high = 0.0, np.ptp(values) / np.diff(np.sort(costs)).min() + 1.0
@@ -106,7 +87,9 @@ def price_for(values, costs, budget):
 
 
 def routed(device, short):
-    name, X, y, is_test = images()
+    usps = _data.usps()
+    X = (usps.data / 255).astype(np.float32).reshape(-1, 1, 16, 16)
+    y, is_test = usps.target.astype(np.int64), usps.is_test
     rng = np.random.default_rng(0)
     train = rng.permutation(np.flatnonzero(~is_test))
     train, learn = np.split(train, [int(len(train) * 0.7)])
@@ -115,9 +98,7 @@ def routed(device, short):
         train, learn, test = train[:400], learn[:300], test[:300]
     # Rows go to the device once; every net gathers its own there.
     rows = torch.as_tensor(X, device=device)
-    widths = {"small": 2, "medium": 16, "large": 128}
-    if short:
-        widths = {"small": 2, "medium": 4, "large": 8}
+    widths = {"small": 2, "medium": 4 if short else 16, "large": 8 if short else 128}
     nets = [
         Net(width, epochs=1 if short else 10, device=str(device)).fit(rows[train], y[train])
         for width in widths.values()
@@ -157,19 +138,12 @@ def routed(device, short):
 
         wall = alternate({"call": call}, 3)["call"]
         shares = np.bincount(route, minlength=len(nets)) / len(route)
-        routes.append(
-            [
-                share,
-                float((y_pred == y[test]).mean()),
-                float(spent / len(test) / costs.max()),
-                wall / spent,
-                " ".join(f"{part:.2f}" for part in shares),
-            ]
-        )
+        found = (y_pred == y[test]).mean(), spent / len(test) / costs.max(), wall / spent
+        routes.append([share, *found, " ".join(f"{part:.2f}" for part in shares)])
     alone = [
         [n, float(net.score(X_test, y[test])), 1e6 * c] for n, net, c in zip(widths, nets, costs)
     ]
-    table(f"{name} on {device}: the nets", ["net", "accuracy", "us per image"], alone)
+    table(f"USPS on {device}: the nets", ["net", "accuracy", "us per image"], alone)
     print(f"deciding: {1e6 * deciding:.4g} us per image, on the CPU")
     header = ["budget", "accuracy", "cost", "wall by cost", "share of each net"]
     table("Routed; budgets and costs as shares of the largest net's time", header, routes)

@@ -21,22 +21,7 @@ _EVERY = 250
 
 
 class Alarm(NamedTuple):
-    """What a monitor found broken, and when.
-
-    Attributes
-    ----------
-    kind : str
-        ``"cost"`` or ``"loss"``.
-
-    row : int
-        Number of rows that had been fed when it was noticed.
-
-    mean : float
-        Mean of the costs, or of the audited losses, up to then.
-
-    promised : float
-        What the mean was promised to be at most.
-    """
+    """See `alarm_` of :class:`PromiseMonitor`."""
 
     kind: str
     row: int

@@ -1,5 +1,6 @@
 """Pictures of cost, quality and routes."""
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -8,7 +9,7 @@ from sklearn.metrics import ConfusionMatrixDisplay
 from sklearn.utils import check_array, check_consistent_length
 
 from skroute.metrics._curve import Walk, check_budgets, find_router
-from skroute.metrics._objectives import qualities_of_singles, rows_of, sample_quality
+from skroute.metrics._objectives import rows_of, sample_quality
 from skroute.metrics._off_policy import OffPolicyCurve, off_policy_curve
 from skroute.metrics._tradeoff import costs_by_name, random_mix, reference_curves
 from skroute.utils._compat import validate_style_kwargs
@@ -16,7 +17,7 @@ from skroute.utils._once import walking
 from skroute.utils._optional import axes_of, import_optional
 
 
-class _Display:
+class Display:
     """What is drawn on axes that are given or made, and kept."""
 
     def _on(self, ax):
@@ -25,7 +26,8 @@ class _Display:
         return self.ax_
 
 
-class AccuracyCostDisplay(_Display):
+@dataclass(kw_only=True, eq=False, repr=False)
+class AccuracyCostDisplay(Display):
     """Plot of quality against mean cost.
 
     It is recommended to use :meth:`from_estimator` or :meth:`from_predictions` to create
@@ -89,22 +91,12 @@ class AccuracyCostDisplay(_Display):
     >>> plt.close()
     """
 
-    def __init__(
-        self,
-        *,
-        cost: ArrayLike,
-        quality: ArrayLike,
-        name: str | None = None,
-        xlabel: str = "Mean cost per sample",
-        ylabel: str = "Mean quality",
-        singles: dict[str, tuple[float, float]] | None = None,
-    ) -> None:
-        self.cost = cost
-        self.quality = quality
-        self.name = name
-        self.xlabel = xlabel
-        self.ylabel = ylabel
-        self.singles = singles
+    cost: ArrayLike
+    quality: ArrayLike
+    name: str | None = None
+    xlabel: str = "Mean cost per sample"
+    ylabel: str = "Mean quality"
+    singles: dict[str, tuple[float, float]] | None = None
 
     def plot(
         self,
@@ -231,10 +223,10 @@ class AccuracyCostDisplay(_Display):
         curve, label = walk.curve(check_budgets(budgets)), walk.worth.label
         singles = None
         if references or (references is None and ax is None):
-            found = qualities_of_singles(walk.router, walk.X, walk.y, walk.worth, **walk.call)
+            names, worth, paid = walk.singles()
             singles = {
-                name: (np.average(paid, weights=walk.weight), _known_mean(worth, walk.weight))
-                for name, worth, paid in zip(found[0], found[1].T, found[2].T)
+                name: (np.average(costs, weights=walk.weight), _known_mean(values, walk.weight))
+                for name, values, costs in zip(names, worth.T, paid.T)
             }
         display = cls(
             cost=curve.cost,
@@ -305,7 +297,8 @@ def _known_mean(values, weight):
     return np.average(values[known], weights=weight[known]) if known.any() else np.nan
 
 
-class RouteShareDisplay(_Display):
+@dataclass(kw_only=True, eq=False, repr=False)
+class RouteShareDisplay(Display):
     """Plot of the share of rows that each choice gets, at each budget.
 
     It is recommended to use :meth:`from_estimator` to create one.
@@ -345,10 +338,9 @@ class RouteShareDisplay(_Display):
     >>> plt.close()
     """
 
-    def __init__(self, *, budget: ArrayLike, route_share: ArrayLike, choices: Any) -> None:
-        self.budget = budget
-        self.route_share = route_share
-        self.choices = choices
+    budget: ArrayLike
+    route_share: ArrayLike
+    choices: Any
 
     def plot(self, *, ax: Any = None, area_kwargs: dict[str, Any] | None = None) -> Self:
         """Draw the areas.
@@ -488,7 +480,8 @@ def complementarity_matrix(Q: ArrayLike) -> NDArray[np.float64]:
     return found
 
 
-class ComplementarityDisplay(_Display):
+@dataclass(kw_only=True, eq=False, repr=False)
+class ComplementarityDisplay(Display):
     """Plot, as a matrix, of how often one model is right and another one is wrong.
 
     It is recommended to use :meth:`from_estimator` to create one.
@@ -527,9 +520,8 @@ class ComplementarityDisplay(_Display):
     >>> plt.close()
     """
 
-    def __init__(self, *, matrix: ArrayLike, names: Any) -> None:
-        self.matrix = matrix
-        self.names = names
+    matrix: ArrayLike
+    names: Any
 
     def plot(self, *, ax: Any = None, im_kwargs: dict[str, Any] | None = None) -> Self:
         """Draw the matrix.
@@ -602,7 +594,8 @@ class ComplementarityDisplay(_Display):
         return display.plot(ax=ax, im_kwargs=im_kwargs)
 
 
-class RouterDiagnosticsDisplay(_Display):
+@dataclass(kw_only=True, eq=False, repr=False)
+class RouterDiagnosticsDisplay(Display):
     """Plot of the observed quality against a router's estimates, with the gain of its decisions.
 
     For each choice the mean quality that came out over the mean estimate, in bins of the estimate;
@@ -656,13 +649,10 @@ class RouterDiagnosticsDisplay(_Display):
     >>> plt.close()
     """
 
-    def __init__(
-        self, *, reliability: list, names: list[str], found: float, possible: float
-    ) -> None:
-        self.reliability = reliability
-        self.names = names
-        self.found = found
-        self.possible = possible
+    reliability: list
+    names: list[str]
+    found: float
+    possible: float
 
     def plot(self, *, ax: Any = None) -> Self:
         """Draw the reliability.
@@ -760,7 +750,8 @@ def _in_bins(estimate, quality, n_bins):
 _NAMES = {"direct": "direct method", "snips": "SNIPS", "doubly_robust": "doubly robust"}
 
 
-class OffPolicyDisplay(_Display):
+@dataclass(kw_only=True, eq=False, repr=False)
+class OffPolicyDisplay(Display):
     """Plot of quality against mean cost, estimated from a log of one answer per request.
 
     It is recommended to use :meth:`from_estimator` to create one.
@@ -805,8 +796,7 @@ class OffPolicyDisplay(_Display):
     >>> plt.close()
     """
 
-    def __init__(self, *, curve: OffPolicyCurve) -> None:
-        self.curve = curve
+    curve: OffPolicyCurve
 
     def plot(
         self,

@@ -13,22 +13,7 @@ from skroute.utils._validation import check_numbers
 
 
 class RiskCoverageCurve(NamedTuple):
-    """Mean loss of the most confident rows, for each share of them.
-
-    Attributes
-    ----------
-    coverage : ndarray of shape (n_thresholds,)
-        Share of rows that are answered, rising to 1.
-
-    risk : ndarray of shape (n_thresholds,)
-        Mean loss of these rows.
-
-    thresholds : ndarray of shape (n_thresholds,)
-        Smallest confidence that is answered, falling.
-
-    area : float
-        Mean risk over all coverages; lower is better.
-    """
+    """See :func:`risk_coverage_curve`."""
 
     coverage: NDArray[np.float64]
     risk: NDArray[np.float64]

@@ -205,11 +205,8 @@ class AccuracyCostDisplay(Display):
         name : str, default=None
             Name of the curve for the legend. None takes the class name of the estimator.
 
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None makes a new figure.
-
-        curve_kwargs : dict, default=None
-            Keyword arguments of matplotlib's ``plot``.
+        ax, curve_kwargs
+            As in :meth:`plot`.
 
         **params : keyword arguments
             Further arguments of ``predict_routed``, see :func:`accuracy_cost_curve`.
@@ -268,11 +265,8 @@ class AccuracyCostDisplay(Display):
         name : str, default=None
             Name of the curve for the legend. None draws no legend.
 
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None makes a new figure.
-
-        curve_kwargs : dict, default=None
-            Keyword arguments of matplotlib's ``plot``.
+        ax, curve_kwargs
+            As in :meth:`plot`.
 
         Returns
         -------
@@ -403,11 +397,8 @@ class RouteShareDisplay(Display):
         budgets : array-like of shape (n_budgets,)
             Mean costs per sample, finite.
 
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None makes a new figure.
-
-        area_kwargs : dict, default=None
-            Keyword arguments of matplotlib's ``stackplot``.
+        ax, area_kwargs
+            As in :meth:`plot`.
 
         **params : keyword arguments
             Further arguments of ``route``, see :func:`accuracy_cost_curve`.
@@ -576,11 +567,8 @@ class ComplementarityDisplay(Display):
         y : array-like of shape (n_samples,)
             True labels.
 
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None makes a new figure.
-
-        im_kwargs : dict, default=None
-            Keyword arguments of matplotlib's ``imshow``.
+        ax, im_kwargs
+            As in :meth:`plot`.
 
         Returns
         -------
@@ -873,11 +861,8 @@ class OffPolicyDisplay(Display):
         q : array-like of shape (n_samples,)
             Quality of the answer that was given.
 
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None makes a new figure.
-
-        curve_kwargs : dict, default=None
-            Keyword arguments of matplotlib's ``plot``.
+        ax, curve_kwargs
+            As in :meth:`plot`.
 
         **params : keyword arguments
             Of :func:`off_policy_curve`: `choice`, and what else is known of the log.

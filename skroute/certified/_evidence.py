@@ -240,26 +240,32 @@ def _safe_end(router, call, reference):
 
 def _references(router, X, y, call, reference, loss):
     """By name what the loss is measured against: losses of the rows, and the mean cost."""
-    names, found = single_choices(router), {}
-    if isinstance(reference, str) and reference not in ("best", "full", *names):
+    names, found, own = single_choices(router), {}, isinstance(reference, str)
+    if own and reference not in ("best", "full", *names):
         raise ValueError(
             f"reference={reference!r} is neither 'best', 'full' nor one of the single choices "
             f"{names!r}. A fitted estimator is allowed as well."
         )
-    for one in (names or ["full"]) if reference == "best" else [reference]:
-        name, seen = ask_reference(router, one, X, call, loss)
-        if isinstance(one, str) and one != "full":
-            losses = loss.best - loss.worth.of_single(y, seen, router)
-        elif hasattr(one, "predict_routed") or one == "full":
-            losses = loss.of_routed(y, seen, router if one == "full" else one)
-        else:
+    singles = {"best": names, "full": []}.get(reference, [reference]) if own else []
+    for name in singles:
+        seen = router._alone(X, name, loss.asks, **call)
+        losses = loss.best - loss.worth.of_single(y, seen, router)
+        found[name] = losses, float(seen.cost.mean())
+    if not singles:
+        name, seen = ask_reference(router, "full" if own else reference, X, call, loss)
+        if seen.route is None:
             losses = loss.of(y, seen.y_pred)
+        else:
+            losses = loss.of_routed(y, seen, router if own else reference)
         found[name] = losses, float(seen.cost.mean())
     return found
 
 
 def ask_reference(router, reference, X, call, loss):
-    """Name of a reference, and its answers to all rows; a cost that is not known is NaN."""
+    """Name of a reference, and its answers to all rows (Routed).
+
+    What does not route has no route, and a cost of NaN: not known.
+    """
     if isinstance(reference, str):
         if reference == "full":
             return FULL, router._respond(X, loss.asks, budget=np.inf, **call)
@@ -269,4 +275,4 @@ def ask_reference(router, reference, X, call, loss):
         with note_failure(name, n, "predict_routed"):
             return name, reference.predict_routed(X)
     once_of(router).count(name, n)
-    return name, Routed(loss.ask(name, reference, X), np.full(n, -1), np.full(n, np.nan))
+    return name, Routed(loss.ask(name, reference, X), None, np.full(n, np.nan))

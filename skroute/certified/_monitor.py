@@ -188,8 +188,6 @@ class PromiseMonitor:
                 f"max_loss={max_loss!r} must lie between -loss_range and loss_range="
                 f"{loss_range!r}: any other promise is never, or always, broken."
             )
-        if budget is not None and not np.isfinite(budget):
-            raise ValueError(f"budget must be a finite number or None, got {budget!r}.")
         if budget is not None and max_cost is not None and max_cost <= budget:
             raise ValueError(f"max_cost={max_cost!r} must be above budget={budget!r}.")
         self.max_loss = max_loss

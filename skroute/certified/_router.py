@@ -734,6 +734,9 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
 
     # Predict --------------------------------------------------------------------------
 
+    def _check_X(self, X):
+        return self.estimator_._check_X(super()._check_X(X))
+
     def _plan(self, X, budget, **call):
         evidence, k = self._selection.evidence, self._selection.point(budget)
         call = self._call_of(call)
@@ -748,7 +751,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
                 f"{' and '.join(sorted(limits))}: the evidence says nothing of such calls, so that "
                 "nothing is promised about them, whatever certificate_ says of others."
             )
-        X, model = self.estimator_._check_X(X), self.estimator_
+        model = self.estimator_
         if k == 0 and evidence.single is not None and not limits:
             found = model._alone(X, evidence.single, None, **call)
             return Plan(found.route, found.cost, (evidence.single, call))
@@ -762,10 +765,9 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
 
     def _answer(self, X, plan, response):
         single, state = plan.state
-        X, model = self.estimator_._check_X(X), self.estimator_
         if single is not None:
-            return model._alone(X, single, response, **state).y_pred
-        return model._answer(X, state, response)
+            return self.estimator_._alone(X, single, response, **state).y_pred
+        return self.estimator_._answer(X, state, response)
 
     def _offers_proba(self):
         return hasattr(vars(self).get("estimator_", unfrozen(self.estimator)), "predict_proba")

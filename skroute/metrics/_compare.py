@@ -293,12 +293,8 @@ def compare_with_references(
     arrays = [curve.row_cost, curve.row_quality, oracle_cost, oracle_quality, quality, row_costs]
     estimate = statistic(*(array.mean(axis=0) for array in arrays))
     values = resampled_values(statistic, arrays, n_resamples, check_random_state(random_state))
-    cells = iter(zip(estimate, values.T))
-    by_contender = {
-        who: {
-            metric: interval(float(number), column, confidence_level, len(quality))
-            for metric, (number, column) in zip(METRICS, cells)
-        }
-        for who in (*CONTENDERS, "gain")
-    }
-    return {metric: {who: by_contender[who][metric] for who in by_contender} for metric in METRICS}
+    found = {metric: {} for metric in METRICS}
+    names = [(who, metric) for who in (*CONTENDERS, "gain") for metric in METRICS]
+    for (who, metric), number, column in zip(names, estimate, values.T):
+        found[metric][who] = interval(float(number), column, confidence_level, len(quality))
+    return found

@@ -237,11 +237,5 @@ def accuracy_cost_curve(
     array([[1.  , 0.  ],
            [0.56, 0.44]])
     """
-    if row_quality is not None and not callable(row_quality):
-        raise ValueError(
-            "row_quality must be a function of (y, y_pred) that returns one number per row, or "
-            f"None, got {row_quality!r}."
-        )
     limits = check_budgets(budgets)
-    walk = Walk(estimator, X, y, row_quality, sample_weight, **params)
-    return walk.curve(limits)
+    return Walk(estimator, X, y, row_quality, sample_weight, **params).curve(limits)

@@ -13,7 +13,7 @@ from sklearn.utils import check_consistent_length
 from skroute.utils._handing import handed_over, models_of
 from skroute.utils._named import in_order
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import check_numbers, holds_texts
+from skroute.utils._validation import check_known_labels, check_numbers, holds_texts
 
 # Least probability that log loss takes a logarithm of, as scikit-learn has it.
 _LEAST = np.finfo(np.float64).eps
@@ -400,7 +400,7 @@ class Worth:
         if self.classes is None:
             return self.objective.of(np.asarray(y, np.float64), np.asarray(answers, np.float64))
         if self.asks == "predict":
-            answers = self.codes(answers, "An answer")
+            answers = self.codes(answers, "y_pred")
         return self.objective.rows(self.codes(y, "y"), answers, weight)
 
     def of_single(self, y, seen, estimator):
@@ -440,14 +440,8 @@ class Worth:
 
     def codes(self, labels, name):
         """Positions of labels among the classes."""
-        labels, classes = np.asarray(labels), self.classes
-        found = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
-        if (wrong := classes[found] != labels).any():
-            raise ValueError(
-                f"{name} has a label that fit has not seen, in row {int(np.argmax(wrong))}: what "
-                f"an error about it costs is not known. Known are {classes.tolist()!r}."
-            )
-        return found
+        check_known_labels(labels, self.classes, name)
+        return np.searchsorted(self.classes, np.asarray(labels))
 
 
 def worth_of(estimator, y=None, row_quality=None):
@@ -456,6 +450,11 @@ def worth_of(estimator, y=None, row_quality=None):
     `y` says how many classes there are where the estimator, not fitted, does not.
     """
     if row_quality is not None:
+        if not callable(row_quality):
+            raise ValueError(
+                "row_quality must be a function of (y, y_pred) that returns one number per row, or "
+                f"None, got {row_quality!r}."
+            )
         return Worth(function=row_quality)
     while hasattr(getattr(estimator, "estimator_", None), "predict_routed"):
         # What is promised, or spread out, about an estimator is measured as it is.

@@ -279,9 +279,14 @@ Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and 
     def judged(of_rows, ratio):
         table = np.full((n, len(every)), np.nan)
         table[np.arange(n), position] = of_rows
-        model = estimate_cells(rows, table, folds, ratio=ratio)[at]
+        model, every_row = estimate_cells(rows, table, folds, ratio=ratio)[at], np.arange(len(at))
+        own, value = model[every_row, logged], of_rows[at]
         return [
-            three_estimates(model, logged, of_rows[at], route, weight)
+            (
+                direct_method(model[every_row, route]),
+                snips(value, weight),
+                doubly_robust(model[every_row, route], own, value, weight),
+            )
             for route, weight in zip(routes, weights)
         ]
 
@@ -340,17 +345,6 @@ def skewness(deviations):
     unit = deviations / largest if largest > 0 else deviations
     squares = float(unit @ unit)
     return float((unit**3).sum() / squares**1.5) if squares > 0 else 0.0
-
-
-def three_estimates(table, choice, value, route, weight):
-    """The three estimators for one policy and one kind of value."""
-    rows = np.arange(len(route))
-    model = table[rows, route]
-    return (
-        direct_method(model),
-        snips(value, weight),
-        doubly_robust(model, table[rows, choice], value, weight),
-    )
 
 
 def with_intervals(terms, degrees, confidence_level):

@@ -65,10 +65,7 @@ def risk_coverage_curve(
     lost = check_numbers(loss, "loss", shape=(None,))
     rank = check_numbers(confidence, "confidence", shape=(None,))
     check_consistent_length(lost, rank)
-    given = check_sample_weight(sample_weight, lost)
-    weight = np.ones(len(lost)) if given is None else np.asarray(given, dtype=np.float64)
-    if not np.isfinite(weight).all():
-        raise ValueError("sample_weight must be finite numbers.")
+    weight = check_numbers(check_sample_weight(sample_weight, lost), "sample_weight")
     order = np.argsort(-rank, kind="stable")
     rank, weight = rank[order], weight[order]
     last = np.append(rank[1:] != rank[:-1], True)

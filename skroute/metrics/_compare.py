@@ -293,7 +293,7 @@ def compare_with_references(
     arrays = [curve.row_cost, curve.row_quality, oracle_cost, oracle_quality, quality, row_costs]
     estimate = statistic(*(array.mean(axis=0) for array in arrays))
     values = resampled_values(statistic, arrays, n_resamples, check_random_state(random_state))
-    found = {metric: {} for metric in METRICS}
+    found: dict[str, dict[str, BootstrapInterval]] = {metric: {} for metric in METRICS}
     names = [(who, metric) for who in (*CONTENDERS, "gain") for metric in METRICS]
     for (who, metric), number, column in zip(names, estimate, values.T):
         found[metric][who] = interval(float(number), column, confidence_level, len(quality))

@@ -274,11 +274,11 @@ class AccuracyCostDisplay(Display):
             The drawn curve.
         """
         check_consistent_length(y_preds, costs)
+        weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         right = np.array([sample_quality(y_true, y_pred) for y_pred in y_preds])
-        cost = np.asarray(costs, dtype=np.float64)
+        quality, cost = np.average(right, axis=1, weights=weights), np.asarray(costs, np.float64)
         if cost.ndim == 2:
-            cost = np.average(cost, axis=1, weights=sample_weight)
-        quality = np.average(right, axis=1, weights=sample_weight)
+            cost = np.average(cost, axis=1, weights=weights)
         display = cls(cost=cost, quality=quality, name=name)
         return display.plot(ax=ax, curve_kwargs=curve_kwargs)
 

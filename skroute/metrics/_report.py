@@ -177,12 +177,9 @@ def decision_report(
         limits = np.unique(np.r_[steps, own] if least < own < most else steps)
     check_affordable(float(limits[0]), least, advice="Raise the smallest of budgets.")
     label = "Quality" if walk.worth.label is None else f"Quality ({walk.worth.label})"
-    spec = _spec(
-        *_numbers(walk, limits, confidence_level, n_resamples, random_state),
-        [_text(limit) + unit for limit in limits],
-        quality_label or label,
-        unit,
-    )
+    tables = _numbers(walk, limits, confidence_level, n_resamples, random_state)
+    stops = [_text(limit) + unit for limit in limits]
+    spec = _spec(tables, stops, quality_label or label, unit)
     # The largest budget that is at most the router's own.
     spec["params"][0]["value"] = max(int(np.searchsorted(limits, own, side="right")) - 1, 0)
     page = _PAGE.format(
@@ -219,18 +216,22 @@ def _numbers(walk, limits, confidence_level, n_resamples, random_state):
     means = np.concatenate([curve.cost, curve.quality, curve.quality - beside.random])
     sure = [interval(mean, part, confidence_level, walk.n) for mean, part in zip(means, drawn.T)]
     spent, router, above = np.array(sure)[:, :3].reshape(3, len(limits), 3)
-    columns = {"spent per row": spent, "router": router, "above the random mix": above}
-    for name, known in zip(
-        ("random mix", "best single choice", "oracle"), beside[2:] + beside[1:2]
-    ):
-        columns[name] = np.c_[known, np.full((len(limits), 2), np.nan)]
-    numbers = [
-        {"stop": k, "what": name, "cost": curve.cost[k], "text": _text(*column[k])}
-        # What is not known is None, as JSON has it.
-        | dict(zip(("value", "low", "high"), np.where(np.isnan(column[k]), None, column[k])))
-        for name, column in columns.items()
-        for k in range(len(limits))
-    ]
+    alone = np.full((len(limits), 2), np.nan)
+    columns = {
+        "spent per row": spent,
+        "router": router,
+        "above the random mix": above,
+        "random mix": np.c_[beside.random, alone],
+        "best single choice": np.c_[beside.single, alone],
+        "oracle": np.c_[beside.oracle, alone],
+    }
+    numbers = []
+    for name, column in columns.items():
+        for k, found in enumerate(column):
+            # What is not known is None, as JSON has it.
+            value, low, high = np.where(np.isnan(found), None, found)
+            row = {"stop": k, "what": name, "cost": curve.cost[k], "text": _text(*found)}
+            numbers.append(row | {"value": value, "low": low, "high": high})
     shares = [
         {"stop": k, "choice": name, "share": share}
         for k, row in enumerate(curve.route_share)
@@ -240,8 +241,9 @@ def _numbers(walk, limits, confidence_level, n_resamples, random_state):
     return numbers, shares, [dict(zip(("name", "cost", "value"), one)) for one in means]
 
 
-def _spec(numbers, shares, singles, budgets, label, unit):
+def _spec(tables, budgets, label, unit):
     """The page's pictures in Vega-Lite, which all show the stop of one slider."""
+    numbers, shares, singles = tables
     x = {"field": "cost", "type": "quantitative", "scale": {"zero": False}}
     x, y = x | {"title": f"Mean cost per row{unit}"}, x | {"field": "value", "title": label}
     in_order = {"type": "nominal", "sort": None, "title": None}

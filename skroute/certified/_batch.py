@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from skroute.base import Routed, affords, check_budget, check_costs, note_failure
+from skroute.base import Routed, affords, check_budget, check_costs
 from skroute.certified._certificate import Certificate, warn_of_no_saving
-from skroute.certified._evidence import FULL, knows_costs, operating_budgets
+from skroute.certified._evidence import FULL, ask_reference, knows_costs, operating_budgets
 from skroute.certified._loss import Loss, loss_of
 from skroute.guarantees import mean_p_value, mean_upper_bound
 from skroute.guarantees._finite import (
@@ -27,26 +27,7 @@ _SCALE_ROWS = 10
 
 
 class CertifiedBatch(NamedTuple):
-    """The answers to a batch of known rows, and what is promised about them.
-
-    Attributes
-    ----------
-    y_pred : ndarray of shape (n_rows,) or (n_rows, n_outputs)
-        The answers; on the labelled rows those that were bought.
-
-    route : ndarray of shape (n_rows,), dtype=int64
-        Choice that answered, into ``choices_``; -1 where a reference did that is none of them.
-
-    cost : ndarray of shape (n_rows,), dtype=float64
-        What each row cost; on the labelled rows at most, the bought answers and what was tried
-        beside them included.
-
-    labelled : ndarray of shape (n_labels,), dtype=int64
-        Rows that the reference's answers were bought for, in the order drawn.
-
-    certificate : Certificate
-        What is promised about this batch.
-    """
+    """See :meth:`CertifiedRouter.certify_batch`."""
 
     y_pred: NDArray[Any]
     route: NDArray[np.int64]
@@ -196,7 +177,11 @@ def certify_batch(certified, router, X, n_labels, label_cost, call):
     call_labelled = check_method_params(X, call, indices=labelled)
     # About the labelled rows nothing is asked twice.
     walked = walking(router)
-    name, bought = _buy(walked, certified.reference, X_labelled, call_labelled, label_cost)
+    reference = certified.reference
+    name, seen = ask_reference(walked, reference, X_labelled, call_labelled, loss)
+    route = seen.route if isinstance(reference, str) else np.full(n_labels, -1)
+    price = seen.cost if label_cost is None else np.full(n_labels, float(label_cost))
+    bought = Routed(np.asarray(seen.y_pred), route, price)
     _check_answers(bought, router, loss)
     if np.ndim(bought.y_pred) == 2:
         several = loss_of(router, bought.y_pred, certified.loss, certified.loss_range)
@@ -205,13 +190,8 @@ def certify_batch(certified, router, X, n_labels, label_cost, call):
     stop = walk(walked, budgets, X_labelled, call_labelled, bought, test, from_full=full)
     if stop.last < 0:
         raise ValueError(_refusal(test, stop))
-    operating, spent = float(budgets[stop.last]), bought.cost + stop.tried
-    made = replace(bought, cost=spent)
-    if n > n_labels:
-        made = _with_rest(router, X, labelled, made, call, operating, certified)
-    else:
-        order = np.argsort(labelled)
-        made = Routed(made.y_pred[order], made.route[order], made.cost[order])
+    operating, spent = float(budgets[stop.last]), replace(bought, cost=bought.cost + stop.tried)
+    made = _finish(router, X, labelled, spent, call, operating, certified)
     certificate = Certificate(
         promised=True,
         max_loss=test.max_loss,
@@ -252,48 +232,26 @@ def _budgets_of(router, X, scale, call, certified):
     return operating_budgets(router, X, certified.n_points, call)
 
 
-def _buy(router, reference, X, call, label_cost):
-    """Name of the reference, and its answers to the labelled rows (Routed)."""
-    if isinstance(reference, str):
-        if reference == "full":
-            name, seen = FULL, router._respond(X, "predict", budget=np.inf, **call)
-        else:
-            name, seen = reference, router._alone(X, reference, "predict", **call)
-        own = seen.cost
-    else:
-        name, none = type(reference).__name__, np.full(num_samples(X), -1)
-        with note_failure(name, num_samples(X), "predict"):
-            if label_cost is None:
-                own = reference.predict_routed(X)
-                seen, own = Routed(own.y_pred, none, own.cost), own.cost
-            else:
-                seen, own = Routed(np.asarray(reference.predict(X)), none, None), None
-    cost = own if label_cost is None else np.full(num_samples(X), float(label_cost))
-    return name, Routed(np.asarray(seen.y_pred), seen.route, cost)
-
-
-def _with_rest(router, X, labelled, bought, call, operating, certified):
+def _finish(router, X, labelled, bought, call, operating, certified):
     """The answers to all rows: those bought, and those of the operating point (Routed)."""
-    n = num_samples(X)
-    rest, limit = np.delete(np.arange(n), labelled), _limit(certified)
+    rest, limit = np.delete(np.arange(num_samples(X)), labelled), _limit(certified)
+    parts, costs = [bought], bought.cost
     X_rest, call = _safe_indexing(X, rest), check_method_params(X, call, indices=rest)
-    cost, route = np.empty(n), np.empty(n, dtype=np.int64)
-    cost[labelled], route[labelled] = bought.cost, bought.route
     if limit is not None:
-        # Of this batch costs are known before they are spent.
-        cost[rest] = router._respond(X_rest, None, budget=operating, **call).cost
-        if not affords(limit, cost.mean()):
+        if len(rest):
+            # Of this batch costs are known before they are spent.
+            plan = router._respond(X_rest, None, budget=operating, **call)
+            costs = np.r_[costs, plan.cost]
+        if not affords(limit, costs.mean()):
             raise ValueError(
-                f"budget={limit!r} is below the {cost.mean():.17g} per row that this batch costs "
+                f"budget={limit!r} is below the {costs.mean():.17g} per row that this batch costs "
                 f"at the cheapest point that keeps max_loss={certified.max_loss!r}, labels "
                 "included: raise max_loss or budget, or lower n_labels."
             )
-    seen = router._respond(X_rest, "predict", budget=operating, **call)
-    cost[rest], route[rest] = seen.cost, seen.route
-    dtype = np.result_type(bought.y_pred, seen.y_pred)
-    y_pred = np.empty((n, *np.shape(bought.y_pred)[1:]), dtype=dtype)
-    y_pred[labelled], y_pred[rest] = bought.y_pred, seen.y_pred
-    return Routed(y_pred, route, cost)
+    if len(rest):
+        parts.append(router._respond(X_rest, "predict", budget=operating, **call))
+    order = np.argsort(np.r_[labelled, rest])
+    return Routed(*(np.concatenate(one)[order] for one in zip(*parts)))
 
 
 # What is refused before anything is called ------------------------------------------------

@@ -1,13 +1,14 @@
 """What was promised: as a record, as one sentence, and as a picture."""
 
 import json
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.utils._optional import axes_of
+from skroute.metrics._displays import Display
 from skroute.utils._warn import warn
 
 # Behind the name of a reference that does not say what it costs.
@@ -170,33 +171,7 @@ def warn_of_no_saving(certificate):
 
 
 class OperatingPoints(NamedTuple):
-    """The operating points of a certified estimator, from the safe end on.
-
-    Attributes
-    ----------
-    budget : ndarray of shape (n_points,)
-        Budget that the estimator is called with; infinity is its unlimited plan.
-
-    loss : ndarray of shape (n_points,)
-        Mean signed loss on the evidence rows, against the reference (with several, and several
-        groups, the largest).
-
-    loss_upper : ndarray of shape (n_points,)
-        Upper bound of the expected loss, each point for itself.
-
-    cost : ndarray of shape (n_points,)
-        Mean cost on the evidence rows.
-
-    cost_upper : ndarray of shape (n_points,)
-        Upper bound of the expected cost, each point for itself.
-
-    certified : ndarray of shape (n_points,), dtype=bool
-        Whether the point keeps what was asked for, all of these together.
-
-    single : str or None
-        The single choice that answers every row at the first point, which is then what the
-        loss is measured against; None where the estimator decides there, too.
-    """
+    """See `operating_points_` of :class:`CertifiedRouter`."""
 
     budget: NDArray[np.float64]
     loss: NDArray[np.float64]
@@ -207,7 +182,8 @@ class OperatingPoints(NamedTuple):
     single: str | None
 
 
-class CertificateDisplay:
+@dataclass(kw_only=True, eq=False, repr=False)
+class CertificateDisplay(Display):
     """Plot of the loss bound of each operating point against its cost; certified points are marked.
 
     It is recommended to use :meth:`from_estimator`.
@@ -248,9 +224,8 @@ class CertificateDisplay:
     >>> plt.close()
     """
 
-    def __init__(self, *, points: OperatingPoints, max_loss: float | None = None) -> None:
-        self.points = points
-        self.max_loss = max_loss
+    points: OperatingPoints
+    max_loss: float | None = None
 
     def plot(self, *, ax: Any = None, **kwargs: Any) -> Self:
         """Draw the bound as a line, the observed loss dotted, and certified points as dots.
@@ -268,7 +243,7 @@ class CertificateDisplay:
         display : :class:`CertificateDisplay`
             The object itself, with `ax_`, `figure_` and `line_`.
         """
-        ax, points = axes_of(self, ax), self.points
+        ax, points = self._on(ax), self.points
         (self.line_,) = ax.plot(points.cost, points.loss_upper, **kwargs)
         color, sure = self.line_.get_color(), points.certified
         ax.plot(points.cost, points.loss, ":", color=color)
@@ -276,7 +251,6 @@ class CertificateDisplay:
         if self.max_loss is not None:
             ax.axhline(self.max_loss, color="0.6", linestyle="--", linewidth=1)
         ax.set(xlabel="Mean cost per sample", ylabel="Loss against the reference (bound; seen)")
-        self.ax_, self.figure_ = ax, ax.figure
         return self
 
     @classmethod

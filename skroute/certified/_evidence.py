@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from skroute.base import Routed, note_failure
 from skroute.metrics._objectives import single_choices
 from skroute.utils._compat import num_samples
 from skroute.utils._handing import handed_over, models_of
@@ -189,8 +190,6 @@ def collect(router, budgets, X, y, call, *, reference, loss, group, from_single)
     passes = [router._respond(X, loss.asks, budget=budget, **call) for budget in budgets]
     losses = [loss.of_routed(y, seen, router) for seen in passes]
     found = _references(router, X, y, call, reference, loss)
-    if found is None:
-        found = {FULL: (losses[0], float(passes[0].cost.mean()))}
     costs = [seen.cost for seen in passes]
     handed = [handed_over(router, seen.route).mean() for seen in passes]
     single, index = None, 0 if FULL in found else -1
@@ -200,6 +199,8 @@ def collect(router, budgets, X, y, call, *, reference, loss, group, from_single)
         losses = [found[name][0], *losses]
         costs = [router._alone(X, name, None, **call).cost, *costs]
         handed = [0.0, *handed]
+    # What handing over loses lies between right and wrong.
+    hands_over = [getattr(one, "abstain_quality_", None) is not None for one in (router, reference)]
     codes, group_names = np.zeros(num_samples(X), dtype=np.int64), []
     if group is not None:
         values, codes = np.unique(group, return_inverse=True)
@@ -216,7 +217,7 @@ def collect(router, budgets, X, y, call, *, reference, loss, group, from_single)
         single,
         codes,
         group_names,
-        loss.exact and getattr(router, "abstain_quality_", None) is None,
+        loss.exact and not any(hands_over),
         all(knows_costs(seen) for seen in passes),
         once_of(router).calls,
         set(call),
@@ -238,30 +239,40 @@ def _safe_end(router, call, reference):
 
 
 def _references(router, X, y, call, reference, loss):
-    """By name what the loss is measured against: losses of the rows, and mean cost (NaN: unknown).
-
-    None where it is the router itself without a budget.
-    """
-    if hasattr(reference, "predict"):
-        name = type(reference).__name__
-        if hasattr(reference, "predict_routed") and loss.asks == "predict":
-            seen = reference.predict_routed(X)
-            return {name: (loss.of_routed(y, seen, reference), float(seen.cost.mean()))}
-        once_of(router).count(name, num_samples(X))
-        return {name: (loss.of(y, loss.ask(name, reference, X)), np.nan)}
-    names = single_choices(router)
-    if reference == "full" or (reference == "best" and not names):
-        return None
-    if reference not in ("best", *names):
+    """By name what the loss is measured against: losses of the rows, and the mean cost."""
+    names, found, own = single_choices(router), {}, isinstance(reference, str)
+    if own and reference not in ("best", "full", *names):
         raise ValueError(
             f"reference={reference!r} is neither 'best', 'full' nor one of the single choices "
             f"{names!r}. A fitted estimator is allowed as well."
         )
-    found = {}
-    for name in names if reference == "best" else [reference]:
+    singles = {"best": names, "full": []}.get(reference, [reference]) if own else []
+    for name in singles:
         seen = router._alone(X, name, loss.asks, **call)
-        # A single choice answers every row, though it may be none of choices_.
-        logged = loss.worth.is_logged(y, router, seen.y_pred)
-        losses = loss.of(y, seen.y_pred, seen.route if logged else None)
+        losses = loss.best - loss.worth.of_single(y, seen, router)
+        found[name] = losses, float(seen.cost.mean())
+    if not singles:
+        name, seen = ask_reference(router, "full" if own else reference, X, call, loss)
+        if seen.route is None:
+            losses = loss.of(y, seen.y_pred)
+        else:
+            losses = loss.of_routed(y, seen, router if own else reference)
         found[name] = losses, float(seen.cost.mean())
     return found
+
+
+def ask_reference(router, reference, X, call, loss):
+    """Name of a reference, and its answers to all rows (Routed).
+
+    What does not route has no route, and a cost of NaN: not known.
+    """
+    if isinstance(reference, str):
+        if reference == "full":
+            return FULL, router._respond(X, loss.asks, budget=np.inf, **call)
+        return reference, router._alone(X, reference, loss.asks, **call)
+    name, n = type(reference).__name__, num_samples(X)
+    if hasattr(reference, "predict_routed") and loss.asks == "predict":
+        with note_failure(name, n, "predict_routed"):
+            return name, reference.predict_routed(X)
+    once_of(router).count(name, n)
+    return name, Routed(loss.ask(name, reference, X), None, np.full(n, np.nan))

@@ -21,22 +21,7 @@ _EVERY = 250
 
 
 class Alarm(NamedTuple):
-    """What a monitor found broken, and when.
-
-    Attributes
-    ----------
-    kind : str
-        ``"cost"`` or ``"loss"``.
-
-    row : int
-        Number of rows that had been fed when it was noticed.
-
-    mean : float
-        Mean of the costs, or of the audited losses, up to then.
-
-    promised : float
-        What the mean was promised to be at most.
-    """
+    """See `alarm_` of :class:`PromiseMonitor`."""
 
     kind: str
     row: int
@@ -203,8 +188,6 @@ class PromiseMonitor:
                 f"max_loss={max_loss!r} must lie between -loss_range and loss_range="
                 f"{loss_range!r}: any other promise is never, or always, broken."
             )
-        if budget is not None and not np.isfinite(budget):
-            raise ValueError(f"budget must be a finite number or None, got {budget!r}.")
         if budget is not None and max_cost is not None and max_cost <= budget:
             raise ValueError(f"max_cost={max_cost!r} must be above budget={budget!r}.")
         self.max_loss = max_loss

@@ -33,7 +33,8 @@ from skroute.certified._evidence import collect, groups_of_rows, is_missing, ope
 from skroute.certified._loss import loss_of
 from skroute.certified._monitor import PromiseMonitor
 from skroute.certified._selection import Selection, Terms
-from skroute.metrics import sample_quality
+from skroute.metrics._objectives import Worth
+from skroute.metrics._off_policy import count_seen
 from skroute.utils._calls import takes
 from skroute.utils._compat import (
     HasMethods,
@@ -65,8 +66,6 @@ from skroute.utils._warn import warn
 # Around a fitted estimator: the share of the rows that only set the scale of the operating points,
 # and how many are enough where that is more. Each is a row less of evidence.
 _SCALE_SHARE, _SCALE_ROWS = 0.05, 5
-# Evidence of which a larger share equals rows of the fit is taken for these rows.
-_REPEATED = 0.01
 
 UNWEIGHTED = (
     "sample_weight: a certificate counts every evidence row once. For a promise about a weighted "
@@ -555,14 +554,8 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
 
     def _warn(self, X, rows, *, seen):
         """Warn of a certificate that saves nothing, and of evidence that may be `seen` before."""
-        if seen and hasattr(self.estimator_, "_seen"):
-            count = int(self.estimator_._seen(_safe_indexing(X, rows)).sum())
-            if count > _REPEATED * len(rows):
-                warn(
-                    f"{count} of {len(rows)} rows equal rows that the router was fitted on. If "
-                    "they are the same requests, they are no evidence: give requests that it has "
-                    "not seen. New requests that only have equal features do no harm."
-                )
+        if seen:
+            count_seen(self.estimator_, _safe_indexing(X, rows), "they are no evidence")
         warn_of_no_saving(self._selection.certificate(check_budget(self.budget)))
 
     # What is promised -----------------------------------------------------------------
@@ -741,6 +734,9 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
 
     # Predict --------------------------------------------------------------------------
 
+    def _check_X(self, X):
+        return self.estimator_._check_X(super()._check_X(X))
+
     def _plan(self, X, budget, **call):
         evidence, k = self._selection.evidence, self._selection.point(budget)
         call = self._call_of(call)
@@ -755,7 +751,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
                 f"{' and '.join(sorted(limits))}: the evidence says nothing of such calls, so that "
                 "nothing is promised about them, whatever certificate_ says of others."
             )
-        X, model = self.estimator_._check_X(X), self.estimator_
+        model = self.estimator_
         if k == 0 and evidence.single is not None and not limits:
             found = model._alone(X, evidence.single, None, **call)
             return Plan(found.route, found.cost, (evidence.single, call))
@@ -769,10 +765,9 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
 
     def _answer(self, X, plan, response):
         single, state = plan.state
-        X, model = self.estimator_._check_X(X), self.estimator_
         if single is not None:
-            return model._alone(X, single, response, **state).y_pred
-        return model._answer(X, state, response)
+            return self.estimator_._alone(X, single, response, **state).y_pred
+        return self.estimator_._answer(X, state, response)
 
     def _offers_proba(self):
         return hasattr(vars(self).get("estimator_", unfrozen(self.estimator)), "predict_proba")
@@ -924,14 +919,10 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         if not len(rows):
             return np.nan
         weight = check_sample_weight(sample_weight, X)[rows]
-        answers, y = np.array(routed.y_pred[rows].tolist()), y[rows]
         if is_regressor(model):
-            return float(r2_score(y, answers, sample_weight=weight))
-        if y.ndim == 2 and not is_classifier(model):
-            quality = check_numbers(y, "y", shape=(len(rows), len(models_of(model))))
-            quality = quality[np.arange(len(rows)), routed.route[rows]]
-        else:
-            quality = sample_quality(y, answers)
+            answers = np.array(routed.y_pred[rows].tolist())
+            return float(r2_score(y[rows], answers, sample_weight=weight))
+        quality = check_numbers(Worth().of_routed(y, routed, model)[rows], "y")
         return float(np.average(quality, weights=weight))
 
     # scikit-learn ---------------------------------------------------------------------

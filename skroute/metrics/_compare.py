@@ -24,30 +24,18 @@ from skroute.utils._compat import Integral, Interval, Real, validate_params
 
 # Largest matrix of row counts held at a time, in numbers.
 _CHUNK = 2_000_000
+# What may be said of resamples.
+RESAMPLING: dict = {
+    "confidence_level": [Interval(Real, 0.0, 1.0, closed="neither")],
+    "n_resamples": [Interval(Integral, 1, None, closed="left")],
+    "random_state": ["random_state"],
+}
 METRICS = ("auc", "apgr", "cpt_50", "cpt_80", "saving", "distance")
 CONTENDERS = ("router", "random", "single", "oracle")
 
 
 class BootstrapInterval(NamedTuple):
-    """A number with what the sampling of the rows makes uncertain about it.
-
-    Attributes
-    ----------
-    estimate : float
-        The number on all rows.
-
-    low : float
-        Lower end of the interval.
-
-    high : float
-        Upper end of the interval.
-
-    standard_error : float
-        Standard deviation over the resamples.
-
-    n_samples : int
-        Rows that it rests on.
-    """
+    """See :func:`bootstrap_interval`."""
 
     estimate: float
     low: float
@@ -56,15 +44,7 @@ class BootstrapInterval(NamedTuple):
     n_samples: int
 
 
-@validate_params(
-    {
-        "statistic": [callable],
-        "confidence_level": [Interval(Real, 0.0, 1.0, closed="neither")],
-        "n_resamples": [Interval(Integral, 1, None, closed="left")],
-        "random_state": ["random_state"],
-    },
-    prefer_skip_nested_validation=True,
-)
+@validate_params({"statistic": [callable], **RESAMPLING}, prefer_skip_nested_validation=True)
 def bootstrap_interval(
     statistic: Callable[..., float],
     *rows: ArrayLike,
@@ -159,14 +139,11 @@ def interval(estimate, values, confidence_level, n_samples):
 
 def numbers_of_curve(cost, quality, models, weak, strong):
     """METRICS of one curve; `models` are (mean costs, mean qualities) of the choices."""
-    ends = {
-        "weak": (models[0][weak], models[1][weak]),
-        "strong": (models[0][strong], models[1][strong]),
-    }
-    gap = ends["strong"][1] - ends["weak"][1]
-    if not (gap > 0 and ends["strong"][0] > ends["weak"][0]):
+    weak, strong = np.transpose(models)[[weak, strong]]
+    if not (weak < strong).all():
         # In a resample of few rows the better model may come out worse.
         return [np.nan] * len(METRICS)
+    ends = {"weak": weak, "strong": strong}
     apgr = average_performance_gap_recovered(cost, quality, **ends)
     x, y = check_curve(cost, quality)
     # The lower end of a jump is no point that anybody would choose.
@@ -175,13 +152,11 @@ def numbers_of_curve(cost, quality, models, weak, strong):
     within = np.searchsorted(models[0][front], x[top], side="right")
     best = np.r_[-np.inf, models[1][front]][within]
     return [
-        ends["weak"][1] + apgr * gap,
+        weak[1] + apgr * (strong - weak)[1],
         apgr,
         call_performance_threshold(cost, quality, 0.5, **ends),
         call_performance_threshold(cost, quality, 0.8, **ends),
-        cost_reduction_at(
-            cost, quality, reference_cost=ends["strong"][0], reference_quality=ends["strong"][1]
-        ),
+        cost_reduction_at(cost, quality, reference_cost=strong[0], reference_quality=strong[1]),
         np.maximum(best - y[top], 0.0).mean(),
     ]
 
@@ -193,15 +168,7 @@ def _staircase(cost, quality):
     return np.repeat(cost, 2)[1:], np.repeat(quality, 2)[:-1]
 
 
-@validate_params(
-    {
-        "curve": [AccuracyCostCurve],
-        "confidence_level": [Interval(Real, 0.0, 1.0, closed="neither")],
-        "n_resamples": [Interval(Integral, 1, None, closed="left")],
-        "random_state": ["random_state"],
-    },
-    prefer_skip_nested_validation=True,
-)
+@validate_params({"curve": [AccuracyCostCurve], **RESAMPLING}, prefer_skip_nested_validation=True)
 def compare_with_references(
     curve: AccuracyCostCurve,
     Q: ArrayLike,
@@ -326,12 +293,8 @@ def compare_with_references(
     arrays = [curve.row_cost, curve.row_quality, oracle_cost, oracle_quality, quality, row_costs]
     estimate = statistic(*(array.mean(axis=0) for array in arrays))
     values = resampled_values(statistic, arrays, n_resamples, check_random_state(random_state))
-    cells = iter(zip(estimate, values.T))
-    by_contender = {
-        who: {
-            metric: interval(float(number), column, confidence_level, len(quality))
-            for metric, (number, column) in zip(METRICS, cells)
-        }
-        for who in (*CONTENDERS, "gain")
-    }
-    return {metric: {who: by_contender[who][metric] for who in by_contender} for metric in METRICS}
+    found: dict[str, dict[str, BootstrapInterval]] = {metric: {} for metric in METRICS}
+    names = [(who, metric) for who in (*CONTENDERS, "gain") for metric in METRICS]
+    for (who, metric), number, column in zip(names, estimate, values.T):
+        found[metric][who] = interval(float(number), column, confidence_level, len(quality))
+    return found

@@ -9,9 +9,10 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import check_budget
-from skroute.metrics._objectives import rows_of, worth_of
+from skroute.metrics._objectives import rows_of, single_choices, worth_of
 from skroute.utils._calls import takes
 from skroute.utils._compat import check_sample_weight, num_samples
+from skroute.utils._handing import ABSTAIN_NAME
 from skroute.utils._once import walking
 from skroute.utils._validation import check_numbers, check_some_known
 
@@ -115,6 +116,20 @@ class Walk:
         routed = self.router._respond(self.X, self.worth.asks, budget=budget, **self.call)
         quality = self.worth.of_routed(self.y, routed, self.router, self.weight)
         return quality, routed.route, routed.cost
+
+    def singles(self):
+        """Names of the single choices, handing over included, and their quality and cost by row."""
+        names = single_choices(self.router)
+        if getattr(self.router, "abstain_quality_", None) is not None:
+            names = [*dict.fromkeys([*names, ABSTAIN_NAME])]
+        quality, cost = np.empty((2, self.n, len(names)))
+        for k, name in enumerate(names):
+            if name == ABSTAIN_NAME:
+                quality[:, k], cost[:, k] = self.router.abstain_quality_, 0.0
+                continue
+            seen = self.router._alone(self.X, name, self.worth.asks, **self.call)
+            quality[:, k], cost[:, k] = self.worth.of_single(self.y, seen, self.router), seen.cost
+        return names, quality, cost
 
     def curve(self, limits):
         """The curve over budgets."""
@@ -222,11 +237,5 @@ def accuracy_cost_curve(
     array([[1.  , 0.  ],
            [0.56, 0.44]])
     """
-    if row_quality is not None and not callable(row_quality):
-        raise ValueError(
-            "row_quality must be a function of (y, y_pred) that returns one number per row, or "
-            f"None, got {row_quality!r}."
-        )
     limits = check_budgets(budgets)
-    walk = Walk(estimator, X, y, row_quality, sample_weight, **params)
-    return walk.curve(limits)
+    return Walk(estimator, X, y, row_quality, sample_weight, **params).curve(limits)

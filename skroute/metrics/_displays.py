@@ -1,5 +1,6 @@
 """Pictures of cost, quality and routes."""
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -8,7 +9,7 @@ from sklearn.metrics import ConfusionMatrixDisplay
 from sklearn.utils import check_array, check_consistent_length
 
 from skroute.metrics._curve import Walk, check_budgets, find_router
-from skroute.metrics._objectives import qualities_of_singles, rows_of, sample_quality
+from skroute.metrics._objectives import rows_of, sample_quality
 from skroute.metrics._off_policy import OffPolicyCurve, off_policy_curve
 from skroute.metrics._tradeoff import costs_by_name, random_mix, reference_curves
 from skroute.utils._compat import validate_style_kwargs
@@ -16,7 +17,7 @@ from skroute.utils._once import walking
 from skroute.utils._optional import axes_of, import_optional
 
 
-class _Display:
+class Display:
     """What is drawn on axes that are given or made, and kept."""
 
     def _on(self, ax):
@@ -25,7 +26,8 @@ class _Display:
         return self.ax_
 
 
-class AccuracyCostDisplay(_Display):
+@dataclass(kw_only=True, eq=False, repr=False)
+class AccuracyCostDisplay(Display):
     """Plot of quality against mean cost.
 
     It is recommended to use :meth:`from_estimator` or :meth:`from_predictions` to create
@@ -89,22 +91,12 @@ class AccuracyCostDisplay(_Display):
     >>> plt.close()
     """
 
-    def __init__(
-        self,
-        *,
-        cost: ArrayLike,
-        quality: ArrayLike,
-        name: str | None = None,
-        xlabel: str = "Mean cost per sample",
-        ylabel: str = "Mean quality",
-        singles: dict[str, tuple[float, float]] | None = None,
-    ) -> None:
-        self.cost = cost
-        self.quality = quality
-        self.name = name
-        self.xlabel = xlabel
-        self.ylabel = ylabel
-        self.singles = singles
+    cost: ArrayLike
+    quality: ArrayLike
+    name: str | None = None
+    xlabel: str = "Mean cost per sample"
+    ylabel: str = "Mean quality"
+    singles: dict[str, tuple[float, float]] | None = None
 
     def plot(
         self,
@@ -213,11 +205,8 @@ class AccuracyCostDisplay(_Display):
         name : str, default=None
             Name of the curve for the legend. None takes the class name of the estimator.
 
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None makes a new figure.
-
-        curve_kwargs : dict, default=None
-            Keyword arguments of matplotlib's ``plot``.
+        ax, curve_kwargs
+            As in :meth:`plot`.
 
         **params : keyword arguments
             Further arguments of ``predict_routed``, see :func:`accuracy_cost_curve`.
@@ -231,10 +220,10 @@ class AccuracyCostDisplay(_Display):
         curve, label = walk.curve(check_budgets(budgets)), walk.worth.label
         singles = None
         if references or (references is None and ax is None):
-            found = qualities_of_singles(walk.router, walk.X, walk.y, walk.worth, **walk.call)
+            names, worth, paid = walk.singles()
             singles = {
-                name: (np.average(paid, weights=walk.weight), _known_mean(worth, walk.weight))
-                for name, worth, paid in zip(found[0], found[1].T, found[2].T)
+                name: (np.average(costs, weights=walk.weight), _known_mean(values, walk.weight))
+                for name, values, costs in zip(names, worth.T, paid.T)
             }
         display = cls(
             cost=curve.cost,
@@ -276,11 +265,8 @@ class AccuracyCostDisplay(_Display):
         name : str, default=None
             Name of the curve for the legend. None draws no legend.
 
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None makes a new figure.
-
-        curve_kwargs : dict, default=None
-            Keyword arguments of matplotlib's ``plot``.
+        ax, curve_kwargs
+            As in :meth:`plot`.
 
         Returns
         -------
@@ -289,13 +275,11 @@ class AccuracyCostDisplay(_Display):
         """
         check_consistent_length(y_preds, costs)
         weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-        quality = [
-            np.average(sample_quality(y_true, y_pred), weights=weights) for y_pred in y_preds
-        ]
-        cost = np.asarray(costs, dtype=np.float64)
+        right = np.array([sample_quality(y_true, y_pred) for y_pred in y_preds])
+        quality, cost = np.average(right, axis=1, weights=weights), np.asarray(costs, np.float64)
         if cost.ndim == 2:
             cost = np.average(cost, axis=1, weights=weights)
-        display = cls(cost=cost, quality=np.array(quality), name=name)
+        display = cls(cost=cost, quality=quality, name=name)
         return display.plot(ax=ax, curve_kwargs=curve_kwargs)
 
 
@@ -305,7 +289,8 @@ def _known_mean(values, weight):
     return np.average(values[known], weights=weight[known]) if known.any() else np.nan
 
 
-class RouteShareDisplay(_Display):
+@dataclass(kw_only=True, eq=False, repr=False)
+class RouteShareDisplay(Display):
     """Plot of the share of rows that each choice gets, at each budget.
 
     It is recommended to use :meth:`from_estimator` to create one.
@@ -345,10 +330,9 @@ class RouteShareDisplay(_Display):
     >>> plt.close()
     """
 
-    def __init__(self, *, budget: ArrayLike, route_share: ArrayLike, choices: Any) -> None:
-        self.budget = budget
-        self.route_share = route_share
-        self.choices = choices
+    budget: ArrayLike
+    route_share: ArrayLike
+    choices: Any
 
     def plot(self, *, ax: Any = None, area_kwargs: dict[str, Any] | None = None) -> Self:
         """Draw the areas.
@@ -411,11 +395,8 @@ class RouteShareDisplay(_Display):
         budgets : array-like of shape (n_budgets,)
             Mean costs per sample, finite.
 
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None makes a new figure.
-
-        area_kwargs : dict, default=None
-            Keyword arguments of matplotlib's ``stackplot``.
+        ax, area_kwargs
+            As in :meth:`plot`.
 
         **params : keyword arguments
             Further arguments of ``route``, see :func:`accuracy_cost_curve`.
@@ -488,7 +469,8 @@ def complementarity_matrix(Q: ArrayLike) -> NDArray[np.float64]:
     return found
 
 
-class ComplementarityDisplay(_Display):
+@dataclass(kw_only=True, eq=False, repr=False)
+class ComplementarityDisplay(Display):
     """Plot, as a matrix, of how often one model is right and another one is wrong.
 
     It is recommended to use :meth:`from_estimator` to create one.
@@ -527,9 +509,8 @@ class ComplementarityDisplay(_Display):
     >>> plt.close()
     """
 
-    def __init__(self, *, matrix: ArrayLike, names: Any) -> None:
-        self.matrix = matrix
-        self.names = names
+    matrix: ArrayLike
+    names: Any
 
     def plot(self, *, ax: Any = None, im_kwargs: dict[str, Any] | None = None) -> Self:
         """Draw the matrix.
@@ -584,11 +565,8 @@ class ComplementarityDisplay(_Display):
         y : array-like of shape (n_samples,)
             True labels.
 
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None makes a new figure.
-
-        im_kwargs : dict, default=None
-            Keyword arguments of matplotlib's ``imshow``.
+        ax, im_kwargs
+            As in :meth:`plot`.
 
         Returns
         -------
@@ -602,7 +580,8 @@ class ComplementarityDisplay(_Display):
         return display.plot(ax=ax, im_kwargs=im_kwargs)
 
 
-class RouterDiagnosticsDisplay(_Display):
+@dataclass(kw_only=True, eq=False, repr=False)
+class RouterDiagnosticsDisplay(Display):
     """Plot of the observed quality against a router's estimates, with the gain of its decisions.
 
     For each choice the mean quality that came out over the mean estimate, in bins of the estimate;
@@ -656,13 +635,10 @@ class RouterDiagnosticsDisplay(_Display):
     >>> plt.close()
     """
 
-    def __init__(
-        self, *, reliability: list, names: list[str], found: float, possible: float
-    ) -> None:
-        self.reliability = reliability
-        self.names = names
-        self.found = found
-        self.possible = possible
+    reliability: list
+    names: list[str]
+    found: float
+    possible: float
 
     def plot(self, *, ax: Any = None) -> Self:
         """Draw the reliability.
@@ -760,7 +736,8 @@ def _in_bins(estimate, quality, n_bins):
 _NAMES = {"direct": "direct method", "snips": "SNIPS", "doubly_robust": "doubly robust"}
 
 
-class OffPolicyDisplay(_Display):
+@dataclass(kw_only=True, eq=False, repr=False)
+class OffPolicyDisplay(Display):
     """Plot of quality against mean cost, estimated from a log of one answer per request.
 
     It is recommended to use :meth:`from_estimator` to create one.
@@ -805,8 +782,7 @@ class OffPolicyDisplay(_Display):
     >>> plt.close()
     """
 
-    def __init__(self, *, curve: OffPolicyCurve) -> None:
-        self.curve = curve
+    curve: OffPolicyCurve
 
     def plot(
         self,
@@ -883,11 +859,8 @@ class OffPolicyDisplay(_Display):
         q : array-like of shape (n_samples,)
             Quality of the answer that was given.
 
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None makes a new figure.
-
-        curve_kwargs : dict, default=None
-            Keyword arguments of matplotlib's ``plot``.
+        ax, curve_kwargs
+            As in :meth:`plot`.
 
         **params : keyword arguments
             Of :func:`off_policy_curve`: `choice`, and what else is known of the log.

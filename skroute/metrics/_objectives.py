@@ -10,29 +10,17 @@ from scipy.special import kl_div
 from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import check_consistent_length
 
-from skroute.utils._handing import ABSTAIN_NAME, handed_over, models_of
+from skroute.utils._handing import handed_over, models_of
 from skroute.utils._named import in_order
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import check_numbers, holds_texts
+from skroute.utils._validation import check_known_labels, check_numbers, holds_texts
 
 # Least probability that log loss takes a logarithm of, as scikit-learn has it.
 _LEAST = np.finfo(np.float64).eps
 
 
 class RowQuality(NamedTuple):
-    """How good the answer to each row is, by the router's own `quality`.
-
-    Attributes
-    ----------
-    quality : ndarray of shape (n_samples,), dtype=float64
-        Higher is better. Their mean is the quality of all answers.
-
-    route : ndarray of shape (n_samples,), dtype=int64
-        Index of the choice made.
-
-    cost : ndarray of shape (n_samples,), dtype=float64
-        What each row cost.
-    """
+    """How good the answer to each row is, higher being better, the choice made and its cost."""
 
     quality: NDArray[np.float64]
     route: NDArray[np.int64]
@@ -378,12 +366,15 @@ class Worth:
         The user's own, of true answers and answers.
     name : str
         Of `function`, for messages.
+    handed : float or None
+        What a row counts as that is handed over; None takes the estimator's own.
     """
 
     objective: Any = None
     classes: Any = None
     function: Any = None
     name: str = "row_quality"
+    handed: float | None = None
 
     @property
     def asks(self):
@@ -401,13 +392,7 @@ class Worth:
     def of(self, y, answers, route=None, weight=None):
         """Quality of each answer; `route` where y has the quality of each choice."""
         if self.function is not None:
-            found = check_numbers(self.function(y, answers), f"The values of {self.name}")
-            if found.shape != (len(y),):
-                raise ValueError(
-                    f"{self.name} must return one number per row, shape ({len(y)},), got "
-                    f"{found.shape}."
-                )
-            return found
+            return _checked(self.function(y, answers), len(y), self.name)
         if route is not None:
             return y[np.arange(len(y)), route].astype(np.float64)
         if self.objective is None:
@@ -415,8 +400,13 @@ class Worth:
         if self.classes is None:
             return self.objective.of(np.asarray(y, np.float64), np.asarray(answers, np.float64))
         if self.asks == "predict":
-            answers = self.codes(answers, "An answer")
+            answers = self.codes(answers, "y_pred")
         return self.objective.rows(self.codes(y, "y"), answers, weight)
+
+    def of_single(self, y, seen, estimator):
+        """Quality of each row where a single choice answers all; it may be none of choices_."""
+        logged = self.is_logged(y, estimator, seen.y_pred)
+        return self.of(y, seen.y_pred, seen.route if logged else None)
 
     def of_routed(self, y, routed, estimator, weight=None):
         """Quality of each row of a pass; one that is handed over counts as its estimator has it."""
@@ -424,7 +414,8 @@ class Worth:
         logged = self.is_logged(y, estimator, routed.y_pred)
         if not handed.any():
             return self.of(y, routed.y_pred, route if logged else None, weight)
-        found, rows = np.full(len(y), float(estimator.abstain_quality_)), np.flatnonzero(~handed)
+        own = estimator.abstain_quality_ if self.handed is None else self.handed
+        found, rows = np.full(len(y), float(own)), np.flatnonzero(~handed)
         if len(rows):
             weight = None if weight is None else weight[rows]
             # Labels again, where None stood beside them.
@@ -449,14 +440,8 @@ class Worth:
 
     def codes(self, labels, name):
         """Positions of labels among the classes."""
-        labels, classes = np.asarray(labels), self.classes
-        found = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
-        if (wrong := classes[found] != labels).any():
-            raise ValueError(
-                f"{name} has a label that fit has not seen, in row {int(np.argmax(wrong))}: what "
-                f"an error about it costs is not known. Known are {classes.tolist()!r}."
-            )
-        return found
+        check_known_labels(labels, self.classes, name)
+        return np.searchsorted(self.classes, np.asarray(labels))
 
 
 def worth_of(estimator, y=None, row_quality=None):
@@ -465,6 +450,11 @@ def worth_of(estimator, y=None, row_quality=None):
     `y` says how many classes there are where the estimator, not fitted, does not.
     """
     if row_quality is not None:
+        if not callable(row_quality):
+            raise ValueError(
+                "row_quality must be a function of (y, y_pred) that returns one number per row, or "
+                f"None, got {row_quality!r}."
+            )
         return Worth(function=row_quality)
     while hasattr(getattr(estimator, "estimator_", None), "predict_routed"):
         # What is promised, or spread out, about an estimator is measured as it is.
@@ -499,23 +489,3 @@ def single_choices(router):
     if not hasattr(router, "_alone"):
         return []
     return list(getattr(router, "named_estimators_", models_of(router)))
-
-
-def qualities_of_singles(router, X, y, worth, **call):
-    """Names of the single choices, handing over included, and quality and cost of each on each row.
-
-    Within a walk no member is asked about a row that it has answered already.
-    """
-    names = single_choices(router)
-    if getattr(router, "abstain_quality_", None) is not None:
-        names = [*dict.fromkeys([*names, ABSTAIN_NAME])]
-    quality, cost = np.empty((2, len(y), len(names)))
-    for k, name in enumerate(names):
-        if name == ABSTAIN_NAME:
-            quality[:, k], cost[:, k] = router.abstain_quality_, 0.0
-            continue
-        seen = router._alone(X, name, worth.asks, **call)
-        logged = worth.is_logged(y, router, seen.y_pred)
-        quality[:, k] = worth.of(y, seen.y_pred, seen.route if logged else None)
-        cost[:, k] = seen.cost
-    return names, quality, cost

@@ -87,19 +87,7 @@ class Overlap(NamedTuple):
 
 
 class OffPolicyEstimate(NamedTuple):
-    """One estimate with its interval, at each budget.
-
-    Attributes
-    ----------
-    estimate : ndarray of shape (n_budgets,), dtype=float64
-        The mean per row.
-
-    low, high : ndarray of shape (n_budgets,), dtype=float64
-        Ends of the interval.
-
-    standard_error : ndarray of shape (n_budgets,), dtype=float64
-        That of `estimate`.
-    """
+    """Means per row at each budget, with the ends and the standard error of each."""
 
     estimate: NDArray[np.float64]
     low: NDArray[np.float64]
@@ -108,22 +96,7 @@ class OffPolicyEstimate(NamedTuple):
 
 
 class OffPolicyEstimates(NamedTuple):
-    """Three estimates of the same, side by side.
-
-    Attributes
-    ----------
-    direct : OffPolicyEstimate
-        Direct method: the mean of what a model expects of the choices. Its interval knows
-        nothing of the model's bias.
-
-    snips : OffPolicyEstimate
-        Self-normalised inverse propensity score: the weighted mean of rows on which the log
-        made the same choice.
-
-    doubly_robust : OffPolicyEstimate
-        The direct method, corrected by the weighted errors on these rows: right where
-        either propensities or model are, and the one to report.
-    """
+    """Three estimates of the same, side by side: see :func:`off_policy_curve`."""
 
     direct: OffPolicyEstimate
     snips: OffPolicyEstimate
@@ -131,45 +104,7 @@ class OffPolicyEstimates(NamedTuple):
 
 
 class OffPolicyCurve(NamedTuple):
-    """Quality and cost of a whole path of policies, by a log of one answer per request.
-
-    Attributes
-    ----------
-    budget : ndarray of shape (n_budgets,), dtype=float64
-        The budgets; infinity where unlimited.
-
-    quality : OffPolicyEstimates
-        Mean quality per row, by three estimators.
-
-    cost : OffPolicyEstimates
-        Mean cost per row. Where no costs were logged, what the router reports: three times
-        the same.
-
-    route_share : ndarray of shape (n_budgets, n_choices), dtype=float64
-        Share of the rows for which each choice is made.
-
-    choices : list of str
-        Names of the choices, the columns of `route_share`.
-
-    matched : ndarray of shape (n_budgets,), dtype=int64
-        Rows on which the log made the choice that the policy makes.
-
-    effective_sample_size : ndarray of shape (n_budgets,), dtype=float64
-        ``(sum w)^2 / sum w^2`` of these rows' weights, ``1 / propensity``.
-
-    max_weight : ndarray of shape (n_budgets,), dtype=float64
-        The largest of these weights: one row stands for so many.
-
-    mean_weight : ndarray of shape (n_budgets,), dtype=float64
-        Sum of these weights over all rows; 1 but for noise where propensities are right and
-        the log has made every choice that the policy makes.
-
-    n_fitted : int
-        Rows that the router was fitted on: for these the estimates are too good.
-
-    estimated : bool
-        Whether propensities are estimates.
-    """
+    """See :func:`off_policy_curve`."""
 
     budget: NDArray[np.float64]
     quality: OffPolicyEstimates
@@ -256,10 +191,13 @@ def off_policy_curve(
     -------
     OffPolicyCurve
         Named tuple, one entry per budget: ``budget``; ``quality`` and ``cost``, each with
-        ``direct``, ``snips`` and ``doubly_robust``, and each of these with ``estimate``, ``low``,
+        ``direct`` (whose interval knows nothing of the model's bias), ``snips`` and
+        ``doubly_robust`` (the one to report), and each of these with ``estimate``, ``low``,
         ``high`` and ``standard_error``; ``route_share`` of the ``choices``; and what says how much
-        the log knows: ``matched`` rows, their ``effective_sample_size``, ``max_weight`` and
-        ``mean_weight`` (1 but for noise), ``n_fitted`` and ``estimated``.
+        the log knows: ``matched`` rows, on which log and router agree, their
+        ``effective_sample_size``, ``(sum w)^2 / sum w^2`` with ``w = 1 / propensity``,
+        ``max_weight`` and ``mean_weight`` (over all rows; 1 but for noise), ``n_fitted``, rows of
+        the router's own fit, and ``estimated``, whether propensities are estimates.
 
     Raises
     ------
@@ -341,9 +279,14 @@ Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and 
     def judged(of_rows, ratio):
         table = np.full((n, len(every)), np.nan)
         table[np.arange(n), position] = of_rows
-        model = estimate_cells(rows, table, folds, ratio=ratio)[at]
+        model, every_row = estimate_cells(rows, table, folds, ratio=ratio)[at], np.arange(len(at))
+        own, value = model[every_row, logged], of_rows[at]
         return [
-            three_estimates(model, logged, of_rows[at], route, weight)
+            (
+                direct_method(model[every_row, route]),
+                snips(value, weight),
+                doubly_robust(model[every_row, route], own, value, weight),
+            )
             for route, weight in zip(routes, weights)
         ]
 
@@ -353,7 +296,7 @@ Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and 
     else:
         cost = judged(paid, ratio=True)
     size = np.array([effective_size(weight) for weight in weights])
-    n_fitted = _count_fitted(router, X)
+    n_fitted = count_seen(router, X, "it is judged too well for these")
     return OffPolicyCurve(
         budget=limits,
         quality=with_intervals(judged(value, ratio=False), size - 1, confidence_level),
@@ -402,17 +345,6 @@ def skewness(deviations):
     unit = deviations / largest if largest > 0 else deviations
     squares = float(unit @ unit)
     return float((unit**3).sum() / squares**1.5) if squares > 0 else 0.0
-
-
-def three_estimates(table, choice, value, route, weight):
-    """The three estimators for one policy and one kind of value."""
-    rows = np.arange(len(route))
-    model = table[rows, route]
-    return (
-        direct_method(model),
-        snips(value, weight),
-        doubly_robust(model, table[rows, choice], value, weight),
-    )
 
 
 def with_intervals(terms, degrees, confidence_level):
@@ -484,15 +416,15 @@ def _budgets_of(router):
     return np.linspace(least, least + max(own[-1] - own[0], 0.0), 9)
 
 
-def _count_fitted(router, X):
-    """Rows that the router has learned from, with a warning where they are more than a few."""
+def count_seen(router, X, harm):
+    """How many rows equal rows of a router's fit, with a warning where they are more than a few."""
     n, seen = num_samples(X), getattr(router, "_seen", None)
     count = 0 if seen is None else int(np.count_nonzero(seen(X)))
     # Some requests come again, and are not those of the fit.
     if count > _REPEATED * n:
         warn(
             f"{count} of {n} rows equal rows that the router was fitted on. If they are the same "
-            "requests, it is judged too well for these: give requests that it has not seen. New "
-            "requests that only have equal features do no harm."
+            f"requests, {harm}: give requests that it has not seen. New requests that only have "
+            "equal features do no harm."
         )
     return count

@@ -14,23 +14,7 @@ from skroute.utils._validation import check_numbers
 
 
 class Replay(NamedTuple):
-    """What happened in a replay.
-
-    Attributes
-    ----------
-    route : ndarray of shape (n_samples,), dtype=int64
-        Choice made for each request, into `choices`; -1 where a stream had no money left.
-
-    quality : ndarray of shape (n_samples,)
-        What came of it; NaN where no choice was made, or where the log does
-        not know.
-
-    cost : ndarray of shape (n_samples,)
-        What it cost.
-
-    choices : list of str
-        Names of the columns of the log.
-    """
+    """See :func:`replay`."""
 
     route: np.ndarray
     quality: np.ndarray

@@ -11,11 +11,10 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from skroute.base import check_affordable
-from skroute.metrics._compare import interval, resampled_values
+from skroute.metrics._compare import RESAMPLING, interval, resampled_values
 from skroute.metrics._curve import Walk, check_budgets
-from skroute.metrics._objectives import qualities_of_singles
 from skroute.metrics._tradeoff import check_all_known, random_mix, reference_curves
-from skroute.utils._compat import Integral, Interval, Real, validate_params
+from skroute.utils._compat import Integral, Interval, validate_params
 from skroute.utils._optional import import_optional
 
 # What it shows is in the file; a browser that reads it may ask for nothing else.
@@ -43,9 +42,7 @@ padding: 0 1rem }} input {{ width: min(40rem, 75vw) }} input + span {{ display: 
         "cost_unit": [str],
         "quality_label": [str, None],
         "n_budgets": [Interval(Integral, 2, 200, closed="both")],
-        "confidence_level": [Interval(Real, 0.0, 1.0, closed="neither")],
-        "n_resamples": [Interval(Integral, 1, None, closed="left")],
-        "random_state": ["random_state"],
+        **RESAMPLING,
     },
     prefer_skip_nested_validation=True,
 )
@@ -161,7 +158,7 @@ def decision_report(
     >>> folder.cleanup()
     """
     library = import_optional("vl_convert", "decision_report")
-    path = Path(path)
+    path, unit = Path(path), f" ({cost_unit})" if cost_unit else ""
     if not path.parent.is_dir():
         raise FileNotFoundError(f"path={str(path)!r}: there is no folder {str(path.parent)!r}.")
     walk = Walk(estimator, X, y, **params)
@@ -179,9 +176,10 @@ def decision_report(
         steps = np.linspace(least, max(least, most), n_budgets)
         limits = np.unique(np.r_[steps, own] if least < own < most else steps)
     check_affordable(float(limits[0]), least, advice="Raise the smallest of budgets.")
-    rows, singles = _numbers(walk, limits, confidence_level, n_resamples, random_state)
     label = "Quality" if walk.worth.label is None else f"Quality ({walk.worth.label})"
-    spec = _spec(rows, singles, quality_label or label, f" ({cost_unit})" if cost_unit else "")
+    tables = _numbers(walk, limits, confidence_level, n_resamples, random_state)
+    stops = [_text(limit) + unit for limit in limits]
+    spec = _spec(tables, stops, quality_label or label, unit)
     # The largest budget that is at most the router's own.
     spec["params"][0]["value"] = max(int(np.searchsorted(limits, own, side="right")) - 1, 0)
     page = _PAGE.format(
@@ -196,12 +194,10 @@ def decision_report(
 
 
 def _numbers(walk, limits, confidence_level, n_resamples, random_state):
-    """What stands at each stop of the slider, and where the single choices are."""
+    """Numbers and shares at each stop of the slider, and the single choices, as rows of tables."""
     curve = walk.curve(limits)
     check_all_known(curve.row_quality, "y")
-    names, quality, cost = qualities_of_singles(
-        walk.router, walk.X, walk.y, walk.worth, **walk.call
-    )
+    names, quality, cost = walk.singles()
     if not names:
         # What can be had without deciding between the two.
         names = ["cheapest plan", "most expensive plan"]
@@ -213,100 +209,91 @@ def _numbers(walk, limits, confidence_level, n_resamples, random_state):
     def statistic(worth, paid, of_singles, prices):
         mix = random_mix(of_singles, prices)
         random = np.interp(paid, mix.budgets, mix.objectives, left=np.nan)
-        return np.concatenate([worth, paid, worth - random])
+        return np.concatenate([paid, worth, worth - random])
 
     arrays, rng = [curve.row_quality, curve.row_cost, quality, cost], random_state
     drawn = resampled_values(statistic, arrays, n_resamples, check_random_state(rng))
-    means = np.concatenate([curve.quality, curve.cost, curve.quality - beside.random])
+    means = np.concatenate([curve.cost, curve.quality, curve.quality - beside.random])
     sure = [interval(mean, part, confidence_level, walk.n) for mean, part in zip(means, drawn.T)]
-    n, rows = len(limits), []
-    for k, limit in enumerate(limits):
-        of_quality, of_cost, above = sure[k], sure[n + k], sure[2 * n + k]
-        others = {
-            "random mix": beside.random[k],
-            "best single choice": beside.single[k],
-            "oracle": beside.oracle[k],
-        }
-        texts = [_between(of_cost), _between(of_quality), _between(above)]
-        row = {"cost": curve.cost[k], "quality": curve.quality[k], **others}
-        row |= {"low": of_quality.low, "high": of_quality.high}
-        # What is not known is None, as JSON has it.
-        row = {name: None if np.isnan(value) else value for name, value in row.items()}
-        row |= {"stop": k, "budget": _text(limit)}
-        row["what"] = ["spent per row", "quality", "above the random mix", *others]
-        row["text"] = texts + [_text(value) for value in others.values()]
-        row |= {"choice": curve.choices, "share": curve.route_share[k].tolist()}
-        rows.append(row)
-    singles = zip(names, cost.mean(axis=0), quality.mean(axis=0))
-    return rows, [{"name": name, "cost": paid, "quality": worth} for name, paid, worth in singles]
+    spent, router, above = np.array(sure)[:, :3].reshape(3, len(limits), 3)
+    alone = np.full((len(limits), 2), np.nan)
+    columns = {
+        "spent per row": spent,
+        "router": router,
+        "above the random mix": above,
+        "random mix": np.c_[beside.random, alone],
+        "best single choice": np.c_[beside.single, alone],
+        "oracle": np.c_[beside.oracle, alone],
+    }
+    numbers = []
+    for name, column in columns.items():
+        for k, found in enumerate(column):
+            # What is not known is None, as JSON has it.
+            value, low, high = np.where(np.isnan(found), None, found)
+            row = {"stop": k, "what": name, "cost": curve.cost[k], "text": _text(*found)}
+            numbers.append(row | {"value": value, "low": low, "high": high})
+    shares = [
+        {"stop": k, "choice": name, "share": share}
+        for k, row in enumerate(curve.route_share)
+        for name, share in zip(curve.choices, row)
+    ]
+    means = zip(names, cost.mean(axis=0), quality.mean(axis=0))
+    return numbers, shares, [dict(zip(("name", "cost", "value"), one)) for one in means]
 
 
-def _spec(rows, singles, label, unit):
+def _spec(tables, budgets, label, unit):
     """The page's pictures in Vega-Lite, which all show the stop of one slider."""
-    no_zero = {"type": "quantitative", "scale": {"zero": False}}
-    x = {"field": "cost", "title": f"Mean cost per row{unit}", **no_zero}
-    y = {"field": "quality", "title": label, **no_zero}
-    at_stop = {"filter": "datum.stop == stop"}
+    numbers, shares, singles = tables
+    x = {"field": "cost", "type": "quantitative", "scale": {"zero": False}}
+    x, y = x | {"title": f"Mean cost per row{unit}"}, x | {"field": "value", "title": label}
     in_order = {"type": "nominal", "sort": None, "title": None}
-
-    def line(name, field=None, **style):
-        encoding = {"x": x, "y": {**y, "field": field or name}, "color": {"datum": name}}
-        return {"mark": {"type": "line", **style}, "encoding": encoding}
-
-    area = line("router", "low", opacity=0.2, type="area")
-    area["encoding"]["y2"] = {"field": "high"}
+    what, at_stop = in_order | {"field": "what"}, {"filter": "datum.stop == stop"}
+    router = {"filter": "datum.what == 'router'"}
+    lines = {"filter": {"field": "what", "oneOf": ["router", "random mix", "oracle"]}}
+    area = {"x": x, "y": y | {"field": "low"}, "y2": {"field": "high"}}
     point = {"type": "point", "filled": True, "color": "gray"}
     names = {"type": "text", "align": "left", "dx": 6, "dy": 10, "limit": 120}
-    chart = {
-        "width": 540,
-        "height": 300,
-        "layer": [
-            area,
-            line("router", "quality"),
-            line("random mix", strokeDash=[6, 4]),
-            line("oracle", strokeDash=[2, 3]),
-            {
-                "data": {"values": singles},
-                "encoding": {"x": x, "y": y},
-                "layer": [
-                    {"mark": point},
-                    {"mark": names, "encoding": {"text": {"field": "name"}}},
-                ],
-            },
-            {
-                "transform": [at_stop],
-                "mark": point | {"size": 130, "color": "black"},
-                "encoding": {"x": x, "y": y},
-            },
-        ],
-    }
-    numbers = {
-        "transform": [at_stop, {"flatten": ["what", "text"]}],
+    curves = [
+        {"transform": [router], "mark": {"type": "area", "opacity": 0.2}, "encoding": area},
+        {
+            "transform": [lines],
+            "mark": "line",
+            "encoding": {"x": x, "y": y, "color": what, "strokeDash": what},
+        },
+        {
+            "data": {"values": singles},
+            "encoding": {"x": x, "y": y},
+            "layer": [{"mark": point}, {"mark": names, "encoding": {"text": {"field": "name"}}}],
+        },
+        {
+            "transform": [router, at_stop],
+            "mark": point | {"size": 130, "color": "black"},
+            "encoding": {"x": x, "y": y},
+        },
+    ]
+    table = {
+        "transform": [at_stop],
         "mark": {"type": "text", "align": "left", "fontSize": 13},
         "width": 230,
-        "encoding": {
-            "x": {"value": 0},
-            "y": {"field": "what", **in_order},
-            "text": {"field": "text"},
-        },
+        "encoding": {"x": {"value": 0}, "y": what, "text": {"field": "text"}},
     }
     share = {"field": "share", "type": "quantitative", "title": "Share of the rows"}
     bars = {
-        "transform": [at_stop, {"flatten": ["choice", "share"]}],
+        "data": {"values": shares},
+        "transform": [at_stop],
         "mark": "bar",
         "width": 160,
         "encoding": {
-            "x": {**share, "scale": {"domain": [0, 1]}},
-            "y": {"field": "choice", **in_order},
+            "x": share | {"scale": {"domain": [0, 1]}},
+            "y": in_order | {"field": "choice"},
         },
     }
-    slider = {"input": "range", "min": 0, "max": len(rows) - 1, "step": 1, "name": "Budget "}
-    budgets = [row["budget"] + unit for row in rows]
+    slider = {"input": "range", "min": 0, "max": len(budgets) - 1, "step": 1, "name": "Budget "}
     return {
-        "data": {"values": rows},
+        "data": {"values": numbers},
         "params": [{"name": "stop", "bind": slider}, {"name": "budgets", "value": budgets}],
         "title": {"text": {"expr": "'Budget: ' + budgets[stop]"}, "fontSize": 18},
-        "vconcat": [{"hconcat": [numbers, bars]}, chart],
+        "vconcat": [{"hconcat": [table, bars]}, {"width": 540, "height": 300, "layer": curves}],
         "config": {
             "view": {"stroke": None},
             "axis": {"grid": False, "labelLimit": 120},
@@ -315,10 +302,8 @@ def _spec(rows, singles, label, unit):
     }
 
 
-def _text(value):
-    return "unlimited" if np.isinf(value) else "–" if np.isnan(value) else f"{value:.4g}"
-
-
-def _between(found):
-    sure = f" ({found.low:.4g} to {found.high:.4g})" if np.isfinite(found.low) else ""
-    return _text(found.estimate) + sure
+def _text(value, low=np.nan, high=np.nan):
+    """A number, with the ends of its interval where it has one."""
+    if not np.isfinite(value):
+        return "–" if np.isnan(value) else "unlimited"
+    return f"{value:.4g}" + (f" ({low:.4g} to {high:.4g})" if np.isfinite(low) else "")

@@ -13,22 +13,7 @@ from skroute.utils._validation import check_numbers
 
 
 class RiskCoverageCurve(NamedTuple):
-    """Mean loss of the most confident rows, for each share of them.
-
-    Attributes
-    ----------
-    coverage : ndarray of shape (n_thresholds,)
-        Share of rows that are answered, rising to 1.
-
-    risk : ndarray of shape (n_thresholds,)
-        Mean loss of these rows.
-
-    thresholds : ndarray of shape (n_thresholds,)
-        Smallest confidence that is answered, falling.
-
-    area : float
-        Mean risk over all coverages; lower is better.
-    """
+    """See :func:`risk_coverage_curve`."""
 
     coverage: NDArray[np.float64]
     risk: NDArray[np.float64]
@@ -80,10 +65,7 @@ def risk_coverage_curve(
     lost = check_numbers(loss, "loss", shape=(None,))
     rank = check_numbers(confidence, "confidence", shape=(None,))
     check_consistent_length(lost, rank)
-    given = check_sample_weight(sample_weight, lost)
-    weight = np.ones(len(lost)) if given is None else np.asarray(given, dtype=np.float64)
-    if not np.isfinite(weight).all():
-        raise ValueError("sample_weight must be finite numbers.")
+    weight = check_numbers(check_sample_weight(sample_weight, lost), "sample_weight")
     order = np.argsort(-rank, kind="stable")
     rank, weight = rank[order], weight[order]
     last = np.append(rank[1:] != rank[:-1], True)

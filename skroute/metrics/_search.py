@@ -4,20 +4,20 @@ from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
-from scipy.stats import rankdata
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import GridSearchCV, ParameterGrid
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.metrics._curve import find_router
-from skroute.metrics._scorers import best_within_budget, make_budget_scorer, mean_cost_scorer
+from skroute.metrics._scorers import _BestWithinBudget, make_budget_scorer, mean_cost_scorer
 from skroute.utils._compat import Interval, Real
 from skroute.utils._views import DelegatedViewsMixin, _inner_has
 from skroute.utils._warn import warn
 
 # Parameters of decision estimators that act without a fit.
 _AT_ONCE = ("budget", "reg_lambda", "exchange_rate")
+_SCORES = ("quality", "cost")
 
 
 def _score_settings(estimator, X, y=None, *, settings, quality, error_score, **kwargs):
@@ -77,12 +77,6 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
 
     Attributes
     ----------
-    best_score_ : float
-        Mean quality of the best candidate over the validation folds.
-
-    best_cost_ : float
-        Its mean cost.
-
     best_estimator_, best_params_, best_index_, cv_results_, scorer_
         As in :class:`~sklearn.model_selection.GridSearchCV`; the scores are named ``"quality"``
         and ``"cost"``.
@@ -164,7 +158,17 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
     @property
     def refit(self):
         """The rule that chooses."""
-        return self._choose
+        return _BestWithinBudget(self.budget, "quality", "cost")
+
+    @property
+    def best_score_(self):
+        """Mean quality of the best candidate over the validation folds."""
+        return float(self.cv_results_["mean_test_quality"][self.best_index_])
+
+    @property
+    def best_cost_(self):
+        """Mean cost of the best candidate over the validation folds."""
+        return float(self.cv_results_["mean_test_cost"][self.best_index_])
 
     def _settings(self):
         """The grid of what takes a fit, and the settings of what does not."""
@@ -181,42 +185,17 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
     def _run_search(self, evaluate_candidates):
         evaluate_candidates(ParameterGrid(self._settings()[0]))
 
-    def _choose(self, results):
-        """The fitted candidate whose best setting is the best within the budget."""
+    def _format_results(self, candidate_params, n_splits, out, more_results=None):
+        """The results of a search with one candidate for each setting of each fitted one."""
         settings = self._settings()[1]
-        found = _by_setting(results, settings)
-        best = best_within_budget(self.budget, "quality", "cost")(found)
-        return best // len(settings)
-
-    def fit(self, X, y=None, **params):
-        """Fit and evaluate every candidate, and fit the best one on all rows.
-
-        Parameters
-        ----------
-        X : {array-like, dataframe} of shape (n_samples, n_features)
-            Rows.
-
-        y : array-like of shape (n_samples,), default=None
-            Targets.
-
-        **params : dict
-            Passed on to the estimator's `fit`, as in
-            :class:`~sklearn.model_selection.GridSearchCV`.
-
-        Returns
-        -------
-        self
-        """
-        super().fit(X, y, **params)
-        settings = self._settings()[1]
-        self.cv_results_ = _by_setting(self.cv_results_, settings)
-        rule = best_within_budget(self.budget, "quality", "cost")
-        self.best_index_ = rule(self.cv_results_)
-        self.best_params_ = self.cv_results_["params"][self.best_index_]
-        self.best_estimator_.set_params(**settings[self.best_index_ % len(settings)])
-        self.best_score_ = float(self.cv_results_["mean_test_quality"][self.best_index_])
-        self.best_cost_ = float(self.cv_results_["mean_test_cost"][self.best_index_])
-        return self
+        candidates = [{**fitted, **one} for fitted in candidate_params for one in settings]
+        spread = [
+            {**fit, "test_scores": {name: fit["test_scores"][f"{name}{j}"] for name in _SCORES}}
+            for start in range(0, len(out), n_splits)
+            for j in range(len(settings))
+            for fit in out[start : start + n_splits]
+        ]
+        return super()._format_results(candidates, n_splits, spread, more_results)
 
     # The cost protocol ----------------------------------------------------------------
 
@@ -288,33 +267,8 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         float
         """
         check_is_fitted(self)
-        if budget is not None:
-            return make_budget_scorer(budget, self.quality)(self.best_estimator_, X, y, **params)
-        scorer = check_scoring(self.best_estimator_, self.quality)
+        if budget is None:
+            scorer = check_scoring(self.best_estimator_, self.quality)
+        else:
+            scorer = make_budget_scorer(budget, self.quality)
         return float(scorer(self.best_estimator_, X, y, **params))
-
-
-def _by_setting(results, settings):
-    """Results of a search with one candidate for each setting of each fitted one."""
-    n = len(settings)
-    found = {
-        key: np.repeat(values, n)
-        for key, values in results.items()
-        if "_test_" not in key and key != "params"
-    }
-    for name in settings[0]:
-        values = np.empty(n, dtype=object)
-        values[:] = [setting[name] for setting in settings]
-        found[f"param_{name}"] = np.ma.array(np.tile(values, len(results["params"])))
-    found["params"] = [
-        {**fitted, **setting} for fitted in results["params"] for setting in settings
-    ]
-    for key in list(results):
-        if key.endswith(("_test_quality0", "_test_cost0")) and not key.startswith("rank"):
-            columns = [results[f"{key[:-1]}{j}"] for j in range(n)]
-            found[key[:-1]] = np.column_stack(columns).ravel()
-    for name in ("quality", "cost"):
-        mean = found[f"mean_test_{name}"]
-        ranks = rankdata(-np.nan_to_num(mean, nan=-np.inf), method="min")
-        found[f"rank_test_{name}"] = ranks.astype(np.int32)
-    return found

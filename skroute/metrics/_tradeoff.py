@@ -27,12 +27,8 @@ def check_curve(cost, quality):
 
 def check_anchors(weak, strong):
     """Validate the two models, (cost, quality) each, between which a gap is measured."""
-    anchors = np.array([weak, strong], dtype=np.float64)
-    if anchors.shape != (2, 2) or not np.isfinite(anchors).all():
-        raise ValueError(
-            "weak and strong must each be a pair (cost, quality) of finite numbers, got "
-            f"weak={weak!r} and strong={strong!r}."
-        )
+    name = "weak and strong, each a pair (cost, quality),"
+    anchors = check_numbers([weak, strong], name, shape=(2, 2))
     if not (anchors[0] < anchors[1]).all():
         raise ValueError(
             "strong must cost more than weak and be better, or there is no gap to recover; got "
@@ -46,8 +42,6 @@ _FINITE = [Interval(Real, None, None, closed="neither")]
 
 @validate_params(
     {
-        "cost": ["array-like"],
-        "quality": ["array-like"],
         "reference_cost": [Interval(Real, 0, None, closed="neither")],
         "reference_quality": _FINITE,
         "max_drop": [Interval(Real, 0, None, closed="left")],
@@ -123,13 +117,7 @@ def cost_reduction_at(
 
 
 @validate_params(
-    {
-        "cost": ["array-like"],
-        "quality": ["array-like"],
-        "low": [*_FINITE, None],
-        "high": [*_FINITE, None],
-    },
-    prefer_skip_nested_validation=True,
+    {"low": [*_FINITE, None], "high": [*_FINITE, None]}, prefer_skip_nested_validation=True
 )
 def cost_quality_auc(
     cost: ArrayLike,
@@ -396,22 +384,7 @@ def pareto_front(cost: ArrayLike, quality: ArrayLike) -> NDArray[np.int64]:
 
 
 class ReferenceCurves(NamedTuple):
-    """What can be had at each budget without a router, and with a perfect one.
-
-    Attributes
-    ----------
-    budget : ndarray of shape (n_budgets,), dtype=float64
-        The budgets.
-
-    oracle : ndarray of shape (n_budgets,), dtype=float64
-        Mean quality of the best assignment of rows to choices, known in hindsight.
-
-    random : ndarray of shape (n_budgets,), dtype=float64
-        Mean quality of the best mix of choices that does not look at the rows.
-
-    single : ndarray of shape (n_budgets,), dtype=float64
-        Mean quality of the best single choice within the budget.
-    """
+    """See :func:`reference_curves`."""
 
     budget: NDArray[np.float64]
     oracle: NDArray[np.float64]

@@ -217,3 +217,5 @@ def test_rows_that_are_handed_over_are_in_the_certificate_and_not_in_the_score()
     weight = np.arange(len(X)) + 1.0
     expected = np.average(right, weights=weight[rows])
     assert router.score(X, Y, sample_weight=weight) == pytest.approx(expected)
+    # A reference may hand over as well: what that loses is neither right nor wrong.
+    assert certified("occam", max_loss=0.3, reference=path).certificate_.promised

@@ -10,6 +10,7 @@ from skroute.datasets import make_routing_problem
 from skroute.metrics import (
     AccuracyCostDisplay,
     ComplementarityDisplay,
+    RouterDiagnosticsDisplay,
     RouteShareDisplay,
     reference_curves,
 )
@@ -78,12 +79,10 @@ class TestAccuracyCost:
         assert_allclose(display.quality, [1 / 3, 2 / 3])
         assert_allclose(display.cost, [1, 3])
         assert display.ax_.get_legend() is None
-
-    def test_from_predictions_weighted(self):
-        display = AccuracyCostDisplay.from_predictions(
+        weighted = AccuracyCostDisplay.from_predictions(
             ["a", "b"], [["a", "a"]], [[1, 3]], sample_weight=[3, 1]
         )
-        assert_allclose([display.quality[0], display.cost[0]], [0.75, 1.5])
+        assert_allclose([weighted.quality[0], weighted.cost[0]], [0.75, 1.5])
 
     def test_baseline_on_the_same_axes(self):
         first = AccuracyCostDisplay(cost=[1, 2], quality=[0.5, 0.9], name="router").plot()
@@ -142,3 +141,51 @@ class TestComplementarity:
         assert display.ax_.get_ylabel() == "Model that is right"
         for axis in (display.ax_.xaxis, display.ax_.yaxis):
             assert [label.get_text() for label in axis.get_ticklabels()] == self.names
+
+
+# Reliability of estimates, and the gain found against the gain possible ---------------------------
+
+COSTS = np.array([1.0, 4.0, 6.0])
+
+
+def drawn(n=600):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, 3))
+    truth = 1 / (1 + np.exp(-2 * X))
+    return X, truth, (rng.random((n, 3)) < truth).astype(float)
+
+
+class Oracle(BudgetRouter):
+    """Knows the truth, which is in its rows, and picks the best outcome."""
+
+    def predict_quality(self, X):
+        return X[:, :3]
+
+    def route(self, X):
+        return X[:, 3:].argmax(axis=1)
+
+    def predict_cost(self, X):
+        return COSTS[self.route(X)]
+
+
+def test_the_truth_is_reliable_and_an_oracle_finds_what_is_possible():
+    _, truth, Q = drawn(4000)
+    router = Oracle(Ridge(), costs=COSTS, cv=2).fit(np.c_[truth, Q], Q)
+    display = RouterDiagnosticsDisplay.from_estimator(router, np.c_[truth, Q], Q)
+    for estimate, quality, _ in display.reliability:
+        assert np.abs(estimate - quality).max() < 0.1
+    assert display.found == pytest.approx(display.possible)
+    assert display.names[1] == "choice1" and display.ax_.figure is display.figure_
+
+
+def test_gains_are_those_of_the_router(pyplot):
+    X, _, Q = drawn()
+    router = BudgetRouter(Ridge(), costs=COSTS).fit(X[:300], Q[:300])
+    _, ax = pyplot.subplots()
+    new = X[300:]
+    display = RouterDiagnosticsDisplay.from_estimator(router, new, Q[300:], ax=ax, budget=3.0)
+    assert display.ax_ is ax
+    curves = reference_curves(Q[300:], COSTS, [router.predict_cost(new, budget=3.0).mean()])
+    realised = Q[300:][np.arange(300), router.route(new, budget=3.0)].mean()
+    assert display.found == pytest.approx(realised - curves.random[0])
+    assert display.possible == pytest.approx(curves.oracle[0] - curves.random[0])

@@ -31,6 +31,7 @@ from skroute.routing import (
 
 pytest.importorskip("vl_convert", reason="the report needs the extra [report]")
 FEW = {"n_resamples": 10, "n_budgets": 6}
+VALUE = ("value", "text")
 WILD = "</script><b id='out'>large"
 
 
@@ -42,13 +43,20 @@ def spec_of(page):
 def shown(page):
     """What stands at each stop, the shares of the choices, and the single choices."""
     spec = spec_of(page)
-    values = spec["data"]["values"]
-    rows = {key: [row[key] for row in values] for key in values[0]}
-    for k, what in enumerate(rows["what"][0]):
-        rows["text of " + what] = [row[k] for row in rows["text"]]
+    numbers, (_, bars) = spec["data"]["values"], spec["vconcat"][0]["hconcat"]
+    rows = {"budget": spec["params"][1]["value"]}
+    for what in dict.fromkeys(row["what"] for row in numbers):
+        column = [row for row in numbers if row["what"] == what]
+        assert [row["stop"] for row in column] == list(range(len(rows["budget"])))
+        rows[what], rows["text of " + what] = ([row[key] for row in column] for key in VALUE)
+        if what == "router":
+            rows |= {key: [row[key] for row in column] for key in ("cost", "low", "high")}
+    share = np.array([row["share"] for row in bars["data"]["values"]]).reshape(
+        len(rows["cost"]), -1
+    )
     layers = spec["vconcat"][1]["layer"]
     singles = [one for part in layers for one in part.get("data", {}).get("values", [])]
-    return rows, np.array(rows["share"]), {one["name"]: one for one in singles}
+    return rows, share, {one["name"]: one for one in singles}
 
 
 def budgets_of(rows):
@@ -107,14 +115,14 @@ def test_every_stop_is_what_the_router_does(router, problem, tmp_path, per_row):
     rows, share, singles = shown(page)
     curve = accuracy_cost_curve(router, X, Q, budgets, **told)
     assert budgets_of(rows) == budgets
-    for name in ("quality", "cost"):
-        assert_allclose(rows[name], getattr(curve, name), atol=1e-12)
+    for name, expected in {"router": curve.quality, "cost": curve.cost}.items():
+        assert_allclose(rows[name], expected, atol=1e-12)
     assert_allclose(share, curve.route_share, atol=1e-12)
     beside = reference_curves(Q, costs, curve.cost)
     for name in ("random", "single", "oracle"):
         key = {"random": "random mix", "single": "best single choice"}.get(name, name)
         assert_allclose(rows[key], getattr(beside, name), atol=1e-12)
-    assert_allclose([one["quality"] for one in singles.values()], Q.mean(axis=0))
+    assert_allclose([one["value"] for one in singles.values()], Q.mean(axis=0))
     gain = [float(text.split()[0]) for text in rows["text of above the random mix"]]
     assert_allclose(gain, curve.quality - beside.random, rtol=1e-3)
     # Intervals are those of means.
@@ -137,7 +145,7 @@ def test_members_are_asked_once_about_each_row(digits, tmp_path, embedding):
     for member in router.estimators_:
         assert sorted(member.asked_) == sorted(row.tobytes() for row in X_test)
     deep = router.estimators_[1].tree_.score(X_test, y_test)
-    assert shown(page)[2]["deep"]["quality"] == pytest.approx(deep)
+    assert shown(page)[2]["deep"]["value"] == pytest.approx(deep)
 
 
 def test_numbers_and_handing_over(digits, tmp_path):
@@ -152,7 +160,7 @@ def test_numbers_and_handing_over(digits, tmp_path):
     )
     rows, share, singles = shown(page)
     curve = accuracy_cost_curve(router, X_test, y_test, budgets)
-    assert_allclose(rows["quality"], curve.quality)
+    assert_allclose(rows["router"], curve.quality)
     assert_allclose(share, curve.route_share)
     assert singles["abstain"]["cost"] == 0
 
@@ -193,7 +201,7 @@ def test_other_paths(estimator, tmp_path):
     )
     rows, share, singles = shown(page)
     curve = accuracy_cost_curve(fitted, X[100:], y[100:], [np.inf])
-    assert_allclose(rows["quality"][-1], curve.quality[0])
+    assert_allclose(rows["router"][-1], curve.quality[0])
     assert_allclose(share[-1], curve.route_share[0])
     assert len(singles) == 2
 
@@ -252,7 +260,7 @@ def test_in_a_browser_the_slider_moves_the_numbers(router, problem, tmp_path):
         page.focus("input[type=range]")
         page.keyboard.press("Home")
         for k, budget in enumerate(rows["budget"]):
-            page.wait_for_function(f"document.body.innerText.includes('Budget: {budget} (USD)')")
+            page.wait_for_function(f"document.body.innerText.includes('Budget: {budget}')")
             texts = page.locator("#page svg text").all_text_contents()
             shown_there = [values[k] for name, values in rows.items() if name[:5] == "text "]
             assert set(shown_there) <= set(texts)

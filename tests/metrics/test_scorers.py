@@ -58,18 +58,6 @@ class TestBudgetScorer:
         half = make_scorer(lambda y, y_pred: (y == y_pred).mean() / 2)
         assert make_budget_scorer(2, half)(router, X, y) == 0.375
 
-    @pytest.mark.parametrize(
-        "call, message",
-        [
-            (lambda: make_budget_scorer(-1), "budget must be a non-negative number"),
-            (lambda: make_budget_scorer(1, "acuracy"), "'acuracy' is not a valid scoring value"),
-            (lambda: make_budget_scorer(1, 3), "scoring must be the name of a scorer, a call"),
-        ],
-    )
-    def test_messages(self, call, message):
-        with pytest.raises(ValueError, match=message):
-            call()
-
 
 class TestCurveScorer:
     def test_numbers(self):
@@ -80,12 +68,6 @@ class TestCurveScorer:
             average_performance_gap_recovered, budgets, weak=(1, 0.5), strong=(3, 1.0)
         )
         assert_allclose(pickle.loads(pickle.dumps(scorer))(router, X, y), 0.5)
-
-    def test_messages(self):
-        with pytest.raises(ValueError, match="metric must be callable, got 'auc'"):
-            make_curve_scorer("auc", [1])
-        with pytest.raises(ValueError, match="budgets must be a non-empty list"):
-            make_curve_scorer(cost_quality_auc, [])
 
 
 class TestBestWithinBudget:
@@ -139,6 +121,21 @@ class TestBestWithinBudget:
         with pytest.raises(ValueError, match="All 3 candidates failed in fit or in scoring"):
             best_within_budget(5)(results)
 
-    def test_missing_score(self):
-        with pytest.raises(ValueError, match="needs cv_results to have 'mean_test_price'. Give"):
-            best_within_budget(1, cost="price")({"mean_test_accuracy": [1.0]})
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: make_budget_scorer(-1), "budget must be a non-negative number"),
+        (lambda: make_budget_scorer(1, "acuracy"), "'acuracy' is not a valid scoring value"),
+        (lambda: make_budget_scorer(1, 3), "scoring must be the name of a scorer, a call"),
+        (lambda: make_curve_scorer("auc", [1]), "metric must be callable, got 'auc'"),
+        (lambda: make_curve_scorer(cost_quality_auc, []), "budgets must be a non-empty list"),
+        (
+            lambda: best_within_budget(1, cost="price")({"mean_test_accuracy": [1.0]}),
+            "needs cv_results to have 'mean_test_price'. Give",
+        ),
+    ],
+)
+def test_messages(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -11,6 +11,7 @@ from scipy.optimize import linprog
 from skroute.metrics import (
     average_performance_gap_recovered,
     call_performance_threshold,
+    complementarity_matrix,
     cost_quality_auc,
     cost_reduction_at,
     pareto_front,
@@ -134,7 +135,7 @@ ENDS = {"weak": (0, 0), "strong": (1, 1)}
         ),
         (
             lambda: average_performance_gap_recovered([1], [1], weak=(1,), strong=(2,)),
-            "weak and strong must each be a pair",
+            r"weak and strong, each a pair \(cost, quality\), must have shape",
         ),
         (lambda: call_performance_threshold([1], [1], 80, **ENDS), "share must be above 0 and at"),
         (lambda: reference_curves([[1, 0]], [1, 2], [0.5]), "smallest feasible budget is 1"),
@@ -191,3 +192,32 @@ class TestReferenceCurves:
             assert_allclose(found.single, quality[cost <= budget * (1 + 1e-12)].max())
             assert found.single <= found.random + 1e-12
             assert found.random <= found.oracle + 1e-7
+
+
+# Complementarity ------------------------------------------------------------------------------
+
+shapes = st.tuples(st.integers(1, 6), st.integers(1, 4))
+
+
+@settings(max_examples=60, deadline=None)
+@given(shapes.flatmap(lambda shape: arrays(bool, shape)))
+def test_counts_rows(right):
+    expected = [
+        [(right[:, i] & ~right[:, j]).mean() for j in range(right.shape[1])]
+        for i in range(right.shape[1])
+    ]
+    assert_allclose(complementarity_matrix(right), expected)
+
+
+def test_pairs_are_compared_where_both_are_known():
+    rng = np.random.default_rng(0)
+    Q = rng.random((50, 4))
+    Q[rng.random(Q.shape) < 0.4] = np.nan
+    Q[25:, 2] = Q[:25, 3] = np.nan
+    M = complementarity_matrix(Q)
+    for i, j in np.ndindex(4, 4):
+        both = Q[~np.isnan(Q[:, [i, j]]).any(axis=1)]
+        if {i, j} == {2, 3}:
+            assert not len(both) and np.isnan(M[i, j])
+        else:
+            assert M[i, j] == pytest.approx(np.maximum(both[:, i] - both[:, j], 0).mean())

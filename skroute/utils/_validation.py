@@ -126,7 +126,9 @@ def whole_rows(X, reader, reset=False, dtype=np.float64, **others):
         if finite and not hasattr(reader, "feature_names_in_"):
             return X
     X = on_host(refuse_source(X, reader))
-    return validate_data(reader, X, reset=reset, dtype=dtype, order="C")
+    # Compiled code reads one layout; the sums of a fit are those of the layout given.
+    order = None if reset else "C"
+    return validate_data(reader, X, reset=reset, dtype=dtype, order=order)
 
 
 def refuse_masked(**given):

@@ -227,8 +227,7 @@ def assignment_path(
         _, realised = check_values_and_costs(values, realised, "realised", signed=True)
     if weight is not None:
         # A row that counts twice has twice the value and twice the cost.
-        n_rows = np.shape(values)[0]
-        each = check_numbers(weight, "weight", shape=(n_rows,), low=0.0)[:, np.newaxis]
+        each = check_numbers(weight, "weight", shape=(len(values),), low=0.0)[:, np.newaxis]
         each = each / each.mean()
         values, costs = values * each, costs * each
         realised = None if realised is None else realised * each
@@ -244,11 +243,8 @@ def assignment_path(
     # Equal efficiencies are one break: the price does not change between them.
     last = np.flatnonzero(np.r_[prices[1:] < prices[:-1] * (1 - _TIE), [True] * (len(prices) > 0)])
     planned = (cost + np.r_[0.0, spent[last]]) / n
-    budgets = planned
-    if realised is not None:
-        budgets = _realised(hulls, realised, by_efficiency, last)
     return AssignmentPath(
-        budgets=budgets,
+        budgets=planned if realised is None else _realised(hulls, realised, by_efficiency, last),
         objectives=(value + np.r_[0.0, gained[last]]) / n,
         prices=np.r_[prices[last], 0.0],
         planned=planned,

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.utils import check_array
 
-from skroute.base import ROUNDING, check_affordable, check_budget, check_costs
+from skroute.base import ROUNDING, check_affordable, check_costs
 from skroute.utils._named import by_label, check_rows_match, columns_of, in_order
 from skroute.utils._validation import read_only
 
@@ -61,12 +61,6 @@ def check_values_and_costs(values, costs, name="costs", signed=False):
     if not signed and (negative := costs < 0).any():
         raise ValueError(f"{name} must not be negative, got {float(costs[negative][0])!r}.")
     return read_only(values), read_only(costs)
-
-
-def check_problem(values, costs, budget):
-    """The validated problem."""
-    budget = check_budget(budget)
-    return problem_of(*check_values_and_costs(values, costs), budget)
 
 
 def problem_of(values, costs, budget):

@@ -7,7 +7,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from skroute.assignment._exact import solve_cvxpy, solve_exact, solve_highs
 from skroute.assignment._hulls import solve_greedy
-from skroute.assignment._problem import check_problem, check_values_and_costs, totals
+from skroute.assignment._problem import check_values_and_costs, problem_of, totals
+from skroute.base import check_budget
 from skroute.utils._compat import Interval, Real, StrOptions, validate_params
 
 # A greedy plan this close (relatively) to its bound is not polished: each single change takes a
@@ -159,7 +160,7 @@ def solve_assignment(
             f'solver_options={solver_options!r} is for solver="highs" or "cvxpy", got '
             f"solver={solver!r}."
         )
-    problem = check_problem(values, costs, budget)
+    problem = problem_of(*check_values_and_costs(values, costs), check_budget(budget))
     n, price = len(problem.values), np.nan
     if objective == "min":
         choices, value = solve_max_min(problem)

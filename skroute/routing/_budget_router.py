@@ -6,23 +6,16 @@ import numpy as np
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import (
-    check_affordable,
-    check_budget,
-    check_costs,
-)
+from skroute.base import check_affordable, check_budget, check_costs
 from skroute.routing._draws import row_keys, tie_draws
-from skroute.routing._estimates import (
-    cross_fit,
-    default_quality_estimator,
-    folds_of,
-)
+from skroute.routing._estimates import cross_fit, default_quality_estimator, folds_of
 from skroute.routing._learn import learn_policy, predict_costs
 from skroute.routing._log import (
     check_row_costs,
     choice_names,
     costs_now,
     is_named,
+    kept_choices,
     overlap_of,
     read_answers,
     read_table,
@@ -30,17 +23,9 @@ from skroute.routing._log import (
 )
 from skroute.routing._newcomers import with_newcomer
 from skroute.routing._occam import check_lambda
-from skroute.routing._router import estimated_once
-from skroute.routing._stream import Look
 from skroute.routing._table_router import TableRouter
 from skroute.routing._warnings import warn_of_fit
-from skroute.utils._compat import (
-    HasMethods,
-    Interval,
-    Real,
-    StrOptions,
-    num_samples,
-)
+from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
 from skroute.utils._handing import models_of
 from skroute.utils._named import check_rows_match, in_order
 from skroute.utils._once import once_of
@@ -323,8 +308,7 @@ class BudgetRouter(TableRouter):
                 fit_params=routed["cost_estimator"]["fit"],
             )
             log = replace(log, planned=np.maximum(planned, 0.0))
-        if self.abstain_cost is not None:
-            log = log.with_handing_over(self.abstain_cost)
+        log = log.with_handing_over(self.abstain_cost)
         self._learned = learn_policy(
             log.quality_reader(self.quality_estimator, default_quality_estimator),
             X,
@@ -338,7 +322,7 @@ class BudgetRouter(TableRouter):
             fit_params=routed["quality_estimator"]["fit"],
         )
         self._log, self._row_keys = log, row_keys(X)
-        self.abstain_quality_ = None if self.abstain_cost is None else float(log.quality[0, -1])
+        self.abstain_quality_ = log.handing
         known = np.isfinite(log.quality) if log.known is None else log.known.weight > 0
         self.n_known_ = known.sum(axis=0)
         check_affordable(budget, self._learned.least)
@@ -401,21 +385,15 @@ class BudgetRouter(TableRouter):
             known = learned.planned[: len(names)]
             n_fitted = min(len(names), len(self._log.names))
             costs = costs_now(self.costs, names, known, n_fitted)
-            if self.abstain_quality_ is not None:
-                costs = with_last(costs, 0.0)
         return learned.at(costs=costs, reg_lambda=check_lambda(self.reg_lambda))
 
     def _plan(self, X, budget, exclude=None, allowed=None, request_id=None, costs=None):
         check_rows_match(X=X, costs=costs, allowed=allowed, request_id=request_id)
-        kept, allowed = self._kept(X, exclude, allowed)
+        kept, allowed = kept_choices(self.choices_, num_samples(X), exclude, allowed)
         policy, told = self._policy().restricted(kept), costs is not None
-        if policy.per_row or told:
-            costs = self._row_costs(X, costs)[:, kept]
-        else:
-            costs = policy.planned
-        estimates = estimated_once(self, policy, lambda: policy.estimates(X))
-        plan = policy.decide(
-            estimates - policy.penalty,
+        costs = self._row_costs(X, costs)[:, kept] if policy.per_row or told else policy.planned
+        return policy.decide(
+            self._estimated(X, policy)[0],
             costs,
             budget,
             draw=tie_draws(X, request_id),
@@ -423,7 +401,6 @@ class BudgetRouter(TableRouter):
             told=told,
             allowed=allowed,
         )
-        return plan._replace(route=kept[plan.route])
 
     def _row_costs(self, X, costs):
         """Costs of rows to decide on: as given, else estimated."""
@@ -438,13 +415,13 @@ class BudgetRouter(TableRouter):
             )
         if costs is not None:
             costs = check_row_costs(costs, models if self._named else None, shape)
-            return costs if self.abstain_quality_ is None else with_last(costs, 0.0)
-        if self.cost_estimator_ is None:
+        elif self.cost_estimator_ is None:
             raise ValueError(
                 f"costs must be given for the rows to decide on, array-like of shape {shape}: the "
                 "router was fitted on costs per row without a cost_estimator."
             )
-        costs = once_of(self).whole("costs", lambda: predict_costs(self.cost_estimator_, X))
+        else:
+            costs = once_of(self).whole("costs", lambda: predict_costs(self.cost_estimator_, X))
         return costs if self.abstain_quality_ is None else with_last(costs, 0.0)
 
     def _alone(self, X, name, response, costs=None, **call):
@@ -452,27 +429,6 @@ class BudgetRouter(TableRouter):
         if not self._learned.per_row:
             return found
         return replace(found, cost=self._row_costs(X, costs)[:, self.choices_.index(name)])
-
-    def predict_quality(self, X, return_std=False):
-        """Estimated quality of each choice for each row, before the penalty.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            The rows.
-
-        return_std : bool, default=False
-            Whether to return the standard deviation of each estimate's error, too.
-
-        Returns
-        -------
-        quality : ndarray of shape (n_samples, n_choices)
-
-        std : ndarray of shape (n_samples, n_choices)
-            Only if `return_std`.
-        """
-        policy, X = self._policy(), self._check_X(X)
-        return policy.estimates_and_std(X) if return_std else policy.estimates(X)
 
     def score(
         self,
@@ -509,9 +465,6 @@ class BudgetRouter(TableRouter):
         """
         call = {"exclude": exclude, "allowed": allowed, "request_id": request_id, "costs": costs}
         return self._realised(X, y, sample_weight, budget, call, allow_nan=True)
-
-    def _look(self, x, kept):
-        return Look(x, {})
 
     # New choices ----------------------------------------------------------------------------
 

@@ -6,20 +6,9 @@ import numpy as np
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import (
-    Plan,
-    Routed,
-    check_affordable,
-    check_budget,
-    check_costs,
-)
+from skroute.base import Plan, Routed, check_affordable, check_budget, check_costs
 from skroute.routing._cascade_rules import Outcomes, candidates, chain_of, learn_path
-from skroute.routing._estimates import (
-    cross_fit,
-    estimates_without_folds,
-    folds_of,
-    predict_matrix,
-)
+from skroute.routing._estimates import cross_fit, estimates_without_folds, folds_of, predict_matrix
 from skroute.routing._log import (
     check_matrix,
     check_row_costs,
@@ -32,11 +21,7 @@ from skroute.routing._mixtures import validated_mixture
 from skroute.routing._signals import as_columns, split_signals
 from skroute.routing._states import n_sets
 from skroute.routing._table_router import TableRouter
-from skroute.utils._compat import (
-    Integral,
-    Interval,
-    num_samples,
-)
+from skroute.utils._compat import Integral, Interval, num_samples
 from skroute.utils._once import once_of
 
 # Sets of models that are compared; each is fitted for each fold.
@@ -286,8 +271,7 @@ class CascadeRouter(TableRouter):
                 "CascadeRouter(costs=None)."
             )
         log = read_table(quality, costs, self.costs, names, self._named)
-        if self.abstain_cost is not None:
-            log = log.with_handing_over(self.abstain_cost)
+        log = log.with_handing_over(self.abstain_cost)
         n_rows, n_models = quality.shape
         row_costs = np.broadcast_to(log.paid[..., :n_models], quality.shape)
         by_name = split_signals(signals, names)
@@ -314,18 +298,15 @@ class CascadeRouter(TableRouter):
             )
             within = estimates_without_folds(*given, task=task, name="quality_estimator", **options)
         low, span = float(quality.min()), float(np.ptp(quality)) or 1.0
-        self.abstain_quality_ = handing = None
-        if self.abstain_cost is not None:
-            self.abstain_quality_ = float(log.quality[0, -1])
-            handing = (self.abstain_quality_ - low) / span
+        self.abstain_quality_ = log.handing
+        handing = None if log.handing is None else (log.handing - low) / span
         outcomes = Outcomes((quality - low) / span, row_costs, columns, known, handing, low, span)
         with task.step("compare cascades"):
-            self._path = learn_path(
+            self._reader, self._rules, self.mixture_, self._validated_parts = learn_path(
                 compared, outcomes, folds, within, self.n_prices, cheapest, self.n_jobs
             )
-        self._low, self._span = low, span
-        self._mean_quality, self.mixture_ = quality.mean(axis=0), self._path.mixture
-        self.rule_names_ = [self._describe(fitted.cascade) for fitted, _ in self._path.rules]
+        self._low, self._span, self._mean_quality = low, span, quality.mean(axis=0)
+        self.rule_names_ = [self._describe(fitted.cascade) for fitted, _ in self._rules]
         check_affordable(check_budget(self.budget), self._least())
         self.choices_ = log.names
 
@@ -365,8 +346,7 @@ class CascadeRouter(TableRouter):
         return float(self.mixture_.cost[0])
 
     def _validated(self, budget):
-        check_affordable(budget, self._least())
-        return validated_mixture(self._path.parts, budget)
+        return validated_mixture(self._validated_parts, budget)
 
     # Decisions ------------------------------------------------------------------------------
 
@@ -381,18 +361,14 @@ class CascadeRouter(TableRouter):
         check_affordable(budget, self._least())
         signals = self._check_signals(X, signals)
         n_rows, n_models = len(signals[0]), len(self.model_names_)
-        if costs is None:
-            costs = self.costs_
-        else:
-            columns = self.model_names_ if self._named else None
-            costs = check_row_costs(costs, columns, (n_rows, n_models))
+        costs = self._costs_of(costs, n_rows)
         source = np.arange(n_rows)[:, np.newaxis] if X is None else X
         rule = self.mixture_.draw(source, budget, request_id)
         known, parts = once_of(self).whole("scores", lambda: self._scores(X, signals))
         route, quality = np.empty(n_rows, dtype=np.int64), np.empty(n_rows)
         asked = np.empty((n_rows, n_models), dtype=bool)
         for one in np.unique(rule):
-            (fitted, price_at), rows = self._path.rules[one], np.flatnonzero(rule == one)
+            (fitted, price_at), rows = self._rules[one], np.flatnonzero(rule == one)
             state, choice, worth = fitted.follow(
                 known[rows], [part[rows] for part in parts], np.full((len(rows), 1), price_at)
             )
@@ -400,6 +376,13 @@ class CascadeRouter(TableRouter):
             asked[rows] = fitted.cascade.states.asked[state[:, 0]]
         cost = (costs * asked).sum(axis=1)
         return Plan(route, cost, asked, self._low + self._span * quality)
+
+    def _costs_of(self, costs, n_rows):
+        """Costs of rows as a call gives them, else the means of the log."""
+        shape = (n_rows, len(self.model_names_))
+        if costs is None:
+            return np.broadcast_to(self.costs_, shape)
+        return check_row_costs(costs, self.model_names_ if self._named else None, shape)
 
     def _check_signals(self, X, signals):
         """What each model's answers show, as columns; everything given is checked."""
@@ -410,7 +393,7 @@ class CascadeRouter(TableRouter):
             n_rows = num_samples(next(iter(by_name.values())))
         else:
             raise ValueError("Without X, signals must say what the models' answers show.")
-        scales = dict(zip(self.model_names_, self._path.reader.of_model))
+        scales = dict(zip(self.model_names_, self._reader.of_model))
         if missing := [
             name for name, scale in scales.items() if scale.knots and name not in by_name
         ]:
@@ -426,7 +409,7 @@ class CascadeRouter(TableRouter):
 
     def _signals_of(self, k, given, n_rows):
         """The signals of one model, with as many columns as in `fit`."""
-        name, n_columns = self.model_names_[k], len(self._path.reader.of_model[k].knots)
+        name, n_columns = self.model_names_[k], len(self._reader.of_model[k].knots)
         columns = as_columns(given, name, n_rows, self._signal_names[k])
         if columns.shape[1] != n_columns:
             raise ValueError(
@@ -439,15 +422,11 @@ class CascadeRouter(TableRouter):
         known = np.empty((len(signals[0]), 0))
         if self._informed:
             known = predict_matrix(self.quality_estimator_, X, "quality_estimator")
-        return self._path.reader.scores(known, signals)
+        return self._reader.scores(known, signals)
 
     def _alone(self, X, name, response, costs=None, signals=None, **call):
         n_rows, at = len(self._check_signals(X, signals)[0]), self.model_names_.index(name)
-        cost = np.full(n_rows, self.costs_[at])
-        if costs is not None:
-            columns = self.model_names_ if self._named else None
-            shape = (n_rows, len(self.model_names_))
-            cost = check_row_costs(costs, columns, shape)[:, at]
+        cost = self._costs_of(costs, n_rows)[:, at]
         return Routed(np.full(n_rows, name if self._named else at), np.full(n_rows, at), cost)
 
     # The calls ------------------------------------------------------------------------------
@@ -614,11 +593,11 @@ class CascadeRouter(TableRouter):
             elif num_samples(x) != 1:
                 raise ValueError(f"x must be one row, got a table of {num_samples(x)}.")
             x = self._check_X(x)
-        shown = [np.zeros((1, len(scale.knots))) for scale in self._path.reader.of_model]
+        shown = [np.zeros((1, len(scale.knots))) for scale in self._reader.of_model]
         known, _ = self._scores(x, shown)
         low, high, share = self.mixture_.share(budget)
         drawn = check_random_state(random_state).uniform()
-        return CascadeRun(self, *self._path.rules[high if drawn < share else low], known)
+        return CascadeRun(self, *self._rules[high if drawn < share else low], known)
 
     def score(
         self,
@@ -707,7 +686,7 @@ class CascadeRun:
     def __init__(self, router, fitted, price_at, known):
         self._router, self._fitted, self._price_at = router, fitted, price_at
         self._known, self._state = known, 0
-        self._scores = [np.zeros((1, scale.n_scores)) for scale in router._path.reader.of_model]
+        self._scores = [np.zeros((1, scale.n_scores)) for scale in router._reader.of_model]
         self.asked, self.cost = [], 0.0
         self._set_next()
 
@@ -757,7 +736,7 @@ class CascadeRun:
             signals = np.reshape(signals, (1, -1))
         columns = router._signals_of(k, signals, 1)
         paid = router.costs_[k] if cost is None else check_costs([cost], [model], name="cost")[0]
-        self._scores[k] = router._path.reader.of_model[k].transform(columns)
+        self._scores[k] = router._reader.of_model[k].transform(columns)
         self._state = int(following[k])
         self.asked.append(model)
         self.cost += float(paid)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
 from skroute.routing._estimates import rows_and_others
-from skroute.routing._mixtures import Mixture, ValidatedPart, row_sums
+from skroute.routing._mixtures import Mixture, ValidatedPart
 from skroute.routing._signals import RankScores, StateBasis
 from skroute.routing._states import (
     States,
@@ -232,29 +232,6 @@ def choose_and_judge(gain, quality, complexity, fold):
     return chosen, honest
 
 
-class CascadePath(NamedTuple):
-    """Cascades from the cheapest to the most expensive.
-
-    Attributes
-    ----------
-    reader : Reader
-
-    rules : list of (Fitted, int)
-        Cascades, and the position of the price that each decides at.
-
-    mixture : Mixture
-        Their mean cost and quality. The rows that chose a rule do not judge its quality.
-
-    parts : list of ValidatedPart
-        What they did on the rows of each fold.
-    """
-
-    reader: Reader
-    rules: list
-    mixture: Mixture
-    parts: list
-
-
 def learn_path(compared, log, folds, known, n_prices, cheapest, n_jobs=None):
     """Compare cascades out of sample at each price, and fit the chosen ones on all rows.
 
@@ -269,6 +246,16 @@ def learn_path(compared, log, folds, known, n_prices, cheapest, n_jobs=None):
     cheapest : int or None
         Which of `compared` the smallest budget takes, if no price chooses it.
     n_jobs : int, default=None
+
+    Returns
+    -------
+    reader : Reader
+    rules : list of (Fitted, int)
+        Cascades from the cheapest on, and the position of the price that each decides at.
+    mixture : Mixture
+        Their mean cost and quality. The rows that chose a rule do not judge its quality.
+    parts : list of ValidatedPart
+        What they did on the rows of each fold.
     """
     mean_costs = log.costs.mean(axis=0)
     prices = price_grid(mean_costs, n_prices)
@@ -298,14 +285,14 @@ def learn_path(compared, log, folds, known, n_prices, cheapest, n_jobs=None):
     row_cost, row_quality = np.array(row_cost), log.low + log.span * np.array(row_quality)
     mixture = Mixture(row_cost.mean(axis=1), row_quality.mean(axis=1))
     parts = [
-        ValidatedPart(mixture, row_sums(row_cost[:, rows], row_quality[:, rows]), int(rows.sum()))
+        ValidatedPart.of(mixture, row_cost[:, rows], row_quality[:, rows])
         for rows in (fold == number for number in range(len(tests)))
     ]
     reader, bases = Reader(log), {}
     scores = reader.scores(log.known, log.signals)
     fitted = {at: fit_cascade(compared[at], log, scores, prices, bases) for at in set(chosen)}
     rules = [(fitted[which], at) for which, at in zip(chosen, price_at)]
-    return CascadePath(reader, rules, mixture, parts)
+    return reader, rules, mixture, parts
 
 
 def _rounded(cost):

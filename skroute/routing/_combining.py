@@ -6,10 +6,10 @@ import numpy as np
 
 from skroute.base import Routed, dispatch
 from skroute.metrics import sample_quality
-from skroute.metrics._objectives import objective_of_labels
-from skroute.routing._members import MemberRouter
+from skroute.metrics._objectives import OF_LABELS, objective_of_labels
+from skroute.routing._members import ABSTAIN_COST, MemberRouter
 from skroute.routing._targets import MultiLabel, SingleLabel
-from skroute.utils._compat import num_samples
+from skroute.utils._compat import StrOptions, num_samples
 from skroute.utils._once import EVERY, Once, once_of
 
 # {0, 1/M, ..., 1} with the M = 10 of the paper, for the weight and for the threshold.
@@ -26,6 +26,13 @@ class CombiningRouter(MemberRouter):
     a function that asks members and has what they have answered.
     """
 
+    _parameter_constraints: dict = {
+        **MemberRouter._parameter_constraints,
+        "base": [str],
+        "quality": [StrOptions(set(OF_LABELS)), dict, tuple, callable, "array-like"],
+        "abstain_cost": ABSTAIN_COST,
+        "cv": ["cv_object"],
+    }
     _target_kinds: tuple[type, ...] = (SingleLabel, MultiLabel)
 
     def _asks(self):
@@ -41,14 +48,13 @@ class CombiningRouter(MemberRouter):
         )
 
     def _least_cost(self, costs, names):
-        return float(costs[possible_bases(getattr(self, "base", "auto"), names)].min())
+        return float(costs[possible_bases(self.base, names)].min())
 
     def _check(self, X, members):
         super()._check(X, members)
-        base = getattr(self, "base", "auto")
-        if base != "auto" and base not in members:
+        if self.base != "auto" and self.base not in members:
             raise ValueError(
-                f"base={base!r} is not the name of a member; the members are "
+                f"base={self.base!r} is not the name of a member; the members are "
                 f'{list(members)!r}. "auto" chooses by validation.'
             )
 
@@ -57,6 +63,12 @@ class CombiningRouter(MemberRouter):
         once = once_of(self)
         kept = Once() if once is EVERY else once
         return lambda member, rows: self._answers_of(X, member, "scores", rows, kept)
+
+    def _worth_of_handing(self, qualities):
+        """What a row counts as that is handed over, by tables of the quality of answers."""
+        if self.abstain_cost is None:
+            return None
+        return max(float(table.max()) for table in qualities) - self.abstain_cost
 
     @property
     def _multilabel(self):
@@ -89,7 +101,7 @@ class CombiningRouter(MemberRouter):
         scores = self._asked_answers(X)(at, np.arange(num_samples(X)))
         if response == "predict_proba":
             return scores
-        return self._target.labels(self._target.amount_to(scores, None))
+        return self._target.labels(named_labels(scores))
 
     def _answers_to(self, X, plan, response, rows):
         route = plan.route[rows]
@@ -102,8 +114,8 @@ class CombiningRouter(MemberRouter):
         combined = dispatch(route, answer)
         if response == "predict_proba":
             return combined
-        thresholds = self.choice_thresholds_[route] if self._multilabel else None
-        return self._target.labels(self._target.amount_to(combined, thresholds))
+        thresholds = self.choice_thresholds_[route, np.newaxis] if self._multilabel else None
+        return self._target.labels(named_labels(combined, thresholds))
 
     def _score_of(self, y, answers, weight):
         if self._multilabel:
@@ -120,7 +132,7 @@ def possible_bases(base, names):
 
 
 def named_labels(scores, threshold=None):
-    """Labels that scores amount to: the best one, or those above a threshold."""
+    """Encoded answers that scores amount to: the best label, or those above a threshold."""
     return scores.argmax(axis=1) if threshold is None else scores > threshold
 
 

@@ -25,7 +25,7 @@ def default_quality_estimator():
     return QualityRegressor()
 
 
-def answers_forest(n_samples):
+def answers_forest(n_samples, n_jobs=None):
     """A forest on the answers so far, which knows its own rows out of bag.
 
     A tree sees some of many rows, which decides no worse than all of them: time is bounded.
@@ -39,20 +39,24 @@ def answers_forest(n_samples):
         max_samples=n_seen if n_seen < n_samples else None,
         oob_score=True,
         random_state=0,
+        n_jobs=n_jobs,
     )
 
 
-def read_rows(router, X, by_default):
-    """Checked rows of a fit; what may read missing values where the default estimator does not."""
+def read_rows(router, X, advice=None):
+    """Checked rows of a fit; `advice` is for those that the default estimator cannot read."""
     try:
-        return check_rows(router, X, reset=True)
+        X = check_rows(router, X, reset=True)
     except ValueError as error:
-        if by_default and "NaN" in str(error):
+        if advice is not None and "NaN" in str(error):
             error.add_note(
                 "The default quality_estimator reads no missing values. Give one that does, for "
                 "example quality_estimator=RandomForestRegressor(min_samples_leaf=10)."
             )
         raise
+    if advice is not None:
+        check_default_reads(X, advice)
+    return X
 
 
 def check_default_reads(X, advice):

@@ -9,7 +9,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from skroute.assignment import assignment_path, choose_at_price
 from skroute.base import Plan, affords, check_affordable, check_budget
-from skroute.metrics._objectives import OF_LABELS
 from skroute.routing._combining import (
     GRID,
     CombiningRouter,
@@ -22,7 +21,6 @@ from skroute.routing._draws import tie_draws
 from skroute.routing._estimates import answers_forest, rows_and_others
 from skroute.routing._learn import learn_policy
 from skroute.routing._log import Log, kept_choices
-from skroute.routing._members import ABSTAIN_COST
 from skroute.routing._mixtures import best_of
 from skroute.routing._policy import Policy, Validated, standard_error
 from skroute.routing._stream import Look
@@ -34,14 +32,12 @@ from skroute.utils._handing import ABSTAIN_NAME
 class BaseOptions(NamedTuple):
     """What can be bought after one base.
 
-    `first` is the position of its first choice, `kept` the positions of those that are left,
-    from there.
+    `first` is the position of its first choice, from which the policy counts.
     """
 
     base: int
     first: int
     policy: Policy
-    kept: NDArray[np.int64]
 
 
 class AddonOptions(NamedTuple):
@@ -166,7 +162,7 @@ class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
         out-of-sample.
 
     n_jobs : int, default=None
-        Members fitted in parallel.
+        Members, and trees of the default `quality_estimator`, fitted in parallel.
 
     Attributes
     ----------
@@ -280,15 +276,11 @@ class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
 
     _parameter_constraints: dict = {
         **CombiningRouter._parameter_constraints,
-        "base": [str],
-        "cv": ["cv_object"],
         "quality_estimator": [HasMethods(["fit", "predict"]), None],
         "weight": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
         "threshold": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
         "delta": [Interval(Real, None, 1, closed="left"), StrOptions({"auto"})],
         "policy": [StrOptions({"online", "batch"})],
-        "abstain_cost": ABSTAIN_COST,
-        "quality": [StrOptions(set(OF_LABELS)), dict, tuple, callable, "array-like"],
     }
     score = CombiningRouter.score
 
@@ -335,13 +327,10 @@ class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
         offered = [
             addon_options(scores, base, target, quality, weights, thresholds) for base in bases
         ]
-        self.abstain_quality_ = None
-        if self.abstain_cost is not None:
-            best = max(float(options.accuracies.max()) for options in offered)
-            self.abstain_quality_ = best - self.abstain_cost
+        self.abstain_quality_ = self._worth_of_handing(one.accuracies for one in offered)
         estimator = self.quality_estimator
         if estimator is None:
-            estimator = answers_forest(len(target))
+            estimator = answers_forest(len(target), self.n_jobs)
         self._options, choices, alone = [], [], {}
         for base, options in zip(bases, offered):
             added = np.r_[0.0, costs[options.addons[1:]]]
@@ -356,7 +345,7 @@ class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
             if delta == "auto":
                 delta = search_delta(policy, budget) if budget >= costs[base] else 0.0
             policy = policy.at(margin=float(delta))
-            self._options.append(BaseOptions(base, len(choices), policy, np.arange(len(log.names))))
+            self._options.append(BaseOptions(base, len(choices), policy))
             for column, (k, weight) in enumerate(zip(options.addons, options.weights)):
                 if k == base or weight == 0:
                     alone[k] = options.accuracies[:, column]
@@ -393,21 +382,20 @@ class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
     def _options_now(self, exclude=None):
         """What can be bought after each base, at the costs of now, without some members."""
         costs, found = self._member_costs, []
-        kept, _ = kept_choices(self._excludable(), 1, exclude, None)
-        left = {self._excludable()[k] for k in kept}
-        down = [k for k, name in enumerate(self.member_names_) if name not in left]
+        left, _ = kept_choices(self._excludable(), 1, exclude, None)
+        members = np.arange(len(costs))
+        down = np.setdiff1d(members, left)
         for options in self._options:
             if options.base in down:
                 continue
-            used = self.choice_members_[options.first :][: len(options.kept)]
-            others = used & (np.arange(len(costs)) != options.base)
+            used = self.choice_members_[options.first :][: len(options.policy.sigma)]
+            others = used & (members != options.base)
             # What an option adds to the base is the cost of its add-on.
             policy = options.policy.at(costs=others @ costs, deciding=float(costs[options.base]))
             free = ~used[:, down].any(axis=1)
-            if self.abstain_quality_ is not None and ABSTAIN_NAME not in left:
+            if self.abstain_quality_ is not None and len(members) not in left:
                 free[-1] = False
-            kept = np.flatnonzero(free)
-            found.append(options._replace(policy=policy.restricted(kept), kept=kept))
+            found.append(options._replace(policy=policy.restricted(np.flatnonzero(free))))
         if not found:
             raise ValueError(
                 f"exclude={exclude!r} leaves no base: base={self.base!r} of {self.member_names_!r}."
@@ -450,20 +438,20 @@ class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
         return quality[best, rows], cost[best, rows]
 
     def _validated(self, budget):
-        check_affordable(budget, self._least())
         part, result = self._options[0].policy.part, []
         for rows in self._validation(budget):
             result += [float(rows.mean()), standard_error(rows, part)]
         return Validated(*result)
 
     def _plan(self, X, budget, exclude=None, request_id=None):
-        check_affordable(budget, min(each.policy.least for each in self._options_now(exclude)))
-        draw = tie_draws(X, request_id)
         options = self._options_at(budget, exclude)
         policy, ask = options.policy, self._asked_answers(X)
-        values = policy.estimates(self._base_features(ask, X, options.base)) - policy.penalty
-        plan = policy.decide(values, policy.planned, budget, draw=draw, policy=self.policy)
-        return plan._replace(route=options.first + options.kept[plan.route], state=ask)
+        # Before anybody is asked.
+        check_affordable(budget, policy.least)
+        draw = tie_draws(X, request_id)
+        estimates = policy.estimates(self._base_features(ask, X, options.base))
+        plan = policy.decide(estimates, policy.planned, budget, draw=draw, policy=self.policy)
+        return plan._replace(route=options.first + plan.route, state=ask)
 
     def _base_features(self, ask, X, base):
         return self._features(ask(base, np.arange(num_samples(X))))
@@ -488,7 +476,7 @@ class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
             self._base_features(self._asked_answers(X), X, options.base)
         )
         estimate = np.full((len(values), len(self.choices_)), np.nan)
-        estimate[:, options.first + options.kept] = values
+        estimate[:, options.first + options.policy.kept] = values
         return estimate
 
     # Streams --------------------------------------------------------------------------------
@@ -499,19 +487,19 @@ class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
 
     def _stream_policy(self, budget, excluded):
         options = self._options_at(budget, excluded)
-        return options.policy, options.first + options.kept
+        return options.policy, options.first + options.policy.kept
 
     def _asked_first(self, kept):
-        return [self.member_names_[self._base_of(kept)]]
+        return [self.member_names_[self._options_of(kept).base]]
 
-    def _base_of(self, kept):
-        """The base that some choices come after."""
-        return next(o.base for o in reversed(self._options) if o.first <= kept[0])
+    def _options_of(self, kept):
+        """Those that some choices are of."""
+        return next(each for each in reversed(self._options) if each.first <= kept[0])
 
     def _look(self, x, kept):
-        ask, base = self._asked_answers(x), self._base_of(kept)
+        base, first, _ = self._options_of(kept)
+        ask = self._asked_answers(x)
         features = self._base_features(ask, x, base)
-        first = next(options.first for options in self._options if options.base == base)
         alone = Plan(np.array([first]), np.zeros(1), ask)
         return Look(features, {first: self._answer(x, alone, "predict")[0]}, ask)
 

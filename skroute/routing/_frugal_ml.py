@@ -8,20 +8,12 @@ from sklearn.base import ClassifierMixin
 
 from skroute.assignment import assignment_path, choose_at_price
 from skroute.base import Plan, check_affordable
-from skroute.metrics._objectives import OF_LABELS
 from skroute.routing._combining import CombiningRouter, possible_bases
 from skroute.routing._estimates import rows_and_others
 from skroute.routing._log import with_last
-from skroute.routing._members import ABSTAIN_COST
-from skroute.routing._mixtures import (
-    Mixture,
-    ValidatedPart,
-    best_mixture,
-    row_sums,
-    validated_mixture,
-)
+from skroute.routing._mixtures import Mixture, ValidatedPart, best_mixture, validated_mixture
 from skroute.routing._targets import SingleLabel
-from skroute.utils._compat import Integral, Interval, StrOptions
+from skroute.utils._compat import Integral, Interval
 from skroute.utils._handing import ABSTAIN_NAME
 
 # A label that a base gave to fewer rows shares its thresholds with the other rare ones.
@@ -345,10 +337,6 @@ class FrugalMLClassifier(ClassifierMixin, CombiningRouter):
 
     _parameter_constraints: dict = {
         **CombiningRouter._parameter_constraints,
-        "base": [str],
-        "quality": [StrOptions(set(OF_LABELS)), dict, tuple, callable, "array-like"],
-        "cv": ["cv_object"],
-        "abstain_cost": ABSTAIN_COST,
         "n_thresholds": [Interval(Integral, 2, None, closed="left")],
     }
     _target_kinds = (SingleLabel,)
@@ -384,10 +372,9 @@ class FrugalMLClassifier(ClassifierMixin, CombiningRouter):
         tops = np.array([part.max(axis=1) for part in scores])
         quality = self._objective_of(self._target).bound(target).table(target, labels)
         base_costs = costs = self._costs_of_fit
-        addons, self.abstain_quality_ = list(names), None
-        if self.abstain_cost is not None:
+        addons, self.abstain_quality_ = list(names), self._worth_of_handing([quality])
+        if self.abstain_quality_ is not None:
             # A person is an add-on whose answers are all alike, and cost nothing.
-            self.abstain_quality_ = float(quality.max()) - self.abstain_cost
             quality, costs = with_last(quality, self.abstain_quality_), with_last(costs, 0.0)
             addons = [*names, ABSTAIN_NAME]
 
@@ -404,8 +391,7 @@ class FrugalMLClassifier(ClassifierMixin, CombiningRouter):
                 addon == rules.base[:, np.newaxis], 0.0, costs[addon]
             )
             mixture = Mixture(rules.cost, rules.quality)
-            sums = row_sums(cost, quality[rows, addon])
-            self._validated_parts.append(ValidatedPart(mixture, sums, len(rows)))
+            self._validated_parts.append(ValidatedPart.of(mixture, cost, quality[rows, addon]))
         unit = np.eye(len(addons), len(names))
         pairs = [(base, addon) for base in bases for addon in range(len(addons))]
         self._bases = bases
@@ -419,7 +405,6 @@ class FrugalMLClassifier(ClassifierMixin, CombiningRouter):
         return self._costs_of_fit[self._bases].min()
 
     def _validated(self, budget):
-        check_affordable(budget, self._least())
         return validated_mixture(self._validated_parts, budget)
 
     @property

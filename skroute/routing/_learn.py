@@ -7,7 +7,6 @@ from skroute.routing._estimates import cross_fit, error_deviation, part_of, pred
 from skroute.routing._log import with_last
 from skroute.routing._policy import Policy
 from skroute.utils._compat import _safe_indexing
-from skroute.utils._handing import is_handing
 
 # Rows that occur this often are decided in `fit` as they will be later: all alike.
 _OFTEN = 20
@@ -34,7 +33,7 @@ def learn_policy(
     """
     planned = log.paid if log.planned is None else log.planned
     # What handing over is worth is known.
-    handing = float(log.quality[0, -1]) if is_handing(log.names[-1]) else None
+    handing = log.handing
     estimated = slice(None if handing is None else -1)
     fitted, *found = cross_fit(
         estimator,

@@ -71,6 +71,9 @@ class Log:
 
     propensity : {"given", "estimated"}, default=None
         Of a log of one answer for each request, how the chance of each answer is known.
+
+    handing : float, default=None
+        What handing a row over is worth, which is the last choice then; None where it is none.
     """
 
     names: list
@@ -80,12 +83,15 @@ class Log:
     known: KnownCells | None = None
     known_costs: KnownCells | None = None
     propensity: str | None = None
+    handing: float | None = None
 
     def with_handing_over(self, abstain_cost):
         """The log with one more choice: a row is handed over, which costs nothing.
 
-        It is worth the best quality in the log less `abstain_cost`.
+        It is worth the best quality in the log less `abstain_cost`; None is no such choice.
         """
+        if abstain_cost is None:
+            return self
         if any(map(is_handing, self.names)):
             raise ValueError(
                 f"With an abstain_cost no model may be named {ABSTAIN_NAME!r}; rename it."
@@ -106,6 +112,7 @@ class Log:
             quality=with_last(self.quality, worth),
             known=known[0],
             known_costs=known[1],
+            handing=worth,
             **costs,
         )
 
@@ -180,19 +187,11 @@ def read_answers(X, y, choice, propensity, costs, listed, *, named, estimates_co
     """
     n = num_samples(X)
     quality = read_values(y, "y", n, allow_nan=True)
-    fixed = by_label(listed)
-    names = []
-    if fixed is not None:
-        names = (
-            list(map(str, fixed))
-            if isinstance(fixed, Mapping)
-            else [f"choice{k}" for k in range(len(fixed))]
-        )
+    names = [] if listed is None else choice_names(np.empty((0, len(listed))), listed)
     position, found = read_choice(choice, names, n)
-    if fixed is not None and len(found) > len(names):
-        unnamed = (
-            "" if isinstance(fixed, Mapping) else " Give costs as a mapping from name to number."
-        )
+    if listed is not None and len(found) > len(names):
+        named = isinstance(by_label(listed), Mapping)
+        unnamed = "" if named else " Give costs as a mapping from name to number."
         raise ValueError(
             f"choice has {found[len(names)]!r}, which is not among {names!r}.{unnamed}"
         )

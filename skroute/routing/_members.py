@@ -29,6 +29,7 @@ from skroute.metrics._objectives import (
     objective_of_numbers,
 )
 from skroute.routing._estimates import folds_of, part_of, read_rows
+from skroute.routing._log import costs_now
 from skroute.routing._router import BUDGET, N_JOBS, Router
 from skroute.routing._targets import (
     MultiLabel,
@@ -155,10 +156,11 @@ class MemberRouter(MetaEstimatorMixin, Router, BaseComposition):
 
     def _fit(self, X, y, *, task, **params):
         names, members = self._check_members()
-        X, y = read_rows(self, X, self._default_reads()), on_host(y)
+        X, y = read_rows(self, X, self._advice()), on_host(y)
         self._check(X, dict(zip(names, members)))
-        costs = None if isinstance(self.costs, str) else self._costs_of(names)
-        if costs is not None:
+        costs = None
+        if not isinstance(self.costs, str):
+            costs = check_costs(self._listed_costs(names), names)
             check_affordable(check_budget(self.budget), self._least_cost(costs, names))
         y, classes, kind = make_target(X, y, self._target_kinds, type(self).__name__)
         target = kind(all_classes(classes, members) if kind is SingleLabel else classes)
@@ -198,9 +200,9 @@ class MemberRouter(MetaEstimatorMixin, Router, BaseComposition):
         """The method of members that takes the time that they cost."""
         return {"scores": "predict_proba", None: "predict"}.get(self._asks(), self._asks())
 
-    def _default_reads(self):
-        """Whether the default estimator reads X itself."""
-        return False
+    def _advice(self):
+        """What to do about rows that the default estimator cannot read, if it reads X."""
+        return None
 
     def _check(self, X, members):
         """Rules between parameters, rows and members (by name), before any is fitted."""
@@ -261,23 +263,20 @@ class MemberRouter(MetaEstimatorMixin, Router, BaseComposition):
                 )
         return [name for name, _ in kept], [member for _, member in kept]
 
-    def _costs_of(self, names, costs=None):
-        """The constructor's `costs`, one for each of `names`; dropped members may have one."""
-        costs = by_label(self.costs if costs is None else costs)
-        if isinstance(costs, Mapping):
-            dropped = {name for name, _ in self.estimators}.difference(names)
-            costs = {name: cost for name, cost in costs.items() if name not in dropped}
-        return check_costs(costs, names)
+    def _listed_costs(self, names):
+        """The constructor's `costs`, where dropped members may have one, without theirs."""
+        costs = by_label(self.costs)
+        if not isinstance(costs, Mapping):
+            return costs
+        dropped = {name for name, _ in self.estimators}.difference(names)
+        return {name: cost for name, cost in costs.items() if name not in dropped}
 
     @property
     def _member_costs(self):
         """The cost of every member's call, by the constructor's `costs` of now."""
         if not isinstance(self.costs, str):
-            costs = by_label(self.costs)
-            if isinstance(costs, Mapping):
-                known = dict(zip(self.member_names_, self._costs_of_fit.tolist()))
-                costs = known | dict(costs)
-            return self._costs_of(self.member_names_, costs)
+            names = self.member_names_
+            return costs_now(self._listed_costs(names), names, self._costs_of_fit, len(names))
         if self._measured:
             return self._costs_of_fit
         raise ValueError(

@@ -114,10 +114,11 @@ class ValidatedPart(NamedTuple):
     sums: NDArray[np.float64]
     n_rows: int
 
-
-def row_sums(cost, quality):
-    """Sums over rows of cost, quality and their squares, ndarray of shape (n_rules, 4)."""
-    return np.stack([table.sum(axis=-1) for table in (cost, quality, cost**2, quality**2)], axis=-1)
+    @classmethod
+    def of(cls, mixture, cost, quality):
+        """From the cost and the quality of each rule on each row, tables (n_rules, n_rows)."""
+        sums = [table.sum(axis=-1) for table in (cost, quality, cost**2, quality**2)]
+        return cls(mixture, np.stack(sums, axis=-1), cost.shape[1])
 
 
 def validated_mixture(parts, budget):

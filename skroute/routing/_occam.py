@@ -8,11 +8,10 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.base import check_affordable, check_budget, note_failure
 from skroute.metrics._objectives import OF_LABELS, OF_NUMBERS
 from skroute.routing._draws import tie_draws
-from skroute.routing._estimates import check_default_reads, default_quality_estimator, folds_of
+from skroute.routing._estimates import default_quality_estimator, folds_of
 from skroute.routing._learn import learn_policy
-from skroute.routing._log import Log, with_last
+from skroute.routing._log import Log, kept_choices, with_last
 from skroute.routing._members import ABSTAIN_COST, EXCHANGE_RATE, MemberRouter
-from skroute.routing._router import estimated_once
 from skroute.routing._stream import Look
 from skroute.routing._targets import Numbers, SingleLabel
 from skroute.routing._warnings import warn_of_fit
@@ -43,8 +42,13 @@ class Occam(MemberRouter):
         # Of the member that embeds both are needed: its probabilities and what it answers.
         return "both" if name == self.embedding else self._asks()
 
-    def _default_reads(self):
-        return self.embedding is None and self.quality_estimator is None
+    def _advice(self):
+        if self.embedding is not None or self.quality_estimator is not None:
+            return None
+        return (
+            "Give the name of a member or a transformer as embedding, or a quality_estimator that "
+            "reads such rows."
+        )
 
     def _check(self, X, members):
         super()._check(X, members)
@@ -59,12 +63,6 @@ class Occam(MemberRouter):
                     f"embedding={self.embedding!r} needs predict_proba, which that member "
                     f"({members[self.embedding]!r}) does not have."
                 )
-        if self._default_reads():
-            check_default_reads(
-                X,
-                "Give the name of a member or a transformer as embedding, or a "
-                "quality_estimator that reads such rows.",
-            )
 
     def _least_cost(self, costs, names):
         deciding, added = self._split_costs(costs, names, answers=True)
@@ -103,9 +101,8 @@ class Occam(MemberRouter):
         quality = objective.table(answers.target, responses)
         deciding, added = self._split_costs(self._costs_of_fit, names, self._embedder_answers)
         log = Log(names, quality, added)
-        if self.abstain_cost is not None:
-            log = log.with_handing_over(self.abstain_cost)
-        self.abstain_quality_ = None if self.abstain_cost is None else float(log.quality[0, -1])
+        log = log.with_handing_over(self.abstain_cost)
+        self.abstain_quality_ = log.handing
         estimator = self.quality_estimator
         policy = learn_policy(
             default_quality_estimator() if estimator is None else estimator,
@@ -130,13 +127,12 @@ class Occam(MemberRouter):
 
     def _time_decisions(self, policy, X):
         """Measured seconds of deciding on a row, without the member that embeds."""
-        features = X if self._embedder is None else self._embed(X)[0]
+        features = X if self._embedder is None else self._embed(X)
 
         def decide(rows):
             if self.embedding_ is not None:
                 rows = self.embedding_.transform(rows)
-            values = policy.estimates(rows) - policy.penalty
-            policy.decide(values, policy.planned, np.inf, draw=tie_draws(rows))
+            policy.decide(policy.estimates(rows), policy.planned, np.inf, draw=tie_draws(rows))
 
         return seconds_per_sample(decide, features)
 
@@ -149,8 +145,6 @@ class Occam(MemberRouter):
         )
         if isinstance(self.costs, str):
             deciding += self._routing_seconds
-        if self.abstain_quality_ is not None:
-            added = with_last(added, 0.0)
         return self._learned.at(
             costs=added,
             deciding=deciding,
@@ -159,42 +153,34 @@ class Occam(MemberRouter):
         )
 
     def _embed(self, X):
-        """What the quality estimator sees, and the probabilities that came with it."""
+        """What the quality estimator sees: X, or the probabilities of the member that embeds."""
         n = num_samples(X)
         if self._embedder is not None:
-            proba = self._answers_of(X, self._embedder, "predict_proba", np.arange(n))
-            return proba, proba
+            return self._answers_of(X, self._embedder, "predict_proba", np.arange(n))
         if self.embedding_ is None:
-            return X, None
+            return X
         with note_failure("embedding", n, "transform"):
-            return once_of(self).whole("embedded", lambda: self.embedding_.transform(X)), None
+            return once_of(self).whole("embedded", lambda: self.embedding_.transform(X))
 
-    def _estimated(self, X, policy):
-        """Estimates, and what the member that embeds has answered; within a walk made once."""
-
-        def estimate():
-            features, proba = self._embed(X)
-            return policy.estimates(features), self._known_answers(proba)
-
-        return estimated_once(self, policy, estimate)
-
-    def _known_answers(self, proba):
-        """Answers that deciding has paid for, as the state of a plan."""
-        if proba is None or not self._embedder_answers:
-            return None
-        k = self._embedder
-        return {(k, "predict_proba"): proba, (k, "predict"): proba.argmax(axis=1)}
+    def _look(self, x, kept):
+        features = self._embed(x)
+        if self._embedder is None or not self._embedder_answers:
+            return Look(features, {})
+        # Deciding has paid for the answers of the member that embeds.
+        k, labels = self._embedder, features.argmax(axis=1)
+        answered = {k: self._target.labels(labels)[0]}
+        return Look(features, answered, {(k, "predict_proba"): features, (k, "predict"): labels})
 
     def _alone(self, X, name, response, **call):
         state = None
         if name == self.embedding and once_of(self) is not EVERY:
             # Within a walk this member has answered when it embedded.
-            state = self._known_answers(self._embed(X)[1])
+            state = self._look(X, None).state
         return super()._alone(X, name, response, state=state)
 
     def _plan(self, X, budget, exclude=None, allowed=None, request_id=None):
-        kept, allowed = self._kept(X, exclude, allowed)
-        if self._embedder is not None and self.member_names_[self._embedder] in (exclude or ()):
+        kept, allowed = kept_choices(self.choices_, num_samples(X), exclude, allowed)
+        if self._embedder is not None and self._embedder not in kept:
             raise ValueError(
                 f"exclude={exclude!r} names {self.embedding!r}, which embeds every row: without "
                 "it nothing can be decided."
@@ -203,46 +189,10 @@ class Occam(MemberRouter):
         # Before the member that embeds is called.
         check_affordable(budget, policy.least)
         estimates, state = self._estimated(X, policy)
-        plan = policy.decide(
-            estimates - policy.penalty,
-            policy.planned,
-            budget,
-            draw=tie_draws(X, request_id),
-            policy=self.policy,
-            allowed=allowed,
-        )
-        return plan._replace(route=kept[plan.route], state=state)
-
-    def predict_quality(self, X, return_std=False):
-        """Estimated quality of each choice for each row, before the penalty.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            The rows. A member that embeds is called on them.
-
-        return_std : bool, default=False
-            Whether to return the standard deviation of each estimate's error, too.
-
-        Returns
-        -------
-        quality : ndarray of shape (n_samples, n_choices)
-            In the unit of `quality`.
-
-        std : ndarray of shape (n_samples, n_choices)
-            Only if `return_std`.
-        """
-        policy, X = self._policy(), self._check_X(X)
-        features, _ = self._embed(X)
-        return policy.estimates_and_std(features) if return_std else policy.estimates(features)
-
-    def _look(self, x, kept):
-        features, proba = self._embed(x)
-        state = self._known_answers(proba)
-        answered = {}
-        if state is not None:
-            answered = {self._embedder: self._target.labels(state[self._embedder, "predict"])[0]}
-        return Look(features, answered, state)
+        draw = tie_draws(X, request_id)
+        call = {"draw": draw, "policy": self.policy, "allowed": allowed}
+        plan = policy.decide(estimates, policy.planned, budget, **call)
+        return plan._replace(state=state)
 
     def _asked_first(self, kept):
         return [] if self._embedder is None else [self.member_names_[self._embedder]]

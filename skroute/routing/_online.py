@@ -25,13 +25,7 @@ from skroute.routing._online_state import (
     unit_of,
 )
 from skroute.routing._router import BUDGET
-from skroute.utils._compat import (
-    HasMethods,
-    Integral,
-    Interval,
-    Real,
-    check_sample_weight,
-)
+from skroute.utils._compat import HasMethods, Integral, Interval, Real, check_sample_weight
 from skroute.utils._named import by_label, check_rows_match, columns_of
 from skroute.utils._validation import check_numbers, whole_rows
 

@@ -336,9 +336,7 @@ class Serving:
     def decide(self, x, base, budget):
         """One request: the best of optimistic quality less price times cost (LinUCB at a price)."""
         with self.lock:
-            # A prior says nothing of choices that came later.
-            if later := len(self.names) - len(base):
-                base = np.pad(base, [(0, later), (0, 0)])
+            base = for_all(base, len(self.names))
             pacer = self.pacer
             if pacer.n_booked == pacer.n_expected:
                 pacer.n_booked, pacer.spent, self.stale = 0, 0.0, True
@@ -412,6 +410,7 @@ class Serving:
     def learn_table(self, rows, base, quality, costs, *, apart):
         """Learn what is known of a table; `apart`, each row is a request of its own."""
         with self.lock:
+            base = for_all(base, len(self.names))
             for x, own, q, c in zip(rows, base, quality, costs / self.units):
                 for choice in np.flatnonzero(~(np.isnan(q) & np.isnan(c))):
                     self._learn(choice, x, q[choice], c[choice], own[choice], self.beliefs.now)
@@ -444,8 +443,7 @@ class Serving:
             recent, recent_costs = self.pacer.window(self.beliefs, listed)
         path = assignment_path(recent[:, kept], recent_costs[:, kept])
         check_affordable(budget, float(path.budgets[0]))
-        base = np.pad(base, [(0, 0), (0, len(listed) - base.shape[1]), (0, 0)])
-        quality, costs = estimates(rows, base, mean, listed)
+        quality, costs = estimates(rows, for_all(base, len(listed)), mean, listed)
         price = path.price(budget)
         route = kept[choose_at_price(quality[:, kept], costs[:, kept], price)]
         each = np.arange(len(route))
@@ -470,6 +468,12 @@ def estimates(rows, base, mean, listed):
     """Quality and cost (n_rows, n_choices) of linear models `mean` beside what a prior says."""
     quality = rows @ mean[:, QUALITY].T + base[..., QUALITY]
     return quality, in_money(rows @ mean[:, COST].T + base[..., COST], listed)
+
+
+def for_all(base, n_choices):
+    """What a prior says, (..., n_choices, 2); of choices that came later it says nothing."""
+    later = np.zeros((*base.shape[:-2], n_choices - base.shape[-2], 2))
+    return np.concatenate([base, later], axis=-2)
 
 
 def unit_of(listed):

@@ -65,13 +65,6 @@ class Validated(NamedTuple):
     cost_se: float
 
 
-class Correction(NamedTuple):
-    """By choice, what the choices made are worth beyond their estimates, and a factor of cost."""
-
-    quality: np.ndarray
-    cost: np.ndarray
-
-
 def choose_by_rule(values, costs, rule):
     """Choices of rows that are decided alone at a price, ties left open."""
     low = choose_at_price(values, costs, rule.price, tolerance=_TIE)
@@ -163,7 +156,7 @@ class Policy:
 
     columns : ndarray of int, default=None
         Outputs of the estimator, with `handing` behind them, that are the choices; None where
-        all are.
+        all are. Plans are in these positions.
     """
 
     estimator: Any
@@ -198,6 +191,9 @@ class Policy:
         The log is scaled: a call that cost twice its list price costs twice the new one.
         """
         changes = {name: now for name, now in changes.items() if now != getattr(self, name)}
+        if costs is not None:
+            # Handing over, the last choice, costs nothing and may be left out.
+            costs = np.append(costs, np.zeros(len(self.planned) - len(costs)))
         if costs is not None and not np.array_equal(costs, self.planned):
             paid = costs
             if self.paid is not self.planned:
@@ -217,7 +213,6 @@ class Policy:
             planned = np.ascontiguousarray(self.planned[..., kept])
             own_paid = self.paid is not self.planned
             new = self.planned_as_new
-            columns = np.arange(self.quality.shape[1]) if self.columns is None else self.columns
             self._kept[key] = replace(
                 self,
                 estimate=self.estimate[:, kept],
@@ -227,10 +222,15 @@ class Policy:
                 paid=np.ascontiguousarray(self.paid[..., kept]) if own_paid else planned,
                 sigma=self.sigma[kept],
                 planned_as_new=None if new is None else new[:, kept],
-                columns=columns[kept],
+                columns=self.kept[kept],
                 _kept={},
             )
         return self._kept[key]
+
+    @property
+    def kept(self):
+        """Positions of the choices among those of the log."""
+        return np.arange(self.quality.shape[1]) if self.columns is None else self.columns
 
     # Prices ---------------------------------------------------------------------------------
 
@@ -305,13 +305,14 @@ class Policy:
             outputs = np.column_stack([outputs, np.full(len(outputs), handing)])
         return outputs if self.columns is None else outputs[:, self.columns]
 
-    def decide(self, values, costs, budget, *, draw, policy="online", told=False, allowed=None):
+    def decide(self, estimates, costs, budget, *, draw, policy="online", told=False, allowed=None):
         """Choose for each row of a call (`Plan`).
 
-        `values` are estimates less the penalty; `costs` are those of the call itself where it is
-        `told` them; `draw` gives positions of tied rows a uniform number each.
+        `costs` are those of the call itself where it is `told` them; `draw` gives positions of
+        tied rows a uniform number each.
         """
-        rows, worth = np.arange(len(values)), values
+        values = worth = estimates - self.penalty
+        rows = np.arange(len(values))
         if allowed is not None:
             values, costs, stand_in = stand_ins(values, costs, allowed)
         estimated = self.paid is not self.planned and not told
@@ -339,10 +340,11 @@ class Policy:
         if allowed is not None:
             route = np.where(allowed[rows, route], route, stand_in)
         cost = np.broadcast_to(costs, values.shape)[rows, route]
-        found = self.correction(budget)
-        quality = worth[rows, route] + (self.penalty + found.quality)[route]
-        expected = cost * found.cost[route] if estimated else cost
-        return Plan(route, cost + self.deciding, None, quality, expected + self.deciding)
+        beyond, factor = self.correction(budget)
+        quality = worth[rows, route] + (self.penalty + beyond)[route]
+        expected = cost * factor[route] if estimated else cost
+        deciding = self.deciding
+        return Plan(self.kept[route], cost + deciding, None, quality, expected + deciding)
 
     # How well it does -----------------------------------------------------------------------
 
@@ -414,7 +416,10 @@ class Policy:
         return budgets, [self.validate(float(budget)) for budget in budgets]
 
     def correction(self, budget):
-        """What is left of the winner's curse: how estimates of choices that are made are off."""
+        """What choices that are made are worth beyond their estimates, and a factor of their costs.
+
+        It is what is left of the winner's curse.
+        """
         known = self._kept.get("correction")
         if known is None or known[0] != budget:
             choices = choose_by_rule(*self._decided_as_new, self.rule(max(budget, self.least)))
@@ -433,7 +438,7 @@ class Policy:
         each = prior * plan / np.maximum(made, 1.0)
         factor = np.full(len(made), ratio)
         np.divide(cost + ratio * each, plan + each, out=factor, where=plan > 0)
-        return Correction((error + prior * overall) / (made + prior), np.maximum(factor, 0.0))
+        return (error + prior * overall) / (made + prior), np.maximum(factor, 0.0)
 
 
 def of_rows(table, rows):

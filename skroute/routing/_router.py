@@ -8,10 +8,10 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import CostAwareMixin, Plan, Routed, affords
+from skroute.base import CostAwareMixin, Plan, Routed, affords, check_affordable
 from skroute.ledgers import Ledger
 from skroute.routing._log import kept_choices
-from skroute.routing._stream import BudgetStream
+from skroute.routing._stream import BudgetStream, Look
 from skroute.utils._compat import Integral, Interval, Real, num_samples
 from skroute.utils._once import once_of
 
@@ -87,10 +87,6 @@ class Router(CostAwareMixin):
         plan = Plan(np.full(n, at), np.full(n, float(self.costs_[at])), state)
         y_pred = None if response is None else self._answer(X, plan, response)
         return Routed(y_pred, plan.route, plan.cost)
-
-    def _kept(self, X, exclude, allowed):
-        """Positions of the choices that are left, and which of them each row may make."""
-        return kept_choices(self.choices_, num_samples(X), exclude, allowed)
 
     # The calls ------------------------------------------------------------------------------
 
@@ -240,7 +236,9 @@ class Router(CostAwareMixin):
 
     def _figures(self):
         check_is_fitted(self)
-        return self._validated(self._effective_budget(None))
+        budget = self._effective_budget(None)
+        check_affordable(budget, self._least())
+        return self._validated(budget)
 
     @property
     def validation_quality_(self):
@@ -276,6 +274,44 @@ class Router(CostAwareMixin):
     def _excludable(self):
         """Names that `exclude` knows."""
         return self.choices_
+
+    def _look(self, x, kept):
+        """What is known of rows before they are decided between some choices."""
+        return Look(x, {})
+
+    def _estimated(self, X, policy):
+        """Estimates, and what deciding leaves for answering; within a walk over budgets once."""
+
+        def estimate():
+            look = self._look(X, policy.kept)
+            return policy.estimates(look.features), look.state
+
+        key = ("estimates", id(policy.estimator), tuple(policy.kept))
+        return once_of(self).whole(key, estimate, of=policy.estimator)
+
+    @available_if(_decides_by_price)
+    def predict_quality(self, X, return_std=False):
+        """Estimated quality of each choice for each row, before the penalty.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows; a member that embeds is called on them.
+
+        return_std : bool, default=False
+            Whether to return the standard deviation of each estimate's error, too.
+
+        Returns
+        -------
+        quality : ndarray of shape (n_samples, n_choices)
+            In the unit of `quality`.
+
+        std : ndarray of shape (n_samples, n_choices)
+            Only if `return_std`.
+        """
+        policy, X = self._policy(), self._check_X(X)
+        features = self._look(X, policy.kept).features
+        return policy.estimates_and_std(features) if return_std else policy.estimates(features)
 
     @available_if(_decides_by_price)
     def stream(
@@ -411,10 +447,3 @@ def _first_reaching(budgets, mean, quality):
         return float(budgets[at])
     share = (quality - mean[at - 1]) / (mean[at] - mean[at - 1])
     return float(budgets[at - 1] + share * (budgets[at] - budgets[at - 1]))
-
-
-def estimated_once(router, policy, estimate):
-    """Estimates of the rows of a call by a policy; within a walk over budgets made once."""
-    columns = None if policy.columns is None else tuple(policy.columns)
-    key = ("estimates", id(policy.estimator), columns)
-    return once_of(router).whole(key, estimate, of=policy.estimator)

@@ -7,7 +7,6 @@ from sklearn.base import ClassifierMixin
 
 from skroute.assignment import assignment_path, choose_at_price
 from skroute.base import Plan, check_affordable
-from skroute.metrics._objectives import OF_LABELS
 from skroute.routing._combining import (
     CombiningRouter,
     answer_features,
@@ -15,18 +14,16 @@ from skroute.routing._combining import (
     search_combinations,
 )
 from skroute.routing._estimates import answers_forest, cross_fit, predict_matrix, rows_and_others
-from skroute.routing._members import ABSTAIN_COST
 from skroute.routing._mixtures import (
     Mixture,
     ValidatedPart,
     best_mixture,
     docked_quality,
-    row_sums,
     spread_prices,
     validated_mixture,
 )
 from skroute.routing._states import StateValues, any_order, best_move, n_sets, roll_back
-from skroute.utils._compat import HasMethods, Integral, Interval, StrOptions
+from skroute.utils._compat import HasMethods, Integral, Interval
 from skroute.utils._handing import ABSTAIN_NAME
 
 # Budgets at which the one-add-on policies of each base are candidates.
@@ -136,7 +133,7 @@ class SequentialRouterClassifier(ClassifierMixin, CombiningRouter):
         A splitter by groups gets them from `fit` as ``groups``, through metadata routing.
 
     n_jobs : int, default=None
-        Members fitted in parallel.
+        Members, and trees of the default `quality_estimator`, fitted in parallel.
 
     Attributes
     ----------
@@ -244,13 +241,9 @@ class SequentialRouterClassifier(ClassifierMixin, CombiningRouter):
 
     _parameter_constraints: dict = {
         **CombiningRouter._parameter_constraints,
-        "base": [str],
-        "cv": ["cv_object"],
         "max_calls": [Interval(Integral, 1, None, closed="left")],
         "n_prices": [Interval(Integral, 1, None, closed="left")],
         "quality_estimator": [HasMethods(["fit", "predict"]), None],
-        "quality": [StrOptions(set(OF_LABELS)), dict, tuple, callable, "array-like"],
-        "abstain_cost": ABSTAIN_COST,
     }
 
     score = CombiningRouter.score
@@ -298,10 +291,7 @@ class SequentialRouterClassifier(ClassifierMixin, CombiningRouter):
         names, scores, target = answers.names, answers.responses, answers.target
         quality = self._objective_of(self._target).bound(target).of
         found = search_combinations(scores, target, quality, self.max_calls)
-        self.abstain_quality_ = None
-        if self.abstain_cost is not None:
-            best = max(float(per_row.max()) for _, _, per_row in found.values())
-            self.abstain_quality_ = best - self.abstain_cost
+        self.abstain_quality_ = self._worth_of_handing(per_row for _, _, per_row in found.values())
         self._states = any_order(len(names), self.max_calls)
         # Ways to answer after each set: all combined, or any one of several members alone.
         realised, choices, self._first_choice = [np.empty((len(target), 0))], [], [-1]
@@ -327,14 +317,12 @@ class SequentialRouterClassifier(ClassifierMixin, CombiningRouter):
 
         estimator = self.quality_estimator
         if estimator is None:
-            estimator = answers_forest(len(target))
+            estimator = answers_forest(len(target), self.n_jobs)
 
         def fit(state, target):
             features = self._features([scores[k] for k in self._used(state)], state)
-            fitted, estimate, _ = cross_fit(
-                estimator, features, target, answers.folds, name="quality_estimator"
-            )
-            return fitted, estimate
+            options = {"name": "quality_estimator", "n_jobs": self.n_jobs}
+            return cross_fit(estimator, features, target, answers.folds, **options)[:2]
 
         # The special case first: its estimates also say which prices matter.
         rules, cost, quality = self._learn_addons(realised, fit)
@@ -411,17 +399,17 @@ class SequentialRouterClassifier(ClassifierMixin, CombiningRouter):
         slack = 0.0 if self._hands_over else _SLACK
 
         def mixed(rows):
-            docked = docked_quality(cost[:, rows], quality[:, rows], simple, slack)
-            _, kept = best_mixture(cost[:, rows].mean(axis=1), docked)
+            tables = cost[:, rows], quality[:, rows]
+            means = [table.mean(axis=1) for table in tables]
+            _, kept = best_mixture(means[0], docked_quality(*tables, simple, slack))
             # Mixtures are of what rules are found to be, which may fall where they are docked.
-            means = cost[kept][:, rows].mean(axis=1), quality[kept][:, rows].mean(axis=1)
-            return Mixture(means[0], np.maximum.accumulate(means[1])), kept
+            return Mixture(means[0][kept], np.maximum.accumulate(means[1][kept])), kept
 
         self._validated_parts = []
         for rows, others in rows_and_others(part):
             mixture, kept = mixed(others)
-            sums = row_sums(cost[kept][:, rows], quality[kept][:, rows])
-            self._validated_parts.append(ValidatedPart(mixture, sums, len(rows)))
+            tables = cost[kept][:, rows], quality[kept][:, rows]
+            self._validated_parts.append(ValidatedPart.of(mixture, *tables))
         self.mixture_, kept = mixed(np.arange(len(part)))
         self._rules = [rules[k] for k in kept]
 
@@ -436,7 +424,6 @@ class SequentialRouterClassifier(ClassifierMixin, CombiningRouter):
         return min(options[0].cost for options in self._options.values())
 
     def _validated(self, budget):
-        check_affordable(budget, self._least())
         return validated_mixture(self._validated_parts, budget)
 
     def _plan(self, X, budget, request_id=None):

@@ -8,13 +8,18 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import inherit_member_tags
-from skroute.routing._estimates import check_default_reads, default_quality_estimator, read_rows
+from skroute.routing._estimates import default_quality_estimator, read_rows
 from skroute.routing._log import check_matrix, with_last
 from skroute.routing._members import ABSTAIN_COST
 from skroute.routing._router import BUDGET, N_JOBS, Router
 from skroute.utils._compat import HasMethods, check_sample_weight
 from skroute.utils._handing import models_of
 from skroute.utils._named import check_rows_match
+
+_ADVICE = (
+    "Give a quality_estimator that reads such rows, for example a pipeline that begins with a "
+    "vectoriser or an encoder."
+)
 
 
 class TableRouter(MetaEstimatorMixin, Router, BaseEstimator):
@@ -45,15 +50,7 @@ class TableRouter(MetaEstimatorMixin, Router, BaseEstimator):
         check_rows_match(X=X, y=y, **beside)
         if X is None and optional:
             return None
-        by_default = self.quality_estimator is None
-        X = read_rows(self, X, by_default)
-        if by_default:
-            check_default_reads(
-                X,
-                "Give a quality_estimator that reads such rows, for example a pipeline that begins "
-                "with a vectoriser or an encoder.",
-            )
-        return X
+        return read_rows(self, X, _ADVICE if self.quality_estimator is None else None)
 
     def _answer(self, X, plan, response):
         if self._named:

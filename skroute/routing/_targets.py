@@ -119,10 +119,6 @@ class SingleLabel:
                 )
             return positions
 
-    def amount_to(self, scores, thresholds=None):
-        """Encoded answers that scores amount to."""
-        return scores.argmax(axis=1)
-
 
 class MultiLabel:
     """Several labels per row. Encoded answers are indicator matrices."""
@@ -157,10 +153,6 @@ class MultiLabel:
             if method == "predict_proba":
                 check_probabilities(scores, name, total=None)
         return scores
-
-    def amount_to(self, scores, thresholds):
-        """Encoded answers that scores amount to; one threshold per row."""
-        return scores > thresholds[:, np.newaxis]
 
 
 class Numbers:

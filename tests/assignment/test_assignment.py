@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from skroute.assignment import _exact, assignment_path, choose_at_price, solve_assignment
-from skroute.assignment._problem import check_problem, total_cost
+from skroute.assignment._problem import check_values_and_costs, problem_of, total_cost
 
 OCCAM_COSTS = np.array([0.15, 0.22, 0.29, 0.52, 0.53, 0.98, 1.0])
 
@@ -301,7 +301,7 @@ def test_inputs_are_not_changed_and_may_be_read_only():
 def test_a_plan_of_highs_above_the_budget_is_asked_for_again(monkeypatch):
     """HiGHS meets rows to a tolerance, a budget is a hard cap."""
     values = np.random.default_rng(5).random((40, 7))
-    problem = check_problem(values, OCCAM_COSTS, 0.4)
+    problem = problem_of(*check_values_and_costs(values, OCCAM_COSTS), 0.4)
     excess = [problem.slack_for_rounding + 0.05]
 
     def spent_more_than_it_seems(problem, choices):

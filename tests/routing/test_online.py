@@ -380,6 +380,10 @@ def test_a_fitted_router_is_a_start():
     assert (chosen[:30] == 1).mean() > 0.2 > (chosen[150:] == 1).mean()
     again = OnlineBudgetRouter(prior=prior).partial_fit(X[:5], Q[:5])
     assert again.choices_ == prior.choices_
+    # Of a choice that came later the prior says nothing.
+    again.add_choice("new", cost=2.0)
+    again.partial_fit(X[:5], Q[:5, 0], choice=["new"] * 5)
+    assert again.status().n_told["new"] == 5
     with pytest.raises(ValueError, match="prior has the choices"):
         OnlineBudgetRouter(COSTS, prior=prior).fit(X)
 

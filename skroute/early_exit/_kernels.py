@@ -6,7 +6,7 @@ from numba import njit
 from skroute.forests._kernels import leaves
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _margin(g, j):
     """Margin between the two leading classes of row `j`."""
     best, second = g[j, 0], -np.inf
@@ -168,7 +168,7 @@ def scan_scalar(scores, candidates, active, g, n_bad, first, last, use_lo, use_h
             for i in range(n_bad):
                 if v[i] > top[last]:
                     _add_largest(v[i], top)
-            for j in range(last + 1):
+            for j in range(len(top)):
                 above[j] = _n_above(v, top[j])
         if use_lo:
             # The lowest are the largest of the negated.
@@ -176,7 +176,7 @@ def scan_scalar(scores, candidates, active, g, n_bad, first, last, use_lo, use_h
             for i in range(n_bad, n):
                 if -v[i] > bottom[last]:
                     _add_largest(-v[i], bottom)
-            for j in range(last + 1):
+            for j in range(len(bottom)):
                 bottom[j] = -bottom[j]
                 below[j] = _n_below(v, bottom[j])
         if not use_lo:
@@ -213,7 +213,7 @@ def scan_vector(scores, candidates, active, g, full, first, last, decided):
             v[i] = best - second
             if leader != full[i] and v[i] > top[last]:
                 _add_largest(v[i], top)
-        for j in range(last + 1):
+        for j in range(len(top)):
             above[j] = _n_above(v, top[j])
         decided[c] = _one_tail(above, first, last)
 

@@ -167,41 +167,6 @@ def bit_trees(trees, dtype):
     return BitTrees(columns, tests)
 
 
-def add_members(X, start, stop, bits, first, last, column, out):
-    """Add members ``first, ..., last - 1`` to rows ``start:stop`` of `out`, in its type.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-    start, stop : int
-    bits : BitTrees
-    first, last : int
-    column : ndarray of shape (n_outputs,), dtype=int64
-        Column of `out` that each output adds to, -1 for none.
-
-    out : ndarray of shape (n_samples, n_columns)
-    """
-    from skroute.forests._bitvector_kernels import BLOCK, GAP, add_trees, bin_rows
-
-    columns, tests = bits
-    begin, end = int(tests.member_start[first]), int(tests.member_start[last])
-    outputs, spans = tests.outputs[begin:end], np.diff(tests.test_start[begin : end + 1])
-    asked = np.repeat((outputs < 0) | (column[outputs] >= 0), spans)
-    used = np.zeros(len(columns.feature), dtype=np.bool_)
-    used[tests.column[tests.test_start[begin] : tests.test_start[end]][asked]] = True
-    block = min(BLOCK, stop - start)
-    codes = np.empty((len(used), block + GAP), dtype=np.uint16)
-    left = np.empty(block, dtype=tests.clear.dtype)
-    total = np.empty((out.shape[1], block), dtype=out.dtype)
-    for at in range(start, stop, block):
-        rows = np.arange(at, min(at + block, stop))
-        m = len(rows)
-        bin_rows(X, rows, m, columns, used, codes)
-        total[:, :m] = out[at : at + m].T
-        add_trees(codes, m, tests, begin, end, column, left, total)
-        out[at : at + m] = total[:, :m].T
-
-
 def _levels_of_oblivious(nodes, roots, of_tree, leaf):
     """Level of each node if all nodes of a level ask the same in every tree, else None."""
     number = np.arange(len(nodes)) - roots[of_tree]

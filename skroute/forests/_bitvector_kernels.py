@@ -55,7 +55,7 @@ if getattr(config, "DISABLE_JIT", False):
 def _count_cuts(x, m, cuts, count, code):
     """How many cuts are below each value: four cuts at a time are compared with all rows.
 
-    `count` has the type of the values, so that the vector instructions for both are as wide.
+    Vector instructions are widest where `count` has as many bytes as a value.
     """
     one = count.dtype.type
     for j in range(m):
@@ -120,15 +120,17 @@ def take_cells(X, rows, m, feature, cells):
 
 
 @njit(cache=True, nogil=True)
-def bin_column(x, m, columns, c, base, count, code):
-    """Codes of the first `m` values for column `c`, into `code`; `base` and `count` are scratch."""
+def bin_column(x, m, columns, c, base, code):
+    """Codes of the first `m` values for column `c`, into `code`; `base` is scratch."""
     cuts = columns.cuts[columns.start[c] : columns.start[c + 1]]
     if columns.limit[c] >= 0:
         _categories(x, m, columns.limit[c], code)
     elif len(cuts) * x.itemsize > _FEW_CUTS:
-        _search_cuts(x, m, cuts, base, code)
+        _search_cuts(x, m, cuts, base.view(np.int32), code)
+    elif x.itemsize == 4:
+        _count_cuts(x, m, cuts, base.view(np.int32), code)
     else:
-        _count_cuts(x, m, cuts, count, code)
+        _count_cuts(x, m, cuts, base, code)
     missing = columns.missing[c]
     # No cut is below a missing value: its code is 0 so far, unless it is a category.
     if missing != 0:
@@ -144,17 +146,17 @@ def bin_rows(X, rows, m, columns, used, codes):
     """Codes of the first `m` rows named, into `codes` of shape (n_columns, n); columns that are
     not used are left as they are."""
     n_columns = len(columns.feature)
-    base, count = np.empty(m, dtype=np.int32), np.empty(m, dtype=columns.cuts.dtype)
+    base = np.empty(m, dtype=np.int64)
     cells = np.empty((min(n_columns, _TOGETHER), m + GAP), dtype=columns.cuts.dtype)
     for first in range(0, n_columns, _TOGETHER):
         last = min(first + _TOGETHER, n_columns)
         take_cells(X, rows, m, columns.feature[first:last], cells)
         for c in range(first, last):
             if used[c]:
-                bin_column(cells[c - first], m, columns, c, base, count, codes[c])
+                bin_column(cells[c - first], m, columns, c, base, codes[c])
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def find_leaves(codes, m, span, limit, reads, cuts, clears, words, left):
     """Leaf of each of the first `m` rows in one tree: the lowest bit that is set in `left`.
 
@@ -204,7 +206,7 @@ def find_leaves(codes, m, span, limit, reads, cuts, clears, words, left):
         k += 1
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def add_values(values, start, k, left, m, total):
     """Add what the leaves found hold for output `k` to the sums of the first `m` rows."""
     for j in range(m):
@@ -248,3 +250,49 @@ def add_trees(codes, m, tests, first, last, column, left, total):
             for k in range(len(column)):
                 if column[k] >= 0:
                     add_values(values, start, k, left, m, total[column[k]])
+
+
+@njit(cache=True, nogil=True)
+def columns_of(tests, first, last, column):
+    """Which columns the trees ``first, ..., last - 1`` of some outputs read."""
+    used = np.zeros(len(tests.limit), dtype=np.bool_)
+    for t in range(first, last):
+        if tests.outputs[t] < 0 or column[tests.outputs[t]] >= 0:
+            for k in range(tests.test_start[t], tests.test_start[t + 1]):
+                used[tests.column[k]] = True
+    return used
+
+
+@njit(cache=True, nogil=True)
+def add_members(X, start, stop, bits, first, last, column, out):
+    """Add members ``first, ..., last - 1`` to rows ``start:stop`` of `out`, in place.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+    start, stop : int
+    bits : BitTrees
+    first, last : int
+    column : ndarray of shape (n_outputs,), dtype=int64
+        Column of `out` that each output adds to, -1 for none.
+
+    out : ndarray of shape (n_samples, n_columns)
+        The sums are added in its type.
+    """
+    block = min(BLOCK, stop - start)
+    columns, tests = bits
+    begin_tree, end_tree = tests.member_start[first], tests.member_start[last]
+    used = columns_of(tests, begin_tree, end_tree, column)
+    codes = np.empty((len(used), block + GAP), dtype=np.uint16)
+    left = np.empty(block, dtype=tests.clear.dtype)
+    total = np.empty((out.shape[1], block), dtype=out.dtype)
+    for begin in range(start, stop, block):
+        m = min(block, stop - begin)
+        bin_rows(X, np.arange(begin, begin + m), m, columns, used, codes)
+        for k in range(out.shape[1]):
+            for j in range(m):
+                total[k, j] = out[begin + j, k]
+        add_trees(codes, m, tests, begin_tree, end_tree, column, left, total)
+        for k in range(out.shape[1]):
+            for j in range(m):
+                out[begin + j, k] = total[k, j]

@@ -16,7 +16,7 @@ _FEWEST, _MOST = 256, 2048
 _FIRST, _NEXT = 8, 4
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _down(nodes, codes, row, at):
     """Child of a node: 32 bits of the left one, 16 of the column, 16 of the cut."""
     word = nodes[at]

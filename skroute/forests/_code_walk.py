@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skroute.forests._bitvector import FEWEST_ROWS, add_members, find_tests
+from skroute.forests._bitvector import FEWEST_ROWS, find_tests
 from skroute.utils._validation import read_only
 
 # With fewer trees than this, binning the rows takes longer than it saves.
@@ -101,6 +101,7 @@ def walk_of(forest, n_rows, members):
         output which column of `out` it adds to, -1 for none.
     """
     if n_rows >= FEWEST_ROWS:
+        from skroute.forests._bitvector_kernels import add_members
         from skroute.forests._code_kernels import add_coded
 
         layout, add, starts = forest.bits, add_members, forest.trees.member_start

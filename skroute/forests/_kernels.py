@@ -16,7 +16,7 @@ _ZERO_MISSING = 1 << 30
 _ZERO = float(np.float32(1e-35))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def step(X, i, nodes, at):
     """Child that row `i` goes to from a numerical node; a leaf returns itself."""
     node = nodes[at]
@@ -104,7 +104,7 @@ def go_down(X, rows, at, m, trees, depth):
         j += 1
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def leaves(X, rows, m, trees, tree, out):
     """Leaf of each of the first `m` rows of `rows` in one tree, into `out`."""
     out[:m] = trees.roots[tree]
@@ -171,7 +171,7 @@ def add_leaves(X, trees, first, last, column, out):
                 _add_leaf(trees, t, at[j], column, out[start + j])
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _add_leaf(trees, t, leaf, column, out):
     output = trees.outputs[t]
     if output >= 0:

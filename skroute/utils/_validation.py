@@ -15,9 +15,11 @@ _PROBABILITY_ROOM = 0.01
 
 def read_only(array, dtype=None):
     """The array in C order, not to be written to: one type to compiled code, whoever made it."""
-    view = np.ascontiguousarray(array, dtype).view()
-    view.flags.writeable = False
-    return view
+    array = np.ascontiguousarray(array, dtype)
+    if array.flags.writeable:
+        array = array.view()
+        array.flags.writeable = False
+    return array
 
 
 def is_amount(value):

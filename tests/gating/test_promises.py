@@ -48,7 +48,7 @@ def within(share, bound, n_held_out, n_fresh):
     return share <= bound + 4 * error
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @example("gbrt", "few values", 2000, 0.3, 0.02, 0)
 @example("gbrt", "continuous", 2000, 0.3, 0.02, 4)
 @given(
@@ -231,6 +231,7 @@ def test_splits_that_cannot_hold_out_are_refused():
     assert gate.route(X).mean() <= 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_fit_in_a_forked_child_does_not_hang():
     code = """

@@ -192,7 +192,7 @@ PANELS = {"form": [0, 1], "blood": [2, 3], "scan": [4, 5], "gene": [6, 7]}
 PRICES = {"form": 1, "blood": 3, "scan": 6, "gene": 10}
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.slow) for s in (1, 2))])
 def test_rare_positives_are_bought_for(seed):
     """What a budget pays for is bought, and it ranks as the same spent on one set for all does."""
     from lightgbm import LGBMClassifier
@@ -235,7 +235,9 @@ def test_where_nothing_is_bought_it_is_said():
 
 
 @pytest.mark.parametrize(
-    "quality", ["accuracy", "brier", "log_loss", "matrix", "balanced_accuracy"]
+    "quality",
+    ["log_loss", "matrix"]
+    + [pytest.param(q, marks=pytest.mark.slow) for q in ("accuracy", "brier", "balanced_accuracy")],
 )
 def test_what_is_bought_is_chosen_by_the_quality_asked_for(quality):
     """Its value on held-out rows is that of fresh ones, at what the budget buys."""

@@ -22,7 +22,7 @@ from skroute.routing._log import (
     with_last,
 )
 from skroute.routing._newcomers import with_newcomer
-from skroute.routing._occam import check_lambda
+from skroute.routing._policy import check_lambda
 from skroute.routing._table_router import TableRouter
 from skroute.routing._warnings import warn_of_fit
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples

@@ -29,25 +29,14 @@ _SLACK = 0.25
 
 
 class Cascade(NamedTuple):
-    """Which models may be asked after which.
+    """Which models may be asked after which."""
 
-    Attributes
-    ----------
-    chain : tuple of int or None
-        The models in the order in which they are asked; None where any may follow any.
-
-    n_calls : int
-        Models that are asked at most.
-
-    states : States
-
-    reads : list of list of int
-        For each state the models that may answer there, whose signals it reads.
-    """
-
+    # The models in the order in which they are asked; None where any may follow any.
     chain: tuple[int, ...] | None
+    # Models that are asked at most.
     n_calls: int
     states: States
+    # For each state the models that may answer there, whose signals it reads.
     reads: list[list[int]]
 
 
@@ -75,31 +64,16 @@ def candidates(n_models, max_calls, by_cost, informed):
 
 
 class Outcomes(NamedTuple):
-    """A log of cascades.
+    """A log of cascades; tables have one row for each request."""
 
-    Attributes
-    ----------
-    quality : ndarray of shape (n_rows, n_models)
-        From 0 to 1: ``low + span * quality`` is what was logged.
-
-    costs : ndarray of shape (n_rows, n_models)
-
-    signals : list of ndarray of shape (n_rows, n_signals)
-        For each model what its answer shows.
-
-    known : ndarray of shape (n_rows, n_known)
-        What is known before any call: estimates of quality, out of sample.
-
-    handing : float or None
-        What a row counts as that is handed over.
-
-    low, span : float
-    """
-
+    # From 0 to 1, (n_rows, n_models): low + span * quality is what was logged.
     quality: NDArray[np.float64]
     costs: NDArray[np.float64]
+    # For each model what its answers show.
     signals: list[NDArray[np.float64]]
+    # What is known before any call: estimates of quality, out of sample.
     known: NDArray[np.float64]
+    # What a row counts as that is handed over.
     handing: float | None
     low: float
     span: float

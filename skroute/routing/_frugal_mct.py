@@ -41,26 +41,14 @@ class BaseOptions(NamedTuple):
 
 
 class AddonOptions(NamedTuple):
-    """What a row can buy once its base has answered; option 0 is the base alone.
+    """What a row can buy once its base has answered; option 0 is the base alone."""
 
-    Attributes
-    ----------
-    addons : ndarray of shape (n_options,), dtype=int64
-        Service that is bought; for option 0 the base.
-
-    weights : ndarray of shape (n_options,)
-        Weight w of the base in the combined scores.
-
-    thresholds : list of float or None
-        theta of each option.
-
-    accuracies : ndarray of shape (n_samples, n_options)
-        Accuracy of each option's answer on each row.
-    """
-
+    # The service that is bought, for option 0 the base.
     addons: NDArray[np.int64]
+    # w of the base in the combined scores, and theta (None for one label).
     weights: NDArray[np.float64]
     thresholds: list
+    # (n_rows, n_options)
     accuracies: NDArray[np.float64]
 
 

@@ -25,27 +25,15 @@ class LabelOptions(NamedTuple):
 
     An option is a threshold and an add-on: the base's answer is kept where its score is at
     least the threshold, else the add-on's is bought. The first option never buys.
-
-    Attributes
-    ----------
-    thresholds : ndarray of shape (n_groups, n_options)
-
-    addons : ndarray of shape (n_options,), dtype=int64
-
-    quality : ndarray of shape (n_groups, n_options)
-        Share of the group's rows answered correctly.
-
-    cost : ndarray of shape (n_groups, n_options)
-        Mean cost of the group's rows, the base included.
-
-    share : ndarray of shape (n_groups,)
-        Share of all rows.
     """
 
+    # (n_groups, n_options) and (n_options,)
     thresholds: NDArray[np.float64]
     addons: NDArray[np.int64]
+    # Means over the rows of each group, (n_groups, n_options); the base's cost is included.
     quality: NDArray[np.float64]
     cost: NDArray[np.float64]
+    # Of each group among all rows.
     share: NDArray[np.float64]
 
 
@@ -83,30 +71,8 @@ def label_options(groups, scores, correct, costs, base, n_groups, n_thresholds):
     Thresholds split the group at quantiles of the base's score, and at infinity. Each lies between
     two scores, where the share of later rows below it is that of the group in the mean: at a score
     with i of n below it, :math:`(i + 1) / (n + 1)` of later rows would be, and budgets too small.
-
-    Parameters
-    ----------
-    groups : ndarray of shape (n_samples,), dtype=int
-        Group of the base's answer.
-
-    scores : ndarray of shape (n_samples,)
-        The base's score of its answer.
-
-    correct : ndarray of shape (n_samples, n_members)
-        Quality of each member's answer.
-
-    costs : ndarray of shape (n_members,)
-
-    base : int
-
-    n_groups : int
-
-    n_thresholds : int
-        Quantiles per group.
-
-    Returns
-    -------
-    LabelOptions
+    `groups` and `scores` are of the base's answers, `correct` is the quality of each member's
+    answer, (n_rows, n_members).
     """
     addons = np.delete(np.arange(len(costs)), base)
     option_addons = np.r_[base, np.repeat(addons, n_thresholds)]

@@ -66,24 +66,15 @@ EXCHANGE_RATE = [Interval(Real, 0, None, closed="left"), None]
 
 @dataclass
 class OutOfFold:
-    """What members said of the rows of a fit, out of fold, and how these rows are divided.
-
-    Attributes
-    ----------
-    names : list of str
-    responses : list of ndarray
-        For each member one entry, or row of scores, for each row of the fit.
-    target : ndarray
-        The true answers, encoded as the responses are.
-    folds : list of (train, test)
-    weight : ndarray of shape (n_samples,), default=None
-        Weights of the rows, their mean 1.
-    """
+    """What members said of the rows of a fit, out of fold, and how these rows are divided."""
 
     names: list
+    # For each member one entry, or row of scores, for each row of the fit.
     responses: list
+    # The true answers, encoded as the responses are.
     target: np.ndarray
     folds: list
+    # Weights of the rows, their mean 1.
     weight: np.ndarray | None = None
 
     @property

@@ -12,6 +12,7 @@ from skroute.routing._estimates import default_quality_estimator, folds_of
 from skroute.routing._learn import learn_policy
 from skroute.routing._log import Log, kept_choices, with_last
 from skroute.routing._members import ABSTAIN_COST, EXCHANGE_RATE, MemberRouter
+from skroute.routing._policy import check_lambda
 from skroute.routing._stream import Look
 from skroute.routing._targets import Numbers, SingleLabel
 from skroute.routing._warnings import warn_of_fit
@@ -232,13 +233,6 @@ class Occam(MemberRouter):
             tags.input_tags.sparse &= reads is not None and reads.sparse
             tags.input_tags.allow_nan &= reads is not None and reads.allow_nan
         return tags
-
-
-def check_lambda(reg_lambda):
-    """A penalty that is a finite number from 0 up: it may have been set after `fit`."""
-    if not (isinstance(reg_lambda, Real) and 0 <= reg_lambda < np.inf):
-        raise ValueError(f"reg_lambda must be a finite number from 0 up, got {reg_lambda!r}.")
-    return float(reg_lambda)
 
 
 class OccamRouterClassifier(ClassifierMixin, Occam):

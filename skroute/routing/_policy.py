@@ -15,7 +15,7 @@ from sklearn.pipeline import Pipeline
 from skroute.assignment import Rule, assignment_path, choose_at_price, solve_assignment
 from skroute.base import Plan, affords, check_affordable, note_failure
 from skroute.routing._estimates import predict_matrix, rows_and_others
-from skroute.utils._compat import num_samples
+from skroute.utils._compat import Real, num_samples
 
 # Efficiencies that differ by less, relatively, are tied, as in `choose_at_price`.
 _TIE = 1e-9
@@ -439,6 +439,13 @@ class Policy:
         factor = np.full(len(made), ratio)
         np.divide(cost + ratio * each, plan + each, out=factor, where=plan > 0)
         return (error + prior * overall) / (made + prior), np.maximum(factor, 0.0)
+
+
+def check_lambda(reg_lambda):
+    """A penalty that is a finite number from 0 up: it may have been set after `fit`."""
+    if not (isinstance(reg_lambda, Real) and 0 <= reg_lambda < np.inf):
+        raise ValueError(f"reg_lambda must be a finite number from 0 up, got {reg_lambda!r}.")
+    return float(reg_lambda)
 
 
 def of_rows(table, rows):

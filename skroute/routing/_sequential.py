@@ -45,22 +45,13 @@ class Option(NamedTuple):
 
 
 class SequentialRule(NamedTuple):
-    """How rows are decided.
+    """How rows are decided."""
 
-    Attributes
-    ----------
-    start : int
-        State after the member that is asked first.
-
-    price_at : int
-        Position of the price in ``prices_``; -1 for one add-on at most.
-
-    price : float
-        What an answer must bring for each unit of its cost.
-    """
-
+    # The state after the member that is asked first.
     start: int
+    # Position of the price in `prices_`; -1 for one add-on at most.
     price_at: int
+    # What an answer must bring for each unit of its cost.
     price: float
 
 

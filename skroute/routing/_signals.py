@@ -90,22 +90,13 @@ def fit_logistic(features, target, ridge, n_steps=25):
 
 
 class StateEstimate(NamedTuple):
-    """What one state of a cascade says: quality of each way to answer, value of going on.
+    """What one state of a cascade says: quality of each way to answer, value of going on."""
 
-    Attributes
-    ----------
-    ways : ndarray of shape (1 + n_features, n_ways)
-        Logistic coefficients.
-
-    values : ndarray of shape (n_terms, n_values)
-        Of the values of going on, in terms of the features and of the best way.
-
-    low, high : ndarray of shape (n_values,)
-        Of the values that it was fitted on; no estimate goes beyond them.
-    """
-
+    # Logistic coefficients, (1 + n_features, n_ways).
     ways: NDArray[np.float64]
+    # Of the values of going on, in terms of the features and of the best way.
     values: NDArray[np.float64]
+    # The range of the values that it was fitted on; no estimate goes beyond it.
     low: NDArray[np.float64]
     high: NDArray[np.float64]
 

@@ -9,17 +9,11 @@ from numpy.typing import NDArray
 
 
 class States(NamedTuple):
-    """What may have been asked, and what may be asked next; what follows comes later.
+    """What may have been asked, and what may be asked next; what follows comes later."""
 
-    Attributes
-    ----------
-    asked : ndarray of shape (n_states, n_members), dtype=bool
-
-    following : ndarray of shape (n_states, n_members), dtype=int64
-        The state after asking a member; -1 where it cannot be asked.
-    """
-
+    # (n_states, n_members)
     asked: NDArray[np.bool_]
+    # The state after asking a member; -1 where it cannot be asked.
     following: NDArray[np.int64]
 
 
@@ -55,26 +49,15 @@ def fixed_order(n_members, chain):
 
 
 class StateValues(NamedTuple):
-    """What a state estimates: the quality of each answer, and what going on is worth.
+    """What a state estimates: the quality of each answer, and what going on is worth."""
 
-    Attributes
-    ----------
-    model : fitted regressor or None
-        None where nothing is to be decided.
-
-    n_answers : int
-        Ways to answer: its first outputs.
-
-    n_next : int
-        Members that may be asked next; the other outputs are what each is worth at each price.
-
-    handing : float or None
-        What handing a row over is worth, which is one more way to end it; None where it cannot be.
-    """
-
+    # A fitted regressor; None where nothing is to be decided.
     model: Any
+    # Ways to answer, its first outputs, and members that may be asked next: the other outputs are
+    # what each of them is worth at each price.
     n_answers: int
     n_next: int
+    # What handing a row over is worth, which is one more way to end it; None where it cannot be.
     handing: float | None
 
     def split(self, outputs):
@@ -87,25 +70,13 @@ class StateValues(NamedTuple):
 
 
 class Move(NamedTuple):
-    """What is best in a state.
+    """What is best in a state."""
 
-    Attributes
-    ----------
-    way : ndarray of shape (n_rows,)
-        Way to end the row if it ends here; -1 where there is none.
-
-    stop : ndarray of shape (n_rows,)
-        What that is worth.
-
-    onward : ndarray of shape (n_rows, n_prices)
-        Position of the member to ask next, among those that may be; -1 to end the row.
-
-    worth : ndarray of shape (n_rows, n_prices)
-        What the better of the two is worth, less the price of what it costs.
-    """
-
+    # The way to end each row if it ends here, -1 where there is none, and what that is worth.
     way: NDArray[np.int64]
     stop: NDArray[np.float64]
+    # (n_rows, n_prices): position of the member to ask next, among those that may be, -1 to end
+    # the row; and what the better of the two is worth, less the price of what it costs.
     onward: NDArray[np.int64]
     worth: NDArray[np.float64]
 

@@ -248,6 +248,7 @@ def test_the_cheapest_budget_is_feasible_to_the_last_bit():
         ([[1.0, 2.0]], [1, 2], 0.5, "the smallest feasible budget is 1"),
         ([[1.0, np.nan]], [1, 2], 1, "Input values contains NaN"),
         ([[1.0, np.inf]], [1, 2], 1, "Input values contains infinity"),
+        ([[-1.5e308, 0.0]], [1, 2], 2, "whose sum over the 1 rows is finite, got -1.5e+308"),
         ([[1.0, 2.0]], [1, np.nan], 1, "Input costs contains NaN"),
         ([[1.0, 2.0]], [1, -2], 1, "costs must not be negative, got -2.0"),
         ([[1.0, 2.0]], [1, 2, 3], 1, "costs must have shape (2,) to be shared"),

@@ -140,3 +140,11 @@ def member_scores_reference(forest, X):
             else:
                 scores[t, :, trees.outputs[tree]] += trees.values[at, 0]
     return scores
+
+
+def random_scores(seed, n_members=8, n_samples=200, n_outputs=1):
+    rng = np.random.RandomState(seed)
+    signal = rng.randn(n_samples, n_outputs)
+    noise = rng.randn(n_members, n_samples, n_outputs)
+    # Few distinct values, as trees have.
+    return np.round(signal * rng.rand(n_members, 1, 1) + noise, 1).astype(np.float32)

@@ -20,18 +20,10 @@ from skroute.early_exit._thresholds import (
     sweep_back,
 )
 from skroute.guarantees._means import share_upper_bound
-from tests.early_exit.reference import leaving, most_decided, qwyc_order_reference
+from tests.early_exit.reference import leaving, most_decided, random_scores
 
 ZERO = np.zeros(1)
 FEW = settings(max_examples=60, deadline=None)
-
-
-def random_scores(seed, n_members=8, n_samples=200, n_outputs=1):
-    rng = np.random.RandomState(seed)
-    signal = rng.randn(n_samples, n_outputs)
-    noise = rng.randn(n_members, n_samples, n_outputs)
-    # Few distinct values, as trees have.
-    return np.round(signal * rng.rand(n_members, 1, 1) + noise, 1).astype(np.float32)
 
 
 def decided_by(values, bad, lo, hi):
@@ -70,23 +62,6 @@ def test_algorithm_2_decides_as_many_rows_as_any_thresholds_can(rows, k, sides):
     counts = most_decided(values, bad, k, *sides)
     expected = [brute_force_decided(values, bad, errors, *sides) for errors in range(k + 1)]
     np.testing.assert_array_equal(counts, expected)
-
-
-@pytest.mark.parametrize("n_outputs", [1, 3])
-@pytest.mark.parametrize("sides", [(True, True), (True, False), (False, True)])
-@pytest.mark.parametrize("spread", [0, 3])
-def test_kernel_order_search_equals_its_numpy_twin(n_outputs, sides, spread):
-    if n_outputs > 1:
-        sides = (False, True)
-    for seed in range(4):
-        scores = random_scores(seed, n_outputs=n_outputs)
-        costs = np.random.RandomState(seed).randint(1, 4, len(scores)).astype(float)
-        arguments = (scores, np.full(n_outputs, 0.1), 0.2, costs, 0.08, *sides, spread)
-        expected = qwyc_order_reference(*arguments)
-        for n_jobs in (None, 2):
-            for got, twin in zip(qwyc_order(*arguments, n_jobs=n_jobs), expected):
-                np.testing.assert_array_equal(got, twin)
-        assert sorted(expected[0]) == list(range(len(scores)))
 
 
 def test_order_search_takes_free_members_first():

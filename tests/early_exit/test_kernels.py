@@ -5,14 +5,30 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 
-from skroute.early_exit import (
-    QWYCEnsemble,
-)
+from skroute.early_exit import QWYCEnsemble
+from skroute.early_exit._order import qwyc_order
 from skroute.early_exit._thresholds import lagrangian_path
 from skroute.forests import FastForest
-from tests.early_exit.reference import leaving
+from tests.early_exit.reference import leaving, qwyc_order_reference, random_scores
 
 lgb = pytest.importorskip("lightgbm")
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+@pytest.mark.parametrize("sides", [(True, True), (True, False), (False, True)])
+@pytest.mark.parametrize("spread", [0, 3])
+def test_kernel_order_search_equals_its_numpy_twin(n_outputs, sides, spread):
+    if n_outputs > 1:
+        sides = (False, True)
+    for seed in range(4):
+        scores = random_scores(seed, n_outputs=n_outputs)
+        costs = np.random.RandomState(seed).randint(1, 4, len(scores)).astype(float)
+        arguments = (scores, np.full(n_outputs, 0.1), 0.2, costs, 0.08, *sides, spread)
+        expected = qwyc_order_reference(*arguments)
+        for n_jobs in (None, 2):
+            for got, twin in zip(qwyc_order(*arguments, n_jobs=n_jobs), expected):
+                np.testing.assert_array_equal(got, twin)
+        assert sorted(expected[0]) == list(range(len(scores)))
 
 
 def test_thresholds_without_rows_left():

@@ -84,6 +84,7 @@ def test_answers_are_those_of_the_estimator(
     np.testing.assert_array_equal(stored, [0.1] * n_classes if shares else 0.05)
 
 
+@pytest.mark.slow
 def test_reading_takes_no_library_and_no_pickle(tmp_path):
     X, y = rows(2)
     quick = QWYCEnsemble(MODELS["lightgbm"](), alpha=0.05, random_state=0).fit(X, y)

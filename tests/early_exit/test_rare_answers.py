@@ -58,6 +58,7 @@ def test_a_share_of_all_rows_may_be_a_rare_class_and_fit_says_so(rare):
     assert lost(quick, rows[4000:], answers)[1] > 0.05
 
 
+@pytest.mark.slow
 def test_shares_for_each_class_hold_on_average_and_their_bounds_with_confidence(rare):
     frozen, rows = rare
     answers = frozen.estimator.predict(rows)

@@ -240,6 +240,7 @@ def test_what_costs_less_is_taken(better):
     assert better_stopping(how, *given, rng) == better
 
 
+@pytest.mark.slow
 def test_the_bound_of_votes_holds():
     X, y = data(n=4500)
     model = RandomForestClassifier(20, min_samples_leaf=3, random_state=0).fit(X[:500], y[:500])

@@ -257,6 +257,14 @@ def test_bad_input_is_refused_in_words(values, options, message):
             bound(values, **options)
 
 
+@pytest.mark.parametrize("bounds", [(-1.0, 1.0), (0.0, 1e6)])
+def test_values_may_miss_the_ends_of_their_range_by_rounding(bounds):
+    size, end = bounds[1] - bounds[0], bounds[1]
+    assert mean_upper_bound([end + 5e-10 * size] * 20, bounds=bounds) == end
+    with pytest.raises(ValueError, match="values must lie in bounds"):
+        mean_upper_bound([end + 1e-8 * size], bounds=bounds)
+
+
 def test_bad_limits_and_p_values_are_refused():
     with pytest.raises(ValueError, match="limit must be a number"):
         mean_p_value([0.5, 0.5], np.nan)

@@ -642,7 +642,9 @@ class CostAwareMixin(CallbackSupportMixin):
 
     def _respond(self, X, response, budget=None, **call):
         """One pass: validate, plan, answer. `response=None` plans only."""
-        check_is_fitted(self)
+        if not self.__sklearn_is_fitted__():
+            # It asks for tags, which takes longer than many a decision.
+            check_is_fitted(self)
         rows = self._check_X(X)
         plan = self._plan(rows, self._effective_budget(budget), **call)
         y_pred = None if response is None else self._answer(rows, plan, response)

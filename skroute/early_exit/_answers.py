@@ -8,6 +8,7 @@ from scipy.special import expit, softmax
 
 from skroute.early_exit._thresholds import leader_and_margin, never
 from skroute.forests._library import compare, own_labels, own_proba, varied_rows
+from skroute.forests._rows import rows_of
 from skroute.forests._wrapped import prepared
 from skroute.utils._compat import _safe_indexing, num_samples
 from skroute.utils._once import EVERY
@@ -45,8 +46,8 @@ class Link(NamedTuple):
         score : ndarray of shape (n_samples, n_outputs)
             For one output the distance from the decision.
 
-        weight : callable
-            The weights of the members evaluated, summed: ndarray of shape (n_samples, 1).
+        weight : ndarray of shape (n_samples, 1)
+            The weights of the members evaluated, summed.
 
         Returns
         -------
@@ -55,10 +56,10 @@ class Link(NamedTuple):
         if score.shape[1] > 1:
             if self.kind == "softmax":
                 return softmax(self.slope * score, axis=1)
-            return expit(self.slope * score) if self.kind == "ova" else score / weight()
+            return expit(self.slope * score) if self.kind == "ova" else score / weight
         out = np.empty((len(score), 2))
         if self.kind == "mean":
-            out[:, 1:] = 0.5 + self.shift + score / weight()
+            out[:, 1:] = 0.5 + self.shift + score / weight
         else:
             expit(self.slope * (score + self.shift), out=out[:, 1:])
         np.subtract(1.0, out[:, 1], out=out[:, 0])
@@ -111,10 +112,7 @@ def sided(engine, score, at):
 
 def probabilities(engine, score, members, n_classes):
     """Probabilities of the classes from scores of :func:`sided` and the members evaluated."""
-
-    def weight():
-        return np.append(0.0, np.cumsum(engine.weights))[members, None]
-
+    weight = np.append(0.0, np.cumsum(engine.weights))[members, None]
     # An ensemble of one class has its column alone.
     return engine.link.probabilities(score, weight)[:, -n_classes:]
 
@@ -124,8 +122,10 @@ def asking(estimator, engine, classes, before, X, once=EVERY):
 
     def ask(rows):
         some = _safe_indexing(X, rows)
-        # A pipeline prepares rows by itself.
-        return own_labels(estimator, some if before else engine.plain(some), classes)
+        # A pipeline, and a library with categories, prepares rows by itself.
+        if engine.forest is not None and not (before or engine.forest.categories):
+            some = rows_of(engine.forest, some)
+        return own_labels(estimator, some, classes)
 
     def positions(rows):
         with warnings.catch_warnings():
@@ -185,6 +185,6 @@ def check_same_answers(estimator, engine, classes, X, before):
         # Scores that are no numbers say nothing: a net may be given rows that it cannot read.
         return found | {"compared": np.isfinite(score).all(axis=1)}
 
-    forest = getattr(engine, "forest", None)
+    forest = engine.forest
     probes = varied_rows(X, unseen=forest is None or not forest.refuses_unseen)
     compare(type(estimator).__name__, probes, own, ours, rtol=1e-4, atol=1e-5)

@@ -8,13 +8,7 @@ after a stage are the rows of the next one, in full blocks again.
 import numpy as np
 from numba import njit
 
-from skroute.forests._bitvector_kernels import (
-    BLOCK,
-    GAP,
-    add_values,
-    bin_rows,
-    find_leaves,
-)
+from skroute.forests._bitvector_kernels import BLOCK, GAP, add_values, bin_rows, find_leaves
 
 # What moving a row together costs for each column, in tests of a row.
 _MOVE = 8
@@ -151,18 +145,12 @@ def walk_stage(X, rows, n_rows, first, bits, thresholds, score, members, side):
                     for o in range(n_outputs):
                         add_values(values, leaf_start[t], o, left, m, total[o])
             r = first + i
-            if r == last_position:
-                for j in range(m):
-                    if here[j] >= 0:
-                        for o in range(n_outputs):
-                            score[here[j], o] = total[o, j]
-                        members[here[j]] = r + 1
-                        side[here[j]] = 0
-                        here[j] = -1
-                gone = m
-                break
             low, high = lo[r], hi[r]
-            if low == -np.inf and high == np.inf:
+            if r == last_position:
+                n = m
+                for j in range(m):
+                    at[j] = j
+            elif low == -np.inf and high == np.inf:
                 n = 0
             elif n_outputs == 1:
                 n = _those_outside(total[0], m, low, high, at)
@@ -180,6 +168,8 @@ def walk_stage(X, rows, n_rows, first, bits, thresholds, score, members, side):
                         total[o, j] = np.nan
                     members[row] = r + 1
                     side[row] = 1 if n_outputs > 1 or x > high else -1
+                    if r == last_position:
+                        side[row] = 0
                     here[j] = -1
                     gone += 1
             if gone == m:

@@ -1,5 +1,6 @@
 """How far to go: calibration on rows that nothing else has looked at."""
 
+from bisect import bisect_right
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -108,14 +109,11 @@ def allowed_wrong(n_samples, alpha, confidence, guarantee):
     """
     if not guarantee:
         return int(np.floor(alpha * (n_samples + 1) + 1e-9)) - 1
-    lowest, highest = -1, n_samples
-    while lowest < highest:
-        middle = (lowest + highest + 1) // 2
-        if share_upper_bound(middle, n_samples, confidence=confidence) <= alpha:
-            lowest = middle
-        else:
-            highest = middle - 1
-    return lowest
+
+    def bound(wrong):
+        return share_upper_bound(wrong, n_samples, confidence=confidence)
+
+    return bisect_right(range(n_samples + 1), alpha, key=bound) - 1
 
 
 def fewest_rows(alpha, confidence, guarantee):

@@ -5,15 +5,14 @@ score before any member; `beta`, above which the full score of one output is the
 `rounding`, how close to a tie the library, which adds up in another order or precision, may
 answer otherwise (0 for never); `link`, from scores to probabilities, or None; `weights` of the
 members; `in_order`, whether they have one order only; `votes`, whether they are averaged or
-counted.
+counted; `forest`, that of trees, else None.
 
 There are two kinds: of trees, and of models that are asked one after another, a net with exits
 among them. Rows are those of the ensemble, behind the steps of a pipeline. ``taken(order)`` is the
 engine of these members in this order, ``scores(X)`` what each member adds, of shape (n_members,
 n_samples, n_outputs), and ``walk(X, thresholds, n_jobs, once)`` evaluates row by row until the
 thresholds stop it: scores, numbers of members, and sides (1 left above, -1 below, 0 went to the
-end). ``member_calls()`` has for each member a function of rows, to time it; ``plain(X)`` is the
-rows as the library surely takes them, to ask it again.
+end). ``member_calls()`` has for each member a function of rows, to time it.
 """
 
 from dataclasses import replace
@@ -27,12 +26,7 @@ from sklearn.utils import get_tags
 from skroute.base import note_failure
 from skroute.early_exit._answers import Link
 from skroute.early_exit._forest_engine import ForestEngine
-from skroute.early_exit._model_engines import (
-    ExitEngine,
-    MemberEngine,
-    has_exits,
-    may_exit,
-)
+from skroute.early_exit._model_engines import ExitEngine, MemberEngine, has_exits, may_exit
 from skroute.forests import find_reader
 from skroute.forests._partial_sums import partial_sums
 from skroute.forests._wrapped import take_apart

@@ -5,6 +5,9 @@ from numba import njit
 
 from skroute.forests._kernels import leaves
 
+# Trees that a row which is alone goes down together.
+_TOGETHER = 8
+
 
 @njit(cache=True, nogil=True, inline="always")
 def _margin(g, j):
@@ -42,20 +45,24 @@ def walk_rows(X, start, stop, trees, offset, thresholds, score, members, side):
     block = min(1024, stop - start)
     rows = np.empty(block, dtype=np.int64)
     g = np.empty((block, n_outputs), dtype=np.float64)
-    leaf = np.empty(block, dtype=np.int64)
+    pairs = np.empty(max(block, _TOGETHER), dtype=np.int64)
+    leaf = np.empty(max(block, _TOGETHER), dtype=np.int64)
     for begin in range(start, stop, block):
-        m = min(block, stop - begin)
+        m, known, next_tree = min(block, stop - begin), 0, 0
         for j in range(m):
             rows[j] = begin + j
             for k in range(n_outputs):
                 g[j, k] = offset[k]
         for r in range(n_members):
             for t in range(trees.member_start[r], trees.member_start[r + 1]):
-                leaves(X, rows, m, trees, t, leaf)
+                if t >= next_tree:
+                    # Alone, a row also goes down trees that it may not need: their loads overlap.
+                    known, next_tree = t, min(t + (1 if m > 1 else _TOGETHER), len(outputs))
+                    leaves(X, rows, m, trees, t, next_tree, pairs, leaf)
                 first, width = max(outputs[t], 0), n_outputs if outputs[t] < 0 else 1
                 for j in range(m):
                     for k in range(width):
-                        g[j, first + k] += values[leaf[j], k]
+                        g[j, first + k] += values[leaf[(t - known) * m + j], k]
             last, kept = r == n_members - 1, 0
             for j in range(m):
                 i = rows[j]
@@ -126,22 +133,22 @@ def _two_tails(above, below, top, bottom, n, first, last):
 
 
 @njit(cache=True, nogil=True)
-def scan_scalar(scores, candidates, active, g, n_bad, first, last, use_lo, use_hi, decided):
-    """Rows that each candidate member would decide next, for one score per row.
+def scan(scores, candidates, active, g, target, first, last, use_lo, use_hi, decided):
+    """Rows that each candidate member would decide next.
 
     Parameters
     ----------
-    scores : ndarray of shape (n_members, n_samples, 1)
+    scores : ndarray of shape (n_members, n_samples, n_outputs)
     candidates : ndarray of shape (n_candidates,), dtype=int64
     active : ndarray of shape (n_active,), dtype=int64
-        Undecided rows, first those for which leaving above is wrong; for the others
-        leaving below is.
+        Undecided rows.
 
-    g : ndarray of shape (n_active, 1)
+    g : ndarray of shape (n_active, n_outputs)
         Their partial sums.
 
-    n_bad : int
-        How many there are of the first kind.
+    target : ndarray of shape (n_active,), dtype=bool or int64
+        For one score for each row, whether leaving above is wrong; leaving below is for the
+        others. Else the full answer.
 
     first, last : int
         Wrong answers allowed at this step: the rows decided are added up over
@@ -153,8 +160,8 @@ def scan_scalar(scores, candidates, active, g, n_bad, first, last, use_lo, use_h
     decided : ndarray of shape (n_candidates,), dtype=int64
         The result.
     """
-    n = len(active)
-    v = np.empty(n, dtype=scores.dtype)
+    n, n_outputs = len(active), scores.shape[2]
+    v, bad = np.empty(n, dtype=scores.dtype), np.empty(n, dtype=np.bool_)
     top = np.empty(last + 1, dtype=scores.dtype)
     bottom = np.empty(last + 1, dtype=scores.dtype)
     above = np.zeros(last + 1, dtype=np.int64)
@@ -162,19 +169,29 @@ def scan_scalar(scores, candidates, active, g, n_bad, first, last, use_lo, use_h
     for c in range(len(candidates)):
         added = scores[candidates[c]]
         for i in range(n):
-            v[i] = g[i, 0] + added[active[i], 0]
+            best, second, leader = g[i, 0] + added[active[i], 0], scores.dtype.type(-np.inf), 0
+            for o in range(1, n_outputs):
+                x = g[i, o] + added[active[i], o]
+                if x > best:
+                    best, second, leader = x, best, o
+                elif x > second:
+                    second = x
+            if n_outputs == 1:
+                v[i], bad[i] = best, target[i] != 0
+            else:
+                v[i], bad[i] = best - second, leader != target[i]
         if use_hi:
             top[:] = -np.inf
-            for i in range(n_bad):
-                if v[i] > top[last]:
+            for i in range(n):
+                if bad[i] and v[i] > top[last]:
                     _add_largest(v[i], top)
             for j in range(len(top)):
                 above[j] = _n_above(v, top[j])
         if use_lo:
             # The lowest are the largest of the negated.
             bottom[:] = -np.inf
-            for i in range(n_bad, n):
-                if -v[i] > bottom[last]:
+            for i in range(n):
+                if not bad[i] and -v[i] > bottom[last]:
                     _add_largest(-v[i], bottom)
             for j in range(len(bottom)):
                 bottom[j] = -bottom[j]
@@ -185,37 +202,6 @@ def scan_scalar(scores, candidates, active, g, n_bad, first, last, use_lo, use_h
             decided[c] = _one_tail(below, first, last)
         else:
             decided[c] = _two_tails(above, below, top, bottom, n, first, last)
-
-
-@njit(cache=True, nogil=True)
-def scan_vector(scores, candidates, active, g, full, first, last, decided):
-    """As `scan_scalar` for one score per class: margins, and `full` the full answer."""
-    n = len(active)
-    n_outputs = scores.shape[2]
-    v = np.empty(n, dtype=scores.dtype)
-    top = np.empty(last + 1, dtype=scores.dtype)
-    above = np.empty(last + 1, dtype=np.int64)
-    for c in range(len(candidates)):
-        t = candidates[c]
-        top[:] = -np.inf
-        for i in range(n):
-            best = g[i, 0] + scores[t, active[i], 0]
-            second = scores.dtype.type(-np.inf)
-            leader = 0
-            for o in range(1, n_outputs):
-                x = g[i, o] + scores[t, active[i], o]
-                if x > best:
-                    second = best
-                    best = x
-                    leader = o
-                elif x > second:
-                    second = x
-            v[i] = best - second
-            if leader != full[i] and v[i] > top[last]:
-                _add_largest(v[i], top)
-        for j in range(len(top)):
-            above[j] = _n_above(v, top[j])
-        decided[c] = _one_tail(above, first, last)
 
 
 @njit(cache=True, nogil=True)

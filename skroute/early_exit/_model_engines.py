@@ -44,7 +44,7 @@ class MemberEngine:
         If a member gives scores of other classes than `classes`.
     """
 
-    in_order = False
+    forest, in_order = None, False
     # Set for ensembles that average their members.
     votes = False
 
@@ -139,48 +139,45 @@ class MemberEngine:
             once.count(f"member {t}", len(rows))
             return self.score(t, _safe_indexing(X, rows))
 
+        def add(t, rows, so_far):
+            return so_far + once.rows(t, rows, n, partial(ask, t))
+
         n = num_samples(X)
-        score = np.tile(self.offset, (n, 1))
-        members = np.zeros(n, dtype=np.int64)
-        side = np.zeros(n, dtype=np.int8)
-        rows = np.arange(n)
-        for r in range(self.n_members):
-            score[rows] += once.rows(r, rows, n, partial(ask, r))
-            members[rows] = r + 1
-            if r == self.n_members - 1:
-                break
-            side[rows] = sides(thresholds, r, score[rows])
-            rows = rows[side[rows] == 0]
-            if len(rows) == 0:
-                break
-        return score, members, side
+        walked = _new_walk(self, n)
+        _walk_members(add, thresholds, *walked)
+        return walked
 
     def member_calls(self):
         """For each member a function of rows, to time it."""
         return {t: partial(self.score, t) for t in range(self.n_members)}
 
-    def plain(self, X):
-        """The rows themselves."""
-        return X
+
+def _new_walk(engine, n):
+    """Scores, numbers of members and sides of rows that no member was asked about."""
+    score = np.tile(engine.offset, (n, 1))
+    return score, np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int8)
 
 
-def sides(thresholds, r, score):
-    """Where rows leave at a position: 1 above, -1 below, 0 not.
+def _walk_members(evaluate, thresholds, score, members, side, release=None):
+    """Ask member after member about the rows that have not left, into the arrays given.
 
-    Parameters
-    ----------
-    thresholds : (lo, hi)
-    r : int
-    score : ndarray of shape (n_samples, n_outputs)
-        Partial sums.
-
-    Returns
-    -------
-    ndarray of shape (n_samples,), dtype=int8
+    ``evaluate(r, rows, so_far)`` returns the scores of rows after member `r`; rows that leave are
+    released.
     """
-    value = score[:, 0] if score.shape[1] == 1 else leader_and_margin(score)[1]
-    above, below = value > thresholds[1][r], value < thresholds[0][r]
-    return above.astype(np.int8) - below.astype(np.int8)
+    rows, last = np.arange(len(score)), len(thresholds[0]) - 1
+    for r in range(last + 1):
+        now = score[rows] = evaluate(r, rows, score[rows])
+        members[rows] = r + 1
+        if r < last:
+            value = now[:, 0] if now.shape[1] == 1 else leader_and_margin(now)[1]
+            above, below = value > thresholds[1][r], value < thresholds[0][r]
+            side[rows] = above.astype(np.int8) - below.astype(np.int8)
+            stays = side[rows] == 0
+            if release is not None:
+                release(rows[~stays])
+            rows = rows[stays]
+            if len(rows) == 0:
+                break
 
 
 def response_of(member):
@@ -230,8 +227,7 @@ class ExitEngine:
         See :func:`has_exits`.
     """
 
-    in_order = True
-    votes = False
+    forest, in_order, votes = None, True, False
 
     def __init__(self, net):
         self.net = net
@@ -273,33 +269,15 @@ class ExitEngine:
 
     def walk(self, X, thresholds, n_jobs=None, once=EVERY):
         """Evaluate row by row; the threads are those of the net's library."""
-        n = num_samples(X)
-        score = np.empty((n, self.n_outputs))
-        members = np.empty(n, dtype=np.int64)
-        side = np.zeros(n, dtype=np.int8)
+        walked = _new_walk(self, num_samples(X))
         for here, run in self._blocks(X):
-            self._walk(run, thresholds, score[here], members[here], side[here])
-        return score, members, side
 
-    def _walk(self, run, thresholds, score, members, side):
-        """One block, into the arrays given."""
-        rows = np.arange(len(score))
-        for k in range(self.n_members):
-            now = self._score(run, k, rows)
-            score[rows], members[rows] = now, k + 1
-            if k == self.n_members - 1:
-                break
-            side[rows] = sides(thresholds, k, now)
-            stays = side[rows] == 0
-            run.release(rows[~stays])
-            rows = rows[stays]
-            if len(rows) == 0:
-                break
+            def go_on(k, rows, _, run=run):
+                return self._score(run, k, rows)
+
+            _walk_members(go_on, thresholds, *(part[here] for part in walked), run.release)
+        return walked
 
     def member_calls(self):
         """For each exit a function of rows that goes on to it from the one before."""
         return {k: self.net.stage_call(k, k - 1) for k in range(self.n_members)}
-
-    def plain(self, X):
-        """The rows themselves."""
-        return X

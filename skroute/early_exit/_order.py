@@ -5,11 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from joblib import effective_n_jobs
 
-from skroute.early_exit._thresholds import (
-    allowance,
-    leader_and_margin,
-    optimal_thresholds,
-)
+from skroute.early_exit._thresholds import allowance, leader_and_margin, optimal_thresholds
 
 
 def qwyc_order(
@@ -60,24 +56,18 @@ def qwyc_order(
     lo, hi : ndarray of shape (n_members,)
         Thresholds of the positions, all of the training budget spent.
     """
-    from skroute.early_exit._kernels import scan_scalar, scan_vector
+    from skroute.early_exit._kernels import scan
 
     n_threads = effective_n_jobs(n_jobs)
     with ThreadPoolExecutor(n_threads) as pool:
 
         def count(scores, candidates, active, g, target, first, last):
-            scan, sides = scan_vector, ()
-            if scores.shape[2] == 1:
-                scan, sides = scan_scalar, (use_lo, use_hi)
-                # One kind of row after the other: the compiled loops need not branch on it.
-                by = np.argsort(~target, kind="stable")
-                active, g, target = active[by], g[by], int(target.sum())
             decided = np.empty(len(candidates), dtype=np.int64)
             # A few chunks per thread, so that none waits long for another.
             bounds = np.linspace(0, len(decided), min(n_threads * 2, len(decided)) + 1).astype(int)
 
             def part(start, stop):
-                rows = active, g, target, first, last, *sides
+                rows = active, g, target, first, last, use_lo, use_hi
                 scan(scores, candidates[start:stop], *rows, decided[start:stop])
 
             list(pool.map(part, bounds[:-1], bounds[1:]))

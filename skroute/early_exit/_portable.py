@@ -73,7 +73,7 @@ def export_ensemble(estimator, path):
             "pickled, or made anew from the library's model."
         )
     check_is_fitted(estimator)
-    forest = getattr(estimator._engine, "forest", None)
+    forest = estimator._engine.forest
     if forest is None or estimator._before:
         by = "a pipeline" if estimator._before else type(estimator._engine).__name__
         raise ValueError(

@@ -7,26 +7,18 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.utils import check_random_state, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from skroute.base import (
     CostAwareMixin,
     Plan,
-    Routed,
     check_costs,
     check_rows,
     inherit_member_tags,
     measure_costs,
 )
-from skroute.early_exit._answers import (
-    asking,
-    check_same_answers,
-    probabilities,
-    settle,
-    sided,
-)
+from skroute.early_exit._answers import asking, check_same_answers, probabilities, settle, sided
 from skroute.early_exit._calibration import affordable, held_out_share, hold_out
 from skroute.early_exit._engines import (
     check_estimator,
@@ -38,24 +30,16 @@ from skroute.early_exit._engines import (
     takes_nan,
 )
 from skroute.early_exit._learning import (
-    check_supported,
     learn_exits,
     order_of,
-    possible_stopping,
     shares_of,
+    stopping_of,
     warn_of_rare_answers,
 )
 from skroute.early_exit._thresholds import checked
 from skroute.forests._rows import are_plain
 from skroute.forests._wrapped import prepared, take_apart
-from skroute.utils._compat import (
-    Integral,
-    Interval,
-    Real,
-    StrOptions,
-    VisualBlock,
-    _safe_indexing,
-)
+from skroute.utils._compat import Integral, Interval, Real, StrOptions, VisualBlock, _safe_indexing
 from skroute.utils._frozen import is_frozen, unfrozen
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
@@ -380,7 +364,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
 
     def _learn(self, fitted, engine, classes, X, X_calibration, share, rng, task):
         """Order, thresholds, calibration; sets the fitted attributes last."""
-        check_supported(engine, self.mode, self.stopping)
+        stopping = stopping_of(engine, self.mode, self.stopping, self.order)
         self.estimator_, self.classes_ = fitted, np.asarray(classes)
         self._before = ()
         if not isinstance(fitted, list):
@@ -394,7 +378,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         how = {
             "alpha": alpha,
             "order": order_of(self.order, engine, rng),
-            "stopping": possible_stopping(engine, self.stopping, self.order),
+            "stopping": stopping,
             "use_lo": engine.n_outputs == 1,
             "use_hi": self.mode == "both",
             "never_leave": not np.any(alpha) and self.budget is None,
@@ -416,7 +400,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         self.thresholds_ = np.column_stack(tradeoff.thresholds[tradeoff.chosen])
         self._spent = np.concatenate([[0.0], np.cumsum(costs[self.order_])])
         self._engine = engine.taken(self.order_)
-        self._within(self._effective_budget(None))
+        affordable(tradeoff, self._effective_budget(None))
         self.choices_ = [str(k) for k in range(engine.n_members + 1)]
         warn_of_rare_answers(alpha, certified, labels, self.confidence)
 
@@ -427,43 +411,6 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
                 checked(thresholds, len(self.order_))
 
     # Prediction -------------------------------------------------------------------
-
-    def predict(self, X: ArrayLike, budget: float | None = None) -> np.ndarray:
-        """Predict with as many members as each row needs.
-
-        Parameters
-        ----------
-        X : {array-like, dataframe} of shape (n_samples, n_features)
-            The rows. One row as an array of floats takes a path of a few microseconds.
-
-        budget : float, default=None
-            Mean cost per row for this call.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            The answers.
-        """
-        return super().predict(X, budget)
-
-    @available_if(lambda estimator: estimator._offers_proba())
-    def predict_proba(self, X: ArrayLike, budget: float | None = None) -> np.ndarray:
-        """Probabilities from the members that were evaluated.
-
-        Parameters
-        ----------
-        X : {array-like, dataframe} of shape (n_samples, n_features)
-            The rows.
-
-        budget : float, default=None
-            Mean cost per row for this call.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Columns in the order of ``classes_``.
-        """
-        return super().predict_proba(X, budget)
 
     def decision_function(self, X: ArrayLike, budget: float | None = None) -> np.ndarray:
         """Scores of the members that were evaluated.
@@ -495,23 +442,19 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             raise AttributeError("The scores of the members have no known link to probabilities.")
         return True
 
-    def _respond(self, X, response, budget=None):
+    def _check_X(self, X):
         # Scikit-learn's checks of one row take ten times as long as its trees. The walk checks
         # an array of numbers by itself; where fit saw names, these are to be compared.
-        forest = getattr(vars(self).get("_engine"), "forest", None)
-        named = hasattr(self, "feature_names_in_") or "choices_" not in vars(self)
-        if named or forest is None or self._before or not are_plain(forest, X):
-            return super()._respond(X, response, budget)
-        plan = self._plan(X, self._effective_budget(budget))
-        y_pred = None if response is None else self._answer(X, plan, response)
-        return Routed(y_pred, plan.route, plan.cost)
+        forest, named = self._engine.forest, hasattr(self, "feature_names_in_")
+        plain = forest is not None and not (named or self._before) and are_plain(forest, X)
+        return X if plain else super()._check_X(X)
 
     def _least(self):
         return self.tradeoff_.cost.min()
 
     def _plan(self, X, budget):
-        at = self._within(budget)
-        walked = self._walk(X, self.tradeoff_.thresholds[at])
+        thresholds = self.tradeoff_.thresholds[affordable(self.tradeoff_, budget)]
+        walked = self._walk(X, thresholds)
         return Plan(walked[1], self._spent[walked[1]], walked)
 
     def _walk(self, X, thresholds):
@@ -521,10 +464,6 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         else:
             rows = X
         return self._engine.walk(rows, thresholds, self.n_jobs, once)
-
-    def _within(self, budget):
-        """The chosen thresholds, or the most faithful ones that cost at most the budget."""
-        return affordable(self.tradeoff_, budget)
 
     def _answer(self, X, plan, response):
         at = self._settled(X, plan.state)

@@ -9,6 +9,9 @@ from sklearn.utils.extmath import softmax as sk_softmax
 
 from skroute.forests._code_walk import walk_of
 
+# So many rows are walked by one thread: kernels work on them together.
+_FEW_ROWS = 1024
+
 
 def decision(forest, scores):
     """What ``decision_function`` of the library returns, of shape (n, n_outputs)."""
@@ -74,10 +77,6 @@ def label_positions(forest, scores):
         if scores.shape[1] == 1:
             return (scores[:, 0] > forest.beta).astype(np.intp)
         return np.argmax(scores, axis=1)
-    if forest.answer == "sigmoid" and forest.divisor == 1.0 and scores.shape[1] == 1:
-        # Far enough from even chances, rounding of the probability does not matter.
-        if np.abs(scores).min() * abs(forest.slope) > 1e-3:
-            return ((scores[:, 0] > 0) == (forest.slope > 0)).astype(np.intp)
     proba = answer(forest, scores)
     if proba.shape[1] == 2:
         return (proba[:, 1] > proba[:, 0]).astype(np.intp)
@@ -100,8 +99,6 @@ def exact_sums(forest, X, n_jobs=None):
     -------
     ndarray of shape (n, n_outputs)
     """
-    from skroute.forests._bitvector_kernels import BLOCK
-
     n = len(X)
     out = np.empty((n, forest.n_outputs), dtype=forest.sums)
     out[:] = 0.0 if forest.offset_last else forest.offset
@@ -113,11 +110,18 @@ def exact_sums(forest, X, n_jobs=None):
         if forest.offset_last:
             out[start:stop] += forest.offset
 
-    n_threads = 1 if n <= BLOCK else min(effective_n_jobs(n_jobs), -(-n // BLOCK))
-    if n_threads <= 1:
-        add(0, n)
-        return out
-    bounds = np.linspace(0, n, n_threads + 1).astype(int)
-    with ThreadPoolExecutor(n_threads) as pool:
-        list(pool.map(add, bounds[:-1], bounds[1:]))
+    in_parts(add, n, n_jobs)
     return out
+
+
+def in_parts(call, n, n_jobs):
+    """Call ``call(start, stop)`` for parts of `n` rows, by threads where they are many."""
+    most = -(-n // _FEW_ROWS)
+    n_threads = min(effective_n_jobs(n_jobs), most) if most > 1 else 1
+    if n_threads == 1:
+        call(0, n)
+        return
+    # More parts than threads: where rows leave early, parts take unequal times.
+    bounds = np.linspace(0, n, min(4 * n_threads, most) + 1).astype(int)
+    with ThreadPoolExecutor(n_threads) as pool:
+        list(pool.map(call, bounds[:-1], bounds[1:]))

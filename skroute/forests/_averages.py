@@ -7,6 +7,7 @@ from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
 
 from skroute.forests._code_walk import leaf_sums
 from skroute.forests._readers import averaged_regressor
+from skroute.forests._rows import are_plain, rows_of
 
 # Beside the models rather than on them: nothing of it is pickled, cloned or shown.
 _READ: WeakKeyDictionary = WeakKeyDictionary()
@@ -31,32 +32,18 @@ def average_of(model, X):
     ndarray of shape (n_samples,) or (n_samples, n_outputs)
         The model's own numbers, to the last bit.
     """
-    rows = None
-    if type(model) in (RandomForestRegressor, ExtraTreesRegressor):
-        rows = _plain_rows(model, X)
-    if rows is None:
+    read = type(model) in (RandomForestRegressor, ExtraTreesRegressor)
+    members = vars(model).get("estimators_") if read else None
+    # One that checks names, or was given a `predict`, has to look at the rows itself.
+    if members is None or vars(model).keys() & {"feature_names_in_", "predict"}:
         return model.predict(X)
-    members = model.estimators_
     kept = _READ.get(model)
     # A second fit makes another list, and one that goes on makes it longer.
     if kept is None or kept[0] is not members or kept[1] != len(members):
         kept = _READ[model] = members, len(members), averaged_regressor(model)
-    found = leaf_sums(kept[2], rows)
+    forest = kept[2]
+    if not are_plain(forest, X) or not np.isfinite(X).all():
+        return model.predict(X)
+    found = leaf_sums(forest, rows_of(forest, X))
     found /= len(members)
     return found[:, 0] if model.n_outputs_ == 1 else found
-
-
-def _plain_rows(model, X):
-    """Rows as the trees read them; None where the model has to look at them itself."""
-    own = {"feature_names_in_", "predict"}
-    if (
-        type(X) is not np.ndarray
-        or X.dtype not in (np.float32, np.float64)
-        or vars(model).keys() & own
-    ):
-        return None
-    if X.shape[1:] != (getattr(model, "n_features_in_", -1),) or len(X) == 0:
-        return None
-    with np.errstate(over="ignore"):
-        rows = X.astype(np.float32, copy=False)
-    return rows if np.isfinite(rows).all() else None

@@ -206,11 +206,11 @@ def find_tests(nodes, trees, dtype):
     if (categorical & ((flags & ZERO_MISSING) != 0)).any():
         return None
     # A bit set says where missing values go, so that categories have one column a feature.
-    kind = np.where(categorical, CATEGORICAL, flags) | (nodes["feature"] & FEATURE_MASK)
+    kind = np.where(categorical, CATEGORICAL, flags).astype(np.int64)
     # Columns of one feature are neighbours, those of categories come last.
-    order = np.lexsort((kind, kind & FEATURE_MASK, categorical))
-    key, column = _runs(kind[order], order)
-    n_columns = len(key)
+    feature = (nodes["feature"] & FEATURE_MASK) + categorical * np.int64(FEATURE_MASK + 1)
+    key, column = np.unique(feature << 32 | kind, return_inverse=True)
+    n_columns, order = len(key), np.argsort(column, kind="stable")
     cut = np.zeros(len(nodes), dtype=np.int32)
     cuts, words, n_words = [np.empty(0, dtype)], [np.zeros(1, np.uint32)], 1
     start, limit = [0], np.full(n_columns, -1, dtype=np.int32)
@@ -241,22 +241,14 @@ def find_tests(nodes, trees, dtype):
         start.append(start[-1] + len(found))
     missing = np.where((key & MISSING_RIGHT) != 0, MISSING_CODE, 0)
     columns = Columns(
-        (key & FEATURE_MASK).astype(np.int32),
+        (key >> 32 & FEATURE_MASK).astype(np.int32),
         np.concatenate(cuts),
         np.array(start, dtype=np.int32),
         np.where(limit >= 0, limit + 1, missing).astype(np.uint16),
         (key & ZERO_MISSING) != 0,
         limit,
     )
-    return columns, column, cut, np.concatenate(words)
-
-
-def _runs(kind, order):
-    """Distinct entries of a sorted array, and which of them each original entry is."""
-    new = np.append(True, kind[1:] != kind[:-1]) if len(kind) else np.zeros(0, dtype=bool)
-    column = np.empty(len(kind), dtype=np.int32)
-    column[order] = np.cumsum(new) - 1
-    return kind[new], column
+    return columns, column.astype(np.int32), cut, np.concatenate(words)
 
 
 def _below(threshold, dtype):

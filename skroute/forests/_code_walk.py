@@ -33,35 +33,6 @@ class CodedTrees(NamedTuple):
     member_start: Any
 
 
-def nodes_on_codes(trees, dtype):
-    """Nodes that compare codes: their columns, and words of child, column and cut.
-
-    Parameters
-    ----------
-    trees : Trees
-    dtype : str
-        Type of the rows.
-
-    Returns
-    -------
-    tuple or None
-        None for categories, and beyond what codes can say.
-    """
-    child = trees.nodes["child"].astype(np.uint64)
-    inner = np.flatnonzero(child != np.arange(len(child), dtype=np.uint64))
-    found = find_tests(trees.nodes[inner], trees, np.dtype(dtype))
-    if found is None:
-        return None
-    columns, column, cut, _ = found
-    if len(columns.feature) > 65535 or (cut >= 65535).any() or (columns.limit >= 0).any():
-        return None
-    # No code is above that of a leaf, which is its own child.
-    words = child << np.uint64(32) | np.uint64(0xFFFF)
-    words[inner] ^= np.uint64(0xFFFF)
-    words[inner] |= column.astype(np.uint64) << np.uint64(16) | cut.astype(np.uint64)
-    return columns, words
-
-
 def coded_trees(trees, dtype):
     """The layout of some trees; None for categories and beyond what codes can say.
 
@@ -75,10 +46,18 @@ def coded_trees(trees, dtype):
     -------
     CodedTrees or None
     """
-    found = nodes_on_codes(trees, dtype)
-    if found is None or len(found[0].feature) == 0:
+    child = trees.nodes["child"].astype(np.uint64)
+    inner = np.flatnonzero(child != np.arange(len(child), dtype=np.uint64))
+    found = find_tests(trees.nodes[inner], trees, np.dtype(dtype))
+    if found is None:
         return None
-    columns, nodes = found
+    columns, column, cut, _ = found
+    if not 0 < len(columns.feature) <= 65535 or (columns.limit >= 0).any():
+        return None
+    # No code is above that of a leaf, which is its own child.
+    nodes = child << np.uint64(32) | np.uint64(0xFFFF)
+    nodes[inner] ^= np.uint64(0xFFFF)
+    nodes[inner] |= column.astype(np.uint64) << np.uint64(16) | cut.astype(np.uint64)
     kept = trees.values, trees.roots, trees.depths, trees.outputs, trees.member_start
     return CodedTrees(columns, nodes, *kept)
 

@@ -15,12 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skroute.base import note_failure
-from skroute.forests._answers import (
-    answer,
-    decision,
-    exact_sums,
-    label_positions,
-)
+from skroute.forests._answers import answer, decision, exact_sums, label_positions
 from skroute.forests._library import (
     compare,
     own_predict,
@@ -42,27 +37,22 @@ from skroute.utils._compat import (
     routing_enabled,
 )
 from skroute.utils._frames import as_rows
-
-
-def _unfrozen(estimator):
-    return estimator.estimator if isinstance(estimator, FrozenEstimator) else estimator
+from skroute.utils._frozen import unfrozen
 
 
 def _classifies(self):
-    if "forest_" in self.__dict__:
-        able = self.forest_.classes is not None
-    else:
-        able = is_classifier(self)
-    if not able:
+    forest = vars(self).get("forest_")
+    if not (is_classifier(self) if forest is None else forest.classes is not None):
         raise AttributeError("Only the forest of a classifier has predict_proba.")
     return True
 
 
 def _has_scores(self):
-    if "forest_" in self.__dict__:
-        averaged = self.forest_.answer == "mean"
-    else:
+    forest = vars(self).get("forest_")
+    if forest is None:
         averaged = find_reader(take_apart(self.estimator).ensemble) is read_bagged
+    else:
+        averaged = forest.answer == "mean"
     if not _classifies(self) or averaged:
         raise AttributeError("A forest that averages probabilities has no decision_function.")
     return True
@@ -179,7 +169,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         ValueError
             If an option of the model is not supported, or an answer differs.
         """
-        model = _unfrozen(model)
+        model = unfrozen(model)
         _reader_of(model)
         frozen = FrozenEstimator(model) if hasattr(model, "fit") else None
         if frozen is not None:
@@ -235,7 +225,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
             params = process_routing(self, "fit", **params)["estimator"]["fit"]
         else:
             raise_for_params(params, self, "fit")
-        name = type(_unfrozen(self.estimator)).__name__
+        name = type(unfrozen(self.estimator)).__name__
         with note_failure(name, num_samples(X), "fit"):
             fitted = clone(self.estimator).fit(X, y, **params)
         if not isinstance(fitted, FrozenEstimator):
@@ -267,7 +257,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         return MetadataRouter(owner=self).add(estimator=self.estimator, method_mapping=mapping)
 
     def _read(self, model, X):
-        model = _unfrozen(model)
+        model = unfrozen(model)
         parts = take_apart(model)
         forest = _forest_of(parts.ensemble)
         at_thresholds = rows_at_thresholds(forest)

@@ -3,7 +3,7 @@
 import itertools
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -214,29 +214,12 @@ class Forest:
         return np.unique(split).astype(np.intp)
 
 
-class _Layout(NamedTuple):
-    """Trees one after the other, each breadth first.
-
-    Attributes
-    ----------
-    source : ndarray of int
-        Where each node was.
-    child : ndarray of int
-        Where the left child of each node is; a leaf's is itself.
-    leaf : ndarray of bool
-    roots, depths : ndarray of int
-        Of each tree.
-    """
-
-    source: Any
-    child: Any
-    leaf: Any
-    roots: Any
-    depths: Any
-
-
 def _breadth_first(left, right, sizes):
-    """Lay out trees that are given one after the other; children count from their tree's root."""
+    """Lay out trees that are given one after the other; children count from their tree's root.
+
+    Where each node was, where its left child is (a leaf's is itself), which nodes are leaves, and
+    the root and the depth of each tree.
+    """
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     level, tree = starts, np.arange(len(sizes))
     sources, children, of_tree, depths = [], [], [], np.zeros(len(sizes), dtype=np.int64)
@@ -262,13 +245,9 @@ def _breadth_first(left, right, sizes):
     place[order] = np.arange(len(order))
     child = np.concatenate(children)[order]
     leaf = child < 0
-    return _Layout(
-        np.concatenate(sources)[order],
-        np.where(leaf, np.arange(len(order)), place[child]),
-        leaf,
-        np.searchsorted(of_tree[order], np.arange(len(sizes))),
-        depths,
-    )
+    child = np.where(leaf, np.arange(len(order)), place[child])
+    roots = np.searchsorted(of_tree[order], np.arange(len(sizes)))
+    return np.concatenate(sources)[order], child, leaf, roots, depths
 
 
 class ForestBuilder:
@@ -343,19 +322,19 @@ class ForestBuilder:
         """
         # All trees at once: one by one, many small ones take longer to lay out than to grow.
         left, right, feature, threshold, value, flags = map(np.concatenate, zip(*self._trees))
-        found = _breadth_first(left, right, np.array([len(tree[0]) for tree in self._trees]))
-        source, leaf = found.source, found.leaf
+        sizes = np.array([len(tree[0]) for tree in self._trees])
+        source, child, leaf, roots, depths = _breadth_first(left, right, sizes)
         nodes = np.empty(len(source), dtype=NODE)
         # Nothing is above infinity and a missing value stays left: a leaf keeps its rows.
         nodes["threshold"] = np.where(leaf, np.inf, threshold[source])
         nodes["feature"] = np.where(leaf, 0, feature[source] | flags[source])
-        nodes["child"] = found.child
+        nodes["child"] = child
         values = np.where(leaf[:, None], value[source], 0.0)
         trees = Trees(
             nodes=nodes,
             values=np.ascontiguousarray(values, dtype=np.float64),
-            roots=found.roots.astype(np.int32),
-            depths=found.depths.astype(np.int32),
+            roots=roots.astype(np.int32),
+            depths=depths.astype(np.int32),
             outputs=np.array(self._outputs, dtype=np.int32),
             member_start=np.array(self._starts, dtype=np.int32),
             cat_words=np.array(self._words or [0], dtype=np.uint32),

@@ -68,23 +68,15 @@ def go_down(X, rows, at, m, trees, depth):
         r4, r5, r6, r7 = rows[j + 4], rows[j + 5], rows[j + 6], rows[j + 7]
         a0, a1, a2, a3 = at[j], at[j + 1], at[j + 2], at[j + 3]
         a4, a5, a6, a7 = at[j + 4], at[j + 5], at[j + 6], at[j + 7]
-        for level in range(depth):
+        for _ in range(depth):
             b0, b1 = step(X, r0, nodes, a0), step(X, r1, nodes, a1)
             b2, b3 = step(X, r2, nodes, a2), step(X, r3, nodes, a3)
             b4, b5 = step(X, r4, nodes, a4), step(X, r5, nodes, a5)
             b6, b7 = step(X, r6, nodes, a6), step(X, r7, nodes, a7)
+            moved = (a0 ^ b0) | (a1 ^ b1) | (a2 ^ b2) | (a3 ^ b3)
+            moved |= (a4 ^ b4) | (a5 ^ b5) | (a6 ^ b6) | (a7 ^ b7)
             # In an unbalanced tree all rows may be at leaves long before its depth.
-            if (
-                level >= 6
-                and b0 == a0
-                and b1 == a1
-                and b2 == a2
-                and b3 == a3
-                and b4 == a4
-                and b5 == a5
-                and b6 == a6
-                and b7 == a7
-            ):
+            if moved == 0:
                 break
             a0, a1, a2, a3, a4, a5, a6, a7 = b0, b1, b2, b3, b4, b5, b6, b7
         at[j], at[j + 1], at[j + 2], at[j + 3] = a0, a1, a2, a3
@@ -105,10 +97,16 @@ def go_down(X, rows, at, m, trees, depth):
 
 
 @njit(cache=True, nogil=True, inline="always")
-def leaves(X, rows, m, trees, tree, out):
-    """Leaf of each of the first `m` rows of `rows` in one tree, into `out`."""
-    out[:m] = trees.roots[tree]
-    go_down(X, rows, out, m, trees, np.int64(trees.depths[tree]))
+def leaves(X, rows, m, trees, first, last, pairs, out):
+    """Leaf of each of the first `m` rows of `rows` in trees ``first, ..., last - 1``, into `out`,
+    tree after tree; `pairs` is scratch."""
+    n, deepest = 0, np.int64(0)
+    for t in range(first, last):
+        deepest = max(deepest, np.int64(trees.depths[t]))
+        for j in range(m):
+            pairs[n], out[n] = rows[j], trees.roots[t]
+            n += 1
+    go_down(X, pairs, out, n, trees, deepest)
 
 
 @njit(cache=True, nogil=True)
@@ -139,36 +137,23 @@ def add_leaves(X, trees, first, last, column, out):
         The sums are added in its type.
     """
     begin, end = trees.member_start[first], trees.member_start[last]
-    if len(X) < 8:
-        # One row goes down many trees together.
-        at, rows = np.empty(end - begin, dtype=np.int64), np.empty(end - begin, dtype=np.int64)
-        deepest = np.int64(0)
-        for t in range(begin, end):
-            deepest = max(deepest, np.int64(trees.depths[t]))
-        for i in range(len(X)):
-            for t in range(begin, end):
-                at[t - begin], rows[t - begin] = trees.roots[t], i
-            go_down(X, rows, at, len(at), trees, deepest)
-            for t in range(begin, end):
-                _add_leaf(trees, t, at[t - begin], column, out[i])
-        return
-    block = min(512, len(X))
-    at, rows = np.empty(block, dtype=np.int64), np.empty(block, dtype=np.int64)
+    block = max(min(512, len(X)), 1)
+    # Few rows go down many trees together, many rows down one after the other.
+    together = 512 // block
+    pairs = np.empty(block * together, dtype=np.int64)
+    at, rows = np.empty(block * together, dtype=np.int64), np.empty(block, dtype=np.int64)
     for start in range(0, len(X), block):
         m = min(block, len(X) - start)
         for j in range(m):
             rows[j] = start + j
-        for t in range(begin, end):
-            output = trees.outputs[t]
-            # An output that is not asked for, or a tree without a split that adds nothing.
-            if output >= 0 and (
-                column[output] < 0
-                or (trees.depths[t] == 0 and trees.values[trees.roots[t], 0] == 0.0)
-            ):
+        for t in range(begin, end, together):
+            if together == 1 and trees.outputs[t] >= 0 and column[trees.outputs[t]] < 0:
                 continue
-            leaves(X, rows, m, trees, t, at)
-            for j in range(m):
-                _add_leaf(trees, t, at[j], column, out[start + j])
+            stop = min(t + together, end)
+            leaves(X, rows, m, trees, t, stop, pairs, at)
+            for i in range(t, stop):
+                for j in range(m):
+                    _add_leaf(trees, i, at[(i - t) * m + j], column, out[start + j])
 
 
 @njit(cache=True, nogil=True, inline="always")

@@ -323,11 +323,7 @@ def _averaged(model, values, classes=None):
 @reads("sklearn", "ForestClassifier", "BaggingClassifier")
 def read_bagged(model):
     """Forest of a fitted bagging of decision trees; None for other members."""
-    if not isinstance(model.n_classes_, (int, np.integer)):
-        raise ValueError(
-            f"Multi-output forests are not supported: the {type(model).__name__} was fitted to y "
-            f"with {len(model.n_classes_)} columns; fit it to one target."
-        )
+    _check_one_target(model, np.size(model.n_classes_))
     if not reads_trees(model):
         return None
     values = []
@@ -341,12 +337,16 @@ def read_bagged(model):
 
 @reads("sklearn", "ForestRegressor")
 def _bagged_regressor(model):
-    if model.n_outputs_ != 1:
+    _check_one_target(model, model.n_outputs_)
+    return averaged_regressor(model)
+
+
+def _check_one_target(model, n_targets):
+    if n_targets != 1:
         raise ValueError(
             f"Multi-output forests are not supported: the {type(model).__name__} was fitted to y "
-            f"with {model.n_outputs_} columns; fit it to one target."
+            f"with {n_targets} columns; fit it to one target."
         )
-    return averaged_regressor(model)
 
 
 def averaged_regressor(model):

@@ -59,7 +59,7 @@ def test_scores_members_and_sides_are_those_of_the_walk(drawn, data):
     walk._layouts = ()
     thresholds = thresholds_near(rng, walk, X, data.draw(st.sampled_from(["few", "many", "never"])))
     n_jobs = data.draw(st.sampled_from([1, 2]))
-    assert engine._stages() is not None
+    assert engine._layouts is not None
     for ours, expected in zip(engine.walk(X, thresholds, n_jobs), walk.walk(X, thresholds)):
         np.testing.assert_array_equal(ours, expected)
         assert np.array_equal(np.signbit(ours), np.signbit(expected))
@@ -73,7 +73,7 @@ def test_the_shape_of_the_forest_chooses_the_walk(drawn):
     nodes = forest.trees.nodes
     most = np.add.reduceat(nodes["child"] == np.arange(len(nodes)), forest.trees.roots).max()
     engine = ForestEngine(forest)
-    assert (engine._stages() is None) == (most > 64)
+    assert (engine._layouts is None) == (most > 64)
     engine.walk(X, never(forest.n_members))
 
 

@@ -230,6 +230,8 @@ def test_a_live_request_goes_the_way_of_the_batch(router):
 
 
 def test_a_live_request_refuses_what_cannot_be(router):
+    with pytest.raises(ValueError, match="x must be None: fit got no X"):
+        router.start([1.0, 2.0])
     run = router.start(budget=router.min_budget_)
     before = run.next
     with pytest.raises(ValueError, match="model must be one of"):
@@ -277,9 +279,12 @@ def test_what_is_known_before_is_used():
     cost = router.predict_cost(hard, signals=signals).mean()
     assert found > np.interp(cost, list(COSTS.values()), new.mean(axis=0)) + 0.02
     run = router.start(hard[0])
+    assert router.start(hard[:1]).next == run.next in NAMES
     while run.next is not None:
         run.observe(run.next, signals=signals[0, NAMES.index(run.next)])
     assert run.answer in NAMES
+    with pytest.raises(ValueError, match="x must be one row, got a table of 2"):
+        router.start(hard[:2])
 
 
 @pytest.mark.parametrize("scale, shift", [(100.0, 0.0), (0.5, -3.0)])
@@ -472,17 +477,6 @@ def test_standard_errors_are_those_over_fresh_logs():
     quality, cost, quality_se, cost_se = np.array(found).T
     assert quality.std(ddof=1) == pytest.approx(quality_se.mean(), rel=0.35)
     assert cost.std(ddof=1) == pytest.approx(cost_se.mean(), rel=0.35)
-
-
-def test_a_live_request_takes_a_row_only_where_fit_did(router):
-    with pytest.raises(ValueError, match="x must be None: fit got no X"):
-        router.start([1.0, 2.0])
-    Q, S, hard = log_of()
-    informed = CascadeRouter(Ridge(), costs=COSTS, n_prices=3).fit(hard, Q, signals=S)
-    assert informed.start(hard[0]).next in NAMES
-    assert informed.start(hard[:1]).next == informed.start(hard[0]).next
-    with pytest.raises(ValueError, match="x must be one row, got a table of 2"):
-        informed.start(hard[:2])
 
 
 @settings(max_examples=15, deadline=None)

@@ -495,6 +495,7 @@ def test_a_failure_of_a_model_leaves_nothing_fitted(learner):
         check_is_fitted(refitted)
 
 
+@pytest.mark.slow
 def test_read_only_memory_maps(estimator, tmp_path):
     X, y = problem(estimator)
     expected = clone(estimator).fit(X, y).predict(X)
@@ -533,6 +534,7 @@ def test_jobs_change_nothing(learner):
         np.testing.assert_array_equal(none.predict(X), expected)
 
 
+@pytest.mark.slow
 def test_processes_change_nothing(quiet):
     learner = LEARNERS["DummyRouterClassifier-2"]
     X, y = problem(learner)

@@ -131,14 +131,14 @@ def _lightgbm_model(model):
 
 @reads("lightgbm", "Booster")
 def _lightgbm_booster(booster):
-    head = _fields(booster.model_to_string(num_iteration=1).split("\n\n")[0])
-    objective, *options = head.get("objective", "none").split()
+    blocks = booster.model_to_string().split("\n\n")
+    objective, *options = _fields(blocks[0]).get("objective", "none").split()
     if objective not in _LIGHTGBM_ANSWERS or "sqrt" in options:
         raise ValueError(
             f"The booster has the objective {' '.join([objective, *options])!r}; supported are "
             f"{sorted(_LIGHTGBM_ANSWERS)}, without reg_sqrt."
         )
-    forest = read_lightgbm(booster)
+    forest = _lightgbm_forest(booster, blocks)
     forest.answer = _LIGHTGBM_ANSWERS[objective]
     named = dict(option.split(":") for option in options if ":" in option)
     forest.slope = float(named.get("sigmoid", 1.0))
@@ -178,7 +178,12 @@ def read_lightgbm(booster, num_iteration=None):
     >>> bool(np.allclose(leaf_sums(forest, X)[:, 0], booster.predict(X, raw_score=True)))
     True
     """
-    blocks = booster.model_to_string(num_iteration=num_iteration).split("\n\n")
+    return _lightgbm_forest(
+        booster, booster.model_to_string(num_iteration=num_iteration).split("\n\n")
+    )
+
+
+def _lightgbm_forest(booster, blocks):
     head = _fields(blocks[0])
     per_iteration = int(head["num_tree_per_iteration"])
     trees = [_fields(block) for block in blocks if block.lstrip().startswith("Tree=")]

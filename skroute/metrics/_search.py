@@ -77,6 +77,12 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
 
     Attributes
     ----------
+    best_score_ : float
+        Mean quality of the best candidate over the validation folds.
+
+    best_cost_ : float
+        Its mean cost.
+
     best_estimator_, best_params_, best_index_, cv_results_, scorer_
         As in :class:`~sklearn.model_selection.GridSearchCV`; the scores are named ``"quality"``
         and ``"cost"``.

@@ -600,15 +600,7 @@ class CascadeRouter(TableRouter):
         return CascadeRun(self, *self._rules[high if drawn < share else low], known)
 
     def score(
-        self,
-        X,
-        y,
-        sample_weight=None,
-        budget=None,
-        *,
-        signals=None,
-        costs=None,
-        request_id=None,
+        self, X, y, sample_weight=None, budget=None, *, signals=None, costs=None, request_id=None
     ):
         """Mean quality of the choices made; a row that abstains counts as in `fit`.
 

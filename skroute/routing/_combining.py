@@ -33,6 +33,8 @@ class CombiningRouter(MemberRouter):
         "abstain_cost": ABSTAIN_COST,
         "cv": ["cv_object"],
     }
+    # Where it is no parameter.
+    base = "auto"
     _target_kinds: tuple[type, ...] = (SingleLabel, MultiLabel)
 
     def _asks(self):

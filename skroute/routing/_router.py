@@ -304,7 +304,7 @@ class Router(CostAwareMixin):
         Returns
         -------
         quality : ndarray of shape (n_samples, n_choices)
-            In the unit of `quality`.
+            In the unit of quality.
 
         std : ndarray of shape (n_samples, n_choices)
             Only if `return_std`.

@@ -24,7 +24,7 @@ from skroute.routing import (
     FrugalMCTClassifier,
     OccamRouterClassifier,
 )
-from tests.certified.toy import FROZEN, Expensive, table
+from tests.certified.toy import ASKED, FROZEN, Counted, Expensive, table
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:What is certified saves nothing"),
@@ -85,37 +85,11 @@ def test_labels_are_used_and_the_certificate_says_what_is_promised():
     assert stricter.certificate.cost > certificate.cost
 
 
-class Counted(LogisticRegression):
-    """A member that notes which rows it is asked about; the last column is the row's number."""
-
-    asked = []
-
-    def fit(self, X, y):
-        return super().fit(X[:, :-1], y)
-
-    def predict(self, X):
-        self.asked.append(X[:, -1].astype(int))
-        return super().predict(X[:, :-1])
-
-    def predict_proba(self, X):
-        return super().predict_proba(X[:, :-1])
-
-
-class Shallow(DecisionTreeClassifier):
-    """The other member."""
-
-    asked = []
-
-    def predict(self, X, check_input=True):
-        self.asked.append(X[:, -1].astype(int))
-        return super().predict(X)
-
-
 @pytest.fixture(scope="module")
 def occam():
     X, y = make_classification(1400, n_informative=5, random_state=0, class_sep=0.7)
-    X = np.column_stack([X, np.arange(len(X))])
-    members = [("tree", Shallow(max_depth=2, random_state=0)), ("logreg", Counted(max_iter=500))]
+    tree = Counted(DecisionTreeClassifier(max_depth=2, random_state=0), "tree")
+    members = [("tree", tree), ("logreg", Counted(LogisticRegression(max_iter=500), "logreg"))]
     router = OccamRouterClassifier(members, costs=[1, 10], cv=2)
     return router.fit(X[:600], y[:600]), X[600:]
 
@@ -126,16 +100,16 @@ def test_a_member_is_asked_once_about_a_row_and_only_where_it_answers(occam, ref
     certified_router = CertifiedRouter(
         FrozenEstimator(router), max_loss=0.2, reference=reference, random_state=0, n_points=20
     )
-    Counted.asked, Shallow.asked = [], []
+    ASKED.clear()
     batch = certified_router.certify_batch(X, n_labels=80)
-    rows = X[batch.labelled, -1].astype(int)
-    for choice, asked in enumerate((Shallow.asked, Counted.asked)):
-        asked = np.concatenate(asked) if asked else np.empty(0, dtype=int)
-        at_scale = np.isin(asked, rows)
-        assert len(np.unique(asked[at_scale])) == at_scale.sum()
-        others = np.delete(np.arange(len(X)), batch.labelled)
-        expected = X[others, -1][batch.route[others] == choice].astype(int)
-        np.testing.assert_array_equal(np.sort(asked[~at_scale]), np.sort(expected))
+    # A row is known by its first feature.
+    others = np.delete(np.arange(len(X)), batch.labelled)
+    for choice, name in enumerate(router.choices_):
+        asked = np.array(ASKED.get(name, []))
+        labelled = np.isin(asked, X[batch.labelled, 0])
+        assert len(np.unique(asked[labelled])) == labelled.sum()
+        expected = X[others, 0][batch.route[others] == choice]
+        np.testing.assert_array_equal(np.sort(asked[~labelled]), np.sort(expected))
     if reference == "logreg":
         own = router.named_estimators_["logreg"].predict(X[batch.labelled])
         np.testing.assert_array_equal(batch.y_pred[batch.labelled], own)

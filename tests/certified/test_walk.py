@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import make_classification
 from sklearn.ensemble import VotingClassifier
 from sklearn.frozen import FrozenEstimator
@@ -25,39 +24,13 @@ from skroute.routing import (
     OccamRouterClassifier,
     SequentialRouterClassifier,
 )
+from tests.certified.toy import ASKED, Counted, note
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:What is certified saves nothing"),
     pytest.mark.filterwarnings("ignore:On validation rows"),
     pytest.mark.filterwarnings("ignore:alpha=0.1 is a share of all rows"),
 ]
-ASKED = {}
-
-
-def note(name, X):
-    for row in np.asarray(X)[:, 0].tolist():
-        ASKED.setdefault(name, []).append(row)
-
-
-class Counted(ClassifierMixin, BaseEstimator):
-    """Notes every row that it is asked about after `fit`."""
-
-    def __init__(self, model, name):
-        self.model = model
-        self.name = name
-
-    def fit(self, X, y):
-        self.model_ = clone(self.model).fit(X, y)
-        self.classes_ = self.model_.classes_
-        return self
-
-    def predict(self, X):
-        note(self.name, X)
-        return self.model_.predict(X)
-
-    def predict_proba(self, X):
-        note(self.name, X)
-        return self.model_.predict_proba(X)
 
 
 class CountedRegressor(DecisionTreeRegressor):

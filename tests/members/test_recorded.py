@@ -2,6 +2,7 @@ import re
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -71,35 +72,26 @@ def test_labels_without_scores_have_no_probabilities():
     assert model.predict(np.array([[0], [1]], dtype=object)).tolist() == ["cat", "dog"]
 
 
-@pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_frames(library):
-    frames = pytest.importorskip(library)
+def test_frames():
     ids = ["x1", "x2", "x3", "x4"]
-    if library == "pandas":
-        model = RecordedClassifier(frames.Series(LABELS, index=ids))
-        matrix = RecordedClassifier(scores=frames.DataFrame({"b": [0.0, 1.0], "a": [1.0, 0.0]}))
-        both = RecordedClassifier(
-            frames.Series(LABELS, index=ids), scores=frames.Series(SCORES, index=ids)
-        )
-        assert both.predict_proba([["x4"]]).max() == 1
-        assert RecordedClassifier(frames.DataFrame({"a": LABELS})).predict([[3]]) == ["eel"]
-        with pytest.raises(ValueError, match="must have the same index"):
-            RecordedClassifier(
-                frames.Series(LABELS, index=ids), scores=frames.Series(SCORES)
-            ).predict([["x1"]])
-    else:
-        model = RecordedClassifier(frames.Series(LABELS.tolist()), ids=frames.Series(ids))
-        matrix = RecordedClassifier(scores=frames.DataFrame({"b": [0.0, 1.0], "a": [1.0, 0.0]}))
-    X = frames.DataFrame({"size": [1.0, 2.0], "id": ["x4", "x2"]})
-    assert model.predict(X[["id"]]).tolist() == ["eel", "dog"]
-    assert clone(model).set_params(column="id").predict(X).tolist() == ["eel", "dog"]
-    assert matrix.classes_.tolist() == ["a", "b"]
-    assert matrix.predict([[0], [1]]).tolist() == ["a", "b"]
+    labels = pd.Series(LABELS, index=ids)
+    both = RecordedClassifier(labels, scores=pd.Series(SCORES, index=ids))
+    assert both.predict_proba([["x4"]]).max() == 1
+    assert RecordedClassifier(pd.DataFrame({"a": LABELS})).predict([[3]]) == ["eel"]
+    with pytest.raises(ValueError, match="must have the same index"):
+        RecordedClassifier(labels, scores=pd.Series(SCORES)).predict([["x1"]])
+    other = RecordedClassifier(pl.Series(LABELS.tolist()), ids=pl.Series(ids))
+    for library, model in ((pd, RecordedClassifier(labels)), (pl, other)):
+        X = library.DataFrame({"size": [1.0, 2.0], "id": ["x4", "x2"]})
+        assert model.predict(X[["id"]]).tolist() == ["eel", "dog"]
+        assert clone(model).set_params(column="id").predict(X).tolist() == ["eel", "dog"]
+        matrix = RecordedClassifier(scores=library.DataFrame({"b": [0.0, 1.0], "a": [1.0, 0.0]}))
+        assert matrix.classes_.tolist() == ["a", "b"]
+        assert matrix.predict([[0], [1]]).tolist() == ["a", "b"]
 
 
 def test_frames_in_two_orders_are_refused():
     """Scores of one label were read as those of another."""
-    pd = pytest.importorskip("pandas")
     scores = pd.DataFrame({"cat": [0.9, 0.2], "dog": [0.1, 0.8]})
     named = pd.DataFrame({"dog": [0, 1], "cat": [1, 0]})
     for params in (

@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.datasets import load_digits, make_classification
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
@@ -28,6 +28,7 @@ from skroute.routing import (
     OccamRouterClassifier,
     OccamRouterRegressor,
 )
+from tests.metrics._stub import Counting
 
 pytest.importorskip("vl_convert", reason="the report needs the extra [report]")
 FEW = {"n_resamples": 10, "n_budgets": 6}
@@ -79,25 +80,6 @@ def router(problem):
 def digits():
     X, y = load_digits(return_X_y=True)
     return X[:400], y[:400], X[400:700], y[400:700]
-
-
-class Counting(ClassifierMixin, BaseEstimator):
-    """A tree that notes how often it is asked about each row after `fit`."""
-
-    def __init__(self, max_depth=None):
-        self.max_depth = max_depth
-
-    def fit(self, X, y):
-        self.tree_ = DecisionTreeClassifier(max_depth=self.max_depth, random_state=0).fit(X, y)
-        self.classes_, self.asked_ = self.tree_.classes_, []
-        return self
-
-    def predict(self, X):
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
-
-    def predict_proba(self, X):
-        self.asked_ += [row.tobytes() for row in np.asarray(X)]
-        return self.tree_.predict_proba(X)
 
 
 @pytest.mark.parametrize("per_row", [False, True])

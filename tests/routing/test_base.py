@@ -8,7 +8,7 @@ import sklearn
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.model_selection import GroupKFold, StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skroute.routing import (
     DummyRouterClassifier,
@@ -65,15 +65,16 @@ class Reversed(ClassifierMixin, BaseEstimator):
 
 
 def routers(members, **params):
+    tree = {"quality_estimator": DecisionTreeRegressor(max_depth=4, random_state=0), **params}
     return [
-        OccamRouterClassifier(members, costs=COSTS, quality="probability", **params),
+        OccamRouterClassifier(members, costs=COSTS, quality="probability", **tree),
         DummyRouterClassifier(members, costs=COSTS, quality="probability", **params),
         DummyRouterClassifier(
             members, strategy="oracle", costs=COSTS, quality="probability", **params
         ),
         FrugalMLClassifier(members, costs=COSTS, **params),
-        FrugalMCTClassifier(members, costs=COSTS, **params),
-        SequentialRouterClassifier(members, costs=COSTS, n_prices=3, **params),
+        FrugalMCTClassifier(members, costs=COSTS, **tree),
+        SequentialRouterClassifier(members, costs=COSTS, n_prices=3, **tree),
     ]
 
 

@@ -109,7 +109,7 @@ CONTAINERS = {
 
 @pytest.mark.parametrize("container", CONTAINERS)
 @pytest.mark.parametrize("name", ["random", "FrugalML", "Sequential"])
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_the_same_numbers_are_routed_alike_in_every_container(name, container, seed):
     router = fitted(name)

@@ -90,18 +90,21 @@ def forget(router):
         log.estimator.asked_.clear()
 
 
-def frugal_mct(estimators, **options):
+def frugal_ml(estimators, **options):
+    return FrugalMLClassifier(estimators, costs=COSTS, **options)
+
+
+def frugal_mct(estimators, quality_estimator=TREE, **options):
+    options["quality_estimator"] = quality_estimator
     return FrugalMCTClassifier(estimators, costs=COSTS, **options)
 
 
-POLICIES = [
-    pytest.param(lambda e, **kw: FrugalMLClassifier(e, costs=COSTS, **kw), id="FrugalML"),
-    pytest.param(frugal_mct, id="FrugalMCT"),
-    pytest.param(
-        lambda e, **kw: SequentialRouterClassifier(e, costs=COSTS, n_prices=6, **kw),
-        id="Sequential",
-    ),
-]
+def sequential(estimators, quality_estimator=TREE, **options):
+    options["quality_estimator"] = quality_estimator
+    return SequentialRouterClassifier(estimators, costs=COSTS, n_prices=6, **options)
+
+
+POLICIES = [frugal_ml, frugal_mct, sequential]
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +147,8 @@ def test_budget_holds_on_average_and_more_buys_more(make):
     cost, accuracy = np.zeros((4, 5)), np.zeros((4, 5))
     for seed in range(4):
         estimators, X, y = services(1200, seed)
-        router = make(estimators).fit(X[:600], y[:600])
+        own = {} if make is frugal_ml else {"quality_estimator": None}
+        router = make(estimators, **own).fit(X[:600], y[:600])
         for j, budget in enumerate(budgets):
             y_pred, _, spent = router.predict_routed(X[600:], budget=budget)
             cost[seed, j], accuracy[seed, j] = spent.mean(), np.mean(y_pred == y[600:])
@@ -307,9 +311,8 @@ def test_mct_weight_threshold_delta_policy(problem):
     fixed = FrugalMCTClassifier(estimators, weight=0.5, **kw).fit(X[:300], y[:300])
     assert fixed.choices_ == ["cheap", "cheap + middle", "cheap + costly"]
     assert_allclose(fixed.choice_weights_[1], [0.5, 0.5, 0])
-    forest = {**kw, "quality_estimator": None}
-    saving = FrugalMCTClassifier(estimators, delta=0.5, **forest).fit(X[:300], y[:300])
-    plain = FrugalMCTClassifier(estimators, **forest).fit(X[:300], y[:300])
+    saving = FrugalMCTClassifier(estimators, delta=0.5, **kw).fit(X[:300], y[:300])
+    plain = FrugalMCTClassifier(estimators, **kw).fit(X[:300], y[:300])
     assert saving.predict_cost(X[300:]).mean() < plain.predict_cost(X[300:]).mean()
     assert saving.price_ > plain.price_
     searched = FrugalMCTClassifier(estimators, delta="auto", **kw).fit(X[:300], y[:300])
@@ -325,14 +328,15 @@ def test_mct_weight_threshold_delta_policy(problem):
 def test_sequential_contains_its_special_case(problem):
     """At every budget its validated accuracy is at least that of each one-add-on policy."""
     estimators, X, y = problem
-    router = SequentialRouterClassifier(estimators, costs=COSTS).fit(X, y)
-    single = SequentialRouterClassifier(estimators, costs=COSTS, max_calls=2).fit(X, y)
+    kw = {"costs": COSTS, "quality_estimator": TREE}
+    router = SequentialRouterClassifier(estimators, **kw).fit(X, y)
+    single = SequentialRouterClassifier(estimators, max_calls=2, **kw).fit(X, y)
     for budget in np.linspace(1, 14, 20):
         assert router.mixture_.quality_at(budget) >= single.mixture_.quality_at(budget) - 1e-12
     assert max(single.choice_members_.sum(axis=1)) == 2
-    mct = FrugalMCTClassifier(estimators, costs=COSTS, budget=4.0).fit(X, y)
+    mct = FrugalMCTClassifier(estimators, budget=4.0, **kw).fit(X, y)
     assert single.mixture_.quality_at(4.0) >= mct.validation_quality_ - 0.01
-    alone = SequentialRouterClassifier(estimators, costs=COSTS, max_calls=1).fit(X, y)
+    alone = SequentialRouterClassifier(estimators, max_calls=1, **kw).fit(X, y)
     assert alone.choices_ == list(COSTS)
 
 
@@ -345,10 +349,10 @@ def test_sequential_buys_a_third_answer_when_two_differ():
     for name in COSTS:
         answer = np.where(rng.random(n) < 0.8, y, 1 - y)
         logs.append((name, FrozenEstimator(Log(np.eye(2)[answer], LABELS[:2]).fit(None, None))))
-    X, costs = np.arange(n)[:, np.newaxis], [1.0, 1.0, 1.0]
-    router = SequentialRouterClassifier(logs, costs=costs).fit(X[:2000], LABELS[y[:2000]])
+    X, kw = np.arange(n)[:, np.newaxis], {"costs": [1.0, 1.0, 1.0], "quality_estimator": TREE}
+    router = SequentialRouterClassifier(logs, **kw).fit(X[:2000], LABELS[y[:2000]])
     y_pred, route, cost = router.predict_routed(X[2000:], budget=2.4)
-    mct = FrugalMCTClassifier(logs, costs=costs).fit(X[:2000], LABELS[y[:2000]])
+    mct = FrugalMCTClassifier(logs, **kw).fit(X[:2000], LABELS[y[:2000]])
     # Majority of three: .896, at 2.32 calls; no pair of services is better than one alone.
     assert np.mean(y_pred == LABELS[y[2000:]]) > mct.score(X[2000:], LABELS[y[2000:]]) + 0.06
     assert cost.mean() < 2.5

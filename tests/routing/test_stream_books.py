@@ -204,7 +204,7 @@ class Streams(RuleBasedStateMachine):
             books.check(stream)
 
 
-Streams.TestCase.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
+Streams.TestCase.settings = settings(max_examples=15, stateful_step_count=25, deadline=None)
 TestStreams = Streams.TestCase
 
 

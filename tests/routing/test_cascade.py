@@ -425,16 +425,11 @@ def test_columns_of_one_model_are_found_by_name():
         router.predict(None, signals={"small": two.rename(columns={"sure": "shy"})})
 
 
-def between(router):
-    """A budget between two rules that cost clearly different amounts."""
-    cost = router.mixture_.cost
-    at = int(np.diff(cost).argmax())
-    return 0.5 * cost[at] + 0.5 * cost[at + 1]
-
-
 def test_rows_asked_one_by_one_hold_the_budget_by_their_ids(router):
     _, S, _ = log_of(n=1000, seed=8)
-    budget = between(router)
+    # Between two rules that cost clearly different amounts.
+    at = int(np.diff(router.mixture_.cost).argmax())
+    budget = router.mixture_.cost[at : at + 2].mean()
     ids = np.array([f"request {i}" for i in range(1000)])
     batch = router.predict_cost(None, signals=S, budget=budget, request_id=ids)
     single = [

@@ -1,11 +1,10 @@
 """The books of streams under everything that can happen to them, beside an exact model."""
 
 import copy
+import multiprocessing
 import os
 import pickle
-import signal
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
@@ -39,23 +38,13 @@ ROW = np.array([[0.5, 0.5]])
 
 def exit_code(child, seconds=10):
     """Run a function in a forked child; None if it hangs."""
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            child()
-            code = 0
-        finally:
-            os._exit(code)
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.001)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    return None
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    process.join(seconds)
+    code = process.exitcode
+    process.kill()
+    process.join()
+    return code
 
 
 class Books:

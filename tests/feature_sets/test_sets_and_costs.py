@@ -12,12 +12,7 @@ from skroute.feature_sets._costs import SetCosts, given_costs, measured_costs
 from skroute.feature_sets._extractors import ItemExtractors
 from skroute.feature_sets._greedy import followed_sequences, greedy_sequence
 from skroute.feature_sets._lattice import subset_max
-from skroute.feature_sets._sets import (
-    best_affordable,
-    indicator,
-    members,
-    undominated,
-)
+from skroute.feature_sets._sets import best_affordable, indicator, members, undominated
 
 seeds = st.integers(0, 2**32 - 1)
 NAMES = list("abcdefgh")

@@ -7,7 +7,7 @@ import sklearn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
@@ -22,6 +22,7 @@ from sklearn.tree import DecisionTreeClassifier
 from skroute.features import LazyFeatures
 from skroute.gating import LinearGate
 from tests.gating.kinds import adapt_of
+from tests.router_checks import Counting
 
 
 def problem(n=600, n_classes=2, seed=0):
@@ -40,27 +41,6 @@ def forest(**params):
 def adapt(estimator=None, **params):
     params = {"gamma": 0.01, "p_full": 0.5, "n_estimators": 20, "cv": 3} | params
     return adapt_of(forest() if estimator is None else estimator, **params)
-
-
-class Counting(ClassifierMixin, BaseEstimator):
-    """A full model that counts the rows it is asked about."""
-
-    def __init__(self, model=None):
-        self.model = model
-
-    def fit(self, X, y, sample_weight=None):
-        self.model_ = clone(forest() if self.model is None else self.model).fit(X, y)
-        self.classes_ = self.model_.classes_
-        self.asked_ = 0
-        return self
-
-    def predict(self, X):
-        self.asked_ += len(X)
-        return self.model_.predict(X)
-
-    def predict_proba(self, X):
-        self.asked_ += len(X)
-        return self.model_.predict_proba(X)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -83,16 +63,16 @@ def test_rows_with_a_positive_gate_go_to_the_full_model(method, n_classes):
 
 def test_full_model_is_called_on_its_rows_only():
     X, y, X_new, _ = problem()
-    model = adapt(Counting()).fit(X, y)
-    model.estimator_.asked_ = 0
+    model = adapt(Counting(forest())).fit(X, y)
+    model.estimator_.rows_.clear()
     routed = model.predict_routed(X_new)
-    assert model.estimator_.asked_ == routed.route.sum() > 0
+    assert len(model.estimator_.rows_) == routed.route.sum() > 0
     model.route(X_new), model.predict_cost(X_new), model.gate_function(X_new)
-    assert model.estimator_.asked_ == routed.route.sum()
+    assert len(model.estimator_.rows_) == routed.route.sum()
     never = clone(model).set_params(p_full=0.0).fit(X, y)
-    never.estimator_.asked_ = 0
+    never.estimator_.rows_.clear()
     assert (never.route(X_new) == 0).all() and len(never.predict(X_new))
-    assert never.estimator_.asked_ == 0
+    assert not never.estimator_.rows_
     assert_array_equal(never.gate_function(X_new), np.full(len(X_new), -np.inf))
 
 
@@ -171,7 +151,7 @@ def test_sample_weight_and_metadata_routing():
     with pytest.raises(ValueError, match="does not take it"):
         adapt(make_pipeline(StandardScaler(), GaussianNB())).fit(X, y, sample_weight=weight)
     with pytest.raises(ValueError, match="metadata"):
-        adapt(Counting()).fit(X, y, groups=weight)
+        adapt().fit(X, y, groups=weight)
     with sklearn.config_context(enable_metadata_routing=True):
         full = LogisticRegression().set_fit_request(sample_weight=True)
         routed = adapt(full).fit(X, y, sample_weight=weight)
@@ -195,11 +175,8 @@ def test_sample_weight_and_metadata_routing():
         ({"full_features": []}, "full_features must name at least one column"),
         ({"model_costs": {"gate": 1}}, "model_costs has no entry for"),
         ({"cv": ShuffleSplit(1, test_size=0.5, random_state=0)}, "but left out 150 of 300"),
-        ({"gate": "tree"}, "'gate' parameter"),
         ({"gate__learning_rate": 2.0}, "'learning_rate' parameter of BoostedGate"),
         ({"gate": LinearGate(tol=-1.0)}, "'tol' parameter of LinearGate"),
-        ({"p_full": 1.5}, "'p_full' parameter"),
-        ({"gamma": -1}, "'gamma' parameter"),
         ({"estimator": SVC()}, "'estimator' parameter"),
     ],
 )
@@ -312,7 +289,5 @@ def test_bad_answers_of_a_source():
     with pytest.raises(ValueError, match="returned no column"):
         named.predict(LazyFeatures(renamed, n_samples=60))
     model = adapt().fit(X, y)
-    with pytest.raises(ValueError, match="returned an array of shape"):
-        model.predict(LazyFeatures(lambda columns, rows: np.zeros((1, 1)), n_samples=9))
     with pytest.raises(ValueError, match="no entry for"):
         model.predict({100: np.zeros(9)})

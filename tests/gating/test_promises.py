@@ -17,10 +17,12 @@ from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GroupKFold, LeaveOneOut, PredefinedSplit
+from sklearn.model_selection import GroupKFold, LeaveOneOut
+from sklearn.naive_bayes import GaussianNB
 
 from skroute.features import LazyFeatures
 from tests.gating.kinds import adapt_of
+from tests.routing.test_base import Reversed, Scores
 
 METHODS = ("gbrt", "lin")
 
@@ -145,26 +147,11 @@ def test_missing_values_may_be_bought_where_they_may_be_given():
         gate.predict(LazyFeatures(lambda c, r: np.full((len(r), len(c)), np.inf), n_samples=60))
 
 
-class Backwards(LogisticRegression):
-    """A classifier whose classes_ fall."""
-
-    def fit(self, X, y, sample_weight=None):
-        super().fit(X, y)
-        self.classes_ = self.classes_[::-1]
-        return self
-
-    def predict_proba(self, X):
-        return super().predict_proba(X)[:, ::-1]
-
-    def predict(self, X):
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
-
-
 def test_full_model_with_unsorted_classes():
     X, y, fresh, _ = problem("continuous", 400, 100, 0)
     how = {"cv": 3, "p_full": 0.6, "gamma": 0.01}
-    one = make_gate("gbrt", Backwards(), **how).fit(X, y)
-    other = make_gate("gbrt", LogisticRegression(), **how).fit(X, y)
+    one = make_gate("gbrt", Reversed(), **how).fit(X, y)
+    other = make_gate("gbrt", GaussianNB(), **how).fit(X, y)
     for ours, theirs in zip(one.predict_routed(fresh), other.predict_routed(fresh)):
         assert_array_equal(ours, theirs)
     assert_allclose(one.predict_proba(fresh), other.predict_proba(fresh))
@@ -179,41 +166,19 @@ def test_groups_of_columns_that_an_encoder_renamed():
         model.fit(frame, y)
 
 
-class Spy(LogisticRegression):
-    """Remembers the rows of each fit, by their first column."""
-
-    fits: list = []
-
-    def fit(self, X, y, sample_weight=None):
-        Spy.fits.append(set(X[:, 0]))
-        return super().fit(X, y)
-
-
 @pytest.mark.parametrize("method", METHODS)
-def test_groups_stay_together_in_all_that_is_out_of_sample(method):
+def test_groups_reach_the_splitter(method):
+    """What its folds are used for: `tests/test_out_of_sample.py`."""
     X, y, _, _ = problem("continuous", 150, 1, 0)
     groups = np.arange(150) // 5
     X[:, 0] = groups
     splits = list(GroupKFold(3).split(X, y, groups))
-    for cv in (splits, iter(splits), PredefinedSplit(fold_of(splits, 150))):
-        Spy.fits = []
-        make_gate(method, Spy(), cv=cv).fit(X, y)
-        assert len(Spy.fits) == 4
-        for train, (_, test) in zip(Spy.fits[1:], splits):
-            assert not train & set(groups[test])
     with pytest.raises(ValueError, match="groups.*metadata routing"):
         make_gate(method, LogisticRegression(), cv=GroupKFold(3)).fit(X, y)
     with sklearn.config_context(enable_metadata_routing=True):
         routed = make_gate(method, LogisticRegression(), cv=GroupKFold(3)).fit(X, y, groups=groups)
     direct = make_gate(method, LogisticRegression(), cv=splits).fit(X, y)
     assert_array_equal(routed.predict_proba(X), direct.predict_proba(X))
-
-
-def fold_of(splits, n):
-    fold = np.empty(n, dtype=int)
-    for i, (_, test) in enumerate(splits):
-        fold[test] = i
-    return fold
 
 
 def test_splits_that_cannot_hold_out_are_refused():
@@ -346,16 +311,9 @@ def test_a_gate_that_gains_nothing_is_not_paid():
         _ = gate.set_params(p_full=0.0).fit(X, y).validation_cost_
 
 
-class Logits(LogisticRegression):
-    """A classifier whose probabilities are none."""
-
-    def predict_proba(self, X):
-        return np.column_stack([X[:, 0], -X[:, 0]]) * 9
-
-
 def test_a_full_model_that_gives_logits_is_refused():
     X, y, *_ = problem("continuous", 100, 0, 0)
-    for full in (Logits(), FrozenEstimator(Logits().fit(X, y))):
+    for full in (Scores("logits"), FrozenEstimator(Scores("logits").fit(X, y))):
         with pytest.raises(ValueError, match="predict_proba of 'estimator' must give prob"):
             adapt_of(full, "lin").fit(X, y)
 

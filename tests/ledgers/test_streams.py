@@ -25,28 +25,14 @@ from skroute.ledgers import (
 )
 from skroute.routing import BudgetRouter, OccamRouterClassifier
 from tests.ledgers.servers import needs_redis, redis_url
+from tests.routing.test_stream import COSTS, fitted
 
-COSTS = [1.0, 2.0, 5.0]
 NAMES = ["choice0", "choice1", "choice2"]
-
-
-def make_router(**params):
-    rng = np.random.default_rng(0)
-    X = rng.uniform(size=(500, 2))
-    Q = np.column_stack([1 - X[:, 0], 0.5 + 0.3 * X[:, 1], np.full(500, 0.8)])
-    params = {"costs": COSTS, "budget": 2.5} | params
-    return BudgetRouter(Ridge(alpha=1e-3), cv=2, **params).fit(X, Q)
-
-
-ROUTER = make_router()
+ROUTER = fitted(500, budget=2.5)
 VALUES = ROUTER.predict_quality(np.random.default_rng(1).uniform(size=(400, 2)))
 ROW = np.array([[0.5, 0.5]])
 
-KINDS = [
-    "memory",
-    "sqlite",
-    pytest.param("redis", marks=needs_redis),
-]
+KINDS = ["memory", "sqlite", pytest.param("redis", marks=needs_redis)]
 
 
 @pytest.fixture(params=KINDS)
@@ -143,7 +129,7 @@ def test_a_request_that_is_sent_again(ledger):
 def test_money_of_a_silent_worker_returns_and_its_late_commit_is_booked(ledger):
     now = [1e9]
     ledger._clock = lambda: now[0]
-    router = make_router(routing_cost=0.25)
+    router = fitted(500, budget=2.5, routing_cost=0.25)
     stream = router.stream(6.0, ledger=ledger)
     silent, other = stream.reserve([0, 0, 1]), None
     assert silent.reserved == 5.25
@@ -252,8 +238,8 @@ def decided(stream, n=400):
 def test_new_prices_decide_as_a_stream_of_a_router_with_these_prices(factor, which):
     costs = list(COSTS)
     costs[which] *= factor
-    router = make_router(budget=6.0)
-    repriced = make_router(budget=6.0).set_params(costs=costs)
+    router = fitted(500, budget=6.0)
+    repriced = fitted(500, budget=6.0).set_params(costs=costs)
     stream = router.stream(1e6)
     ticket = stream.reserve(VALUES[0])
     stream.set_costs(costs)

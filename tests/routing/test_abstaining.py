@@ -11,9 +11,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from skroute.metrics import (
-    accuracy_cost_curve,
-)
+from skroute.metrics import accuracy_cost_curve
 from skroute.routing import (
     BudgetRouter,
     FrugalMCTClassifier,
@@ -216,8 +214,8 @@ class Counted(DecisionTreeClassifier):
         return super().predict_proba(X)
 
 
-def combining(kind, **told):
-    models = [
+def combining(kind, models=None, costs=(1, 2, 5), **told):
+    models = models or [
         ("bayes", GaussianNB()),
         ("small", Counted(max_depth=2, random_state=0)),
         ("large", Counted(max_depth=6, random_state=0)),
@@ -226,7 +224,7 @@ def combining(kind, **told):
         told["quality_estimator"] = TREE
     if kind is SequentialRouterClassifier:
         told["n_prices"] = 3
-    return kind(models, costs=[1, 2, 5], cv=2, **told)
+    return kind(models, costs=list(costs), cv=2, **told)
 
 
 COMBINING = [FrugalMLClassifier, FrugalMCTClassifier, SequentialRouterClassifier]
@@ -299,7 +297,7 @@ def test_several_labels_are_marked_by_nan(kind):
         ("small", DecisionTreeClassifier(max_depth=2, random_state=0)),
         ("large", DecisionTreeClassifier(max_depth=8, random_state=0)),
     ]
-    router = kind(models, costs=[1, 3], cv=2, quality_estimator=TREE, abstain_cost=0.3)
+    router = combining(kind, models, [1, 3], abstain_cost=0.3)
     routed = router.fit(X[:200], Y[:200]).predict_routed(X[200:])
     handed = np.array([str(router.choices_[k]).endswith("abstain") for k in routed.route])
     assert 0.05 < handed.mean() < 0.95
@@ -383,12 +381,7 @@ def test_whatever_is_measured_rows_handed_over_count_as_said(kind, name):
     else:
         quality = name
     models = [*members(), ("tree", DecisionTreeClassifier(max_depth=5, random_state=0))]
-    told = {"cv": 2, "quality": quality, "abstain_cost": abstain_cost}
-    if kind is not FrugalMLClassifier:
-        told["quality_estimator"] = TREE
-    if kind is SequentialRouterClassifier:
-        told["n_prices"] = 3
-    router = kind(models, costs=prices, **told)
+    router = combining(kind, models, prices, quality=quality, abstain_cost=abstain_cost)
     if kind in COMBINING and name in ("log_loss", "brier"):
         with pytest.raises(ValueError, match="has no rule for quality"):
             router.fit(X[:400], classes[y[:400]])

@@ -1,9 +1,11 @@
 """What the base of routers does with members: folds, groups, classes and probabilities."""
 
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 import sklearn
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.model_selection import GroupKFold, StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
@@ -15,98 +17,36 @@ from skroute.routing import (
     OccamRouterClassifier,
     SequentialRouterClassifier,
 )
+from tests.estimators import COMBINERS, ROUTERS
+from tests.test_out_of_sample import OFFENCES, SpyClassifier, grouped, spied
 
 pytestmark = pytest.mark.filterwarnings("ignore:On validation rows")
 COSTS = [1.0, 3.0]
 N = 240
-RNG = np.random.default_rng(0)
-# The first column says which row it is.
-X = np.column_stack([np.arange(N), RNG.normal(size=(N, 2))])
-Y = np.array(["ant", "bee", "hornet"])[RNG.integers(0, 3, N)]
-GROUPS = RNG.permutation(np.repeat(np.arange(12), np.arange(1, 13) * 4)[:N])
+# Whose members, estimates and combinations are learned of folds.
+ESTIMATING = [ROUTERS[0], COMBINERS[0], COMBINERS[2]]
 
 
-class Spy(RegressorMixin, BaseEstimator):
-    """An accuracy estimator that notes how many rows each of its fits had."""
-
-    sizes: list = []
-
-    def fit(self, X, y):
-        Spy.sizes.append(len(X))
-        self.shape_ = y.shape[1:]
-        return self
-
-    def predict(self, X):
-        return np.zeros((len(X), *self.shape_))
-
-
-class FoldSpy(ClassifierMixin, BaseEstimator):
-    """A member that says for each row whether it has seen its group."""
-
-    leaks: list = []
-
-    def fit(self, X, y):
-        self.classes_ = np.unique(y)
-        self.rows_ = X[:, 0].astype(int)
-        return self
-
-    def predict_proba(self, X):
-        rows = X[:, 0].astype(int)
-        if len(self.rows_) < N:
-            FoldSpy.leaks.append(np.isin(GROUPS[rows], GROUPS[self.rows_]).any())
-        return np.full((len(X), len(self.classes_)), 1 / len(self.classes_))
-
-    def predict(self, X):
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
-
-
-def spies(**params):
-    members = [("spy", FoldSpy()), ("tree", DecisionTreeClassifier(max_depth=2, random_state=0))]
-    return [
-        OccamRouterClassifier(members, costs=COSTS, quality_estimator=Spy(), **params),
-        FrugalMCTClassifier(members, costs=COSTS, base="tree", quality_estimator=Spy(), **params),
-        SequentialRouterClassifier(
-            members, costs=COSTS, base="tree", quality_estimator=Spy(), n_prices=2, **params
-        ),
-    ]
-
-
-def sizes_of(folds):
-    return {N, *(len(train) for train, _ in folds)}
-
-
-@pytest.mark.parametrize("at", range(3))
-@pytest.mark.parametrize("cv", [np.int64(3), StratifiedKFold(4)], ids=["int64", "splitter"])
-def test_cv_makes_the_estimates_out_of_sample_whatever_it_is(cv, at):
-    """Lists and iterators of folds: `tests/test_out_of_sample.py`."""
-    Spy.sizes.clear()
-    spies(cv=cv)[at].fit(X, Y)
-    whole = {N, N - 80} if isinstance(cv, np.int64) else sizes_of(cv.split(X, Y))
-    assert set(Spy.sizes) == whole
-
-
-@pytest.mark.parametrize("at", range(3))
-def test_groups_reach_the_splitter_by_metadata_routing(at):
-    FoldSpy.leaks.clear()
-    Spy.sizes.clear()
+@pytest.mark.parametrize("router", ESTIMATING, ids=lambda e: type(e).__name__)
+def test_folds_make_the_estimates_out_of_sample_whatever_they_are(router):
+    """A number, a splitter, and groups; lists and iterators: `tests/test_out_of_sample.py`."""
+    X, y, groups = grouped()
+    router = spied(router)
+    OFFENCES.clear()
+    for cv in (np.int64(3), StratifiedKFold(4)):
+        clone(router).set_params(cv=cv).fit(X + 1e-3 * np.arange(len(X))[:, np.newaxis], y)
+    router.set_params(cv=GroupKFold(4))
     with sklearn.config_context(enable_metadata_routing=True):
-        spies(cv=GroupKFold(4))[at].fit(X, Y, groups=GROUPS)
-    assert FoldSpy.leaks and not any(FoldSpy.leaks)
-    assert set(Spy.sizes) == sizes_of(GroupKFold(4).split(X, Y, GROUPS))
+        clone(router).fit(X, y, groups=groups)
+    assert not OFFENCES
     # Without routing nothing is fitted, and the error says how groups are given.
-    FoldSpy.leaks.clear()
-    with pytest.raises(ValueError, match="groups") as caught:
-        spies(cv=GroupKFold(4))[at].fit(X, Y)
-    assert "enable_metadata_routing=True" in caught.value.__notes__[0]
-    assert not FoldSpy.leaks
-
-
-def test_folds_that_are_no_partition_are_refused_before_any_fit():
-    train, test = np.arange(N), np.arange(N // 2)
-    FoldSpy.leaks.clear()
-    with pytest.raises(ValueError, match="must test each row once, but row 120 is tested 0 times"):
-        spies(cv=[(train, test)])[0].fit(X, Y)
-    assert not FoldSpy.leaks
+    with patch.object(SpyClassifier, "fit", side_effect=AssertionError("fitted")):
+        with pytest.raises(ValueError, match="groups") as caught:
+            router.fit(X, y)
+        assert "enable_metadata_routing=True" in caught.value.__notes__[0]
+        half = [(np.arange(len(X)), np.arange(len(X) // 2))]
+        with pytest.raises(ValueError, match="test each row once, but row 60 is tested 0 times"):
+            router.set_params(cv=half).fit(X, y)
 
 
 class Reversed(ClassifierMixin, BaseEstimator):

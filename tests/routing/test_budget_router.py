@@ -182,21 +182,6 @@ def test_learned_costs():
     assert low.fit(X, Q, costs=C).predict_cost(X).max() == 0
 
 
-def test_costs_are_checked():
-    X, Q = log(40)
-    C = row_costs(X)
-    with pytest.raises(ValueError, match="Leave one of them out"):
-        BudgetRouter(costs=COSTS, cost_estimator=Ridge()).fit(X, Q)
-    with pytest.raises(ValueError, match="got None. Give a mapping"):
-        BudgetRouter().fit(X, Q)
-    with pytest.raises(ValueError, match=re.escape("shape (40, 2), got (40, 1)")):
-        BudgetRouter().fit(X, Q, costs=C[:, :1])
-    with pytest.raises(ValueError, match="can be changed after fit, without a new fit"):
-        BudgetRouter(Ridge(), costs=COSTS).fit(X, Q).predict(X, costs=C)
-    with pytest.raises(ValueError, match="costs must have one number for each"):
-        BudgetRouter(costs=[1, 2, 3]).fit(X, Q)
-
-
 # --- choices -------------------------------------------------------------------------------
 
 
@@ -357,13 +342,6 @@ def test_errors_do_not_quote_rows():
         BudgetRouter(costs=COSTS).fit(rows, Q)
     assert "secret" not in str(caught.value) and caught.value.__context__ is None
     X, Q = log(30)
-    Q[3, 1] = np.inf
-    with pytest.raises(ValueError, match="y must be finite, got inf"):
-        BudgetRouter(Ridge(), costs=COSTS).fit(X, Q)
-    C = np.ones((30, 2))
-    C[0] = np.nan
-    with pytest.raises(ValueError, match="costs must have no missing values"):
-        BudgetRouter(Ridge()).fit(X, np.ones((30, 2)), costs=C)
     quality = np.full((30, 2), "secret", dtype=object)
     with pytest.raises(ValueError, match="y must be numbers") as caught:
         BudgetRouter(Ridge(), costs=COSTS).fit(X, quality)
@@ -485,6 +463,12 @@ class Untouchable(Ridge):
         ({"costs": {"small": 1, "large": np.nan}}, {}, "costs of 'large' must be a finite number"),
         ({}, {"y": None}, "requires y to be passed"),
         ({}, {"y": np.full((40, 2), np.nan)}, "fewer than two rows on which"),
+        ({}, {"y": np.full((40, 2), np.inf)}, "y must be finite, got inf"),
+        ({"costs": None}, {}, "got None. Give a mapping"),
+        ({"costs": None}, {"costs": np.full((40, 2), np.nan)}, "costs must have no missing values"),
+        ({"costs": None}, {"costs": np.ones((40, 1))}, r"shape \(40, 2\), got \(40, 1\)"),
+        ({"costs": [1, 2, 3]}, {}, "costs must have one number for each"),
+        ({"cost_estimator": Ridge()}, {}, "Leave one of them out"),
     ],
 )
 def test_bad_input_is_refused_before_any_model_is_called(params, change, message):
@@ -528,13 +512,6 @@ def test_a_regressor_of_one_output_fails_with_advice():
     with pytest.raises(ValueError) as caught:
         BudgetRouter(LinearRegression(), costs=[1, 2]).fit([["a"], ["b"]] * 20, Q)
     assert not any("MultiOutputRegressor" in note for note in caught.value.__notes__)
-
-
-def test_a_splitter_without_its_groups_says_how_to_get_them():
-    X, Q = log()
-    with pytest.raises(ValueError, match="groups") as caught:
-        BudgetRouter(Ridge(), costs=[1, 5], cv=GroupKFold(3)).fit(X, Q)
-    assert any("enable_metadata_routing" in note for note in caught.value.__notes__)
 
 
 def test_an_estimator_of_numbers_says_what_makes_texts_numbers():

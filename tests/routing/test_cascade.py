@@ -230,6 +230,8 @@ def test_a_live_request_goes_the_way_of_the_batch(router):
 
 
 def test_a_live_request_refuses_what_cannot_be(router):
+    with pytest.raises(ValueError, match="x must be None: fit got no X"):
+        router.start([1.0, 2.0])
     run = router.start(budget=router.min_budget_)
     before = run.next
     with pytest.raises(ValueError, match="model must be one of"):
@@ -277,9 +279,12 @@ def test_what_is_known_before_is_used():
     cost = router.predict_cost(hard, signals=signals).mean()
     assert found > np.interp(cost, list(COSTS.values()), new.mean(axis=0)) + 0.02
     run = router.start(hard[0])
+    assert router.start(hard[:1]).next == run.next in NAMES
     while run.next is not None:
         run.observe(run.next, signals=signals[0, NAMES.index(run.next)])
     assert run.answer in NAMES
+    with pytest.raises(ValueError, match="x must be one row, got a table of 2"):
+        router.start(hard[:2])
 
 
 @pytest.mark.parametrize("scale, shift", [(100.0, 0.0), (0.5, -3.0)])
@@ -420,16 +425,11 @@ def test_columns_of_one_model_are_found_by_name():
         router.predict(None, signals={"small": two.rename(columns={"sure": "shy"})})
 
 
-def between(router):
-    """A budget between two rules that cost clearly different amounts."""
-    cost = router.mixture_.cost
-    at = int(np.diff(cost).argmax())
-    return 0.5 * cost[at] + 0.5 * cost[at + 1]
-
-
 def test_rows_asked_one_by_one_hold_the_budget_by_their_ids(router):
     _, S, _ = log_of(n=1000, seed=8)
-    budget = between(router)
+    # Between two rules that cost clearly different amounts.
+    at = int(np.diff(router.mixture_.cost).argmax())
+    budget = router.mixture_.cost[at : at + 2].mean()
     ids = np.array([f"request {i}" for i in range(1000)])
     batch = router.predict_cost(None, signals=S, budget=budget, request_id=ids)
     single = [
@@ -472,17 +472,6 @@ def test_standard_errors_are_those_over_fresh_logs():
     quality, cost, quality_se, cost_se = np.array(found).T
     assert quality.std(ddof=1) == pytest.approx(quality_se.mean(), rel=0.35)
     assert cost.std(ddof=1) == pytest.approx(cost_se.mean(), rel=0.35)
-
-
-def test_a_live_request_takes_a_row_only_where_fit_did(router):
-    with pytest.raises(ValueError, match="x must be None: fit got no X"):
-        router.start([1.0, 2.0])
-    Q, S, hard = log_of()
-    informed = CascadeRouter(Ridge(), costs=COSTS, n_prices=3).fit(hard, Q, signals=S)
-    assert informed.start(hard[0]).next in NAMES
-    assert informed.start(hard[:1]).next == informed.start(hard[0]).next
-    with pytest.raises(ValueError, match="x must be one row, got a table of 2"):
-        informed.start(hard[:2])
 
 
 @settings(max_examples=15, deadline=None)

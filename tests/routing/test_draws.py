@@ -10,11 +10,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 
-from skroute.routing import (
-    DummyRouterClassifier,
-    FrugalMLClassifier,
-    SequentialRouterClassifier,
-)
+from skroute.routing import DummyRouterClassifier, FrugalMLClassifier, SequentialRouterClassifier
 
 pytestmark = pytest.mark.filterwarnings("ignore:X has feature names")
 

@@ -42,8 +42,6 @@ def test_score_curve_and_scorer_give_the_oracle_the_answers(quality):
 @pytest.mark.parametrize(
     "estimators, message",
     [
-        ([], "must be a non-empty list of"),
-        ("tree", "must be an instance of 'list'"),
         ([("tree", "drop"), ("logreg", "drop")], "All of the estimators .*dropped; keep at least"),
         ([("tree", members()[0][1]), ("logreg", 3)], "'logreg' must have fit and predict, got 3"),
         ([("tree", None), ("logreg", members()[1][1])], "'tree' must have fit and predict, got No"),

@@ -21,11 +21,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skroute.metrics import sample_quality
-from skroute.routing import (
-    FrugalMCTClassifier,
-    FrugalMLClassifier,
-    SequentialRouterClassifier,
-)
+from skroute.routing import FrugalMCTClassifier, FrugalMLClassifier, SequentialRouterClassifier
 from skroute.routing._frugal_ml import LabelRules
 from skroute.routing._mixtures import Mixture
 
@@ -368,24 +364,9 @@ def test_sequential_buys_a_third_answer_when_two_differ():
     assert unanimous[three].mean() < 0.5 * unanimous.mean()
 
 
-def logs_of(n, seed):
-    """Three models of rising skill whose scores say something, as logs; rows are positions."""
-    rng = np.random.default_rng(seed)
-    y, hard = rng.integers(0, 3, n), rng.random(n)
-    logs = []
-    for name, skill in zip(COSTS, (0.2, 0.6, 1.0)):
-        right = rng.random(n) < 1 - hard * (1.1 - skill)
-        answer = np.where(right, y, (y + rng.integers(1, 3, n)) % 3)
-        top = 0.4 + 0.6 * (1 - hard) * rng.random(n) ** 0.3
-        rest = ((1 - top) / 2)[:, np.newaxis]
-        scores = np.where(np.arange(3) == answer[:, np.newaxis], top[:, np.newaxis], rest)
-        logs.append((name, FrozenEstimator(Log(scores, LABELS[:3]).fit(None, None))))
-    return logs, np.arange(n)[:, np.newaxis], LABELS[y]
-
-
 def test_validation_of_mixed_rules_is_that_of_rows_left_out():
     """FrugalML by hand: thresholds of the other folds, and the mixture that they have chosen."""
-    logs, X, y = logs_of(400, 1)
+    logs, X, y = services(400, 1)
     router = FrugalMLClassifier(logs, costs=[1.0, 2.0, 5.0], budget=2.2).fit(X, y)
     cost, right = np.empty(400), np.empty(400)
     for others, rows in KFold(5, shuffle=True, random_state=0).split(X):
@@ -497,9 +478,6 @@ def test_multilabel_own_accuracy():
 
 def test_members_with_scores_of_their_own_are_asked_for_them():
     class Scored(Log):
-        def predict_scores(self, X):
-            return self.scores[np.asarray(X, dtype=int).ravel()]
-
         def predict_proba(self, X):
             raise AssertionError("made-up probabilities were asked for")
 

@@ -21,12 +21,11 @@ COSTS = {"small": 1.0, "middle": 3.0, "large": 8.0}
 TREE = DecisionTreeRegressor(max_depth=3, random_state=0)
 
 
-def log(n=400, seed=0):
+def log(n=400, seed=0, k=3):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 3))
-    odds = np.column_stack([X[:, 0], 1 + 0.5 * X[:, 1], np.full(n, 2.0)])
-    Q = (rng.random((n, 3)) < 1 / (1 + np.exp(-odds))).astype(float)
-    return X, Q
+    odds = np.column_stack([X[:, 0], 1 + 0.5 * X[:, 1], np.full(n, 2.0), 1.5 + X[:, 0]])
+    return X, (rng.random((n, 4)) < 1 / (1 + np.exp(-odds))).astype(float)[:, :k]
 
 
 @settings(max_examples=12, deadline=None)

@@ -8,6 +8,7 @@ from sklearn.linear_model import Ridge
 import skroute.quality._logged as mechanism
 from skroute.routing import BudgetRouter
 from tests.metrics.test_off_policy import COSTS, NAMES, draw_log, table
+from tests.test_out_of_sample import OFFENCES, SpyRegressor
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:On validation rows"),
@@ -182,23 +183,9 @@ def test_texts_and_frames():
     assert router.overlap_.estimated
 
 
-class Spy(Ridge):
-    """Notes which rows fitted it, and which it estimated."""
-
-    notes: list = []
-
-    def fit(self, X, y):
-        self.rows_ = frozenset(X[:, 0].tolist())
-        return super().fit(X, y)
-
-    def predict(self, X):
-        self.notes.append((self.rows_, frozenset(X[:, 0].tolist())))
-        return super().predict(X)
-
-
 def test_no_estimate_of_a_log_judges_a_row_that_fitted_it(monkeypatch):
-    monkeypatch.setattr(Spy, "notes", [])
     forests = []
+    OFFENCES.clear()
 
     class Forest(mechanism.CellForest):
         def fit(self, rows, table):
@@ -211,9 +198,9 @@ def test_no_estimate_of_a_log_judges_a_row_that_fitted_it(monkeypatch):
 
     monkeypatch.setattr(mechanism, "CellForest", Forest)
     X, q, choice, b, c = draw_log("uniform", 120, 3)
-    BudgetRouter(Spy(), costs=COSTS, budget=4).fit(
-        X, q, choice=NAMES[choice], propensity=b, costs=c
-    )
-    assert len(Spy.notes) == 5 and len(forests) > 5
-    for fitted, asked in [*Spy.notes, *forests]:
-        assert not fitted & asked
+    router = BudgetRouter(SpyRegressor(), costs=COSTS, budget=4)
+    router.fit(X, q, choice=NAMES[choice], propensity=b, costs=c)
+    assert not OFFENCES and len(forests) > 5
+    assert not any(fitted & asked for fitted, asked in forests)
+    # The spy does note that it is asked about its own rows.
+    assert router.predict(X).shape == (120,) and OFFENCES

@@ -14,21 +14,13 @@ from sklearn.linear_model import Ridge
 
 from skroute.routing import BudgetRouter, PortablePolicy, export_policy
 from skroute.routing._newcomers import shrunk_regression
+from tests.routing.test_lifecycle import COSTS, log
 
 pytestmark = pytest.mark.filterwarnings("ignore:On validation rows")
 
-COSTS = {"small": 1.0, "middle": 3.0, "large": 8.0}
-
-
-def log(n=400, seed=0, k=4):
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, 3))
-    odds = np.column_stack([X[:, 0], 1 + 0.5 * X[:, 1], np.full(n, 2.0), 1.5 + X[:, 0]])
-    return X, (rng.random((n, 4)) < 1 / (1 + np.exp(-odds))).astype(float)[:, :k]
-
 
 def fitted(budget=4.0, **params):
-    X, Q = log(k=3)
+    X, Q = log()
     return BudgetRouter(Ridge(), costs=COSTS, budget=budget, **params).fit(X, Q)
 
 
@@ -74,7 +66,7 @@ class Fits(Ridge):
 @pytest.mark.parametrize("logged", [False, True])
 @pytest.mark.parametrize("policy", ["online", "batch"])
 def test_a_new_choice_is_decided_by_estimates_prices_and_no_fit(policy, logged):
-    X, Q = log(1500)
+    X, Q = log(1500, k=4)
     rng = np.random.default_rng(0)
     C = rng.uniform(0.5, 1.5, (400, 1)) * np.array([1.0, 3.0, 8.0]) if logged else None
     router = BudgetRouter(Fits(), costs=COSTS, budget=4.0, policy=policy)
@@ -102,7 +94,7 @@ def test_a_new_choice_is_decided_by_estimates_prices_and_no_fit(policy, logged):
 
 @pytest.mark.parametrize("reg_lambda", [0.0, 0.5])
 def test_what_is_made_of_a_router_knows_its_choices(reg_lambda):
-    X, Q = log(1000)
+    X, Q = log(1000, k=4)
     router = fitted(reg_lambda=reg_lambda)
     stream = router.stream(1000)
     router.add_choice("new", X[400:500], Q[400:500, 3], cost=2.0)
@@ -134,7 +126,7 @@ def test_what_is_made_of_a_router_knows_its_choices(reg_lambda):
 
 
 def test_frames_name_the_new_choice():
-    X, Q = log(600)
+    X, Q = log(600, k=4)
     frame = pd.DataFrame(Q, columns=[*COSTS, "new"])
     router = BudgetRouter(Ridge(), costs=COSTS, budget=4.0).fit(X[:400], frame[list(COSTS)][:400])
     router.add_choice("new", X[400:], frame["new"][400:], cost=2.0)
@@ -148,7 +140,7 @@ def test_frames_name_the_new_choice():
 
 
 def test_a_log_of_one_answer_takes_a_new_choice():
-    X, Q = log(900)
+    X, Q = log(900, k=4)
     choice = np.random.default_rng(0).integers(0, 3, 600)
     names = np.array(list(COSTS))[choice]
     router = BudgetRouter(Ridge(), costs=COSTS, budget=4.0)
@@ -174,7 +166,7 @@ REFUSED = [
 
 @pytest.mark.parametrize("change, message", REFUSED)
 def test_refusals_leave_all_as_it_was(change, message):
-    X, Q = log()
+    X, Q = log(k=4)
     call = GOOD | change
     n = call.pop("rows")
     router = fitted()
@@ -188,7 +180,7 @@ def test_refusals_leave_all_as_it_was(change, message):
 @pytest.mark.slow
 def test_few_scores_do_little_harm():
     """A choice that is worse than the others, with ten scores, over fresh draws."""
-    X, Q = log(3000, k=3)
+    X, Q = log(3000)
     router = BudgetRouter(Ridge(), costs=COSTS, budget=4.0).fit(X[:1000], Q[:1000])
     truth, without = Q[1000:], router.score(X[1000:], Q[1000:])
     lost = []

@@ -63,9 +63,8 @@ def region_router(**params):
     return OccamRouterClassifier(members, costs=COSTS, cv=3, **params)
 
 
-def blobs(n=300, seed=0):
-    X, y = make_classification(n, n_features=5, n_informative=3, random_state=seed)
-    return X, y
+def blobs():
+    return make_classification(300, n_features=5, n_informative=3, random_state=0)
 
 
 def test_it_learns_where_the_cheap_model_is_enough():

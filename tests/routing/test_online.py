@@ -4,6 +4,7 @@ import copy
 import pickle
 import threading
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
 import numpy as np
@@ -278,22 +279,10 @@ def test_a_pickle_goes_on_as_if_uninterrupted(n_expected):
     assert router.status() == other.status()
 
 
-def in_threads(work, n_threads=4):
-    """Run ``work(number)`` in threads; what any of them raised."""
-    failures = []
-
-    def run(number):
-        try:
-            work(number)
-        except Exception as error:  # reported by the main thread
-            failures.append(error)
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(n_threads)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return failures
+def in_four_threads(work):
+    """Run ``work(number)`` in threads; what any of them raises is raised here."""
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
 
 
 def test_threads_lose_no_request():
@@ -309,7 +298,7 @@ def test_threads_lose_no_request():
                 router.add_choice(f"new {i}", cost=50.0)
                 router.exclude([f"new {i}"])
 
-    assert not in_threads(work)
+    in_four_threads(work)
     status = router.status()
     assert status.n_requests == 700 and status.n_open == 0
     assert sum(status.n_told.values()) == 300 + 700
@@ -331,7 +320,7 @@ def test_threads_do_not_wait_for_one_anothers_estimates():
 
     prior = BudgetRouter(Slow(), costs=COSTS, budget=3.0).fit(X, Q)
     router = OnlineBudgetRouter(prior=prior, budget=3.0).fit(X, Q)
-    assert not in_threads(lambda number: router.decide(X[number]))
+    in_four_threads(lambda number: router.decide(X[number]))
     assert router.status().n_requests == 4
 
 

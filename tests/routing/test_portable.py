@@ -12,12 +12,7 @@ from hypothesis import strategies as st
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import Ridge
 
-from skroute.routing import (
-    BudgetRouter,
-    PortablePolicy,
-    _portable,
-    export_policy,
-)
+from skroute.routing import BudgetRouter, PortablePolicy, _portable, export_policy
 
 
 def log(n=400, seed=0):

@@ -12,11 +12,7 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.tree import DecisionTreeRegressor
 
 from skroute.metrics import accuracy_cost_curve, mean_quality_scorer
-from skroute.routing import (
-    DummyRouterRegressor,
-    OccamRouterClassifier,
-    OccamRouterRegressor,
-)
+from skroute.routing import DummyRouterRegressor, OccamRouterClassifier, OccamRouterRegressor
 
 pytestmark = pytest.mark.filterwarnings("ignore:On validation rows")
 

@@ -1,7 +1,6 @@
 """States of asking one after another: sets and orders, moves, backward induction."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
@@ -112,8 +111,3 @@ def test_trust_mixes_what_is_estimated_with_what_came_of_it():
     realised = [np.empty((3, 0)), np.zeros((3, 1)), np.zeros((3, 1))]
     roll_back(states, realised, np.zeros(2), np.zeros(1), fit, trust=0.5)
     np.testing.assert_allclose(targets[1], [[0.0, 0.5]] * 3)
-
-
-@pytest.mark.parametrize("n_members, max_calls, count", [(3, 2, 6), (4, 9, 15), (20, 3, 1350)])
-def test_how_many_sets_there_are(n_members, max_calls, count):
-    assert n_sets(n_members, max_calls) == count

@@ -1,6 +1,6 @@
 import pickle
 import re
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -12,26 +12,22 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skroute.assignment import assignment_path, choose_at_price
 from skroute.ledgers import BudgetExhaustedError
-from skroute.routing import (
-    BudgetRouter,
-    BudgetStream,
-    OccamRouterClassifier,
-)
+from skroute.routing import BudgetRouter, BudgetStream, OccamRouterClassifier
 
 pytestmark = pytest.mark.filterwarnings("ignore:On validation rows")
 
 COSTS = [1.0, 2.0, 5.0]
 
 
-def fitted(n=2000, seed=0, **params):
-    rng = np.random.default_rng(seed)
+def fitted(n=2000, estimator=None, **params):
+    rng = np.random.default_rng(0)
     X = rng.uniform(size=(n, 2))
     Q = np.column_stack([1 - X[:, 0], 0.5 + 0.3 * X[:, 1], np.full(n, 0.8)])
     Q += 0.05 * rng.standard_normal(Q.shape)
     costs = {} if params.pop("per_row", False) else {"costs": COSTS}
     fit = {} if costs else {"costs": np.array(COSTS) * rng.uniform(0.5, 1.5, (n, 1))}
-    router = BudgetRouter(Ridge(alpha=1e-3), cv=2, **costs, **params)
-    return router.fit(X, Q, **fit)
+    estimator = Ridge(alpha=1e-3) if estimator is None else estimator
+    return BudgetRouter(estimator, cv=2, **costs, **params).fit(X, Q, **fit)
 
 
 @pytest.fixture(scope="module")
@@ -134,20 +130,6 @@ def test_known_number_answers_all_and_spends_what_the_offline_optimum_does(mean)
 # --- costs ---------------------------------------------------------------------------------
 
 
-def test_routing_cost_is_spent_whatever_becomes_of_the_call():
-    router = fitted(budget=2.5, routing_cost=0.25)
-    stream = router.stream(10.0, 4)
-    ticket = stream.route(rows(1))
-    assert ticket.deciding == 0.25 and ticket.reserved == 0.25 + ticket.cost
-    stream.refund(ticket)
-    assert stream.status().spent == 0.25
-    ticket = stream.route(rows(1))
-    stream.commit(ticket, 0.5)
-    assert stream.status().spent == 1.0
-    with pytest.raises(ValueError, match="the smallest feasible budget_total is 5"):
-        router.stream(4.0, 4)
-
-
 def test_learned_costs_need_an_upper_bound():
     router = fitted(per_row=True, cost_estimator=LinearRegression(), budget=2.5)
     with pytest.raises(ValueError, match="max_costs must be given, got None"):
@@ -213,11 +195,8 @@ def test_threads_never_exceed_the_cap_and_lose_nothing(router, n_expected):
             status = stream.status()
             worst[thread] = max(worst[thread], status.spent + status.reserved)
 
-    threads = [threading.Thread(target=serve, args=(i,)) for i in range(n_threads)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(n_threads) as pool:
+        list(pool.map(serve, range(n_threads)))
     status = stream.status()
     assert worst.max() <= cap * (1 + 1e-11)
     assert status.spent == pytest.approx(sum(map(sum, paid)), rel=1e-9)
@@ -229,17 +208,23 @@ def test_threads_never_exceed_the_cap_and_lose_nothing(router, n_expected):
         assert status.n_rejected == 0
 
 
-def test_a_request_that_fails_while_deciding_reserves_nothing(router):
-    stream = pickle.loads(pickle.dumps(router)).stream(10.0, 3)
+class Blank(Ridge):
+    """Knows nothing about negative rows, and cannot be asked about large ones."""
 
-    def broken(X):
-        raise ConnectionError("no features")
+    def predict(self, X):
+        if np.max(X) > 1:
+            raise ConnectionError("no features")
+        return np.where(np.asarray(X)[:, :1] < 0, np.nan, super().predict(X))
 
-    stream.router.quality_estimator_.predict = broken
+
+def test_a_request_that_fails_while_deciding_reserves_nothing():
+    stream = fitted(100, Blank(), budget=2.5).stream(10.0, 3)
     before = stream.status()
     for _ in range(20):
         with pytest.raises(ConnectionError) as caught:
-            stream.route(rows(1))
+            stream.route([[2.0, 0.0]])
+        with pytest.raises(ValueError, match="quality_estimator must estimate finite numbers"):
+            stream.route([[-1.0, 0.0]])
     assert "predict of 'quality_estimator' with 1 rows" in caught.value.__notes__[0]
     assert stream.status() == before
 
@@ -295,22 +280,6 @@ def test_a_stream_keeps_the_policy_of_its_router():
     router.set_params(costs=[1, 2]).fit(rows(60), Q)
     assert [stream.route(x[None]).choice for x in X] == before
     assert router.stream(1e6).route(X[:1]).name in ("choice0", "choice1")
-
-
-class Blank(Ridge):
-    """Knows nothing about negative rows."""
-
-    def predict(self, X):
-        return np.where(np.asarray(X)[:, :1] < 0, np.nan, super().predict(X))
-
-
-def test_estimates_that_are_no_numbers_are_refused_and_hold_nothing():
-    X = rows(100)
-    router = BudgetRouter(Blank(), costs=COSTS, cv=2).fit(X, np.ones((100, 3)))
-    stream = router.stream(10.0)
-    with pytest.raises(ValueError, match="quality_estimator must estimate finite numbers"):
-        stream.route([[-1.0, 0.0]])
-    assert stream.status() == router.stream(10.0).status()
 
 
 @pytest.mark.parametrize("kind", ["fixed", "per_row", "estimated"])
@@ -397,6 +366,8 @@ def test_bad_streams(router, args, message):
 def test_bad_requests(router):
     with pytest.raises(NotFittedError):
         BudgetRouter(costs=COSTS).stream(1.0)
+    with pytest.raises(ValueError, match="the smallest feasible budget_total is 5"):
+        fitted(60, routing_cost=0.25).stream(4.0, 4)
     stream = BudgetStream(router, 10.0)
     with pytest.raises(TypeError, match="BudgetRouter has no models to answer with"):
         stream.predict(rows(1))

@@ -1,11 +1,11 @@
 """The books of streams under everything that can happen to them, beside an exact model."""
 
 import copy
+import multiprocessing
 import os
 import pickle
-import signal
 import threading
-import time
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 import numpy as np
@@ -16,9 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from sklearn.linear_model import Ridge
 
 from skroute.ledgers import BudgetExhaustedError
-from skroute.routing import BudgetRouter
+from tests.routing.test_stream import COSTS, fitted
 
-COSTS = [1.0, 2.0, 5.0]
 FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 
@@ -33,37 +32,19 @@ class Hooked(Ridge):
         return super().predict(X)
 
 
-def make_router():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(size=(200, 2))
-    Q = np.column_stack([1 - X[:, 0], 0.5 + 0.3 * X[:, 1], np.full(200, 0.8)])
-    router = BudgetRouter(Hooked(alpha=1e-3), cv=2, costs=COSTS, budget=2.5, routing_cost=0.25)
-    return router.fit(X, Q)
-
-
-ROUTER = make_router()
+ROUTER = fitted(200, Hooked(alpha=1e-3), budget=2.5, routing_cost=0.25)
 ROW = np.array([[0.5, 0.5]])
 
 
 def exit_code(child, seconds=10):
     """Run a function in a forked child; None if it hangs."""
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            child()
-            code = 0
-        finally:
-            os._exit(code)
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.001)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    return None
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    process.join(seconds)
+    code = process.exitcode
+    process.kill()
+    process.join()
+    return code
 
 
 class Books:
@@ -73,11 +54,6 @@ class Books:
         self.total, self.n_expected = Fraction(total), n_expected
         self.spent, self.open = Fraction(0), {}
         self.n_committed = self.n_refunded = self.n_rejected = 0
-
-    def copy(self):
-        other = copy.copy(self)
-        other.open = dict(self.open)
-        return other
 
     def reserved(self):
         return sum((Fraction(t.reserved) for t in self.open.values()), Fraction(0))
@@ -122,24 +98,8 @@ class Streams(RuleBasedStateMachine):
     @rule(data=st.data(), quality=st.lists(st.integers(0, 4), min_size=3, max_size=3))
     def reserve_in_a_thread(self, data, quality):
         stream, books = self.pick(data)
-        found = []
-
-        def ask():
-            try:
-                found.append(stream.reserve(quality))
-            except BudgetExhaustedError as error:
-                found.append(error)
-
-        thread = threading.Thread(target=ask)
-        thread.start()
-        thread.join()
-
-        def take():
-            if isinstance(found[0], Exception):
-                raise found[0]
-            return found[0]
-
-        self.note(books, take)
+        with ThreadPoolExecutor(1) as pool:
+            self.note(books, pool.submit(stream.reserve, quality).result)
 
     @rule(data=st.data())
     def route(self, data):
@@ -175,12 +135,12 @@ class Streams(RuleBasedStateMachine):
             "deepcopy": copy.deepcopy,
         }[how]
         if len(self.all) < 6:
-            self.all.append((make(stream), books.copy()))
+            self.all.append((make(stream), copy.deepcopy(books)))
 
     @rule(data=st.data())
     def copied_while_deciding(self, data):
         stream, books = self.pick(data)
-        before, copies = books.copy(), []
+        before, copies = copy.deepcopy(books), []
         Hooked.during = lambda: copies.append(pickle.loads(pickle.dumps(stream)))
         try:
             self.note(books, lambda: stream.route(ROW))

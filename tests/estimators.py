@@ -5,7 +5,7 @@ skroute's own (`tests/router_checks.py`). `test_common.py` proves that none is m
 """
 
 import numpy as np
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
@@ -63,7 +63,6 @@ ROUTERS = [
 ]
 
 _SMALL_TREE = DecisionTreeRegressor(max_depth=3, random_state=0)
-_FEW_TREES = HistGradientBoostingClassifier(max_iter=4, learning_rate=0.4, min_samples_leaf=4)
 
 # Estimators that may ask several named classifiers about a row and combine their answers.
 COMBINERS = [
@@ -105,7 +104,9 @@ ESTIMATORS = [
     ),
     FastForest(RandomForestClassifier(n_estimators=5, max_depth=3, random_state=0)),
     AdaptGatingClassifier(LogisticRegression(), gate=BoostedGate(max_iter=2, n_estimators=5), cv=2),
-    SequentialFeatureClassifier(_FEW_TREES, random_state=0),
+    SequentialFeatureClassifier(
+        DecisionTreeClassifier(max_depth=3, min_samples_leaf=4, random_state=0), random_state=0
+    ),
     PolyDomSelector(LogisticRegression(), max_models=4, cv=2),
     GreedyFeatureSelector(LogisticRegression(), trade_offs=[np.inf], cv=2),
     # scikit-learn's checks have too few rows for a promise.

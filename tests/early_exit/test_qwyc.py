@@ -31,7 +31,7 @@ from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skroute.early_exit import (
     ExitDisplay,
@@ -566,7 +566,11 @@ def test_displays(quick, problem):
         StackingClassifier([("a", GaussianNB()), ("b", DecisionTreeClassifier())], cv=2),
         OneVsRestClassifier(GaussianNB()),
         OneVsOneClassifier(GaussianNB()),
-        OccamRouterClassifier([("a", GaussianNB()), ("b", GaussianNB())], costs=[1, 2]),
+        OccamRouterClassifier(
+            [("a", GaussianNB()), ("b", GaussianNB())],
+            costs=[1, 2],
+            quality_estimator=DecisionTreeRegressor(),
+        ),
         make_pipeline(GaussianNB()),
     ],
     ids=lambda estimator: type(estimator).__name__,

@@ -186,6 +186,7 @@ class ExitRun:
     def _advance(self, rows, depth, exit, keep):
         """Scores of an exit for rows of one depth, batch by batch."""
         held, waiting = self._held.get(depth, (rows, None))
+        # Of a row that was released and came again, the last place.
         place = np.empty(len(self.depth), dtype=np.int64)
         place[held] = np.arange(len(held))
         stages, last = list(self.exits.stages)[depth : exit + 1], exit + 1 == len(self.exits.stages)
@@ -216,10 +217,11 @@ class ExitRun:
         return np.concatenate(scores)
 
     def _drop(self, depth):
-        """Hold no longer the states at a depth of rows that are elsewhere."""
+        """Hold no longer the states at a depth of rows that are elsewhere, once they are most."""
         held, state = self._held.pop(depth)
         stays = np.flatnonzero(self.depth[held] == depth)
-        if len(stays) == len(held):
+        # A copy each time that some rows leave would cost more than what it frees.
+        if 2 * len(stays) >= len(held):
             self._held[depth] = held, state
         elif len(stays):
             self._held[depth] = held[stays], take_rows(state, stays)

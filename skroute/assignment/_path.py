@@ -227,7 +227,7 @@ def assignment_path(
         _, realised = check_values_and_costs(values, realised, "realised", signed=True)
     if weight is not None:
         # A row that counts twice has twice the value and twice the cost.
-        each = check_numbers(weight, "weight", shape=(len(values),), low=0.0)[:, np.newaxis]
+        each = check_numbers(weight, "weight", shape=np.shape(values)[:1], low=0.0)[:, np.newaxis]
         each = each / each.mean()
         values, costs = values * each, costs * each
         realised = None if realised is None else realised * each

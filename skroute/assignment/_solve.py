@@ -160,7 +160,8 @@ def solve_assignment(
             f'solver_options={solver_options!r} is for solver="highs" or "cvxpy", got '
             f"solver={solver!r}."
         )
-    problem = problem_of(*check_values_and_costs(values, costs), check_budget(budget))
+    checked, prices = check_values_and_costs(values, costs)
+    problem = problem_of(checked, prices, check_budget(budget))
     n, price = len(problem.values), np.nan
     if objective == "min":
         choices, value = solve_max_min(problem)

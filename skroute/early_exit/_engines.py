@@ -30,9 +30,8 @@ from skroute.early_exit._model_engines import ExitEngine, MemberEngine, has_exit
 from skroute.forests import find_reader
 from skroute.forests._partial_sums import partial_sums
 from skroute.forests._wrapped import take_apart
-from skroute.utils._compat import _safe_indexing, num_samples
+from skroute.utils._compat import num_samples
 from skroute.utils._frozen import is_frozen, unfrozen
-from skroute.utils._validation import check_weights
 
 
 def models_of(estimator):
@@ -70,17 +69,6 @@ def fit_models(estimator, X, y, params):
                 model.fit(X, y, **params(name))
         fitted.append(unfrozen(model))
     return fitted if isinstance(estimator, (list, tuple)) else fitted[0]
-
-
-def per_row(params, rows, n):
-    """Parameters of `fit` for some of `n` rows: those with an entry for each are taken."""
-    check_weights(params, n)
-
-    def taken(value):
-        each = hasattr(value, "__len__") and not isinstance(value, (str, dict)) and len(value) == n
-        return _safe_indexing(value, rows) if each else value
-
-    return {name: taken(value) for name, value in params.items()}
 
 
 def offers_proba(estimator):

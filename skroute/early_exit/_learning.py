@@ -87,25 +87,23 @@ class Certified(NamedTuple):
 
 
 def order_of(order, engine, rng):
-    """The parameter `order`: a name that is looked for in the scores, or the members in order."""
-    n_members, given = engine.n_members, order
-    if not isinstance(order, str):
-        given = np.asarray(order)
-        if given.ndim != 1 or not np.array_equal(np.sort(given), np.arange(n_members)):
-            raise ValueError(
-                f"order must be a permutation of 0, ..., {n_members - 1} (the ensemble has "
-                f"{n_members} members) or a name, got {order!r}."
-            )
-        given = given.astype(np.int64)
-    if engine.in_order:
-        natural = np.arange(n_members)
-        if order == "random" if isinstance(order, str) else not np.array_equal(given, natural):
-            raise ValueError(
-                f"order={order!r} is not possible: each exit goes on from the one before it, so "
-                'that the exits of a net have one order, which "qwyc" and "natural" are.'
-            )
-        return natural
-    return rng.permutation(n_members) if isinstance(order, str) and order == "random" else given
+    """The parameter `order`: the members in order, or "qwyc", which looks for it in the scores."""
+    n_members = engine.n_members
+    natural, named = np.arange(n_members), isinstance(order, str)
+    given = natural if named else np.asarray(order)
+    if given.ndim != 1 or not np.array_equal(np.sort(given), natural):
+        raise ValueError(
+            f"order must be a permutation of 0, ..., {n_members - 1} (the ensemble has "
+            f"{n_members} members) or a name, got {order!r}."
+        )
+    if engine.in_order and ((named and order == "random") or not np.array_equal(given, natural)):
+        raise ValueError(
+            f"order={order!r} is not possible: each exit goes on from the one before it, so "
+            'that the exits of a net have one order, which "qwyc" and "natural" are.'
+        )
+    if engine.in_order or not named or order == "natural":
+        return given.astype(np.int64)
+    return rng.permutation(n_members) if order == "random" else order
 
 
 def shares_of(alpha, classes):
@@ -187,7 +185,7 @@ def learn(
     alpha : float or ndarray of shape (n_classes,)
         Share of all rows that may be answered otherwise, or of the rows of each answer.
 
-    order : {"qwyc", "natural"} or ndarray of shape (n_members,), default="qwyc"
+    order : "qwyc" or ndarray of shape (n_members,), default="qwyc"
     stopping : {"thresholds", "votes"}, default="thresholds"
     use_lo, use_hi : bool, default=True
         Which thresholds there are.
@@ -210,9 +208,7 @@ def learn(
     """
     sides = use_lo, use_hi
     share, weights = _errors(scores, offset, beta, alpha)
-    if isinstance(order, str) and order == "natural":
-        order = np.arange(len(scores))
-    elif isinstance(order, str) and stopping == "votes":
+    if isinstance(order, str) and stopping == "votes":
         # Members that count alike: nothing but their cost tells them apart.
         order = np.argsort(costs, kind="stable")
     elif isinstance(order, str):

@@ -16,7 +16,7 @@ from skroute.early_exit._forest_engine import ForestEngine
 from skroute.early_exit._learning import shares_of
 from skroute.early_exit._thresholds import checked
 from skroute.forests._forest import Forest
-from skroute.forests._trees import CATEGORICAL, NODE, ZERO_MISSING, Trees
+from skroute.forests._trees import NODE, Trees, is_special
 from skroute.utils._compat import validate_params
 
 __all__ = ["PortableEnsemble", "export_ensemble"]
@@ -163,8 +163,7 @@ def forest_of(exported):
     nodes = np.empty(len(exported["child"]), dtype=NODE)
     for name in NODE.names:
         nodes[name] = exported[name]
-    special = bool(np.any(nodes["feature"] & (CATEGORICAL | ZERO_MISSING)))
-    trees = Trees(nodes, *(exported[name] for name in _ARRAYS), special)
+    trees = Trees(nodes, *(exported[name] for name in _ARRAYS), is_special(nodes))
     more = {name: exported[name] for name in _MORE if name in exported}
     if more.get("finite", True) not in (True, False, "allow-nan"):
         raise ValueError("The entry 'finite' of an exported ensemble must be a truth value.")

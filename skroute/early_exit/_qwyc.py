@@ -26,7 +26,6 @@ from skroute.early_exit._engines import (
     fit_models,
     models_of,
     offers_proba,
-    per_row,
     takes_nan,
 )
 from skroute.early_exit._learning import (
@@ -39,10 +38,19 @@ from skroute.early_exit._learning import (
 from skroute.early_exit._thresholds import checked
 from skroute.forests._rows import are_plain
 from skroute.forests._wrapped import prepared, take_apart
-from skroute.utils._compat import Integral, Interval, Real, StrOptions, VisualBlock, _safe_indexing
+from skroute.utils._compat import (
+    Integral,
+    Interval,
+    Real,
+    StrOptions,
+    VisualBlock,
+    _safe_indexing,
+    check_method_params,
+)
 from skroute.utils._frozen import is_frozen, unfrozen
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
+from skroute.utils._validation import check_weights
 
 __all__ = ["QWYCEnsemble"]
 
@@ -313,7 +321,8 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             X_calibration, rows = _safe_indexing(rows, held_out), _safe_indexing(rows, train)
 
         def params_of(name):
-            return per_row(routed[name]["fit"], train, n)
+            check_weights(routed[name]["fit"], n)
+            return check_method_params(labels, routed[name]["fit"], indices=train)
 
         several = isinstance(self.estimator, (list, tuple))
         with task.step("fit members" if several else "fit ensemble"):

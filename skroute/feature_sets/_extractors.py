@@ -5,7 +5,6 @@ the table of a set from what was prepared.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -16,12 +15,14 @@ from skroute.utils._compat import _safe_indexing, get_column_indices, num_sample
 from skroute.utils._named import columns_of
 
 
-class ColumnExtractors(NamedTuple):
+class ColumnExtractors:
     """Extractors that are columns of the input, by number."""
 
-    names: list
-    columns: list
     measurable = False
+
+    def __init__(self, names, columns):
+        self.names = names
+        self.columns = columns
 
     def fit(self, X, y):
         return self
@@ -35,12 +36,14 @@ class ColumnExtractors(NamedTuple):
         return _safe_indexing(prepared, columns, axis=1)
 
 
-class ItemExtractors(NamedTuple):
+class ItemExtractors:
     """Extractors that are transformers of raw items."""
 
-    names: list
-    transformers: list
     measurable = True
+
+    def __init__(self, names, transformers):
+        self.names = names
+        self.transformers = transformers
 
     def fit(self, X, y):
         fitted = []

@@ -65,12 +65,13 @@ class SetTrainer:
 
     def fit(self, masks):
         """Models of sets, trained on all rows."""
-        every = np.arange(len(self.y))
+
+        def job(mask):
+            model, table, fit_params, name = self._of(mask)
+            return delayed(_fitted)(model, table, self.y, np.arange(len(self.y)), fit_params, name)
+
         with self.step(len(masks)):
-            return self.parallel(
-                delayed(_fitted)(*self._of(mask)[:2], self.y, every, *self._of(mask)[2:])
-                for mask in masks
-            )
+            return self.parallel(map(job, masks))
 
     def _of(self, mask):
         """Model and table of a set, what its `fit` takes, and its name."""
@@ -87,7 +88,7 @@ class SetTrainer:
             about = (self.y, self.splits, self.scorer, fit_params, self.score_params, name)
             return delayed(self.score_set)(model, table, *about)
 
-        scores = self.parallel(job(mask) for mask in masks)
+        scores = self.parallel(map(job, masks))
         for mask, score in zip(masks, scores):
             if not np.isfinite(score) or score < 0:
                 raise ValueError(

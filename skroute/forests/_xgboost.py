@@ -23,18 +23,13 @@ _ANSWERS = {
 )
 
 
-def booster_of(model):
-    """The booster of a model of ``xgboost``, or the booster itself."""
-    return model.get_booster() if hasattr(model, "get_booster") else model
-
-
 @reads("xgboost", "XGBModel", "Booster")
 def _xgboost_model(model):
     name = type(model).__name__
     missing = getattr(model, "missing", np.nan)
     if not np.isnan(missing):
         raise ValueError(f"{name} has missing={missing!r}; only NaN is supported: replace it.")
-    booster = booster_of(model)
+    booster = model.get_booster() if hasattr(model, "get_booster") else model
     objective = json.loads(booster.save_config())["learner"]["objective"]["name"]
     if objective not in _ANSWERS:
         raise ValueError(

@@ -1,6 +1,7 @@
 """Adapt: learn when the cheap model is enough (Nan and Saligrama, 2017)."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -385,14 +386,14 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             raise ValueError("full_features must name at least one column, got none.")
         return np.unique(columns)
 
-    def _fit_pair(self, rows, held_out, ready, start=None, progress=None):
+    def _fit_pair(self, rows, held_out, ready, start=None, progress=nullcontext):
         """Fit f1 and g for the present `p_full` and `gamma`; the start for the next `p_full`."""
         problem = Problem(
             len(self.classes_), self.p_full, self.gamma, self.group_of_, self.group_costs_
         )
-        (learned, values), how = ready, {"start": start, "progress": progress}
+        learned, values = ready
         fitted = self._gate.fit_pair(
-            learned, rows.of(held_out), values, problem, n_jobs=self.n_jobs, **how
+            learned, rows.of(held_out), values, problem, start, self.n_jobs, progress
         )
         self.objective_ = np.array(fitted.objectives)
         self.held_out_objective_ = np.array(fitted.held_out_objectives)

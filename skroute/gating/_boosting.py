@@ -94,16 +94,11 @@ class BoostedPair:
     reads_cheap = True
 
     def __post_init__(self):
-        cheap = range(len(self.base))
+        cheap, has_gate = range(len(self.base)), self.forest.n_outputs > len(self.base)
         self.cheap_features = self.forest.features_of(cheap)
         # The gate reads f1's doubt, so it reads all that f1 reads.
         every = range(self.forest.n_outputs) if self.by_trees else cheap
-        self.gate_features = self.forest.features_of(every if self.has_gate else [])
-
-    @property
-    def has_gate(self):
-        """Whether there are trees for a gate."""
-        return self.forest.n_outputs > len(self.base)
+        self.gate_features = self.forest.features_of(every if has_gate else [])
 
     def cheap_scores(self, values):
         """Scores of f1, shape (n_rows, n_outputs)."""
@@ -120,9 +115,8 @@ class BoostedPair:
     @property
     def simpler(self):
         """The pair whose gate is the doubt alone, for where this gate gains nothing."""
-        if not self.has_gate or not self.by_trees:
-            return None
-        return replace(self, doubt=np.array([1.0, 0.0]), by_trees=False)
+        alone = np.array([1.0, 0.0])
+        return replace(self, doubt=alone, by_trees=False) if self.by_trees else None
 
     def gate_of(self, values):
         """Scores of the gate for complete rows."""
@@ -418,10 +412,9 @@ class BoostedGate(BaseEstimator):
         """Rows made ready for any number of fits."""
         return binned(rows, categorical)
 
-    def fit_pair(self, rows, held_out, ready, problem, *, start=None, n_jobs=None, progress=None):
+    def fit_pair(self, rows, held_out, ready, problem, start, n_jobs, progress):
         """The pair of a problem, of the rounds that are best on held-out rows."""
         threads = threads_for(len(rows.y), n_jobs)
-        progress = progress or nullcontext
         boosted = boost(ready, rows, problem, self, n_threads=threads, progress=progress)
         rounds, coef, held_out_objectives = self.n_estimators, np.zeros(2), []
         if problem.p_full > 0:

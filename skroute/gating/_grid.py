@@ -1,6 +1,7 @@
 """Many settings of `p_full` and `gamma`, the frontier among them, one picture."""
 
 import copy
+import itertools
 
 import numpy as np
 from sklearn.base import clone
@@ -206,20 +207,16 @@ def adapt_grid(
         delayed(_one_gamma)(template, rows, held_out, ready, value, p_full, X_val, y_val)
         for value in gamma
     )
-    estimators, cost, accuracy = (
-        [item for own in found for item in own[part]] for part in range(3)
-    )
+    estimators, cost, accuracy = zip(*itertools.chain(*found))
     full = accuracy_score(y_val, template.estimator_.predict(X_val))
-    return AdaptGrid(estimators, cost, accuracy, float(full))
+    return AdaptGrid(list(estimators), cost, accuracy, float(full))
 
 
 def _one_gamma(template, rows, held_out, ready, gamma, p_full, X_val, y_val):
-    estimators, cost, accuracy, start = [], [], [], None
+    found, start = [], None
     for value in p_full:
         model = copy.copy(template).set_params(p_full=value, gamma=gamma)
         start = model._fit_pair(rows, held_out, ready[value > 0], start)
         routed = model.predict_routed(X_val)
-        estimators.append(model)
-        cost.append(routed.cost.mean())
-        accuracy.append(accuracy_score(y_val, routed.y_pred))
-    return estimators, cost, accuracy
+        found.append((model, routed.cost.mean(), accuracy_score(y_val, routed.y_pred)))
+    return found

@@ -155,11 +155,11 @@ class LinearGate(BaseEstimator):
         scale[scale <= 1e-12 * np.abs(mean)] = np.inf
         return columns, (values - mean) / scale, mean, scale
 
-    def fit_pair(self, rows, held_out, ready, problem, *, start=None, n_jobs=None, progress=None):
+    def fit_pair(self, rows, held_out, ready, problem, start, n_jobs, progress):
         """The pair of a problem, by alternation from `start` or from two starts."""
         columns, values, mean, scale = ready
         of_columns = problem._replace(group_of=problem.group_of[columns.origin])
-        how = {"max_iter": self.max_iter, "tol": self.tol, "progress": progress or nullcontext}
+        how = {"max_iter": self.max_iter, "tol": self.tol, "progress": progress}
         if start is None:
             found = adapt_linear_multistart(values, rows, of_columns, **how)
         else:

@@ -423,6 +423,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
             raise ValueError(
                 f"max_rounds must be a whole number that is not negative, got {max_rounds!r}."
             )
+        if max_rounds is not None:
+            # No row buys more often than there are sets.
+            max_rounds = min(max_rounds, len(self._sets))
         return Limits(budget, max_rounds, check_budget(max_cost, name="max_cost"))
 
     def _learned(self, limits):
@@ -431,7 +434,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         By purchases that are left, from each first set and at each price: by what all of the rows
         say, and by what the other half of them says.
         """
-        n_rounds = self._most_rounds(limits)
+        n_rounds = limits.max_rounds
         worth, key, _, weight = self._held_out
         fixed = self._sets, self.set_costs_, self.set_costs_ <= limits.max_cost * _ROOM, n_rounds
 
@@ -450,10 +453,6 @@ class SequentialFeatureClassifier(FeatureBuyer):
             return policies, ends
 
         return _remembered(self._learned_within, limits[1:], compute)
-
-    def _most_rounds(self, limits):
-        """Purchases of a row at most: no row buys more often than there are sets."""
-        return None if limits.max_rounds is None else min(limits.max_rounds, len(self._sets))
 
     def _left(self, start, n_rounds):
         """Purchases behind the first set; None is any number."""
@@ -485,7 +484,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         last = len(policies.prices) - 1
         stay = Spending(last, last, 0.0)
         for start in self._starts(limits):
-            left = self._left(start, self._most_rounds(limits))
+            left = self._left(start, limits.max_rounds)
             own, fair = (part[:, start] for part in ends[left])
             go_on = (spend(mean(costs[part]), limits.budget) for part in (own, fair))
             for spending, by_half in (go_on, (stay, stay)):

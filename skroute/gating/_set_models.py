@@ -4,11 +4,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import log_softmax, softmax
+from scipy.special import softmax
 
 from skroute.base import note_failure
 from skroute.forests import leaf_sums, read_lightgbm
 from skroute.gating._boosting import cloned
+from skroute.gating._objective import class_losses
 from skroute.gating._out_of_sample import in_order
 from skroute.utils._compat import _safe_indexing
 from skroute.utils._validation import check_probabilities
@@ -57,8 +58,7 @@ class Task(NamedTuple):
 
     def log_loss(self, scores):
         """Mean log loss of scores of these rows, one for each class."""
-        own = log_softmax(scores, axis=1)[np.arange(len(self.y)), self.y]
-        return -np.average(own, weights=self.weight)
+        return np.average(class_losses(scores, self.y), weights=self.weight)
 
     def params(self, most_leaves, **more):
         """LightGBM's parameters for these rows: rare classes and few rows get small trees."""
@@ -117,11 +117,11 @@ class SetModel(NamedTuple):
         if not self.forests:
             return np.tile(self.shares, (len(values), 1))
         own = values[:, self.columns]
-        scores = [_of_classes(leaf_sums(forest, own)) for forest in self.forests]
+        scores = [of_classes(leaf_sums(forest, own)) for forest in self.forests]
         return softmax(np.tensordot(self.factors, scores, axes=1), axis=1)
 
 
-def _of_classes(scores):
+def of_classes(scores):
     """Scores of all classes, where a forest has those of the second of two only."""
     return scores if scores.shape[1] > 1 else np.hstack([np.zeros_like(scores), scores])
 
@@ -151,7 +151,7 @@ def fit_judged(task, groups, out):
         booster = lightgbm.train(params, data, _MOST_ROUNDS, valid_sets=[judge], callbacks=[stop])
         rounds.append(max(booster.best_iteration, 1))
         forests.append(read_lightgbm(booster, rounds[-1]))
-    scores = [_of_classes(leaf_sums(forest, out.X[:, columns])) for forest in forests]
+    scores = [of_classes(leaf_sums(forest, out.X[:, columns])) for forest in forests]
 
     def loss(factors):
         return out.log_loss(np.tensordot(factors, scores, axes=1))

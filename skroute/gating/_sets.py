@@ -6,7 +6,8 @@ no cheaper one has a lower loss, so that the best set found within each cost is 
 
 import numpy as np
 
-from skroute.gating._set_models import Task
+from skroute.gating._set_models import Task, of_classes
+from skroute.metrics import pareto_front
 
 # Rows that sets are tried on at most, in four parts.
 _MOST_ROWS = 12_000
@@ -52,7 +53,8 @@ class _Trials:
             columns = task.columns(groups)
             if len(columns):
                 booster = _grown(self.params, task.data(columns, self.params), self.trees)
-                scores = _scores(booster, judge.X[:, columns])
+                raw = _raw(booster, judge.X[:, columns])
+                scores = of_classes(raw.reshape(len(raw), -1))
                 if part == 0:
                     self._boosters[groups.tobytes()] = booster
             else:
@@ -92,21 +94,6 @@ def _raw(booster, X):
     return booster.predict(np.ascontiguousarray(X), raw_score=True, num_threads=1)
 
 
-def _scores(booster, X):
-    scores = _raw(booster, X)
-    return scores if scores.ndim == 2 else np.column_stack([np.zeros(len(scores)), scores])
-
-
-def undominated(costs, losses):
-    """Positions of what is better than all that is cheaper, by cost."""
-    found, least = [], np.inf
-    for at in np.lexsort((losses, costs)):
-        if losses[at] < least:
-            found.append(int(at))
-            least = losses[at]
-    return found
-
-
 def find_sets(task: Task, rng):
     """Sets of groups to fit a model for, by cost: the free groups first, all groups last."""
     trials = _Trials(task, rng)
@@ -128,7 +115,7 @@ def _search(trials, root):
     costs, few = trials.task.costs, len(trials.task.y) < 400
     sets, losses, expanded = [root], [trials.loss(root, _PARTS)], set()
     while True:
-        front = undominated([costs[groups].sum() for groups in sets], losses)
+        front = pareto_front([costs[groups].sum() for groups in sets], -np.array(losses))
         todo = [at for at in front if at not in expanded and not sets[at].all()]
         if not todo or len(expanded) >= _MOST_SETS:
             break

@@ -12,8 +12,8 @@ from sklearn.metrics import get_scorer, roc_auc_score
 from sklearn.neighbors import KNeighborsClassifier
 
 from skroute.gating import SequentialFeatureClassifier
-from skroute.gating._sets import undominated
 from skroute.gating._stopping import STOP, Policies, spend
+from skroute.metrics import pareto_front
 
 COSTS = {"a": 1.0, "b": 2.0, "c": 0.0, "d": 3.0}
 GROUPS = {"a": [0, 1], "b": [2], "c": [3], "d": [4, 5]}
@@ -171,7 +171,7 @@ def test_undominated_sets_are_those_that_nothing_cheaper_beats():
     rng = np.random.default_rng(0)
     for _ in range(50):
         costs, losses = rng.integers(0, 6, 20), rng.integers(0, 6, 20)
-        found = undominated(costs, losses)
+        found = pareto_front(costs, -losses)
         for at in range(20):
             no_dearer = (costs <= costs[at]) & (losses <= losses[at])
             beaten = no_dearer & ((costs < costs[at]) | (losses < losses[at]))

@@ -208,7 +208,7 @@ def test_frames_are_read_by_name(library):
 # --- what can be changed after fit ---------------------------------------------------------
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.data())
 def test_parameters_of_now_are_those_of_a_new_fit(data):
     """Any order of settings and calls: what is not refused is what a new fit would do."""

@@ -413,8 +413,8 @@ def test_frugalml_mixes_bases(problem):
 
 
 MULTILABEL = [
-    lambda e: FrugalMCTClassifier(e, costs=[1.0, 5.0], budget=3.0, cv=2),
-    lambda e: SequentialRouterClassifier(e, costs=[1.0, 5.0], budget=3.0, cv=2),
+    lambda e: frugal_mct(e, budget=3.0, cv=2).set_params(costs=[1.0, 5.0]),
+    lambda e: sequential(e, budget=3.0, cv=2).set_params(costs=[1.0, 5.0]),
 ]
 
 

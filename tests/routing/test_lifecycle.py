@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skroute.quality import BaggedNeighborsRegressor
 from skroute.routing import BudgetRouter, FrugalMCTClassifier, OccamRouterClassifier
@@ -18,6 +18,7 @@ from tests.router_checks import Counting, problem
 pytestmark = pytest.mark.filterwarnings("ignore:On validation rows")
 
 COSTS = {"small": 1.0, "middle": 3.0, "large": 8.0}
+TREE = DecisionTreeRegressor(max_depth=3, random_state=0)
 
 
 def log(n=400, seed=0, k=3):
@@ -141,7 +142,7 @@ def test_a_member_that_is_down_is_not_called():
     members = [(name, FrozenEstimator(Counting(m).fit(X, y))) for name, m in members]
     X, y, _, _ = problem(seed=1)
     for kind in (OccamRouterClassifier, FrugalMCTClassifier):
-        router = kind(members, costs=[1, 2, 5], budget=6).fit(X, y)
+        router = kind(members, costs=[1, 2, 5], budget=6, quality_estimator=TREE).fit(X, y)
         for down, member in members:
             member.estimator.rows_.clear()
             routed = router.predict_routed(X_test, exclude=[down])
@@ -156,11 +157,12 @@ def test_a_member_that_is_down_is_not_called():
 def test_new_prices_of_frugalmct_are_those_of_a_new_fit():
     X, y, X_test, _ = problem()
     members = [("tree", DecisionTreeClassifier(max_depth=2)), ("logreg", LogisticRegression())]
-    router = FrugalMCTClassifier(members, costs=[1.0, 3.0], budget=3.0).fit(X, y)
+    router = FrugalMCTClassifier(members, costs=[1.0, 3.0], budget=3.0, quality_estimator=TREE)
+    router.fit(X, y)
     for costs in ([1.0, 8.0], [4.0, 1.0], [2.0, 6.0]):
         budget = min(costs) + 1.5
         router.set_params(costs=costs, budget=budget)
-        again = FrugalMCTClassifier(members, costs=costs, budget=budget).fit(X, y)
+        again = clone(router).fit(X, y)
         np.testing.assert_array_equal(router.route(X_test), again.route(X_test))
         np.testing.assert_array_equal(router.predict_cost(X_test), again.predict_cost(X_test))
         assert (router.base_, router.min_budget_) == (again.base_, again.min_budget_)

@@ -197,6 +197,7 @@ Streams.TestCase.settings = settings(max_examples=15, stateful_step_count=25, de
 TestStreams = Streams.TestCase
 
 
+@pytest.mark.slow
 @FORKS
 def test_a_child_forked_while_threads_use_the_stream_does_not_hang():
     stream = ROUTER.stream(1e9)

@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from unittest.mock import patch
 
 import joblib
 import numpy as np
@@ -416,24 +417,16 @@ def test_violations_of_monotonicity_are_reported(items):
     assert quiet.monotonicity_violations_ == []
 
 
-class CountedNB(GaussianNB):
-    fits = 0
-
-    def fit(self, X, y, sample_weight=None):
-        CountedNB.fits += 1
-        return super().fit(X, y, sample_weight=sample_weight)
-
-
 def test_memory_trains_nothing_twice(items, tmp_path):
     X, y = items
-    model = selector(memory=str(tmp_path), alpha=0.0).set_params(estimator=CountedNB())
-    CountedNB.fits = 0
-    first = model.fit(X, y)
-    assert CountedNB.fits == 3 * first.n_trained_ + len(first.choices_) - 1
-    CountedNB.fits = 0
-    again = clone(model).set_params(alpha=0.05, budget=3.0).fit(X, y)
-    # Scores come from the cache; only the final models are trained.
-    assert CountedNB.fits == len(again.choices_) - 1
+    model = selector(memory=str(tmp_path), alpha=0.0)
+    with patch.object(GaussianNB, "fit", autospec=True, side_effect=GaussianNB.fit) as fit:
+        first = model.fit(X, y)
+        assert fit.call_count == 3 * first.n_trained_ + len(first.choices_) - 1
+        fit.reset_mock()
+        again = clone(model).set_params(alpha=0.05, budget=3.0).fit(X, y)
+        # Scores come from the cache; only the final models are trained.
+        assert fit.call_count == len(again.choices_) - 1
 
 
 def test_sample_weight_reaches_models_and_scorer(items):

@@ -15,7 +15,6 @@ from skroute.feature_sets._lattice import subset_max
 from skroute.feature_sets._sets import best_affordable, indicator, members, undominated
 
 seeds = st.integers(0, 2**32 - 1)
-NAMES = list("abcdefgh")
 
 
 def drawn_curves(rng):

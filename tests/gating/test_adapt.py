@@ -1,5 +1,7 @@
 """The estimators: protocol, budgets, real savings, bad input, persistence."""
 
+from unittest.mock import patch
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -36,6 +38,12 @@ def problem(n=600, n_classes=2, seed=0):
 
 def forest(**params):
     return RandomForestClassifier(30, random_state=0, **params)
+
+
+def counted_forests():
+    """Notes in a mock the fits of forests while it is entered."""
+    fit = RandomForestClassifier.fit
+    return patch.object(RandomForestClassifier, "fit", autospec=True, side_effect=fit)
 
 
 def adapt(estimator=None, **params):
@@ -89,20 +97,14 @@ def test_out_of_sample_probabilities_are_the_ones_used():
 
 def test_out_of_bag_votes_replace_cross_validation():
     X, y, X_new, _ = problem()
-    fits = []
-
-    class Spy(RandomForestClassifier):
-        def fit(self, X, y, sample_weight=None):
-            fits.append(len(X))
-            return super().fit(X, y, sample_weight)
-
-    adapt(Spy(40, oob_score=True, random_state=0)).fit(X, y)
-    assert fits == [300]
-    fits.clear()
-    # With two trees some rows have no vote, and scikit-learn warns.
-    with pytest.warns(UserWarning):
-        adapt(Spy(2, oob_score=True, random_state=0)).fit(X, y)
-    assert sorted(fits) == [200, 200, 200, 300]
+    few = RandomForestClassifier(2, oob_score=True, random_state=0)
+    with counted_forests() as fit:
+        adapt(forest(oob_score=True)).fit(X, y)
+        # With two trees some rows have no vote, and scikit-learn warns.
+        with pytest.warns(UserWarning):
+            adapt(few).fit(X, y)
+    sizes = [len(call.args[1]) for call in fit.call_args_list]
+    assert sizes[0] == 300 and sorted(sizes[1:]) == [200, 200, 200, 300]
 
 
 @settings(max_examples=4, deadline=None)
@@ -182,19 +184,11 @@ def test_sample_weight_and_metadata_routing():
 )
 def test_bad_parameters(params, message):
     X, y, _, _ = problem()
-    calls = []
-
-    class Untouchable(RandomForestClassifier):
-        def fit(self, X, y, sample_weight=None):
-            calls.append(len(X))
-            return super().fit(X, y, sample_weight)
-
-    model = adapt(Untouchable(3)).set_params(**params)
-    with pytest.raises(ValueError, match=message):
+    model = adapt().set_params(**params)
+    with counted_forests() as fit, pytest.raises(ValueError, match=message):
         model.fit(X, y)
     assert not hasattr(model, "choices_")
-    if "cv" not in params:
-        assert not calls, "a model was called before the parameters were checked"
+    assert "cv" in params or not fit.called, "a model was fitted before parameters were checked"
 
 
 def test_columns_of_a_frame_go_by_name_or_by_position():

@@ -5,37 +5,25 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
-from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 
 from skroute.gating import adapt_grid
 from tests.gating.kinds import adapt_of
+from tests.gating.test_adapt import counted_forests, problem
 
 matplotlib.use("Agg")
 
 
-def rows():
-    X, y = make_classification(
-        600, n_features=8, n_informative=6, n_redundant=0, random_state=0, class_sep=0.7
-    )
-    return X[:300], y[:300], X[300:], y[300:]
-
-
 @pytest.mark.parametrize("method", ["gbrt", "lin"])
 def test_path_agrees_with_single_fits(method):
-    X, y, X_val, y_val = rows()
-    fits = []
-
-    class Forest(RandomForestClassifier):
-        def fit(self, X, y, sample_weight=None):
-            fits.append(len(X))
-            return super().fit(X, y, sample_weight)
-
-    gate = adapt_of(Forest(20, random_state=0), method, n_estimators=10, cv=3, tol=1e-3)
-    grid = adapt_grid(
-        gate, X, y, X_val, y_val, p_full=[0.0, 0.3, 0.6], gamma=[0.01, 0.05], n_jobs=2
-    )
-    assert len(fits) == 4, "the full model is fitted once, and once per fold"
+    X, y, X_val, y_val = problem()
+    forest = RandomForestClassifier(20, random_state=0)
+    gate = adapt_of(forest, method, n_estimators=10, cv=3, tol=1e-3)
+    with counted_forests() as fit:
+        grid = adapt_grid(
+            gate, X, y, X_val, y_val, p_full=[0.0, 0.3, 0.6], gamma=[0.01, 0.05], n_jobs=2
+        )
+    assert fit.call_count == 4, "the full model is fitted once, and once per fold"
     assert_array_equal(grid.p_full, [0.0, 0.3, 0.6] * 2)
     assert_array_equal(grid.gamma, np.repeat([0.01, 0.05], 3))
     assert grid.full_accuracy == grid.estimators[0].estimator_.score(X_val, y_val)
@@ -50,7 +38,7 @@ def test_path_agrees_with_single_fits(method):
 
 
 def test_choices_along_the_path():
-    X, y, X_val, y_val = rows()
+    X, y, X_val, y_val = problem()
     gate = adapt_of(RandomForestClassifier(20, random_state=0), n_estimators=8, cv=3)
     grid = adapt_grid(gate, X, y, X_val, y_val, p_full=[0.0, 0.4], gamma=[0.01, 0.04])
     budget = np.median(grid.cost)

@@ -10,21 +10,13 @@ from scipy.special import logit
 from skroute.gating import _objective as obj
 
 
-def problem(seed, n=6):
-    rng = np.random.default_rng(seed)
-    weight = rng.random(n) + 0.1
-    return (
-        rng.exponential(1, n),
-        rng.exponential(0.5, n),
-        rng.normal(0, 2, n),
-        weight / weight.sum(),
-    )
-
-
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.floats(0.05, 1.0))
 def test_q_step_is_the_numerical_minimiser(seed, p_full):
-    cheap, full, gate, weight = problem(seed)
+    rng = np.random.default_rng(seed)
+    weight = rng.random(6) + 0.1
+    weight /= weight.sum()
+    cheap, full, gate = rng.exponential(1, 6), rng.exponential(0.5, 6), rng.normal(0, 2, 6)
     q, beta = obj.q_step(cheap, full, gate, p_full, weight)
     assert beta >= 0
     assert weight @ q <= p_full + 1e-12

@@ -22,6 +22,7 @@ from skroute.routing import (
     SequentialRouterClassifier,
     export_policy,
 )
+from tests.router_checks import Counting
 
 pytestmark = pytest.mark.filterwarnings("ignore:On validation rows")
 
@@ -206,19 +207,11 @@ def test_an_exported_policy_hands_over():
     np.testing.assert_array_equal(policy.decide(router.predict_quality(X), 1), router.route(X))
 
 
-class Counted(DecisionTreeClassifier):
-    """Notes how many rows it is asked about once fitted."""
-
-    def predict_proba(self, X):
-        self.n_asked = getattr(self, "n_asked", 0) + len(X)
-        return super().predict_proba(X)
-
-
 def combining(kind, models=None, costs=(1, 2, 5), **told):
     models = models or [
         ("bayes", GaussianNB()),
-        ("small", Counted(max_depth=2, random_state=0)),
-        ("large", Counted(max_depth=6, random_state=0)),
+        ("small", Counting(DecisionTreeClassifier(max_depth=2, random_state=0))),
+        ("large", Counting(DecisionTreeClassifier(max_depth=6, random_state=0))),
     ]
     if kind is not FrugalMLClassifier:
         told["quality_estimator"] = TREE
@@ -282,12 +275,12 @@ def test_nobody_is_asked_about_rows_that_are_handed_over(kind):
     router = combining(kind, abstain_cost=0.2, base="bayes").fit(X[:300], y[:300])
     models = router.named_estimators_
     for model in (models.small, models.large):
-        model.n_asked = 0
+        model.rows_.clear()
     routed = router.predict_routed(X[300:], budget=3)
     named = np.array(router.choices_)[routed.route]
     for member in ("small", "large"):
         wanted = sum(member in asked(name) for name in named)
-        assert models[member].n_asked == wanted
+        assert len(models[member].rows_) == wanted
 
 
 @pytest.mark.parametrize("kind", [FrugalMCTClassifier, SequentialRouterClassifier])

@@ -1,12 +1,13 @@
 import re
 import warnings
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 import sklearn
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import clone
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.kernel_ridge import KernelRidge
@@ -386,47 +387,33 @@ def test_sparse_and_missing_values_where_the_estimator_takes_them():
     assert not get_tags(strict).input_tags.allow_nan
 
 
-class Weighted(RegressorMixin, BaseEstimator):
-    """Notes the weights that it is fitted with."""
-
-    fits: list = []  # noqa: RUF012
-
-    def fit(self, X, y, sample_weight=None):
-        type(self).fits.append(None if sample_weight is None else np.array(sample_weight))
-        self.inner_ = Ridge().fit(X, y, sample_weight=sample_weight)
-        return self
-
-    def predict(self, X):
-        return self.inner_.predict(X)
-
-
 def test_metadata_routing():
     X, Q = log(60)
     C = row_costs(X)
     weight = np.arange(60.0)
     with pytest.raises(ValueError, match="only supported if enable_metadata_routing=True"):
-        BudgetRouter(Weighted(), costs=COSTS).fit(X, Q, sample_weight=weight)
+        BudgetRouter(Ridge(), costs=COSTS).fit(X, Q, sample_weight=weight)
     with sklearn.config_context(enable_metadata_routing=True):
-        estimator = Weighted().set_fit_request(sample_weight=True)
-        router = BudgetRouter(estimator, costs=COSTS, budget=2.5, cv=3)
-        Weighted.fits.clear()
-        router.fit(X, Q, sample_weight=weight)
+        asks = Ridge(1.0).set_fit_request(sample_weight=True)
+        silent = Ridge(2.0).set_fit_request(sample_weight=False)
+        router = BudgetRouter(asks, costs=COSTS, budget=2.5, cv=3)
+        both = BudgetRouter(silent, cost_estimator=asks, cv=3)
+        with patch.object(Ridge, "fit", autospec=True, side_effect=Ridge.fit) as fit:
+            router.fit(X, Q, sample_weight=weight)
+            both.fit(X, Q, costs=C, sample_weight=weight)
+        seen = [call.kwargs.get("sample_weight") for call in fit.call_args_list]
+        alphas = [call.args[0].alpha for call in fit.call_args_list]
         # The fit on all rows, and three cross-fits with their rows' weights.
         folds = [train for train, _ in folds_of(3, X)]
-        assert len(Weighted.fits) == 4
-        for seen, rows in zip(Weighted.fits, [np.arange(60), *folds]):
-            np.testing.assert_array_equal(seen, weight[rows])
-        unrequested = BudgetRouter(Weighted(), costs=COSTS)
+        for own, rows in zip(seen[:4], [np.arange(60), *folds], strict=True):
+            np.testing.assert_array_equal(own, weight[rows])
+        assert [own is None for own in seen] == [alpha == 2 for alpha in alphas]
+        assert alphas.count(2) == 4 and alphas.count(1) == 8
+        unrequested = BudgetRouter(Ridge(), costs=COSTS)
         with pytest.raises(TypeError, match="nonsense"):
             unrequested.fit(X, Q, nonsense=1)
         with pytest.raises(sklearn.exceptions.UnsetMetadataPassedError, match="sample_weight"):
             unrequested.fit(X, Q, sample_weight=weight)
-        both = BudgetRouter(
-            Ridge().set_fit_request(sample_weight=False), cost_estimator=estimator, cv=3
-        )
-        Weighted.fits.clear()
-        both.fit(X, Q, costs=C, sample_weight=weight)
-        assert len(Weighted.fits) == 4 and all(seen is not None for seen in Weighted.fits)
 
         # Costs per row and the budget travel through a search and a pipeline.
         per_row = (
@@ -448,11 +435,6 @@ def test_metadata_routing():
 # --- what it refuses -----------------------------------------------------------------------
 
 
-class Untouchable(Ridge):
-    def fit(self, X, y):
-        raise AssertionError("a model was called before the input was checked")
-
-
 @pytest.mark.parametrize(
     ("params", "change", "message"),
     [
@@ -463,6 +445,7 @@ class Untouchable(Ridge):
         ({"costs": {"small": 1, "large": np.nan}}, {}, "costs of 'large' must be a finite number"),
         ({}, {"y": None}, "requires y to be passed"),
         ({}, {"y": np.full((40, 2), np.nan)}, "fewer than two rows on which"),
+        ({}, {"y": [[1.0, 1.0]] + [[1.0, np.nan]] * 39}, "fewer than two rows on which"),
         ({}, {"y": np.full((40, 2), np.inf)}, "y must be finite, got inf"),
         ({"costs": None}, {}, "got None. Give a mapping"),
         ({"costs": None}, {"costs": np.full((40, 2), np.nan)}, "costs must have no missing values"),
@@ -474,9 +457,10 @@ class Untouchable(Ridge):
 def test_bad_input_is_refused_before_any_model_is_called(params, change, message):
     X, Q = log(40)
     data = {"X": X, "y": Q} | change
-    router = BudgetRouter(Untouchable(), **({"costs": COSTS} | params))
-    with pytest.raises(ValueError, match=message):
-        router.fit(**data)
+    router = BudgetRouter(Ridge(), **({"costs": COSTS} | params))
+    with patch.object(Ridge, "fit", side_effect=AssertionError("a model was called")):
+        with pytest.raises(ValueError, match=message):
+            router.fit(**data)
     assert not hasattr(router, "choices_")
 
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import clone
+from sklearn.dummy import DummyClassifier
 
 from skroute.routing import DummyRouterClassifier, FrugalMLClassifier, SequentialRouterClassifier
 
@@ -17,31 +18,10 @@ pytestmark = pytest.mark.filterwarnings("ignore:X has feature names")
 COSTS = {"cheap": 1.0, "expensive": 5.0}
 
 
-class Constant(ClassifierMixin, BaseEstimator):
-    """Answers all rows alike, in whatever container they come."""
-
-    def __init__(self, label=0):
-        self.label = label
-
-    def fit(self, X, y):
-        self.classes_ = np.unique(y)
-        return self
-
-    def predict_proba(self, X):
-        proba = np.full(len(self.classes_), 0.2 / (len(self.classes_) - 1))
-        proba[self.label] = 0.8
-        return np.tile(proba, (X.shape[0], 1))
-
-    def predict(self, X):
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = tags.input_tags.string = tags.input_tags.allow_nan = True
-        return tags
-
-
-MEMBERS = [("cheap", Constant(0)), ("expensive", Constant(1))]
+# They answer all rows alike, in whatever container they come.
+MEMBERS = [
+    (name, DummyClassifier(strategy="constant", constant=label)) for label, name in enumerate(COSTS)
+]
 DRAWING = {
     "random": DummyRouterClassifier(MEMBERS, strategy="random", costs=COSTS),
     "FrugalML": FrugalMLClassifier(MEMBERS, costs=COSTS, base="cheap"),

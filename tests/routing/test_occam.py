@@ -58,11 +58,6 @@ def region_problem(n=600, seed=0):
     return X, np.array(["no", "yes"])[(X[:, -1] > 0).astype(int)]
 
 
-def region_router(**params):
-    members = [("cheap", Region(0)), ("costly", Region(always=True))]
-    return OccamRouterClassifier(members, costs=COSTS, cv=3, **params)
-
-
 def blobs():
     return make_classification(300, n_features=5, n_informative=3, random_state=0)
 
@@ -70,7 +65,9 @@ def blobs():
 def test_it_learns_where_the_cheap_model_is_enough():
     X, y = region_problem()
     X_test, y_test = region_problem(seed=1)
-    router = region_router(budget=3.2, quality_estimator=RandomForestRegressor(30, random_state=0))
+    members = [("cheap", Region(0)), ("costly", Region(always=True))]
+    forest = RandomForestRegressor(30, random_state=0)
+    router = OccamRouterClassifier(members, costs=COSTS, budget=3.2, quality_estimator=forest, cv=3)
     router.fit(X, y)
     _, route, cost = router.predict_routed(X_test)
     # Half of the rows need the costly model: the budget of 3.2 pays for 55 %.
@@ -257,17 +254,13 @@ class Memory(ClassifierMixin, BaseEstimator):
         return self.classes_[(proba[:, 1] > 0.5 + self.threshold).astype(int)]
 
 
-def rows_with_names(n=60):
-    X = np.random.default_rng(0).normal(size=(n, 2))
-    X[:, 0] = np.arange(n)
-    return X, np.arange(n) % 2
-
-
 @pytest.mark.parametrize("threshold", [0.0, 0.05, 0.3])
 @pytest.mark.parametrize("frozen", [True, False])
 def test_the_answer_of_the_member_that_embeds_is_its_own(threshold, frozen):
     """Its probabilities say another label than it answers: it is asked again, and paid again."""
-    X, y = rows_with_names()
+    # The first column names the row.
+    X = np.column_stack([np.arange(60), np.random.default_rng(0).normal(size=60)])
+    y = np.arange(60) % 2
     memory, other = Memory(threshold, not frozen), Memory(-0.2, False)
     if frozen:
         memory = FrozenEstimator(memory.fit(X, y))

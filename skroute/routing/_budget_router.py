@@ -87,11 +87,12 @@ class BudgetRouter(TableRouter):
 
     cv : int, splitter or iterable of splits, default=5
         Folds that make the quality estimates out-of-sample; an int shuffles with a fixed
-        seed. Each fold is a fit. More folds estimate from more rows, and the spending on new rows
-        is closer to the budget: with ``Ridge()`` on 1,000 rows of a log of language models its
-        standard deviation is 9 % at 5 folds and 7 % at 20. Where rows repeat or belong together, they must stay together: give a list of
-        (train, test), or a splitter such as :class:`~sklearn.model_selection.GroupKFold`,
-        which gets ``groups`` through metadata routing.
+        seed. Each fold is a fit. With more folds the spending on new rows is closer to the
+        budget: with ``Ridge()`` on 1,000 rows of a log of language models its standard
+        deviation is 9 % at 5 folds and 7 % at 20. Where rows repeat or belong together, they
+        must stay together: give a list of (train, test), or a splitter such as
+        :class:`~sklearn.model_selection.GroupKFold`, which gets ``groups`` through metadata
+        routing.
 
     n_jobs : int, default=None
         Folds fitted in parallel.

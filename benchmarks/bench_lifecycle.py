@@ -226,7 +226,7 @@ PRICED = {
     "ParetoBandit": (paretobandit, 20),
     "made up": (made_up, 5),
 }
-ADDED = {"CARROT": "CARROT", "LLMRouter": "LLMRouter", "MMLU": "cascades: MMLU"}
+ADDED = {"CARROT": by_price, "LLMRouter": log_of, "cascades: MMLU": by_price}
 
 
 def main():
@@ -245,10 +245,10 @@ def main():
         if (title := f"prices {name}").startswith(arguments.part):
             table(f"{title}: no fit and no labels", PRICES, [price_row(read(), n_splits)])
             record_parts("lifecycle")
-    for name, log in ADDED.items():
+    for name, read in ADDED.items():
         if (title := f"new {name}").startswith(arguments.part):
             title += ": few scored rows, quality over five budgets at equal spend"
-            table(title, NEW, new_rows(by_price(log), arguments.draws))
+            table(title, NEW, new_rows(read(name), arguments.draws))
             record_parts("lifecycle")
 
 

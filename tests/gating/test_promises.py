@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import warnings
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GroupKFold, LeaveOneOut
+from sklearn.model_selection import GroupKFold, LeaveOneOut, PredefinedSplit
 from sklearn.naive_bayes import GaussianNB
 
 from skroute.features import LazyFeatures
@@ -167,12 +168,22 @@ def test_groups_of_columns_that_an_encoder_renamed():
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_groups_reach_the_splitter(method):
-    """What its folds are used for: `tests/test_out_of_sample.py`."""
+def test_groups_stay_together_in_all_that_is_out_of_sample(method):
     X, y, _, _ = problem("continuous", 150, 1, 0)
     groups = np.arange(150) // 5
     X[:, 0] = groups
     splits = list(GroupKFold(3).split(X, y, groups))
+    fold = np.empty(150, dtype=int)
+    for number, (_, test) in enumerate(splits):
+        fold[test] = number
+    for cv in (splits, iter(splits), PredefinedSplit(fold)):
+        fit = LogisticRegression.fit
+        with patch.object(LogisticRegression, "fit", autospec=True, side_effect=fit) as fitted:
+            make_gate(method, LogisticRegression(), cv=cv).fit(X, y)
+        rows = [set(call.args[1][:, 0]) for call in fitted.call_args_list]
+        assert len(rows) == 4
+        for train, (_, test) in zip(rows[1:], splits):
+            assert not train & set(groups[test])
     with pytest.raises(ValueError, match="groups.*metadata routing"):
         make_gate(method, LogisticRegression(), cv=GroupKFold(3)).fit(X, y)
     with sklearn.config_context(enable_metadata_routing=True):

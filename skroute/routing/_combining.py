@@ -50,14 +50,13 @@ class CombiningRouter(MemberRouter):
         )
 
     def _least_cost(self, costs, names):
-        return float(costs[possible_bases(getattr(self, "base", "auto"), names)].min())
+        return float(costs[possible_bases(self.base, names)].min())
 
     def _check(self, X, members):
         super()._check(X, members)
-        base = getattr(self, "base", "auto")
-        if base != "auto" and base not in members:
+        if self.base != "auto" and self.base not in members:
             raise ValueError(
-                f"base={base!r} is not the name of a member; the members are "
+                f"base={self.base!r} is not the name of a member; the members are "
                 f'{list(members)!r}. "auto" chooses by validation.'
             )
 

@@ -9,7 +9,7 @@ from _common import alternate, record, table
 
 from skroute.assignment import solve_assignment
 from skroute.assignment._hulls import build_hulls
-from skroute.assignment._problem import check_problem
+from skroute.assignment._problem import check_values_and_costs, problem_of
 
 COSTS = np.array([0.15, 0.22, 0.29, 0.52, 0.53, 0.98, 1.0])  # OCCAM, table 1
 BUDGET = 0.4
@@ -45,7 +45,7 @@ def against_highs(n):
 
 def against_argsort(n):
     values = make_values(n, "random")
-    increments = len(build_hulls(check_problem(values, COSTS, BUDGET)).choice)
+    increments = len(build_hulls(problem_of(*check_values_and_costs(values, COSTS), BUDGET)).choice)
     keys = np.random.default_rng(1).random(increments)
     seconds = alternate(
         {

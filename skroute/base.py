@@ -643,7 +643,7 @@ class CostAwareMixin(CallbackSupportMixin):
     def _respond(self, X, response, budget=None, **call):
         """One pass: validate, plan, answer. `response=None` plans only."""
         if not self.__sklearn_is_fitted__():
-            # It asks for tags, which takes longer than many a decision.
+            # This raises the error. It collects the tags of all models first, which is slow.
             check_is_fitted(self)
         rows = self._check_X(X)
         plan = self._plan(rows, self._effective_budget(budget), **call)

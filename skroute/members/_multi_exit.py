@@ -411,7 +411,7 @@ def check_exit_weights(exit_weights, n_exits):
         return np.ones(n_exits)
     weights = check_numbers(exit_weights, "exit_weights", shape=(n_exits,), low=0)
     if not weights.any():
-        raise ValueError("exit_weights must have one above 0 at least, got none.")
+        raise ValueError("exit_weights must have at least one number above 0, got only zeros.")
     return weights
 
 

@@ -251,7 +251,11 @@ def test_qwyc_fits_the_net():
         ),
         ({"exit_weights": [1, 2]}, ValueError, re.escape("exit_weights must have shape (3,)")),
         ({"exit_weights": [1, -2, 1]}, ValueError, "exit_weights must .* at least 0, got -2.0"),
-        ({"exit_weights": [0, 0, 0]}, ValueError, "exit_weights must have one above 0"),
+        (
+            {"exit_weights": [0, 0, 0]},
+            ValueError,
+            "exit_weights must have at least one number above 0",
+        ),
         ({"max_epochs": -1}, ValueError, "max_epochs"),
         ({"lr": 0}, ValueError, "'lr'"),
     ],

@@ -205,7 +205,7 @@ class Ledger(ABC):
         """Take a hold back, unless its deadline has done so or the ledger is a copy."""
         if held is None or held.state != "held":
             return
-        books = self._rolled(held.purses, now)
+        books = self._books_of(held, now)
         books[0].n_started -= 1
         for purse in books:
             purse.unhold(held.amount)
@@ -292,7 +292,7 @@ class Ledger(ABC):
             or found.purses[0] != purse
         ):
             return None
-        books = self._rolled(found.purses, now)
+        books = self._books_of(found, now)
         for one in books:
             one.settle(offer, cost, found.state == "expired")
         if found.key is None or cost is None:
@@ -396,29 +396,26 @@ class Ledger(ABC):
         What time has done, deadlines that have passed and periods that have begun, is written: it
         stays done where the call is refused, and where the clock goes back.
         """
-        for name in purses:
+        books = [self._purse(name) for name in purses]
+        if None in books:
             # An error before anything is changed.
-            if self._purse(name) is None:
-                raise ValueError(f"There is no purse {name!r} in this ledger: open it first.")
+            name = purses[books.index(None)]
+            raise ValueError(f"There is no purse {name!r} in this ledger: open it first.")
         now = self._clock()
         for due in self._due(now):
             if due.state == "held":
                 self._give_back(due, now)
             elif due.state == "open":
-                for purse in self._rolled(due.purses, now):
+                for purse in self._books_of(due, now):
                     purse.expire(due.offer)
                 self._replace(due._replace(state="expired", deadline=None))
             else:
                 self._delete(due)
-        return now, self._rolled(purses, now)
+        return now, _rolled(books, now)
 
-    def _rolled(self, names, now):
-        """Purses, in the period of this time."""
-        found = [self._purse(name) for name in names]
-        for purse in found:
-            if purse.period is not None:
-                purse.roll(now)
-        return found
+    def _books_of(self, reservation, now):
+        """Its purses, in the period of this time."""
+        return _rolled([self._purse(name) for name in reservation.purses], now)
 
     def _known(self, purse, key):
         """The open reservation of a key, or the error for a committed one; expired ones are past.
@@ -437,6 +434,14 @@ class Ledger(ABC):
             "A request with this key was committed already: its call was made and paid. Give "
             f"another request another key (this one has {len(key)} characters)."
         )
+
+
+def _rolled(purses, now):
+    """Purses, in the period of this time."""
+    for purse in purses:
+        if purse.period is not None:
+            purse.roll(now)
+    return purses
 
 
 def _returned(found):

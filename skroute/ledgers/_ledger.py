@@ -82,39 +82,6 @@ class Ledger(ABC):
     @abstractmethod
     def _transact(self, body, *arguments): ...
 
-    @abstractmethod
-    def _forked(self): ...
-
-    @abstractmethod
-    def _purse(self, name): ...
-
-    @abstractmethod
-    def _add_purse(self, purse): ...
-
-    @abstractmethod
-    def _insert(self, purses, state, amount, offer, deadline, key): ...
-
-    @abstractmethod
-    def _find(self, number): ...
-
-    @abstractmethod
-    def _replace(self, reservation): ...
-
-    @abstractmethod
-    def _delete(self, reservation): ...
-
-    @abstractmethod
-    def _find_key(self, purse, key): ...
-
-    @abstractmethod
-    def _due(self, now): ...
-
-    @abstractmethod
-    def _all(self, purse): ...
-
-    @abstractmethod
-    def _place(self): ...
-
     def __repr__(self):
         # Without a look at the books: it may be asked for in the middle of a booking.
         place, purses = self._place()

@@ -115,11 +115,10 @@ class SQLiteLedger(RecordLedger):
         self._connection = connection
         self._execute = connection.execute
 
-    def _keep(self, bodies):
+    def _keep(self, body, arguments):
         self._execute("BEGIN IMMEDIATE")
         try:
-            found = bodies()
-            self._finish()
+            found = self._booked(body, arguments)
         except BaseException:
             self._execute("ROLLBACK")
             raise

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.base import ClassifierMixin, MetaEstimatorMixin
 from sklearn.metrics import accuracy_score, check_scoring, get_scorer_names
 from sklearn.model_selection import check_cv
@@ -28,14 +29,13 @@ from skroute.base import (
 )
 from skroute.feature_sets._costs import (
     MeasuredCosts,
-    SetCosts,
     given_costs,
     measured_costs,
     timed,
     timed_rows,
 )
 from skroute.feature_sets._extractors import check_extractors
-from skroute.feature_sets._sets import NO_FEATURES, indicator, members, set_name
+from skroute.feature_sets._lattice import NO_FEATURES, indicator, members, set_name
 from skroute.feature_sets._training import SetTrainer
 from skroute.metrics import pareto_front
 from skroute.utils._compat import (
@@ -217,11 +217,12 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         self.expanded_ = indicator(list(trainer.quality), n_extractors)
         self.expanded_quality_ = np.array(list(trainer.quality.values()))
         self.n_trained_ = len(self.expanded_) - 1
-        self._set_costs = SetCosts(self.costs_, self._masks)
+        # What a set costs: for its features (equation 1), by function of the size, and beside them.
+        self._coef, self._beside = self.candidates_ @ self.costs_.coef, np.zeros(len(self._masks))
         self.choices_ = [set_name(names, mask) for mask in self._masks]
         if isinstance(self.costs, MeasuredCosts) and self.costs.include_model:
             seconds = self._seconds_beside_features(X, sizes, table_of)
-            self._set_costs = SetCosts(self.costs_, self._masks, seconds)
+            self._beside = seconds * self.candidates_.any(axis=1)
 
     def _routed(self, params):
         """Metadata for the models, the scorer and the splitter."""
@@ -269,14 +270,21 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         names = self.extractors_.names
         for attribute in ("measured_sizes_", "measured_costs_"):
             vars(self).pop(attribute, None)
-        if isinstance(self.costs, (str, MeasuredCosts)):
+        measured = MeasuredCosts() if isinstance(self.costs, str) else self.costs
+        if isinstance(measured, MeasuredCosts):
             if not self.extractors_.measurable:
                 raise ValueError(
                     'costs="time" measures transformers, but extractors are columns of X, which '
                     "take no time to compute. Give numbers, polynomials or callables."
                 )
+            percentile = measured.percentile
+            if not (isinstance(percentile, Real) and 0 < percentile < 1):
+                raise ValueError(
+                    "percentile of MeasuredCosts must be a number above 0 and below 1, got "
+                    f"{percentile!r}."
+                )
             costs, self.measured_sizes_, self.measured_costs_ = measured_costs(
-                self.extractors_, X, sizes, self._percentile()
+                self.extractors_, X, sizes, percentile
             )
             return costs
         if self.costs is not None:
@@ -288,32 +296,22 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
             )
         return given_costs([1.0] * len(names), names)
 
-    def _percentile(self):
-        percentile = MeasuredCosts().percentile if self.costs == "time" else self.costs.percentile
-        if not (isinstance(percentile, Real) and 0 < percentile < 1):
-            raise ValueError(
-                "percentile of MeasuredCosts must be a number above 0 and below 1, got "
-                f"{percentile!r}."
-            )
-        return percentile
-
     def _seconds_beside_features(self, X, sizes, table_of):
         """What an answer to one item takes beside its features, at most: see MeasuredCosts."""
         rows = timed_rows(np.zeros(num_samples(X)) if sizes is None else sizes, _N_ANSWERED)
-        percentile, models = self._percentile(), [0.0]
+        percentile, models = self.costs.percentile, [0.0]
         for mask, model in zip(self._masks, self.estimators_):
             if mask:
                 table = table_of(mask)
                 alone = [_safe_indexing(table, [row]) for row in rows]
                 model.predict(alone[0])
-                seconds = [timed(partial(model.predict, row)) for row in alone]
+                seconds = [timed(model.predict, row) for row in alone]
                 models.append(np.quantile(seconds, percentile))
         own = []
         for row in rows:
             # With nothing bought, what remains is skroute's own work.
             size = None if sizes is None or self.size is not None else sizes[[row]]
-            one = _safe_indexing(X, [row])
-            own.append(timed(lambda one=one, size=size: self.predict(one, budget=0.0, size=size)))
+            own.append(timed(self.predict, _safe_indexing(X, [row]), 0.0, size))
         return float(max(models) + np.quantile(own, percentile))
 
     # Sizes and budgets ------------------------------------------------------------
@@ -367,9 +365,15 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         """The choice for each of the queries, block by block."""
         step = max(1, _BLOCK // len(self._masks))
         if len(sizes) <= step:
-            return self._lookup(self._set_costs(sizes), budgets)
+            cost = self.costs_.basis(sizes) @ self._coef.T + self._beside
+            return self._lookup(cost, budgets)
         blocks = (slice(start, start + step) for start in range(0, len(sizes), step))
         return np.concatenate([self._find(sizes[rows], budgets[rows]) for rows in blocks])
+
+    def _cost_of(self, route, sizes):
+        """Cost of one set per size, rounded alike whatever is asked beside it."""
+        of_functions = self.costs_.basis(sizes) * self._coef[route]
+        return of_functions.sum(axis=1) + self._beside[route]
 
     def select(
         self, size: ArrayLike | None = None, budget: ArrayLike | None = None
@@ -411,10 +415,10 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
             Named tuple ``(route, cost, quality)`` of arrays, by rising cost.
         """
         check_is_fitted(self)
-        size = self._known_sizes(size).reshape(1)
-        route = pareto_front(self._set_costs(size)[0], self.quality_)
-        sizes = np.broadcast_to(size, len(route))
-        return Skyline(route, self._set_costs.of(route, sizes), self.quality_[route])
+        sizes = np.broadcast_to(self._known_sizes(size).reshape(1), len(self._masks))
+        cost = self._cost_of(np.arange(len(sizes)), sizes)
+        route = pareto_front(cost, self.quality_)
+        return Skyline(route, cost[route], self.quality_[route])
 
     def _plan(self, X, budget, size=None, anytime=False):
         n_samples = num_samples(X)
@@ -428,7 +432,7 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         if anytime:
             return self._watch_the_clock(X, sizes, budgets)
         route = self._find(sizes, budgets)
-        return Plan(route, self._set_costs.of(route, sizes))
+        return Plan(route, self._cost_of(route, sizes))
 
     def _watch_the_clock(self, X, sizes, budgets):
         """Choose for each item while its features are computed, one after the other."""
@@ -441,20 +445,17 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         for i, estimate in enumerate(self.costs_(sizes).T):
             item, features = _safe_indexing(X, [i]), {}
 
-            def compute(j, item=item, features=features):
-                def extract():
-                    features[j] = self.extractors_.extract(item, j)
-
-                return timed(extract)
+            def extract(j, item=item, features=features):
+                features[j] = self.extractors_.extract(item, j)
 
             goals = self._goals(budgets[i])
-            beside = self._set_costs.beside[goals]
+            sets, beside = self.candidates_[goals], self._beside[goals]
             position, spent[i] = anytime_walk(
-                self.candidates_[goals], estimate, beside, budgets[i], compute
+                sets, estimate, beside, budgets[i], partial(timed, extract)
             )
             route[i] = goals[position]
             computed.append(features)
-        return Plan(route, spent + self._set_costs.beside[route], computed)
+        return Plan(route, spent + self._beside[route], computed)
 
     def _answer(self, X, plan, response):
         once = once_of(self)
@@ -469,8 +470,9 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
             if not wanted:
                 table = np.zeros((len(rows), 1))
             elif plan.state is not None:
-                computed = [plan.state[row] for row in rows]
-                table = self.extractors_.take_one_by_one(computed, wanted)
+                tables = [self.extractors_.take(plan.state[row], wanted) for row in rows]
+                stack = sparse.vstack if sparse.issparse(tables[0]) else np.vstack
+                table = stack(tables)
             else:
                 prepared = self.extractors_.prepare(_safe_indexing(X, rows), wanted)
                 table = self.extractors_.take(prepared, wanted)

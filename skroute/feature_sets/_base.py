@@ -15,12 +15,11 @@ from sklearn.utils import column_or_1d, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, check_memory, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skroute.base import (
     CostAwareMixin,
     Plan,
-    Routed,
     affords,
     check_rows,
     dispatch,
@@ -34,7 +33,7 @@ from skroute.feature_sets._costs import (
     timed,
     timed_rows,
 )
-from skroute.feature_sets._extractors import check_extractors
+from skroute.feature_sets._extractors import ItemExtractors, check_extractors
 from skroute.feature_sets._lattice import NO_FEATURES, indicator, members, set_name
 from skroute.feature_sets._training import SetTrainer
 from skroute.metrics import pareto_front
@@ -178,7 +177,7 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         fit_params, score_params, split_params = self._routed(params)
         for attribute in ("n_features_in_", "feature_names_in_"):
             vars(self).pop(attribute, None)
-        X = self._check_columns(X, reset=True)
+        X = self._check_X(X, reset=True)
         X, y = indexable(X, on_host(y))
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
@@ -197,19 +196,7 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         def table_of(mask):
             return self.extractors_.take(prepared, members(mask))
 
-        trainer = SetTrainer(
-            self.estimator,
-            table_of,
-            partial(set_name, names),
-            y,
-            splits,
-            check_scoring(self.estimator, scoring=self.scoring),
-            fit_params,
-            score_params,
-            self.n_jobs,
-            check_memory(self.memory),
-            lambda n_sets: task.step(f"train-{n_sets}-sets"),
-        )
+        trainer = SetTrainer(self, table_of, y, splits, fit_params, score_params, task)
         self._masks = self._choose(trainer, None if sizes is None else float(np.median(sizes)))
         self.candidates_ = indicator(self._masks, n_extractors)
         self.quality_ = np.array(trainer.evaluate(self._masks.tolist()))
@@ -231,7 +218,7 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         routed = self._route_metadata(params)
         return routed["estimator"]["fit"], routed["scorer"]["score"], routed["splitter"]["split"]
 
-    def _check_columns(self, X, *, reset):
+    def _check_X(self, X, reset=False):
         """Check X as far as its columns are there to be read; lists of rows become arrays.
 
         A table of which each column is an extractor is checked as one. Where the user
@@ -272,7 +259,7 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
             vars(self).pop(attribute, None)
         measured = MeasuredCosts() if isinstance(self.costs, str) else self.costs
         if isinstance(measured, MeasuredCosts):
-            if not self.extractors_.measurable:
+            if not isinstance(self.extractors_, ItemExtractors):
                 raise ValueError(
                     'costs="time" measures transformers, but extractors are columns of X, which '
                     "take no time to compute. Give numbers, polynomials or callables."
@@ -323,9 +310,9 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
                 return None
             if callable(self.size):
                 # Items of an object array come out of X[i] alone as they went in.
-                frame = not isinstance(X, (list, np.ndarray))
+                alone = isinstance(X, (list, np.ndarray))
                 rows = range(num_samples(X))
-                size = [self.size(_safe_indexing(X, i) if frame else X[i]) for i in rows]
+                size = [self.size(X[i] if alone else _safe_indexing(X, i)) for i in rows]
             else:
                 size = _safe_indexing(X, self.size, axis=1)
         shape = () if np.ndim(size) == 0 else (num_samples(X),)
@@ -333,16 +320,15 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
 
     def _known_sizes(self, sizes):
         """Sizes for a decision: required where costs depend on them."""
+        largest = self.costs_.largest_size
         if sizes is not None:
-            sizes = check_numbers(sizes, "size", low=0, high=self.costs_.largest_size or np.inf)
-        if not self.costs_.largest_size:
-            return np.zeros(np.shape(sizes)) if sizes is not None else np.zeros(())
-        if sizes is None:
+            sizes = check_numbers(sizes, "size", low=0, high=largest or np.inf)
+        elif largest:
             raise ValueError(
                 "size is needed because the costs depend on it: pass size to the method, or give "
                 "the constructor a column or a callable."
             )
-        return sizes
+        return sizes if largest else np.zeros(np.shape(sizes))
 
     def _effective_budget(self, budget):
         budget = self.budget if budget is None else budget
@@ -483,12 +469,7 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
 
     # Views ------------------------------------------------------------------------
 
-    def _check_X(self, X):
-        return self._check_columns(X, reset=False)
-
-    def predict_routed(
-        self, X: Any, budget: float | None = None, size: Any = None, anytime: bool = False
-    ) -> Routed:
+    def predict_routed(self, X, budget=None, size=None, anytime=False):
         """Answers, choices and costs from one pass.
 
         Parameters
@@ -518,17 +499,12 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         """
         return self._respond(X, "predict", budget, size=size, anytime=anytime)
 
-    def route(
-        self, X: Any, budget: float | None = None, size: Any = None, anytime: bool = False
-    ) -> np.ndarray:
+    def route(self, X, budget=None, size=None, anytime=False):
         """Index of the set chosen for each row, without answering.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features) or list
-            Rows or raw items, as in `fit`.
-
-        budget, size, anytime
+        X, budget, size, anytime
             As in `predict_routed`.
 
         Returns
@@ -538,17 +514,12 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         """
         return self._respond(X, None, budget, size=size, anytime=anytime).route
 
-    def predict_cost(
-        self, X: Any, budget: float | None = None, size: Any = None, anytime: bool = False
-    ) -> np.ndarray:
+    def predict_cost(self, X, budget=None, size=None, anytime=False):
         """What `predict` spends on each row, without answering.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features) or list
-            Rows or raw items, as in `fit`.
-
-        budget, size, anytime
+        X, budget, size, anytime
             As in `predict_routed`.
 
         Returns
@@ -558,17 +529,12 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         """
         return self._respond(X, None, budget, size=size, anytime=anytime).cost
 
-    def predict(
-        self, X: Any, budget: float | None = None, size: Any = None, anytime: bool = False
-    ) -> np.ndarray:
+    def predict(self, X, budget=None, size=None, anytime=False):
         """Predict with the features that each row's budget allows.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features) or list
-            Rows or raw items, as in `fit`.
-
-        budget, size, anytime
+        X, budget, size, anytime
             As in `predict_routed`.
 
         Returns
@@ -588,10 +554,7 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features) or list
-            Rows or raw items, as in `fit`.
-
-        budget, size, anytime
+        X, budget, size, anytime
             As in `predict_routed`.
 
         Returns
@@ -601,30 +564,19 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         """
         return self._respond(X, "predict_proba", budget, size=size, anytime=anytime).y_pred
 
-    def score(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        budget: float | None = None,
-        size: Any = None,
-        anytime: bool = False,
-    ) -> float:
+    def score(self, X, y, sample_weight=None, budget=None, size=None, anytime=False):
         """Accuracy of `predict` within the budget.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features) or list
-            Rows or raw items, as in `fit`.
+        X, budget, size, anytime
+            As in `predict_routed`.
 
         y : array-like of shape (n_samples,)
             True labels.
 
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
-
-        budget, size, anytime
-            As in `predict_routed`.
 
         Returns
         -------
@@ -660,13 +612,8 @@ def anytime_walk(sets, estimate, beside, budget, compute):
 
     `sets` are those that it may end at, the least preferred first, the empty one among them;
     `estimate` is what each feature and `beside` what each set besides is expected to cost, and
-    ``compute(j)`` computes feature `j` and returns what that cost.
-
-    Returns
-    -------
-    position : int
-        The set that it ended at.
-    spent : float
+    ``compute(j)`` computes feature `j` and returns what that cost. The result is the position of
+    the set that it ended at, and what was spent.
     """
     missing = sets.copy()
     spent = 0.0

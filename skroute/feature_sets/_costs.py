@@ -104,15 +104,9 @@ def given_functions(functions, sizes):
 class FeatureCosts:
     """Cost of each extractor as a function of the size; callable.
 
-    Parameters
-    ----------
-    names : list of str
-    coef : ndarray of shape (n_extractors, n_functions)
-        Not negative.
-    basis : callable
-        ``basis(sizes)`` are the values of the functions, of shape (n_sizes, n_functions).
-    largest_size : float, default=numpy.inf
-        Beyond it costs may be beyond all floats. 0 where they do not depend on the size.
+    ``basis(sizes)`` are the values of the functions that costs are made of, of shape
+    (n_sizes, n_functions), and `coef`, of shape (n_extractors, n_functions), how much of each.
+    Beyond `largest_size` costs may be beyond all floats; it is 0 where the size does not count.
     """
 
     def __init__(self, names, coef, basis, largest_size=np.inf):

@@ -18,8 +18,6 @@ from skroute.utils._named import columns_of
 class ColumnExtractors:
     """Extractors that are columns of the input, by number."""
 
-    measurable = False
-
     def __init__(self, names, columns):
         self.names = names
         self.columns = columns
@@ -38,8 +36,6 @@ class ColumnExtractors:
 
 class ItemExtractors:
     """Extractors that are transformers of raw items."""
-
-    measurable = True
 
     def __init__(self, names, transformers):
         self.names = names

@@ -20,8 +20,6 @@ class GreedyFeatureSelector(BaseFeatureSelector):
     At most ``n_extractors ** 2`` sets are trained for each trade-off, and nothing is
     promised about the sets that are not.
 
-    Read more in the :ref:`User Guide <feature_sets>`.
-
     Parameters
     ----------
     estimator : classifier

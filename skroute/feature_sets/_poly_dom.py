@@ -40,8 +40,6 @@ class PolyDomSelector(BaseFeatureSelector):
     score. Most sets are never trained: when a set is nearly as good as one of its
     supersets, all sets between the two are skipped.
 
-    Read more in the :ref:`User Guide <feature_sets>`.
-
     Parameters
     ----------
     estimator : classifier

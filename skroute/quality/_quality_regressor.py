@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.model_selection import KFold
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 
 from skroute.quality._corrections import corrected, finished, range_of, sizes_of
 from skroute.quality._frame_encoder import FrameEncoder
@@ -206,26 +206,16 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def _validate_and_fit(self, X, y, folds, costs, n_jobs):
         self._threads = n_jobs if self.n_jobs is None else self.n_jobs
         names = names_of(self.family)
+        read = {"dtype": [np.float64, np.float32], "order": "C"}
+        read |= {"multi_output": True, "y_numeric": True}
         self.encoder_ = None
         if needs_encoding(X):
             validate_data(self, X, skip_check_array=True)
             self.encoder_ = FrameEncoder(random_state=self.random_state)
-            names_of_fit = getattr(self, "feature_names_in_", None)
-            X, y = self.encoder_.fit_transform(X), on_host(y)
-        rows, outcomes = validate_data(
-            self,
-            on_host(X),
-            on_host(y),
-            dtype=[np.float64, np.float32],
-            order="C",
-            multi_output=True,
-            y_numeric=True,
-        )
-        if self.encoder_ is not None:
-            # The names of the columns given, not of what they became.
+            rows, outcomes = check_X_y(self.encoder_.fit_transform(X), on_host(y), **read)
             self.n_features_in_ = self.encoder_.n_features_in_
-            if names_of_fit is not None:
-                self.feature_names_in_ = names_of_fit
+        else:
+            rows, outcomes = validate_data(self, on_host(X), on_host(y), **read)
         outcomes = np.asarray(outcomes, dtype=np.float64)
         # Of small matrices several threads of BLAS only wait for one another.
         with threadpool_controller().limit(limits=1, user_api="blas"):

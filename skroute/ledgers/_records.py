@@ -29,7 +29,6 @@ class RecordLedger(Ledger):
 
     def __init__(self, timeout, remember):
         super().__init__(timeout, remember)
-        self._met = {}
         self._used = {}
         self._forked()
 
@@ -54,7 +53,6 @@ class RecordLedger(Ledger):
         found = body(*arguments)
         for name, (before, purse) in self._used.items():
             if purse is not None:
-                self._met[name] = None
                 text = text_of(*purse.terms, *purse.books())
                 if text != before:
                     self._write_purse(name, text)

@@ -166,8 +166,8 @@ class SQLiteLedger(RecordLedger):
     def _delete(self, reservation):
         self._execute("DELETE FROM reservations WHERE number = ?", (reservation.number,))
 
-    def _place(self):
-        return (repr(self.path),), list(self._met)
+    def __repr__(self):
+        return f"SQLiteLedger({self.path!r})"
 
 
 def _made(connection):

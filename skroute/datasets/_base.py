@@ -148,15 +148,6 @@ def download(urls):
     raise OSError(f"The download failed ({failure!r}) from each of {urls!r}.") from failure
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all, also after Ctrl-C."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        written = Path(folder, path.name)
-        written.write_bytes(content)
-        os.replace(written, path)
-
-
 def load_or_fetch(origin: Origin, data_home, download_if_missing):
     """Arrays of a data set and the path of its file, which is downloaded where it is absent."""
     path = Path(get_data_home(data_home)) / origin.path
@@ -189,5 +180,10 @@ def load_or_fetch(origin: Origin, data_home, download_if_missing):
             "has changed or the transfer was damaged; nothing was written."
         )
     if not present:
-        write_atomically(path, content)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # The file is there whole or not at all, also after Ctrl-C.
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            written = Path(folder, path.name)
+            written.write_bytes(content)
+            os.replace(written, path)
     return arrays, path

@@ -127,9 +127,7 @@ def make_routing_problem(
     >>> float(problem.quality.max(axis=1).mean().round(2))
     0.98
     """
-    if len(accuracy) != 2 or not all(
-        isinstance(value, Real) and 0 < value < 1 for value in accuracy
-    ):
+    if len(accuracy) != 2 or not all(0 < value < 1 for value in accuracy):
         raise ValueError(
             "accuracy must be a pair of numbers between 0 and 1 exclusive, for the cheapest and "
             f"for the most expensive model, got {accuracy!r}."

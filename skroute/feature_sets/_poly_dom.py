@@ -13,7 +13,7 @@ from skroute.feature_sets._lattice import (
 )
 from skroute.feature_sets._sets import best_affordable, indicator, set_name, undominated
 from skroute.utils._compat import Integral, Interval, Real
-from skroute.utils._warn import warn
+from skroute.utils._validation import warn
 
 
 class MonotonicityViolation(NamedTuple):

@@ -25,9 +25,8 @@ def is_missing(cell):
     """Whether a cell is None, NaN, pandas' NA or NaT."""
     if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
         return True
-    if isinstance(cell, (np.datetime64, np.timedelta64)):
-        return bool(np.isnat(cell))
-    return isinstance(cell, (float, np.floating)) and cell != cell
+    kinds = (float, np.floating, np.datetime64, np.timedelta64)
+    return isinstance(cell, kinds) and bool(cell != cell)
 
 
 def cells_of(column):
@@ -75,9 +74,7 @@ def numbers_of(column):
     """A column as float64, NaN where it is missing; None where an entry is no number."""
     dtype = getattr(column, "dtype", None)
     kind = getattr(dtype, "kind", "")
-    if kind == "c":
-        return None
-    if kind != "O" and kind_of_type(dtype) is None and not np.ma.isMaskedArray(column):
+    if kind not in ("O", "c") and kind_of_type(dtype) is None and not np.ma.isMaskedArray(column):
         try:
             return np.asarray(column, dtype=np.float64)
         except (TypeError, ValueError):
@@ -123,23 +120,15 @@ def _plain(date):
 
 
 class ColumnReader(NamedTuple):
-    """How one column of `fit` is read.
+    """How one column of `fit` is read: as numbers, dates or categories."""
 
-    Attributes
-    ----------
-    name : object
-        For messages.
-    kind : {"number", "date", "category"}
-    was_strings : bool
-        Whether its numbers were strings, or it had none: then another string is a missing number.
-    codes : dict from str to int, or None
-        Of the texts of a category, sorted.
-    """
-
+    # For messages.
     name: Any
     kind: str
+    # Whether its numbers were strings, or it had none: then another string is a missing number.
     was_strings: bool = False
-    codes: Any = None
+    # Of the texts of a category, sorted.
+    codes: dict[str, int] | None = None
 
     @classmethod
     def fit(cls, column, name):
@@ -203,14 +192,9 @@ def columns_of(X):
 
 
 class FrameReader(NamedTuple):
-    """How the rows of `fit` become numbers.
+    """How the rows of `fit` become numbers."""
 
-    Attributes
-    ----------
-    columns : list of ColumnReader
-    """
-
-    columns: list
+    columns: list[ColumnReader]
 
     @classmethod
     def fit(cls, X):
@@ -231,22 +215,14 @@ class FrameReader(NamedTuple):
 
 
 class RawRows(NamedTuple):
-    """What rows of `fit` looked like, to make others of single cells.
+    """What rows of `fit` looked like, to make others of single cells."""
 
-    Attributes
-    ----------
-    names : list
-        Names of the columns, or their positions.
-    library : str or None
-        Of the frame; None of an array.
-    dtypes : list
-    filler : list
-        One cell of each column.
-    """
-
+    # Of the columns, or their positions.
     names: list
-    library: Any
+    # Of the frame; None of an array.
+    library: str | None
     dtypes: list
+    # One cell of each column.
     filler: list
 
     @classmethod
@@ -262,25 +238,14 @@ class RawRows(NamedTuple):
         )
 
     def rows(self, cells, n_rows):
-        """Rows as in `fit`, made of the cells of some columns; others are filled up.
-
-        Parameters
-        ----------
-        cells : mapping from position to array of shape (n_rows,)
-        n_rows : int
-
-        Returns
-        -------
-        DataFrame or ndarray
-        """
+        """Rows as in `fit` of the cells of some columns, by position; others are filled up."""
         table = [
-            cells[at] if at in cells else np.array([self.filler[at]] * n_rows, dtype=object)
-            for at in range(len(self.names))
+            cells[at] if at in cells else np.array([cell] * n_rows, dtype=object)
+            for at, cell in enumerate(self.filler)
         ]
         if self.library is None:
             whole = np.column_stack([cells_of(column) for column in table])
-            kind = self.dtypes[0]
-            return whole if kind.kind == "O" else whole.astype(np.result_type(kind, np.float16))
+            return whole.astype(np.result_type(self.dtypes[0], np.float16))
         library = importlib.import_module(self.library)
         make = _pandas_column if self.library == "pandas" else _other_column
         columns = {}

@@ -8,6 +8,7 @@ When a new scikit-learn moves one of them, this is the only file to mend.
 from numbers import Integral, Real
 
 from sklearn.base import _fit_context
+from sklearn.ensemble._base import _BaseHeterogeneousEnsemble as BaseHeterogeneousEnsemble
 from sklearn.utils import _safe_indexing
 from sklearn.utils._indexing import _get_column_indices as get_column_indices
 from sklearn.utils._param_validation import (

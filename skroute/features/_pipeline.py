@@ -9,9 +9,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.features._groups import FeatureGroupsMixin
-from skroute.features._lazy import LazyFeatures
+from skroute.features._lazy import LazyFeatures, RawRows
 from skroute.utils._compat import routing_enabled
-from skroute.utils._frames import RawRows, columns_of, is_frame
+from skroute.utils._frames import columns_of, is_frame
 from skroute.utils._protocol import DelegatedViewsMixin, inner_has
 from skroute.utils._validation import refuse_source
 

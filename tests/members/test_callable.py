@@ -118,8 +118,10 @@ def test_unusable_answers(answer, message):
 def test_bad_parameters(params, message):
     service = Flaky([])
     params = {"function": service, "classes": [0, 1]} | params
-    with pytest.raises(ValueError, match=message):
-        CallableClassifier(**params).fit(X)
+    for call in ("fit", "predict"):
+        with pytest.raises(ValueError, match=message):
+            getattr(CallableClassifier(**params), call)(X)
+    # Labels that repeat were noticed once the service had been asked, and paid.
     assert not service.batches
 
 

@@ -65,27 +65,11 @@ def get_data_home(data_home: str | os.PathLike[str] | None = None) -> str:
 
 
 class Origin(NamedTuple):
-    """How to obtain one data file.
+    """How to obtain one data file: for each raw file the addresses that may hold it, in turn.
 
-    Attributes
-    ----------
-    path : str
-        The converted file, relative to the data home.
-
-    urls : mapping from str to sequence of str
-        For each raw file the addresses that may hold it, tried in turn.
-
-    convert : callable
-        From a mapping of raw file names to bytes to the content of the file.
-
-    load : callable
-        From the content of the file to the arrays of the data set.
-
-    digest : str
-        :func:`content_digest` of the arrays.
-
-    size : str
-        Rough size of the download, for the message.
+    `path` is relative to the data home. `convert` makes the content of the file of the raw files
+    by name, and `load` the arrays of the data set of that content; `digest` is their
+    :func:`content_digest`. `size` is roughly that of the download, for the message.
     """
 
     path: str

@@ -108,11 +108,6 @@ def make_routing_problem(
         region : ndarray of shape (n_samples,), dtype=int64
             The region of each row.
 
-    Raises
-    ------
-    ValueError
-        If a parameter is outside its range.
-
     Examples
     --------
     >>> from skroute.datasets import make_routing_problem

@@ -311,10 +311,7 @@ class RawRows(NamedTuple):
 
     def rows(self, cells, n_rows):
         """Rows as in `fit` of the cells of some columns, by position; others are filled up."""
-        table = [
-            cells[at] if at in cells else np.array([cell] * n_rows, dtype=object)
-            for at, cell in enumerate(self.filler)
-        ]
+        table = [cells.get(at, [cell] * n_rows) for at, cell in enumerate(self.filler)]
         if self.library is None:
             whole = np.column_stack([cells_of(column) for column in table])
             return whole.astype(np.result_type(self.dtypes[0], np.float16))
@@ -338,10 +335,9 @@ def _pandas_column(pandas, cells, dtype):
         codes = [places.get(text, -1) for text in texts_of(cells)]
         return pandas.Series(pandas.Categorical.from_codes(codes, dtype=dtype))
     cells = cells_of(cells)
-    gone = np.array([cell is None for cell in cells], dtype=bool)
+    cells[[cell is None for cell in cells]] = np.nan
     if isinstance(dtype, np.dtype) and dtype.kind in "iub" and not _are_whole(cells):
         dtype = np.dtype(np.float64)
-    cells[gone] = np.nan
     return pandas.Series(cells).astype(dtype)
 
 
@@ -353,4 +349,4 @@ def _other_column(polars, cells, dtype):
 
 
 def _are_whole(cells):
-    return all(cell is not None and float(cell).is_integer() for cell in cells)
+    return all(float(cell).is_integer() for cell in cells)

@@ -14,9 +14,8 @@ from skroute.utils._tensors import on_host
 class MemberClassifier(ClassifierMixin, BaseEstimator):
     """A classifier whose answers come from elsewhere: `fit` checks and learns nothing.
 
-    It has scikit-learn's parameters, clone, tags and display, but it is a model, not a
-    learner: the tag ``requires_fit`` is False, ``classes_`` is known from the parameters,
-    and a router asks it directly instead of cross-validating what cannot overfit.
+    The tag ``requires_fit`` is False, ``classes_`` is known from the parameters, and a router
+    asks it directly instead of cross-validating what cannot overfit.
     """
 
     def __sklearn_tags__(self):

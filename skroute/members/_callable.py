@@ -47,9 +47,9 @@ class CallableClassifier(MemberClassifier):
     Parameters
     ----------
     function : callable
-        Called with a batch of rows of X (of its type: array, frame, list) and returns one
-        label per row or, with ``returns="proba"``, one row of probabilities. To be
-        pickled it must be importable: a module's function or an object, no lambda.
+        Called with a batch of rows of X, of its type; returns one label per row or, with
+        ``returns="proba"``, one row of probabilities. To be pickled it must be importable: a
+        module's function or an object, no lambda.
 
     classes : array-like of shape (n_classes,)
         The labels that it can answer; with ``returns="proba"`` in the order of the
@@ -63,9 +63,8 @@ class CallableClassifier(MemberClassifier):
         calls, and lose more rows when one fails.
 
     cost : float or callable, default=0.0
-        Cost of a row, or a function that takes the rows of a call and returns the cost of
-        each, shape (n_rows,). Only counted here (see `statistics`); what a router plans
-        with are the router's `costs`.
+        Cost of a row, or a function of the rows of a call that returns that of each. It is
+        counted (see `statistics`); what a router plans with are the router's `costs`.
 
     Attributes
     ----------

@@ -56,10 +56,9 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         lists and mappings, with one entry per row along the first axis.
 
     heads : sequence of str or of sequence of str, default=None
-        Names of submodules, one for each stage. Each takes what its stage returned and
-        gives a score (logit) for each class, in the order of ``classes_``; one score where
-        there are two classes. None takes the children of ``module.heads``. A head that works
-        in place is given a copy.
+        Names of submodules, one for each stage. Each takes a copy of what its stage returned
+        and gives a score (logit) for each class, in the order of ``classes_``; one score where
+        there are two classes. None takes the children of ``module.heads``.
 
     max_epochs : int, default=10
         Passes over the training rows. 0 takes `module` as it is trained: `fit` then learns
@@ -72,9 +71,8 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         Rows per training step.
 
     exit_weights : array-like of shape (n_exits,), default=None
-        Weight of each exit's cross-entropy in the loss that is trained on, which is their
-        sum. None gives each exit the weight 1. Raising one makes that exit more accurate
-        at the expense of the others.
+        Weight of each exit's cross-entropy in the sum that is trained on; None is 1 for each.
+        Raising one makes that exit more accurate at the expense of the others.
 
     eval_batch_size : int, default=1024
         Rows that a stage takes at once in prediction. A larger value uses more memory and
@@ -120,9 +118,8 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
     Notes
     -----
     Rows are cast to the floating type of the module's parameters, except for integers where
-    the first stage has an embedding layer. Rows of more than two dimensions (images) are
-    passed in their shape. A flat row becomes an image in the first stage,
-    ``nn.Unflatten(1, (1, 16, 16))``.
+    the first stage has an embedding layer. Images are passed in their shape; ``nn.Unflatten(1,
+    (1, 16, 16))`` as the first stage makes them of flat rows.
 
     A net answers its training rows too well. Thresholds and policies need rows that it was
     not trained on: fit the net first, and give the rest to
@@ -363,7 +360,7 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         Returns
         -------
         callable
-            Each call does the same work again. The first one also computes where it starts.
+            Each call does the same work again; the first also computes where it starts.
         """
         if previous < 0:
             return lambda X: self.start(X).logits(exit)

@@ -99,6 +99,10 @@ class _Record:
                     f"classes: {self.classes.tolist()!r}."
                 )
             self.answers = np.searchsorted(self.classes, labels)
+        self._index(ids, n_rows)
+
+    def _index(self, ids, n_rows):
+        """Rows by id, which are row numbers where none are given."""
         self.known = f"row numbers 0 to {n_rows - 1}" if ids is None else f"{n_rows} ids"
         ids = np.arange(n_rows) if ids is None else np.asarray(ids)
         if ids.shape != (n_rows,):
@@ -153,8 +157,7 @@ _has_scores = available_if(lambda model: model.scores is not None)
 class RecordedClassifier(MemberClassifier):
     """Classifier that returns answers recorded in a log, by row number or id.
 
-    For whoever has the answers of a model but not the model. X then holds, instead of
-    features, which recorded row is meant.
+    For whoever has the answers of a model but not the model: X says which row is meant.
 
     Parameters
     ----------
@@ -167,9 +170,9 @@ class RecordedClassifier(MemberClassifier):
         are not negative, one column per class, 0 where a class was not named.
 
     classes : array-like of shape (n_classes,), default=None
-        The labels, in the order of the columns of a matrix. None takes the columns of a
-        frame, else the labels that occur, else 0, 1, ... Give it where the service knows
-        labels that it never answered.
+        The labels, in the order of the columns of a matrix; those of a frame that are labels
+        are found by name. None takes the columns of a frame, else the labels that occur, else
+        0, 1, ... Give it where the service knows labels that it never answered.
 
     ids : array-like of shape (n_rows,), default=None
         What X holds to ask for each row: numbers or strings. None takes the index of a
@@ -190,11 +193,9 @@ class RecordedClassifier(MemberClassifier):
 
     Notes
     -----
-    An answer on record cannot be refitted: `fit` checks that every row is known and learns
-    nothing. A log is trustworthy only for rows that the recorded model was not trained on.
-
-    :func:`~sklearn.base.clone` shares the arrays instead of copying them; they are never
-    written to.
+    `fit` checks that every row is known and learns nothing. A log is trustworthy only for rows
+    that the recorded model was not trained on. :func:`~sklearn.base.clone` shares the arrays,
+    which are never written to.
 
     Examples
     --------
@@ -313,8 +314,7 @@ class RecordedClassifier(MemberClassifier):
     def predict_scores(self, X: Any) -> NDArray[np.float64]:
         """The recorded scores as a matrix, 0 where a class was not named.
 
-        A label that was named with a score of 0 keeps a hair more, so that it stays the
-        answer.
+        A label that was named with a score of 0 keeps a hair more: it stays the answer.
 
         Parameters
         ----------
@@ -336,9 +336,9 @@ class RecordedClassifier(MemberClassifier):
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """The recorded scores as probabilities.
 
-        - A label with one score: the score is the label's probability and the rest is
-          spread evenly over the other classes. A score below ``1 / n_classes`` is raised to
-          a hair above it: the answered label stays the most probable one.
+        - A label with one score: that is its probability, and the rest is spread evenly over
+          the other classes. A score below ``1 / n_classes`` is raised to a hair above it: the
+          answered label stays the most probable one.
         - A score matrix: rows divided by their sums; even where all are 0.
         - Several labels per row: the scores as they are, one probability per label.
 

@@ -105,18 +105,13 @@ def check_weights(params, n_samples):
 
 def refuse_source(X, reader=None):
     """X, unless it is a source of features: `fit`, or a fitted `reader`, reads whole rows."""
-    if not hasattr(X, "acquisition_log_"):
-        return X
-    given = type(X).__name__
-    if reader is None:
+    if hasattr(X, "acquisition_log_"):
         raise TypeError(
-            f"fit needs rows with all that can be bought, got {given}. Give it a data frame or an "
-            "array of past rows."
+            f"{'fit' if reader is None else type(reader).__name__} reads whole rows and buys no "
+            f"columns, got {type(X).__name__}. Give it a data frame or an array of rows with all "
+            "that can be bought."
         )
-    raise TypeError(
-        f"{type(reader).__name__} reads whole rows and buys no columns, got {given}. Give it a "
-        "data frame or an array."
-    )
+    return X
 
 
 def whole_rows(X, reader, reset=False, dtype=np.float64, **others):

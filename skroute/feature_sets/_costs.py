@@ -19,8 +19,7 @@ from skroute.base import check_costs
 from skroute.utils._compat import _safe_indexing, num_samples
 from skroute.utils._named import by_label
 from skroute.utils._timing import synchronize_device
-from skroute.utils._validation import check_numbers, is_amount
-from skroute.utils._warn import warn
+from skroute.utils._validation import check_numbers, is_amount, warn
 
 _clock = time.perf_counter
 

@@ -25,7 +25,7 @@ from skroute.routing._policy import Policy, Validated, standard_error
 from skroute.routing._stream import Look
 from skroute.routing._warnings import warn_if_behind
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
-from skroute.utils._handing import ABSTAIN_NAME
+from skroute.utils._protocol import ABSTAIN_NAME
 
 
 class BaseOptions(NamedTuple):

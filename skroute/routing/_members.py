@@ -53,10 +53,9 @@ from skroute.utils._compat import (
     num_samples,
     routing_enabled,
 )
-from skroute.utils._frozen import comes_fitted
-from skroute.utils._handing import answered, handed_over
 from skroute.utils._named import by_label
 from skroute.utils._once import once_of
+from skroute.utils._protocol import answered, comes_fitted, handed_over
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import check_known_labels
 

@@ -15,9 +15,8 @@ from skroute.ledgers._books import check_amount, check_terms
 from skroute.routing._log import check_names
 from skroute.routing._policy import choose_one
 from skroute.utils._compat import num_samples
-from skroute.utils._handing import models_of
-from skroute.utils._validation import check_numbers
-from skroute.utils._warn import warn
+from skroute.utils._protocol import models_of
+from skroute.utils._validation import check_numbers, warn
 
 # Nothing is bought at an infinite price; this one can be multiplied with a cost of 0.
 _MOST = 1e15

@@ -30,7 +30,7 @@ from skroute.forests import find_reader
 from skroute.forests._partial_sums import partial_sums
 from skroute.forests._wrapped import take_apart
 from skroute.utils._compat import num_samples
-from skroute.utils._frozen import is_frozen, unfrozen
+from skroute.utils._protocol import is_frozen, unfrozen
 
 
 def models_of(estimator):

@@ -30,7 +30,7 @@ from skroute.early_exit._calibration import (
 from skroute.early_exit._votes import vote_path
 from skroute.guarantees._means import share_upper_bound
 from skroute.utils._compat import num_samples
-from skroute.utils._warn import warn
+from skroute.utils._validation import warn
 
 # A warning says where more than this share of an answer's rows may be answered otherwise.
 MOST_OF_AN_ANSWER = 0.1

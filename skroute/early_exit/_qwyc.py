@@ -53,8 +53,8 @@ from skroute.utils._compat import (
     _safe_indexing,
     check_method_params,
 )
-from skroute.utils._frozen import is_frozen, unfrozen
 from skroute.utils._once import once_of
+from skroute.utils._protocol import is_frozen, unfrozen
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import check_weights
 

@@ -37,7 +37,7 @@ from skroute.utils._compat import (
     routing_enabled,
 )
 from skroute.utils._frames import as_rows
-from skroute.utils._frozen import unfrozen
+from skroute.utils._protocol import unfrozen
 
 
 def _classifies(self):

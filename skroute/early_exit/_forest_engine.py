@@ -57,25 +57,26 @@ class ForestEngine:
 
     def walk(self, X, thresholds, n_jobs=None, once=None):
         """Evaluate row by row until the thresholds, of :func:`checked`, stop it."""
-        X = rows_of(self.forest, X)
-        n = len(X)
+        forest, X = self.forest, rows_of(self.forest, X)
+        n, beta = len(X), forest.beta
         out = np.empty((n, self.n_outputs)), np.empty(n, np.int64), np.empty(n, np.int64)
-        in_parts(lambda start, stop: self._walk(X, start, stop, thresholds, out), n, n_jobs)
-        return out
 
-    def _walk(self, X, start, stop, thresholds, out):
-        forest, rules = self.forest, (thresholds, self.forest.beta)
-        if stop - start < _FEWEST_ROWS or not self._layouts:
-            walk_rows(X, start, stop, tuple(forest.trees), forest.offset, *rules, *out)
-            return
-        out[0][start:stop] = forest.offset
-        for begin in range(start, stop, _CHUNK):
-            rows, first = np.arange(begin, min(begin + _CHUNK, stop)), 0
-            n_rows = len(rows)
-            for bits in self._layouts:
-                if n_rows:
-                    n_rows = walk_stage(X, rows, n_rows, first, bits, *rules, *out)
-                first += len(bits.tests.member_start) - 1
+        def part(start, stop):
+            if stop - start < _FEWEST_ROWS or not self._layouts:
+                trees, offset = tuple(forest.trees), forest.offset
+                walk_rows(X, start, stop, trees, offset, thresholds, beta, *out)
+                return
+            out[0][start:stop] = forest.offset
+            for begin in range(start, stop, _CHUNK):
+                rows, first = np.arange(begin, min(begin + _CHUNK, stop)), 0
+                n_rows = len(rows)
+                for bits in self._layouts:
+                    if n_rows:
+                        n_rows = walk_stage(X, rows, n_rows, first, bits, thresholds, beta, *out)
+                    first += len(bits.tests.member_start) - 1
+
+        in_parts(part, n, n_jobs)
+        return out
 
     @cached_property
     def _layouts(self):

@@ -11,7 +11,6 @@ from sklearn.utils.validation import check_array, check_X_y, validate_data
 from skroute.base import CostAwareMixin
 from skroute.features._groups import FeatureGroupsMixin
 from skroute.features._lazy import LazyFeatures, RawRows
-from skroute.metrics._objectives import objective_of_labels
 from skroute.utils._compat import Interval, Real, _safe_indexing, check_sample_weight, num_samples
 from skroute.utils._frames import CATEGORY, ColumnReader, as_rows, cells_of, columns_of, is_frame
 from skroute.utils._once import once_of
@@ -29,11 +28,6 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
         "feature_groups": [Mapping, None],
         "budget": [Interval(Real, 0, None, closed="both"), None],
     }
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = False
-        return tags
 
     def _offers_proba(self):
         return True
@@ -76,10 +70,6 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
                 f"one class: {self.classes_[present]!r}."
             )
         return values, encoded, weight
-
-    def _objective(self):
-        """What an answer is worth, by `quality`."""
-        return objective_of_labels(self.quality, self.classes_)
 
     def _feature_cost(self, *columns):
         """Cost of buying all of these columns."""

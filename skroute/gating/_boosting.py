@@ -47,6 +47,13 @@ _SMALL = 20_000
 _ZERO = 1e-35
 # q-steps and refits of the gate's (a, b) on held-out rows at each point.
 _HELD_OUT_STEPS = 3
+# With these LightGBM grows the same trees from the same rows, and says nothing.
+REPRODUCIBLE = {
+    "deterministic": True,
+    "feature_pre_filter": False,
+    "force_row_wise": True,
+    "verbosity": -1,
+}
 _forked = False
 
 
@@ -118,10 +125,6 @@ class BoostedPair:
         alone = np.array([1.0, 0.0])
         return replace(self, doubt=alone, by_trees=False) if self.by_trees else None
 
-    def gate_of(self, values):
-        """Scores of the gate for complete rows."""
-        return self.gate_scores(values, self.cheap_scores(values))
-
     def first(self, rounds, coef):
         """The pair of the first rounds, with ``(a, b)`` of the gate."""
         kept = self.forest.taken(range(min(rounds, self.forest.n_members)))
@@ -137,13 +140,10 @@ def binned(rows, categorical=None):
     import lightgbm
 
     X = rows.values
-    params = {
+    params = REPRODUCIBLE | {
         "min_data_in_bin": 1,
         "bin_construct_sample_cnt": max(len(X), 2),
-        "feature_pre_filter": False,
-        "force_row_wise": True,
         "num_threads": 1,
-        "verbosity": -1,
     }
     # To LightGBM a table of zeros has no features, and it refuses it; to it these are zeros.
     readable = X if (np.abs(X) > _ZERO).any() else np.ones_like(X)
@@ -175,7 +175,7 @@ def boost(data, rows, problem, kind, *, n_threads, progress=nullcontext):
     prices = 2 * total * problem.gamma * problem.group_costs
     # LightGBM reads them as text, and no text below the smallest normal number.
     prices[prices < np.finfo(np.float64).tiny] = 0.0
-    params = {
+    params = REPRODUCIBLE | {
         "objective": "none",
         "num_class": outputs,
         "learning_rate": kind.learning_rate,
@@ -188,10 +188,7 @@ def boost(data, rows, problem, kind, *, n_threads, progress=nullcontext):
         "min_data_per_group": 10,
         "boost_from_average": False,
         "cegb_penalty_feature_coupled": prices[group_of].tolist(),
-        "deterministic": True,
-        "force_row_wise": True,
         "num_threads": n_threads,
-        "verbosity": -1,
     }
     booster = lightgbm.Booster(params, data)
     q = np.full(n_samples, min(problem.p_full, 0.5))
@@ -200,8 +197,6 @@ def boost(data, rows, problem, kind, *, n_threads, progress=nullcontext):
     # Friedman's factor for the softmax's diagonal Hessian, as in LightGBM's own objective.
     curvature = 1.0 if columns == 1 else columns / (columns - 1)
     unit = (_RESOLUTION * weight)[:, None]
-    gradient = np.empty((n_samples, outputs), dtype=np.float32, order="F")
-    hessian = np.empty_like(gradient)
 
     def bought():
         """Groups of the features that trees split on."""
@@ -218,11 +213,6 @@ def boost(data, rows, problem, kind, *, n_threads, progress=nullcontext):
         objectives.append(value + problem.gamma * problem.group_costs[bought()].sum())
         ends.append(booster.current_iteration())
 
-    def put(column, first, second):
-        scale = unit if np.ndim(first) == 2 else unit[:, 0]
-        gradient[:, column] = np.rint(first / _RESOLUTION) * scale
-        hessian[:, column] = np.maximum(np.rint(second / _RESOLUTION), 1.0) * scale
-
     def derivatives(alternates, predictions, _data):
         """Gradient and Hessian at a round; the gate's tree grows at those that alternate."""
         scores = predictions.reshape(n_samples, outputs) + base[:outputs]
@@ -230,13 +220,14 @@ def boost(data, rows, problem, kind, *, n_threads, progress=nullcontext):
             step(scores)
         kept = (1 - q)[:, None]
         p = modelled_probabilities(scores[:, :columns])
-        put(slice(columns), kept * (p - target), curvature * kept * p * (1 - p))
+        gradient, hessian = np.zeros_like(scores), np.ones_like(scores)
+        gradient[:, :columns] = kept * (p - target)
+        hessian[:, :columns] = curvature * kept * p * (1 - p)
         if gated and alternates:
-            gate = coef[0] * doubt(scores[:, :columns]) + coef[1] + scores[:, columns]
-            sent = expit(gate)
-            put(columns, sent - q, sent * (1 - sent))
-        elif gated:
-            put(columns, 0.0, 1.0)
+            sent = expit(coef[0] * doubt(scores[:, :columns]) + coef[1] + scores[:, columns])
+            gradient[:, columns], hessian[:, columns] = sent - q, sent * (1 - sent)
+        gradient = np.rint(gradient / _RESOLUTION) * unit
+        hessian = np.maximum(np.rint(hessian / _RESOLUTION), 1.0) * unit
         return gradient.ravel(order="F"), hessian.ravel(order="F")
 
     def last_step(predictions, _data):

@@ -189,14 +189,12 @@ def adapt_grid(
     >>> bool(grid.best_within(15.0).predict_cost(X).mean() < 15.5)
     True
     """
+    template = clone(estimator)
     for name, values in (("p_full", p_full), ("gamma", gamma)):
         if not len(values):
             raise ValueError(f"{name} must have at least one value, got {values!r}.")
-    template = clone(estimator)
-    for value in p_full:
-        template.set_params(p_full=value)._validate_params()
-    for value in gamma:
-        template.set_params(gamma=value)._validate_params()
+        for value in values:
+            template.set_params(**{name: value})._validate_params()
     rows, held_out = template._prepare(X, y, sample_weight, {})
     # Made ready once, for all threads.
     ready = {

@@ -103,10 +103,6 @@ class LinearPair:
         used = self._gate
         return self.columns.expand(values, used) @ self.coef[used, -1] + self.intercept[-1]
 
-    def gate_of(self, values):
-        """Scores of the gate for complete rows."""
-        return self.gate_scores(values, None)
-
     def lowered(self, level):
         """The pair with its gate lowered by a constant."""
         intercept = self.intercept.copy()

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score, get_scorer, get_scorer_names
-from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
+from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
@@ -295,30 +296,21 @@ class SequentialFeatureClassifier(FeatureBuyer):
                 f"X has {len(kept)} rows of positive weight; at least {_FEWEST} are needed, since "
                 "what is learned is judged on rows held out."
             )
-        own = self.estimator
-        if sample_weight is not None and own is not None:
-            if not has_fit_parameter(own, "sample_weight"):
-                raise ValueError(
-                    f"sample_weight was given, but estimator={own!r} does not take it. Leave it "
-                    "out, or give a model that takes it."
-                )
+        own, weighted = self.estimator, sample_weight is not None
+        if weighted and own is not None and not has_fit_parameter(own, "sample_weight"):
+            raise ValueError(
+                f"sample_weight was given, but estimator={own!r} does not take it. Leave it "
+                "out, or give a model that takes it."
+            )
         self._scorer = scorer_of(self.quality)
         # What a scorer says of one row is nothing.
         quality = self.quality if self._scorer is None else "log_loss"
         bound = objective_of_labels(quality, self.classes_).bound(encoded[kept], weight[kept])
         self._worth_by = quality, bound.share
         seed = check_random_state(self.random_state).randint(2**31 - 1)
-        whole = Task(
-            values,
-            encoded,
-            weight,
-            len(self.classes_),
-            self.group_of_,
-            self.group_costs_,
-            self._categorical,
-            threads_for(len(kept), self.n_jobs),
-            seed,
-        )
+        columns = self.group_of_, self.group_costs_, self._categorical
+        how = threads_for(len(kept), self.n_jobs), seed
+        whole = Task(values, encoded, weight, len(self.classes_), *columns, *how)
         fitted, out = (kept[part] for part in held_out_part(encoded[kept], seed))
         judge = whole.of(out)
         if self._scorer is not None:
@@ -333,7 +325,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
             self._scorer(_Answers(self.classes_, shares), judge.X, self.classes_[judge.y])
         with task.step("search"):
             self._sets = find_sets(whole.of(fitted), np.random.default_rng(seed))
-        raw, weighted = on_host(X), sample_weight is not None
+        raw = on_host(X)
         with task.step("judge"):
             of_fitted, of_out = (_safe_indexing(raw, part) for part in (fitted, out))
             self._judged = self._fit_models(whole.of(fitted), of_fitted, weighted, judge)
@@ -583,7 +575,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
             for own in np.unique(at[going]):
                 inside = np.flatnonzero(at[going] == own)
                 rows = going[inside]
-                key = self._keys(X, ledger, own, rows)
+                ask = partial(self._keys, X, ledger, own)
+                key = once_of(self).rows(("key", int(own)), rows, n_rows, ask)
                 reach[inside] = choice.policies.reach(own, key, left)
                 to[inside] = self._next(choice, ledger, own, rows, key, left, low)
             moves = to != STOP
@@ -605,11 +598,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
     def _keys(self, X, ledger, own, rows):
         """What rows have shown at a set, as one number each."""
-
-        def ask(rows):
-            return self._key(self._proba(self._judged[own], X, ledger, rows))
-
-        return once_of(self).rows(("key", int(own)), rows, len(ledger.planned), ask)
+        return self._key(self._proba(self._judged[own], X, ledger, rows))
 
     def _proba(self, model, X, ledger, rows):
         """Class probabilities by the model of a set, of rows as it reads them."""
@@ -667,9 +656,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         ledger, at, _ = plan.state
 
         def answer(own, rows):
-            def ask(rows):
-                return self._proba(self._models[own], X, ledger, rows)
-
+            ask = partial(self._proba, self._models[own], X, ledger)
             proba = once_of(self).rows(("answer", own), rows, len(at), ask)
             return self._answers_of(proba, response)
 
@@ -842,9 +829,9 @@ def scorer_of(quality):
 def held_out_part(y, seed):
     """Rows to learn from and rows to judge on, stratified where the classes allow it."""
     n_out = max(min(int(len(y) * _HELD_OUT), _MOST_HELD_OUT), 1)
-    stratified = np.bincount(y).min() >= 2 and n_out > y.max()
-    split = StratifiedShuffleSplit if stratified else ShuffleSplit
-    return next(split(1, test_size=n_out, random_state=seed).split(np.zeros(len(y)), y))
+    classes = y if np.bincount(y).min() >= 2 and n_out > y.max() else None
+    every = np.arange(len(y))
+    return train_test_split(every, test_size=n_out, random_state=seed, stratify=classes)
 
 
 def _remembered(memory, key, compute):

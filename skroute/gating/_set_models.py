@@ -8,7 +8,7 @@ from scipy.special import softmax
 
 from skroute.base import note_failure
 from skroute.forests import leaf_sums, read_lightgbm
-from skroute.gating._boosting import cloned
+from skroute.gating._boosting import REPRODUCIBLE, cloned
 from skroute.gating._objective import class_losses
 from skroute.gating._out_of_sample import in_order
 from skroute.utils._compat import _safe_indexing
@@ -64,19 +64,15 @@ class Task(NamedTuple):
         """LightGBM's parameters for these rows: rare classes and few rows get small trees."""
         worth = 2 * len(self.y) * (1 - (self.shares**2).sum())
         binary = self.n_classes == 2
-        found = {
+        found = REPRODUCIBLE | {
             "objective": "binary" if binary else "multiclass",
             "metric": "binary_logloss" if binary else "multi_logloss",
             "learning_rate": 0.1,
             "num_leaves": int(np.clip(worth / _ROWS_OF_A_LEAF, 4, most_leaves)),
             "min_data_in_leaf": int(np.clip(len(self.y) // 50, 3, 20)),
             "max_bin": 63,
-            "feature_pre_filter": False,
-            "deterministic": True,
-            "force_row_wise": True,
             "num_threads": self.n_threads,
             "seed": self.seed,
-            "verbosity": -1,
         }
         return found | ({} if binary else {"num_class": self.n_classes}) | more
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from numbers import Integral
 
 import numpy as np
 from sklearn.base import MetaEstimatorMixin
@@ -25,7 +24,6 @@ from skroute.utils._compat import (
     HasMethods,
     Interval,
     Real,
-    StrOptions,
     VisualBlock,
     _safe_indexing,
     num_samples,
@@ -223,15 +221,12 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
     _parameter_constraints: dict = {
         **FeatureBuyer._parameter_constraints,
         "gate": [BoostedGate, LinearGate, None],
-        "quality": [str, Mapping, "array-like", callable, tuple],
         "estimator": [HasMethods(["fit", "predict", "predict_proba"])],
         "p_full": [Interval(Real, 0, 1, closed="both")],
         "gamma": [Interval(Real, 0, None, closed="left")],
         "full_features": ["array-like", None],
         "model_costs": [Mapping, None],
         "cv": ["cv_object"],
-        "policy": [StrOptions({"online", "batch"})],
-        "n_jobs": [Integral, None],
     }
 
     def __init__(
@@ -505,20 +500,20 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
     def _plan(self, X, budget):
         """Run the gate and plan what answers will need."""
         self._check_feasible(budget)
-        ledger, rows = self._ledger(X), np.arange(num_samples(X))
+        ledger, rows, pair = self._ledger(X), np.arange(num_samples(X)), self.pair_
         gate_cost, cheap_cost, full_cost = self.model_costs_
         scores, sent = None, np.zeros(len(rows), dtype=bool)
-        evaluation = np.zeros(len(rows))
-        if self._ranks is not None:
-            ledger.plan(rows, self.pair_.gate_features)
-            values = ledger.take(rows, self.pair_.gate_features)
-            gate, scores = once_of(self).whole("look", lambda: self._look(self.pair_, values))
-            sent = self._send(gate, budget, values[:, self.pair_.gate_features])
-            evaluation += gate_cost
-        ledger.plan(rows[~sent], self.pair_.cheap_features)
+        if self._ranks is None:
+            gate_cost = 0.0
+        else:
+            ledger.plan(rows, pair.gate_features)
+            values = ledger.take(rows, pair.gate_features)
+            gate, scores = once_of(self).whole("look", lambda: self._look(pair, values))
+            sent = self._send(gate, budget, values[:, pair.gate_features])
+        ledger.plan(rows[~sent], pair.cheap_features)
         ledger.plan(rows[sent], self._full)
-        evaluation[~sent] += cheap_cost
-        evaluation[sent] += full_cost + (cheap_cost if self.pair_.reads_cheap else 0.0)
+        of_sent = full_cost + (cheap_cost if pair.reads_cheap else 0.0)
+        evaluation = gate_cost + np.where(sent, of_sent, cheap_cost)
         cost = ledger.planned @ self.group_costs_ + evaluation
         return Plan(sent.astype(np.int64), cost, (ledger, scores))
 
@@ -548,28 +543,24 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return sent
 
     def _answer(self, X, plan, response):
-        ledger, scores = plan.state
-
-        def answer(sent, rows):
-            if sent:
-                return self._full_answer(ledger, rows, response, X)
-            if scores is not None:
-                own = scores[rows]
-            else:
-                own = self.pair_.cheap_scores(ledger.take(rows, self.pair_.cheap_features))
-            return self._answers_of(np.exp(log_probabilities(own)), response)
-
-        return dispatch(plan.route, answer)
-
-    def _full_answer(self, ledger, rows, response, X):
-        model = self.estimator_
+        (ledger, scores), pair, model = plan.state, self.pair_, self.estimator_
 
         def ask(rows):
             with note_failure("full", len(rows), response):
                 return getattr(model, response)(self._input(ledger, rows, self._full, X))
 
-        answer = once_of(self).rows(("full", response), rows, len(ledger.planned), ask)
-        return answer[:, np.argsort(model.classes_)] if response == "predict_proba" else answer
+        def answer(sent, rows):
+            if sent:
+                found = once_of(self).rows(("full", response), rows, len(plan.route), ask)
+                in_order = np.argsort(model.classes_)
+                return found[:, in_order] if response == "predict_proba" else found
+            if scores is not None:
+                own = scores[rows]
+            else:
+                own = pair.cheap_scores(ledger.take(rows, pair.cheap_features))
+            return self._answers_of(np.exp(log_probabilities(own)), response)
+
+        return dispatch(plan.route, answer)
 
     def gate_function(self, X):
         """The gate g; rows with ``g > 0`` go to the full model.

@@ -54,24 +54,20 @@ REPRODUCIBLE = {
     "force_row_wise": True,
     "verbosity": -1,
 }
-_forked = False
+_PROCESS = os.getpid()
 
 
-def _note_fork():
-    global _forked
-    _forked = True
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_note_fork)
-
-
-def threads_for(n_rows, n_jobs):
-    """Threads of LightGBM: one for few rows, and in a forked child.
+def _one_thread(n_rows):
+    """Whether LightGBM is to use one thread: for few rows, and in a forked child.
 
     OpenMP's threads do not come along there, and it waits for them.
     """
-    return 1 if _forked or n_rows < _SMALL else effective_n_jobs(n_jobs)
+    return n_rows < _SMALL or os.getpid() != _PROCESS
+
+
+def threads_for(n_rows, n_jobs):
+    """Threads of LightGBM for so many rows."""
+    return 1 if _one_thread(n_rows) else effective_n_jobs(n_jobs)
 
 
 def cloned(estimator, n_rows):
@@ -81,9 +77,7 @@ def cloned(estimator, n_rows):
     """
     model = clone(estimator)
     is_open = type(model).__module__.startswith("lightgbm.") and model.n_jobs is None
-    if is_open and (_forked or n_rows < _SMALL):
-        model.set_params(n_jobs=1)
-    return model
+    return model.set_params(n_jobs=1) if is_open and _one_thread(n_rows) else model
 
 
 @dataclass
@@ -135,24 +129,6 @@ class BoostedPair:
         return replace(self, doubt=self.doubt - np.array([0.0, level]))
 
 
-def binned(rows, categorical=None):
-    """Rows as a Dataset of LightGBM, each value of few a bin of its own."""
-    import lightgbm
-
-    X = rows.values
-    params = REPRODUCIBLE | {
-        "min_data_in_bin": 1,
-        "bin_construct_sample_cnt": max(len(X), 2),
-        "num_threads": 1,
-    }
-    # To LightGBM a table of zeros has no features, and it refuses it; to it these are zeros.
-    readable = X if (np.abs(X) > _ZERO).any() else np.ones_like(X)
-    codes = "auto" if categorical is None else np.flatnonzero(categorical).tolist()
-    return lightgbm.Dataset(
-        readable, label=np.zeros(len(X)), params=params, categorical_feature=codes
-    ).construct()
-
-
 def boost(data, rows, problem, kind, *, n_threads, progress=nullcontext):
     """Algorithm 2 (Adapt-Gbrt): alternate the q-step with rounds of boosting.
 
@@ -160,7 +136,7 @@ def boost(data, rows, problem, kind, *, n_threads, progress=nullcontext):
     ``a`` and ``b`` of the gate are refitted and one gate tree is grown; f1 grows in every round.
     With ``p_full=0`` there is no gate, and this is GreedyMiser.
 
-    `data` are the rows as :func:`binned` makes them, for any number of boosters, and `kind` is a
+    `data` are the rows as the gate makes them `ready`, for any number of boosters, and `kind` is a
     :class:`BoostedGate`. The result is the pair of all rounds, the objective (OPT) on the rows and
     the rounds grown at each q-step; each alternation runs in a context of `progress`.
     """
@@ -170,7 +146,10 @@ def boost(data, rows, problem, kind, *, n_threads, progress=nullcontext):
     n_samples, columns, gated = len(y), problem.n_outputs, problem.p_full > 0
     total, outputs = weight.sum(), problem.n_outputs + gated
     share = weight / total
-    base = base_scores(y, share, problem.n_classes)
+    # Scores of the constant model, and 0 for the gate.
+    prior = np.clip(np.bincount(y, share, problem.n_classes), 1e-6, 1.0)
+    base = np.log(prior[1:] / prior[0]) if columns == 1 else np.log(prior)
+    base = np.append(base, 0.0)
     target = of_outputs(y, columns).astype(np.float64)
     prices = 2 * total * problem.gamma * problem.group_costs
     # LightGBM reads them as text, and no text below the smallest normal number.
@@ -265,14 +244,6 @@ def refitted(scores, y, full_loss, share, p_full, coef, n_steps=1):
     return q, coef, kl_objective(q, cheap_loss, full_loss, gate, share)
 
 
-def base_scores(y, share, n_classes):
-    """Scores of the constant model, and 0 for the gate."""
-    prior = np.bincount(y, weights=share, minlength=n_classes)
-    prior = np.clip(prior, 1e-6, 1.0)
-    cheap = [np.log(prior[1] / prior[0])] if n_classes == 2 else np.log(prior).tolist()
-    return np.array([*cheap, 0.0])
-
-
 def best_round(pair, ends, rows, p_full):
     """Of the rounds `ends` those with the lowest objective on held-out rows, and ``(a, b)`` there.
 
@@ -349,8 +320,21 @@ class BoostedGate(BaseEstimator):
         self.max_iter = max_iter
 
     def ready(self, rows, categorical=None):
-        """Rows made ready for any number of fits."""
-        return binned(rows, categorical)
+        """Rows as a Dataset of LightGBM, each value of few a bin of its own."""
+        import lightgbm
+
+        X = rows.values
+        params = REPRODUCIBLE | {
+            "min_data_in_bin": 1,
+            "bin_construct_sample_cnt": max(len(X), 2),
+            "num_threads": 1,
+        }
+        # To LightGBM a table of zeros has no features, and it refuses it; to it these are zeros.
+        readable = X if (np.abs(X) > _ZERO).any() else np.ones_like(X)
+        codes = "auto" if categorical is None else np.flatnonzero(categorical).tolist()
+        return lightgbm.Dataset(
+            readable, label=np.zeros(len(X)), params=params, categorical_feature=codes
+        ).construct()
 
     def fit_pair(self, rows, held_out, ready, problem, start, n_jobs, progress):
         """The pair, objectives, held-out objectives, rounds, and no start for the next problem."""

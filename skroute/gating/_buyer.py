@@ -11,7 +11,15 @@ from sklearn.utils.validation import check_array, check_X_y, validate_data
 from skroute.base import CostAwareMixin
 from skroute.features._groups import FeatureGroupsMixin
 from skroute.features._lazy import LazyFeatures
-from skroute.utils._compat import Interval, Real, _safe_indexing, check_sample_weight, num_samples
+from skroute.utils._compat import (
+    Integral,
+    Interval,
+    Real,
+    StrOptions,
+    _safe_indexing,
+    check_sample_weight,
+    num_samples,
+)
 from skroute.utils._frames import FrameReader, RawRows, as_rows, cells_of, is_frame
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
@@ -26,7 +34,10 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
     _parameter_constraints: dict = {
         "feature_costs": ["array-like", Mapping, None],
         "feature_groups": [Mapping, None],
+        "quality": [str, Mapping, "array-like", callable, tuple],
         "budget": [Interval(Real, 0, None, closed="both"), None],
+        "policy": [StrOptions({"online", "batch"})],
+        "n_jobs": [Integral, None],
     }
 
     def _offers_proba(self):

@@ -1,6 +1,5 @@
 """Buy features a set at a time, and stop where the next is not worth its price."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -13,10 +12,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from skroute.base import Plan, check_budget, dispatch
+from skroute.base import Plan, check_budget, dispatch, note_failure
 from skroute.gating._boosting import threads_for
 from skroute.gating._buyer import FeatureBuyer, FeatureLedger, quality_of
 from skroute.gating._levels import GOLDEN, row_draws, row_keys, standard_error
+from skroute.gating._out_of_sample import in_order
 from skroute.gating._set_models import SetModel, Task, fit_again, fit_judged, fit_own
 from skroute.gating._sets import find_sets
 from skroute.gating._stopping import STOP, Policies, spend
@@ -26,13 +26,13 @@ from skroute.utils._compat import (
     Integral,
     Interval,
     Real,
-    StrOptions,
     _safe_indexing,
     num_samples,
 )
 from skroute.utils._frames import as_rows
 from skroute.utils._once import EVERY, once_of
 from skroute.utils._tensors import on_host
+from skroute.utils._validation import check_probabilities
 from skroute.utils._warn import warn
 
 __all__ = ["OperatingPoint", "SequentialFeatureClassifier"]
@@ -218,12 +218,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
     _parameter_constraints: dict = {
         **FeatureBuyer._parameter_constraints,
         "estimator": [HasMethods(["fit", "predict_proba"]), None],
-        "quality": [str, Mapping, "array-like", callable, tuple],
         "max_rounds": [Interval(Integral, 0, None, closed="left"), None],
         "max_cost": [Interval(Real, 0, None, closed="both"), None],
-        "policy": [StrOptions({"online", "batch"})],
         "random_state": ["random_state"],
-        "n_jobs": [Integral, None],
     }
 
     def __init__(
@@ -331,7 +328,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
             self._judged = self._fit_models(whole.of(fitted), of_fitted, weighted, judge)
             bought = FeatureLedger(*judge.X.shape, self.group_of_, len(whole.costs), values=judge.X)
             every = np.arange(len(out))
-            proba = [self._proba(model, of_out, bought, every) for model in self._judged]
+            each = range(len(self._sets))
+            proba = [self._proba(self._judged, own, of_out, bought, every) for own in each]
             key = np.array([self._key(own) for own in proba])
             quality = np.array([quality_of(bound, judge.y, own) for own in proba])
             worth = np.array([self._value(own) for own in proba])
@@ -361,7 +359,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         task = task._replace(n_threads=1)
         parallel = Parallel(n_jobs=self.n_jobs, prefer="threads")
         if judge is None:
-            return parallel(delayed(fit_again)(task, model) for model in self._judged)
+            pairs = zip(self._sets, self._judged)
+            return parallel(delayed(fit_again)(task, *pair) for pair in pairs)
         return parallel(delayed(fit_judged)(task, groups, judge) for groups in self._sets)
 
     @property
@@ -512,9 +511,10 @@ class SequentialFeatureClassifier(FeatureBuyer):
             of_half = [self._score(answers[chosen], own) for own, chosen in halves]
             worth = float(np.mean(of_half)), float(np.ptp(of_half) / 2)
         start, left, (*prices, share) = found[at]
+        goes_on = left != 0 and (policies.moves(start, (), left)[0][prices] != STOP).any()
         point = OperatingPoint(
             list(self.sets_[start]),
-            float(policies.prices[prices[0]]) if policies.goes_on(prices, start, left) else np.inf,
+            float(policies.prices[prices[0]]) if goes_on else np.inf,
             share,
             float(mean(spent[at])),
             standard_error(spent[at], weight),
@@ -560,27 +560,35 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
     def _walk(self, X, ledger, known, choice, budget):
         """The set that each row ends at, and the round in which it bought each group."""
-        n_rows = len(known)
-        at = np.full(n_rows, choice.start)
+        n_rows, left, share = len(known), choice.left, choice.point.share
         first = self._sets[choice.start]
         rounds = (first & ~known).astype(np.int64)
-        at = self._with_known(at, known)
+        at = self._with_known(np.full(n_rows, choice.start), known)
         cap = budget * n_rows * _ROOM - ((rounds > 0) @ self.group_costs_).sum()
-        n_round, left = int((self.group_costs_[first] > 0).any()), choice.left
+        n_round = int((self.group_costs_[first] > 0).any())
         low = np.full(n_rows, -1)
         going = np.arange(n_rows if np.isfinite(choice.point.price) else 0)
         while len(going) and left != 0:
-            to = np.full(len(going), STOP)
-            reach = np.full(len(going), -1)
+            to, reach = np.empty((2, len(going)), dtype=np.int64)
             for own in np.unique(at[going]):
                 inside = np.flatnonzero(at[going] == own)
                 rows = going[inside]
                 ask = partial(self._keys, X, ledger, own)
                 key = once_of(self).rows(("key", int(own)), rows, n_rows, ask)
-                reach[inside] = choice.policies.reach(own, key, left)
-                to[inside] = self._next(choice, ledger, own, rows, key, left, low)
-            moves = to != STOP
-            going, to, reach = going[moves], to[moves], reach[moves]
+                table, bins = choice.policies.moves(own, key, left)
+                to[inside], other = table[choice.prices][:, bins]
+                if share > 0:
+                    # Rows for which the two prices differ are drawn, once.
+                    new, columns = rows[(to[inside] != other) & (low[rows] < 0)], self._columns(own)
+                    shown = ledger.take(new, columns)[:, columns]
+                    low[new] = row_draws(row_keys(shown)) < share
+                    to[inside] = np.where(low[rows] == 1, other, to[inside])
+                # The highest price at which rows buy on, by position.
+                goes = table != STOP
+                last = len(goes) - 1 - goes[::-1].argmax(axis=0)
+                reach[inside] = np.where(goes.any(axis=0), last, -1)[bins]
+            on = to != STOP
+            going, to, reach = going[on], to[on], reach[on]
             extra = self._sets[to] & ~self._sets[at[going]] & ~known[going]
             price = extra @ self.group_costs_
             if self.policy == "batch" and np.isfinite(budget):
@@ -598,25 +606,21 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
     def _keys(self, X, ledger, own, rows):
         """What rows have shown at a set, as one number each."""
-        return self._key(self._proba(self._judged[own], X, ledger, rows))
+        return self._key(self._proba(self._judged, own, X, ledger, rows))
 
-    def _proba(self, model, X, ledger, rows):
+    def _columns(self, own):
+        """Columns of the groups of a set."""
+        return np.flatnonzero(self._sets[own][self.group_of_])
+
+    def _proba(self, models, own, X, ledger, rows):
         """Class probabilities by the model of a set, of rows as it reads them."""
+        model, columns = models[own], self._columns(own)
         if isinstance(model, SetModel):
-            return model.proba(ledger.take(rows, model.columns))
-        return model.proba(self._input(ledger, rows, model.columns, X))
-
-    def _next(self, choice, ledger, own, rows, key, left, low):
-        """The set that rows buy next; where the two prices differ, rows are drawn once."""
-        to, other = (choice.policies.next_sets(at, own, key, left) for at in choice.prices)
-        if choice.point.share > 0:
-            new = np.flatnonzero((to != other) & (low[rows] < 0))
-            if len(new):
-                columns = self._judged[own].columns
-                shown = ledger.take(rows[new], columns)[:, columns]
-                low[rows[new]] = row_draws(row_keys(shown)) < choice.point.share
-            to = np.where(low[rows] == 1, other, to)
-        return to
+            return model.proba(ledger.take(rows, columns)[:, columns])
+        read = self._input(ledger, rows, columns, X)
+        with note_failure("estimator", len(rows), "predict_proba"):
+            found = check_probabilities(model.predict_proba(read), "estimator")
+        return in_order(found, model.classes_, self.classes_)
 
     def _with_known(self, at, known):
         """The largest set that costs a row nothing more than where it stands."""
@@ -656,7 +660,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         ledger, at, _ = plan.state
 
         def answer(own, rows):
-            ask = partial(self._proba, self._models[own], X, ledger)
+            ask = partial(self._proba, self._models, own, X, ledger)
             proba = once_of(self).rows(("answer", own), rows, len(at), ask)
             return self._answers_of(proba, response)
 

@@ -10,9 +10,7 @@ from skroute.base import note_failure
 from skroute.forests import leaf_sums, read_lightgbm
 from skroute.gating._boosting import REPRODUCIBLE, cloned
 from skroute.gating._objective import class_losses
-from skroute.gating._out_of_sample import in_order
 from skroute.utils._compat import _safe_indexing
-from skroute.utils._validation import check_probabilities
 
 # Rows that a leaf of a model is worth: of two equal classes, or more of unequal ones.
 _ROWS_OF_A_LEAF = 100
@@ -97,18 +95,16 @@ class SetModel(NamedTuple):
     held-out rows best.
     """
 
-    columns: Any
     shares: Any
     forests: list
     rounds: list
     factors: Any
 
     def proba(self, values):
-        """Class probabilities of rows of all columns."""
+        """Class probabilities of rows of the columns."""
         if not self.forests:
             return np.tile(self.shares, (len(values), 1))
-        scores = _scores(self.forests, values[:, self.columns])
-        return softmax(np.tensordot(self.factors, scores, axes=1), axis=1)
+        return softmax(np.tensordot(self.factors, _scores(self.forests, values), axes=1), axis=1)
 
 
 def _scores(forests, values):
@@ -137,7 +133,7 @@ def fit_judged(task, groups, out):
 
     columns = task.columns(groups)
     if not len(columns):
-        return SetModel(columns, task.shares, [], [], None)
+        return SetModel(task.shares, [], [], None)
     forests, rounds = [], []
     for params in _kinds(task, columns):
         data = task.data(columns, params)
@@ -153,42 +149,26 @@ def fit_judged(task, groups, out):
 
     start = np.full(len(forests), 1 / len(forests))
     found = minimize(loss, start, method="L-BFGS-B", bounds=[(0.0, _MOST_FACTOR)] * len(forests))
-    return SetModel(columns, task.shares, forests, rounds, found.x)
+    return SetModel(task.shares, forests, rounds, found.x)
 
 
-def fit_again(task, model):
+def fit_again(task, groups, model):
     """A model like one that was judged, of all rows."""
     import lightgbm
 
-    kinds = zip(_kinds(task, model.columns), model.rounds)
-    boosters = (
-        lightgbm.train(params, task.data(model.columns, params), rounds) for params, rounds in kinds
-    )
-    forests = [read_lightgbm(booster, -1) for booster in boosters]
+    columns, forests = task.columns(groups), []
+    for params, rounds in zip(_kinds(task, columns), model.rounds):
+        booster = lightgbm.train(params, task.data(columns, params), rounds)
+        forests.append(read_lightgbm(booster, -1))
     return model._replace(forests=forests, shares=task.shares)
-
-
-class OwnModel(NamedTuple):
-    """The user's model of the columns of one set; its rows are as the user gave them."""
-
-    columns: Any
-    estimator: Any
-    classes: Any
-
-    def proba(self, rows):
-        """Class probabilities."""
-        with note_failure("estimator", len(rows), "predict_proba"):
-            found = check_probabilities(self.estimator.predict_proba(rows), "estimator")
-        return in_order(found, self.estimator.classes_, self.classes)
 
 
 def fit_own(estimator, task, X, classes, weighted, groups):
     """A clone of the user's model, fitted on the columns of a set; class shares of no columns."""
     columns = task.columns(groups)
     if not len(columns):
-        return SetModel(columns, task.shares, [], [], None)
+        return SetModel(task.shares, [], [], None)
     params = {"sample_weight": task.weight} if weighted else {}
     rows = _safe_indexing(X, columns, axis=1)
     with note_failure("estimator", len(task.y), "fit"):
-        own = cloned(estimator, len(task.y)).fit(rows, classes[task.y], **params)
-    return OwnModel(columns, own, classes)
+        return cloned(estimator, len(task.y)).fit(rows, classes[task.y], **params)

@@ -67,25 +67,13 @@ class Policies(NamedTuple):
             tables.append(table)
         return cls(prices, borders, tables)
 
-    def next_sets(self, price, at, key, left=None):
-        """The set that rows at one set buy next, -1 where they stop; `left` as in `ends`."""
-        return self._table(left)[price, at, self._bins(at, key)]
+    def moves(self, at, key, left=None):
+        """The set to buy next from one set, -1 to stop, by price and bin; and the bins of rows.
 
-    def reach(self, at, key, left=None):
-        """The highest price, by position, at which rows buy on from a set; -1 where none is."""
-        goes = self._table(left)[:, at] != STOP
-        last = len(goes) - 1 - goes[::-1].argmax(axis=0)
-        return np.where(goes.any(axis=0), last, -1)[self._bins(at, key)]
-
-    def goes_on(self, prices, at, left=None):
-        """Whether some row buys on from a set at one of the prices."""
-        return left != 0 and bool((self._table(left)[prices, at] != STOP).any())
-
-    def _table(self, left):
-        return self.tables[-1 if left is None else left - 1]
-
-    def _bins(self, at, key):
-        return np.searchsorted(self.borders[at], key, side="right")
+        `left` as in `ends`.
+        """
+        table = self.tables[-1 if left is None else left - 1]
+        return table[:, at], np.searchsorted(self.borders[at], key, side="right")
 
     def ends(self, key, left=None):
         """The set that rows end at, at every price and from every set.

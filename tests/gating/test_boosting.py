@@ -36,7 +36,7 @@ def grow(X, y, full_loss, weight, data=None, **changes):
     kind.set_params(l2_regularization=changes.pop("l2_regularization", 1.0))
     problem = Problem(len(np.unique(y)), 0.3, 0.01, np.arange(X.shape[1]), np.ones(X.shape[1]))
     given = Rows(X, y, full_loss, weight, None)
-    data = gbrt.binned(given) if data is None else data
+    data = kind.ready(given) if data is None else data
     return gbrt.boost(data, given, problem._replace(**changes), kind, n_threads=1)
 
 

@@ -16,6 +16,7 @@ import os
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -253,15 +254,13 @@ def best_round(pair, ends, rows, p_full):
     """
     share = rows.weight / rows.weight.sum()
     scores = np.tile(np.append(pair.base, 0.0), (len(rows.y), 1))
-    best, lowest, objectives, begin = None, np.inf, [], 0
-    for end in ends:
+    losses, found = (rows.y, rows.full_loss, share), []
+    for begin, end in pairwise([0, *ends]):
         scores += leaf_sums(pair.forest, rows.values, first=begin, last=end)
-        begin, losses = end, (rows.y, rows.full_loss, share)
-        _, coef, value = refitted(scores, *losses, p_full, pair.doubt, _HELD_OUT_STEPS)
-        objectives.append(value)
-        if value < lowest:
-            best, lowest = (end, coef), value
-    return *best, objectives
+        found.append(refitted(scores, *losses, p_full, pair.doubt, _HELD_OUT_STEPS))
+    _, coefs, objectives = zip(*found)
+    best = int(np.argmin(objectives))
+    return ends[best], coefs[best], objectives
 
 
 class BoostedGate(BaseEstimator):

@@ -45,9 +45,8 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
 
     def _finite(self):
         # What is missing of a frame with categories is for the models to take or to refuse.
-        if self._categorical.any():
-            return "allow-nan"
-        return "allow-nan" if self.__sklearn_tags__().input_tags.allow_nan else True
+        some = self._categorical.any() or self.__sklearn_tags__().input_tags.allow_nan
+        return "allow-nan" if some else True
 
     @property
     def _categorical(self):
@@ -161,15 +160,8 @@ def check_bought(values, columns, *, allow_nan):
 class FeatureLedger:
     """Features of some rows, with what has been bought and what is planned to be.
 
-    Parameters
-    ----------
-    n_samples, n_features : int
-    group_of : ndarray of shape (n_features,), dtype=int
-        Group of each column; a group is bought as a whole.
-    n_groups : int
-    read : callable, default=None
-        ``read(columns, rows)`` with positions. None if `values` holds everything.
-    values : ndarray of shape (n_samples, n_features), default=None
+    `group_of` is the group of each column; a group is bought as a whole, by ``read(columns, rows)``
+    with positions. It is None if `values` holds everything.
     """
 
     def __init__(self, n_samples, n_features, group_of, n_groups, *, read=None, values=None):

@@ -152,10 +152,7 @@ def adapt_grid(
         Rows to measure cost and accuracy on, not those of `X`: choices made from the grid
         are choices made on these rows.
 
-    p_full : array-like of float
-        Values, see :class:`AdaptGatingClassifier`.
-
-    gamma : array-like of float
+    p_full, gamma : array-like of float
         Values, see :class:`AdaptGatingClassifier`.
 
     sample_weight : array-like of shape (n_samples,), default=None

@@ -21,14 +21,7 @@ from skroute.gating._set_models import SetModel, Task, fit_again, fit_judged, fi
 from skroute.gating._sets import find_sets
 from skroute.gating._stopping import STOP, Policies, spend
 from skroute.metrics._objectives import OF_LABELS, objective_of_labels
-from skroute.utils._compat import (
-    HasMethods,
-    Integral,
-    Interval,
-    Real,
-    _safe_indexing,
-    num_samples,
-)
+from skroute.utils._compat import HasMethods, Integral, Interval, Real, _safe_indexing, num_samples
 from skroute.utils._frames import as_rows
 from skroute.utils._once import EVERY, once_of
 from skroute.utils._tensors import on_host
@@ -128,12 +121,10 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
     quality : str, cost matrix or callable, default="log_loss"
         What an answer is worth, as in :class:`~skroute.routing.OccamRouterClassifier`: first
-        sets, what is bought next and when a row stops are chosen for it. The default suits
-        probabilities, rankings and money alike; where positives are rare, accuracy sees no
-        difference between a good set and none. It may also be a scorer, or the name of one,
-        such as ``"roc_auc"``: what is bought next and when a row stops are then learned by log
-        loss, and the scorer chooses the first set. Sets and models are found by log loss
-        whatever it is.
+        sets, what is bought next and when a row stops are chosen for it, sets and models found by
+        log loss whatever it is. The default suits probabilities, rankings and money alike; where
+        positives are rare, accuracy sees no difference between a good set and none. A scorer, or
+        the name of one such as ``"roc_auc"``, chooses the first set only.
 
     max_rounds : int, default=None
         Purchases of a row, one after the other: how often a patient is called back. A set is
@@ -192,7 +183,6 @@ class SequentialFeatureClassifier(FeatureBuyer):
     -----
     When to stop and what to buy next is learned backwards over the sets from held-out rows [1]_:
     at a price, the value of a larger set is regressed on the answer with the smaller one, by bins.
-
     `fit`, `predict` and the other calls warn where a budget above 0 buys nothing.
 
     References
@@ -256,7 +246,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
     def __getstate__(self):
         # Larger than all the rest, and learned again where another budget is asked for.
         state = super().__getstate__()
-        return state | {"_learned_within": []} if "_learned_within" in state else state
+        return state | {"_learned_within": {}}
 
     # Fit ------------------------------------------------------------------------------
 
@@ -322,9 +312,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
             self._scorer(_Answers(self.classes_, shares), judge.X, self.classes_[judge.y])
         with task.step("search"):
             self._sets = find_sets(whole.of(fitted), np.random.default_rng(seed))
-        raw = on_host(X)
         with task.step("judge"):
-            of_fitted, of_out = (_safe_indexing(raw, part) for part in (fitted, out))
+            of_fitted, of_out = (_safe_indexing(X, part) for part in (fitted, out))
             self._judged = self._fit_models(whole.of(fitted), of_fitted, weighted, judge)
             bought = FeatureLedger(*judge.X.shape, self.group_of_, len(whole.costs), values=judge.X)
             every = np.arange(len(out))
@@ -341,15 +330,14 @@ class SequentialFeatureClassifier(FeatureBuyer):
             self._held_out = worth, key, quality, judge.weight / judge.weight.mean()
             self._scored = None if self._scorer is None else (np.array(proba), judge.y)
         with task.step("fit"):
-            of_kept = _safe_indexing(raw, kept)
-            self._models = self._fit_models(whole.of(kept), of_kept, weighted)
+            self._models = self._fit_models(whole.of(kept), _safe_indexing(X, kept), weighted)
         names = np.array(self.group_names_, dtype=object)
         self.sets_ = [names[groups].tolist() for groups in self._sets]
         self.set_costs_ = self._sets @ self.group_costs_
-        self._learned_within, self._choices = [], []
+        self._learned_within, self._choices = {}, {}
         n_groups = len(self.group_costs_)
         self.choices_ = [f"{k} group{'' if k == 1 else 's'}" for k in range(n_groups + 1)]
-        self._choice(*self._limits(self._effective_budget(None), None, None), warns=True)
+        self._choice(*self._limits(None, None, None), warns=True)
 
     def _fit_models(self, task, X, weighted, judge=None):
         """A model for each set; of those that `judge` rates, the others are made as they were."""
@@ -389,14 +377,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
         Parameters
         ----------
-        budget : float, default=None
-            Mean cost per row. None takes the constructor's, as the other two do.
-
-        max_rounds : int, default=None
-            Purchases of a row.
-
-        max_cost : float, default=None
-            Cost that no row exceeds.
+        budget, max_rounds, max_cost
+            As in `predict_routed`.
 
         Returns
         -------
@@ -404,7 +386,6 @@ class SequentialFeatureClassifier(FeatureBuyer):
             Named tuple ``(first, price, share, cost, cost_se, quality, quality_se)``.
         """
         check_is_fitted(self)
-        budget = self._effective_budget(budget)
         return self._choice(*self._limits(budget, max_rounds, max_cost)).point
 
     def _limits(self, budget, max_rounds, max_cost):
@@ -418,6 +399,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
                 )
             # No row buys more often than there are sets.
             max_rounds = min(max_rounds, len(self._sets))
+        budget = self._effective_budget(budget)
         return budget, max_rounds, check_budget(max_cost, name="max_cost")
 
     def _learned(self, max_rounds, max_cost):
@@ -676,19 +658,13 @@ class SequentialFeatureClassifier(FeatureBuyer):
         X : {array-like, dataframe, mapping, LazyFeatures} of shape (n_samples, n_features)
             The rows.
 
-        budget : float, default=None
-            Mean cost per sample for this call. None takes the constructor's; ``numpy.inf`` is
+        budget, max_rounds, max_cost : float, int and float, default=None
+            As the constructor's, for this call. None takes the constructor's; ``numpy.inf`` is
             unlimited.
 
         known : array-like or dataframe of bool, shape (n_samples, n_groups), default=None
             Groups that need not be paid for, by row; a data frame names those it has. None: no
             group is known before.
-
-        max_rounds : int, default=None
-            Purchases of a row in this call. None takes the constructor's.
-
-        max_cost : float, default=None
-            Cost that no row exceeds in this call. None takes the constructor's.
 
         Returns
         -------
@@ -840,10 +816,9 @@ def held_out_part(y, seed):
 
 def _remembered(memory, key, compute):
     """What belongs to a key, computed once; the oldest of too many keys is forgotten."""
-    for known, found in memory:
-        if known == key:
-            return found
-    found = compute()
-    memory.append((key, found))
-    del memory[:-_REMEMBERED]
+    found = memory.get(key)
+    if found is None:
+        found = memory[key] = compute()
+        for old in list(memory)[:-_REMEMBERED]:
+            memory.pop(old, None)
     return found

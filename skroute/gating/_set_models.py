@@ -39,11 +39,6 @@ class Task(NamedTuple):
         """Some of the rows."""
         return self._replace(X=self.X[rows], y=self.y[rows], weight=self.weight[rows])
 
-    @property
-    def free(self):
-        """The groups that cost nothing, as a set."""
-        return self.costs == 0
-
     def columns(self, groups):
         """Columns of a set of groups, given as booleans."""
         return np.flatnonzero(groups[self.group_of])

@@ -95,7 +95,8 @@ def _raw(booster, X):
 def find_sets(task: Task, rng):
     """Sets of groups to fit a model for, by cost: the free groups first, all groups last."""
     trials = _Trials(task, rng)
-    root = task.free
+    # What costs nothing is in every set.
+    root = task.costs == 0
     front = _search(trials, root)
     kept = [root]
     for groups in front:
@@ -158,10 +159,10 @@ def _branches(trials, level):
     """Sets of what may be bought next, so that it can depend on what a row has shown."""
     found = []
     for _ in range(_DEPTH):
-        promises = [(groups, trials.promise(groups)) for groups in level]
         level = [
             _with(groups, group)
-            for groups, promise in promises
+            for groups in level
+            for promise in [trials.promise(groups)]
             for group in np.argsort(-promise, kind="stable")[:_BRANCHES]
             if promise[group] > 0
         ]

@@ -42,28 +42,20 @@ class Policies(NamedTuple):
         borders = [borders_of(own) for own in key]
         n_bins = 1 + max(len(own) for own in borders)
         bins = bins_of(borders, key)
-        worth = np.repeat(value[None], len(prices), axis=0)
+        worth, rows = np.repeat(value[None], len(prices), axis=0), np.arange(value.shape[1])
         tables = []
         for _ in range(1 if n_rounds is None else n_rounds):
             # Without a limit, what is behind a larger set is known when a smaller one is decided.
             behind = worth if n_rounds is None else worth.copy()
             table = np.full((len(prices), len(sets), n_bins), STOP, dtype=np.int16)
             for at in range(len(sets) - 1, -1, -1):
-                larger = [
-                    to
-                    for to in range(at + 1, len(sets))
-                    if allowed[to] and costs[to] > costs[at] and (sets[at] <= sets[to]).all()
-                ]
-                if larger:
-                    extra = costs - costs[at]
-                    table[:, at] = _best(
-                        behind, value[at], bins[at], n_bins, larger, extra, prices, weight
-                    )
-                    go = table[:, at][:, bins[at]]
-                    rows = np.arange(value.shape[1])
-                    paid = prices[:, None] * (costs[go] - costs[at])
-                    on = behind[np.arange(len(prices))[:, None], go, rows] - paid
-                    worth[:, at] = np.where(go == STOP, value[at], on)
+                extra, inside = costs - costs[at], (sets[at] <= sets).all(axis=1)
+                larger = np.flatnonzero(allowed & (extra > 0) & inside)
+                known = value[at], bins[at], n_bins
+                table[:, at] = _best(behind, *known, larger, extra, prices, weight)
+                go = table[:, at][:, bins[at]]
+                on = behind[np.arange(len(prices))[:, None], go, rows] - prices[:, None] * extra[go]
+                worth[:, at] = np.where(go == STOP, value[at], on)
             tables.append(table)
         return cls(prices, borders, tables)
 

@@ -1,6 +1,7 @@
 """Features bought a set at a time: limits, paths and what a policy may see."""
 
 import itertools
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -249,6 +250,28 @@ def test_what_is_bought_is_chosen_by_the_quality_asked_for(quality):
     response = proba if quality in ("brier", "log_loss") else proba.argmax(axis=1)
     realised = model._bound.of(y_test, response).mean()
     assert realised == pytest.approx(point.quality, abs=5 * point.quality_se + 0.02)
+
+
+def of_labels(y_true, y_pred):
+    return (y_true == y_pred) * np.where(y_true == 1, 9.0, 1.0)
+
+
+def of_probabilities(y_true, proba):
+    return proba[np.arange(len(proba)), y_true]
+
+
+@pytest.mark.parametrize(
+    "quality",
+    [[[0.0, 1.0], [9.0, 0.0]], of_labels, ("predict_proba", of_probabilities)],
+    ids=["matrix", "labels", "probabilities"],
+)
+def test_a_fitted_model_is_pickled_whatever_the_quality(quality, rows):
+    """A cost matrix and a function were kept as closures, which no pickle takes."""
+    X, y, X_test, _ = rows
+    model = SequentialFeatureClassifier(quality=quality, random_state=0).fit(X, y)
+    again = pickle.loads(pickle.dumps(model))
+    for budget in (1.5, 3, None):
+        assert_array_equal(model.bought(X_test, budget=budget), again.bought(X_test, budget=budget))
 
 
 def test_a_scorer_chooses_the_first_set():

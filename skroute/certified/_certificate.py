@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.metrics._displays import Display
+from skroute.utils._optional import axes_of
 from skroute.utils._warn import warn
 
 # Behind the name of a reference that does not say what it costs.
@@ -183,7 +183,7 @@ class OperatingPoints(NamedTuple):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CertificateDisplay(Display):
+class CertificateDisplay:
     """Plot of the loss bound of each operating point against its cost; certified points are marked.
 
     It is recommended to use :meth:`from_estimator`.
@@ -243,7 +243,8 @@ class CertificateDisplay(Display):
         display : :class:`CertificateDisplay`
             The object itself, with `ax_`, `figure_` and `line_`.
         """
-        ax, points = self._on(ax), self.points
+        self.ax_ = ax = axes_of(self, ax)
+        self.figure_, points = ax.figure, self.points
         (self.line_,) = ax.plot(points.cost, points.loss_upper, **kwargs)
         color, sure = self.line_.get_color(), points.certified
         ax.plot(points.cost, points.loss, ":", color=color)

@@ -12,11 +12,10 @@ from skroute.metrics._curve import AccuracyCostCurve
 from skroute.metrics._tradeoff import (
     average_performance_gap_recovered,
     call_performance_threshold,
-    check_all_known,
     check_anchors,
     check_curve,
     cost_reduction_at,
-    costs_of_columns,
+    known_table,
     pareto_front,
     random_mix,
 )
@@ -256,7 +255,7 @@ def compare_with_references(
     >>> {who: round(value.estimate, 2) for who, value in numbers["apgr"].items()}
     {'router': 0.8, 'random': 0.5, 'single': 0.0, 'oracle': 2.07, 'gain': 0.3}
     """
-    quality, costs = check_all_known(Q), costs_of_columns(costs, Q)
+    quality, costs = known_table(Q, costs)
     check_consistent_length(quality, curve.row_quality)
     # Validates the costs too. The greedy plan is within one row of the best.
     plans = [

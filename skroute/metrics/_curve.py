@@ -139,20 +139,17 @@ class Walk:
         for k, limit in enumerate(limits):
             quality[:, k], route, cost[:, k] = self.at(limit)
             share[k] = np.bincount(route, weights=self.weight, minlength=len(names))
-        known, total = ~np.isnan(quality), self.weight.sum()
-        counted = self.weight @ known
-        if not (counted > 0).all():
+        share, means = share / self.weight.sum(), self.means(quality)
+        if np.isnan(means).any():
             raise ValueError("y is NaN, not known, for every choice that was made.")
+        return AccuracyCostCurve(limits, means, self.means(cost), share, names, quality, cost)
+
+    def means(self, values):
+        """Weighted mean of each column over the rows where it is known; NaN where it never is."""
+        known = ~np.isnan(values)
+        total, counted = self.weight @ np.where(known, values, 0.0), self.weight @ known
         # Divided last: rows that all cost 1 cost exactly 1 on average.
-        return AccuracyCostCurve(
-            budget=limits,
-            quality=self.weight @ np.where(known, quality, 0.0) / counted,
-            cost=self.weight @ cost / total,
-            route_share=share / total,
-            choices=names,
-            row_quality=quality,
-            row_cost=cost,
-        )
+        return np.divide(total, counted, out=np.full(len(total), np.nan), where=counted > 0)
 
 
 def accuracy_cost_curve(

@@ -17,17 +17,8 @@ from skroute.utils._once import walking
 from skroute.utils._optional import axes_of, import_optional
 
 
-class Display:
-    """What is drawn on axes that are given or made, and kept."""
-
-    def _on(self, ax):
-        self.ax_ = axes_of(self, ax)
-        self.figure_ = self.ax_.figure
-        return self.ax_
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
-class AccuracyCostDisplay(Display):
+class AccuracyCostDisplay:
     """Plot of quality against mean cost.
 
     It is recommended to use :meth:`from_estimator` or :meth:`from_predictions` to create
@@ -124,11 +115,10 @@ class AccuracyCostDisplay(Display):
         display : :class:`AccuracyCostDisplay`
             The object itself, with `ax_`, `figure_`, `line_` and `mix_`.
         """
-        ax, self.mix_ = self._on(ax), None
+        self.ax_ = ax = axes_of(self, ax)
+        self.figure_, self.mix_ = ax.figure, None
         name = self.name if name is None else name
-        default = {"marker": "o", "markersize": 4}
-        if name is not None:
-            default["label"] = name
+        default = {"marker": "o", "markersize": 4} | ({} if name is None else {"label": name})
         order = np.argsort(self.cost, kind="stable")
         (self.line_,) = ax.plot(
             np.asarray(self.cost)[order],
@@ -137,26 +127,18 @@ class AccuracyCostDisplay(Display):
         )
         ax.set(xlabel=self.xlabel, ylabel=self.ylabel)
         if self.singles:
-            self._draw_singles(ax)
-        if self.singles or "label" in default or "label" in (curve_kwargs or {}):
+            cost, quality = np.array(list(self.singles.values()), dtype=np.float64).T
+            gray, mix = "0.5", random_mix(quality, cost)
+            (self.mix_,) = ax.plot(
+                mix.budgets, mix.objectives, "--", color=gray, label="random mix"
+            )
+            ax.plot(cost, quality, "o", color=gray, markersize=4)
+            beside = {"xytext": (4, -4), "textcoords": "offset points", "va": "top"}
+            for single, at in self.singles.items():
+                ax.annotate(single, at, fontsize="small", color="0.4", **beside)
+        if ax.get_legend_handles_labels()[1]:
             ax.legend(loc="best")
         return self
-
-    def _draw_singles(self, ax):
-        cost, quality = np.array(list(self.singles.values()), dtype=np.float64).T
-        mix = random_mix(quality, cost)
-        (self.mix_,) = ax.plot(mix.budgets, mix.objectives, "--", color="0.5", label="random mix")
-        ax.plot(cost, quality, "o", color="0.5", markersize=4)
-        for name, at in self.singles.items():
-            ax.annotate(
-                name,
-                at,
-                (4, -4),
-                textcoords="offset points",
-                va="top",
-                fontsize="small",
-                color="0.4",
-            )
 
     @classmethod
     def from_estimator(
@@ -221,10 +203,7 @@ class AccuracyCostDisplay(Display):
         singles = None
         if references or (references is None and ax is None):
             names, worth, paid = walk.singles()
-            singles = {
-                name: (np.average(costs, weights=walk.weight), _known_mean(values, walk.weight))
-                for name, values, costs in zip(names, worth.T, paid.T)
-            }
+            singles = dict(zip(names, zip(walk.means(paid), walk.means(worth))))
         display = cls(
             cost=curve.cost,
             quality=curve.quality,
@@ -274,23 +253,15 @@ class AccuracyCostDisplay(Display):
             The drawn curve.
         """
         check_consistent_length(y_preds, costs)
-        weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-        right = np.array([sample_quality(y_true, y_pred) for y_pred in y_preds])
-        quality, cost = np.average(right, axis=1, weights=weights), np.asarray(costs, np.float64)
+        right = [sample_quality(y_true, y_pred) for y_pred in y_preds]
+        quality, cost = np.average(right, axis=1, weights=sample_weight), np.asarray(costs, float)
         if cost.ndim == 2:
-            cost = np.average(cost, axis=1, weights=weights)
-        display = cls(cost=cost, quality=quality, name=name)
-        return display.plot(ax=ax, curve_kwargs=curve_kwargs)
-
-
-def _known_mean(values, weight):
-    """Weighted mean of the values that are not NaN."""
-    known = ~np.isnan(values)
-    return np.average(values[known], weights=weight[known]) if known.any() else np.nan
+            cost = np.average(cost, axis=1, weights=sample_weight)
+        return cls(cost=cost, quality=quality, name=name).plot(ax=ax, curve_kwargs=curve_kwargs)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class RouteShareDisplay(Display):
+class RouteShareDisplay:
     """Plot of the share of rows that each choice gets, at each budget.
 
     It is recommended to use :meth:`from_estimator` to create one.
@@ -350,7 +321,8 @@ class RouteShareDisplay(Display):
         display : :class:`RouteShareDisplay`
             The object itself, with `ax_`, `figure_` and `areas_`.
         """
-        ax = self._on(ax)
+        self.ax_ = ax = axes_of(self, ax)
+        self.figure_ = ax.figure
         order = np.argsort(self.budget, kind="stable")
         budget, share = np.asarray(self.budget)[order], np.asarray(self.route_share)[order]
         default = {"labels": [str(choice) for choice in self.choices], "alpha": 0.85}
@@ -362,7 +334,7 @@ class RouteShareDisplay(Display):
         ax.set(
             xlabel="Budget (mean cost per sample)",
             ylabel="Share of rows",
-            xlim=(budget[0], budget[-1]) if budget[0] < budget[-1] else None,
+            xmargin=0,
             ylim=(0, 1),
         )
         handles, labels = ax.get_legend_handles_labels()
@@ -458,19 +430,13 @@ def complementarity_matrix(Q: ArrayLike) -> NDArray[np.float64]:
            [0.5 , 0.  ]])
     """
     quality = check_array(Q, dtype=np.float64, input_name="Q", ensure_all_finite="allow-nan")
-    found = np.empty((quality.shape[1], quality.shape[1]))
     # One model at a time, so that no array larger than Q is made.
-    for i, column in enumerate(quality.T):
-        better = np.maximum(column[:, None] - quality, 0.0)
-        known = ~np.isnan(better)
-        n = known.sum(axis=0)
-        total = np.where(known, better, 0.0).sum(axis=0)
-        found[i] = np.divide(total, n, out=np.full(len(n), np.nan), where=n > 0)
-    return found
+    better = (np.ma.masked_invalid(np.maximum(q[:, np.newaxis] - quality, 0)) for q in quality.T)
+    return np.array([part.mean(axis=0).filled(np.nan) for part in better])
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ComplementarityDisplay(Display):
+class ComplementarityDisplay:
     """Plot, as a matrix, of how often one model is right and another one is wrong.
 
     It is recommended to use :meth:`from_estimator` to create one.
@@ -528,9 +494,9 @@ class ComplementarityDisplay(Display):
         display : :class:`ComplementarityDisplay`
             The object itself, with `ax_`, `figure_`, `image_` and `text_`.
         """
-        ax, percent = self._on(ax), 100 * np.asarray(self.matrix, dtype=np.float64)
-        labels = [str(name) for name in self.names]
-        drawn = ConfusionMatrixDisplay(percent, display_labels=labels).plot(
+        self.ax_ = ax = axes_of(self, ax)
+        self.figure_, percent = ax.figure, 100 * np.asarray(self.matrix, dtype=np.float64)
+        drawn = ConfusionMatrixDisplay(percent, display_labels=self.names).plot(
             ax=ax, values_format=".1f", xticks_rotation=45, im_kw={"vmin": 0, **(im_kwargs or {})}
         )
         self.image_, self.text_ = drawn.im_, drawn.text_
@@ -581,7 +547,7 @@ class ComplementarityDisplay(Display):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class RouterDiagnosticsDisplay(Display):
+class RouterDiagnosticsDisplay:
     """Plot of the observed quality against a router's estimates, with the gain of its decisions.
 
     For each choice the mean quality that came out over the mean estimate, in bins of the estimate;
@@ -653,10 +619,11 @@ class RouterDiagnosticsDisplay(Display):
         display : :class:`RouterDiagnosticsDisplay`
             The object itself, with `ax_` and `figure_`.
         """
-        ax = self._on(ax)
+        self.ax_ = ax = axes_of(self, ax)
+        self.figure_ = ax.figure
         for name, (estimate, quality, error) in zip(self.names, self.reliability):
             ax.errorbar(estimate, quality, 1.96 * error, marker="o", markersize=3, label=name)
-        estimates = np.concatenate([part[0] for part in self.reliability])
+        estimates = np.concatenate([estimate for estimate, _, _ in self.reliability])
         ends = [estimates.min(), estimates.max()]
         ax.plot(ends, ends, linestyle=":", color="black")
         ax.set(
@@ -713,7 +680,7 @@ class RouterDiagnosticsDisplay(Display):
         names, route = list(estimator.choices_), estimator.route(X, **params)
         costs = costs_by_name(estimator.costs_ if costs is None else costs, names)
         quality = check_array(rows_of(y, estimator), dtype=np.float64, input_name="y")
-        estimate = check_array(estimator.predict_quality(X), dtype=np.float64)
+        estimate = estimator.predict_quality(X)
         check_consistent_length(quality, estimate)
         curves = reference_curves(quality, costs, [estimator.predict_cost(X, **params).mean()])
         display = cls(
@@ -737,7 +704,7 @@ _NAMES = {"direct": "direct method", "snips": "SNIPS", "doubly_robust": "doubly 
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class OffPolicyDisplay(Display):
+class OffPolicyDisplay:
     """Plot of quality against mean cost, estimated from a log of one answer per request.
 
     It is recommended to use :meth:`from_estimator` to create one.
@@ -813,24 +780,19 @@ class OffPolicyDisplay(Display):
             raise ValueError(
                 f"estimators must be some of {list(_NAMES)!r}, got {unknown[0]!r} among them."
             )
-        ax = self._on(ax)
-        self.lines_, self.band_ = [], None
+        self.ax_ = ax = axes_of(self, ax)
+        self.figure_, self.lines_, self.band_ = ax.figure, [], None
         for name in estimators:
             quality, cost = getattr(self.curve.quality, name), getattr(self.curve.cost, name)
-            own = name == "doubly_robust"
-            style = {"marker": "o" if own else None, "linestyle": "-" if own else "--"}
+            sure = name == "doubly_robust"
+            style = {"marker": "o"} if sure else {"linestyle": "--"}
             style = validate_style_kwargs({**style, "label": _NAMES[name]}, curve_kwargs or {})
             order = np.argsort(cost.estimate, kind="stable")
-            (line,) = ax.plot(cost.estimate[order], quality.estimate[order], **style)
-            self.lines_.append(line)
-            if own:
-                self.band_ = ax.fill_between(
-                    cost.estimate[order],
-                    quality.low[order],
-                    quality.high[order],
-                    alpha=0.2,
-                    color=line.get_color(),
-                )
+            spent, found, low, high = (part[order] for part in (cost.estimate, *quality[:3]))
+            self.lines_ += ax.plot(spent, found, **style)
+            if sure:
+                color = self.lines_[-1].get_color()
+                self.band_ = ax.fill_between(spent, low, high, alpha=0.2, color=color)
         ax.set(xlabel="Mean cost per sample", ylabel="Mean quality")
         ax.legend(loc="best")
         return self

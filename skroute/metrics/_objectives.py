@@ -107,10 +107,10 @@ class Objective:
     by_class: bool = False
     share: Any = None
 
-    def of(self, target, answers):
-        """One number per row."""
+    def of(self, target, answers, weight=None):
+        """One number per row, whose mean by `weight` is the quality of all answers."""
         found = self.function(target, answers)
-        return found * self.bound(target).share[target] if self.by_class else found
+        return found * self.bound(target, weight).share[target] if self.by_class else found
 
     def bound(self, target, weight=None):
         """The same, with the weights of classes that all rows give it."""
@@ -126,36 +126,32 @@ class Objective:
         """Quality of each member, by its answers or probabilities, (n_rows, n_members)."""
         return np.column_stack([self.of(target, part) for part in responses])
 
-    def rows(self, target, answers, weight=None):
-        """One number per row whose weighted mean is the quality of all answers."""
-        return self.bound(target, weight).of(target, answers)
-
 
 def _true_probability(target, proba):
+    """Probability of the true class."""
     return proba[np.arange(len(target)), target]
 
 
 def _log_probability(target, proba):
+    """Logarithm of the probability of the true class, as scikit-learn has it."""
     sums = proba.sum(axis=1)
     share = _true_probability(target, proba) / np.where(sums > 0, sums, 1.0)
     return np.log(np.clip(share, _LEAST, 1.0))
 
 
 def _minus_brier(target, proba):
-    # Over all classes; half of it for two, which is what scikit-learn's default is.
-    error = proba.copy()
-    error[np.arange(len(target)), target] -= 1.0
+    """Minus the Brier score over all classes; half of it for two, scikit-learn's default."""
+    error = proba - np.eye(proba.shape[1], dtype=proba.dtype)[target]
     return -(error**2).sum(axis=1) / (2.0 if proba.shape[1] == 2 else 1.0)
 
 
-_LABELS = [
-    Objective("accuracy", sample_quality),
-    Objective("balanced_accuracy", sample_quality, by_class=True),
-    Objective("probability", _true_probability, "predict_proba"),
-    Objective("log_loss", _log_probability, "predict_proba"),
-    Objective("brier", _minus_brier, "predict_proba"),
-]
-OF_LABELS = {objective.name: objective for objective in _LABELS}
+OF_LABELS = {
+    "accuracy": Objective("accuracy", sample_quality),
+    "balanced_accuracy": Objective("balanced_accuracy", sample_quality, by_class=True),
+    "probability": Objective("probability", _true_probability, "predict_proba"),
+    "log_loss": Objective("log_loss", _log_probability, "predict_proba"),
+    "brier": Objective("brier", _minus_brier, "predict_proba"),
+}
 
 
 OF_NUMBERS = {
@@ -187,9 +183,9 @@ def asks_of(quality):
 
 def is_money(quality):
     """Whether a quality is a cost matrix."""
-    if isinstance(quality, str) or callable(quality) or is_pair(quality):
-        return False
-    return quality is not None
+    return not (
+        quality is None or isinstance(quality, str) or callable(quality) or is_pair(quality)
+    )
 
 
 def objective_of_labels(quality, classes, *, several=False, takes=None, who=""):
@@ -214,7 +210,7 @@ def objective_of_labels(quality, classes, *, several=False, takes=None, who=""):
     ------
     ValueError
     """
-    pair = is_pair(quality)
+    pair, named = is_pair(quality), isinstance(quality, str)
     if pair and (len(quality) != 2 or quality[0] != "predict_proba"):
         raise ValueError(
             'quality as a pair must be ("predict_proba", function), got '
@@ -222,18 +218,19 @@ def objective_of_labels(quality, classes, *, several=False, takes=None, who=""):
         )
     if pair and not callable(quality[1]):
         raise ValueError(f'quality=("predict_proba", ...) needs a function, got {quality[1]!r}.')
-    if isinstance(quality, str) and quality not in OF_LABELS:
+    if named and quality not in OF_LABELS:
         raise ValueError(
             f"quality={quality!r} is none of {list(OF_LABELS)!r}. It may also be a cost "
             "matrix, a function of true and given labels, or a pair of "
             '"predict_proba" and a function.'
         )
-    if several and not (pair or callable(quality) or _is(quality, "accuracy")):
+    told = repr(quality) if named else f"a {type(quality).__name__}"
+    if several and not (pair or callable(quality) or (named and quality == "accuracy")):
         raise ValueError(
-            f"quality={_told(quality)} is for one label per row. With several labels it may be "
+            f"quality={told} is for one label per row. With several labels it may be "
             '"accuracy", the labels in common by those in either, or a function.'
         )
-    if isinstance(quality, str):
+    if named:
         found = OF_LABELS[quality]
     elif pair or callable(quality):
         found = _called(quality[1] if pair else quality, classes, several, asks_of(quality))
@@ -242,20 +239,12 @@ def objective_of_labels(quality, classes, *, several=False, takes=None, who=""):
     of_answers = found.name == "callable" and found.asks == "predict"
     if takes is not None and found.name not in takes and not of_answers:
         raise ValueError(
-            f"{who} has no rule for quality={_told(quality)}: it keeps or replaces labels by their "
+            f"{who} has no rule for quality={told}: it keeps or replaces labels by their "
             "scores, one row at a time. It takes "
             f"{', '.join(repr(name) for name in takes if name != 'cost matrix')}, a cost matrix "
             "or a function of labels; OccamRouterClassifier takes every quality."
         )
     return found
-
-
-def _is(quality, name):
-    return isinstance(quality, str) and quality == name
-
-
-def _told(quality):
-    return repr(quality) if isinstance(quality, str) else f"a {type(quality).__name__}"
 
 
 def cost_objective(costs, classes):
@@ -312,12 +301,7 @@ def _by_label(costs, known):
 def objective_of_numbers(quality):
     """The objective that the parameter `quality` of a regressor stands for."""
     named = isinstance(quality, str)
-    function = OF_NUMBERS.get(quality) if named else quality
-    if not callable(function):
-        raise ValueError(
-            f"quality={_told(quality)} is none of {list(OF_NUMBERS)!r}, nor a function of true "
-            "and answered numbers that returns one number for each row, higher is better."
-        )
+    function = OF_NUMBERS[quality] if named else quality
 
     def of(true, given):
         # Losses of positive numbers have no value for others: `_checked` refuses them.
@@ -328,6 +312,8 @@ def objective_of_numbers(quality):
 
 
 def _called(function, classes, several, kind):
+    """The objective of a user's function of labels, of classes or of several in each row."""
+
     def labels(codes):
         return codes if several else classes[codes]
 
@@ -339,6 +325,7 @@ def _called(function, classes, several, kind):
 
 
 def _checked(found: Any, n_rows, name="quality"):
+    """What a function found, which must be one finite number for each row."""
     per_row = np.asarray(found, dtype=np.float64)
     if per_row.shape != (n_rows,) or not np.isfinite(per_row).all():
         raise ValueError(
@@ -401,7 +388,7 @@ class Worth:
             return self.objective.of(np.asarray(y, np.float64), np.asarray(answers, np.float64))
         if self.asks == "predict":
             answers = self.codes(answers, "y_pred")
-        return self.objective.rows(self.codes(y, "y"), answers, weight)
+        return self.objective.of(self.codes(y, "y"), answers, weight)
 
     def of_single(self, y, seen, estimator):
         """Quality of each row where a single choice answers all; it may be none of choices_."""
@@ -467,7 +454,11 @@ def worth_of(estimator, y=None, row_quality=None):
                 "give row_quality, a function of true and given numbers."
             )
         return Worth(objective_of_numbers(quality))
-    if not is_classifier(estimator) or quality is None or _is(quality, "accuracy"):
+    if (
+        not is_classifier(estimator)
+        or quality is None
+        or (isinstance(quality, str) and quality == "accuracy")
+    ):
         return Worth()
     several = y is not None and np.ndim(y) == 2
     classes = getattr(estimator, "classes_", None)

@@ -111,9 +111,7 @@ def cost_reduction_at(
     x, y = check_curve(cost, quality)
     # Room for the rounding of two means of the same rows.
     enough = y >= reference_quality - max_drop - 1e-12
-    if not enough.any():
-        return float("nan")
-    return float((reference_cost - x[enough][0]) / reference_cost)
+    return float((reference_cost - x[enough][0]) / reference_cost) if enough.any() else np.nan
 
 
 @validate_params(
@@ -185,17 +183,11 @@ def cost_quality_auc(
 
 def _area(x, y, start, end):
     """Integral of the piecewise linear curve through (x, y); flat outside its points."""
-    inside = (x > start) & (x < end)
-    # Where an x occurs twice the curve jumps, and the ends belong to one side each.
+    # Where an x occurs twice the curve jumps: between equal nodes there is no area.
+    inside = (x >= start) & (x <= end)
     nodes = np.r_[start, x[inside], end]
-    heights = np.r_[_height(x, y, start, last=True), y[inside], _height(x, y, end, last=False)]
+    heights = np.r_[np.interp(start, x, y), y[inside], np.interp(end, x, y)]
     return float(np.trapezoid(heights, nodes))
-
-
-def _height(x, y, at, *, last):
-    """The curve just right of a point (its last height there) or just left (its first)."""
-    same = y[x == at]
-    return same[-1 if last else 0] if len(same) else np.interp(at, x, y)
 
 
 def _with_anchors(cost, quality, weak, strong):
@@ -342,11 +334,9 @@ def call_performance_threshold(
     reached = np.flatnonzero(gap >= share - 1e-12)
     if not len(reached):
         return float("nan")
-    k = reached[0]
-    if k == 0 or position[k] == position[k - 1]:
-        return float(position[k])
-    weight = (share - gap[k - 1]) / (gap[k] - gap[k - 1])
-    return float(position[k - 1] + min(weight, 1.0) * (position[k] - position[k - 1]))
+    # Between the last point that does not and the first that does.
+    ends = slice(max(reached[0] - 1, 0), reached[0] + 1)
+    return float(np.interp(share, gap[ends], position[ends]))
 
 
 def pareto_front(cost: ArrayLike, quality: ArrayLike) -> NDArray[np.int64]:
@@ -406,18 +396,20 @@ def check_all_known(Q, name="Q"):
 def costs_by_name(costs, names):
     """Costs in the order of names where they have names themselves; anything else as it is."""
     costs = in_order(by_label(costs), names)
-    return check_costs(costs, names) if isinstance(costs, Mapping) else costs
-
-
-def costs_of_columns(costs, Q):
-    """Costs in the order of Q's columns: by name where both have names, else by position."""
-    names, costs = [str(column) for column in getattr(Q, "columns", ())], by_label(costs)
-    if isinstance(costs, Mapping) and not names:
+    if not isinstance(costs, Mapping):
+        return costs
+    if not names:
         raise ValueError(
             f"costs has entries for {list(costs)!r}, but Q has no names: give it as a data frame, "
             "or costs in the order of its columns."
         )
-    return costs_by_name(costs, names)
+    return check_costs(costs, names)
+
+
+def known_table(Q, costs):
+    """Qualities, none of them NaN, and costs in the order of Q's columns."""
+    names = [str(column) for column in getattr(Q, "columns", ())]
+    return check_all_known(Q), costs_by_name(costs, names)
 
 
 def random_mix(quality, cost):
@@ -475,7 +467,7 @@ def reference_curves(Q: ArrayLike, costs: Any, budgets: ArrayLike) -> ReferenceC
     (array([0.5, 1. , 1. ]), array([0.5  , 0.625, 0.75 ]), array([0.5 , 0.5 , 0.75]))
     """
     limits = check_budgets(budgets)
-    values, costs = check_all_known(Q), costs_of_columns(costs, Q)
+    values, costs = known_table(Q, costs)
     oracle = assignment_path(values, costs)
     check_affordable(
         float(limits.min()), oracle.budgets[0], advice="Raise the smallest of budgets."
@@ -485,11 +477,10 @@ def reference_curves(Q: ArrayLike, costs: Any, budgets: ArrayLike) -> ReferenceC
     cost = cost if cost.ndim == 1 else cost.mean(axis=0)
     mix = random_mix(quality, cost)
     fits = affords(limits[:, np.newaxis], cost)
-    single = np.where(fits, quality, -np.inf).max(axis=1)
     some = fits.any(axis=1)
     return ReferenceCurves(
         limits,
         np.array([oracle.objective(limit) for limit in limits]),
-        np.array([mix.objective(limit) if ok else np.nan for limit, ok in zip(limits, some)]),
-        np.where(some, single, np.nan),
+        np.where(some, np.interp(limits, mix.budgets, mix.objectives), np.nan),
+        np.where(some, np.where(fits, quality, -np.inf).max(axis=1), np.nan),
     )

@@ -92,8 +92,6 @@ class Objective:
     function : callable
         From true and given answers, or probabilities, to one number per row.
     asks : {"predict", "predict_proba"}
-    money : bool
-        Whether it is in the unit of a cost matrix, which prices may share.
     by_class : bool
         Whether all true classes weigh the same, however many rows they have.
     share : ndarray of shape (n_classes,) or None
@@ -103,7 +101,6 @@ class Objective:
     name: str
     function: Callable
     asks: str = "predict"
-    money: bool = False
     by_class: bool = False
     share: Any = None
 
@@ -191,24 +188,8 @@ def is_money(quality):
 def objective_of_labels(quality, classes, *, several=False, takes=None, who=""):
     """The objective that the parameter `quality` of a classifier stands for.
 
-    Parameters
-    ----------
-    quality : str, mapping, array-like, callable or (str, callable)
-    classes : ndarray of shape (n_classes,)
-    several : bool, default=False
-        Whether there are several labels per row: then `classes` are their positions.
-    takes : collection of str, default=None
-        The names that the router's method has the mathematics for; None takes all.
-    who : str, default=""
-        The router, for messages.
-
-    Returns
-    -------
-    Objective
-
-    Raises
-    ------
-    ValueError
+    `several` says that a row has several labels, of which `classes` are the positions; `takes` has
+    the names of the qualities that the method of the router `who` has the mathematics for.
     """
     pair, named = is_pair(quality), isinstance(quality, str)
     if pair and (len(quality) != 2 or quality[0] != "predict_proba"):
@@ -279,7 +260,7 @@ def cost_objective(costs, classes):
             f"{table[true, given]:g}, and {known[true]!r} itself {table[true, true]:g}. What a "
             "right answer gains is a negative cost of the label with itself."
         )
-    return Objective("cost matrix", lambda target, answers: -table[target, answers], money=True)
+    return Objective("cost matrix", lambda target, answers: -table[target, answers])
 
 
 def _by_label(costs, known):
@@ -324,6 +305,11 @@ def _called(function, classes, several, kind):
     return Objective("callable", of, asks=kind)
 
 
+def rated_by(function, name):
+    """A user's function of true answers and answers, with its numbers checked."""
+    return lambda y, answers: _checked(function(y, answers), len(y), name)
+
+
 def _checked(found: Any, n_rows, name="quality"):
     """What a function found, which must be one finite number for each row."""
     per_row = np.asarray(found, dtype=np.float64)
@@ -350,9 +336,7 @@ class Worth:
     classes : ndarray of shape (n_classes,) or None
         Of the objective; None where answers are not encoded.
     function : callable or None
-        The user's own, of true answers and answers.
-    name : str
-        Of `function`, for messages.
+        The user's own, of true answers and answers (:func:`rated_by`).
     handed : float or None
         What a row counts as that is handed over; None takes the estimator's own.
     """
@@ -360,7 +344,6 @@ class Worth:
     objective: Any = None
     classes: Any = None
     function: Any = None
-    name: str = "row_quality"
     handed: float | None = None
 
     @property
@@ -379,7 +362,7 @@ class Worth:
     def of(self, y, answers, route=None, weight=None):
         """Quality of each answer; `route` where y has the quality of each choice."""
         if self.function is not None:
-            return _checked(self.function(y, answers), len(y), self.name)
+            return self.function(y, answers)
         if route is not None:
             return y[np.arange(len(y)), route].astype(np.float64)
         if self.objective is None:
@@ -442,7 +425,7 @@ def worth_of(estimator, y=None, row_quality=None):
                 "row_quality must be a function of (y, y_pred) that returns one number per row, or "
                 f"None, got {row_quality!r}."
             )
-        return Worth(function=row_quality)
+        return Worth(function=rated_by(row_quality, "row_quality"))
     while hasattr(getattr(estimator, "estimator_", None), "predict_routed"):
         # What is promised, or spread out, about an estimator is measured as it is.
         estimator = estimator.estimator_

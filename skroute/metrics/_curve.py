@@ -29,9 +29,8 @@ class AccuracyCostCurve(NamedTuple):
         Mean quality: accuracy for one label per row.
 
     cost : ndarray of shape (n_budgets,), dtype=float64
-        Mean cost per row as the estimator reports it (``predict_cost``), in the unit of its
-        costs: what was spent where costs are known, the estimate of it where the estimator
-        has a ``cost_estimator``.
+        Mean cost per row, as ``predict_cost`` has it: an estimate where the estimator has a
+        ``cost_estimator``.
 
     route_share : ndarray of shape (n_budgets, n_choices), dtype=float64
         Share of the rows for which each choice was made; rows sum to 1.
@@ -88,10 +87,7 @@ def find_router(estimator, X):
 
 
 class Walk:
-    """A fitted estimator on the rows that it is judged by, at one budget after the other.
-
-    No model is asked twice about a row, whatever is asked of the walk.
-    """
+    """A fitted estimator on the rows that it is judged by: no model is asked twice about one."""
 
     def __init__(self, estimator, X, y, row_quality=None, sample_weight=None, **call):
         router, self.X = find_router(estimator, X)
@@ -164,8 +160,7 @@ def accuracy_cost_curve(
 ) -> AccuracyCostCurve:
     """Quality, cost and routes of a fitted estimator at several budgets.
 
-    One pass over the rows per budget: answers, choices and costs come from the same call
-    of ``predict_routed``.
+    Answers, choices and costs come from the same pass; no model is asked twice about a row.
 
     Parameters
     ----------
@@ -201,15 +196,13 @@ def accuracy_cost_curve(
 
     Returns
     -------
-    AccuracyCostCurve
-        Named tuple ``(budget, quality, cost, route_share, choices, row_quality,
-        row_cost)``.
+    :class:`AccuracyCostCurve`
 
     Raises
     ------
     ValueError
-        If a budget is not feasible: the estimator's own error, which names the smallest
-        feasible one; or if `y` does not go with the predictions.
+        If a budget is not feasible, with the smallest feasible one; or if `y` does not go with the
+        predictions.
     TypeError
         If `estimator` is not cost-aware.
 

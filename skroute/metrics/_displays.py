@@ -21,8 +21,8 @@ from skroute.utils._optional import axes_of, import_optional
 class AccuracyCostDisplay:
     """Plot of quality against mean cost.
 
-    It is recommended to use :meth:`from_estimator` or :meth:`from_predictions` to create
-    one. Curves of other estimators go on the same axes: ``ax=display.ax_``.
+    Made by :meth:`from_estimator` or :meth:`from_predictions`. Curves of other estimators go on
+    the same axes: ``ax=display.ax_``.
 
     Parameters
     ----------
@@ -42,16 +42,13 @@ class AccuracyCostDisplay:
         Label of the vertical axis.
 
     singles : dict from str to (float, float), default=None
-        Mean cost and mean quality of choices that may answer every row. They are drawn as points,
-        with the best :term:`random mix` of them, which does not look at the rows, as a line.
+        Mean cost and mean quality of choices that may answer every row, drawn as points, with their
+        best :term:`random mix` as a line.
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Axes with the curve.
-
-    figure_ : matplotlib Figure
-        Figure that holds the axes.
+    ax_, figure_ : matplotlib Axes and Figure
+        With the curve.
 
     line_ : matplotlib Line2D
         The curve.
@@ -113,7 +110,6 @@ class AccuracyCostDisplay:
         Returns
         -------
         display : :class:`AccuracyCostDisplay`
-            The object itself, with `ax_`, `figure_`, `line_` and `mix_`.
         """
         self.ax_ = ax = axes_of(self, ax)
         self.figure_, self.mix_ = ax.figure, None
@@ -160,29 +156,12 @@ class AccuracyCostDisplay:
 
         Parameters
         ----------
-        estimator : estimator
-            A fitted cost-aware estimator, a pipeline that ends with one, or a search over
-            one of these.
-
-        X : array-like of shape (n_samples, n_features)
-            Rows that the estimator has not been fitted on.
-
-        y : array-like of shape (n_samples,) or (n_samples, n_columns)
-            The truth, see :func:`accuracy_cost_curve`.
-
-        budgets : array-like of shape (n_budgets,)
-            Mean costs per sample.
-
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weight of each row.
-
-        row_quality : callable, default=None
-            Quality of each row, see :func:`accuracy_cost_curve`.
+        estimator, X, y, budgets, sample_weight, row_quality
+            As in :func:`accuracy_cost_curve`.
 
         references : bool, default=None
-            Whether to draw the single choices and their best random mix beside the curve, where
-            the estimator has single choices; every member is then asked about every row. None
-            draws them in a new figure, and leaves axes that are given to what is on them.
+            Whether to draw the single choices, if there are any, and their best random mix beside
+            the curve; every member is then asked about every row. None draws them in a new figure.
 
         name : str, default=None
             Name of the curve for the legend. None takes the class name of the estimator.
@@ -191,12 +170,11 @@ class AccuracyCostDisplay:
             As in :meth:`plot`.
 
         **params : keyword arguments
-            Further arguments of ``predict_routed``, see :func:`accuracy_cost_curve`.
+            Further arguments of ``predict_routed``.
 
         Returns
         -------
         display : :class:`AccuracyCostDisplay`
-            The drawn curve.
         """
         walk = Walk(estimator, X, y, row_quality, sample_weight, **params)
         curve, label = walk.curve(check_budgets(budgets)), walk.worth.label
@@ -230,7 +208,7 @@ class AccuracyCostDisplay:
         Parameters
         ----------
         y_true : array-like of shape (n_samples,) or (n_samples, n_labels)
-            True labels, or an indicator matrix of labels.
+            As in :func:`sample_quality`.
 
         y_preds : sequence of array-like of the shape of `y_true`
             The answers, one array per point of the curve.
@@ -241,16 +219,12 @@ class AccuracyCostDisplay:
         sample_weight : array-like of shape (n_samples,), default=None
             Weight of each row.
 
-        name : str, default=None
-            Name of the curve for the legend. None draws no legend.
-
-        ax, curve_kwargs
+        name, ax, curve_kwargs
             As in :meth:`plot`.
 
         Returns
         -------
         display : :class:`AccuracyCostDisplay`
-            The drawn curve.
         """
         check_consistent_length(y_preds, costs)
         right = [sample_quality(y_true, y_pred) for y_pred in y_preds]
@@ -264,7 +238,7 @@ class AccuracyCostDisplay:
 class RouteShareDisplay:
     """Plot of the share of rows that each choice gets, at each budget.
 
-    It is recommended to use :meth:`from_estimator` to create one.
+    Made by :meth:`from_estimator`.
 
     Parameters
     ----------
@@ -279,11 +253,8 @@ class RouteShareDisplay:
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Axes with the areas.
-
-    figure_ : matplotlib Figure
-        Figure that holds the axes.
+    ax_, figure_ : matplotlib Axes and Figure
+        With the areas.
 
     areas_ : list of matplotlib PolyCollection
         One area per choice, from the bottom up.
@@ -319,7 +290,6 @@ class RouteShareDisplay:
         Returns
         -------
         display : :class:`RouteShareDisplay`
-            The object itself, with `ax_`, `figure_` and `areas_`.
         """
         self.ax_ = ax = axes_of(self, ax)
         self.figure_ = ax.figure
@@ -357,12 +327,8 @@ class RouteShareDisplay:
 
         Parameters
         ----------
-        estimator : estimator
-            A fitted cost-aware estimator, a pipeline that ends with one, or a search over
-            one of these.
-
-        X : array-like of shape (n_samples, n_features)
-            The rows.
+        estimator, X
+            As in :func:`accuracy_cost_curve`.
 
         budgets : array-like of shape (n_budgets,)
             Mean costs per sample, finite.
@@ -371,12 +337,11 @@ class RouteShareDisplay:
             As in :meth:`plot`.
 
         **params : keyword arguments
-            Further arguments of ``route``, see :func:`accuracy_cost_curve`.
+            Further arguments of ``route``.
 
         Returns
         -------
         display : :class:`RouteShareDisplay`
-            The drawn areas.
         """
         limits = check_budgets(budgets)
         if not np.isfinite(limits).all():
@@ -439,7 +404,7 @@ def complementarity_matrix(Q: ArrayLike) -> NDArray[np.float64]:
 class ComplementarityDisplay:
     """Plot, as a matrix, of how often one model is right and another one is wrong.
 
-    It is recommended to use :meth:`from_estimator` to create one.
+    Made by :meth:`from_estimator`.
 
     Parameters
     ----------
@@ -452,11 +417,8 @@ class ComplementarityDisplay:
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Axes with the matrix.
-
-    figure_ : matplotlib Figure
-        Figure that holds the axes.
+    ax_, figure_ : matplotlib Axes and Figure
+        With the matrix.
 
     image_ : matplotlib AxesImage
         The coloured matrix.
@@ -492,7 +454,6 @@ class ComplementarityDisplay:
         Returns
         -------
         display : :class:`ComplementarityDisplay`
-            The object itself, with `ax_`, `figure_`, `image_` and `text_`.
         """
         self.ax_ = ax = axes_of(self, ax)
         self.figure_, percent = ax.figure, 100 * np.asarray(self.matrix, dtype=np.float64)
@@ -521,15 +482,8 @@ class ComplementarityDisplay:
 
         Parameters
         ----------
-        estimator : estimator
-            A fitted router with ``named_estimators_``, a pipeline that ends with one, or a
-            search over one of these. Every member is called on all rows.
-
-        X : array-like of shape (n_samples, n_features)
-            Rows that the members have not been fitted on.
-
-        y : array-like of shape (n_samples,)
-            True labels.
+        estimator, X, y
+            As in :func:`accuracy_cost_curve`, of a router with ``named_estimators_``.
 
         ax, im_kwargs
             As in :meth:`plot`.
@@ -537,7 +491,6 @@ class ComplementarityDisplay:
         Returns
         -------
         display : :class:`ComplementarityDisplay`
-            The drawn matrix.
         """
         router, X = find_router(estimator, X)
         members = router.named_estimators_
@@ -550,11 +503,10 @@ class ComplementarityDisplay:
 class RouterDiagnosticsDisplay:
     """Plot of the observed quality against a router's estimates, with the gain of its decisions.
 
-    For each choice the mean quality that came out over the mean estimate, in bins of the estimate;
-    the title says how much the decisions gain above the best :term:`random mix` that spends the
+    The title says how much the decisions gain above the best :term:`random mix` that spends the
     same, and how much an oracle would.
 
-    It is recommended to use :meth:`from_estimator` to create one.
+    Made by :meth:`from_estimator`.
 
     Parameters
     ----------
@@ -573,11 +525,8 @@ class RouterDiagnosticsDisplay:
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Axes with the reliability.
-
-    figure_ : matplotlib Figure
-        Figure that holds the axes.
+    ax_, figure_ : matplotlib Axes and Figure
+        With the reliability.
 
     See Also
     --------
@@ -617,7 +566,6 @@ class RouterDiagnosticsDisplay:
         Returns
         -------
         display : :class:`RouterDiagnosticsDisplay`
-            The object itself, with `ax_` and `figure_`.
         """
         self.ax_ = ax = axes_of(self, ax)
         self.figure_ = ax.figure
@@ -651,14 +599,11 @@ class RouterDiagnosticsDisplay:
         Parameters
         ----------
         estimator : estimator
-            A fitted router with ``predict_quality``, ``route`` and ``predict_cost``, such as
+            A fitted router with ``predict_quality``, such as
             :class:`~skroute.routing.BudgetRouter`.
 
-        X : indexable of n_samples rows
-            Rows that the router has not been fitted on.
-
-        y : array-like of shape (n_samples, n_choices)
-            What each choice was worth, in the order of ``choices_``; a frame is read by name.
+        X, y
+            As in :func:`accuracy_cost_curve`; of `y` all must be known.
 
         costs : array-like of shape (n_choices,) or (n_samples, n_choices), default=None
             Cost of each choice. None takes the router's ``costs_``.
@@ -667,7 +612,7 @@ class RouterDiagnosticsDisplay:
             Bins of the estimates, with equally many rows.
 
         ax : matplotlib Axes, default=None
-            Axes to draw on. None makes a new figure.
+            As in :meth:`plot`.
 
         **params : keyword arguments
             Of ``route`` and ``predict_cost``, such as ``budget``.
@@ -675,7 +620,6 @@ class RouterDiagnosticsDisplay:
         Returns
         -------
         display : :class:`RouterDiagnosticsDisplay`
-            The drawn diagnostics.
         """
         names, route = list(estimator.choices_), estimator.route(X, **params)
         costs = costs_by_name(estimator.costs_ if costs is None else costs, names)
@@ -707,7 +651,7 @@ _NAMES = {"direct": "direct method", "snips": "SNIPS", "doubly_robust": "doubly 
 class OffPolicyDisplay:
     """Plot of quality against mean cost, estimated from a log of one answer per request.
 
-    It is recommended to use :meth:`from_estimator` to create one.
+    Made by :meth:`from_estimator`.
 
     Parameters
     ----------
@@ -716,11 +660,8 @@ class OffPolicyDisplay:
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Axes with the curve.
-
-    figure_ : matplotlib Figure
-        Figure that holds the axes.
+    ax_, figure_ : matplotlib Axes and Figure
+        With the curve.
 
     lines_ : list of matplotlib Line2D
         One for each estimator drawn.
@@ -774,7 +715,6 @@ class OffPolicyDisplay:
         Returns
         -------
         display : :class:`OffPolicyDisplay`
-            The object itself, with `ax_`, `figure_`, `lines_` and `band_`.
         """
         if unknown := [name for name in estimators if name not in _NAMES]:
             raise ValueError(
@@ -812,14 +752,8 @@ class OffPolicyDisplay:
 
         Parameters
         ----------
-        estimator : estimator
-            A fitted router, see :func:`off_policy_curve`.
-
-        X : array-like of shape (n_samples, n_features)
-            The requests.
-
-        q : array-like of shape (n_samples,)
-            Quality of the answer that was given.
+        estimator, X, q
+            As in :func:`off_policy_curve`.
 
         ax, curve_kwargs
             As in :meth:`plot`.
@@ -830,7 +764,6 @@ class OffPolicyDisplay:
         Returns
         -------
         display : :class:`OffPolicyDisplay`
-            The drawn curve.
         """
         curve = off_policy_curve(estimator, X, q, **params)
         return cls(curve=curve).plot(ax=ax, curve_kwargs=curve_kwargs)

@@ -71,14 +71,8 @@ def decision_report(
 
     Parameters
     ----------
-    estimator : estimator
-        A fitted decision estimator, a pipeline that ends with one, or a search over one of these.
-
-    X : indexable of n_samples rows
-        Rows that it was not fitted on.
-
-    y : array-like of shape (n_samples,) or (n_samples, n_choices)
-        The truth, as :func:`accuracy_cost_curve` takes it. All of it must be known.
+    estimator, X, y
+        As in :func:`accuracy_cost_curve`; all of `y` must be known.
 
     path : str or path-like
         Where to write; a file that is there is replaced.
@@ -99,18 +93,11 @@ def decision_report(
     n_budgets : int, default=41
         Stops of the slider where `budgets` is None.
 
-    confidence_level : float, default=0.95
-        Nominal coverage of the intervals. Higher makes them wider.
-
-    n_resamples : int, default=500
-        Resamples of the rows for the intervals. More of them take longer.
-
-    random_state : int, RandomState instance or None, default=0
-        Draws the resamples.
+    confidence_level, n_resamples, random_state
+        As in :func:`bootstrap_interval`.
 
     **params : keyword arguments
-        Further arguments of ``predict_routed``, for example ``costs`` of each row for
-        :class:`~skroute.routing.BudgetRouter`.
+        Further arguments of ``predict_routed``, for example ``costs`` of each row.
 
     Returns
     -------
@@ -127,16 +114,14 @@ def decision_report(
     See Also
     --------
     compare_with_references : The numbers over the whole range.
-    reference_curves : The baselines at each stop.
     AccuracyCostDisplay : The curve alone, in matplotlib.
 
     Notes
     -----
-    No member is asked twice about a row, however many budgets there are. The baselines of routers
-    are the single choices, for which each member is asked about every row; of other estimators they
-    are the cheapest and the most expensive plan, and a member is asked only about rows that some
-    budget sends to it. Of a certified router the page shows the estimator that it wraps, and starts
-    at the budget that the promise is about.
+    No member is asked twice about a row. The baselines of routers are the single choices, for which
+    each member is asked about every row; of other estimators they are the cheapest and the most
+    expensive plan. Of a certified router the page shows the estimator that it wraps, and starts at
+    the budget that the promise is about.
 
     Examples
     --------

@@ -281,45 +281,38 @@ def _by_label(costs, known):
 
 def objective_of_numbers(quality):
     """The objective that the parameter `quality` of a regressor stands for."""
-    named = isinstance(quality, str)
-    function = OF_NUMBERS[quality] if named else quality
-
-    def of(true, given):
-        # Losses of positive numbers have no value for others: `_checked` refuses them.
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return _checked(function(true, given), len(true), quality if named else "quality")
-
-    return Objective(quality if named else "callable", of)
+    if not isinstance(quality, str):
+        return Objective("callable", rated_by(quality))
+    # Losses of positive numbers have no value for others, which are refused.
+    function = np.errstate(divide="ignore", invalid="ignore")(OF_NUMBERS[quality])
+    return Objective(quality, rated_by(function, quality))
 
 
 def _called(function, classes, several, kind):
     """The objective of a user's function of labels, of classes or of several in each row."""
-
-    def labels(codes):
-        return codes if several else classes[codes]
+    rate = rated_by(function)
 
     def of(target, answers):
-        told = answers if kind == "predict_proba" else labels(answers)
-        return _checked(function(labels(target), told), len(target))
+        coded = kind == "predict" and not several
+        return rate(target if several else classes[target], classes[answers] if coded else answers)
 
     return Objective("callable", of, asks=kind)
 
 
-def rated_by(function, name):
-    """A user's function of true answers and answers, with its numbers checked."""
-    return lambda y, answers: _checked(function(y, answers), len(y), name)
+def rated_by(function, name="quality"):
+    """A function of true answers and answers, held to one finite number for each row."""
 
+    def rate(y, answers):
+        per_row = np.asarray(function(y, answers), dtype=np.float64)
+        if per_row.shape != (len(y),) or not np.isfinite(per_row).all():
+            raise ValueError(
+                f"{name} must return one finite number for each row, shape "
+                f"({len(y)},), got shape {per_row.shape} with {np.isnan(per_row).sum()} NaN and "
+                f"{np.isinf(per_row).sum()} infinite."
+            )
+        return per_row
 
-def _checked(found: Any, n_rows, name="quality"):
-    """What a function found, which must be one finite number for each row."""
-    per_row = np.asarray(found, dtype=np.float64)
-    if per_row.shape != (n_rows,) or not np.isfinite(per_row).all():
-        raise ValueError(
-            f"{name} must return one finite number for each row, shape ({n_rows},), got shape "
-            f"{per_row.shape} with {np.isnan(per_row).sum()} NaN and {np.isinf(per_row).sum()} "
-            "infinite."
-        )
-    return per_row
+    return rate
 
 
 # The answers of a decision estimator -----------------------------------------------------------
@@ -375,22 +368,21 @@ class Worth:
 
     def of_single(self, y, seen, estimator):
         """Quality of each row where a single choice answers all; it may be none of choices_."""
-        logged = self.is_logged(y, estimator, seen.y_pred)
-        return self.of(y, seen.y_pred, seen.route if logged else None)
+        route = seen.route if self.is_logged(y, estimator, seen.y_pred) else None
+        return self.of(y, seen.y_pred, route)
 
     def of_routed(self, y, routed, estimator, weight=None):
         """Quality of each row of a pass; one that is handed over counts as its estimator has it."""
-        handed, route = handed_over(estimator, routed.route), routed.route
-        logged = self.is_logged(y, estimator, routed.y_pred)
+        handed = handed_over(estimator, routed.route)
+        route = routed.route if self.is_logged(y, estimator, routed.y_pred) else None
         if not handed.any():
-            return self.of(y, routed.y_pred, route if logged else None, weight)
+            return self.of(y, routed.y_pred, route, weight)
         own = estimator.abstain_quality_ if self.handed is None else self.handed
         found, rows = np.full(len(y), float(own)), np.flatnonzero(~handed)
         if len(rows):
-            weight = None if weight is None else weight[rows]
+            route, weight = (one if one is None else one[rows] for one in (route, weight))
             # Labels again, where None stood beside them.
-            answers = np.array(routed.y_pred[rows].tolist())
-            found[rows] = self.of(y[rows], answers, route[rows] if logged else None, weight)
+            found[rows] = self.of(y[rows], np.array(routed.y_pred[rows].tolist()), route, weight)
         return found
 
     def is_logged(self, y, estimator, y_pred):
@@ -437,11 +429,8 @@ def worth_of(estimator, y=None, row_quality=None):
                 "give row_quality, a function of true and given numbers."
             )
         return Worth(objective_of_numbers(quality))
-    if (
-        not is_classifier(estimator)
-        or quality is None
-        or (isinstance(quality, str) and quality == "accuracy")
-    ):
+    accuracy = quality is None or (isinstance(quality, str) and quality == "accuracy")
+    if accuracy or not is_classifier(estimator):
         return Worth()
     several = y is not None and np.ndim(y) == 2
     classes = getattr(estimator, "classes_", None)

@@ -26,11 +26,10 @@ from skroute.routing._policy import check_lambda
 from skroute.routing._table_router import TableRouter
 from skroute.routing._warnings import warn_of_fit
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
-from skroute.utils._handing import models_of
 from skroute.utils._named import check_rows_match, in_order
 from skroute.utils._once import once_of
-from skroute.utils._validation import check_numbers
-from skroute.utils._warn import warn
+from skroute.utils._protocol import models_of
+from skroute.utils._validation import check_numbers, warn
 
 
 class BudgetRouter(TableRouter):

@@ -3,6 +3,7 @@
 from itertools import combinations
 
 import numpy as np
+from sklearn.base import ClassifierMixin
 
 from skroute.base import Routed, dispatch
 from skroute.metrics import sample_quality
@@ -18,8 +19,8 @@ GRID = np.linspace(0.0, 1.0, 11)
 _MEANS_OF_LABELS = ("accuracy", "balanced_accuracy", "cost matrix")
 
 
-class CombiningRouter(MemberRouter):
-    """Base of routers that ask a member, look at its answer, and may ask others.
+class CombiningRouter(ClassifierMixin, MemberRouter):
+    """Base of classifiers that ask a member, look at its answer, and may ask others.
 
     Each choice is a set of members and their weights in the answer: ``choice_members_``,
     ``choice_weights_`` and, for several labels, ``choice_thresholds_``. The state of a plan is
@@ -36,6 +37,7 @@ class CombiningRouter(MemberRouter):
     # Where it is no parameter.
     base = "auto"
     _target_kinds: tuple[type, ...] = (SingleLabel, MultiLabel)
+    score = MemberRouter.score
 
     def _asks(self):
         return "scores"
@@ -52,8 +54,8 @@ class CombiningRouter(MemberRouter):
     def _least_cost(self, costs, names):
         return float(costs[possible_bases(self.base, names)].min())
 
-    def _check(self, X, members):
-        super()._check(X, members)
+    def _check(self, members):
+        super()._check(members)
         if self.base != "auto" and self.base not in members:
             raise ValueError(
                 f"base={self.base!r} is not the name of a member; the members are "
@@ -83,6 +85,11 @@ class CombiningRouter(MemberRouter):
         if self._multilabel:
             self.choice_thresholds_ = np.asarray(thresholds, dtype=np.float64)
         self.choices_ = list(names)
+
+    @property
+    def _member_costs(self):
+        # Rules were chosen for the costs of fit: new ones act at the next.
+        return self._costs_of_fit
 
     @property
     def choice_costs_(self):

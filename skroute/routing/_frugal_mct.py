@@ -3,8 +3,6 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.assignment import assignment_path, choose_at_price
@@ -21,12 +19,13 @@ from skroute.routing._draws import tie_draws
 from skroute.routing._estimates import answers_forest, rows_and_others
 from skroute.routing._learn import learn_policy
 from skroute.routing._log import Log, kept_choices
+from skroute.routing._members import MemberRouter
 from skroute.routing._mixtures import best_of
 from skroute.routing._policy import Policy, Validated, standard_error
 from skroute.routing._stream import Look
 from skroute.routing._warnings import warn_if_behind
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
-from skroute.utils._handing import ABSTAIN_NAME
+from skroute.utils._protocol import ABSTAIN_NAME
 
 
 class BaseOptions(NamedTuple):
@@ -40,24 +39,14 @@ class BaseOptions(NamedTuple):
     policy: Policy
 
 
-class AddonOptions(NamedTuple):
-    """What a row can buy once its base has answered; option 0 is the base alone."""
-
-    # The service that is bought, for option 0 the base.
-    addons: NDArray[np.int64]
-    # w of the base in the combined scores, and theta (None for one label).
-    weights: NDArray[np.float64]
-    thresholds: list
-    # (n_rows, n_options)
-    accuracies: NDArray[np.float64]
-
-
 def addon_options(scores, base, target, accuracy, weights, thresholds):
-    """Combiners of a base with each add-on, and how accurate they are on each row.
+    """What a row can buy once its base has answered; option 0 is the base alone.
 
-    Each add-on is combined with the best w of all rows, as in the paper. That w is best on
-    average, which is where the base is sure; rows that buy are those where it is not, so
-    that, if 0 is a candidate for w, the add-on alone is an option as well.
+    Returns the service that is bought (for option 0 the base), w of the base in the combined
+    scores, theta, and how accurate each option is on each row. Each add-on is combined with the
+    best w of all rows, as in the paper. That w is best on average, which is where the base is
+    sure; rows that buy are those where it is not, so that, if 0 is a candidate for w, the add-on
+    alone is an option as well.
     """
     theta, per_row = search_threshold(scores[base], target, accuracy, thresholds)
     found = [(base, 1.0, theta, per_row)]
@@ -69,10 +58,10 @@ def addon_options(scores, base, target, accuracy, weights, thresholds):
         if min(weights) == 0 and combined[0] > 0:
             found.append((k, 0.0, *search_threshold(addon, target, accuracy, thresholds)))
     addons, chosen, thetas, columns = zip(*found)
-    return AddonOptions(np.array(addons), np.array(chosen), list(thetas), np.column_stack(columns))
+    return np.array(addons), chosen, thetas, np.column_stack(columns)
 
 
-class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
+class FrugalMCTClassifier(CombiningRouter):
     r"""Ask a base service, then at most one add-on, and combine both answers (FrugalMCT).
 
     FrugalMCT [1]_. Every row goes to the base. From its scores an quality estimator
@@ -270,7 +259,7 @@ class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
         "delta": [Interval(Real, None, 1, closed="left"), StrOptions({"auto"})],
         "policy": [StrOptions({"online", "batch"})],
     }
-    score = CombiningRouter.score
+    _member_costs = MemberRouter._member_costs
 
     def __init__(
         self,
@@ -307,24 +296,20 @@ class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
 
     def _learn(self, X, answers):
         names, scores, target = answers.names, answers.responses, answers.target
-        weights = GRID if self.weight == "auto" else [self.weight]
-        thresholds = GRID if self.threshold == "auto" else [self.threshold]
+        grids = [GRID if one == "auto" else [one] for one in (self.weight, self.threshold)]
         quality = self._objective_of(self._target).bound(target).of
         budget, costs = check_budget(self.budget), self._costs_of_fit
         bases = possible_bases(self.base, names)
-        offered = [
-            addon_options(scores, base, target, quality, weights, thresholds) for base in bases
-        ]
-        self.abstain_quality_ = self._worth_of_handing(one.accuracies for one in offered)
+        offered = [addon_options(scores, base, target, quality, *grids) for base in bases]
+        self.abstain_quality_ = self._worth_of_handing(accuracies for *_, accuracies in offered)
         estimator = self.quality_estimator
         if estimator is None:
             estimator = answers_forest(len(target), self.n_jobs)
         self._options, choices, alone = [], [], {}
-        for base, options in zip(bases, offered):
-            added = np.r_[0.0, costs[options.addons[1:]]]
-            log = Log([names[k] for k in options.addons], options.accuracies, added)
+        for base, (addons, weights, thresholds, accuracies) in zip(bases, offered):
+            log = Log([names[k] for k in addons], accuracies, np.r_[0.0, costs[addons[1:]]])
             if self.abstain_quality_ is not None:
-                log = log.with_handing_over(float(options.accuracies.max()) - self.abstain_quality_)
+                log = log.with_handing_over(float(accuracies.max()) - self.abstain_quality_)
             features = self._features(scores[base])
             policy = learn_policy(
                 estimator, features, log, answers.folds, deciding=costs[base], n_jobs=self.n_jobs
@@ -334,12 +319,12 @@ class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
                 delta = search_delta(policy, budget) if budget >= costs[base] else 0.0
             policy = policy.at(margin=float(delta))
             self._options.append(BaseOptions(base, len(choices), policy))
-            for column, (k, weight) in enumerate(zip(options.addons, options.weights)):
+            for k, weight, theta, accuracy in zip(addons, weights, thresholds, accuracies.T):
                 if k == base or weight == 0:
-                    alone[k] = options.accuracies[:, column]
+                    alone[k] = accuracy
                 pair = f"{names[base]} {'+' if weight else '>'} {names[k]}"
                 name = names[k] if k == base else pair
-                choices.append((name, base, k, weight, options.thresholds[column]))
+                choices.append((name, base, k, weight, theta))
             if self.abstain_quality_ is not None:
                 choices.append((f"{names[base]} > {ABSTAIN_NAME}", base, base, 1.0, np.nan))
         unit = np.eye(len(names))

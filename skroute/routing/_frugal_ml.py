@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin
 
 from skroute.assignment import assignment_path, choose_at_price
 from skroute.base import Plan, check_affordable
@@ -14,7 +13,7 @@ from skroute.routing._log import with_last
 from skroute.routing._mixtures import Mixture, ValidatedPart, best_mixture, validated_mixture
 from skroute.routing._targets import SingleLabel
 from skroute.utils._compat import Integral, Interval
-from skroute.utils._handing import ABSTAIN_NAME
+from skroute.utils._protocol import ABSTAIN_NAME
 
 # A label that a base gave to fewer rows shares its thresholds with the other rare ones.
 _MIN_ROWS = 30
@@ -165,7 +164,7 @@ def decide_by_label(rules, groups, labels, tops):
     return found
 
 
-class FrugalMLClassifier(ClassifierMixin, CombiningRouter):
+class FrugalMLClassifier(CombiningRouter):
     """Ask a base service; if its score is too low for its label, ask an add-on (FrugalML).
 
     FrugalML [1]_. A row goes to a base, which answers with a label and a score.
@@ -306,7 +305,6 @@ class FrugalMLClassifier(ClassifierMixin, CombiningRouter):
         "n_thresholds": [Interval(Integral, 2, None, closed="left")],
     }
     _target_kinds = (SingleLabel,)
-    score = CombiningRouter.score
 
     def __init__(
         self,
@@ -372,11 +370,6 @@ class FrugalMLClassifier(ClassifierMixin, CombiningRouter):
 
     def _validated(self, budget):
         return validated_mixture(self._validated_parts, budget)
-
-    @property
-    def _member_costs(self):
-        # Thresholds were chosen for the costs of fit: new ones act at the next.
-        return self._costs_of_fit
 
     def _plan(self, X, budget, request_id=None):
         check_affordable(budget, self._least())

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.base import MetaEstimatorMixin, clone, is_classifier, is_regressor
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import check_cv
 from sklearn.utils import Bunch, check_consistent_length, get_tags
@@ -40,7 +40,7 @@ from skroute.routing._targets import (
     rows_of_failure,
 )
 from skroute.utils._compat import (
-    BaseComposition,
+    BaseHeterogeneousEnsemble,
     Integral,
     Interval,
     Real,
@@ -53,10 +53,9 @@ from skroute.utils._compat import (
     num_samples,
     routing_enabled,
 )
-from skroute.utils._frozen import comes_fitted
-from skroute.utils._handing import answered, handed_over
 from skroute.utils._named import by_label
 from skroute.utils._once import once_of
+from skroute.utils._protocol import answered, comes_fitted, handed_over
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import check_known_labels
 
@@ -83,7 +82,7 @@ class OutOfFold:
         return part_of(self.folds, len(self.target))
 
 
-class MemberRouter(MetaEstimatorMixin, Router, BaseComposition):
+class MemberRouter(Router, BaseHeterogeneousEnsemble):
     """Base of routers with a constructor parameter ``estimators``: names and models, with costs.
 
     A subclass implements ``_learn(X, answers)``, which sets what ``_plan`` needs and
@@ -102,53 +101,16 @@ class MemberRouter(MetaEstimatorMixin, Router, BaseComposition):
     _weighs = False
 
     @property
-    def named_estimators(self):
-        """The members by name (:class:`~sklearn.utils.Bunch`)."""
-        return Bunch(**dict(self.estimators))
-
-    @property
     def named_estimators_(self):
         """The fitted members by name (:class:`~sklearn.utils.Bunch`)."""
         return Bunch(**dict(zip(self.member_names_, self.estimators_)))
-
-    def get_params(self, deep=True):
-        """Parameters of this estimator and, if `deep`, of its members.
-
-        Parameters
-        ----------
-        deep : bool, default=True
-            Whether to include the members and their parameters.
-
-        Returns
-        -------
-        dict
-        """
-        return self._get_params("estimators", deep=deep)
-
-    def set_params(self, **params):
-        """Set parameters of this estimator or of its members by name.
-
-        A member is replaced as a whole by ``set_params(name=estimator)`` and removed by
-        ``set_params(name="drop")``.
-
-        Parameters
-        ----------
-        **params : keyword arguments
-            Parameters to set.
-
-        Returns
-        -------
-        self
-        """
-        self._set_params("estimators", **params)
-        return self
 
     # Fit ------------------------------------------------------------------------------------
 
     def _fit(self, X, y, *, task, **params):
         names, members = self._check_members()
         X, y = read_rows(self, X, self._advice()), on_host(y)
-        self._check(X, dict(zip(names, members)))
+        self._check(dict(zip(names, members)))
         costs = None
         if not isinstance(self.costs, str):
             costs = check_costs(self._listed_costs(names), names)
@@ -195,25 +157,22 @@ class MemberRouter(MetaEstimatorMixin, Router, BaseComposition):
         """What to do about rows that the default estimator cannot read, if it reads X."""
         return None
 
-    def _check(self, X, members):
-        """Rules between parameters, rows and members (by name), before any is fitted."""
-        for name, member in members.items():
-            self._check_member(name, member)
-
-    def _check_member(self, name, member):
+    def _check(self, members):
+        """Rules between parameters and members (by name), before any is fitted."""
         of_numbers = self._target_kinds == (Numbers,)
-        if (is_classifier if of_numbers else is_regressor)(member):
-            wanted = "regressor" if of_numbers else "classifier"
-            raise ValueError(
-                f"The estimator {name!r} should be a {wanted}, got {member!r}. BudgetRouter routes "
-                "between models of any kind, from a log of their quality."
-            )
-        if not of_numbers and not hasattr(member, self._method()):
-            raise ValueError(
-                f"{type(self).__name__} needs {self._method()}, which {name!r} ({member!r}) does "
-                "not have. Wrap it in sklearn.calibration.CalibratedClassifierCV, or take a "
-                "quality of labels where there is one."
-            )
+        for name, member in members.items():
+            if (is_classifier if of_numbers else is_regressor)(member):
+                wanted = "regressor" if of_numbers else "classifier"
+                raise ValueError(
+                    f"The estimator {name!r} should be a {wanted}, got {member!r}. BudgetRouter "
+                    "routes between models of any kind, from a log of their quality."
+                )
+            if not of_numbers and not hasattr(member, self._method()):
+                raise ValueError(
+                    f"{type(self).__name__} needs {self._method()}, which {name!r} ({member!r}) "
+                    "does not have. Wrap it in sklearn.calibration.CalibratedClassifierCV, or take "
+                    "a quality of labels where there is one."
+                )
 
     def _check_target(self, target):
         """Rules between parameters and labels, before any member is fitted."""

@@ -51,8 +51,8 @@ class Occam(MemberRouter):
             "reads such rows."
         )
 
-    def _check(self, X, members):
-        super()._check(X, members)
+    def _check(self, members):
+        super()._check(members)
         if isinstance(self.embedding, str):
             if self.embedding not in members:
                 raise ValueError(

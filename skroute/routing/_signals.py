@@ -43,11 +43,6 @@ class RankScores:
             scores = ndtri(rank / max(counts.sum(), 1))
             self.knots.append((values, scores))
 
-    @property
-    def n_scores(self):
-        """Columns of the result."""
-        return len(self.knots) + sum(self.missing)
-
     def transform(self, columns):
         """Scores of rows, ndarray of shape (n_rows, n_scores)."""
         parts = []
@@ -171,7 +166,11 @@ def as_columns(signals, name, n_rows, columns=None):
         return np.empty((n_rows, 0))
     found = None
     try:
-        found = _floats(signals)
+        if hasattr(signals, "iloc") and hasattr(signals, "to_numpy"):
+            # A value that a pandas extension type lacks is NaN.
+            found = signals.to_numpy(dtype=np.float64, na_value=np.nan)
+        else:
+            found = np.asarray(signals, dtype=np.float64)
     except (TypeError, ValueError):
         pass
     if found is None:
@@ -183,13 +182,6 @@ def as_columns(signals, name, n_rows, columns=None):
             f"for each row of the call, got {found.shape}."
         )
     return found.reshape(n_rows, -1) if found.size else np.empty((n_rows, 0))
-
-
-def _floats(values):
-    """Numbers as float64; a value that a pandas extension type lacks is NaN."""
-    if hasattr(values, "iloc") and hasattr(values, "to_numpy"):
-        return values.to_numpy(dtype=np.float64, na_value=np.nan)
-    return np.asarray(values, dtype=np.float64)
 
 
 def split_signals(signals, names):

@@ -15,6 +15,13 @@ class States(NamedTuple):
     asked: NDArray[np.bool_]
     # The state after asking a member; -1 where it cannot be asked.
     following: NDArray[np.int64]
+    # For each state the members that may answer there.
+    answers: list[tuple[int, ...]]
+
+    @property
+    def n_calls(self):
+        """Members that are asked at most."""
+        return int(self.asked.sum(axis=1).max())
 
 
 def n_sets(n_members, max_calls):
@@ -23,7 +30,7 @@ def n_sets(n_members, max_calls):
 
 
 def any_order(n_members, max_calls):
-    """Every member may be asked after every other, up to a number of calls; the first is none."""
+    """Any member may be asked after any, and any that was asked may answer; the first is none."""
     sizes = range(min(max_calls, n_members) + 1)
     sets = [part for size in sizes for part in combinations(range(n_members), size)]
     position = {frozenset(part): at for at, part in enumerate(sets)}
@@ -35,17 +42,17 @@ def any_order(n_members, max_calls):
             for part in sets
         ]
     )
-    return States(asked, following)
+    return States(asked, following, sets)
 
 
 def fixed_order(n_members, chain):
-    """One member after another."""
+    """One member after another; the last one asked answers."""
     asked = np.zeros((len(chain) + 1, n_members), dtype=bool)
     following = np.full((len(chain) + 1, n_members), -1)
     for at, k in enumerate(chain):
         asked[at + 1 :, k] = True
         following[at, k] = at + 1
-    return States(asked, following)
+    return States(asked, following, [(), *((k,) for k in chain)])
 
 
 class StateValues(NamedTuple):

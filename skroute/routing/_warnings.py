@@ -3,7 +3,7 @@
 import numpy as np
 
 from skroute.base import affords
-from skroute.utils._warn import warn
+from skroute.utils._validation import warn
 
 # A logged mean that is further from a listed cost than this share of it contradicts it.
 _CONTRADICTS = 0.1

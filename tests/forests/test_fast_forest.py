@@ -144,7 +144,7 @@ CATBOOST = {
 }
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=18, deadline=None)
 @given(
     kind=st.sampled_from(sorted(CATBOOST)),
     n_classes=st.integers(2, 4),
@@ -191,7 +191,7 @@ def test_catboost_of_any_kind(
     np.testing.assert_array_equal(again.predict(X), fast.predict(X))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     one_hot=st.sampled_from([1, 4, 100]),
     n_classes=st.integers(2, 3),
@@ -258,7 +258,7 @@ def test_a_booster_of_xgboost(objective, seed, frame):
     assert not hasattr(fast, "predict_proba")
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     kind=st.sampled_from(["lightgbm", "xgboost", "hist", "forest", "gradient", "adaboost"]),
     first=st.sampled_from([StandardScaler(), QuantileTransformer(n_quantiles=20), "passthrough"]),
@@ -311,7 +311,7 @@ def test_a_tuned_threshold_and_a_frame_of_text():
         fast.predict(frame[["b", "a"]])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=26, deadline=None)
 @given(
     kind=st.sampled_from(sorted(CLASSIFIERS)),
     n_classes=st.integers(2, 4),
@@ -680,7 +680,7 @@ def test_base_scores_of_xgboost_to_the_last_bit():
     """Given and found by the library, which rounds them in single precision."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(100, 3)).astype(np.float32)
-    for i in range(60):
+    for i in range(20):
         y = (X[:, 0] + rng.normal(size=100) > rng.normal()).astype(int)
         base = {} if i % 2 else {"base_score": rng.uniform(0.01, 0.99)}
         model = xgb.XGBClassifier(n_estimators=2, max_depth=2, n_jobs=1, **base).fit(X, y)

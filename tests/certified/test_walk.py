@@ -24,13 +24,9 @@ from skroute.routing import (
     OccamRouterClassifier,
     SequentialRouterClassifier,
 )
-from tests.certified.toy import ASKED, Counted, note
+from tests.certified.toy import ASKED, QUIET, Counted, note
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:What is certified saves nothing"),
-    pytest.mark.filterwarnings("ignore:On validation rows"),
-    pytest.mark.filterwarnings("ignore:alpha=0.1 is a share of all rows"),
-]
+pytestmark = [*QUIET, pytest.mark.filterwarnings("ignore:alpha=0.1 is a share of all rows")]
 
 
 class CountedRegressor(DecisionTreeRegressor):
@@ -88,7 +84,7 @@ def fitted(name):
 
 
 def certified(name, y=Y, **options):
-    options = {"fallback": "safe", "n_points": 6, "random_state": 0, **options}
+    options = {"fallback": "safe", "n_points": 4, "random_state": 0, **options}
     router = CertifiedRouter(FrozenEstimator(fitted(name)), **options)
     ASKED.clear()
     return router.fit(X[N_FIT:], y[N_FIT:])

@@ -15,7 +15,6 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skroute.gating import SequentialFeatureClassifier
 from skroute.gating._stopping import STOP, Policies, spend
-from skroute.metrics import pareto_front
 
 COSTS = {"a": 1.0, "b": 2.0, "c": 0.0, "d": 3.0}
 GROUPS = {"a": [0, 1], "b": [2], "c": [3], "d": [4, 5]}
@@ -166,18 +165,6 @@ def test_a_budget_is_spent_between_two_prices():
             assert spent == pytest.approx(budget) and cost[lower] > budget
         else:
             assert spent == cost.max()
-
-
-def test_undominated_sets_are_those_that_nothing_cheaper_beats():
-    rng = np.random.default_rng(0)
-    for _ in range(50):
-        costs, losses = rng.integers(0, 6, 20), rng.integers(0, 6, 20)
-        found = pareto_front(costs, -losses)
-        for at in range(20):
-            no_dearer = (costs <= costs[at]) & (losses <= losses[at])
-            beaten = no_dearer & ((costs < costs[at]) | (losses < losses[at]))
-            equal = (costs[found] == costs[at]) & (losses[found] == losses[at])
-            assert equal.any() == (not beaten.any())
 
 
 def rare(n=3000, seed=3):

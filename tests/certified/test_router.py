@@ -203,11 +203,10 @@ def test_a_refused_budget_says_what_it_takes():
         alone.predict(X, budget=1.0)
 
 
-def test_display(labelled):
+def test_display(fitted):
     pyplot = pytest.importorskip("matplotlib.pyplot")
-    router = CertifiedRouter(occam(), max_loss=0.2, **OPTIONS).fit(*labelled)
-    display = CertificateDisplay.from_estimator(router, color="red")
-    np.testing.assert_array_equal(display.line_.get_ydata(), router.operating_points_.loss_upper)
+    display = CertificateDisplay.from_estimator(fitted, color="red")
+    np.testing.assert_array_equal(display.line_.get_ydata(), fitted.operating_points_.loss_upper)
     assert display.line_.get_color() == "red" and display.figure_ is display.ax_.figure
     pyplot.close(display.figure_)
 

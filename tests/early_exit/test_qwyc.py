@@ -291,20 +291,6 @@ def test_measured_costs(problem, boosted):
     assert members.costs_.shape == (2,)
 
 
-def test_budget(quick, problem):
-    _, _, X, _ = problem
-    free, smallest = quick.predict_cost(X).mean(), quick.tradeoff_.cost.min()
-    budgets = (free * 2, (free + smallest) / 2, 1.01 * smallest)
-    costs = [quick.predict_cost(X, budget=budget).mean() for budget in budgets]
-    assert costs[0] == free
-    assert costs[2] <= costs[1] < free
-    assert quick.min_budget_ == smallest
-    message = re.escape(f"the smallest feasible budget is {smallest:.17g}")
-    with pytest.raises(ValueError, match=message):
-        quick.predict(X, budget=0.5)
-    assert quick.predict(X[:1].copy(), budget=1.01 * smallest).shape == (1,)
-
-
 def test_calibration_none_uses_the_training_rows(problem, boosted):
     X, y, _, _ = problem
     quick = QWYCEnsemble(FrozenEstimator(boosted), alpha=0.01, calibration=None).fit(X, y)
@@ -606,8 +592,11 @@ def fast(quick):
 def test_any_one_row_is_answered_or_refused_as_in_a_batch(data, quick, fast, problem):
     """The type, its memory, its values and its columns are drawn; so is the estimator."""
     estimator = data.draw(st.sampled_from([quick, fast]))
-    methods = ["predict", "predict_proba", "decision_function", "predict_cost", "route"]
-    method = data.draw(st.sampled_from(methods[: 5 if estimator is quick else 3]))
+    methods, budget = ["predict", "predict_proba", "decision_function"], {}
+    if estimator is quick:
+        methods += ["predict_cost", "route"]
+        budget = {"budget": data.draw(st.sampled_from([None, 1.01 * quick.min_budget_]))}
+    method = data.draw(st.sampled_from(methods))
     rows = problem[0][-60:].copy()
     values = [np.nan, np.inf, 1e300, 0.0, -0.0, 1e-40, 1e30]
     for _ in range(data.draw(st.integers(0, 3))):
@@ -633,7 +622,7 @@ def test_any_one_row_is_answered_or_refused_as_in_a_batch(data, quick, fast, pro
 
     def outcome(X, i):
         try:
-            return getattr(estimator, method)(X)[i]
+            return getattr(estimator, method)(X, **budget)[i]
         except (TypeError, ValueError) as error:
             return f"{type(error)}: {error}"
 

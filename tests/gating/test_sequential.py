@@ -185,7 +185,7 @@ def test_rare_positives_are_bought_for(seed):
     """What a budget pays for is bought, and it ranks as the same spent on one set for all does."""
     from lightgbm import LGBMClassifier
 
-    X, y, X_test, y_test = rare(2000)
+    X, y, X_test, y_test = rare(1500)
     model = SequentialFeatureClassifier(
         feature_groups=PANELS, feature_costs=PRICES, random_state=seed
     ).fit(X, y)

@@ -102,7 +102,7 @@ def test_a_router_reads_a_log_as_it_is(library):
         "array": log["prompt"].to_numpy(dtype=str),
         "list": list(log["prompt"]),
     }[library]
-    router = BudgetRouter(costs=[1.0, 10.0], cv=3).fit(X, Q.astype(float))
+    router = BudgetRouter(costs=[1.0, 10.0], cv=2).fit(X, Q.astype(float))
     share = hard.mean()
     route = router.route(X, budget=1 + 9 * share)
     assert route[hard].mean() > route[~hard].mean() + 0.4

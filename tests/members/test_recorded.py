@@ -26,8 +26,7 @@ def test_labels_with_scores():
     assert model.classes_.tolist() == ["cat", "dog", "eel"]
     assert model.predict(column([3, 0])).tolist() == ["eel", "cat"]
     np.testing.assert_allclose(
-        model.predict_proba(column([0, 1, 3])),
-        [[0.9, 0.05, 0.05], [0.25, 0.5, 0.25], [0, 0, 1]],
+        model.predict_proba(column([0, 1, 3])), [[0.9, 0.05, 0.05], [0.25, 0.5, 0.25], [0, 0, 1]]
     )
     np.testing.assert_array_equal(model.predict_scores(column([0, 1])), [[0.9, 0, 0], [0, 0.5, 0]])
     # 0.1 is below one third: the answered label stays on top.
@@ -126,20 +125,14 @@ def test_what_is_not_on_record_is_never_guessed(ids, asked):
     [
         ({}, "predictions and scores are both None"),
         ({"scores": [0.5, 0.5]}, "scores of shape (n_rows,) belong to labels"),
-        (
-            {"predictions": LABELS, "scores": SCORES[:2]},
-            "the same rows, got 4 and 2",
-        ),
+        ({"predictions": LABELS, "scores": SCORES[:2]}, "the same rows, got 4 and 2"),
         ({"predictions": LABELS, "scores": SCORES - 1}, "scores must not be negative"),
         ({"predictions": LABELS, "scores": SCORES * 3}, "scores of labels must be in [0, 1]"),
         ({"predictions": LABELS, "scores": SCORES * np.nan}, "NaN"),
         ({"predictions": LABELS, "classes": ["cat", "dog"]}, "have the label 'eel'"),
         ({"predictions": LABELS, "classes": ["cat", "cat", "dog", "eel"]}, "must not repeat"),
         ({"predictions": LABELS, "ids": [1, 2]}, "ids must have shape (4,), got (2,)"),
-        (
-            {"predictions": LABELS, "ids": [1, 2, 2, 3]},
-            "ids must not repeat; rows 1 and 2",
-        ),
+        ({"predictions": LABELS, "ids": [1, 2, 2, 3]}, "ids must not repeat; rows 1 and 2"),
         ({"scores": [[0.1, 0.2]], "classes": ["a"]}, "classes must name the 2 columns, got 1"),
         ({"predictions": LABELS, "scores": np.ones((4, 2))}, "classes must name the 2 columns"),
         ({"predictions": [[1, 2]]}, "an indicator matrix of 0 and 1"),

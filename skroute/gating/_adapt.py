@@ -377,12 +377,12 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return BoostedGate() if self.gate is None else self.gate
 
     def _set_level(self, pair, rows, held_out):
-        """Lower the gate to a level that comes from rows that the pair has not seen.
+        """Find the level of the gate, from rows that the pair has not seen.
 
         Where no level of a gate gains, the pair that is simpler is tried; where none does,
         nobody is sent.
         """
-        self.pair_, self._ranks, self._held_out = pair, None, None
+        self.pair_, self._level, self._ranks, self._held_out = pair, 0.0, None, None
         if self.p_full == 0:
             return
         out = rows.of(held_out)
@@ -412,7 +412,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             known = cheap, out.full_quality, out.weight
             if (chosen := level(slice(None))) < np.inf:
                 self._ranks, self._held_out = Ranks.of(gate - chosen, out.weight), (rank, *known)
-                self.pair_ = pair.lowered(chosen)
+                self.pair_, self._level = pair, chosen
                 return
             if self._held_out is None:
                 self._held_out = np.full(len(gate), np.inf), *known
@@ -518,9 +518,9 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return Plan(sent.astype(np.int64), cost, (ledger, scores))
 
     def _look(self, pair, values):
-        """Gate scores of rows, and the cheap model's where the gate reads them."""
+        """Gate scores of rows above the level, and the cheap model's where the gate reads them."""
         scores = pair.cheap_scores(values) if pair.reads_cheap else None
-        return pair.gate_scores(values, scores), scores
+        return pair.gate_scores(values, scores) - self._level, scores
 
     def _share(self, budget):
         """Share of rows that a budget sends; infinite where it pays for all."""

@@ -125,10 +125,6 @@ class BoostedPair:
         kept = self.forest.taken(range(min(rounds, self.forest.n_members)))
         return replace(self, forest=kept, doubt=coef)
 
-    def lowered(self, level):
-        """The pair with its gate lowered by a constant."""
-        return replace(self, doubt=self.doubt - np.array([0.0, level]))
-
 
 def boost(data, rows, problem, kind, *, n_threads, progress=nullcontext):
     """Algorithm 2 (Adapt-Gbrt): alternate the q-step with rounds of boosting.

@@ -106,8 +106,7 @@ class AdaptGrid:
             cost=self.cost[front], quality=self.accuracy[front], name=name
         )
         # Settings cannot be mixed.
-        steps = {"drawstyle": "steps-post"} | (curve_kwargs or {})
-        display.plot(ax=ax, curve_kwargs=steps)
+        display.plot(ax=ax, curve_kwargs={"drawstyle": "steps-post"} | (curve_kwargs or {}))
         colour = display.line_.get_color()
         display.ax_.scatter(self.cost, self.accuracy, s=12, alpha=0.35, color=colour)
         display.ax_.set(ylabel="Accuracy")

@@ -6,7 +6,7 @@ group, which costs nothing: its coefficients are the intercepts.
 """
 
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -99,12 +99,6 @@ class LinearPair:
         """Scores of the gate, shape (n_rows,)."""
         used = self._gate
         return self.columns.expand(values, used) @ self.coef[used, -1] + self.intercept[-1]
-
-    def lowered(self, level):
-        """The pair with its gate lowered by a constant."""
-        intercept = self.intercept.copy()
-        intercept[-1] -= level
-        return replace(self, intercept=intercept)
 
 
 class LinearGate(BaseEstimator):

@@ -658,7 +658,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
             The rows.
 
         budget, max_rounds, max_cost : float, int and float, default=None
-            As the constructor's, for this call. None takes the constructor's; ``numpy.inf`` is
+            In place of the constructor's, which None takes; a budget or a cost of ``numpy.inf`` is
             unlimited.
 
         known : array-like or dataframe of bool, shape (n_samples, n_groups), default=None

@@ -30,14 +30,14 @@ class Policies(NamedTuple):
     tables: list
 
     @classmethod
-    def learn(cls, value, key, sets, costs, allowed, n_rounds=None, weight=None):
+    def learn(cls, value, key, sets, costs, allowed, n_rounds, weight):
         """From held-out rows with weights above 0.
 
         `value` is what answering each row with each set is worth, and `key` what is known of the
         row there, as one number, both of shape (n_sets, n_rows). The boolean `sets` of groups are
-        sorted by their costs; those `allowed` may be bought, in `n_rounds` purchases at most.
+        sorted by their costs; those `allowed` may be bought, in `n_rounds` purchases at most, None
+        in any number.
         """
-        weight = np.ones(value.shape[1]) if weight is None else weight
         prices = price_grid(np.average(value, axis=1, weights=weight), costs)
         borders = [borders_of(own) for own in key]
         n_bins = 1 + max(len(own) for own in borders)

@@ -128,7 +128,7 @@ def test_policies_are_those_of_brute_force():
         key = np.tile(np.linspace(0, 1, n), (3, 1))
         bins = (np.arange(n) >= 25).astype(int)
         value = np.cumsum(rng.normal(0.3, 1, (3, 2)), axis=0)[:, bins] + 0.1 * rng.random((3, n))
-        policies = Policies.learn(value, key, sets, costs, np.ones(3, dtype=bool))
+        policies = Policies.learn(value, key, sets, costs, np.ones(3, dtype=bool), None, np.ones(n))
         ends = policies.ends(key)[:, 0]
         tables = list(itertools.product((STOP, 1, 2), (STOP, 1, 2), (STOP, 2), (STOP, 2)))
         for at, price in enumerate(policies.prices[:-1]):
@@ -148,7 +148,7 @@ def test_a_limit_of_purchases_is_one_of_moves():
     value = np.array([0.0, 1.0, 1.5])[:, None].repeat(50, axis=1)
     sets = np.array([[1, 0, 0], [1, 1, 0], [1, 1, 1]], dtype=bool)
     fixed = sets, np.array([0.0, 1.0, 3.0]), np.ones(3, dtype=bool)
-    policies = Policies.learn(value, key, *fixed, n_rounds=2)
+    policies = Policies.learn(value, key, *fixed, 2, np.ones(50))
     assert (policies.ends(key, 0)[:, 0] == 0).all()
     dear = np.flatnonzero((policies.prices > 0.3) & (policies.prices < 0.9))[0]
     assert (policies.ends(key, 1)[dear, 0] == 1).all() and (policies.ends(key, 1)[0, 0] == 2).all()

@@ -15,7 +15,7 @@ from skroute.feature_sets._lattice import (
     set_name,
 )
 from skroute.utils._compat import Integral, Interval, Real
-from skroute.utils._warn import warn
+from skroute.utils._validation import warn
 
 
 class MonotonicityViolation(NamedTuple):

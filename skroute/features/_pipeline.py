@@ -9,11 +9,11 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.features._groups import FeatureGroupsMixin
-from skroute.features._lazy import LazyFeatures
+from skroute.features._lazy import LazyFeatures, RawRows
 from skroute.utils._compat import routing_enabled
-from skroute.utils._frames import RawRows, columns_of, is_frame
+from skroute.utils._frames import columns_of, is_frame
+from skroute.utils._protocol import DelegatedViewsMixin, inner_has
 from skroute.utils._validation import refuse_source
-from skroute.utils._views import DelegatedViewsMixin, _inner_has
 
 # Training rows on which it is verified that a transformer keeps groups apart.
 _VERIFIED = 20_000
@@ -175,7 +175,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
 
         return LazyFeatures(source, n_samples=len(lazy))
 
-    @available_if(_inner_has("predict"))
+    @available_if(inner_has("predict"))
     def predict(self, X, **params):
         """Answers of the last step.
 
@@ -195,7 +195,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
             return super().predict(X, **params)
         return self._view("predict", X, **params)
 
-    @available_if(_inner_has("predict_proba"))
+    @available_if(inner_has("predict_proba"))
     def predict_proba(self, X, **params):
         """Class probabilities of the last step.
 
@@ -215,7 +215,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
             return super().predict_proba(X, **params)
         return self._view("predict_proba", X, **params)
 
-    @available_if(_inner_has("score"))
+    @available_if(inner_has("score"))
     def score(self, X, y=None, sample_weight=None, **params):
         """Score of the last step.
 

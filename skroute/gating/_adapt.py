@@ -32,7 +32,7 @@ from skroute.utils._compat import (
 from skroute.utils._frames import as_rows
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
-from skroute.utils._warn import warn
+from skroute.utils._validation import warn
 
 __all__ = ["AdaptGatingClassifier"]
 

@@ -25,8 +25,7 @@ from skroute.utils._compat import HasMethods, Integral, Interval, Real, _safe_in
 from skroute.utils._frames import as_rows
 from skroute.utils._once import EVERY, once_of
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import check_probabilities
-from skroute.utils._warn import warn
+from skroute.utils._validation import check_probabilities, warn
 
 __all__ = ["OperatingPoint", "SequentialFeatureClassifier"]
 
@@ -246,7 +245,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
     def __getstate__(self):
         # Larger than all the rest, and learned again where another budget is asked for.
         state = super().__getstate__()
-        return state | {"_learned_within": {}}
+        return state | {"_learned_within": []}
 
     # Fit ------------------------------------------------------------------------------
 
@@ -333,7 +332,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         names = np.array(self.group_names_, dtype=object)
         self.sets_ = [names[groups].tolist() for groups in self._sets]
         self.set_costs_ = self._sets @ self.group_costs_
-        self._learned_within, self._choices = {}, {}
+        self._learned_within, self._choices = [], []
         n_groups = len(self.group_costs_)
         self.choices_ = [f"{k} group{'' if k == 1 else 's'}" for k in range(n_groups + 1)]
         self._choice(*self._limits(None, None, None), warns=True)
@@ -813,9 +812,10 @@ def held_out_part(y, seed):
 
 def _remembered(memory, key, compute):
     """What belongs to a key, computed once; the oldest of too many keys is forgotten."""
-    found = memory.get(key)
-    if found is None:
-        found = memory[key] = compute()
-        for old in list(memory)[:-_REMEMBERED]:
-            memory.pop(old, None)
+    for known, found in memory:
+        if known == key:
+            return found
+    found = compute()
+    memory.append((key, found))
+    del memory[:-_REMEMBERED]
     return found

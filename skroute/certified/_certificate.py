@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.metrics._displays import Display
-from skroute.utils._warn import warn
+from skroute.utils._validation import warn
 
 # Behind the name of a reference that does not say what it costs.
 UNPRICED = " (its cost is not known)"

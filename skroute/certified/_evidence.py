@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from skroute.base import Routed, note_failure
 from skroute.metrics._objectives import single_choices
 from skroute.utils._compat import num_samples
-from skroute.utils._handing import handed_over, models_of
 from skroute.utils._once import once_of
+from skroute.utils._protocol import handed_over, models_of
 from skroute.utils._validation import refuse_masked
 
 # Not "the full model": a gate and an early exit have one, and it is another.

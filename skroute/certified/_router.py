@@ -35,7 +35,6 @@ from skroute.certified._monitor import PromiseMonitor
 from skroute.certified._selection import Selection, Terms
 from skroute.metrics._objectives import Worth
 from skroute.metrics._off_policy import count_seen
-from skroute.utils._calls import takes
 from skroute.utils._compat import (
     HasMethods,
     Integral,
@@ -50,18 +49,17 @@ from skroute.utils._compat import (
     raise_for_params,
     routing_enabled,
 )
-from skroute.utils._frozen import unfrozen
-from skroute.utils._handing import answered, models_of
 from skroute.utils._named import check_rows_match, in_order
 from skroute.utils._once import once_of, walking
+from skroute.utils._protocol import answered, models_of, takes, unfrozen
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import (
     check_numbers,
     check_some_known,
     check_weights,
     refuse_masked,
+    warn,
 )
-from skroute.utils._warn import warn
 
 # Around a fitted estimator: the share of the rows that only set the scale of the operating points,
 # and how many are enough where that is more. Each is a row less of evidence.

@@ -1,12 +1,14 @@
-"""Members that are trees: the compiled walk."""
+"""Members that are trees: the compiled walk. Imported on first use."""
 
 from functools import cached_property
 
 import numpy as np
 
 from skroute.early_exit._answers import Link
+from skroute.early_exit._kernels import walk_rows, walk_stage
 from skroute.forests._answers import in_parts
 from skroute.forests._bitvector import bit_trees
+from skroute.forests._kernels import add_leaves
 from skroute.forests._rows import rows_of
 from skroute.utils._validation import read_only
 
@@ -45,42 +47,35 @@ class ForestEngine:
 
     def scores(self, X):
         """What each member adds: ndarray (n_members, n_samples, n_outputs), float32."""
-        from skroute.forests._kernels import member_scores
-
-        X = rows_of(self.forest, X)
-        out = np.empty((self.n_members, len(X), self.n_outputs), dtype=np.float32)
-        member_scores(read_only(X), self.forest.trees, out)
+        X, trees = rows_of(self.forest, X), tuple(self.forest.trees)
+        out = np.zeros((self.n_members, len(X), self.n_outputs), dtype=np.float32)
+        # Some rows at a time, which stay in the cache.
+        for start in range(0, len(X), _FEWEST_ROWS):
+            rows = start, min(start + _FEWEST_ROWS, len(X))
+            for t, added in enumerate(out):
+                add_leaves(X, *rows, trees, t, t + 1, np.arange(self.n_outputs), added)
         return out
 
     def walk(self, X, thresholds, n_jobs=None, once=None):
         """Evaluate row by row until the thresholds stop it."""
-        X, thresholds = read_only(rows_of(self.forest, X)), tuple(map(read_only, thresholds))
+        X = rows_of(self.forest, X)
         n = len(X)
-        score = np.empty((n, self.n_outputs))
-        members = np.empty(n, dtype=np.int64)
-        side = np.empty(n, dtype=np.int8)
+        out = np.empty((n, self.n_outputs)), np.empty(n, np.int64), np.empty(n, np.int64)
+        in_parts(lambda start, stop: self._walk(X, start, stop, thresholds, out), n, n_jobs)
+        return out
 
-        def part(start, stop):
-            self._walk(X, start, stop, thresholds, score, members, side)
-
-        in_parts(part, n, n_jobs)
-        return score, members, side
-
-    def _walk(self, X, start, stop, thresholds, *out):
-        from skroute.early_exit._kernels import walk_rows
-
+    def _walk(self, X, start, stop, thresholds, out):
+        forest, rules = self.forest, (tuple(map(read_only, thresholds)), self.forest.beta)
         if stop - start < _FEWEST_ROWS or not self._layouts:
-            walk_rows(X, start, stop, self.forest.trees, read_only(self.offset), thresholds, *out)
+            walk_rows(X, start, stop, tuple(forest.trees), forest.offset, *rules, *out)
             return
-        from skroute.early_exit._bit_walks import walk_stage
-
-        out[0][start:stop] = self.offset
+        out[0][start:stop] = forest.offset
         for begin in range(start, stop, _CHUNK):
             rows, first = np.arange(begin, min(begin + _CHUNK, stop)), 0
             n_rows = len(rows)
             for bits in self._layouts:
                 if n_rows:
-                    n_rows = walk_stage(X, rows, n_rows, first, bits, thresholds, *out)
+                    n_rows = walk_stage(X, rows, n_rows, first, bits, *rules, *out)
                 first += len(bits.tests.member_start) - 1
 
     @cached_property

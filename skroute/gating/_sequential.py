@@ -1,6 +1,7 @@
 """Buy features a set at a time, and stop where the next is not worth its price."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from skroute.gating._buyer import FeatureBuyer, FeatureLedger, quality_of
 from skroute.gating._levels import GOLDEN, row_draws, row_keys, standard_error
 from skroute.gating._set_models import SetModel, Task, fit_again, fit_judged, fit_own
 from skroute.gating._sets import find_sets
-from skroute.gating._stopping import STOP, Policies, Spending, spend
+from skroute.gating._stopping import STOP, Policies, spend
 from skroute.metrics._objectives import OF_LABELS, objective_of_labels
 from skroute.utils._compat import (
     HasMethods,
@@ -31,7 +32,7 @@ from skroute.utils._compat import (
 from skroute.utils._frames import as_rows
 from skroute.utils._once import EVERY, once_of
 from skroute.utils._tensors import on_host
-from skroute.utils._warn import warn
+from skroute.utils._validation import warn
 
 __all__ = ["OperatingPoint", "SequentialFeatureClassifier"]
 
@@ -43,14 +44,6 @@ _FEWEST = 6
 # Limits whose policies and points are remembered.
 _REMEMBERED = 8
 _ROOM = 1 + 1e-9
-
-
-class Limits(NamedTuple):
-    """What a call may spend: in the mean per row, in purchases of a row and in its cost."""
-
-    budget: float
-    max_rounds: int | None
-    max_cost: float
 
 
 class OperatingPoint(NamedTuple):
@@ -94,11 +87,15 @@ class OperatingPoint(NamedTuple):
 
 
 class _Choice(NamedTuple):
-    """A set to begin with, how the rest of the budget is spent, and what to say about it."""
+    """A set to begin with, how the rest of the budget is spent, and what to say about it.
+
+    `prices` are the positions of the price, and of that of the share of rows that buys at a lower
+    one; `left` are the purchases behind the first set.
+    """
 
     policies: Policies
     start: int
-    spending: Any
+    prices: Any
     left: Any
     point: OperatingPoint
 
@@ -305,7 +302,11 @@ class SequentialFeatureClassifier(FeatureBuyer):
                     f"sample_weight was given, but estimator={own!r} does not take it. Leave it "
                     "out, or give a model that takes it."
                 )
-        self._scorer, objective = scorer_of(self.quality), self._objective()
+        self._scorer = scorer_of(self.quality)
+        # What a scorer says of one row is nothing.
+        quality = self.quality if self._scorer is None else "log_loss"
+        bound = objective_of_labels(quality, self.classes_).bound(encoded[kept], weight[kept])
+        self._worth_by = quality, bound.share
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         whole = Task(
             values,
@@ -319,37 +320,36 @@ class SequentialFeatureClassifier(FeatureBuyer):
             seed,
         )
         fitted, out = (kept[part] for part in held_out_part(encoded[kept], seed))
+        judge = whole.of(out)
         if self._scorer is not None:
-            for half in (out[::2], out[1::2]):
-                if len(np.unique(encoded[half])) < len(self.classes_):
+            for half in (judge.y[::2], judge.y[1::2]):
+                if len(np.unique(half)) < len(self.classes_):
                     raise ValueError(
                         f"quality={self.quality!r} is a scorer, which needs rows of every class in "
                         "each half of the held-out rows. Give more rows, or quality='log_loss'."
                     )
             # A scorer that is not for these labels says so before a model is fitted.
             shares = np.tile(whole.of(kept).shares, (len(out), 1))
-            self._scorer(_Answers(self.classes_, shares), whole.X[out], self.classes_[encoded[out]])
+            self._scorer(_Answers(self.classes_, shares), judge.X, self.classes_[judge.y])
         with task.step("search"):
             self._sets = find_sets(whole.of(fitted), np.random.default_rng(seed))
         raw, weighted = on_host(X), sample_weight is not None
         with task.step("judge"):
-            of_fitted, judge = _safe_indexing(raw, fitted), whole.of(out)
+            of_fitted, of_out = (_safe_indexing(raw, part) for part in (fitted, out))
             self._judged = self._fit_models(whole.of(fitted), of_fitted, weighted, judge)
             bought = FeatureLedger(*judge.X.shape, self.group_of_, len(whole.costs), values=judge.X)
-            of_out, every = _safe_indexing(raw, out), np.arange(len(out))
-            rows = (self._read(of_out, bought, own, every) for own in range(len(self._sets)))
-            proba = [model.proba(own) for model, own in zip(self._judged, rows)]
-            self._bound = objective.bound(encoded[kept], weight[kept])
+            every = np.arange(len(out))
+            proba = [self._proba(model, of_out, bought, every) for model in self._judged]
             key = np.array([self._key(own) for own in proba])
-            quality = np.array([quality_of(self._bound, encoded[out], own) for own in proba])
+            quality = np.array([quality_of(bound, judge.y, own) for own in proba])
             worth = np.array([self._value(own) for own in proba])
-            if self._bound.asks == "predict_proba":
+            if bound.asks == "predict_proba":
                 # What probabilities are expected to be worth believes a model that is too sure of
                 # itself; what they were worth is right in the mean, but noisy. Their mean has less
                 # of both. Whether a label was right is too noisy for that.
                 worth = 0.5 * (worth + quality)
-            self._held_out = worth, key, quality, weight[out] / weight[out].mean()
-            self._scored = None if self._scorer is None else (np.array(proba), encoded[out])
+            self._held_out = worth, key, quality, judge.weight / judge.weight.mean()
+            self._scored = None if self._scorer is None else (np.array(proba), judge.y)
         with task.step("fit"):
             of_kept = _safe_indexing(raw, kept)
             self._models = self._fit_models(whole.of(kept), of_kept, weighted)
@@ -359,13 +359,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         self._learned_within, self._choices = [], []
         n_groups = len(self.group_costs_)
         self.choices_ = [f"{k} group{'' if k == 1 else 's'}" for k in range(n_groups + 1)]
-        self._choice(self._limits(self._effective_budget(None), None, None), warns=True)
-
-    def _objective(self):
-        if scorer_of(self.quality) is None:
-            return super()._objective()
-        # What a scorer says of one row is nothing.
-        return objective_of_labels("log_loss", self.classes_)
+        self._choice(*self._limits(self._effective_budget(None), None, None), warns=True)
 
     def _fit_models(self, task, X, weighted, judge=None):
         """A model for each set; of those that `judge` rates, the others are made as they were."""
@@ -378,10 +372,16 @@ class SequentialFeatureClassifier(FeatureBuyer):
             return parallel(delayed(fit_again)(task, model) for model in self._judged)
         return parallel(delayed(fit_judged)(task, groups, judge) for groups in self._sets)
 
+    @property
+    def _bound(self):
+        """What an answer is worth, with the weights that the rows of `fit` gave to classes."""
+        quality, share = self._worth_by
+        return replace(objective_of_labels(quality, self.classes_), share=share)
+
     def _value(self, proba):
         """Quality that answering by these probabilities is expected to have, if they are right."""
-        n_rows, n_classes = proba.shape
-        every = (quality_of(self._bound, np.full(n_rows, k), proba) for k in range(n_classes))
+        bound, rows = self._bound, np.ones(len(proba), dtype=np.intp)
+        every = (quality_of(bound, k * rows, proba) for k in range(proba.shape[1]))
         return sum(proba[:, k] * own for k, own in enumerate(every))
 
     def _key(self, proba):
@@ -413,83 +413,83 @@ class SequentialFeatureClassifier(FeatureBuyer):
             Named tuple ``(first, price, share, cost, cost_se, quality, quality_se)``.
         """
         check_is_fitted(self)
-        limits = self._limits(self._effective_budget(budget), max_rounds, max_cost)
-        return self._choice(limits).point
+        budget = self._effective_budget(budget)
+        return self._choice(*self._limits(budget, max_rounds, max_cost)).point
 
     def _limits(self, budget, max_rounds, max_cost):
+        """What a call may spend: in the mean per row, in purchases of a row and in its cost."""
         max_rounds = self.max_rounds if max_rounds is None else max_rounds
         max_cost = self.max_cost if max_cost is None else max_cost
-        if max_rounds is not None and (not isinstance(max_rounds, Integral) or max_rounds < 0):
-            raise ValueError(
-                f"max_rounds must be a whole number that is not negative, got {max_rounds!r}."
-            )
         if max_rounds is not None:
+            if not isinstance(max_rounds, Integral) or max_rounds < 0:
+                raise ValueError(
+                    f"max_rounds must be a whole number that is not negative, got {max_rounds!r}."
+                )
             # No row buys more often than there are sets.
             max_rounds = min(max_rounds, len(self._sets))
-        return Limits(budget, max_rounds, check_budget(max_cost, name="max_cost"))
+        return budget, max_rounds, check_budget(max_cost, name="max_cost")
 
-    def _learned(self, limits):
+    def _learned(self, max_rounds, max_cost):
         """Policies within limits of each row, and the sets that held-out rows end at.
 
         By purchases that are left, from each first set and at each price: by what all of the rows
         say, and by what the other half of them says.
         """
-        n_rounds = limits.max_rounds
         worth, key, _, weight = self._held_out
-        fixed = self._sets, self.set_costs_, self.set_costs_ <= limits.max_cost * _ROOM, n_rounds
+        allowed = self.set_costs_ <= max_cost * _ROOM
 
         def learn(rows):
-            return Policies.learn(worth[:, rows], key[:, rows], *fixed, weight[rows])
+            known = worth[:, rows], key[:, rows], self._sets, self.set_costs_, allowed
+            return Policies.learn(*known, max_rounds, weight[rows])
 
-        def compute():
-            first = np.arange(key.shape[1]) % 2 == 0
-            halves = [(own, learn(~own)) for own in (first, ~first)]
-            policies, ends = learn(slice(None)), {}
-            for left in {self._left(start, n_rounds) for start in range(len(self._sets))}:
-                fair = np.empty((len(policies.prices), *key.shape), dtype=np.int16)
-                for own, other in halves:
-                    fair[:, :, own] = other.ends(key[:, own], left)
-                ends[left] = policies.ends(key, left), fair
-            return policies, ends
+        first = np.arange(key.shape[1]) % 2 == 0
+        halves = [(own, learn(~own)) for own in (first, ~first)]
+        policies, ends = learn(slice(None)), {}
+        for left in {self._left(start, max_rounds) for start in range(len(self._sets))}:
+            fair = np.empty((len(policies.prices), *key.shape), dtype=np.int16)
+            for own, other in halves:
+                fair[:, :, own] = other.ends(key[:, own], left)
+            ends[left] = policies.ends(key, left), fair
+        return policies, ends
 
-        return _remembered(self._learned_within, limits[1:], compute)
-
-    def _left(self, start, n_rounds):
+    def _left(self, start, max_rounds):
         """Purchases behind the first set; None is any number."""
         if start == 0 and not self._sets[0].any():
             # Nothing is known there, by which some rows could buy on and others not.
             return 0
-        if n_rounds is None:
+        if max_rounds is None:
             return None
         # The free groups are there before the first purchase.
-        return max(n_rounds - int(start > 0), 0)
+        return max(max_rounds - int(start > 0), 0)
 
-    def _choice(self, limits, warns=False):
-        """The first set, and how the rest of a budget is spent."""
-        choice = _remembered(self._choices, limits, lambda: self._choose(limits))
+    def _choice(self, *limits, warns=False):
+        """The first set, and how the rest of a budget is spent, within `limits` of a call."""
+        choice = _remembered(self._choices, limits, lambda: self._choose(*limits))
         if warns and choice.point.cost == 0 and (self.group_costs_ > 0).any():
-            self._warn_of_nothing(limits)
+            self._warn_of_nothing(*limits)
         return choice
 
-    def _choose(self, limits):
-        policies, ends = self._learned(limits)
+    def _choose(self, budget, max_rounds, max_cost):
+        within = max_rounds, max_cost
+        policies, ends = _remembered(self._learned_within, within, lambda: self._learned(*within))
         (_, _, quality, weight), costs = self._held_out, self.set_costs_
-        n_rows = quality.shape[1]
-        rows = np.arange(n_rows)
+        rows = np.arange(quality.shape[1])
         found, judged, spent, answers = [], [], [], []
 
         def mean(values, rows=slice(None)):
             return np.average(values, axis=-1, weights=weight[rows])
 
         last = len(policies.prices) - 1
-        stay = Spending(last, last, 0.0)
-        for start in self._starts(limits):
-            left = self._left(start, limits.max_rounds)
+        # Sets that every row may buy at first; without a round only what is free.
+        starts = np.flatnonzero(costs <= min(budget, max_cost) * _ROOM)
+        for start in starts if max_rounds != 0 else [0]:
+            left = self._left(start, max_rounds)
             own, fair = (part[:, start] for part in ends[left])
-            go_on = (spend(mean(costs[part]), limits.budget) for part in (own, fair))
-            for spending, by_half in (go_on, (stay, stay)):
-                found.append((start, spending, left))
-                high, low, share = fair[by_half.price], fair[by_half.lower], by_half.share
+            go_on = (spend(mean(costs[part]), budget) for part in (own, fair))
+            stay = (last, last, 0.0)
+            for spending, (price, lower, share) in (go_on, (stay, stay)):
+                found.append((start, left, spending))
+                high, low = fair[price], fair[lower]
                 judged.append((1 - share) * quality[high, rows] + share * quality[low, rows])
                 spent.append((1 - share) * costs[high] + share * costs[low])
                 if self._scorer is not None:
@@ -510,24 +510,25 @@ class SequentialFeatureClassifier(FeatureBuyer):
             return fixed if leads else at
 
         first = rows % 2 == 0
-        fair = np.where(first, judged[best(~first)], judged[best(first)])
+        # Each half is judged by what the other half says.
+        halves = [(first, best(~first)), (~first, best(first))]
         at = best(rows)
-        start, spending, left = found[at]
-        worth = float(mean(fair)), standard_error(fair, weight)
-        if self._scorer is not None:
-            halves = ((first, best(~first)), (~first, best(first)))
+        if self._scorer is None:
+            fair = np.where(first, judged[halves[0][1]], judged[halves[1][1]])
+            worth = float(mean(fair)), standard_error(fair, weight)
+        else:
             of_half = [self._score(answers[chosen], own) for own, chosen in halves]
             worth = float(np.mean(of_half)), float(np.ptp(of_half) / 2)
-        stays = not policies.goes_on(start, spending, left)
+        start, left, (*prices, share) = found[at]
         point = OperatingPoint(
             list(self.sets_[start]),
-            np.inf if stays else float(policies.prices[spending.price]),
-            spending.share,
+            float(policies.prices[prices[0]]) if policies.goes_on(prices, start, left) else np.inf,
+            share,
             float(mean(spent[at])),
             standard_error(spent[at], weight),
             *worth,
         )
-        return _Choice(policies, int(start), spending, left, point)
+        return _Choice(policies, int(start), prices, left, point)
 
     def _score(self, proba, rows):
         """The scorer's value of probabilities of some of the held-out rows."""
@@ -537,19 +538,12 @@ class SequentialFeatureClassifier(FeatureBuyer):
             _Answers(self.classes_, proba[rows]), np.empty((len(y), 0)), y, **weights
         )
 
-    def _starts(self, limits):
-        """Sets that every row may buy at first; without a round only what is free."""
-        if limits.max_rounds == 0:
-            return [0]
-        most = min(limits.budget, limits.max_cost) * _ROOM
-        return np.flatnonzero(self.set_costs_ <= most)
-
-    def _warn_of_nothing(self, limits):
-        least = self.set_costs_[self.set_costs_ > 0].min()
-        if min(limits.budget, limits.max_cost) == 0 or limits.max_rounds == 0:
+    def _warn_of_nothing(self, budget, max_rounds, max_cost):
+        """Say why nothing is bought, unless that is what was asked for."""
+        most, limit = min((budget, "budget"), (max_cost, "max_cost"))
+        if most == 0 or max_rounds == 0:
             return
-        limit = "budget" if limits.budget <= limits.max_cost else "max_cost"
-        most = getattr(limits, limit)
+        least = self.set_costs_[self.set_costs_ > 0].min()
         if least > most * _ROOM:
             why = f"the cheapest set costs {least:.6g} for each row. Raise {limit}."
         else:
@@ -564,10 +558,10 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
     def _plan(self, X, budget, known=None, max_rounds=None, max_cost=None):
         limits = self._limits(budget, max_rounds, max_cost)
-        choice = self._choice(limits, warns=once_of(self) is EVERY)
+        choice = self._choice(*limits, warns=once_of(self) is EVERY)
         known = self._known(known, num_samples(X))
         ledger = self._ledger(X)
-        at, rounds = self._walk(X, ledger, known, choice, limits.budget)
+        at, rounds = self._walk(X, ledger, known, choice, budget)
         bought = rounds > 0
         cost = bought @ self.group_costs_
         return Plan(bought.sum(axis=1).astype(np.int64), cost, (ledger, at, rounds))
@@ -613,28 +607,25 @@ class SequentialFeatureClassifier(FeatureBuyer):
         """What rows have shown at a set, as one number each."""
 
         def ask(rows):
-            return self._key(self._judged[own].proba(self._read(X, ledger, own, rows)))
+            return self._key(self._proba(self._judged[own], X, ledger, rows))
 
         return once_of(self).rows(("key", int(own)), rows, len(ledger.planned), ask)
 
-    def _read(self, X, ledger, own, rows):
-        """Rows as the models of a set read them."""
-        model = self._judged[own]
+    def _proba(self, model, X, ledger, rows):
+        """Class probabilities by the model of a set, of rows as it reads them."""
         if isinstance(model, SetModel):
-            return ledger.take(rows, model.columns)
-        return self._input(ledger, rows, model.columns, X)
+            return model.proba(ledger.take(rows, model.columns))
+        return model.proba(self._input(ledger, rows, model.columns, X))
 
     def _next(self, choice, ledger, own, rows, key, left, low):
         """The set that rows buy next; where the two prices differ, rows are drawn once."""
-        price, lower, share = choice.spending
-        to = choice.policies.next_sets(price, own, key, left)
-        if share > 0:
-            other = choice.policies.next_sets(lower, own, key, left)
+        to, other = (choice.policies.next_sets(at, own, key, left) for at in choice.prices)
+        if choice.point.share > 0:
             new = np.flatnonzero((to != other) & (low[rows] < 0))
             if len(new):
                 columns = self._judged[own].columns
                 shown = ledger.take(rows[new], columns)[:, columns]
-                low[rows[new]] = row_draws(row_keys(shown)) < share
+                low[rows[new]] = row_draws(row_keys(shown)) < choice.point.share
             to = np.where(low[rows] == 1, other, to)
         return to
 
@@ -677,7 +668,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
         def answer(own, rows):
             def ask(rows):
-                return self._models[own].proba(self._read(X, ledger, own, rows))
+                return self._proba(self._models[own], X, ledger, rows)
 
             proba = once_of(self).rows(("answer", own), rows, len(at), ask)
             return self._answers_of(proba, response)

@@ -102,23 +102,22 @@ class SetModel(NamedTuple):
     """
 
     columns: Any
-    forests: list
     shares: Any
+    forests: list
     rounds: list
     factors: Any
-
-    @classmethod
-    def constant(cls, columns, shares):
-        """Of no columns."""
-        return cls(columns, [], shares, [], np.empty(0))
 
     def proba(self, values):
         """Class probabilities of rows of all columns."""
         if not self.forests:
             return np.tile(self.shares, (len(values), 1))
-        own = values[:, self.columns]
-        scores = [of_classes(leaf_sums(forest, own)) for forest in self.forests]
+        scores = _scores(self.forests, values[:, self.columns])
         return softmax(np.tensordot(self.factors, scores, axes=1), axis=1)
+
+
+def _scores(forests, values):
+    """Scores of all classes by each forest, of rows of its columns."""
+    return [of_classes(leaf_sums(forest, values)) for forest in forests]
 
 
 def of_classes(scores):
@@ -142,7 +141,7 @@ def fit_judged(task, groups, out):
 
     columns = task.columns(groups)
     if not len(columns):
-        return SetModel.constant(columns, task.shares)
+        return SetModel(columns, task.shares, [], [], None)
     forests, rounds = [], []
     for params in _kinds(task, columns):
         data = task.data(columns, params)
@@ -151,26 +150,25 @@ def fit_judged(task, groups, out):
         booster = lightgbm.train(params, data, _MOST_ROUNDS, valid_sets=[judge], callbacks=[stop])
         rounds.append(max(booster.best_iteration, 1))
         forests.append(read_lightgbm(booster, rounds[-1]))
-    scores = [of_classes(leaf_sums(forest, out.X[:, columns])) for forest in forests]
+    scores = _scores(forests, out.X[:, columns])
 
     def loss(factors):
         return out.log_loss(np.tensordot(factors, scores, axes=1))
 
     start = np.full(len(forests), 1 / len(forests))
     found = minimize(loss, start, method="L-BFGS-B", bounds=[(0.0, _MOST_FACTOR)] * len(forests))
-    return SetModel(columns, forests, task.shares, rounds, found.x)
+    return SetModel(columns, task.shares, forests, rounds, found.x)
 
 
 def fit_again(task, model):
     """A model like one that was judged, of all rows."""
     import lightgbm
 
-    if not model.forests:
-        return model._replace(shares=task.shares)
-    forests = []
-    for params, rounds in zip(_kinds(task, model.columns), model.rounds):
-        booster = lightgbm.train(params, task.data(model.columns, params), rounds)
-        forests.append(read_lightgbm(booster, -1))
+    kinds = zip(_kinds(task, model.columns), model.rounds)
+    boosters = (
+        lightgbm.train(params, task.data(model.columns, params), rounds) for params, rounds in kinds
+    )
+    forests = [read_lightgbm(booster, -1) for booster in boosters]
     return model._replace(forests=forests, shares=task.shares)
 
 
@@ -192,7 +190,7 @@ def fit_own(estimator, task, X, classes, weighted, groups):
     """A clone of the user's model, fitted on the columns of a set; class shares of no columns."""
     columns = task.columns(groups)
     if not len(columns):
-        return SetModel.constant(columns, task.shares)
+        return SetModel(columns, task.shares, [], [], None)
     params = {"sample_weight": task.weight} if weighted else {}
     rows = _safe_indexing(X, columns, axis=1)
     with note_failure("estimator", len(task.y), "fit"):

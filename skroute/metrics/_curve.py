@@ -10,10 +10,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import check_budget
 from skroute.metrics._objectives import rows_of, single_choices, worth_of
-from skroute.utils._calls import takes
 from skroute.utils._compat import check_sample_weight, num_samples
-from skroute.utils._handing import ABSTAIN_NAME
 from skroute.utils._once import walking
+from skroute.utils._protocol import ABSTAIN_NAME, takes
 from skroute.utils._validation import check_numbers, check_some_known
 
 

@@ -21,7 +21,7 @@ from skroute.quality._logged import (
 )
 from skroute.utils._compat import Integral, Interval, Real, num_samples, validate_params
 from skroute.utils._once import walking
-from skroute.utils._warn import warn
+from skroute.utils._validation import warn
 
 # Rows of equal weight that an estimate needs at least.
 _LEAST_ROWS = 10

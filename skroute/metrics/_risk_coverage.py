@@ -8,7 +8,7 @@ from sklearn.utils import check_consistent_length
 
 from skroute.metrics._curve import Walk
 from skroute.utils._compat import check_sample_weight
-from skroute.utils._handing import handed_over
+from skroute.utils._protocol import handed_over
 from skroute.utils._validation import check_numbers
 
 

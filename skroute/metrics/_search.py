@@ -12,8 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.metrics._curve import find_router
 from skroute.metrics._scorers import _BestWithinBudget, make_budget_scorer, mean_cost_scorer
 from skroute.utils._compat import Interval, Real
-from skroute.utils._views import DelegatedViewsMixin, _inner_has
-from skroute.utils._warn import warn
+from skroute.utils._protocol import DelegatedViewsMixin, inner_has
+from skroute.utils._validation import warn
 
 # Parameters of decision estimators that act without a fit.
 _AT_ONCE = ("budget", "reg_lambda", "exchange_rate")
@@ -215,7 +215,7 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         check_is_fitted(self)
         return find_router(self.best_estimator_, X)[1]
 
-    @available_if(_inner_has("predict"))
+    @available_if(inner_has("predict"))
     def predict(self, X, **params):
         """Answers of the best estimator.
 
@@ -233,7 +233,7 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         """
         return self._view("predict", X, **params)
 
-    @available_if(_inner_has("predict_proba"))
+    @available_if(inner_has("predict_proba"))
     def predict_proba(self, X, **params):
         """Class probabilities of the best estimator.
 

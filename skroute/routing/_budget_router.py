@@ -28,11 +28,10 @@ from skroute.routing._newcomers import with_newcomer
 from skroute.routing._policy import check_lambda
 from skroute.routing._table_router import TableRouter
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
-from skroute.utils._handing import models_of
 from skroute.utils._named import check_rows_match, in_order
 from skroute.utils._once import once_of
-from skroute.utils._validation import check_numbers
-from skroute.utils._warn import warn
+from skroute.utils._protocol import models_of
+from skroute.utils._validation import check_numbers, warn
 
 
 class BudgetRouter(TableRouter):
@@ -444,8 +443,8 @@ class BudgetRouter(TableRouter):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            The rows.
+        X, budget, exclude, allowed, request_id, costs
+            As in `predict_routed`.
 
         y : {array-like, dataframe} of shape (n_samples, n_choices)
             Quality of each choice on each row, NaN where it is not known: rows whose choice is
@@ -453,9 +452,6 @@ class BudgetRouter(TableRouter):
 
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
-
-        budget, exclude, allowed, request_id, costs
-            As in `predict_routed`.
 
         Returns
         -------

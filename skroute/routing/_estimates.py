@@ -110,7 +110,7 @@ def rows_and_others(part):
 
 def predict_matrix(fitted, X, name):
     """Outputs of a regressor as finite numbers, one column for each."""
-    from skroute.forests._averages import average_of
+    from skroute.forests._answers import average_of
 
     n = num_samples(X)
     with note_failure(name, n, "predict"):

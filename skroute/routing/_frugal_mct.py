@@ -23,8 +23,8 @@ from skroute.routing._members import MemberRouter
 from skroute.routing._mixtures import best_of
 from skroute.routing._policy import Policy, Validated, standard_error
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
-from skroute.utils._handing import ABSTAIN_NAME
-from skroute.utils._warn import warn
+from skroute.utils._protocol import ABSTAIN_NAME
+from skroute.utils._validation import warn
 
 
 class BaseOptions(NamedTuple):

@@ -13,7 +13,7 @@ from skroute.routing._log import with_last
 from skroute.routing._mixtures import Mixture, ValidatedPart, best_mixture, validated_mixture
 from skroute.routing._targets import SingleLabel
 from skroute.utils._compat import Integral, Interval
-from skroute.utils._handing import ABSTAIN_NAME
+from skroute.utils._protocol import ABSTAIN_NAME
 
 # A label that a base gave to fewer rows shares its thresholds with the other rare ones.
 _MIN_ROWS = 30

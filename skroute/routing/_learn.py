@@ -8,7 +8,7 @@ from skroute.routing._estimates import cross_fit, error_deviation, part_of, pred
 from skroute.routing._log import with_last
 from skroute.routing._policy import Policy
 from skroute.utils._compat import _safe_indexing
-from skroute.utils._warn import warn
+from skroute.utils._validation import warn
 
 # Rows that occur this often are decided in `fit` as they will be later: all alike.
 _OFTEN = 20

@@ -20,8 +20,8 @@ from skroute.quality._logged import (
     read_values,
 )
 from skroute.utils._compat import num_samples
-from skroute.utils._handing import ABSTAIN_NAME, is_handing
 from skroute.utils._named import by_label, columns_of, in_order
+from skroute.utils._protocol import ABSTAIN_NAME, is_handing
 from skroute.utils._validation import check_numbers
 
 

@@ -53,10 +53,9 @@ from skroute.utils._compat import (
     num_samples,
     routing_enabled,
 )
-from skroute.utils._frozen import comes_fitted
-from skroute.utils._handing import answered, handed_over
 from skroute.utils._named import by_label
 from skroute.utils._once import once_of
+from skroute.utils._protocol import answered, comes_fitted, handed_over
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import check_known_labels
 
@@ -348,17 +347,14 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            The rows.
+        X, budget
+            As in `predict_routed`.
 
         y : array-like of shape (n_samples,) or (n_samples, n_labels)
             True answers.
 
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows, for qualities that weight classes by how many rows they have.
-
-        budget : float, default=None
-            As in `predict_routed`.
 
         **call : keyword arguments
             What `predict_routed` takes.
@@ -398,17 +394,14 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            The rows.
+        X, budget, exclude, allowed, request_id
+            As in `predict_routed`.
 
         y : array-like of shape (n_samples,) or (n_samples, n_labels)
             True labels or numbers.
 
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
-
-        budget, exclude, allowed, request_id
-            As in `predict_routed`.
 
         Returns
         -------

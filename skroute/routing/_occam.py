@@ -76,7 +76,7 @@ class Occam(MemberRouter):
         deciding, added = float(self.routing_cost or 0.0), np.array(costs, dtype=np.float64)
         if isinstance(self.embedding, str):
             at = names.index(self.embedding)
-            deciding += added[at]
+            deciding += float(added[at])
             if answers:
                 added[at] = 0.0
         return deciding, added

@@ -438,8 +438,8 @@ def of_rows(table, rows):
 def choose_one(values, costs, price, fitting):
     """As `choose_at_price` for one row, among the choices that fit: lists and plain numbers."""
     price *= 1 + _TIE
-    # Ties go to the cheaper choice, and of equal costs to the better.
-    return max(fitting, key=lambda k: (values[k] - price * costs[k], -costs[k], values[k]))
+    # Ties go to the cheaper choice, of equal costs to the better, then to the first.
+    return -max([(values[k] - price * costs[k], -costs[k], values[k], -k) for k in fitting])[3]
 
 
 def stand_ins(values, costs, allowed):

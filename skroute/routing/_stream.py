@@ -15,9 +15,8 @@ from skroute.ledgers._books import check_amount, check_terms
 from skroute.routing._log import check_names
 from skroute.routing._policy import choose_one
 from skroute.utils._compat import num_samples
-from skroute.utils._handing import models_of
-from skroute.utils._validation import check_numbers
-from skroute.utils._warn import warn
+from skroute.utils._protocol import models_of
+from skroute.utils._validation import check_numbers, warn
 
 # Nothing is bought at an infinite price; this one can be multiplied with a cost of 0.
 _MOST = 1e15
@@ -28,7 +27,8 @@ class Offers:
 
     def __init__(self, router, mean, max_costs, excluded):
         self.router, self.mean, self.excluded = router, mean, excluded
-        self.policy, self.kept = router._stream_policy(mean, sorted(excluded))
+        self.policy, kept = router._stream_policy(mean, sorted(excluded))
+        self.kept = kept.tolist()
         self.names = [router.choices_[k] for k in self.kept]
         self.penalty = self.policy.penalty.tolist()
         self.costs = None if self.policy.per_row else self.policy.planned.tolist()
@@ -61,10 +61,8 @@ class Offers:
         rule = self.policy.rule(max(budget, self.policy.least))
         return min(rule.price, _MOST)
 
-    def choose(self, quality, costs, books, room, spare):
+    def choose(self, quality, costs, takes, least, books, room, spare):
         """Algorithm 1: the best at the price among what fits, at last the cheapest."""
-        takes = self.taken(costs)
-        least = min(takes)
         if least > room:
             return None
         price = self._own_price
@@ -74,7 +72,7 @@ class Offers:
             price = self.price_at((books.total - books.spent - books.pending) / n_left)
         fitting = [k for k, amount in enumerate(takes) if amount <= spare or amount == least]
         k = choose_one(quality, costs, price, fitting)
-        return Offer(int(self.kept[k]), self.names[k], costs[k], self.policy.deciding, takes[k])
+        return Offer(self.kept[k], self.names[k], costs[k], self.policy.deciding, takes[k])
 
 
 class Ticket(NamedTuple):
@@ -522,7 +520,8 @@ class BudgetStream:
         """
         offers = self._offers
         n_choices = len(self.router.choices_)
-        quality = _one_row(quality, n_choices, "quality")[offers.kept].tolist()
+        quality = _one_row(quality, n_choices, "quality")
+        quality = [quality[k] for k in offers.kept]
         known = self._known_costs(offers, costs, estimated=False)
         return self._issue(offers, quality, known, None, _check_key(key), {})
 
@@ -541,18 +540,20 @@ class BudgetStream:
             raise ValueError("costs must be given, got None: the router's costs are per row.")
         models = models_of(self.router)
         known = _one_row(costs, len(models), "costs", low=0.0)
-        known = np.append(known, np.zeros(len(self.router.choices_) - len(models)))
-        known = known[offers.kept].tolist()
+        known += [0.0] * (len(self.router.choices_) - len(models))
+        known = [known[k] for k in offers.kept]
         if offers.max_costs is not None:
             offers.check_told(known)
         return known
 
     def _issue(self, offers, quality, costs, held, key, answered):
         values = [value - less for value, less in zip(quality, offers.penalty)]
+        takes = offers.taken(costs)
+        least = min(takes)
         made = self.ledger.reserve(
             self._purses,
-            partial(offers.choose, values, costs),
-            least=min(offers.taken(costs)),
+            partial(offers.choose, values, costs, takes, least),
+            least=least,
             keep=offers.floor,
             held=held,
             key=key,
@@ -722,8 +723,8 @@ def _check_purses(purse, within):
 
 
 def _one_row(row, n_choices, name, low=-np.inf):
-    """Finite numbers, one for each choice."""
+    """A list of finite numbers, one for each choice."""
     row = check_numbers(row, name, low=low)
     if row.shape not in ((n_choices,), (1, n_choices)):
         raise ValueError(f"{name} must have shape ({n_choices},), got {row.shape}.")
-    return row.reshape(-1)
+    return row.ravel().tolist()

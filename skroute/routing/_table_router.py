@@ -14,8 +14,8 @@ from skroute.routing._log import check_matrix, with_last
 from skroute.routing._members import AMOUNT
 from skroute.routing._router import BUDGET, N_JOBS, Router
 from skroute.utils._compat import HasMethods, check_sample_weight
-from skroute.utils._handing import models_of
 from skroute.utils._named import check_rows_match
+from skroute.utils._protocol import models_of
 
 _ADVICE = (
     "Give a quality_estimator that reads such rows, for example a pipeline that begins with a "

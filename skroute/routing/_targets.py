@@ -8,7 +8,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 
 from skroute.base import note_failure
 from skroute.utils._compat import is_fitted, num_samples
-from skroute.utils._frozen import comes_fitted
+from skroute.utils._protocol import comes_fitted
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import check_probabilities, holds_texts
 

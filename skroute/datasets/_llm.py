@@ -19,8 +19,7 @@ _MMLU_MODELS = {
     "mistralai/Mixtral-8x7B-Instruct-v0.1": 0.24,
     "gpt-4-1106-preview": 24.7,
 }
-_SUBJECTS = tuple(
-    """
+_SUBJECTS = """
     abstract_algebra anatomy astronomy business_ethics clinical_knowledge college_biology
     college_chemistry college_computer_science college_mathematics college_medicine
     college_physics computer_security conceptual_physics econometrics electrical_engineering
@@ -34,8 +33,7 @@ _SUBJECTS = tuple(
     nutrition philosophy prehistory professional_accounting professional_law
     professional_medicine professional_psychology public_relations security_studies sociology
     us_foreign_policy virology world_religions
-    """.split()
-)
+""".split()
 
 # In the order of the columns: by price, then by name.
 _LLMROUTER_MODELS = {

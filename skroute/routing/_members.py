@@ -378,7 +378,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
             if objective.asks == "predict":
                 answers = self._encoded(answers.astype(self._answer_dtype))
             weight = None if sample_weight is None else sample_weight[rows]
-            quality[rows] = objective.rows(target[rows], answers, weight)
+            quality[rows] = objective.of(target[rows], answers, weight)
         return RowQuality(quality, routed.route, routed.cost)
 
     @property

@@ -32,12 +32,13 @@ LABELS = np.array(["ant", "bee", "hornet"])
 
 
 @functools.cache
-def rows(seed=0):
+def rows(n=240, seed=0):
     """Training and test rows of three classes, continuous so that no two are equal."""
     X, y = make_classification(
-        240, n_features=6, n_informative=4, n_classes=3, random_state=seed, class_sep=0.7
+        n, n_features=6, n_informative=4, n_classes=3, random_state=seed, class_sep=0.7
     )
-    return X[:120], LABELS[y[:120]], X[120:], LABELS[y[120:]]
+    y = LABELS[y]
+    return X[: n // 2], y[: n // 2], X[n // 2 :], y[n // 2 :]
 
 
 def target(estimator, y):

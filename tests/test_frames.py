@@ -15,9 +15,6 @@ from skroute.gating import AdaptGatingClassifier, BoostedGate, SequentialFeature
 from skroute.quality import FrameEncoder, QualityRegressor
 from skroute.utils._frames import dates_of, texts_of
 
-# Arrays beside frames are the point here.
-pytestmark = pytest.mark.filterwarnings("ignore:X does not have valid feature names")
-
 CODES = np.array([2, 1, 10, 0])
 WORDS = np.array(["red", "blue", "10", "1.0"])
 IDENTS = 1_700_000_000_000_000_000 + CODES  # floats do not tell them apart

@@ -585,12 +585,7 @@ def tables(draw):
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=15,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=list(HealthCheck),
-)
+@settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(
     table=tables(),
     costs=st.tuples(NUMBERS.map(abs), NUMBERS.map(abs)),

@@ -117,12 +117,8 @@ def optimal_thresholds(values, bad, k, use_lo=True, use_hi=True):
     """
     ordered, top, bottom, above, below = tails(values, bad, k, use_lo, use_hi)
     n = len(ordered)
-    if not use_lo:
-        return np.float64(-np.inf), _between(ordered, n - int(above[k]))
-    if not use_hi:
-        return _between(ordered, int(below[k])), np.float64(np.inf)
     meet = top < bottom[::-1]
-    if meet.any():
+    if use_lo and use_hi and meet.any():
         # Errors on either side fit the budget at any cut in between: decide all.
         first = int(np.argmax(meet))
         cut = _between(ordered, int(np.searchsorted(ordered, top[first], side="right")))
@@ -243,7 +239,7 @@ def never(n_members):
 
 
 def checked(thresholds, n_members):
-    """These thresholds, if there is a pair for each position: files can be damaged."""
+    """These thresholds, read-only, if there is a pair for each position: files can be damaged."""
     if any(part.dtype != np.float64 or part.shape != (n_members,) for part in thresholds):
         raise ValueError(f"The thresholds of {n_members} members are damaged.")
     return tuple(map(read_only, thresholds))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit, softmax
 
-from skroute.early_exit._algorithms import leader_and_margin, never
+from skroute.early_exit._algorithms import checked, leader_and_margin, never
 from skroute.forests._library import compare, own_labels, own_proba, varied_rows
 from skroute.forests._rows import rows_of
 from skroute.forests._wrapped import prepared
@@ -39,33 +39,6 @@ class Link(NamedTuple):
     slope: float = 1.0
     shift: float = 0.0
 
-    def probabilities(self, score, weight):
-        """Probabilities of the classes.
-
-        Parameters
-        ----------
-        score : ndarray of shape (n_samples, n_outputs)
-            For one output the distance from the decision.
-
-        weight : ndarray of shape (n_samples, 1), or None
-            Of "mean", the weights of the members evaluated, summed.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, max(2, n_outputs))
-        """
-        if score.shape[1] > 1:
-            if self.kind == "softmax":
-                return softmax(self.slope * score, axis=1)
-            return expit(self.slope * score) if self.kind == "ova" else score / weight
-        out = np.empty((len(score), 2))
-        if self.kind == "mean":
-            out[:, 1:] = 0.5 + self.shift + score / weight
-        else:
-            expit(self.slope * (score + self.shift), out=out[:, 1:])
-        np.subtract(1.0, out[:, 1], out=out[:, 0])
-        return out
-
 
 def settle(engine, walked, ask):
     """Position of each row's answer among the classes, of what ``engine.walk`` returns.
@@ -96,11 +69,18 @@ def sided(engine, score, at):
 
 def probabilities(engine, score, members, n_classes):
     """Probabilities of the classes from scores of :func:`sided` and the members evaluated."""
-    link, weight = engine.link, None
-    if link.kind == "mean":
-        weight = np.append(0.0, np.cumsum(engine.weights))[members, None]
+    kind, slope, shift = engine.link
+    if kind == "mean":
+        score = score / np.append(0.0, np.cumsum(engine.weights))[members, None]
+    if score.shape[1] > 1:
+        if kind == "softmax":
+            return softmax(slope * score, axis=1)
+        return expit(slope * score) if kind == "ova" else score
+    out = np.empty((len(score), 2))
+    out[:, 1:] = 0.5 + shift + score if kind == "mean" else expit(slope * (score + shift))
+    np.subtract(1.0, out[:, 1], out=out[:, 0])
     # An ensemble of one class has its column alone.
-    return link.probabilities(score, weight)[:, -n_classes:]
+    return out[:, -n_classes:]
 
 
 def own_answers(estimator, engine, classes, before, X, once, ties):
@@ -149,7 +129,7 @@ def check_same_answers(estimator, engine, classes, X, before):
     ValueError
         If they differ anywhere.
     """
-    thresholds = never(engine.n_members)
+    thresholds = checked(never(engine.n_members), engine.n_members)
 
     def own(rows):
         proba = None if engine.link is None else own_proba(estimator, rows)

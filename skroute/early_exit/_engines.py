@@ -160,7 +160,11 @@ def ensemble_engine(estimator):
     members = list(estimator.estimators_)
     classes = np.asarray(estimator.classes_)
     weights = getattr(estimator, "weights", None)
-    weights = np.ones(len(members)) if weights is None else _kept_weights(estimator, weights)
+    if weights is None:
+        weights = np.ones(len(members))
+    else:
+        kept = [one[1] != "drop" for one in estimator.estimators]
+        weights = np.asarray(weights, dtype=np.float64)[kept]
     rounding = 16 * np.finfo(np.float64).eps * (np.abs(weights).sum() + 1.0)
     columns = getattr(estimator, "estimators_features_", None)
     if columns is not None and all(
@@ -181,8 +185,3 @@ def ensemble_engine(estimator):
     if boosted:
         engine.link = Link("logistic") if n <= 2 else Link("softmax", 1.0 / (n - 1))
     return engine, classes
-
-
-def _kept_weights(estimator, weights):
-    kept = [w for (_, member), w in zip(estimator.estimators, weights) if member != "drop"]
-    return np.asarray(kept, dtype=np.float64)

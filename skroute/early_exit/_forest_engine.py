@@ -10,14 +10,13 @@ from skroute.forests._answers import in_parts
 from skroute.forests._bitvector import bit_trees
 from skroute.forests._kernels import add_leaves
 from skroute.forests._rows import rows_of
-from skroute.utils._validation import read_only
 
 # With fewer rows than this a walk from the root to a leaf is faster.
 _FEWEST_ROWS = 512
 # Positions at which a stage ends, and rows are binned anew: few leave later on.
 _STAGE_ENDS = (10, 40, 160)
-# Rows that pass through all stages together, so that they are still in the cache.
-_CHUNK = 16384
+# Rows that are scored together, and that pass through all stages together: they stay in the cache.
+_BLOCK, _CHUNK = 1024, 16384
 
 
 class ForestEngine:
@@ -49,34 +48,35 @@ class ForestEngine:
         """What each member adds: ndarray (n_members, n_samples, n_outputs), float32."""
         X, trees = rows_of(self.forest, X), tuple(self.forest.trees)
         out = np.zeros((self.n_members, len(X), self.n_outputs), dtype=np.float32)
-        # Some rows at a time, which stay in the cache.
-        for start in range(0, len(X), _FEWEST_ROWS):
-            rows = start, min(start + _FEWEST_ROWS, len(X))
+        column = np.arange(self.n_outputs)
+        for start in range(0, len(X), _BLOCK):
+            rows = start, min(start + _BLOCK, len(X))
             for t, added in enumerate(out):
-                add_leaves(X, *rows, trees, t, t + 1, np.arange(self.n_outputs), added)
+                add_leaves(X, *rows, trees, t, t + 1, column, added)
         return out
 
     def walk(self, X, thresholds, n_jobs=None, once=None):
-        """Evaluate row by row until the thresholds stop it."""
-        X = rows_of(self.forest, X)
-        n = len(X)
+        """Evaluate row by row until the thresholds, of :func:`checked`, stop it."""
+        forest, X = self.forest, rows_of(self.forest, X)
+        n, beta = len(X), forest.beta
         out = np.empty((n, self.n_outputs)), np.empty(n, np.int64), np.empty(n, np.int64)
-        in_parts(lambda start, stop: self._walk(X, start, stop, thresholds, out), n, n_jobs)
-        return out
 
-    def _walk(self, X, start, stop, thresholds, out):
-        forest, rules = self.forest, (tuple(map(read_only, thresholds)), self.forest.beta)
-        if stop - start < _FEWEST_ROWS or not self._layouts:
-            walk_rows(X, start, stop, tuple(forest.trees), forest.offset, *rules, *out)
-            return
-        out[0][start:stop] = forest.offset
-        for begin in range(start, stop, _CHUNK):
-            rows, first = np.arange(begin, min(begin + _CHUNK, stop)), 0
-            n_rows = len(rows)
-            for bits in self._layouts:
-                if n_rows:
-                    n_rows = walk_stage(X, rows, n_rows, first, bits, *rules, *out)
-                first += len(bits.tests.member_start) - 1
+        def part(start, stop):
+            if stop - start < _FEWEST_ROWS or not self._layouts:
+                trees, offset = tuple(forest.trees), forest.offset
+                walk_rows(X, start, stop, trees, offset, thresholds, beta, *out)
+                return
+            out[0][start:stop] = forest.offset
+            for begin in range(start, stop, _CHUNK):
+                rows, first = np.arange(begin, min(begin + _CHUNK, stop)), 0
+                n_rows = len(rows)
+                for bits in self._layouts:
+                    if n_rows:
+                        n_rows = walk_stage(X, rows, n_rows, first, bits, thresholds, beta, *out)
+                    first += len(bits.tests.member_start) - 1
+
+        in_parts(part, n, n_jobs)
+        return out
 
     @cached_property
     def _layouts(self):

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from skroute.base import note_failure
 from skroute.early_exit._algorithms import (
+    checked,
     doubtful,
     full_answers,
     is_wrong,
@@ -29,7 +30,7 @@ from skroute.early_exit._calibration import (
 from skroute.early_exit._votes import vote_path
 from skroute.guarantees._means import share_upper_bound
 from skroute.utils._compat import num_samples
-from skroute.utils._validation import read_only, warn
+from skroute.utils._validation import warn
 
 # A warning says where more than this share of an answer's rows may be answered otherwise.
 MOST_OF_AN_ANSWER = 0.1
@@ -264,7 +265,7 @@ def certify(policies, values, bad, answers, n_answers, costs, alpha, limits=None
     -------
     Certified
     """
-    policies = [tuple(map(read_only, policy)) for policy in policies]
+    policies = [checked(policy, len(costs)) for policy in policies]
     n_rows, spent = np.bincount(answers, minlength=n_answers), np.cumsum(costs)
     cost, disagreement = np.empty(len(policies)), np.empty(len(policies))
     # Rows that these thresholds or more cautious ones answer otherwise: the count grows from

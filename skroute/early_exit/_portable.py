@@ -212,7 +212,7 @@ class PortableEnsemble:
         self.n_features_in_ = forest.n_features
         self.n_jobs = n_jobs
         self._engine: Any = ForestEngine(forest)
-        self._thresholds = exported["lo"], exported["hi"]
+        self._thresholds = checked((exported["lo"], exported["hi"]), forest.n_members)
 
     @classmethod
     def load(cls, path: str | os.PathLike, *, n_jobs: int | None = None) -> Self:

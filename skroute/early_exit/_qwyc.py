@@ -1,6 +1,5 @@
 """QWYC: evaluate an ensemble member by member and quit when the answer is settled."""
 
-from functools import partial
 from reprlib import repr as short_repr
 
 import numpy as np
@@ -489,8 +488,11 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         return probabilities(self._engine, score, plan.state[1], len(self.classes_))
 
     def _settled(self, X, walked):
-        known = self.estimator_, self._engine, self.classes_, self._before, X, once_of(self)
-        return settle(self._engine, walked, partial(own_answers, *known))
+        def ask(ties):
+            known = self.estimator_, self._engine, self.classes_, self._before
+            return own_answers(*known, X, once_of(self), ties)
+
+        return settle(self._engine, walked, ask)
 
     def tradeoff(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """Disagreement and cost of each candidate set of thresholds, on other rows.

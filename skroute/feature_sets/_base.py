@@ -175,8 +175,8 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
         fit_params, score_params, split_params = self._routed(params)
-        for attribute in ("n_features_in_", "feature_names_in_"):
-            vars(self).pop(attribute, None)
+        for name in ("n_features_in_", "feature_names_in_", "measured_sizes_", "measured_costs_"):
+            vars(self).pop(name, None)
         X = self._check_X(X, reset=True)
         X, y = indexable(X, on_host(y))
         y = column_or_1d(y, warn=True)
@@ -255,8 +255,6 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
     def _feature_costs(self, X, sizes):
         """Cost functions of the extractors, given or measured."""
         names = self.extractors_.names
-        for attribute in ("measured_sizes_", "measured_costs_"):
-            vars(self).pop(attribute, None)
         measured = MeasuredCosts() if isinstance(self.costs, str) else self.costs
         if isinstance(measured, MeasuredCosts):
             if not isinstance(self.extractors_, ItemExtractors):

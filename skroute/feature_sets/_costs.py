@@ -7,7 +7,6 @@ own functions.
 
 import time
 from collections.abc import Mapping
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -103,16 +102,20 @@ def given_functions(functions, sizes):
 class FeatureCosts:
     """Cost of each extractor as a function of the size; callable.
 
-    ``basis(sizes)`` are the values of the functions that costs are made of, of shape
-    (n_sizes, n_functions), and `coef`, of shape (n_extractors, n_functions), how much of each.
+    Costs are made of functions, whose values ``functions(given, sizes)`` has, of shape
+    (n_sizes, n_functions); `coef`, of shape (n_extractors, n_functions), is how much of each.
     Beyond `largest_size` costs may be beyond all floats; it is 0 where the size does not count.
     """
 
-    def __init__(self, names, coef, basis, largest_size=np.inf):
+    def __init__(self, names, coef, functions, given, largest_size=np.inf):
         self.names = names
         self.coef = coef
-        self.basis = basis
+        self.functions, self.given = functions, given
         self.largest_size = largest_size
+
+    def basis(self, sizes):
+        """Values of the functions, of shape (n_sizes, n_functions)."""
+        return self.functions(self.given, sizes)
 
     def __call__(self, sizes):
         """Costs at sizes, of shape (n_extractors, n_sizes)."""
@@ -134,12 +137,11 @@ def given_costs(costs, names):
         )
     given = [own if callable(own) else _coefficients(own, name) for name, own in zip(names, given)]
     if any(map(callable, given)):
-        basis = partial(given_functions, dict(zip(names, given)))
-        return FeatureCosts(names, np.eye(len(names)), basis)
+        return FeatureCosts(names, np.eye(len(names)), given_functions, dict(zip(names, given)))
     degree = max(map(len, given)) - 1
     coef = np.array([np.pad(row, (0, degree + 1 - len(row))) for row in given])
     largest = 1e200 ** (1 / degree) if coef[:, 1:].any() else 0.0
-    return FeatureCosts(names, coef, partial(powers, degree), largest)
+    return FeatureCosts(names, coef, powers, degree, largest)
 
 
 def _coefficients(cost, name):
@@ -197,10 +199,10 @@ def measured_costs(extractors, X, sizes, percentile):
     # At sizes that were measured: nothing says what a knot between two of them costs.
     knots = np.unique(np.quantile(known[rows], np.linspace(0, 1, _N_KNOTS), method="nearest"))
     one = len(knots) == 1
-    basis = partial(powers, 0) if one else partial(hats, knots)
-    values = basis(of_item)
+    functions, given = (powers, 0) if one else (hats, knots)
+    values = functions(given, of_item)
     coef = np.array([_fit_percentile(values, of_item, part, percentile) for part in seconds.T])
-    costs = FeatureCosts(extractors.names, coef, basis, 0.0 if one else np.inf)
+    costs = FeatureCosts(extractors.names, coef, functions, given, 0.0 if one else np.inf)
     if not one:
         _warn_where_apart(costs, of_item, seconds, percentile)
     return costs, of_item, seconds

@@ -60,8 +60,10 @@ def _by_c_library(kind, scores, slope):
 
     if kind == "sigmoid":
         power = scores * scores.dtype.type(-slope)
-        # XGBoost stays below the overflow of single precision; double precision never gets there.
-        return 1 / (1 + exponential(np.minimum(power, np.inf if power.itemsize == 8 else 88.7)))
+        if power.itemsize == 4:
+            # XGBoost stays below the overflow of single precision.
+            power = np.minimum(power, 88.7)
+        return 1 / (1 + exponential(power))
     if kind == "exp":
         return exponential(scores)
     found = exponential(scores - scores.max(axis=1, keepdims=True))

@@ -381,17 +381,13 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
 
     def __getstate__(self):
         state = super().__getstate__()
-        if "forest_" in state:
-            state = state | {"estimator": None}
-        return state
+        return state | {"estimator": None} if "forest_" in state else state
 
     def __sklearn_clone__(self):
         # A forest from a file is what it is, as a frozen estimator.
         if self.estimator is None and hasattr(self, "forest_"):
             return self
-        return type(self)(
-            clone(self.estimator) if self.estimator is not None else None, n_jobs=self.n_jobs
-        )
+        return super().__sklearn_clone__()
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

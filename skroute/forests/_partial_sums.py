@@ -72,11 +72,8 @@ def _with_leaves(trees, values):
 
 def moved(forest, cut):
     """The view of :func:`partial_sums` with the decision at a moved threshold, of two classes."""
-    share, classes = cut.threshold, forest.classes
-    if classes is None or len(classes) != 2:
-        n_classes = "unknown ones" if classes is None else len(classes)
-        raise ValueError(f"A moved threshold needs two classes, the ensemble has {n_classes}.")
-    second = cut.positive is None or classes[1] == cut.positive
+    share = cut.threshold
+    second = cut.positive is None or forest.classes[1] == cut.positive
     if cut.response == "decision_function":
         beta = share if second else -share
         return _decided_at(forest, beta, 16 * np.finfo(np.float64).eps * (1 + abs(beta)))

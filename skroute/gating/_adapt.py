@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from numbers import Integral
 
 import numpy as np
 from sklearn.base import MetaEstimatorMixin
@@ -25,7 +24,6 @@ from skroute.utils._compat import (
     HasMethods,
     Interval,
     Real,
-    StrOptions,
     VisualBlock,
     _safe_indexing,
     num_samples,
@@ -223,15 +221,12 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
     _parameter_constraints: dict = {
         **FeatureBuyer._parameter_constraints,
         "gate": [BoostedGate, LinearGate, None],
-        "quality": [str, Mapping, "array-like", callable, tuple],
         "estimator": [HasMethods(["fit", "predict", "predict_proba"])],
         "p_full": [Interval(Real, 0, 1, closed="both")],
         "gamma": [Interval(Real, 0, None, closed="left")],
         "full_features": ["array-like", None],
         "model_costs": [Mapping, None],
         "cv": ["cv_object"],
-        "policy": [StrOptions({"online", "batch"})],
-        "n_jobs": [Integral, None],
     }
 
     def __init__(
@@ -382,19 +377,19 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return BoostedGate() if self.gate is None else self.gate
 
     def _set_level(self, pair, rows, held_out):
-        """Lower the gate to a level that comes from rows that the pair has not seen.
+        """Find the level of the gate, from rows that the pair has not seen.
 
         Where no level of a gate gains, the pair that is simpler is tried; where none does,
         nobody is sent.
         """
-        self.pair_, self._ranks, self._held_out = pair, None, None
+        self.pair_, self._level, self._ranks, self._held_out = pair, 0.0, None, None
         if self.p_full == 0:
             return
         out = rows.of(held_out)
         objective = objective_of_labels(self.quality, self.classes_).bound(rows.y, rows.weight)
         first = np.arange(len(out.y)) % 2 == 0
         while pair is not None:
-            gate = pair.gate_of(rows.values)
+            gate, _ = self._look(pair, rows.values)
             least, gate = lowest_level(gate, rows.weight, self.p_full), gate[held_out]
             proba = np.exp(log_probabilities(pair.cheap_scores(out.values)))
             cheap = quality_of(objective, out.y, proba)
@@ -417,7 +412,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             known = cheap, out.full_quality, out.weight
             if (chosen := level(slice(None))) < np.inf:
                 self._ranks, self._held_out = Ranks.of(gate - chosen, out.weight), (rank, *known)
-                self.pair_ = pair.lowered(chosen)
+                self.pair_, self._level = pair, chosen
                 return
             if self._held_out is None:
                 self._held_out = np.full(len(gate), np.inf), *known
@@ -505,32 +500,27 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
     def _plan(self, X, budget):
         """Run the gate and plan what answers will need."""
         self._check_feasible(budget)
-        ledger, rows = self._ledger(X), np.arange(num_samples(X))
+        ledger, rows, pair = self._ledger(X), np.arange(num_samples(X)), self.pair_
         gate_cost, cheap_cost, full_cost = self.model_costs_
         scores, sent = None, np.zeros(len(rows), dtype=bool)
-        evaluation = np.zeros(len(rows))
-        if self._ranks is not None:
-            ledger.plan(rows, self.pair_.gate_features)
-            gate, scores = once_of(self).whole("look", lambda: self._look(ledger, rows))
-
-            def keys():
-                values = ledger.take(rows, self.pair_.gate_features)
-                return row_keys(values[:, self.pair_.gate_features])
-
-            sent = self._send(gate, budget, keys)
-            evaluation += gate_cost
-        ledger.plan(rows[~sent], self.pair_.cheap_features)
+        if self._ranks is None:
+            gate_cost = 0.0
+        else:
+            ledger.plan(rows, pair.gate_features)
+            values = ledger.take(rows, pair.gate_features)
+            gate, scores = once_of(self).whole("look", lambda: self._look(pair, values))
+            sent = self._send(gate, budget, values[:, pair.gate_features])
+        ledger.plan(rows[~sent], pair.cheap_features)
         ledger.plan(rows[sent], self._full)
-        evaluation[~sent] += cheap_cost
-        evaluation[sent] += full_cost + (cheap_cost if self.pair_.reads_cheap else 0.0)
+        of_sent = full_cost + (cheap_cost if pair.reads_cheap else 0.0)
+        evaluation = gate_cost + np.where(sent, of_sent, cheap_cost)
         cost = ledger.planned @ self.group_costs_ + evaluation
         return Plan(sent.astype(np.int64), cost, (ledger, scores))
 
-    def _look(self, ledger, rows):
-        """Gate scores of rows, and the cheap model's where the gate reads them."""
-        values = ledger.take(rows, self.pair_.gate_features)
-        scores = self.pair_.cheap_scores(values) if self.pair_.reads_cheap else None
-        return self.pair_.gate_scores(values, scores), scores
+    def _look(self, pair, values):
+        """Gate scores of rows above the level, and the cheap model's where the gate reads them."""
+        scores = pair.cheap_scores(values) if pair.reads_cheap else None
+        return pair.gate_scores(values, scores) - self._level, scores
 
     def _share(self, budget):
         """Share of rows that a budget sends; infinite where it pays for all."""
@@ -539,46 +529,38 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             return np.inf
         return max((budget - cheap) / (full - cheap), 0.0)
 
-    def _send(self, gate, budget, keys):
+    def _send(self, gate, budget, shown):
         """Rows that go to the full model: gate > 0, the highest first while the budget lasts.
 
-        Of rows that tie as many are sent as the budget pays for, by their keys.
+        Of rows that tie as many are sent as the budget pays for, by what they have `shown`.
         """
-        sent = gate > 0
-        if self.policy == "batch" and np.isfinite(budget):
-            cheap = self.cost_table_["cheap"]
-            extra = self.cost_table_["full"] - cheap
-            if extra > 0:
-                spare = max((budget - cheap) * len(gate), 0.0)
-                affordable = int(spare / extra * (1 + ROUNDING))
-                order = np.argsort(-gate, kind="stable")
-                sent[order[affordable:]] = False
-        elif self.policy == "online" and (share := self._share(budget)) < 1:
-            sent &= self._ranks.of_rows(gate, keys()) < share * (1 + ROUNDING)
+        sent, share = gate > 0, self._share(budget)
+        if share < 1 and self.policy == "batch":
+            order = np.argsort(-gate, kind="stable")
+            sent[order[int(share * len(gate) * (1 + ROUNDING)) :]] = False
+        elif share < 1:
+            sent &= self._ranks.of_rows(gate, row_keys(shown)) < share * (1 + ROUNDING)
         return sent
 
     def _answer(self, X, plan, response):
-        ledger, scores = plan.state
-
-        def answer(sent, rows):
-            if sent:
-                return self._full_answer(ledger, rows, response, X)
-            own = None if scores is None else scores[rows]
-            if own is None:
-                own = self.pair_.cheap_scores(ledger.take(rows, self.pair_.cheap_features))
-            return self._answers_of(np.exp(log_probabilities(own)), response)
-
-        return dispatch(plan.route, answer)
-
-    def _full_answer(self, ledger, rows, response, X):
-        model = self.estimator_
+        (ledger, scores), pair, model = plan.state, self.pair_, self.estimator_
 
         def ask(rows):
             with note_failure("full", len(rows), response):
                 return getattr(model, response)(self._input(ledger, rows, self._full, X))
 
-        answer = once_of(self).rows(("full", response), rows, len(ledger.planned), ask)
-        return answer[:, np.argsort(model.classes_)] if response == "predict_proba" else answer
+        def answer(sent, rows):
+            if sent:
+                found = once_of(self).rows(("full", response), rows, len(plan.route), ask)
+                in_order = np.argsort(model.classes_)
+                return found[:, in_order] if response == "predict_proba" else found
+            if scores is not None:
+                own = scores[rows]
+            else:
+                own = pair.cheap_scores(ledger.take(rows, pair.cheap_features))
+            return self._answers_of(np.exp(log_probabilities(own)), response)
+
+        return dispatch(plan.route, answer)
 
     def gate_function(self, X):
         """The gate g; rows with ``g > 0`` go to the full model.
@@ -599,7 +581,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         ledger, rows = self._ledger(X), np.arange(num_samples(X))
         if self._ranks is None:
             return np.full(len(rows), -np.inf)
-        return self._look(ledger, rows)[0]
+        return self._look(self.pair_, ledger.take(rows, self.pair_.gate_features))[0]
 
     def get_metadata_routing(self):
         """Routing of `sample_weight` and other metadata to the full model and the splitter.

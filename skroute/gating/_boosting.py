@@ -16,6 +16,7 @@ import os
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -47,24 +48,27 @@ _SMALL = 20_000
 _ZERO = 1e-35
 # q-steps and refits of the gate's (a, b) on held-out rows at each point.
 _HELD_OUT_STEPS = 3
-_forked = False
+# With these LightGBM grows the same trees from the same rows, and says nothing.
+REPRODUCIBLE = {
+    "deterministic": True,
+    "feature_pre_filter": False,
+    "force_row_wise": True,
+    "verbosity": -1,
+}
+_PROCESS = os.getpid()
 
 
-def _note_fork():
-    global _forked
-    _forked = True
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_note_fork)
-
-
-def threads_for(n_rows, n_jobs):
-    """Threads of LightGBM: one for few rows, and in a forked child.
+def _one_thread(n_rows):
+    """Whether LightGBM is to use one thread: for few rows, and in a forked child.
 
     OpenMP's threads do not come along there, and it waits for them.
     """
-    return 1 if _forked or n_rows < _SMALL else effective_n_jobs(n_jobs)
+    return n_rows < _SMALL or os.getpid() != _PROCESS
+
+
+def threads_for(n_rows, n_jobs):
+    """Threads of LightGBM for so many rows."""
+    return 1 if _one_thread(n_rows) else effective_n_jobs(n_jobs)
 
 
 def cloned(estimator, n_rows):
@@ -74,9 +78,7 @@ def cloned(estimator, n_rows):
     """
     model = clone(estimator)
     is_open = type(model).__module__.startswith("lightgbm.") and model.n_jobs is None
-    if is_open and (_forked or n_rows < _SMALL):
-        model.set_params(n_jobs=1)
-    return model
+    return model.set_params(n_jobs=1) if is_open and _one_thread(n_rows) else model
 
 
 @dataclass
@@ -118,39 +120,10 @@ class BoostedPair:
         alone = np.array([1.0, 0.0])
         return replace(self, doubt=alone, by_trees=False) if self.by_trees else None
 
-    def gate_of(self, values):
-        """Scores of the gate for complete rows."""
-        return self.gate_scores(values, self.cheap_scores(values))
-
     def first(self, rounds, coef):
         """The pair of the first rounds, with ``(a, b)`` of the gate."""
         kept = self.forest.taken(range(min(rounds, self.forest.n_members)))
         return replace(self, forest=kept, doubt=coef)
-
-    def lowered(self, level):
-        """The pair with its gate lowered by a constant."""
-        return replace(self, doubt=self.doubt - np.array([0.0, level]))
-
-
-def binned(rows, categorical=None):
-    """Rows as a Dataset of LightGBM, each value of few a bin of its own."""
-    import lightgbm
-
-    X = rows.values
-    params = {
-        "min_data_in_bin": 1,
-        "bin_construct_sample_cnt": max(len(X), 2),
-        "feature_pre_filter": False,
-        "force_row_wise": True,
-        "num_threads": 1,
-        "verbosity": -1,
-    }
-    # To LightGBM a table of zeros has no features, and it refuses it; to it these are zeros.
-    readable = X if (np.abs(X) > _ZERO).any() else np.ones_like(X)
-    codes = "auto" if categorical is None else np.flatnonzero(categorical).tolist()
-    return lightgbm.Dataset(
-        readable, label=np.zeros(len(X)), params=params, categorical_feature=codes
-    ).construct()
 
 
 def boost(data, rows, problem, kind, *, n_threads, progress=nullcontext):
@@ -160,7 +133,7 @@ def boost(data, rows, problem, kind, *, n_threads, progress=nullcontext):
     ``a`` and ``b`` of the gate are refitted and one gate tree is grown; f1 grows in every round.
     With ``p_full=0`` there is no gate, and this is GreedyMiser.
 
-    `data` are the rows as :func:`binned` makes them, for any number of boosters, and `kind` is a
+    `data` are the rows as the gate makes them `ready`, for any number of boosters, and `kind` is a
     :class:`BoostedGate`. The result is the pair of all rounds, the objective (OPT) on the rows and
     the rounds grown at each q-step; each alternation runs in a context of `progress`.
     """
@@ -170,12 +143,15 @@ def boost(data, rows, problem, kind, *, n_threads, progress=nullcontext):
     n_samples, columns, gated = len(y), problem.n_outputs, problem.p_full > 0
     total, outputs = weight.sum(), problem.n_outputs + gated
     share = weight / total
-    base = base_scores(y, share, problem.n_classes)
+    # Scores of the constant model, and 0 for the gate.
+    prior = np.clip(np.bincount(y, share, problem.n_classes), 1e-6, 1.0)
+    base = np.log(prior[1:] / prior[0]) if columns == 1 else np.log(prior)
+    base = np.append(base, 0.0)
     target = of_outputs(y, columns).astype(np.float64)
     prices = 2 * total * problem.gamma * problem.group_costs
     # LightGBM reads them as text, and no text below the smallest normal number.
     prices[prices < np.finfo(np.float64).tiny] = 0.0
-    params = {
+    params = REPRODUCIBLE | {
         "objective": "none",
         "num_class": outputs,
         "learning_rate": kind.learning_rate,
@@ -188,10 +164,7 @@ def boost(data, rows, problem, kind, *, n_threads, progress=nullcontext):
         "min_data_per_group": 10,
         "boost_from_average": False,
         "cegb_penalty_feature_coupled": prices[group_of].tolist(),
-        "deterministic": True,
-        "force_row_wise": True,
         "num_threads": n_threads,
-        "verbosity": -1,
     }
     booster = lightgbm.Booster(params, data)
     q = np.full(n_samples, min(problem.p_full, 0.5))
@@ -200,8 +173,6 @@ def boost(data, rows, problem, kind, *, n_threads, progress=nullcontext):
     # Friedman's factor for the softmax's diagonal Hessian, as in LightGBM's own objective.
     curvature = 1.0 if columns == 1 else columns / (columns - 1)
     unit = (_RESOLUTION * weight)[:, None]
-    gradient = np.empty((n_samples, outputs), dtype=np.float32, order="F")
-    hessian = np.empty_like(gradient)
 
     def bought():
         """Groups of the features that trees split on."""
@@ -218,11 +189,6 @@ def boost(data, rows, problem, kind, *, n_threads, progress=nullcontext):
         objectives.append(value + problem.gamma * problem.group_costs[bought()].sum())
         ends.append(booster.current_iteration())
 
-    def put(column, first, second):
-        scale = unit if np.ndim(first) == 2 else unit[:, 0]
-        gradient[:, column] = np.rint(first / _RESOLUTION) * scale
-        hessian[:, column] = np.maximum(np.rint(second / _RESOLUTION), 1.0) * scale
-
     def derivatives(alternates, predictions, _data):
         """Gradient and Hessian at a round; the gate's tree grows at those that alternate."""
         scores = predictions.reshape(n_samples, outputs) + base[:outputs]
@@ -230,13 +196,14 @@ def boost(data, rows, problem, kind, *, n_threads, progress=nullcontext):
             step(scores)
         kept = (1 - q)[:, None]
         p = modelled_probabilities(scores[:, :columns])
-        put(slice(columns), kept * (p - target), curvature * kept * p * (1 - p))
+        gradient, hessian = np.zeros_like(scores), np.ones_like(scores)
+        gradient[:, :columns] = kept * (p - target)
+        hessian[:, :columns] = curvature * kept * p * (1 - p)
         if gated and alternates:
-            gate = coef[0] * doubt(scores[:, :columns]) + coef[1] + scores[:, columns]
-            sent = expit(gate)
-            put(columns, sent - q, sent * (1 - sent))
-        elif gated:
-            put(columns, 0.0, 1.0)
+            sent = expit(coef[0] * doubt(scores[:, :columns]) + coef[1] + scores[:, columns])
+            gradient[:, columns], hessian[:, columns] = sent - q, sent * (1 - sent)
+        gradient = np.rint(gradient / _RESOLUTION) * unit
+        hessian = np.maximum(np.rint(hessian / _RESOLUTION), 1.0) * unit
         return gradient.ravel(order="F"), hessian.ravel(order="F")
 
     def last_step(predictions, _data):
@@ -274,14 +241,6 @@ def refitted(scores, y, full_loss, share, p_full, coef, n_steps=1):
     return q, coef, kl_objective(q, cheap_loss, full_loss, gate, share)
 
 
-def base_scores(y, share, n_classes):
-    """Scores of the constant model, and 0 for the gate."""
-    prior = np.bincount(y, weights=share, minlength=n_classes)
-    prior = np.clip(prior, 1e-6, 1.0)
-    cheap = [np.log(prior[1] / prior[0])] if n_classes == 2 else np.log(prior).tolist()
-    return np.array([*cheap, 0.0])
-
-
 def best_round(pair, ends, rows, p_full):
     """Of the rounds `ends` those with the lowest objective on held-out rows, and ``(a, b)`` there.
 
@@ -291,15 +250,13 @@ def best_round(pair, ends, rows, p_full):
     """
     share = rows.weight / rows.weight.sum()
     scores = np.tile(np.append(pair.base, 0.0), (len(rows.y), 1))
-    best, lowest, objectives, begin = None, np.inf, [], 0
-    for end in ends:
+    losses, found = (rows.y, rows.full_loss, share), []
+    for begin, end in pairwise([0, *ends]):
         scores += leaf_sums(pair.forest, rows.values, first=begin, last=end)
-        begin, losses = end, (rows.y, rows.full_loss, share)
-        _, coef, value = refitted(scores, *losses, p_full, pair.doubt, _HELD_OUT_STEPS)
-        objectives.append(value)
-        if value < lowest:
-            best, lowest = (end, coef), value
-    return *best, objectives
+        found.append(refitted(scores, *losses, p_full, pair.doubt, _HELD_OUT_STEPS))
+    _, coefs, objectives = zip(*found)
+    best = int(np.argmin(objectives))
+    return ends[best], coefs[best], objectives
 
 
 class BoostedGate(BaseEstimator):
@@ -358,8 +315,21 @@ class BoostedGate(BaseEstimator):
         self.max_iter = max_iter
 
     def ready(self, rows, categorical=None):
-        """Rows made ready for any number of fits."""
-        return binned(rows, categorical)
+        """Rows as a Dataset of LightGBM, each value of few a bin of its own."""
+        import lightgbm
+
+        X = rows.values
+        params = REPRODUCIBLE | {
+            "min_data_in_bin": 1,
+            "bin_construct_sample_cnt": max(len(X), 2),
+            "num_threads": 1,
+        }
+        # To LightGBM a table of zeros has no features, and it refuses it; to it these are zeros.
+        readable = X if (np.abs(X) > _ZERO).any() else np.ones_like(X)
+        codes = "auto" if categorical is None else np.flatnonzero(categorical).tolist()
+        return lightgbm.Dataset(
+            readable, label=np.zeros(len(X)), params=params, categorical_feature=codes
+        ).construct()
 
     def fit_pair(self, rows, held_out, ready, problem, start, n_jobs, progress):
         """The pair, objectives, held-out objectives, rounds, and no start for the next problem."""

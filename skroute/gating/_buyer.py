@@ -11,7 +11,15 @@ from sklearn.utils.validation import check_array, check_X_y, validate_data
 from skroute.base import CostAwareMixin
 from skroute.features._groups import FeatureGroupsMixin
 from skroute.features._lazy import LazyFeatures, RawRows
-from skroute.utils._compat import Interval, Real, _safe_indexing, check_sample_weight, num_samples
+from skroute.utils._compat import (
+    Integral,
+    Interval,
+    Real,
+    StrOptions,
+    _safe_indexing,
+    check_sample_weight,
+    num_samples,
+)
 from skroute.utils._frames import CATEGORY, ColumnReader, as_rows, cells_of, columns_of, is_frame
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
@@ -26,7 +34,10 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
     _parameter_constraints: dict = {
         "feature_costs": ["array-like", Mapping, None],
         "feature_groups": [Mapping, None],
+        "quality": [str, Mapping, "array-like", callable, tuple],
         "budget": [Interval(Real, 0, None, closed="both"), None],
+        "policy": [StrOptions({"online", "batch"})],
+        "n_jobs": [Integral, None],
     }
 
     def _offers_proba(self):
@@ -34,9 +45,8 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
 
     def _finite(self):
         # What is missing of a frame with categories is for the models to take or to refuse.
-        if self._categorical.any():
-            return "allow-nan"
-        return "allow-nan" if self.__sklearn_tags__().input_tags.allow_nan else True
+        some = self._categorical.any() or self.__sklearn_tags__().input_tags.allow_nan
+        return "allow-nan" if some else True
 
     @property
     def _categorical(self):
@@ -155,15 +165,8 @@ def check_bought(values, columns, *, allow_nan):
 class FeatureLedger:
     """Features of some rows, with what has been bought and what is planned to be.
 
-    Parameters
-    ----------
-    n_samples, n_features : int
-    group_of : ndarray of shape (n_features,), dtype=int
-        Group of each column; a group is bought as a whole.
-    n_groups : int
-    read : callable, default=None
-        ``read(columns, rows)`` with positions. None if `values` holds everything.
-    values : ndarray of shape (n_samples, n_features), default=None
+    `group_of` is the group of each column; a group is bought as a whole, by ``read(columns, rows)``
+    with positions. It is None if `values` holds everything.
     """
 
     def __init__(self, n_samples, n_features, group_of, n_groups, *, read=None, values=None):

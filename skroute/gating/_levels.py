@@ -13,17 +13,23 @@ TIE = 1e-9
 GOLDEN = 0.6180339887498949
 
 
+def _falling(gate):
+    """Order of falling scores, the scores, and room for rounding; which are the last of a tie."""
+    order = np.argsort(-gate, kind="stable")
+    falling = gate[order]
+    room = TIE * np.maximum(np.abs(falling), 1.0)
+    last = np.flatnonzero(np.append(falling[:-1] - falling[1:] > room[:-1], True))
+    return order, falling, room, last
+
+
 def find_cuts(gate, weight):
     """Levels at which gate scores may be cut, falling, and the share of weight above each.
 
     They are half-way between neighbours, so that ties are never parted; the first sends no row,
     the last all of them.
     """
-    order = np.argsort(-gate, kind="stable")
-    falling = gate[order]
+    order, falling, room, last = _falling(gate)
     share = np.cumsum(weight[order])
-    room = TIE * np.maximum(np.abs(falling), 1.0)
-    last = np.flatnonzero(np.append(falling[:-1] - falling[1:] > room[:-1], True))
     below = np.append(falling[1:], falling[-1] - 1.0)[last]
     level = np.append(falling[0] + 1e3 * room[0], 0.5 * falling[last] + 0.5 * below)
     return level, np.append(0.0, share[last] / share[-1])
@@ -79,11 +85,8 @@ class Ranks(NamedTuple):
     @classmethod
     def of(cls, gate, weight):
         """Ranks by the scores of held-out rows."""
-        order = np.argsort(-gate, kind="stable")
-        falling = gate[order]
-        room = TIE * np.maximum(np.abs(falling), 1.0)
-        first = np.flatnonzero(np.append(True, falling[:-1] - falling[1:] > room[:-1]))
-        last = np.append(first[1:], len(gate)) - 1
+        order, falling, room, last = _falling(gate)
+        first = np.append(0, last[:-1] + 1)
         before = np.append(0.0, np.cumsum(np.add.reduceat(weight[order], first)))
         # A new row weighs what a held-out one does.
         whole = before[-1] * (1 + 1 / np.count_nonzero(weight))

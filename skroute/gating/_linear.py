@@ -6,7 +6,7 @@ group, which costs nothing: its coefficients are the intercepts.
 """
 
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -34,18 +34,16 @@ _MOST_STEPS = 2000
 _STARTS = 8
 # A category of fewer rows says nothing that a linear model could learn.
 _RARE = 2
-# What a column of the linear model reads of its raw column.
-NUMBER, LEVEL, MISSING = range(3)
 
 
 class LinearColumns(NamedTuple):
-    """Columns of a linear model: the raw column of each, what it reads there, of which category.
+    """Columns of a linear model: the raw column of each, and what it says of its cells.
 
-    `mean`, of each raw column, stands for missing numbers.
+    `level` is the category that it says to be there, NaN where it says that a cell is missing, and
+    infinite where it is the number itself. `mean`, of each raw column, stands for missing numbers.
     """
 
     origin: NDArray[np.int64]
-    kind: NDArray[np.int64]
     level: NDArray[np.float64]
     mean: NDArray[np.float64]
 
@@ -57,24 +55,23 @@ class LinearColumns(NamedTuple):
             there = ~np.isnan(column)
             if categorical is not None and categorical[at]:
                 levels, counts = np.unique(column[there], return_counts=True)
-                found += [(at, LEVEL, level) for level in levels[counts >= _RARE]]
+                found += [(at, level) for level in levels[counts >= _RARE]]
             else:
-                found.append((at, NUMBER, 0.0))
+                found.append((at, np.inf))
                 if there.any():
                     mean[at] = np.average(column[there], weights=weight[there])
             if not there.all():
-                found.append((at, MISSING, 0.0))
-        origin, kind, level = map(np.array, zip(*found))
-        return cls(origin.astype(np.int64), kind.astype(np.int64), level, mean)
+                found.append((at, np.nan))
+        origin, level = map(np.array, zip(*found))
+        return cls(origin.astype(np.int64), level.astype(np.float64), mean)
 
-    def expand(self, values, columns=None):
+    def expand(self, values, columns=slice(None)):
         """Rows as the columns of the linear model, all of them or some."""
-        columns = np.arange(len(self.origin)) if columns is None else columns
-        raw = values[:, self.origin[columns]]
-        kind, there = self.kind[columns], ~np.isnan(raw)
-        number = np.where(there, raw, self.mean[self.origin[columns]])
-        sign = np.where(kind == LEVEL, raw == self.level[columns], ~there)
-        return np.where(kind == NUMBER, number, sign)
+        origin, level = self.origin[columns], self.level[columns]
+        raw = values[:, origin]
+        missing = np.isnan(raw)
+        said = (raw == level) | (missing & np.isnan(level))
+        return np.where(np.isinf(level), np.where(missing, self.mean[origin], raw), said)
 
 
 @dataclass
@@ -102,16 +99,6 @@ class LinearPair:
         """Scores of the gate, shape (n_rows,)."""
         used = self._gate
         return self.columns.expand(values, used) @ self.coef[used, -1] + self.intercept[-1]
-
-    def gate_of(self, values):
-        """Scores of the gate for complete rows."""
-        return self.gate_scores(values, None)
-
-    def lowered(self, level):
-        """The pair with its gate lowered by a constant."""
-        intercept = self.intercept.copy()
-        intercept[-1] -= level
-        return replace(self, intercept=intercept)
 
 
 class LinearGate(BaseEstimator):

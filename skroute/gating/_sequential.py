@@ -1,38 +1,31 @@
 """Buy features a set at a time, and stop where the next is not worth its price."""
 
-from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score, get_scorer, get_scorer_names
-from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
+from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from skroute.base import Plan, check_budget, dispatch
+from skroute.base import Plan, check_budget, dispatch, note_failure
 from skroute.gating._boosting import threads_for
 from skroute.gating._buyer import FeatureBuyer, FeatureLedger, quality_of
 from skroute.gating._levels import GOLDEN, row_draws, row_keys, standard_error
+from skroute.gating._out_of_sample import in_order
 from skroute.gating._set_models import SetModel, Task, fit_again, fit_judged, fit_own
 from skroute.gating._sets import find_sets
 from skroute.gating._stopping import STOP, Policies, spend
 from skroute.metrics._objectives import OF_LABELS, objective_of_labels
-from skroute.utils._compat import (
-    HasMethods,
-    Integral,
-    Interval,
-    Real,
-    StrOptions,
-    _safe_indexing,
-    num_samples,
-)
+from skroute.utils._compat import HasMethods, Integral, Interval, Real, _safe_indexing, num_samples
 from skroute.utils._frames import as_rows
 from skroute.utils._once import EVERY, once_of
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import warn
+from skroute.utils._validation import check_probabilities, warn
 
 __all__ = ["OperatingPoint", "SequentialFeatureClassifier"]
 
@@ -127,12 +120,10 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
     quality : str, cost matrix or callable, default="log_loss"
         What an answer is worth, as in :class:`~skroute.routing.OccamRouterClassifier`: first
-        sets, what is bought next and when a row stops are chosen for it. The default suits
-        probabilities, rankings and money alike; where positives are rare, accuracy sees no
-        difference between a good set and none. It may also be a scorer, or the name of one,
-        such as ``"roc_auc"``: what is bought next and when a row stops are then learned by log
-        loss, and the scorer chooses the first set. Sets and models are found by log loss
-        whatever it is.
+        sets, what is bought next and when a row stops are chosen for it, sets and models found by
+        log loss whatever it is. The default suits probabilities, rankings and money alike; where
+        positives are rare, accuracy sees no difference between a good set and none. A scorer, or
+        the name of one such as ``"roc_auc"``, chooses the first set only.
 
     max_rounds : int, default=None
         Purchases of a row, one after the other: how often a patient is called back. A set is
@@ -191,7 +182,6 @@ class SequentialFeatureClassifier(FeatureBuyer):
     -----
     When to stop and what to buy next is learned backwards over the sets from held-out rows [1]_:
     at a price, the value of a larger set is regressed on the answer with the smaller one, by bins.
-
     `fit`, `predict` and the other calls warn where a budget above 0 buys nothing.
 
     References
@@ -217,12 +207,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
     _parameter_constraints: dict = {
         **FeatureBuyer._parameter_constraints,
         "estimator": [HasMethods(["fit", "predict_proba"]), None],
-        "quality": [str, Mapping, "array-like", callable, tuple],
         "max_rounds": [Interval(Integral, 0, None, closed="left"), None],
         "max_cost": [Interval(Real, 0, None, closed="both"), None],
-        "policy": [StrOptions({"online", "batch"})],
         "random_state": ["random_state"],
-        "n_jobs": [Integral, None],
     }
 
     def __init__(
@@ -258,7 +245,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
     def __getstate__(self):
         # Larger than all the rest, and learned again where another budget is asked for.
         state = super().__getstate__()
-        return state | {"_learned_within": []} if "_learned_within" in state else state
+        return state | {"_learned_within": []}
 
     # Fit ------------------------------------------------------------------------------
 
@@ -295,30 +282,21 @@ class SequentialFeatureClassifier(FeatureBuyer):
                 f"X has {len(kept)} rows of positive weight; at least {_FEWEST} are needed, since "
                 "what is learned is judged on rows held out."
             )
-        own = self.estimator
-        if sample_weight is not None and own is not None:
-            if not has_fit_parameter(own, "sample_weight"):
-                raise ValueError(
-                    f"sample_weight was given, but estimator={own!r} does not take it. Leave it "
-                    "out, or give a model that takes it."
-                )
+        own, weighted = self.estimator, sample_weight is not None
+        if weighted and own is not None and not has_fit_parameter(own, "sample_weight"):
+            raise ValueError(
+                f"sample_weight was given, but estimator={own!r} does not take it. Leave it "
+                "out, or give a model that takes it."
+            )
         self._scorer = scorer_of(self.quality)
         # What a scorer says of one row is nothing.
         quality = self.quality if self._scorer is None else "log_loss"
         bound = objective_of_labels(quality, self.classes_).bound(encoded[kept], weight[kept])
         self._worth_by = quality, bound.share
         seed = check_random_state(self.random_state).randint(2**31 - 1)
-        whole = Task(
-            values,
-            encoded,
-            weight,
-            len(self.classes_),
-            self.group_of_,
-            self.group_costs_,
-            self._categorical,
-            threads_for(len(kept), self.n_jobs),
-            seed,
-        )
+        columns = self.group_of_, self.group_costs_, self._categorical
+        how = threads_for(len(kept), self.n_jobs), seed
+        whole = Task(values, encoded, weight, len(self.classes_), *columns, *how)
         fitted, out = (kept[part] for part in held_out_part(encoded[kept], seed))
         judge = whole.of(out)
         if self._scorer is not None:
@@ -333,13 +311,13 @@ class SequentialFeatureClassifier(FeatureBuyer):
             self._scorer(_Answers(self.classes_, shares), judge.X, self.classes_[judge.y])
         with task.step("search"):
             self._sets = find_sets(whole.of(fitted), np.random.default_rng(seed))
-        raw, weighted = on_host(X), sample_weight is not None
         with task.step("judge"):
-            of_fitted, of_out = (_safe_indexing(raw, part) for part in (fitted, out))
+            of_fitted, of_out = (_safe_indexing(X, part) for part in (fitted, out))
             self._judged = self._fit_models(whole.of(fitted), of_fitted, weighted, judge)
             bought = FeatureLedger(*judge.X.shape, self.group_of_, len(whole.costs), values=judge.X)
             every = np.arange(len(out))
-            proba = [self._proba(model, of_out, bought, every) for model in self._judged]
+            each = range(len(self._sets))
+            proba = [self._proba(self._judged, own, of_out, bought, every) for own in each]
             key = np.array([self._key(own) for own in proba])
             quality = np.array([quality_of(bound, judge.y, own) for own in proba])
             worth = np.array([self._value(own) for own in proba])
@@ -351,15 +329,14 @@ class SequentialFeatureClassifier(FeatureBuyer):
             self._held_out = worth, key, quality, judge.weight / judge.weight.mean()
             self._scored = None if self._scorer is None else (np.array(proba), judge.y)
         with task.step("fit"):
-            of_kept = _safe_indexing(raw, kept)
-            self._models = self._fit_models(whole.of(kept), of_kept, weighted)
+            self._models = self._fit_models(whole.of(kept), _safe_indexing(X, kept), weighted)
         names = np.array(self.group_names_, dtype=object)
         self.sets_ = [names[groups].tolist() for groups in self._sets]
         self.set_costs_ = self._sets @ self.group_costs_
         self._learned_within, self._choices = [], []
         n_groups = len(self.group_costs_)
         self.choices_ = [f"{k} group{'' if k == 1 else 's'}" for k in range(n_groups + 1)]
-        self._choice(*self._limits(self._effective_budget(None), None, None), warns=True)
+        self._choice(*self._limits(None, None, None), warns=True)
 
     def _fit_models(self, task, X, weighted, judge=None):
         """A model for each set; of those that `judge` rates, the others are made as they were."""
@@ -369,7 +346,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         task = task._replace(n_threads=1)
         parallel = Parallel(n_jobs=self.n_jobs, prefer="threads")
         if judge is None:
-            return parallel(delayed(fit_again)(task, model) for model in self._judged)
+            pairs = zip(self._sets, self._judged)
+            return parallel(delayed(fit_again)(task, *pair) for pair in pairs)
         return parallel(delayed(fit_judged)(task, groups, judge) for groups in self._sets)
 
     @property
@@ -398,14 +376,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
         Parameters
         ----------
-        budget : float, default=None
-            Mean cost per row. None takes the constructor's, as the other two do.
-
-        max_rounds : int, default=None
-            Purchases of a row.
-
-        max_cost : float, default=None
-            Cost that no row exceeds.
+        budget, max_rounds, max_cost
+            As in `predict_routed`.
 
         Returns
         -------
@@ -413,7 +385,6 @@ class SequentialFeatureClassifier(FeatureBuyer):
             Named tuple ``(first, price, share, cost, cost_se, quality, quality_se)``.
         """
         check_is_fitted(self)
-        budget = self._effective_budget(budget)
         return self._choice(*self._limits(budget, max_rounds, max_cost)).point
 
     def _limits(self, budget, max_rounds, max_cost):
@@ -427,6 +398,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
                 )
             # No row buys more often than there are sets.
             max_rounds = min(max_rounds, len(self._sets))
+        budget = self._effective_budget(budget)
         return budget, max_rounds, check_budget(max_cost, name="max_cost")
 
     def _learned(self, max_rounds, max_cost):
@@ -520,9 +492,10 @@ class SequentialFeatureClassifier(FeatureBuyer):
             of_half = [self._score(answers[chosen], own) for own, chosen in halves]
             worth = float(np.mean(of_half)), float(np.ptp(of_half) / 2)
         start, left, (*prices, share) = found[at]
+        goes_on = left != 0 and (policies.moves(start, (), left)[0][prices] != STOP).any()
         point = OperatingPoint(
             list(self.sets_[start]),
-            float(policies.prices[prices[0]]) if policies.goes_on(prices, start, left) else np.inf,
+            float(policies.prices[prices[0]]) if goes_on else np.inf,
             share,
             float(mean(spent[at])),
             standard_error(spent[at], weight),
@@ -568,26 +541,35 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
     def _walk(self, X, ledger, known, choice, budget):
         """The set that each row ends at, and the round in which it bought each group."""
-        n_rows = len(known)
-        at = np.full(n_rows, choice.start)
+        n_rows, left, share = len(known), choice.left, choice.point.share
         first = self._sets[choice.start]
         rounds = (first & ~known).astype(np.int64)
-        at = self._with_known(at, known)
+        at = self._with_known(np.full(n_rows, choice.start), known)
         cap = budget * n_rows * _ROOM - ((rounds > 0) @ self.group_costs_).sum()
-        n_round, left = int((self.group_costs_[first] > 0).any()), choice.left
+        n_round = int((self.group_costs_[first] > 0).any())
         low = np.full(n_rows, -1)
         going = np.arange(n_rows if np.isfinite(choice.point.price) else 0)
         while len(going) and left != 0:
-            to = np.full(len(going), STOP)
-            reach = np.full(len(going), -1)
+            to, reach = np.empty((2, len(going)), dtype=np.int64)
             for own in np.unique(at[going]):
                 inside = np.flatnonzero(at[going] == own)
                 rows = going[inside]
-                key = self._keys(X, ledger, own, rows)
-                reach[inside] = choice.policies.reach(own, key, left)
-                to[inside] = self._next(choice, ledger, own, rows, key, left, low)
-            moves = to != STOP
-            going, to, reach = going[moves], to[moves], reach[moves]
+                ask = partial(self._keys, X, ledger, own)
+                key = once_of(self).rows(("key", int(own)), rows, n_rows, ask)
+                table, bins = choice.policies.moves(own, key, left)
+                to[inside], other = table[choice.prices][:, bins]
+                if share > 0:
+                    # Rows for which the two prices differ are drawn, once.
+                    new, columns = rows[(to[inside] != other) & (low[rows] < 0)], self._columns(own)
+                    shown = ledger.take(new, columns)[:, columns]
+                    low[new] = row_draws(row_keys(shown)) < share
+                    to[inside] = np.where(low[rows] == 1, other, to[inside])
+                # The highest price at which rows buy on, by position.
+                goes = table != STOP
+                last = len(goes) - 1 - goes[::-1].argmax(axis=0)
+                reach[inside] = np.where(goes.any(axis=0), last, -1)[bins]
+            on = to != STOP
+            going, to, reach = going[on], to[on], reach[on]
             extra = self._sets[to] & ~self._sets[at[going]] & ~known[going]
             price = extra @ self.group_costs_
             if self.policy == "batch" and np.isfinite(budget):
@@ -605,29 +587,21 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
     def _keys(self, X, ledger, own, rows):
         """What rows have shown at a set, as one number each."""
+        return self._key(self._proba(self._judged, own, X, ledger, rows))
 
-        def ask(rows):
-            return self._key(self._proba(self._judged[own], X, ledger, rows))
+    def _columns(self, own):
+        """Columns of the groups of a set."""
+        return np.flatnonzero(self._sets[own][self.group_of_])
 
-        return once_of(self).rows(("key", int(own)), rows, len(ledger.planned), ask)
-
-    def _proba(self, model, X, ledger, rows):
+    def _proba(self, models, own, X, ledger, rows):
         """Class probabilities by the model of a set, of rows as it reads them."""
+        model, columns = models[own], self._columns(own)
         if isinstance(model, SetModel):
-            return model.proba(ledger.take(rows, model.columns))
-        return model.proba(self._input(ledger, rows, model.columns, X))
-
-    def _next(self, choice, ledger, own, rows, key, left, low):
-        """The set that rows buy next; where the two prices differ, rows are drawn once."""
-        to, other = (choice.policies.next_sets(at, own, key, left) for at in choice.prices)
-        if choice.point.share > 0:
-            new = np.flatnonzero((to != other) & (low[rows] < 0))
-            if len(new):
-                columns = self._judged[own].columns
-                shown = ledger.take(rows[new], columns)[:, columns]
-                low[rows[new]] = row_draws(row_keys(shown)) < choice.point.share
-            to = np.where(low[rows] == 1, other, to)
-        return to
+            return model.proba(ledger.take(rows, columns)[:, columns])
+        read = self._input(ledger, rows, columns, X)
+        with note_failure("estimator", len(rows), "predict_proba"):
+            found = check_probabilities(model.predict_proba(read), "estimator")
+        return in_order(found, model.classes_, self.classes_)
 
     def _with_known(self, at, known):
         """The largest set that costs a row nothing more than where it stands."""
@@ -667,9 +641,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         ledger, at, _ = plan.state
 
         def answer(own, rows):
-            def ask(rows):
-                return self._proba(self._models[own], X, ledger, rows)
-
+            ask = partial(self._proba, self._models, own, X, ledger)
             proba = once_of(self).rows(("answer", own), rows, len(at), ask)
             return self._answers_of(proba, response)
 
@@ -685,19 +657,13 @@ class SequentialFeatureClassifier(FeatureBuyer):
         X : {array-like, dataframe, mapping, LazyFeatures} of shape (n_samples, n_features)
             The rows.
 
-        budget : float, default=None
-            Mean cost per sample for this call. None takes the constructor's; ``numpy.inf`` is
+        budget, max_rounds, max_cost : float, int and float, default=None
+            In place of the constructor's, which None takes; a budget or a cost of ``numpy.inf`` is
             unlimited.
 
         known : array-like or dataframe of bool, shape (n_samples, n_groups), default=None
             Groups that need not be paid for, by row; a data frame names those it has. None: no
             group is known before.
-
-        max_rounds : int, default=None
-            Purchases of a row in this call. None takes the constructor's.
-
-        max_cost : float, default=None
-            Cost that no row exceeds in this call. None takes the constructor's.
 
         Returns
         -------
@@ -842,9 +808,9 @@ def scorer_of(quality):
 def held_out_part(y, seed):
     """Rows to learn from and rows to judge on, stratified where the classes allow it."""
     n_out = max(min(int(len(y) * _HELD_OUT), _MOST_HELD_OUT), 1)
-    stratified = np.bincount(y).min() >= 2 and n_out > y.max()
-    split = StratifiedShuffleSplit if stratified else ShuffleSplit
-    return next(split(1, test_size=n_out, random_state=seed).split(np.zeros(len(y)), y))
+    classes = y if np.bincount(y).min() >= 2 and n_out > y.max() else None
+    every = np.arange(len(y))
+    return train_test_split(every, test_size=n_out, random_state=seed, stratify=classes)
 
 
 def _remembered(memory, key, compute):

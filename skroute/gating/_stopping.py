@@ -30,62 +30,42 @@ class Policies(NamedTuple):
     tables: list
 
     @classmethod
-    def learn(cls, value, key, sets, costs, allowed, n_rounds=None, weight=None):
+    def learn(cls, value, key, sets, costs, allowed, n_rounds, weight):
         """From held-out rows with weights above 0.
 
         `value` is what answering each row with each set is worth, and `key` what is known of the
         row there, as one number, both of shape (n_sets, n_rows). The boolean `sets` of groups are
-        sorted by their costs; those `allowed` may be bought, in `n_rounds` purchases at most.
+        sorted by their costs; those `allowed` may be bought, in `n_rounds` purchases at most, None
+        in any number.
         """
-        weight = np.ones(value.shape[1]) if weight is None else weight
         prices = price_grid(np.average(value, axis=1, weights=weight), costs)
         borders = [borders_of(own) for own in key]
         n_bins = 1 + max(len(own) for own in borders)
         bins = bins_of(borders, key)
-        worth = np.repeat(value[None], len(prices), axis=0)
+        worth, rows = np.repeat(value[None], len(prices), axis=0), np.arange(value.shape[1])
         tables = []
         for _ in range(1 if n_rounds is None else n_rounds):
             # Without a limit, what is behind a larger set is known when a smaller one is decided.
             behind = worth if n_rounds is None else worth.copy()
             table = np.full((len(prices), len(sets), n_bins), STOP, dtype=np.int16)
             for at in range(len(sets) - 1, -1, -1):
-                larger = [
-                    to
-                    for to in range(at + 1, len(sets))
-                    if allowed[to] and costs[to] > costs[at] and (sets[at] <= sets[to]).all()
-                ]
-                if larger:
-                    extra = costs - costs[at]
-                    table[:, at] = _best(
-                        behind, value[at], bins[at], n_bins, larger, extra, prices, weight
-                    )
-                    go = table[:, at][:, bins[at]]
-                    rows = np.arange(value.shape[1])
-                    paid = prices[:, None] * (costs[go] - costs[at])
-                    on = behind[np.arange(len(prices))[:, None], go, rows] - paid
-                    worth[:, at] = np.where(go == STOP, value[at], on)
+                extra, inside = costs - costs[at], (sets[at] <= sets).all(axis=1)
+                larger = np.flatnonzero(allowed & (extra > 0) & inside)
+                known = value[at], bins[at], n_bins
+                table[:, at] = _best(behind, *known, larger, extra, prices, weight)
+                go = table[:, at][:, bins[at]]
+                on = behind[np.arange(len(prices))[:, None], go, rows] - prices[:, None] * extra[go]
+                worth[:, at] = np.where(go == STOP, value[at], on)
             tables.append(table)
         return cls(prices, borders, tables)
 
-    def next_sets(self, price, at, key, left=None):
-        """The set that rows at one set buy next, -1 where they stop; `left` as in `ends`."""
-        return self._table(left)[price, at, self._bins(at, key)]
+    def moves(self, at, key, left=None):
+        """The set to buy next from one set, -1 to stop, by price and bin; and the bins of rows.
 
-    def reach(self, at, key, left=None):
-        """The highest price, by position, at which rows buy on from a set; -1 where none is."""
-        goes = self._table(left)[:, at] != STOP
-        last = len(goes) - 1 - goes[::-1].argmax(axis=0)
-        return np.where(goes.any(axis=0), last, -1)[self._bins(at, key)]
-
-    def goes_on(self, prices, at, left=None):
-        """Whether some row buys on from a set at one of the prices."""
-        return left != 0 and bool((self._table(left)[prices, at] != STOP).any())
-
-    def _table(self, left):
-        return self.tables[-1 if left is None else left - 1]
-
-    def _bins(self, at, key):
-        return np.searchsorted(self.borders[at], key, side="right")
+        `left` as in `ends`.
+        """
+        table = self.tables[-1 if left is None else left - 1]
+        return table[:, at], np.searchsorted(self.borders[at], key, side="right")
 
     def ends(self, key, left=None):
         """The set that rows end at, at every price and from every set.

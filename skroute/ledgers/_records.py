@@ -19,8 +19,6 @@ class RecordLedger(Ledger):
         As ``_transact``, for one thread at a time, by ``_booked``.
     ``_read_purse(name)``, ``_write_purse(name, text)``
         The text of a purse, or None; and write it.
-    ``_read_due(now)``
-        As ``_due``, which sees to them once in a transaction.
     """
 
     # What a pickle holds: where the books are.
@@ -49,7 +47,6 @@ class RecordLedger(Ledger):
     def _booked(self, body, arguments):
         """What ``body(*arguments)`` returns; purses that it has changed are written."""
         self._used.clear()
-        self._seen = False
         found = body(*arguments)
         for name, (before, purse) in self._used.items():
             if purse is not None:
@@ -60,18 +57,16 @@ class RecordLedger(Ledger):
 
     def _purse(self, name):
         if name not in self._used:
-            text = self._read_purse(name)
-            self._used[name] = text, None if text is None else purse_of(name, text)
+            text, purse = self._read_purse(name), None
+            if text is not None:
+                fields = json.loads(text)
+                terms = Terms(*fields[: len(Terms._fields)])
+                purse = Purse(name, terms, Books(*fields[len(terms) :]))
+            self._used[name] = text, purse
         return self._used[name][1]
 
     def _add_purse(self, purse):
         self._used[purse.name] = None, purse
-
-    def _due(self, now):
-        if self._seen:
-            return []
-        self._seen = True
-        return self._read_due(now)
 
     def _reservation(self, number, text):
         purses, state, amount, offer, deadline, key = json.loads(text)
@@ -86,16 +81,6 @@ class RecordLedger(Ledger):
         self.__init__(**state)
 
 
-_ENCODER = json.JSONEncoder(default=lambda number: number.item())
-
-
 def text_of(*fields):
     """Fields as JSON; numbers of numpy as numbers."""
-    return _ENCODER.encode(fields)
-
-
-def purse_of(name, text):
-    """The purse that `RecordLedger._booked` has written."""
-    fields = json.loads(text)
-    n_terms = len(Terms._fields)
-    return Purse(name, Terms(*fields[:n_terms]), Books(*fields[n_terms:]))
+    return json.dumps(fields, default=lambda number: number.item())

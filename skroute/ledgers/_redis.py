@@ -204,7 +204,7 @@ class RedisLedger(RecordLedger):
         # An expired one has lost its key to a later one.
         return found if found is not None and found.key == key else None
 
-    def _read_due(self, now):
+    def _due(self, now):
         if self._first is None or self._first > now:
             return []
         return self._many(self._read("ZRANGEBYSCORE", self._names["due"], "-inf", repr(now)))

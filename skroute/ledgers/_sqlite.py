@@ -151,7 +151,7 @@ class SQLiteLedger(RecordLedger):
     def _find_key(self, purse, key):
         return next(iter(self._where("own = ? AND key = ?", purse, key)), None)
 
-    def _read_due(self, now):
+    def _due(self, now):
         return self._where("deadline <= ?", now)
 
     def _all(self, purse):

@@ -19,7 +19,7 @@ from skroute.routing._log import (
 )
 from skroute.routing._mixtures import validated_mixture
 from skroute.routing._signals import as_columns, split_signals
-from skroute.routing._states import fixed_order, n_sets
+from skroute.routing._states import check_sets, fixed_order
 from skroute.routing._table_router import TableRouter
 from skroute.utils._compat import Integral, Interval, num_samples
 from skroute.utils._once import once_of
@@ -124,20 +124,11 @@ class CascadeRouter(TableRouter):
     min_budget_ : float
         The smallest feasible budget.
 
-    validation_quality_ : float
-        Quality of `mixture_` at `budget`.
+    validation_quality_, validation_cost_, validation_quality_se_, validation_cost_se_ : float
+        Quality and cost of `mixture_` at `budget`, and their standard errors for new rows.
 
-    validation_cost_ : float
-        Its cost.
-
-    validation_quality_se_, validation_cost_se_ : float
-        Standard errors of the two, as estimates for new rows.
-
-    n_features_in_ : int
-        Number of features seen during `fit`, where X has columns.
-
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of features seen during `fit`, where all are strings.
+    n_features_in_, feature_names_in_ : int, ndarray of shape (`n_features_in_`,)
+        Number and names of the features seen during `fit`, where X has them.
 
     See Also
     --------
@@ -146,8 +137,7 @@ class CascadeRouter(TableRouter):
 
     Notes
     -----
-    There is no `random_state`: the router itself is deterministic; set that of a
-    `quality_estimator` of your own.
+    There is no `random_state`: set that of a `quality_estimator` of your own.
 
     Signals enter as normal scores of their ranks: a probability, its logarithm and its
     logit are the same signal. Quality is scaled to [0, 1] by its range in the log.
@@ -263,7 +253,7 @@ class CascadeRouter(TableRouter):
             )
         X = self._rows_of_fit(X, y, optional=True, costs=costs, signals=signals)
         quality = check_matrix(y, "y")
-        check_consistent_length(*([X] if self._informed else []), quality)
+        check_consistent_length(X, quality)
         names, self._named = choice_names(y, self.costs), is_named(y, self.costs)
         if self.costs is not None and costs is not None:
             raise ValueError(
@@ -282,12 +272,8 @@ class CascadeRouter(TableRouter):
         self.model_names_, self.costs_ = names, row_costs.mean(axis=0)
         compared, cheapest = self._compared(any(part.shape[1] for part in columns))
 
-        if n_rows == 1:
-            # One row is judged by itself: there is no other.
-            folds = [(np.zeros(1, dtype=int), np.zeros(1, dtype=int))]
-        else:
-            rows = X if self._informed else np.zeros((n_rows, 1))
-            folds = folds_of(self.cv, rows, quality, **routed["splitter"]["split"])
+        rows = X if self._informed else quality
+        folds = folds_of(self.cv, rows, quality, **routed["splitter"]["split"])
         known, self.quality_estimator_ = np.empty((n_rows, 0)), None
         within = [known[train] for train, _ in folds]
         if self._informed:
@@ -321,13 +307,7 @@ class CascadeRouter(TableRouter):
                     f"order must name some of the models {names!r}, each once, got {self.order!r}."
                 )
             return [fixed_order(n_models, [names.index(name) for name in given])], None
-        count = n_sets(n_models, self.max_calls)
-        if count > _MAX_SETS:
-            raise ValueError(
-                f"max_calls={self.max_calls!r} with {n_models} models compares {count} sets of "
-                f"models; at most {_MAX_SETS} are allowed. Lower max_calls, give an order, or "
-                "leave models out."
-            )
+        check_sets(n_models, self.max_calls, _MAX_SETS)
         by_cost = np.argsort(self.costs_, kind="stable").tolist()
         max_calls = self.max_calls if shown else 1
         return candidates(n_models, max_calls, by_cost, self._informed), int(self.costs_.argmin())
@@ -394,10 +374,8 @@ class CascadeRouter(TableRouter):
             n_rows = num_samples(next(iter(by_name.values())))
         else:
             raise ValueError("Without X, signals must say what the models' answers show.")
-        scales = dict(zip(self.model_names_, self._scales[1:]))
-        if missing := [
-            name for name, scale in scales.items() if scale.knots and name not in by_name
-        ]:
+        pairs = zip(self.model_names_, self._scales[1:])
+        if missing := [name for name, scale in pairs if scale.knots and name not in by_name]:
             raise ValueError(
                 f"signals has nothing of {missing!r}, whose answers showed something in fit. Give "
                 "them for all rows (of a row that does not ask a model they are not read), or ask "

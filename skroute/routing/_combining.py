@@ -8,7 +8,7 @@ from sklearn.base import ClassifierMixin
 from skroute.base import Routed, dispatch
 from skroute.metrics import sample_quality
 from skroute.metrics._objectives import OF_LABELS, objective_of_labels
-from skroute.routing._members import ABSTAIN_COST, MemberRouter
+from skroute.routing._members import AMOUNT, MemberRouter
 from skroute.routing._targets import MultiLabel, SingleLabel
 from skroute.utils._compat import StrOptions, num_samples
 from skroute.utils._once import EVERY, Once, once_of
@@ -31,7 +31,7 @@ class CombiningRouter(ClassifierMixin, MemberRouter):
         **MemberRouter._parameter_constraints,
         "base": [str],
         "quality": [StrOptions(set(OF_LABELS)), dict, tuple, callable, "array-like"],
-        "abstain_cost": ABSTAIN_COST,
+        "abstain_cost": AMOUNT,
         "cv": ["cv_object"],
     }
     # Where it is no parameter.
@@ -99,18 +99,16 @@ class CombiningRouter(ClassifierMixin, MemberRouter):
     def _alone(self, X, name, response, **call):
         n, at = num_samples(X), self.member_names_.index(name)
         route = np.full(n, self.choices_.index(name) if name in self.choices_ else -1)
-        y_pred = None if response is None else self._answers_alone(X, at, response)
+        y_pred = None
+        if response is not None and self._multilabel:
+            # As the member answers where no other is asked.
+            once_of(self).count(name, n)
+            y_pred = self.estimators_[at].predict(X)
+        elif response is not None:
+            y_pred = self._asked_answers(X)(at, np.arange(n))
+            if response == "predict":
+                y_pred = self._target.labels(named_labels(y_pred))
         return Routed(y_pred, route, np.full(n, float(self.costs_[at])))
-
-    def _answers_alone(self, X, at, response):
-        """What one member answers to every row, as it does where no other is asked."""
-        if self._multilabel:
-            once_of(self).count(self.member_names_[at], num_samples(X))
-            return self.estimators_[at].predict(X)
-        scores = self._asked_answers(X)(at, np.arange(num_samples(X)))
-        if response == "predict_proba":
-            return scores
-        return self._target.labels(named_labels(scores))
 
     def _answers_to(self, X, plan, response, rows):
         route = plan.route[rows]

@@ -137,24 +137,6 @@ def label_rules(options, bases):
     )
 
 
-def learn_label_rules(labels, tops, quality, costs, bases, n_labels, n_thresholds):
-    """Rules that some rows choose, and for each base the group of each label."""
-    groups = {base: label_groups(labels[base], n_labels, _MIN_ROWS) for base in bases}
-    options = [
-        label_options(
-            groups[base][labels[base]],
-            tops[base],
-            quality,
-            costs,
-            base,
-            n_labels + 1,
-            n_thresholds,
-        )
-        for base in bases
-    ]
-    return label_rules(options, bases), groups
-
-
 def decide_by_label(rules, groups, labels, tops):
     """Who answers each row under each rule."""
     found = np.empty((len(rules.base), len(labels[0])), dtype=np.int64)
@@ -240,21 +222,15 @@ class FrugalMLClassifier(CombiningRouter):
         Base, thresholds and add-ons for every budget, by rising cost, with their mean
         cost and quality on training rows.
 
-    validation_quality_, validation_cost_ : float
+    validation_quality_, validation_cost_, validation_quality_se_, validation_cost_se_ : float
         Mean quality and cost at `budget` of the rows of `fit`, each part of which is decided by
-        rules that the other parts have chosen.
-
-    validation_quality_se_, validation_cost_se_ : float
-        Standard errors of the two, as estimates for new rows.
+        rules that the other parts have chosen; and their standard errors for new rows.
 
     abstain_quality_ : float or None
         What a row counts as that is handed over; None where none is.
 
-    n_features_in_ : int
-        Number of features seen during `fit`, where X has columns.
-
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of features seen during `fit`, where all are strings.
+    n_features_in_, feature_names_in_ : int, ndarray of shape (`n_features_in_`,)
+        Number and names of the features seen during `fit`, where X has them.
 
     See Also
     --------
@@ -263,7 +239,7 @@ class FrugalMLClassifier(CombiningRouter):
 
     Notes
     -----
-    There is no `random_state`: the router itself is deterministic; set that of the members.
+    There is no `random_state`: set that of the members.
 
     Which of two mixed bases a row goes to is drawn from a hash of the row and of how often
     it came before in the call: a row goes the same way in every batch and container, and
@@ -343,8 +319,14 @@ class FrugalMLClassifier(CombiningRouter):
             addons = [*names, ABSTAIN_NAME]
 
         def learn(rows):
-            known = labels[:, rows], tops[:, rows], quality[rows], costs, bases
-            return learn_label_rules(*known, len(self.classes_), self.n_thresholds)
+            """Rules that some rows choose, and for each base the group of each label."""
+            groups, options, n_labels = {}, [], len(self.classes_)
+            for base in bases:
+                groups[base] = label_groups(labels[base, rows], n_labels, _MIN_ROWS)
+                group, top = groups[base][labels[base, rows]], tops[base, rows]
+                sizes = n_labels + 1, self.n_thresholds
+                options.append(label_options(group, top, quality[rows], costs, base, *sizes))
+            return label_rules(options, bases), groups
 
         self.rules_, self._groups = learn(slice(None))
         self._validated_parts = []

@@ -19,7 +19,7 @@ from skroute.routing._mixtures import (
     spread_prices,
     validated_mixture,
 )
-from skroute.routing._states import StateValues, any_order, best_move, n_sets, roll_back
+from skroute.routing._states import StateValues, any_order, best_move, check_sets, roll_back
 from skroute.utils._compat import HasMethods, Integral, Interval
 from skroute.utils._protocol import ABSTAIN_NAME
 
@@ -53,9 +53,8 @@ class SequentialRouterClassifier(CombiningRouter):
     Parameters
     ----------
     estimators : list of (str, classifier)
-        The members, with ``predict_proba``. Each is cloned and fitted; a fitted one is
-        passed as :class:`~sklearn.frozen.FrozenEstimator`, and then the rows given to
-        `fit` should be new to it. A label that a member does not name has the score 0.
+        The members, as in :class:`FrugalMLClassifier`. A label that one does not name has the
+        score 0.
 
     costs : mapping from str to float, array-like of shape (n_members,) or "time"
         Cost per call of each member. ``"time"`` measures seconds per sample in `fit`. Read
@@ -84,17 +83,12 @@ class SequentialRouterClassifier(CombiningRouter):
         where the fitted estimator has it, else by cross-validation.
 
     quality : str, mapping, array-like or callable, default="accuracy"
-        What an answer is worth: ``"accuracy"`` (of several labels those in common by those in
-        either), ``"balanced_accuracy"``, a cost matrix, or a function of true and given labels
-        to one number per row, higher is better, as in :class:`OccamRouterClassifier`. What is
-        no mean over the labels of rows is refused.
+        What an answer is worth, as in :class:`FrugalMLClassifier`. What is no mean over the
+        labels of rows is refused.
 
     abstain_cost : float, default=None
-        What it costs, in units of `quality`, to hand a row over to a person instead of answering
-        it: the row counts as the best quality of any answer in `fit` minus this. The
-        members that were asked before are paid, and the first one is always asked.
-        `predict` marks it by None (NaN in an indicator matrix), `predict_proba` by NaN. None
-        never hands over. Raising it hands fewer rows over.
+        What it costs, in units of `quality`, to hand a row over to a person, as in
+        :class:`FrugalMLClassifier`. None never does. Raising it hands fewer rows over.
 
     cv : int, splitter or iterable, default=5
         Folds that make the members' answers, and the estimates where needed,
@@ -138,21 +132,16 @@ class SequentialRouterClassifier(CombiningRouter):
     mixture_ : Mixture
         Validated mean cost and quality of the rules that are used, by rising cost.
 
-    validation_quality_, validation_cost_ : float
+    validation_quality_, validation_cost_, validation_quality_se_, validation_cost_se_ : float
         Mean quality and cost at `budget` of the rows of `fit`, each part of which is decided by
-        rules that the other parts have chosen, and by estimates that are out of sample.
-
-    validation_quality_se_, validation_cost_se_ : float
-        Standard errors of the two, as estimates for new rows.
+        rules that the other parts have chosen, and by estimates that are out of sample; and their
+        standard errors for new rows.
 
     abstain_quality_ : float or None
         What a row counts as that is handed over; None where none is.
 
-    n_features_in_ : int
-        Number of features seen during `fit`, where X has columns.
-
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of features seen during `fit`, where all are strings.
+    n_features_in_, feature_names_in_ : int, ndarray of shape (`n_features_in_`,)
+        Number and names of the features seen during `fit`, where X has them.
 
     See Also
     --------
@@ -161,16 +150,11 @@ class SequentialRouterClassifier(CombiningRouter):
 
     Notes
     -----
-    There is no `random_state`: the router itself is deterministic; set that of the members and of
-    a `quality_estimator` of your own.
+    There is no `random_state`: set that of the members and of a `quality_estimator` of your own.
 
-    Which of two mixed rules a row follows is drawn from a hash of the row and of how often
-    it came before in the call, or of its ``request_id``: a row goes the same way in every batch
-    and container, and of many equal rows in one call the right share goes each way. In calls of
-    one row each without ``request_id``, equal rows all go one way. Rows of a torch data set are
-    drawn by their position in it.
-    `route` and `predict_cost` ask the members that `predict` asks, since their answers are
-    what decides.
+    Which of two mixed rules a row follows is drawn from its ``request_id``, else as in
+    :class:`FrugalMLClassifier`. `route` and `predict_cost` ask the members that `predict` asks,
+    since their answers are what decides.
 
     References
     ----------
@@ -244,13 +228,7 @@ class SequentialRouterClassifier(CombiningRouter):
 
     def _check(self, members):
         super()._check(members)
-        count = n_sets(len(members), self.max_calls)
-        if count > _MAX_SETS:
-            raise ValueError(
-                f"max_calls={self.max_calls!r} with {len(members)} members needs a regressor for "
-                f"each of {count} sets; at most {_MAX_SETS} are allowed. Lower max_calls or drop "
-                "members."
-            )
+        check_sets(len(members), self.max_calls, _MAX_SETS)
 
     # Fit ------------------------------------------------------------------------------------
 

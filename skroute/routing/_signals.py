@@ -22,15 +22,11 @@ _LARGEST = 30.0
 
 
 class RankScores:
-    """Columns as normal scores of their ranks, whatever their scale.
+    """Columns (n_rows, n_columns) as normal scores of their ranks, whatever their scale.
 
     Equal values get one score, infinite ones the outermost; a missing value gets 0, the
     middle, and where a training column has missing ones a column of its own says so. A log
     probability, a probability and its logit are the same signal.
-
-    Parameters
-    ----------
-    columns : ndarray of shape (n_rows, n_columns)
     """
 
     def __init__(self, columns):
@@ -115,16 +111,9 @@ def _terms(ways, features):
 class StateBasis:
     """What a state knows, made ready for regressions of the values of going on.
 
-    Parameters
-    ----------
-    features : ndarray of shape (n_rows, n_features)
-        Normal scores of what is known in this state.
-
-    own : ndarray of shape (n_ways, n_features), dtype=bool
-        Which of them are the own signals of the answer that each way gives.
-
-    quality : ndarray of shape (n_rows, n_ways)
-        Quality of each way, in [0, 1].
+    `features` (n_rows, n_features) are normal scores of what is known in this state, `own`
+    (n_ways, n_features) says which of them are the own signals of the answer that each way gives,
+    and `quality` (n_rows, n_ways), in [0, 1], is that of each way.
     """
 
     def __init__(self, features, own, quality):

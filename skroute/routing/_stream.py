@@ -22,18 +22,6 @@ from skroute.utils._validation import check_numbers, warn
 _MOST = 1e15
 
 
-class Look(NamedTuple):
-    """What a router knows of one row before it decides.
-
-    `features` is what its quality estimator reads, `answered` the answers of choices that
-    deciding has paid for, `state` what answering must not pay for twice.
-    """
-
-    features: Any
-    answered: dict
-    state: Any = None
-
-
 class Offers:
     """The choices of a stream, their money and their policy, until prices or exclusions change."""
 
@@ -50,7 +38,7 @@ class Offers:
             if self.costs is not None:
                 self.check_told(self.costs)
         known = self.max_costs or self.costs
-        self.takes = None if known is None else self.taken(known)
+        self.takes = None if known is None else [self.policy.deciding + cost for cost in known]
         # What one request takes at least; with costs per row the log's mean.
         self.floor = self.policy.least if known is None else min(self.takes)
         self._own_price = self.price_at(mean)
@@ -66,7 +54,7 @@ class Offers:
 
     def taken(self, costs):
         """What is reserved for each choice; `takes` where that is the same for all requests."""
-        return [self.policy.deciding + bound for bound in self.max_costs or costs]
+        return self.takes or [self.policy.deciding + cost for cost in costs]
 
     def price_at(self, budget):
         """Price of a mean budget; ties go to the cheaper choice."""
@@ -234,6 +222,9 @@ class BudgetStream:
     n_expected : int or None
         As given.
 
+    ledger : Ledger
+        Where the books are kept.
+
     Raises
     ------
     ValueError
@@ -313,15 +304,10 @@ class BudgetStream:
         least = self._offers.floor * (1 if n_expected is None else n_expected)
         check_affordable(total, least, name="budget_total")
         self._warned: set[str] = set()
-        self._ledger = MemoryLedger() if ledger is None else ledger
+        self.ledger = MemoryLedger() if ledger is None else ledger
         for name in self._purses[1:]:
-            self._ledger.books(name)
-        self._ledger.open(purse, total, n_expected, period=period)
-
-    @property
-    def ledger(self):
-        """The ledger that keeps the books."""
-        return self._ledger
+            self.ledger.books(name)
+        self.ledger.open(purse, total, n_expected, period=period)
 
     def _check_max_costs(self, max_costs):
         """Upper bounds by name; None where the router's costs are bounds themselves."""
@@ -401,12 +387,9 @@ class BudgetStream:
         ValueError
             For an unknown name.
         """
-        names = (
-            self._offers.excluded
-            if names is None
-            else check_names(names, self.router._excludable())
-        )
-        self._exclude(self._offers.excluded - set(names))
+        again = self.router._excludable()
+        again = again if names is None else check_names(names, again)
+        self._exclude(self._offers.excluded - set(again))
 
     def _exclude(self, names):
         self._offers = Offers(self.router, self._offers.mean, self._max_costs, frozenset(names))
@@ -422,11 +405,11 @@ class BudgetStream:
         n_more : int, default=0
             Further requests to expect, where their number is known.
         """
-        self._ledger.top_up(self._purses[0], amount, n_more)
+        self.ledger.top_up(self._purses[0], amount, n_more)
 
     def reset(self) -> None:
         """Start again with the first total, as at the end of a period; open tickets stay open."""
-        self._ledger.reset(self._purses[0])
+        self.ledger.reset(self._purses[0])
 
     def route(self, x: Any, *, costs: ArrayLike | None = None, key: str | None = None) -> Ticket:
         """Decide on one request and reserve what its call can cost.
@@ -466,25 +449,25 @@ class BudgetStream:
         return self._route(x, costs, key)[0]
 
     def _route(self, x, costs, key=None):
-        """Ticket, the checked row, and what deciding leaves for answering."""
+        """The ticket, the checked row, and what deciding leaves for answering."""
         offers = self._offers
         x = check_rows(self.router, x, reset=False)
         if num_samples(x) != 1:
             raise ValueError(f"x must be one row, shape (1, n_features), got {num_samples(x)}.")
         known = self._known_costs(offers, costs, estimated=True)
         least = offers.floor if known is None else min(offers.taken(known))
-        held = self._ledger.hold(self._purses, least, _check_key(key))
+        held = self.ledger.hold(self._purses, least, _check_key(key))
         if held.state == "open":
             return _ticket(held), x, None
         try:
-            look = offers.router._look(x, offers.kept)
-            quality = offers.policy.estimates(look.features)[0].tolist()
+            features, state, answered = offers.router._look(x, offers.kept)
+            quality = offers.policy.estimates(features)[0].tolist()
             if known is None:
-                known = self._estimated_costs(offers, look.features)
+                known = self._estimated_costs(offers, features)
         except BaseException:
-            self._ledger.release(held)
+            self.ledger.release(held)
             raise
-        return self._issue(offers, quality, known, held, key, look.answered), x, look.state
+        return self._issue(offers, quality, known, held, key, answered), x, state
 
     def _estimated_costs(self, offers, features):
         """Estimates are no promise: one above what a call can cost at most is cut to that."""
@@ -540,7 +523,7 @@ class BudgetStream:
         quality = _one_row(quality, n_choices, "quality")
         quality = [quality[k] for k in offers.kept]
         known = self._known_costs(offers, costs, estimated=False)
-        return self._issue(offers, quality, known, None, _check_key(key), None)
+        return self._issue(offers, quality, known, None, _check_key(key), {})
 
     def _known_costs(self, offers, costs, estimated):
         """Costs of a request as far as they are known before it is looked at."""
@@ -565,9 +548,9 @@ class BudgetStream:
 
     def _issue(self, offers, quality, costs, held, key, answered):
         values = [value - less for value, less in zip(quality, offers.penalty)]
-        takes = offers.takes or offers.taken(costs)
+        takes = offers.taken(costs)
         least = min(takes)
-        made = self._ledger.reserve(
+        made = self.ledger.reserve(
             self._purses,
             partial(offers.choose, values, costs, takes, least),
             least=least,
@@ -575,7 +558,7 @@ class BudgetStream:
             held=held,
             key=key,
         )
-        return _ticket(made, answered)
+        return _ticket(made, answered.get(made.offer.choice))
 
     def predict(self, x: Any) -> Any:
         """Answer one request with the router's own models: `route`, the call, `commit`.
@@ -642,7 +625,7 @@ class BudgetStream:
         held = ticket.reserved - ticket.deciding
         if not (over > 0 and (late or cost > held)):
             return
-        for books in map(self._ledger.books, self._purses):
+        for books in map(self.ledger.books, self._purses):
             if books.spent > books.total * (1 + ROUNDING):
                 raise BudgetExhaustedError(
                     f"The cap of {books.total:.6g} is broken by {over:.6g}: the call of "
@@ -670,7 +653,7 @@ class BudgetStream:
     def _settle(self, ticket, cost):
         # All but the answer, which may be an array.
         offer = Offer(*ticket[2:7])
-        return self._ledger.settle(ticket.stream, ticket.id, self._purses[0], offer, cost)
+        return self.ledger.settle(ticket.stream, ticket.id, self._purses[0], offer, cost)
 
     def unsettled(self) -> list[Ticket]:
         """Tickets of all processes that are open or have expired, oldest first.
@@ -680,7 +663,7 @@ class BudgetStream:
         list of Ticket
             After a crash, commit those that the providers have counted and refund the others.
         """
-        return [_ticket(made) for made in self._ledger.unsettled(self._purses[0])]
+        return [_ticket(made) for made in self.ledger.unsettled(self._purses[0])]
 
     def books(self) -> Books:
         """All amounts and counts of the stream's purse.
@@ -689,7 +672,7 @@ class BudgetStream:
         -------
         Books
         """
-        return self._ledger.books(self._purses[0])
+        return self.ledger.books(self._purses[0])
 
     def status(self) -> StreamStatus:
         """The amounts and the counts of the stream.
@@ -700,10 +683,8 @@ class BudgetStream:
             Named tuple ``(budget_total, spent, reserved, n_open, n_committed, n_refunded,
             n_rejected)``.
         """
-        books = self.books()
-        return StreamStatus(
-            books.total, *(getattr(books, name) for name in StreamStatus._fields[1:])
-        )
+        books = self.books()._asdict()
+        return StreamStatus(books["total"], *(books[name] for name in StreamStatus._fields[1:]))
 
     def __repr__(self):
         status = self.status()
@@ -714,12 +695,11 @@ class BudgetStream:
 
     def __getstate__(self):
         # A ledger in memory is another one in a copy; others are found again by their place.
-        return self.__dict__ | {"_ledger": copy.copy(self._ledger)}
+        return self.__dict__ | {"ledger": copy.copy(self.ledger)}
 
 
-def _ticket(made, answered=None):
+def _ticket(made, answer=None):
     """The ticket of an open reservation."""
-    answer = answered.get(made.offer.choice) if answered else None
     return Ticket(made.ledger, made.number, *made.offer, answer)
 
 

@@ -21,7 +21,7 @@ def read_only(array, dtype=None):
     array = np.ascontiguousarray(array, dtype)
     if array.flags.writeable:
         array = array.view()
-        array.flags.writeable = False
+        array.setflags(write=False)
     return array
 
 

@@ -24,12 +24,9 @@ from skroute.routing import (
     FrugalMCTClassifier,
     OccamRouterClassifier,
 )
-from tests.certified.toy import ASKED, FROZEN, Counted, Expensive, table
+from tests.certified.toy import ASKED, FROZEN, QUIET, Counted, Expensive, table
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:What is certified saves nothing"),
-    pytest.mark.filterwarnings("ignore:On validation rows"),
-]
+pytestmark = QUIET
 
 RIGHT = Loss(Worth(), 1.0, "wrong answers per row", exact=True)
 

@@ -15,11 +15,9 @@ from skroute.certified import CertifiedRouter
 from skroute.certified._loss import loss_of
 from skroute.guarantees import mean_p_value
 from skroute.routing import BudgetRouter, OccamRouterClassifier, OccamRouterRegressor
+from tests.certified.toy import QUIET
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:What is certified saves nothing"),
-    pytest.mark.filterwarnings("ignore:On validation rows"),
-]
+pytestmark = QUIET
 
 pd = pytest.importorskip("pandas")
 OPTIONS = {"n_points": 4, "random_state": 0}
@@ -139,7 +137,7 @@ def qualities(n, seed=0):
 
 @pytest.mark.parametrize("frozen", [True, False])
 def test_frames_of_qualities_are_read_by_name(frozen):
-    X, Q = qualities(900)
+    X, Q = qualities(600)
     costs = {"m": 2, "l": 9, "s": 1}
     model = BudgetRouter(Ridge(alpha=1e-3), costs=costs, cv=2)
     if frozen:

@@ -12,12 +12,9 @@ from skroute.certified._evidence import Evidence
 from skroute.certified._selection import Selection
 from skroute.datasets import make_routing_problem
 from skroute.routing import BudgetRouter
-from tests.certified.toy import FROZEN, certified, table
+from tests.certified.toy import FROZEN, QUIET, certified, table
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:What is certified saves nothing"),
-    pytest.mark.filterwarnings("ignore:On validation rows"),
-]
+pytestmark = QUIET
 BUDGETS = np.linspace(1, 10, 50)
 
 

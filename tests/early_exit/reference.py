@@ -5,8 +5,6 @@ from unittest.mock import patch
 import numpy as np
 
 from skroute.early_exit._algorithms import leader_and_margin, qwyc_order, tails
-from skroute.early_exit._portable import forest_of
-from skroute.forests._rows import cast_numbers
 from skroute.forests._trees import CATEGORICAL, FEATURE_MASK, MISSING_RIGHT, ZERO, ZERO_MISSING
 
 
@@ -70,34 +68,6 @@ def leaving(values, lo, hi):
     side = np.where(up[position, rows], 1, -1).astype(np.int8)
     side[position == len(values) - 1] = 0
     return position, side
-
-
-def evaluate_exported(exported, X):
-    """Labels, and how many members each row takes, by numpy alone from the arrays of a file."""
-    forest = forest_of(exported)
-    X = np.ascontiguousarray(cast_numbers(forest, np.asarray(X)), dtype=forest.dtype)
-    if X.ndim != 2 or X.shape[1] != forest.n_features or not len(X):
-        raise ValueError(
-            f"X must be a table of at least one row and {forest.n_features} columns, those that "
-            f"the ensemble was fitted on, got shape {X.shape}."
-        )
-    total = forest.offset + np.cumsum(member_scores_reference(forest, X), axis=0)
-    if forest.n_outputs == 1:
-        running, positive = total[:, :, 0], total[-1, :, 0] > forest.beta
-        answers = np.where(positive, len(exported["classes"]) - 1, 0)
-    else:
-        ranked = np.sort(total, axis=2)
-        running = ranked[:, :, -1] - ranked[:, :, -2]
-    up = running > exported["hi"][:, None]
-    leave = up | (running < exported["lo"][:, None])
-    leave[-1] = True
-    at, rows = np.argmax(leave, axis=0), np.arange(len(X))
-    if forest.n_outputs == 1:
-        early = at < len(leave) - 1
-        answers = np.where(early, np.where(up[at, rows], len(exported["classes"]) - 1, 0), answers)
-    else:
-        answers = np.argmax(total[at, rows], axis=1)
-    return exported["classes"][answers], at + 1
 
 
 def go_right(x, node, cat_words, cat_start):

@@ -11,7 +11,6 @@ from sklearn.datasets import make_classification
 from sklearn.frozen import FrozenEstimator
 
 from skroute.early_exit import QWYCEnsemble, _forest_engine
-from skroute.early_exit._algorithms import never
 from skroute.early_exit._forest_engine import ForestEngine
 from tests.forests.test_bitvector import forests
 
@@ -68,13 +67,11 @@ def test_scores_members_and_sides_are_those_of_the_walk(drawn, data):
 @settings(max_examples=10, deadline=None)
 @given(drawn=forests(most_leaves=90))
 def test_the_shape_of_the_forest_chooses_the_walk(drawn):
-    forest, X = drawn
+    forest, _ = drawn
     forest = replace(forest, finite=False)
     nodes = forest.trees.nodes
     most = np.add.reduceat(nodes["child"] == np.arange(len(nodes)), forest.trees.roots).max()
-    engine = ForestEngine(forest)
-    assert (engine._layouts is None) == (most > 64)
-    engine.walk(X, never(forest.n_members))
+    assert (ForestEngine(forest)._layouts is None) == (most > 64)
 
 
 @pytest.mark.parametrize("missing", [False, True])

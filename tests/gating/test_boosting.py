@@ -36,7 +36,7 @@ def grow(X, y, full_loss, weight, data=None, **changes):
     kind.set_params(l2_regularization=changes.pop("l2_regularization", 1.0))
     problem = Problem(len(np.unique(y)), 0.3, 0.01, np.arange(X.shape[1]), np.ones(X.shape[1]))
     given = Rows(X, y, full_loss, weight, None)
-    data = gbrt.binned(given) if data is None else data
+    data = kind.ready(given) if data is None else data
     return gbrt.boost(data, given, problem._replace(**changes), kind, n_threads=1)
 
 
@@ -121,8 +121,7 @@ def test_calibrated_gate_sends_what_it_should_on_new_rows():
     state = pair.first(rounds, coef)
     scores = leaf_sums(state.forest, test[0]) + np.append(state.base, 0.0)
     gate = coef[0] * doubt(scores[:, :1]) + coef[1] + scores[:, 1]
-    assert_allclose(gate, state.gate_of(test[0]))
-    assert_allclose(state.lowered(2.0).gate_of(test[0]), gate - 2.0)
+    assert_allclose(gate, state.gate_scores(test[0], state.cheap_scores(test[0])))
     assert_allclose((1 / (1 + np.exp(-gate))).mean(), 0.3, atol=0.01)
 
 

@@ -48,9 +48,6 @@ def make_ledger(kind, folder, timeout):
     return RedisLedger(redis_url(), prefix=uuid.uuid4().hex, timeout=timeout)
 
 
-# --- one rule, wherever the books are ------------------------------------------------------
-
-
 @pytest.mark.parametrize("n_expected", [None, 400])
 def test_every_ledger_decides_as_the_one_in_memory(ledger, n_expected):
     ledger._fresh = -1.0
@@ -218,9 +215,6 @@ def test_calls_that_wait_for_each_other_have_their_own_answers(ledger):
     assert ledger.books("a")[:8] == (3.0, 0.0, 3.0, 3.0, None, 3, 0, 3)
 
 
-# --- prices and choices that change ----------------------------------------------------------
-
-
 def decided(stream, n=400):
     """Choices of a stream, each refunded."""
     found = []
@@ -329,9 +323,6 @@ def test_what_deciding_asks_cannot_be_excluded():
         stream.exclude(["a"])
     stream.exclude(["b"])
     assert stream.route(X[:1]).name == "a"
-
-
-# --- processes -------------------------------------------------------------------------------
 
 
 def test_a_copy_of_a_shared_stream_is_the_same_purse(tmp_path):

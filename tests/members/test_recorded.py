@@ -26,8 +26,7 @@ def test_labels_with_scores():
     assert model.classes_.tolist() == ["cat", "dog", "eel"]
     assert model.predict(column([3, 0])).tolist() == ["eel", "cat"]
     np.testing.assert_allclose(
-        model.predict_proba(column([0, 1, 3])),
-        [[0.9, 0.05, 0.05], [0.25, 0.5, 0.25], [0, 0, 1]],
+        model.predict_proba(column([0, 1, 3])), [[0.9, 0.05, 0.05], [0.25, 0.5, 0.25], [0, 0, 1]]
     )
     np.testing.assert_array_equal(model.predict_scores(column([0, 1])), [[0.9, 0, 0], [0, 0.5, 0]])
     # 0.1 is below one third: the answered label stays on top.

@@ -96,7 +96,7 @@ class Builder:
 three = st.tuples(st.booleans(), st.booleans(), st.booleans())
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=18, deadline=None)
 @given(
     form=st.sampled_from(sorted(FORMS)),
     heads=three,

@@ -327,7 +327,7 @@ def check_decision_masked_entries(estimator):
 def check_decision_sources_of_features(estimator):
     """A source of features is bought from or refused in words; `fit` reads whole rows."""
     X, y, X_test, _ = rows()
-    with pytest.raises(TypeError, match="fit needs rows with all that can be bought"):
+    with pytest.raises(TypeError, match="fit reads whole rows and buys no columns"):
         clone(estimator).fit(LazyFeatures(dict(enumerate(X.T))), target(estimator, y))
     model = fitted(estimator)
     try:

@@ -177,6 +177,6 @@ three_stages = ThreeStages()
 # checks allow.
 NETS = [
     MultiExitClassifier(
-        ThreeStages(double=True), max_epochs=12, lr=0.1, batch_size=16, random_state=0
+        ThreeStages(double=True), max_epochs=6, lr=0.3, batch_size=32, random_state=0
     )
 ]

@@ -46,7 +46,7 @@ problems = {
 }
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(**problems)
 def test_exact_equals_brute_force(seed, n, m, per_row, degenerate):
     values, costs, budget = random_problem(seed, n, m, per_row=per_row, degenerate=degenerate)
@@ -79,10 +79,10 @@ def test_max_min_equals_brute_force(seed, n, m, per_row, degenerate):
     assert plan.spent <= budget * (1 + 1e-12) + 1e-12
 
 
-@settings(max_examples=24, deadline=None)
+@settings(max_examples=16, deadline=None)
 @given(seed=st.integers(0, 10_000), per_row=st.booleans(), degenerate=st.booleans())
 def test_exact_equals_highs(seed, per_row, degenerate):
-    values, costs, budget = random_problem(seed, 300, 5, per_row=per_row, degenerate=degenerate)
+    values, costs, budget = random_problem(seed, 200, 5, per_row=per_row, degenerate=degenerate)
     exact = solve_assignment(values, costs, budget, solver="exact")
     highs = solve_assignment(values, costs, budget, solver="highs")
     assert exact.objective == pytest.approx(highs.objective, rel=1e-9)

@@ -1,5 +1,7 @@
 """A promise is counted in what the wrapped router counts in, and read by name."""
 
+import pickle
+
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
@@ -13,11 +15,9 @@ from skroute.certified import CertifiedRouter
 from skroute.certified._loss import loss_of
 from skroute.guarantees import mean_p_value
 from skroute.routing import BudgetRouter, OccamRouterClassifier, OccamRouterRegressor
+from tests.certified.toy import QUIET
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:What is certified saves nothing"),
-    pytest.mark.filterwarnings("ignore:On validation rows"),
-]
+pytestmark = QUIET
 
 pd = pytest.importorskip("pandas")
 OPTIONS = {"n_points": 4, "random_state": 0}
@@ -92,8 +92,8 @@ def test_labels_are_counted_by_the_routers_own_quality(quality, unit, bound):
     router = CertifiedRouter(
         FrozenEstimator(fitted), max_loss=0.99 * bound, reference="logreg", **OPTIONS
     ).fit(X[400:], y[400:])
-    certificate, loss = router.certificate_, router._selection.terms.loss
-    assert unit in str(certificate) and loss.range == pytest.approx(bound)
+    certificate, selection = router.certificate_, router._selection
+    assert unit in str(certificate) and selection.loss_range == pytest.approx(bound)
     order = np.random.RandomState(0).permutation(500)[5:]
     rows, truth = X[400:][order], y[400:][order]
     evidence = router._selection.evidence
@@ -137,7 +137,7 @@ def qualities(n, seed=0):
 
 @pytest.mark.parametrize("frozen", [True, False])
 def test_frames_of_qualities_are_read_by_name(frozen):
-    X, Q = qualities(900)
+    X, Q = qualities(600)
     costs = {"m": 2, "l": 9, "s": 1}
     model = BudgetRouter(Ridge(alpha=1e-3), costs=costs, cv=2)
     if frozen:
@@ -202,9 +202,23 @@ def test_a_row_that_is_handed_over_counts_as_the_router_has_it(quality):
         worth = -router.abstain_quality_
         if quality in MATRICES:
             every = np.column_stack([MATRICES[quality], [worth, worth]])
-            assert certified._selection.terms.loss.range == pytest.approx(
-                np.ptp(every, axis=1).max()
-            )
+            assert certified._selection.loss_range == pytest.approx(np.ptp(every, axis=1).max())
+
+
+@pytest.mark.parametrize(
+    ("quality", "own"),
+    [(MATRIX, {}), ("accuracy", {"loss": np.not_equal, "loss_range": 1.0})],
+    ids=["cost matrix", "loss of one's own"],
+)
+def test_what_is_certified_by_any_loss_can_be_pickled(quality, own):
+    X, y = make_classification(300, n_informative=5, random_state=0)
+    router = OccamRouterClassifier(
+        MEMBERS, costs=[1, 10], quality=quality, quality_estimator=Ridge(), cv=2
+    )
+    made = CertifiedRouter(router, max_loss=0.9, fallback="safe", **own, **OPTIONS).fit(X, y)
+    copied = pickle.loads(pickle.dumps(made))
+    assert copied.certificate_ == made.certificate_
+    np.testing.assert_array_equal(copied.predict(X), made.predict(X))
 
 
 @pytest.mark.parametrize("named", [False, True])

@@ -32,7 +32,7 @@ def first_alarm(values, promised, bets, level):
     before=st.sampled_from([0, 300, 700]),
     pieces=st.lists(st.integers(1, 60), min_size=1, max_size=30),
 )
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=15)
 def test_alarms_are_those_of_the_definition_in_any_pieces(seed, before, pieces):
     rng = np.random.default_rng(seed)
     n = before + sum(pieces)

@@ -24,13 +24,9 @@ from skroute.routing import (
     OccamRouterClassifier,
     SequentialRouterClassifier,
 )
-from tests.certified.toy import ASKED, Counted, note
+from tests.certified.toy import ASKED, QUIET, Counted, note
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:What is certified saves nothing"),
-    pytest.mark.filterwarnings("ignore:On validation rows"),
-    pytest.mark.filterwarnings("ignore:alpha=0.1 is a share of all rows"),
-]
+pytestmark = [*QUIET, pytest.mark.filterwarnings("ignore:alpha=0.1 is a share of all rows")]
 
 
 class CountedRegressor(DecisionTreeRegressor):
@@ -44,6 +40,7 @@ class CountedRegressor(DecisionTreeRegressor):
 X, Y = make_classification(360, 6, n_informative=4, n_classes=3, flip_y=0.1, random_state=0)
 COSTS = {"a": 1.0, "b": 3.0, "c": 10.0}
 N_FIT = 160
+QUICK = {"quality_estimator": DecisionTreeRegressor(max_depth=3, random_state=0), "cv": 2}
 
 
 def members():
@@ -65,9 +62,9 @@ ROUTERS = {
     "occam with an embedder": lambda: occam(embedding="a"),
     "occam that hands over": lambda: occam(abstain_cost=0.4),
     "occam of probabilities": lambda: occam(quality="brier"),
-    "FrugalML": lambda: FrugalMLClassifier(members(), costs=COSTS),
-    "FrugalMCT": lambda: FrugalMCTClassifier(members(), costs=COSTS),
-    "sequential": lambda: SequentialRouterClassifier(members(), costs=COSTS),
+    "FrugalML": lambda: FrugalMLClassifier(members(), costs=COSTS, cv=2),
+    "FrugalMCT": lambda: FrugalMCTClassifier(members(), costs=COSTS, **QUICK),
+    "sequential": lambda: SequentialRouterClassifier(members(), costs=COSTS, n_prices=4, **QUICK),
     "early exit": lambda: QWYCEnsemble(
         VotingClassifier(members(), voting="soft"), alpha=0.1, random_state=0
     ),
@@ -87,7 +84,7 @@ def fitted(name):
 
 
 def certified(name, y=Y, **options):
-    options = {"fallback": "safe", "n_points": 8, "random_state": 0, **options}
+    options = {"fallback": "safe", "n_points": 4, "random_state": 0, **options}
     router = CertifiedRouter(FrozenEstimator(fitted(name)), **options)
     ASKED.clear()
     return router.fit(X[N_FIT:], y[N_FIT:])
@@ -109,7 +106,7 @@ def test_each_member_is_asked_once_about_a_row(name):
     assert json.loads(certificate.to_json())["calls"] == certificate.calls
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(data=st.data())
 def test_the_certificate_is_that_of_a_pass_for_each_point(data):
     name = data.draw(st.sampled_from(sorted(ROUTERS)))
@@ -154,8 +151,10 @@ def test_the_log_of_a_cascade_costs_nothing():
     rng = np.random.default_rng(0)
     sure = np.column_stack([rng.random(360), np.ones(360)])
     quality = np.column_stack([rng.random(360) < sure[:, 0], rng.random(360) < 0.95]).astype(float)
-    router = CascadeRouter(costs=[1, 10]).fit(X[:N_FIT], quality[:N_FIT], signals=sure[:N_FIT])
-    told = CertifiedRouter(FrozenEstimator(router), max_loss=0.2, random_state=0)
+    router = CascadeRouter(costs=[1, 10], n_prices=8, cv=2).fit(
+        X[:N_FIT], quality[:N_FIT], signals=sure[:N_FIT]
+    )
+    told = CertifiedRouter(FrozenEstimator(router), max_loss=0.2, n_points=8, random_state=0)
     told.fit(X[N_FIT:], quality[N_FIT:], signals=sure[N_FIT:])
     assert told.certificate_.calls == {} and told.certificate_.promised
     assert told.predict_cost(X, signals=sure).mean() < 10

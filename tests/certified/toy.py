@@ -1,11 +1,18 @@
 """A cascade over a table, whose truth is known; models that note what they are asked."""
 
 import numpy as np
+import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.frozen import FrozenEstimator
 
 from skroute.base import CostAwareMixin, Plan, check_affordable
 from skroute.certified import CertifiedRouter
+
+# What few evidence rows say of themselves, and a test is not about.
+QUIET = [
+    pytest.mark.filterwarnings("ignore:What is certified saves nothing"),
+    pytest.mark.filterwarnings("ignore:On validation rows"),
+]
 
 
 class Table(CostAwareMixin, BaseEstimator):

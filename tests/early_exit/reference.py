@@ -1,11 +1,10 @@
 """Numpy twins of compiled code: slow, and short enough to be read."""
 
+from unittest.mock import patch
+
 import numpy as np
 
-from skroute.early_exit._order import candidate_values, search
-from skroute.early_exit._portable import forest_of
-from skroute.early_exit._thresholds import tails
-from skroute.forests._rows import cast_numbers
+from skroute.early_exit._algorithms import leader_and_margin, qwyc_order, tails
 from skroute.forests._trees import CATEGORICAL, FEATURE_MASK, MISSING_RIGHT, ZERO, ZERO_MISSING
 
 
@@ -37,15 +36,17 @@ def most_decided(values, bad, k, use_lo=True, use_hi=True):
 def qwyc_order_reference(scores, offset, beta, costs, alpha, use_lo=True, use_hi=True, spread=0):
     """Numpy twin of :func:`qwyc_order`: each candidate's values are sorted anew."""
 
-    def count(scores, candidates, active, g, target, first, last):
-        decided = np.empty(len(candidates), dtype=np.int64)
+    def scan(scores, candidates, active, g, target, first, last, use_lo, use_hi, decided):
         for c, t in enumerate(candidates):
-            v, bad = candidate_values(g + scores[t, active], target)
-            by_errors = most_decided(v, bad, last, use_lo, use_hi)
-            decided[c] = by_errors[first:].sum()
-        return decided
+            total = g + scores[t, active]
+            v, bad = total[:, 0], target
+            if total.shape[1] > 1:
+                leader, v = leader_and_margin(total)
+                bad = leader != target
+            decided[c] = most_decided(v, bad, last, use_lo, use_hi)[first:].sum()
 
-    return search(scores, offset, beta, costs, alpha, use_lo, use_hi, spread, count)
+    with patch("skroute.early_exit._kernels.scan", scan):
+        return qwyc_order(scores, offset, beta, costs, alpha, use_lo, use_hi, spread)
 
 
 def leaving(values, lo, hi):
@@ -67,34 +68,6 @@ def leaving(values, lo, hi):
     side = np.where(up[position, rows], 1, -1).astype(np.int8)
     side[position == len(values) - 1] = 0
     return position, side
-
-
-def evaluate_exported(exported, X):
-    """Labels, and how many members each row takes, by numpy alone from the arrays of a file."""
-    forest = forest_of(exported)
-    X = np.ascontiguousarray(cast_numbers(forest, np.asarray(X)), dtype=forest.dtype)
-    if X.ndim != 2 or X.shape[1] != forest.n_features or not len(X):
-        raise ValueError(
-            f"X must be a table of at least one row and {forest.n_features} columns, those that "
-            f"the ensemble was fitted on, got shape {X.shape}."
-        )
-    total = forest.offset + np.cumsum(member_scores_reference(forest, X), axis=0)
-    if forest.n_outputs == 1:
-        running, positive = total[:, :, 0], total[-1, :, 0] > forest.beta
-        answers = np.where(positive, len(exported["classes"]) - 1, 0)
-    else:
-        ranked = np.sort(total, axis=2)
-        running = ranked[:, :, -1] - ranked[:, :, -2]
-    up = running > exported["hi"][:, None]
-    leave = up | (running < exported["lo"][:, None])
-    leave[-1] = True
-    at, rows = np.argmax(leave, axis=0), np.arange(len(X))
-    if forest.n_outputs == 1:
-        early = at < len(leave) - 1
-        answers = np.where(early, np.where(up[at, rows], len(exported["classes"]) - 1, 0), answers)
-    else:
-        answers = np.argmax(total[at, rows], axis=1)
-    return exported["classes"][answers], at + 1
 
 
 def go_right(x, node, cat_words, cat_start):

@@ -7,18 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skroute.early_exit._calibration import allowed_wrong, fixed_sequence
-from skroute.early_exit._engines import MemberEngine
-from skroute.early_exit._order import qwyc_order
-from skroute.early_exit._thresholds import (
+from skroute.early_exit._algorithms import (
     doubtful,
     is_wrong,
     lagrangian_path,
-    leader_and_margin,
     optimal_thresholds,
+    qwyc_order,
     running_values,
     sweep_back,
 )
+from skroute.early_exit._calibration import allowed_wrong, fixed_sequence
+from skroute.early_exit._engines import MemberEngine
 from skroute.guarantees._means import share_upper_bound
 from tests.early_exit.reference import leaving, most_decided, random_scores
 
@@ -233,16 +232,6 @@ def test_leave_at_equals_its_numpy_twin():
         leave_at(values, lo, hi, position, side)
         for got, twin in zip((position, side), leaving(values, lo, hi)):
             np.testing.assert_array_equal(got, twin)
-
-
-def test_margins_of_several_classes():
-    leader, margin = leader_and_margin(np.array([[1.0, 3.0, 2.5], [2.0, 2.0, 0.0]]))
-    np.testing.assert_array_equal(leader, [1, 0])
-    np.testing.assert_allclose(margin, [0.5, 0.0])
-    scores = random_scores(0, n_outputs=3)
-    values, bad = running_values(scores, np.arange(8), np.zeros(3), 0.0)
-    assert not bad[-1].any()
-    assert np.all(values >= 0)
 
 
 def test_member_engine_asks_only_undecided_rows():

@@ -6,8 +6,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from sklearn.frozen import FrozenEstimator
 
 from skroute.early_exit import QWYCEnsemble
-from skroute.early_exit._order import qwyc_order
-from skroute.early_exit._thresholds import lagrangian_path
+from skroute.early_exit._algorithms import lagrangian_path, qwyc_order
 from skroute.forests import FastForest
 from tests.early_exit.reference import leaving, qwyc_order_reference, random_scores
 
@@ -58,16 +57,16 @@ def test_one_row_as_any_array_is_a_row_of_many(kind, single):
     X = X.astype(np.float32 if single else np.float64)
     behind = np.zeros(X.itemsize * 4 + 1, np.uint8)[1:].view(X.dtype).reshape(1, 4)
     assert not behind.flags.aligned
+    expected = [(each.predict(X), each.predict_proba(X)) for each in (quick, fast)]
     for i, row in enumerate(X[:12]):
         behind[0] = row
         backwards = np.ascontiguousarray(X[i : i + 1, ::-1])[:, ::-1]
         for one in (X[i : i + 1], behind, backwards, X[:12][i :: len(X)]):
-            assert quick.predict(one) == quick.predict(X)[i]
-            found = quick.predict_proba(one)
-            assert found.shape == (1, len(model.classes_))
-            np.testing.assert_allclose(found[0], quick.predict_proba(X)[i], rtol=1e-14)
-            assert fast.predict(one) == fast.predict(X)[i]
-            np.testing.assert_array_equal(fast.predict_proba(one)[0], fast.predict_proba(X)[i])
+            for each, (label, proba) in zip((quick, fast), expected):
+                assert each.predict(one) == label[i]
+                np.testing.assert_allclose(
+                    each.predict_proba(one), proba[i : i + 1], rtol=1e-14 * (each is quick)
+                )
     for other in (X[0], X[:1, :3], X[None], X[:0]):
         for call in (quick.predict, quick.predict_proba, fast.predict, fast.predict_proba):
             with pytest.raises(ValueError):

@@ -9,34 +9,19 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 from sklearn.datasets import make_classification
-from sklearn.ensemble import (
-    GradientBoostingClassifier,
-    HistGradientBoostingClassifier,
-    RandomForestClassifier,
-)
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import FixedThresholdClassifier
 
 from skroute.early_exit import PortableEnsemble, QWYCEnsemble, export_ensemble
 from skroute.early_exit._portable import load_exported
+from tests.forests.test_fast_forest import CATBOOST, CLASSIFIERS
 
-lgb = pytest.importorskip("lightgbm")
-xgb = pytest.importorskip("xgboost")
-cat = pytest.importorskip("catboost")
-
-MODELS = {
-    "lightgbm": lambda: lgb.LGBMClassifier(n_estimators=12, verbose=-1, n_jobs=1),
-    "xgboost": lambda: xgb.XGBClassifier(n_estimators=12, n_jobs=1),
-    "catboost": lambda: cat.CatBoostClassifier(
-        iterations=12, verbose=0, thread_count=1, allow_writing_files=False
-    ),
-    "hist": lambda: HistGradientBoostingClassifier(max_iter=12),
-    "forest": lambda: RandomForestClassifier(12, max_depth=5, random_state=0),
-    "gradient": lambda: GradientBoostingClassifier(n_estimators=12, random_state=0),
-    "moved": lambda: FixedThresholdClassifier(
-        RandomForestClassifier(12, max_depth=5, random_state=0), threshold=0.3
-    ),
+KINDS = ("lightgbm", "xgboost", "hist", "forest", "gradient")
+MODELS = {kind: CLASSIFIERS[kind](12, 0) for kind in KINDS} | {
+    "catboost": CATBOOST["classifier"](12, {}),
+    "moved": FixedThresholdClassifier(CLASSIFIERS["forest"](12, 0), threshold=0.3),
 }
 
 
@@ -63,7 +48,7 @@ def test_answers_are_those_of_the_estimator(
     if missing and kind not in ("gradient", "moved"):
         X[::7, 2] = np.nan
     labels = np.array(["a", "bb", "c"])[y] if text and kind != "xgboost" else y
-    model = MODELS[kind]().fit(X[:500], labels[:500])
+    model = clone(MODELS[kind]).fit(X[:500], labels[:500])
     alpha = dict.fromkeys(np.unique(labels), 0.1) if shares else 0.05
     quick = QWYCEnsemble(FrozenEstimator(model), alpha=alpha, random_state=0)
     quick.optimize(X[500:])
@@ -87,7 +72,7 @@ def test_answers_are_those_of_the_estimator(
 @pytest.mark.slow
 def test_reading_takes_no_library_and_no_pickle(tmp_path):
     X, y = rows(2)
-    quick = QWYCEnsemble(MODELS["lightgbm"](), alpha=0.05, random_state=0).fit(X, y)
+    quick = QWYCEnsemble(MODELS["lightgbm"], alpha=0.05, random_state=0).fit(X, y)
     export_ensemble(quick, tmp_path / "quick.npz")
     np.save(tmp_path / "X.npy", X)
     np.save(tmp_path / "y.npy", quick.predict(X))
@@ -105,7 +90,7 @@ def test_reading_takes_no_library_and_no_pickle(tmp_path):
 
 def test_what_is_refused(tmp_path):
     X, y = rows(2)
-    quick = QWYCEnsemble(MODELS["gradient"](), alpha=0.05, random_state=0).fit(X, y)
+    quick = QWYCEnsemble(MODELS["gradient"], alpha=0.05, random_state=0).fit(X, y)
     export_ensemble(quick, tmp_path / "quick.npz")
     exported = load_exported(tmp_path / "quick.npz")
     portable = PortableEnsemble(exported)

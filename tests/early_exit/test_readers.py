@@ -9,19 +9,15 @@ import pytest
 from sklearn.datasets import make_classification
 from sklearn.ensemble import (
     AdaBoostClassifier,
-    BaggingClassifier,
     GradientBoostingClassifier,
     HistGradientBoostingClassifier,
     RandomForestClassifier,
-    VotingClassifier,
 )
-from sklearn.linear_model import LogisticRegression, RidgeClassifier
-from sklearn.naive_bayes import GaussianNB
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.linear_model import RidgeClassifier
 
 from skroute.early_exit import QWYCEnsemble
+from skroute.early_exit._algorithms import never
 from skroute.early_exit._engines import MemberEngine, ensemble_engine
-from skroute.early_exit._thresholds import never
 from skroute.forests._rows import rows_of
 from tests.early_exit.reference import member_scores_reference
 
@@ -30,9 +26,8 @@ lgb = pytest.importorskip("lightgbm")
 
 def full_scores(engine, X):
     thresholds = never(engine.n_members)
-    score, members, side = engine.walk(X, thresholds)
+    score, members, _ = engine.walk(X, thresholds)
     assert np.all(members == engine.n_members)
-    assert np.all(side == 0)
     return score
 
 
@@ -92,6 +87,10 @@ def test_lightgbm_stops_at_its_best_iteration():
     assert engine.n_members == booster.best_iteration
     expected = booster.predict(X, raw_score=True)
     np.testing.assert_allclose(full_scores(engine, X)[:, 0], expected, atol=1e-12)
+    # What is timed of a member is that member.
+    scores = engine.scores(X)
+    for member, call in engine.member_calls().items():
+        np.testing.assert_array_equal(call(X)[0], scores[member])
 
 
 def test_lightgbm_data_frame_with_a_constant_category():
@@ -102,15 +101,6 @@ def test_lightgbm_data_frame_with_a_constant_category():
     model = lgb.LGBMClassifier(n_estimators=3, verbose=-1, n_jobs=1).fit(frame, y)
     with pytest.raises(ValueError, match="train on codes instead"):
         ensemble_engine(model)
-
-
-def test_a_member_that_saw_fewer_classes():
-    X, y = data(3)
-    some = GaussianNB().fit(X[y != 1], y[y != 1])
-    engine = MemberEngine([some, GaussianNB().fit(X, y)], np.arange(3), np.ones(2))
-    scores = engine.scores(X)
-    np.testing.assert_allclose(scores[0][:, [0, 2]], some.predict_proba(X), rtol=1e-6)
-    assert np.all(scores[0][:, 1] == 0)
 
 
 def test_lightgbm_refuses_what_is_no_classifier():
@@ -173,48 +163,11 @@ def test_missing_values_that_fit_did_not_see():
         rows_of(engine.forest, X[:, :7])
 
 
-def test_refused_sklearn_ensembles():
+def test_forests_of_several_outputs_are_refused():
     X, y = data()
-    boosted = GradientBoostingClassifier(n_estimators=2, init=LogisticRegression()).fit(X, y)
-    with pytest.raises(ValueError, match="depends on the row"):
-        ensemble_engine(boosted)
     two = RandomForestClassifier(n_estimators=2).fit(X, np.column_stack([y, y]))
     with pytest.raises(ValueError, match="Multi-output"):
         ensemble_engine(two)
-    with pytest.raises(TypeError, match="must be an ensemble of LightGBM"):
-        ensemble_engine(LogisticRegression().fit(X, y))
-
-
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_voting_bagging_and_adaboost_of_other_models(n_classes):
-    X, y = data(n_classes)
-    labels = np.array(["x", "y", "z"])[y]
-    voting = VotingClassifier(
-        [("nb", GaussianNB()), ("gone", "drop"), ("lr", LogisticRegression())],
-        voting="soft",
-        weights=[2, 5, 1],
-    ).fit(X, labels)
-    engine, classes = ensemble_engine(voting)
-    assert isinstance(engine, MemberEngine)
-    scores = full_scores(engine, X)
-    proba = voting.predict_proba(X)
-    expected = 3 * (proba[:, 1:] - 0.5) if n_classes == 2 else 3 * proba
-    np.testing.assert_allclose(scores, expected, atol=1e-12)
-    np.testing.assert_allclose(engine.scores(X).sum(axis=0), expected, atol=1e-5)
-
-    bagging = BaggingClassifier(GaussianNB(), 4, max_features=0.5, random_state=0).fit(X, labels)
-    engine, _ = ensemble_engine(bagging)
-    expected = sum_of(bagging, X).reshape(len(X), -1)
-    engine = engine.taken(np.array([2, 0, 3, 1]))
-    np.testing.assert_allclose(full_scores(engine, X), expected, atol=1e-12)
-    same = BaggingClassifier(KNeighborsClassifier(3), 3, random_state=0).fit(X, labels)
-    assert ensemble_engine(same)[0].columns is None
-
-    boosted = AdaBoostClassifier(GaussianNB(), n_estimators=4, random_state=0).fit(X, labels)
-    engine, _ = ensemble_engine(boosted)
-    engine = engine.taken(np.arange(engine.n_members)[::-1])
-    expected = boosted.decision_function(X).reshape(len(X), -1)
-    np.testing.assert_allclose(full_scores(engine, X), expected, atol=1e-12)
 
 
 def test_members_by_decision_function_call_or_neither():
@@ -264,26 +217,6 @@ def test_xgboost_refusals():
     model = xgb.XGBClassifier(n_estimators=2, booster="gblinear", n_jobs=1).fit(X, y)
     with pytest.raises(ValueError, match="booster='gblinear'"):
         ensemble_engine(model)
-
-
-def test_reordered_forest_adds_the_same_scores():
-    X, y = data(3)
-    model = lgb.LGBMClassifier(n_estimators=6, verbose=-1, n_jobs=1).fit(X, y)
-    engine, _ = ensemble_engine(model)
-    order = np.array([3, 1, 5, 0, 2, 4])
-    moved = engine.taken(order)
-    np.testing.assert_array_equal(moved.scores(X), engine.scores(X)[order])
-    np.testing.assert_allclose(full_scores(moved, X), full_scores(engine, X), atol=1e-12)
-    single = engine.member_calls()[2](X)
-    np.testing.assert_array_equal(single[0], engine.scores(X)[2])
-
-
-def test_threads_change_nothing():
-    X, y = data(n=2500)
-    engine, _ = ensemble_engine(lgb.LGBMClassifier(n_estimators=9, verbose=-1).fit(X, y))
-    policy = (np.full(9, -0.3), np.full(9, 0.4))
-    for one, two in zip(engine.walk(X, policy), engine.walk(X, policy, n_jobs=2)):
-        np.testing.assert_array_equal(one, two)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import pickle
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -42,9 +43,7 @@ from skroute.early_exit import (
     QWYCEnsemble,
     export_ensemble,
 )
-from skroute.early_exit._portable import load_exported
 from skroute.forests import FastForest, _readers
-from tests.early_exit.reference import evaluate_exported
 
 lgb = pytest.importorskip("lightgbm")
 xgb = pytest.importorskip("xgboost")
@@ -144,7 +143,7 @@ CATBOOST = {
 }
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=18, deadline=None)
 @given(
     kind=st.sampled_from(sorted(CATBOOST)),
     n_classes=st.integers(2, 4),
@@ -191,7 +190,7 @@ def test_catboost_of_any_kind(
     np.testing.assert_array_equal(again.predict(X), fast.predict(X))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     one_hot=st.sampled_from([1, 4, 100]),
     n_classes=st.integers(2, 3),
@@ -258,7 +257,7 @@ def test_a_booster_of_xgboost(objective, seed, frame):
     assert not hasattr(fast, "predict_proba")
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     kind=st.sampled_from(["lightgbm", "xgboost", "hist", "forest", "gradient", "adaboost"]),
     first=st.sampled_from([StandardScaler(), QuantileTransformer(n_quantiles=20), "passthrough"]),
@@ -311,7 +310,7 @@ def test_a_tuned_threshold_and_a_frame_of_text():
         fast.predict(frame[["b", "a"]])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=26, deadline=None)
 @given(
     kind=st.sampled_from(sorted(CLASSIFIERS)),
     n_classes=st.integers(2, 4),
@@ -408,13 +407,14 @@ def test_zeros_of_lightgbm_are_in_single_precision():
         same(model, FastForest.from_ensemble(model), rows)
 
 
-@pytest.mark.parametrize("first", [2**53 - 2, 1_700_000_000_000_000_000])
+@pytest.mark.parametrize("first", [2**53 - 2, 1_700_000_000_000_000_000, "text"])
 @pytest.mark.parametrize("gap_in_fit", [False, True])
-def test_categories_of_whole_numbers_that_are_no_floats(first, gap_in_fit):
+def test_categories_of_a_frame_and_whole_numbers_that_are_no_floats(first, gap_in_fit):
     """One missing cell makes floats of a column where it is read as an array."""
     rng = np.random.default_rng(0)
-    code = rng.integers(0, 5, 600)
-    X = pd.DataFrame({"c": pd.Categorical(first + code), "u": rng.normal(size=600)})
+    code = rng.integers(0, 5, 300)
+    kinds = np.array(list("uvwxy"))[code] if first == "text" else first + code
+    X = pd.DataFrame({"c": pd.Categorical(kinds), "u": rng.normal(size=300)})
     y = ((code % 2 == 0) ^ (X["u"] > 0.8)).astype(int)
     gap = X.copy()
     gap.loc[0, "c"] = None
@@ -427,21 +427,9 @@ def test_categories_of_whole_numbers_that_are_no_floats(first, gap_in_fit):
         fast = FastForest.from_ensemble(model, X)
         for rows in (X, gap):
             assert np.array_equal(fast.predict_proba(rows), model.predict_proba(rows))
-
-
-def test_categories_of_a_data_frame():
-    X, y = data(2, 0)
-    frame = pd.DataFrame(X, columns=list("abcdef"))
-    frame["b"] = pd.Categorical(np.where(y + X[:, 0] > 0.7, "red", "blue"))
-    for model in (
-        lgb.LGBMClassifier(n_estimators=6, **QUIET),
-        HistGradientBoostingClassifier(max_iter=6, categorical_features="from_dtype"),
-    ):
-        model.fit(frame, y)
-        fast = FastForest.from_ensemble(model, frame)
-        np.testing.assert_array_equal(fast.predict_proba(frame), model.predict_proba(frame))
-    with pytest.raises(ValueError, match="give rows X"):
-        FastForest.from_ensemble(model)
+    if first == "text":
+        with pytest.raises(ValueError, match="give rows X"):
+            FastForest.from_ensemble(model)
 
 
 def test_frames_with_known_columns_and_others():
@@ -528,8 +516,7 @@ def test_a_difference_is_noticed(monkeypatch):
 
     def wrong(model):
         forest = reader(model)
-        forest.offset = forest.offset + 1e-12
-        return forest
+        return replace(forest, offset=forest.offset + 1e-12)
 
     monkeypatch.setitem(_readers._READERS, ("lightgbm", "LGBMModel"), wrong)
     with pytest.raises(ValueError, match=r"This LGBMClassifier answers .* \(sums"):
@@ -669,10 +656,8 @@ def test_numbers_beyond_single_precision_as_lightgbm_reads_them(kind, n, tmp_pat
     quick = QWYCEnsemble(FrozenEstimator(model), alpha=0.0, order="natural").optimize(X)
     np.testing.assert_array_equal(quick.predict(given), model.predict(given))
     export_ensemble(quick, tmp_path / "quick.npz")
-    exported = load_exported(tmp_path / "quick.npz")
-    portable = PortableEnsemble(exported).predict(given)
-    np.testing.assert_array_equal(portable, model.predict(given))
-    np.testing.assert_array_equal(evaluate_exported(exported, given)[0], portable)
+    portable = PortableEnsemble.load(tmp_path / "quick.npz")
+    np.testing.assert_array_equal(portable.predict(given), model.predict(given))
     assert (model.predict(X) != model.predict(X.astype(np.float64))).any()
 
 
@@ -680,7 +665,7 @@ def test_base_scores_of_xgboost_to_the_last_bit():
     """Given and found by the library, which rounds them in single precision."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(100, 3)).astype(np.float32)
-    for i in range(60):
+    for i in range(20):
         y = (X[:, 0] + rng.normal(size=100) > rng.normal()).astype(int)
         base = {} if i % 2 else {"base_score": rng.uniform(0.01, 0.99)}
         model = xgb.XGBClassifier(n_estimators=2, max_depth=2, n_jobs=1, **base).fit(X, y)

@@ -37,7 +37,7 @@ def problem(n=600, n_classes=2, seed=0):
 
 
 def forest(**params):
-    return RandomForestClassifier(30, random_state=0, **params)
+    return RandomForestClassifier(random_state=0, **({"n_estimators": 10} | params))
 
 
 def counted_forests():
@@ -99,7 +99,7 @@ def test_out_of_bag_votes_replace_cross_validation():
     X, y, X_new, _ = problem()
     few = RandomForestClassifier(2, oob_score=True, random_state=0)
     with counted_forests() as fit:
-        adapt(forest(oob_score=True)).fit(X, y)
+        adapt(forest(oob_score=True, n_estimators=30)).fit(X, y)
         # With two trees some rows have no vote, and scikit-learn warns.
         with pytest.warns(UserWarning):
             adapt(few).fit(X, y)

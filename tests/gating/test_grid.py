@@ -17,7 +17,7 @@ matplotlib.use("Agg")
 @pytest.mark.parametrize("method", ["gbrt", "lin"])
 def test_path_agrees_with_single_fits(method):
     X, y, X_val, y_val = problem()
-    forest = RandomForestClassifier(20, random_state=0)
+    forest = RandomForestClassifier(8, random_state=0)
     gate = adapt_of(forest, method, n_estimators=10, cv=3, tol=1e-3)
     with counted_forests() as fit:
         grid = adapt_grid(
@@ -39,7 +39,7 @@ def test_path_agrees_with_single_fits(method):
 
 def test_choices_along_the_path():
     X, y, X_val, y_val = problem()
-    gate = adapt_of(RandomForestClassifier(20, random_state=0), n_estimators=8, cv=3)
+    gate = adapt_of(RandomForestClassifier(8, random_state=0), n_estimators=8, cv=3)
     grid = adapt_grid(gate, X, y, X_val, y_val, p_full=[0.0, 0.4], gamma=[0.01, 0.04])
     budget = np.median(grid.cost)
     chosen = grid.best_within(budget)

@@ -72,7 +72,7 @@ def test_the_root_is_that_of_a_search(n, shares, limit):
 
 
 @given(n=st.integers(20, 400), shares=st.tuples(st.floats(0, 0.2), st.floats(0, 0.2)))
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=8)
 def test_the_bound_is_where_the_test_begins_to_refuse(n, shares):
     lost, won = (int(share * n) for share in shares)
     values = losses(n, lost, won)
@@ -92,7 +92,7 @@ def test_the_bound_is_where_the_test_begins_to_refuse(n, shares):
     shares=st.tuples(st.floats(0, 0.3), st.floats(0, 0.3)),
     level=st.sampled_from([0.01, 0.05, 0.1]),
 )
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=14)
 def test_all_limits_behind_the_bound_are_refused_and_not_all_before_it(n, shares, level):
     lost, won = (int(share * n) for share in shares)
     bound = room.trinomial_upper_bound(n, lost, won, level)

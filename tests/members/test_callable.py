@@ -74,14 +74,14 @@ def test_probabilities():
         return np.column_stack([rows[:, 0] > 0, rows[:, 0] <= 0])
 
     model = CallableClassifier(service, classes=["up", "down"], returns="proba")
-    with pytest.raises(ValueError, match="probabilities of shape"):
+    with pytest.raises(ValueError, match="probabilities, of shape"):
         model.predict(X)
     model.set_params(function=lambda rows: service(rows) * 1.0)
     assert model.classes_.tolist() == ["down", "up"]
     assert model.predict(X[[0, -1]]).tolist() == ["down", "up"]
     np.testing.assert_array_equal(model.predict_proba(X[[0, -1]]), [[1, 0], [0, 1]])
     model.set_params(function=lambda rows: service(rows) * np.nan)
-    with pytest.raises(ValueError, match="not finite"):
+    with pytest.raises(ValueError, match="probabilities of function must have no missing values"):
         model.predict_proba(X)
     labels = CallableClassifier(sign_of_the_first_column, classes=[0, 1])
     assert not hasattr(labels, "predict_proba")
@@ -98,8 +98,8 @@ def second(rows, said):
     ("answer", "message"),
     [
         (lambda rows: [5] * len(rows), "answered 5 for row 0 of its call, which is not in classes"),
-        (lambda rows: [0], "one label per row, shape (10,), got (1,)"),
-        (lambda rows: None, "one label per row, shape (10,), got ()"),
+        (lambda rows: [0], "one label per row, of shape (10,), got shape (1,)"),
+        (lambda rows: None, "one label per row, of shape (10,), got shape ()"),
         (lambda rows: ["yes"] * len(rows), "function answered a text of 3 characters for row 0"),
         *(
             (partial(second, said=said), "for row 1 of its call, which is not in classes")
@@ -127,8 +127,10 @@ def test_unusable_answers(answer, message):
 def test_bad_parameters(params, message):
     service = Flaky([])
     params = {"function": service, "classes": [0, 1]} | params
-    with pytest.raises(ValueError, match=message):
-        CallableClassifier(**params).fit(X)
+    for call in ("fit", "predict"):
+        with pytest.raises(ValueError, match=message):
+            getattr(CallableClassifier(**params), call)(X)
+    # Labels that repeat were noticed once the service had been asked, and paid.
     assert not service.batches
 
 

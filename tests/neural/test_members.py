@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import FunctionTransformer
+from sklearn.tree import DecisionTreeRegressor
 
 from skroute.early_exit import QWYCEnsemble
 from skroute.feature_sets import PolyDomSelector
@@ -39,6 +40,7 @@ from tests.neural.nets import (
 SliceDataset = pytest.importorskip("skorch.helper").SliceDataset
 
 COSTS = {"small": 1.0, "large": 3.0}
+QUICK = {"costs": COSTS, "quality_estimator": DecisionTreeRegressor(max_depth=3), "cv": 2}
 
 
 def members():
@@ -65,9 +67,9 @@ ROUTERS = {
     "single best": DummyRouterClassifier(members(), costs=COSTS, cv=2),
     "random": DummyRouterClassifier(members(), costs=COSTS, budget=2.0, strategy="random", cv=2),
     "oracle": DummyRouterClassifier(members(), costs=COSTS, strategy="oracle", cv=2),
-    "frugal mct": FrugalMCTClassifier(members(), costs=COSTS, budget=2.0, cv=2),
+    "frugal mct": FrugalMCTClassifier(members(), budget=2.0, **QUICK),
     "frugal ml": FrugalMLClassifier(members(), costs=COSTS, budget=2.0, cv=2),
-    "sequential": SequentialRouterClassifier(members(), costs=COSTS, budget=2.0, cv=2, n_prices=3),
+    "sequential": SequentialRouterClassifier(members(), budget=2.0, n_prices=3, **QUICK),
     "early exit": QWYCEnsemble([conv(1), conv(3)], alpha=0.2, random_state=0),
 }
 # Where rows are drawn at random at the budget above.
@@ -134,7 +136,7 @@ def test_calls_and_batches_are_counted():
     """A net sees its own rows only, in batches of its own size."""
     X, y = images(100)
     fitted = [(n, FrozenEstimator(m.fit(X, y))) for n, m in members()]
-    router = SequentialRouterClassifier(fitted, costs=COSTS, budget=2.0, cv=2, n_prices=3)
+    router = SequentialRouterClassifier(fitted, budget=2.0, n_prices=3, **QUICK)
     router.fit(X, y)
     for member in router.estimators_:
         seen(member)

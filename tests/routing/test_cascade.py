@@ -16,15 +16,13 @@ from skroute.metrics import accuracy_cost_curve
 from skroute.routing import CascadeRouter
 from skroute.routing._cascade_rules import (
     Outcomes,
-    Reader,
-    chain_of,
     choose_and_judge,
     choose_simple,
     fit_cascade,
-    free_cascade,
 )
 from skroute.routing._estimates import estimates_without_folds
 from skroute.routing._signals import RankScores, StateBasis, fit_logistic
+from skroute.routing._states import any_order, fixed_order
 
 NAMES = ["small", "middle", "large"]
 COSTS = {"small": 1.0, "middle": 4.0, "large": 20.0}
@@ -40,19 +38,19 @@ def log_of(n=300, seed=0, noise=0.5):
 
 
 def as_log(Q, S, handing=None):
-    costs, known = np.tile(list(COSTS.values()), (len(Q), 1)), np.empty((len(Q), 0))
-    return Outcomes(Q, costs, [S[:, [k]] for k in range(3)], known, handing, 0.0, 1.0)
+    costs, shown = np.tile(list(COSTS.values()), (len(Q), 1)), [np.empty((len(Q), 0))]
+    return Outcomes(Q, costs, [*shown, *(S[:, [k]] for k in range(3))], handing, 0.0, 1.0)
 
 
-def play(cascade, log, prices):
+def play(states, log, prices):
     """Quality and cost at each price of a cascade on the rows that it has learned from."""
-    scores = Reader(log).scores(log.known, log.signals)
-    fitted = fit_cascade(cascade, log, scores, prices, {})
+    scores = [RankScores(part).transform(part) for part in log.shown]
+    fitted = fit_cascade(states, log, scores, prices, {})
     price_at = np.tile(np.arange(len(prices)), (len(log.quality), 1))
-    state, choice, _ = fitted.follow(*scores, price_at)
+    state, choice, _ = fitted.follow(scores, price_at)
     handed = np.full(len(choice), np.nan if log.handing is None else log.handing)
     quality = np.take_along_axis(np.column_stack([log.quality, handed]), choice, axis=1)
-    return quality, cascade.states.asked[state] @ np.array(list(COSTS.values()))
+    return quality, states.asked[state] @ np.array(list(COSTS.values()))
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +116,7 @@ def test_where_signals_tell_all_the_best_plan_of_each_row_is_found(handing):
     Q = (rng.uniform(size=(3000, 3)) < [0.3, 0.6, 0.9]).astype(float)
     log = as_log(Q, Q + 1e-3 * rng.normal(size=Q.shape), handing=handing)
     prices = np.array([0.2, 0.02, 0.005])
-    quality, cost = play(free_cascade(3, 3), log, prices)
+    quality, cost = play(any_order(3, 3), log, prices)
     found = (quality - prices * cost).mean(axis=0)
     mean, costs = Q.mean(axis=0), np.array(list(COSTS.values()))
 
@@ -139,7 +137,7 @@ def test_where_signals_tell_all_the_best_plan_of_each_row_is_found(handing):
 def test_a_fixed_order_asks_in_turn_and_the_last_one_answers():
     Q, S, _ = log_of()
     log = as_log(Q, S)
-    quality, cost = play(chain_of(3, (0, 2)), log, np.array([1e6, 0.01, 0.0]))
+    quality, cost = play(fixed_order(3, (0, 2)), log, np.array([1e6, 0.01, 0.0]))
     np.testing.assert_array_equal(quality[:, 0], Q[:, 0])
     np.testing.assert_array_equal(cost[:, 0], 1.0)
     went = cost[:, 1] > 1

@@ -70,7 +70,7 @@ def test_means_are_those_of_scikit_learn(seed, weighted):
     weight = rng.integers(1, 5, n).astype(float) if weighted else None
 
     def mean(quality, answers, classes=CLASSES[:k]):
-        rows = objective_of_labels(quality, classes).rows(target, answers, weight)
+        rows = objective_of_labels(quality, classes).of(target, answers, weight)
         return np.average(rows, weights=weight)
 
     kw = {"sample_weight": weight}

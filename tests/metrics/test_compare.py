@@ -113,7 +113,7 @@ def test_intervals(case):
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_an_interval_belongs_to_a_number(seed):
     """Where a number is not defined on the rows, neither is what resamples say of it."""
     rng = np.random.default_rng(seed)

@@ -18,9 +18,9 @@ from sklearn.datasets import make_classification
 from sklearn.naive_bayes import GaussianNB
 
 from skroute.feature_sets import PolyDomSelector
-from skroute.feature_sets._costs import SetCosts, given_costs
-from skroute.feature_sets._lattice import LatticeSearch
-from skroute.feature_sets._sets import best_affordable, undominated
+from skroute.feature_sets._costs import given_costs
+from skroute.feature_sets._lattice import LatticeSearch, indicator
+from skroute.feature_sets._poly_dom import best_affordable, undominated
 
 LARGEST = 500.0
 
@@ -61,9 +61,9 @@ def guarantee(n_instances, n_queries):
         coef, accuracy = make_feature_sets(k, interaction=interaction, random_state=seed)
         found = LatticeSearch(k, accuracy.__getitem__, accuracy[0]).run(alpha)
         costs = given_costs(list(coef), list("abcdefgh")[:k])
-        kept = undominated(found.quality, SetCosts(costs, found.masks).coef)
+        kept = undominated(found.quality, indicator(found.masks, k) @ costs.coef)
         masks, quality = found.masks[kept], found.quality[kept]
-        cost = SetCosts(costs, np.arange(1 << k))(rng.uniform(0, LARGEST, n_queries))
+        cost = costs(rng.uniform(0, LARGEST, n_queries)).T @ indicator(np.arange(1 << k), k).T
         budget = rng.uniform(0, 1.1, n_queries) * cost.max(axis=1)
         chosen = masks[best_affordable(cost[:, masks], quality, budget)]
         paid = cost[np.arange(n_queries), chosen]

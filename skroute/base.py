@@ -20,9 +20,10 @@ from sklearn.utils import assert_all_finite, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skroute.utils._callbacks import CallbackSupportMixin, fit_task
 from skroute.utils._compat import (
+    CallbackSupportMixin,
     _fit_context,
+    fit_task,
     num_samples,
     process_routing,
     raise_for_params,

@@ -6,26 +6,10 @@ It is no test of pytest: it runs where pytest is not installed.
 """
 
 import re
-import subprocess
 import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
-
-
-def import_time(module):
-    """Milliseconds of processor time to import a module in a new process, the least of seven."""
-    code = (
-        "import time; start = time.process_time(); "
-        f"import {module}; print(1000 * (time.process_time() - start))"
-    )
-    return min(float(subprocess.check_output([sys.executable, "-I", "-c", code])) for _ in range(7))
-
-
-def show_import():
-    """Printed, and no test: a busy machine would fail it."""
-    alone, both = import_time("numpy"), import_time("numpy, skroute")
-    print(f"import: numpy {alone:.0f} ms, numpy and skroute {both:.0f} ms")
 
 
 def use_readme(page):
@@ -78,7 +62,6 @@ def use_report(router, X, y):
 
 
 def main():
-    show_import()
     names = use_readme(sys.argv[1])
     X, y = names["X_test"], names["y_test"]
     use_stream(names["router"], X[:50])

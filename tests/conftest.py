@@ -17,3 +17,11 @@ def data_home():
     if not home or not Path(home).is_dir():
         pytest.skip("real data is absent: set SKROUTE_DATA to the folder that holds it")
     return Path(home)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Variants of one of scikit-learn's checks run with the slow tests."""
+    for item in items:
+        if "(readonly_memmap=True" in item.name or "check_estimator_sparse_matrix" in item.name:
+            item.add_marker("slow")

@@ -32,12 +32,13 @@ LABELS = np.array(["ant", "bee", "hornet"])
 
 
 @functools.cache
-def rows(seed=0):
+def rows(n=240, seed=0):
     """Training and test rows of three classes, continuous so that no two are equal."""
     X, y = make_classification(
-        240, n_features=6, n_informative=4, n_classes=3, random_state=seed, class_sep=0.7
+        n, n_features=6, n_informative=4, n_classes=3, random_state=seed, class_sep=0.7
     )
-    return X[:120], LABELS[y[:120]], X[120:], LABELS[y[120:]]
+    y = LABELS[y]
+    return X[: n // 2], y[: n // 2], X[n // 2 :], y[n // 2 :]
 
 
 def target(estimator, y):
@@ -326,7 +327,7 @@ def check_decision_masked_entries(estimator):
 def check_decision_sources_of_features(estimator):
     """A source of features is bought from or refused in words; `fit` reads whole rows."""
     X, y, X_test, _ = rows()
-    with pytest.raises(TypeError, match="fit needs rows with all that can be bought"):
+    with pytest.raises(TypeError, match="fit reads whole rows and buys no columns"):
         clone(estimator).fit(LazyFeatures(dict(enumerate(X.T))), target(estimator, y))
     model = fitted(estimator)
     try:

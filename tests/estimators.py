@@ -13,11 +13,7 @@ from skroute.certified import CertifiedRouter
 from skroute.early_exit import QWYCEnsemble
 from skroute.feature_sets import GreedyFeatureSelector, PolyDomSelector
 from skroute.forests import FastForest
-from skroute.gating import (
-    AdaptGatingClassifier,
-    BoostedGate,
-    SequentialFeatureClassifier,
-)
+from skroute.gating import AdaptGatingClassifier, BoostedGate, SequentialFeatureClassifier
 from skroute.members import CallableClassifier, MultiExitClassifier, RecordedClassifier
 from skroute.quality import BaggedNeighborsRegressor, FrameEncoder, QualityRegressor
 from skroute.routing import (
@@ -38,15 +34,16 @@ def members():
     """Two classifiers of different price."""
     return [
         ("tree", DecisionTreeClassifier(max_depth=2, random_state=0)),
-        ("logreg", LogisticRegression(max_iter=200)),
+        ("logreg", LogisticRegression(tol=0.01)),
     ]
 
 
 COSTS = {"tree": 1.0, "logreg": 3.0}
+_SMALL_TREE = DecisionTreeRegressor(max_depth=3, random_state=0)
 
 # Estimators that choose among named classifiers and answer with one of them.
 ROUTERS = [
-    OccamRouterClassifier(members(), costs=COSTS, budget=2.0, cv=2),
+    OccamRouterClassifier(members(), costs=COSTS, budget=2.0, cv=2, quality_estimator=_SMALL_TREE),
     OccamRouterClassifier(
         members(),
         costs=COSTS,
@@ -55,14 +52,12 @@ ROUTERS = [
         embedding="tree",
         quality="accuracy",
         reg_lambda=0.5,
-        quality_estimator=DecisionTreeRegressor(max_depth=3, random_state=0),
+        quality_estimator=_SMALL_TREE,
     ),
     DummyRouterClassifier(members(), costs=COSTS, budget=2.0, cv=2),
     DummyRouterClassifier(members(), strategy="random", costs=COSTS, budget=2.0),
     DummyRouterClassifier(members(), strategy="oracle", costs=COSTS, budget=2.0, cv=2),
 ]
-
-_SMALL_TREE = DecisionTreeRegressor(max_depth=3, random_state=0)
 
 # Estimators that may ask several named classifiers about a row and combine their answers.
 COMBINERS = [
@@ -82,6 +77,8 @@ REGRESSORS = [
 ]
 REGRESSOR_COSTS = {"tree": 1.0, "deep": 3.0}
 
+_SMALL_CLASSIFIER = DecisionTreeClassifier(max_depth=2, random_state=0)
+
 ESTIMATORS = [
     *ROUTERS,
     *COMBINERS,
@@ -98,7 +95,7 @@ ESTIMATORS = [
     OnlineBudgetRouter([1.0]),
     BaggedNeighborsRegressor(),
     FrameEncoder(n_components=2),
-    QualityRegressor(cv=2),
+    QualityRegressor(family=["linear", "landmarks"], cv=2),
     QWYCEnsemble(
         RandomForestClassifier(n_estimators=5, max_depth=3, random_state=0), random_state=0
     ),
@@ -107,8 +104,8 @@ ESTIMATORS = [
     SequentialFeatureClassifier(
         DecisionTreeClassifier(max_depth=3, min_samples_leaf=4, random_state=0), random_state=0
     ),
-    PolyDomSelector(LogisticRegression(), max_models=4, cv=2),
-    GreedyFeatureSelector(LogisticRegression(), trade_offs=[np.inf], cv=2),
+    PolyDomSelector(_SMALL_CLASSIFIER, max_models=4, cv=2),
+    GreedyFeatureSelector(_SMALL_CLASSIFIER, trade_offs=[np.inf], cv=2),
     # scikit-learn's checks have too few rows for a promise.
     CertifiedRouter(
         OccamRouterClassifier(members(), costs=COSTS, cv=2, quality_estimator=_SMALL_TREE),
@@ -121,8 +118,12 @@ ESTIMATORS = [
 ]
 
 
-# With the default models a fit takes two seconds: a check of each in `make test-slow`.
-SLOW = [SequentialFeatureClassifier(random_state=0)]
+# With the default models a fit takes up to two seconds: a check of each in `make test-slow`.
+SLOW = [
+    SequentialFeatureClassifier(random_state=0),
+    OccamRouterClassifier(members(), costs=COSTS, budget=2.0, cv=2),
+    QualityRegressor(cv=2),
+]
 
 
 class FirstSign:

@@ -8,8 +8,9 @@ budget is 2.0 (see `tests/estimators.py`).
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.datasets import make_classification
 from sklearn.frozen import FrozenEstimator
+
+from tests.decision_checks import rows as problem
 
 
 class Counting(ClassifierMixin, BaseEstimator):
@@ -31,14 +32,6 @@ class Counting(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X):
         self.rows_.extend(map(tuple, np.asarray(X)))
         return self.classifier_.predict_proba(X)
-
-
-def problem(n=300, seed=0):
-    X, y = make_classification(
-        n, n_features=6, n_informative=4, n_classes=3, random_state=seed, class_sep=0.7
-    )
-    labels = np.array(["ant", "bee", "hornet"])
-    return X[: n // 2], labels[y[: n // 2]], X[n // 2 :], labels[y[n // 2 :]]
 
 
 def check_router_answers_are_the_members_own(estimator):

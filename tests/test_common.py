@@ -53,10 +53,11 @@ def test_router_checks(estimator, check):
 
 
 DECISIONS = [estimator for estimator in ESTIMATORS if hasattr(estimator, "predict_routed")]
+DEFAULTS = [pytest.param(e, marks=pytest.mark.slow) for e in SLOW if hasattr(e, "predict_routed")]
 
 
 @pytest.mark.parametrize("check", DECISION_CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("estimator", DECISIONS, ids=lambda e: f"{type(e).__name__}")
+@pytest.mark.parametrize("estimator", DECISIONS + DEFAULTS, ids=lambda e: f"{type(e).__name__}")
 def test_decision_checks(estimator, check):
     check(estimator)
 

@@ -10,12 +10,10 @@ from numpy.testing import assert_allclose
 from sklearn.dummy import DummyClassifier
 from sklearn.frozen import FrozenEstimator
 
+from skroute.features._lazy import RawRows
 from skroute.gating import AdaptGatingClassifier, BoostedGate, SequentialFeatureClassifier
 from skroute.quality import FrameEncoder, QualityRegressor
-from skroute.utils._frames import RawRows, dates_of, texts_of
-
-# Arrays beside frames are the point here.
-pytestmark = pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+from skroute.utils._frames import dates_of, texts_of
 
 CODES = np.array([2, 1, 10, 0])
 WORDS = np.array(["red", "blue", "10", "1.0"])

@@ -31,7 +31,7 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.certified import CertifiedRouter
 from skroute.early_exit import QWYCEnsemble
 from skroute.forests import FastForest
-from skroute.utils._handing import handed_over
+from skroute.utils._protocol import handed_over
 from tests.estimators import ESTIMATORS, MODELS
 
 LEARNERS = {f"{type(e).__name__}-{i}": e for i, e in enumerate(ESTIMATORS) if hasattr(e, "predict")}
@@ -585,12 +585,7 @@ def tables(draw):
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=15,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=list(HealthCheck),
-)
+@settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(
     table=tables(),
     costs=st.tuples(NUMBERS.map(abs), NUMBERS.map(abs)),

@@ -17,14 +17,7 @@ from skroute.metrics import (
     reference_curves,
     replay,
 )
-from skroute.routing import (
-    BudgetRouter,
-    CascadeRouter,
-    OccamRouterClassifier,
-    OnlineBudgetRouter,
-)
-
-pytestmark = pytest.mark.filterwarnings("ignore:On validation rows")
+from skroute.routing import BudgetRouter, CascadeRouter, OccamRouterClassifier, OnlineBudgetRouter
 
 COSTS = {"a": 1.0, "b": 2.0, "c": 5.0}
 OTHER = ["c", "a", "b"]

@@ -168,9 +168,7 @@ def test_no_model_is_asked_about_rows_that_fitted_it(estimator, kind):
 
 
 @pytest.mark.parametrize(
-    "estimator",
-    [case for case in CASES if not is_regressor(case)],
-    ids=lambda e: type(e).__name__,
+    "estimator", [case for case in CASES if not is_regressor(case)], ids=lambda e: type(e).__name__
 )
 def test_of_noise_no_validation_figure_is_above_chance(estimator):
     """Members that know their own rows by heart, and copies of each row in the data."""

@@ -24,13 +24,6 @@ ROOMS = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
 HEAVY = ("numba", "lightgbm", "xgboost", "highspy", "torch", "skorch", "matplotlib", "cvxpy")
 
 
-def run_python(script):
-    done = subprocess.run(
-        [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=300
-    )
-    return done.stdout
-
-
 def public_modules():
     return ["skroute", "skroute.base", *(f"skroute.{room}" for room in ROOMS if room != "utils")]
 
@@ -109,17 +102,16 @@ def test_no_modules_import_one_another():
     assert len(list(TopologicalSorter(graph).static_order())) == len(modules)
 
 
-def test_import_loads_nothing_heavy():
+def test_rooms_load_on_first_use_and_nothing_heavy():
     """All rooms in one process: what none of them has loaded, no single one loads."""
-    rooms = ", ".join(public_modules())
-    script = f"import sys, {rooms}; print([m for m in {HEAVY} if m in sys.modules])"
-    assert run_python(script).strip() == "[]"
-
-
-def test_rooms_load_on_first_use():
     assert set(skroute.__all__) - {"__version__", "base"} == set(ROOMS) - {"utils"}
-    script = "import sys, skroute; assert 'skroute.routing' not in sys.modules; skroute.routing"
-    run_python(script)
+    script = "import sys, skroute; assert 'skroute.routing' not in sys.modules; skroute.routing\n"
+    script += f"import {', '.join(public_modules())}; "
+    script += f"print([m for m in {HEAVY} if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=300
+    )
+    assert done.stdout.strip() == "[]"
     with pytest.raises(AttributeError, match="no attribute 'rooting'"):
         skroute.rooting  # noqa: B018
 

@@ -37,7 +37,6 @@ from tests import SKLEARN
 
 seeds = st.integers(0, 9999)
 
-# The same frame in several calls ----------------------------------------------------------------
 
 LIBRARIES = {
     "LightGBM": lambda: lgb.LGBMClassifier(n_estimators=15, verbose=-1, n_jobs=1),
@@ -88,8 +87,6 @@ def test_every_call_reads_a_frame_alike(kind, library, least, dtype, calls):
         assert_array_equal(model.predict(X if n == len(X) else X[:n]), expected[:n])
 
 
-# Dates that a source gives ----------------------------------------------------------------------
-
 HOLDERS = {
     "array": lambda dates: dates,
     "series": pd.Series,
@@ -134,8 +131,6 @@ def test_dates_of_a_source_are_those_of_a_frame(fitted_unit, holder, rows):
         assert_array_equal(pipeline.predict(source), expected)
 
 
-# Labels of another type -------------------------------------------------------------------------
-
 ROUTERS = [
     OccamRouterClassifier,
     FrugalMLClassifier,
@@ -157,7 +152,10 @@ def labelled(router, held):
     X, y = make_classification(300, n_informative=4, n_classes=3, random_state=0)
     given = HELD[held](y)
     members = [("bayes", GaussianNB()), ("tree", DecisionTreeClassifier(max_depth=3))]
-    found = router(members, costs=[1, 10], budget=5, cv=2).fit(X[:200], given[:200])
+    found = router(members, costs=[1, 10], budget=5, cv=2)
+    if router is not FrugalMLClassifier:
+        found.set_params(quality_estimator=DecisionTreeRegressor(max_depth=3))
+    found.fit(X[:200], given[:200])
     return found, X[200:], y[200:], [(name, m.fit(X[:200], given[:200])) for name, m in members]
 
 
@@ -184,12 +182,9 @@ def test_labels_of_another_type_are_refused(cls, held, other):
         cls(frozen, costs=[1, 10], budget=5).fit(X, given)
 
 
-# Columns in another order -----------------------------------------------------------------------
-
-
 @cache
 def calls_on_columns():
-    """Rows, and what may be asked about them, by name."""
+    """Rows, and what may be asked about them."""
     X, y = make_classification(400, 5, n_informative=4, n_redundant=1, random_state=0)
     X = pd.DataFrame(X, columns=list("abcde"))
     forest = lgb.LGBMClassifier(n_estimators=20, verbose=-1, n_jobs=1).fit(X, y)
@@ -200,39 +195,41 @@ def calls_on_columns():
     ).fit(X, y)
     only = BudgetRouter(Ridge(), costs=[1, 5], budget=3).fit(X, np.column_stack([y, 1 - y]))
     gate = AdaptGatingClassifier(FrozenEstimator(forest), gamma=1e-3, p_full=0.5).fit(X, y)
-    buyer = SequentialFeatureClassifier(random_state=0).fit(X, y)
+    tree = DecisionTreeClassifier(max_depth=3, min_samples_leaf=4, random_state=0)
+    buyer = SequentialFeatureClassifier(tree, random_state=0).fit(X, y)
     at = {"budgets": [2, 4]}
-    return X, {
-        "forest": FastForest.from_ensemble(forest).predict,
-        "early predict": quick.predict,
-        "early route": quick.route,
-        "early tradeoff": quick.tradeoff,
-        "exits": lambda X: ExitDisplay.from_estimator(quick, X).survival,
-        "tradeoff": lambda X: TradeoffDisplay.from_estimators({"own": quick}, X).curves["own"],
-        "occam": occam.predict_routed,
-        "occam curve": lambda X: accuracy_cost_curve(occam, X, y[: len(X)], [2, 4]).row_quality,
-        "curve": lambda X: AccuracyCostDisplay.from_estimator(occam, X, y[: len(X)], **at).quality,
-        "shares": lambda X: RouteShareDisplay.from_estimator(only, X, **at).route_share,
-        "route": only.route,
-        "gate": gate.predict_proba,
-        "gate cost": gate.predict_cost,
-        "buyer": buyer.predict_proba,
-    }
+    return X, [
+        FastForest.from_ensemble(forest).predict,
+        quick.predict,
+        quick.route,
+        quick.tradeoff,
+        lambda X: ExitDisplay.from_estimator(quick, X).survival,
+        lambda X: TradeoffDisplay.from_estimators({"own": quick}, X).curves["own"],
+        occam.predict_routed,
+        lambda X: accuracy_cost_curve(occam, X, y[: len(X)], [2, 4]).row_quality,
+        lambda X: AccuracyCostDisplay.from_estimator(occam, X, y[: len(X)], **at).quality,
+        lambda X: RouteShareDisplay.from_estimator(only, X, **at).route_share,
+        only.route,
+        gate.predict_proba,
+        gate.predict_cost,
+        buyer.predict_proba,
+    ]
 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.sampled_from(sorted(calls_on_columns()[1])),
+    # What is asked is made where it is needed: at collection each worker would fit and compile.
+    st.deferred(lambda: st.sampled_from(calls_on_columns()[1])),
     st.permutations(list("abcde")),
     st.sampled_from([1, 30, 400]),
 )
 def test_columns_in_another_order_are_refused_or_read_by_name(call, order, n):
     """The tradeoff of early exits and its display read them by position."""
     pyplot = pytest.importorskip("matplotlib.pyplot")
-    X, calls = calls_on_columns()
-    expected = calls[call](X[:n])
+    X, _ = calls_on_columns()
+    expected = call(X[:n])
     try:
-        found = calls[call](X[order][:n])
+        found = call(X[order][:n])
     except ValueError as error:
         assert order != list("abcde") and "feature names" in str(error)
     else:
@@ -242,10 +239,7 @@ def test_columns_in_another_order_are_refused_or_read_by_name(call, order, n):
         pyplot.close("all")
 
 
-# Streams beside `route` -------------------------------------------------------------------------
-
-
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     seeds,
     st.booleans(),
@@ -264,7 +258,7 @@ def test_a_stream_without_a_choice_decides_as_route(seed, equal_rows, costs, sha
     left = [cost for name, cost in zip(names, costs) if name not in out]
     budget = min(left) + share * (max(costs) - min(left))
     router = BudgetRouter(Ridge(), costs=costs, budget=budget).fit(X, Q)
-    new, stream = rng.normal(size=(400, 2)), router.stream(1e9)
+    new, stream = rng.normal(size=(150, 2)), router.stream(1e9)
     estimates = router.predict_quality(new)
     stream.exclude(out)
     found = [stream.reserve(row).choice for row in estimates]
@@ -273,14 +267,9 @@ def test_a_stream_without_a_choice_decides_as_route(seed, equal_rows, costs, sha
     assert_array_equal([stream.reserve(row).choice for row in estimates], router.route(new))
 
 
-# Blocks that are known to be empty --------------------------------------------------------------
-
-
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
-    seeds,
-    st.lists(st.sampled_from([0, 0, 1, 7, 40]), min_size=1, max_size=6),
-    st.floats(0.02, 1),
+    seeds, st.lists(st.sampled_from([0, 0, 1, 7, 40]), min_size=1, max_size=6), st.floats(0.02, 1)
 )
 def test_rows_beside_empty_blocks_keep_their_routes(seed, sizes, share):
     """They got those of other rows, a block was lost, and the cap was broken."""

@@ -1,7 +1,6 @@
 """A confidence cascade: ask members by rising cost until one is sure enough."""
 
 import numpy as np
-from sklearn.base import ClassifierMixin
 
 from skroute.base import Plan, check_affordable
 from skroute.routing._combining import CombiningRouter
@@ -10,7 +9,7 @@ from skroute.routing._targets import SingleLabel
 from skroute.utils._compat import Integral, Interval, num_samples
 
 
-class CascadeClassifier(ClassifierMixin, CombiningRouter):
+class CascadeClassifier(CombiningRouter):
     """Ask members by rising cost; take the first answer whose score is high enough."""
 
     _parameter_constraints = {
@@ -19,7 +18,6 @@ class CascadeClassifier(ClassifierMixin, CombiningRouter):
         "cv": ["cv_object"],
     }
     _target_kinds = (SingleLabel,)
-    score = CombiningRouter.score
 
     def __init__(self, estimators, *, costs, budget=None, n_thresholds=20, cv=5, n_jobs=None):
         self.estimators = estimators
@@ -53,11 +51,6 @@ class CascadeClassifier(ClassifierMixin, CombiningRouter):
 
     def _least(self):
         return self.choice_costs_.min()
-
-    @property
-    def _member_costs(self):
-        # Thresholds were chosen for the costs of fit: new ones act at the next.
-        return self._costs_of_fit
 
     def _plan(self, X, budget, request_id=None):
         check_affordable(budget, self._least())

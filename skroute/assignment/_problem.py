@@ -47,17 +47,12 @@ def check_values_and_costs(values, costs, name="costs", signed=False):
     costs = by_names(costs, values, name)
     values = check_array(values, dtype=np.float64, order="C", input_name="values")
     costs = check_array(costs, dtype=np.float64, order="C", input_name=name, ensure_2d=False)
-    if costs.ndim == 1:
-        costs = costs[np.newaxis]
-        allowed = costs.shape[1] == values.shape[1]
-    else:
-        allowed = costs.shape == values.shape
-    if not allowed:
-        shape = costs.shape[1:] if len(costs) == 1 and costs.shape != values.shape else costs.shape
+    if costs.shape not in ((values.shape[1],), values.shape):
         raise ValueError(
             f"{name} must have shape ({values.shape[1]},) to be shared by all rows, or "
-            f"{values.shape} with one cost per row and choice; got {shape}."
+            f"{values.shape} with one cost per row and choice; got {costs.shape}."
         )
+    costs = np.atleast_2d(costs)
     if not signed and (negative := costs < 0).any():
         raise ValueError(f"{name} must not be negative, got {float(costs[negative][0])!r}.")
     return read_only(values), read_only(costs)

@@ -66,45 +66,33 @@ class BatchTest:
             )
         return values
 
+    @property
+    def _bet(self):
+        """How the mean of all rows is bet on."""
+        return {"bounds": (0.0, self.loss.range), "n_population": self.n_rows}
+
     def passes(self, found, losses):
         """Whether a point is certified, by what was found up to it and its own losses."""
         if self.loss.exact:
             return found.sum() <= self.tolerated
-        bet = {"bounds": (0.0, self.loss.range), "n_population": self.n_rows}
+        # A promise at the end of the range is true without a test.
         if self.max_loss >= self.loss.range:
             return True
-        return mean_p_value(losses, self.max_loss, **bet) <= self.level
+        return mean_p_value(losses, self.max_loss, **self._bet) <= self.level
 
     def upper(self, found, losses):
         """Upper bound of the loss of the finished batch at a point taken for itself."""
         if self.loss.exact:
-            hits = int(found.sum())
-            return smallest_allowed(self.n_rows, self.n_labels, hits, self.level) / self.n_rows
-        bet = {"bounds": (0.0, self.loss.range), "n_population": self.n_rows}
-        return mean_upper_bound(losses, confidence=1 - self.level, **bet)
+            return self.promised(int(found.sum()))
+        return mean_upper_bound(losses, confidence=1 - self.level, **self._bet)
 
-
-class Stop(NamedTuple):
-    """How far a path goes.
-
-    Attributes
-    ----------
-    last : int
-        Index of the last certified budget, -1 where not even the first is.
-    loss, upper : float
-        Mean on the labelled rows there (at the first budget, if none is certified), and bound.
-    tried : ndarray of shape (n_labels,)
-        What was spent on these rows along the path beside the bought answers, at most.
-    """
-
-    last: int
-    loss: float
-    upper: float
-    tried: NDArray[np.float64]
+    def promised(self, hits):
+        """The smallest loss that so many labelled disagreements promise."""
+        return smallest_allowed(self.n_rows, self.n_labels, hits, self.level) / self.n_rows
 
 
 def walk(router, budgets, X, call, bought, test, *, from_full):
-    """Go along a path from its safe end as far as the labelled rows allow (Stop).
+    """Go along a path from its safe end as far as the labelled rows allow.
 
     In the exact test a row counts from the first budget on at which it disagrees, so that the
     count never falls along the path and the proof in the user guide holds: order the rows by that
@@ -112,8 +100,7 @@ def walk(router, budgets, X, call, bought, test, *, from_full):
 
     Parameters
     ----------
-    router : fitted decision estimator
-        For a walk over these rows: no member is asked twice about one.
+    router : fitted decision estimator, walking over these rows
     budgets : ndarray of shape (n_points,)
         Falling, the unlimited one first.
     X, call : the labelled rows in the order drawn, and what is said about them
@@ -122,6 +109,15 @@ def walk(router, budgets, X, call, bought, test, *, from_full):
     test : BatchTest
     from_full : bool
         Whether what was bought is the plan without a budget, which needs no test.
+
+    Returns
+    -------
+    last : int
+        Index of the last certified budget, -1 where not even the first is.
+    loss, upper : float
+        Mean on the labelled rows there (at the first budget, if none is certified), and bound.
+    tried : ndarray of shape (n_labels,)
+        What was spent on these rows along the path beside the bought answers, at most.
     """
     rows = np.arange(len(bought.route))
     found, tried = np.zeros(len(rows), dtype=bool), np.zeros(len(rows))
@@ -136,48 +132,42 @@ def walk(router, budgets, X, call, bought, test, *, from_full):
         losses = test.losses(bought.y_pred, seen.y_pred)
         found = found | (losses > 0)
         passed = test.passes(found, losses)
-        if passed:
-            last = k
         if passed or k == 0:
             kept = found, losses
         if not passed:
             break
+        last = k
     if kept is None:
-        return Stop(last, 0.0, 0.0, tried)
-    return Stop(last, float(kept[1].mean()), test.upper(*kept), tried)
+        return last, 0.0, 0.0, tried
+    return last, float(kept[1].mean()), test.upper(*kept), tried
 
 
 def certify_batch(certified, router, X, n_labels, label_cost, call):
-    """Buy answers on a few rows, find how far the path goes, and answer the rest.
+    """Buy answers on a few rows, find how far the path of a fitted router goes, answer the rest.
 
-    Parameters
-    ----------
-    certified : CertifiedRouter
-        Its parameters say what to promise.
-    router : fitted decision estimator
-    X : the batch
-    n_labels : int
-    label_cost : float or None
-    call : dict
-        What the router is told about the rows.
-
-    Returns
-    -------
-    CertifiedBatch
+    The parameters of `certified`, a CertifiedRouter, say what to promise.
     """
+
+    def part(rows):
+        """Rows of the batch, and what is said about them."""
+        return _safe_indexing(X, rows), check_method_params(X, call, indices=rows)
+
     n, loss = num_samples(X), loss_of(router, None, certified.loss, certified.loss_range)
-    _check_batch(certified, router, n, n_labels, label_cost, loss)
-    test = BatchTest(n, n_labels, float(certified.max_loss), 1 - certified.confidence, loss)
-    _check_enough(test)
-    rng = check_random_state(certified.random_state)
-    scale = np.sort(rng.permutation(n)[:_SCALE_ROWS])
-    labelled = rng.permutation(n)[:n_labels]
-    budgets = _budgets_of(router, X, scale, call, certified)
-    X_labelled = _safe_indexing(X, labelled)
-    call_labelled = check_method_params(X, call, indices=labelled)
-    # About the labelled rows nothing is asked twice.
+    test = BatchTest(n, n_labels, certified.max_loss, 1 - certified.confidence, loss)
+    _check_batch(certified, router, test, label_cost)
+    limit, rng = check_budget(certified.budget), check_random_state(certified.random_state)
+    scale, labelled = np.sort(rng.permutation(n)[:_SCALE_ROWS]), rng.permutation(n)[:n_labels]
+    X_scale, call_scale = part(scale)
     walked = walking(router)
-    reference = certified.reference
+    if np.isfinite(limit) and not knows_costs(walked._respond(X_scale, None, np.inf, **call_scale)):
+        raise ValueError(
+            f"budget={limit!r} cannot be held: what calls of the wrapped estimator cost is known "
+            "only after them. Leave it out; max_loss is promised without it."
+        )
+    budgets = operating_budgets(walked, X_scale, certified.n_points, call_scale)
+    # About the labelled rows nothing is asked twice.
+    X_labelled, call_labelled = part(labelled)
+    walked, reference = walking(router), certified.reference
     name, seen = ask_reference(walked, reference, X_labelled, call_labelled, loss)
     route = seen.route if isinstance(reference, str) else np.full(n_labels, -1)
     price = seen.cost if label_cost is None else np.full(n_labels, float(label_cost))
@@ -186,24 +176,43 @@ def certify_batch(certified, router, X, n_labels, label_cost, call):
     if np.ndim(bought.y_pred) == 2:
         several = loss_of(router, bought.y_pred, certified.loss, certified.loss_range)
         test = replace(test, loss=several)
-    full = name == FULL
-    stop = walk(walked, budgets, X_labelled, call_labelled, bought, test, from_full=full)
-    if stop.last < 0:
-        raise ValueError(_refusal(test, stop))
-    operating, spent = float(budgets[stop.last]), replace(bought, cost=bought.cost + stop.tried)
-    made = _finish(router, X, labelled, spent, call, operating, certified)
+    last, lost, upper, tried = walk(
+        walked, budgets, X_labelled, call_labelled, bought, test, from_full=name == FULL
+    )
+    if last < 0:
+        raise ValueError(_refusal(test, lost, upper))
+    operating, parts = float(budgets[last]), [replace(bought, cost=bought.cost + tried)]
+    rest = np.delete(np.arange(n), labelled)
+    if len(rest):
+        X_rest, call_rest = part(rest)
+    if np.isfinite(limit):
+        costs = parts[0].cost
+        if len(rest):
+            # Of this batch costs are known before they are spent.
+            plan = router._respond(X_rest, None, operating, **call_rest)
+            costs = np.r_[costs, plan.cost]
+        if not affords(limit, costs.mean()):
+            raise ValueError(
+                f"budget={limit!r} is below the {costs.mean():.17g} per row that this batch costs "
+                f"at the cheapest point that keeps max_loss={test.max_loss!r}, labels "
+                "included: raise max_loss or budget, or lower n_labels."
+            )
+    if len(rest):
+        parts.append(router._respond(X_rest, "predict", operating, **call_rest))
+    order = np.argsort(np.r_[labelled, rest])
+    y_pred, route, cost = (np.concatenate(one)[order] for one in zip(*parts))
     certificate = Certificate(
         promised=True,
-        max_loss=test.max_loss,
-        budget=_limit(certified),
+        max_loss=float(test.max_loss),
+        budget=limit if np.isfinite(limit) else None,
         confidence=float(certified.confidence),
         reference=name,
         n_rows=n_labels,
         operating_budget=operating,
-        loss=stop.loss,
-        cost=float(made.cost.mean()),
-        loss_upper=stop.upper,
-        cost_upper=float(made.cost.mean()),
+        loss=lost,
+        cost=float(cost.mean()),
+        loss_upper=upper,
+        cost_upper=float(cost.mean()),
         reference_cost=float(bought.cost.mean()),
         groups=[],
         assumption=f"the {n_labels} labelled rows were drawn at random",
@@ -211,54 +220,15 @@ def certify_batch(certified, router, X, n_labels, label_cost, call):
         n_population=n,
     )
     warn_of_no_saving(certificate)
-    return CertifiedBatch(made.y_pred, made.route, made.cost, labelled, certificate)
-
-
-def _limit(certified):
-    """The mean cost that the batch may have; None for any."""
-    budget = check_budget(certified.budget)
-    return budget if np.isfinite(budget) else None
-
-
-def _budgets_of(router, X, scale, call, certified):
-    """The budgets that are tried, set by a few rows of the batch."""
-    X, call = _safe_indexing(X, scale), check_method_params(X, call, indices=scale)
-    router, limit = walking(router), _limit(certified)
-    if limit is not None and not knows_costs(router._respond(X, None, budget=np.inf, **call)):
-        raise ValueError(
-            f"budget={limit!r} cannot be held: what calls of the wrapped estimator cost is known "
-            "only after them. Leave it out; max_loss is promised without it."
-        )
-    return operating_budgets(router, X, certified.n_points, call)
-
-
-def _finish(router, X, labelled, bought, call, operating, certified):
-    """The answers to all rows: those bought, and those of the operating point (Routed)."""
-    rest, limit = np.delete(np.arange(num_samples(X)), labelled), _limit(certified)
-    parts, costs = [bought], bought.cost
-    X_rest, call = _safe_indexing(X, rest), check_method_params(X, call, indices=rest)
-    if limit is not None:
-        if len(rest):
-            # Of this batch costs are known before they are spent.
-            plan = router._respond(X_rest, None, budget=operating, **call)
-            costs = np.r_[costs, plan.cost]
-        if not affords(limit, costs.mean()):
-            raise ValueError(
-                f"budget={limit!r} is below the {costs.mean():.17g} per row that this batch costs "
-                f"at the cheapest point that keeps max_loss={certified.max_loss!r}, labels "
-                "included: raise max_loss or budget, or lower n_labels."
-            )
-    if len(rest):
-        parts.append(router._respond(X_rest, "predict", budget=operating, **call))
-    order = np.argsort(np.r_[labelled, rest])
-    return Routed(*(np.concatenate(one)[order] for one in zip(*parts)))
+    return CertifiedBatch(y_pred, route, cost, labelled, certificate)
 
 
 # What is refused before anything is called ------------------------------------------------
 
 
-def _check_batch(certified, router, n, n_labels, label_cost, loss):
-    """Refuse parameters that no batch can be answered by."""
+def _check_batch(certified, router, test, label_cost):
+    """Refuse parameters that no batch can be answered by, and labels that can promise nothing."""
+    n, n_labels, loss = test.n_rows, test.n_labels, test.loss
     if getattr(router, "abstain_quality_", None) is not None:
         raise ValueError(
             "certify_batch compares answers with bought ones, and a row that is handed over "
@@ -293,19 +263,13 @@ def _check_batch(certified, router, n, n_labels, label_cost, loss):
             "label_cost must be given, 0 if answers are free: what an answer of the reference "
             "costs is not known."
         )
-
-
-def _check_enough(test):
-    """Refuse labels that can promise nothing whatever they say."""
-    if not test.loss.exact or test.tolerated >= 0:
-        return
-    needed = labels_needed(test.n_rows, test.allowed, test.level)
-    least = smallest_allowed(test.n_rows, test.n_labels, 0, test.level) / test.n_rows
-    raise ValueError(
-        f"n_labels={test.n_labels} can promise no max_loss={test.max_loss!r} on a batch of "
-        f"{test.n_rows} rows, even if all answers agree: it takes at least {needed:.0f} labels. "
-        f"The smallest loss that {test.n_labels} can promise is {least:.3g}."
-    )
+    if loss.exact and test.tolerated < 0:
+        needed = labels_needed(n, test.allowed, test.level)
+        raise ValueError(
+            f"n_labels={n_labels} can promise no max_loss={test.max_loss!r} on a batch of "
+            f"{n} rows, even if all answers agree: it takes at least {needed:.0f} labels. "
+            f"The smallest loss that {n_labels} can promise is {test.promised(0):.3g}."
+        )
 
 
 def _check_answers(bought, router, loss):
@@ -318,19 +282,19 @@ def _check_answers(bought, router, loss):
         )
 
 
-def _refusal(test, stop):
+def _refusal(test, loss, upper):
     """What these labels can promise, and how many the loss asked for takes."""
     if test.loss.exact:
-        needed = labels_needed(test.n_rows, test.allowed, test.level, stop.loss)
+        needed = labels_needed(test.n_rows, test.allowed, test.level, loss)
     else:
-        needed = np.inf if stop.loss >= test.max_loss else min(4 * test.n_labels, test.n_rows)
+        needed = np.inf if loss >= test.max_loss else min(4 * test.n_labels, test.n_rows)
     more = (
         f"max_loss={test.max_loss!r} would need about {needed:.0f} labels"
         if np.isfinite(needed)
-        else f"no number of labels would be enough if the loss at the safe end is {stop.loss:.3g}, "
+        else f"no number of labels would be enough if the loss at the safe end is {loss:.3g}, "
         f"as seen: raise max_loss={test.max_loss!r} above it"
     )
     return (
         f"max_loss={test.max_loss!r} cannot be promised by {test.n_labels} labels on a batch of "
-        f"{test.n_rows} rows. The smallest loss that they can promise is {stop.upper:.3g}; {more}."
+        f"{test.n_rows} rows. The smallest loss that they can promise is {upper:.3g}; {more}."
     )

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.metrics._displays import Display
-from skroute.utils._warn import warn
+from skroute.utils._optional import axes_of
+from skroute.utils._validation import warn
 
 # Behind the name of a reference that does not say what it costs.
 UNPRICED = " (its cost is not known)"
@@ -68,8 +68,7 @@ class Certificate(NamedTuple):
 
     calls : dict from str to int, or None, default=None
         What certifying has cost: answers to evidence rows that each model was asked for, those
-        of the reference included. Nobody was asked twice for an answer. Empty where outcomes
-        were in the log; None for a batch.
+        of the reference included. Empty where outcomes were in the log; None for a batch.
 
     handed : float or None, default=None
         Share of the evidence rows that are handed over instead of answered; None where none is
@@ -183,10 +182,10 @@ class OperatingPoints(NamedTuple):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CertificateDisplay(Display):
+class CertificateDisplay:
     """Plot of the loss bound of each operating point against its cost; certified points are marked.
 
-    It is recommended to use :meth:`from_estimator`.
+    Made by :meth:`from_estimator`.
 
     Parameters
     ----------
@@ -198,11 +197,8 @@ class CertificateDisplay(Display):
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Axes with the picture.
-
-    figure_ : matplotlib Figure
-        Figure that holds the axes.
+    ax_, figure_ : matplotlib Axes and Figure
+        With the picture.
 
     line_ : matplotlib Line2D
         Upper bound of the loss.
@@ -241,9 +237,9 @@ class CertificateDisplay(Display):
         Returns
         -------
         display : :class:`CertificateDisplay`
-            The object itself, with `ax_`, `figure_` and `line_`.
         """
-        ax, points = self._on(ax), self.points
+        self.ax_ = ax = axes_of(self, ax)
+        self.figure_, points = ax.figure, self.points
         (self.line_,) = ax.plot(points.cost, points.loss_upper, **kwargs)
         color, sure = self.line_.get_color(), points.certified
         ax.plot(points.cost, points.loss, ":", color=color)
@@ -262,11 +258,8 @@ class CertificateDisplay(Display):
         estimator : CertifiedRouter
             Fitted.
 
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None makes a new figure.
-
-        **kwargs : dict
-            Of matplotlib's ``plot``, for the bound.
+        ax, **kwargs
+            As in :meth:`plot`.
 
         Returns
         -------

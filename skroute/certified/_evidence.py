@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from skroute.base import Routed, note_failure
 from skroute.metrics._objectives import single_choices
 from skroute.utils._compat import num_samples
-from skroute.utils._handing import handed_over, models_of
 from skroute.utils._once import once_of
+from skroute.utils._protocol import handed_over, models_of
 from skroute.utils._validation import refuse_masked
 
 # Not "the full model": a gate and an early exit have one, and it is another.
@@ -37,9 +37,8 @@ class Evidence(NamedTuple):
         The reference that the first point itself is, against which its loss is 0; -1 for none.
     single : str or None
         The choice that answers every row at the first point; None where the estimator decides.
-    group : ndarray of shape (n_rows,), dtype=int64
-    group_names : list of str
-        Empty where all rows are one group.
+    groups : dict from str to ndarray of shape (n_rows,), dtype=bool
+        The rows of each; empty where all rows are one group.
     exact : bool
         Whether losses are 0 and 1 by what they are, not only on these rows.
     costs_known : bool
@@ -59,8 +58,7 @@ class Evidence(NamedTuple):
     reference_costs: NDArray[np.float64]
     reference_index: int
     single: str | None
-    group: NDArray[np.int64]
-    group_names: list[str]
+    groups: dict[str, NDArray[np.bool_]]
     exact: bool
     costs_known: bool
     calls: dict[str, int]
@@ -70,8 +68,7 @@ class Evidence(NamedTuple):
         """Signed losses of a point in each group, against each reference but itself."""
         every = self.losses[:, [k]] - self.references
         others = [r for r in range(every.shape[1]) if k > 0 or r != self.reference_index]
-        groups = [self.group == g for g in range(max(len(self.group_names), 1))]
-        return [every[rows, r] for rows in groups for r in others]
+        return [every[rows, r] for rows in self.groups.values() or [slice(None)] for r in others]
 
     def least_loss(self, k):
         """0 where the point is one of the references, whose own loss is 0."""
@@ -117,25 +114,11 @@ def groups_of_rows(groups, y):
 
 
 def operating_budgets(router, X, n_points, call):
-    """Budgets from unlimited to the smallest feasible one, by rows that are no evidence.
-
-    Parameters
-    ----------
-    router : fitted decision estimator
-    X : rows that only set the scale
-    n_points : int
-    call : dict
-        What the router is told about these rows.
-
-    Returns
-    -------
-    ndarray of shape (at most n_points + 1,)
-        Falling.
-    """
+    """Falling budgets from unlimited to the smallest feasible, by rows that only set the scale."""
     least = router.min_budget_
     if not np.isfinite(least):
         return np.array([np.inf])
-    expected = expected_costs(router._respond(X, None, budget=np.inf, **call))
+    expected = router._respond(X, None, budget=np.inf, **call).expected_cost
     most = max(float(expected.mean()), least)
     budgets = np.unique(np.linspace(least, most, n_points))[::-1]
     if call:
@@ -145,6 +128,7 @@ def operating_budgets(router, X, n_points, call):
 
 
 def _is_feasible(router, X, budget, call):
+    """Whether a router has a plan for rows within a budget."""
     try:
         router._respond(X, None, budget=budget, **call)
     except ValueError:
@@ -152,40 +136,17 @@ def _is_feasible(router, X, budget, call):
     return True
 
 
-def expected_costs(routed):
-    """What the choices of a pass are expected to cost; it differs from its prices by a log."""
-    return routed.cost if routed.expected_cost is None else routed.expected_cost
-
-
 def knows_costs(routed):
     """Whether the costs of a pass are what its calls cost, and not prices that differ from it."""
-    return np.array_equal(routed.cost, expected_costs(routed))
+    return np.array_equal(routed.cost, routed.expected_cost)
 
 
 def collect(router, budgets, X, y, call, *, reference, loss, group, from_single):
-    """Call a router at every one of its budgets on the evidence rows, and the references.
+    """Call a router, and the references, at every one of its budgets on the evidence rows.
 
-    Parameters
-    ----------
-    router : fitted decision estimator
-        For a walk over these rows (:func:`~skroute.utils._once.walking`): no member is asked
-        twice about a row, and no row is read twice.
-    budgets : ndarray of shape (n_budgets,)
-        The unlimited one first.
-    X : the evidence rows, in random order
-    y : ndarray
-        Their targets.
-    call : dict
-        What the router is told about these rows.
-    reference : "best", "full", str or fitted estimator
-    loss : Loss
-    group : ndarray of shape (n_rows,) or None
-    from_single : bool
-        Whether the path begins with the single choice that the loss is measured against.
-
-    Returns
-    -------
-    Evidence
+    The router is one for a walk over these rows, which are in random order: no member is asked
+    twice about a row. `from_single` says whether the path begins with the single choice that the
+    loss is measured against.
     """
     passes = [router._respond(X, loss.asks, budget=budget, **call) for budget in budgets]
     losses = [loss.of_routed(y, seen, router) for seen in passes]
@@ -201,10 +162,7 @@ def collect(router, budgets, X, y, call, *, reference, loss, group, from_single)
         handed = [0.0, *handed]
     # What handing over loses lies between right and wrong.
     hands_over = [getattr(one, "abstain_quality_", None) is not None for one in (router, reference)]
-    codes, group_names = np.zeros(num_samples(X), dtype=np.int64), []
-    if group is not None:
-        values, codes = np.unique(group, return_inverse=True)
-        group_names = [str(value) for value in values]
+    groups = {} if group is None else {str(one): group == one for one in np.unique(group)}
     return Evidence(
         budgets,
         np.column_stack(losses),
@@ -215,8 +173,7 @@ def collect(router, budgets, X, y, call, *, reference, loss, group, from_single)
         np.array([cost for _, cost in found.values()]),
         index,
         single,
-        codes,
-        group_names,
+        groups,
         loss.exact and not any(hands_over),
         all(knows_costs(seen) for seen in passes),
         once_of(router).calls,
@@ -240,23 +197,22 @@ def _safe_end(router, call, reference):
 
 def _references(router, X, y, call, reference, loss):
     """By name what the loss is measured against: losses of the rows, and the mean cost."""
-    names, found, own = single_choices(router), {}, isinstance(reference, str)
-    if own and reference not in ("best", "full", *names):
-        raise ValueError(
-            f"reference={reference!r} is neither 'best', 'full' nor one of the single choices "
-            f"{names!r}. A fitted estimator is allowed as well."
-        )
-    singles = {"best": names, "full": []}.get(reference, [reference]) if own else []
-    for name in singles:
-        seen = router._alone(X, name, loss.asks, **call)
-        losses = loss.best - loss.worth.of_single(y, seen, router)
-        found[name] = losses, float(seen.cost.mean())
-    if not singles:
-        name, seen = ask_reference(router, "full" if own else reference, X, call, loss)
-        if seen.route is None:
+    names, asked, found = single_choices(router), [reference], {}
+    if isinstance(reference, str):
+        if reference not in ("best", "full", *names):
+            raise ValueError(
+                f"reference={reference!r} is neither 'best', 'full' nor one of the single choices "
+                f"{names!r}. A fitted estimator is allowed as well."
+            )
+        asked = (names or ["full"]) if reference == "best" else asked
+    for one in asked:
+        name, seen = ask_reference(router, one, X, call, loss)
+        if isinstance(one, str) and one in names:
+            losses = loss.best - loss.worth.of_single(y, seen, router)
+        elif seen.route is None:
             losses = loss.of(y, seen.y_pred)
         else:
-            losses = loss.of_routed(y, seen, router if own else reference)
+            losses = loss.of_routed(y, seen, router if isinstance(one, str) else one)
         found[name] = losses, float(seen.cost.mean())
     return found
 

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import is_classifier, is_regressor
 
 from skroute.base import note_failure
-from skroute.metrics._objectives import Worth, worth_of
+from skroute.metrics._objectives import Worth, rated_by, worth_of
 from skroute.utils._compat import num_samples
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import check_numbers, check_probabilities
@@ -78,24 +78,9 @@ class Loss:
 def loss_of(estimator, y, loss, loss_range):
     """The loss that a promise about a decision estimator is measured in.
 
-    Parameters
-    ----------
-    estimator : decision estimator
-        Fitted or not.
-    y : ndarray of shape (n_rows,) or (n_rows, n_columns), or None
-        Of the evidence rows; None where another model's answers are the truth.
-    loss : callable or None
-    loss_range : float or None
-        What two losses of a row can differ by; None where it is to be known.
-
-    Returns
-    -------
-    Loss
-
-    Raises
-    ------
-    ValueError
-        Where no bound of the loss is known and none was given, or it is no mean over rows.
+    `y` has the targets of the evidence rows, None where another model's answers are the truth;
+    `loss` and `loss_range` are parameters of :class:`CertifiedRouter`. A ValueError says where no
+    bound of the loss is known and none was given, or it is no mean over rows.
     """
     if loss is not None:
         if loss_range is None:
@@ -103,13 +88,10 @@ def loss_of(estimator, y, loss, loss_range):
                 "loss_range must be given beside loss: what two losses of a row can differ by at "
                 "most, also on rows that are in no sample."
             )
-
-        def gained(y, answers):
-            return -check_numbers(loss(y, answers), "The values of loss")
-
+        lost = rated_by(loss, "loss")
         # The best is not known: a row that is handed over loses what handing over costs.
         handed = -float(getattr(estimator, "abstain_cost", None) or 0.0)
-        worth = Worth(function=gained, name="loss", handed=handed)
+        worth = Worth(function=lambda y, answers: -lost(y, answers), handed=handed)
         return Loss(worth, float(loss_range), "by the loss given")
     if is_regressor(estimator) and estimator.get_params(deep=False).get("quality") is None:
         raise ValueError(
@@ -138,7 +120,7 @@ def loss_of(estimator, y, loss, loss_range):
             f"quality={objective.name!r} is no mean of losses over rows, which is what can be "
             'promised: give loss and loss_range. groups="class" promises a loss in each class.'
         )
-    elif objective.money:
+    elif objective.name == "cost matrix":
         codes = np.arange(len(classes))
         known = [-objective.of(np.full(len(codes), code), codes) for code in codes]
         unit = "in the unit of the cost matrix"

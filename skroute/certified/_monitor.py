@@ -77,10 +77,8 @@ class PromiseMonitor:
     **at any time**, however long one watches and however often one looks (Ville's inequality).
     The promises share `false_alarm` equally.
 
-    The promise is that **no false alarm is ever raised**, but with a probability of
-    `false_alarm`. A change is noticed by who started last before it: the delay grows with the
-    logarithm of the rows that were good before, as the shares do, and a row takes the same time
-    after a million.
+    A change is noticed by who started last before it: the delay grows with the logarithm of the
+    rows that were good before, as the shares do.
 
     Parameters
     ----------
@@ -286,32 +284,24 @@ class PromiseMonitor:
             self.n_audited_ += len(known)
             # Who feeds losses alone feeds a row with each.
             self.n_rows_ = max(before + len(costs), self.n_audited_)
-            in_rows = len(losses) == self.n_rows_ - before
-            self._feed("cost", costs, lambda at: before + 1 + at)
-            late = self.n_rows_
-            self._feed(
-                "loss", losses[known], lambda at: before + 1 + known[at] if in_rows else late
-            )
-            self._remember()
+            rows, late = np.arange(before, self.n_rows_) + 1, np.full(len(known), self.n_rows_)
+            self._feed("cost", costs, rows)
+            self._feed("loss", losses[known], rows[known] if len(losses) == len(rows) else late)
+            evidence = [bettors.evidence() for bettors in self._bettors.values()]
+            self._history.append((self.n_rows_, *evidence))
+            if len(self._history) > 2000:
+                # Of the picture every second point goes.
+                self._history = self._history[1::2]
             return self.alarm_
 
-    def _feed(self, kind, values, row_of):
+    def _feed(self, kind, values, rows):
         """Bet against one promise, and note the first alarm about it."""
         if kind not in self._bettors or not len(values):
             return
-        bettors = self._bettors[kind]
-        found = bettors.feed(values)
-        if found is not None:
+        if (found := self._bettors[kind].feed(values)) is not None:
             at, mean = found
-            alarm = Alarm(kind, int(row_of(at)), mean, bettors.promised)
+            alarm = Alarm(kind, int(rows[at]), mean, self._bettors[kind].promised)
             self.alarms_ = sorted([*self.alarms_, alarm], key=lambda alarm: alarm.row)
-
-    def _remember(self):
-        """A point of the picture; when there are 2,000, every second one goes."""
-        evidence = [bettors.evidence() for bettors in self._bettors.values()]
-        self._history.append((self.n_rows_, *evidence))
-        if len(self._history) > 2000:
-            self._history = self._history[1::2]
 
     def plot(self, *, ax: Any = None) -> Any:
         """Draw the evidence against each guarantee over time; at 0 there is an alarm.

@@ -32,10 +32,9 @@ from skroute.certified._certificate import warn_of_no_saving
 from skroute.certified._evidence import collect, groups_of_rows, is_missing, operating_budgets
 from skroute.certified._loss import loss_of
 from skroute.certified._monitor import PromiseMonitor
-from skroute.certified._selection import Selection, Terms
+from skroute.certified._selection import Selection
 from skroute.metrics._objectives import Worth
 from skroute.metrics._off_policy import count_seen
-from skroute.utils._calls import takes
 from skroute.utils._compat import (
     HasMethods,
     Integral,
@@ -50,18 +49,17 @@ from skroute.utils._compat import (
     raise_for_params,
     routing_enabled,
 )
-from skroute.utils._frozen import unfrozen
-from skroute.utils._handing import answered, models_of
 from skroute.utils._named import check_rows_match, in_order
 from skroute.utils._once import once_of, walking
+from skroute.utils._protocol import answered, models_of, takes, unfrozen
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import (
     check_numbers,
     check_some_known,
     check_weights,
     refuse_masked,
+    warn,
 )
-from skroute.utils._warn import warn
 
 # Around a fitted estimator: the share of the rows that only set the scale of the operating points,
 # and how many are enough where that is more. Each is a row less of evidence.
@@ -85,10 +83,9 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
     - the expected loss against a reference is at most `max_loss`, and
     - the expected cost is at most `budget`.
 
-    With `max_loss` it is the **cheapest** such point: a *loss budget*, "the cheapest within one
-    point of the best". With `budget` alone it is the one of the best quality. Afterwards the
-    router predicts as the wrapped estimator does at that point, and ``certificate_`` says what
-    is promised.
+    With `max_loss` it is the **cheapest** such point, with `budget` alone the one of the best
+    quality. Afterwards the router predicts as the wrapped estimator does at that point, and
+    ``certificate_`` says what is promised.
 
     Parameters
     ----------
@@ -108,12 +105,11 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         better answers, or changes nothing where `max_loss` is given.
 
     reference : "best", "full", str or fitted estimator, default="best"
-        What the loss is measured against. ``"best"`` is every single choice, and so the best
-        one, whichever it is: a member of the wrapped estimator, or a column of logged
-        qualities; where there are no single choices it is ``"full"``, the wrapped estimator
-        without a budget (of a gate or an early exit that is not the full model, which is
-        its ``estimator_``). A name is that single choice. A reference that is called is called on
-        **all** evidence rows.
+        What the loss is measured against. ``"best"`` is every single choice, and so the best one: a
+        member of the wrapped estimator, or a column of logged qualities; where there are none it is
+        ``"full"``, the wrapped estimator without a budget (not the full model of a gate or an early
+        exit, which is its ``estimator_``). A name is that single choice. A reference that is called
+        is called on **all** evidence rows.
 
     loss : callable, default=None
         ``loss(y_true, y_pred)`` returns the loss of each row. None is minus the wrapped
@@ -211,17 +207,15 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
     ``certificate_.calls`` has the answers that were asked for. ``reference="best"`` asks every
     member about every evidence row. Logged qualities cost no call.
 
-    The saving and the other means in the certificate are from the rows that chose the
-    operating point, and a little too good; what is promised is not. `fit` and `recertify` warn
-    where what is certified saves nothing.
+    The means in the certificate are from the rows that chose the operating point, and a little too
+    good; what is promised is not. `fit` and `recertify` warn where what is certified saves nothing.
 
     A budget given to a call takes the place of the constructor's: that promise holds for each
     budget that was not chosen by looking at the evidence. Costs are those of ``predict_cost``;
     where calls turn out to cost something else, by a log that the wrapped estimator was fitted
     on, no budget can be promised.
 
-    Every evidence row counts once, also where metadata routing gives `fit` of the wrapped
-    estimator a `sample_weight`. For a promise about a **weighted population** give evidence that
+    Every evidence row counts once. For a promise about a **weighted population** give evidence that
     is drawn by the weights, ``kept = rng.random(n_rows) < weight / weight.max()``.
 
     What the wrapped estimator takes about the rows of a call, such as ``costs`` or ``size``, is
@@ -391,8 +385,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         call_rest = check_method_params(X, call, indices=rest)
         budgets = operating_budgets(self.estimator_, X_rest, self.n_points, call_rest)
         with task.step("collect evidence"):
-            self._selection = self._weigh(X, values, groups, rows, budgets, call)
-        self._warn(X, rows, seen=frozen)
+            self._weigh(X, values, groups, rows, budgets, call, seen=frozen)
         self.choices_ = list(self.estimator_.choices_)
 
     def recertify(self, X, y, groups=None, **call):
@@ -435,9 +428,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         rows = check_random_state(self.random_state).permutation(num_samples(X))
         points = self._selection.evidence
         budgets = points.budgets[int(points.single is not None) :]
-        call = self._call_of(call)
-        self._selection = self._weigh(X, values, groups, rows, budgets, call)
-        self._warn(X, rows, seen=True)
+        self._weigh(X, values, groups, rows, budgets, self._call_of(call), seen=True)
         return self
 
     def _wraps_fitted(self):
@@ -518,14 +509,17 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
                 "nothing can be promised within them. Give more rows, or join small groups."
             )
 
-    def _weigh(self, X, values, groups, rows, budgets, call):
-        """Call everything on the evidence rows, in the order of `rows`, and bound it."""
-        walked = walking(self.estimator_)
+    def _weigh(self, X, values, groups, rows, budgets, call, *, seen):
+        """Call everything on the evidence rows, in the order of `rows`, and bound it.
+
+        `seen` says whether the wrapped estimator may have been fitted on them.
+        """
+        walked, X_rows = walking(self.estimator_), _safe_indexing(X, rows)
         loss = loss_of(walked, values, self.loss, self.loss_range)
         evidence = collect(
             walked,
             budgets,
-            _safe_indexing(X, rows),
+            X_rows,
             values[rows],
             check_method_params(X, call, indices=rows),
             reference=self.reference,
@@ -545,18 +539,22 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
                 f"Losses of a row differ by {differ:.6g}, more than loss_range={loss.range!r}, "
                 "which must be what no row can exceed."
             )
-        given = self.loss_range is not None
-        terms = Terms(self.max_loss, self.max_cost, self.confidence, self.fallback, loss, given)
-        selection = Selection(evidence, terms)
+        selection = Selection(
+            evidence,
+            loss.range,
+            self.loss_range is not None,
+            loss.unit,
+            self.max_loss,
+            self.max_cost,
+            self.confidence,
+            self.fallback,
+        )
         # Raises where nothing can be promised.
-        selection.point(check_budget(self.budget))
-        return selection
-
-    def _warn(self, X, rows, *, seen):
-        """Warn of a certificate that saves nothing, and of evidence that may be `seen` before."""
+        certificate = selection.certificate(check_budget(self.budget))
         if seen:
-            count_seen(self.estimator_, _safe_indexing(X, rows), "they are no evidence")
-        warn_of_no_saving(self._selection.certificate(check_budget(self.budget)))
+            count_seen(self.estimator_, X_rows, "they are no evidence")
+        warn_of_no_saving(certificate)
+        self._selection = selection
 
     # What is promised -----------------------------------------------------------------
 
@@ -682,7 +680,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         PromiseMonitor
             To be fed with costs and losses.
         """
-        certificate, loss_range = self.certificate_, self._selection.terms.loss.range
+        certificate, loss_range = self.certificate_, self._selection.loss_range
         if not certificate.promised:
             raise ValueError("There is nothing to watch: the certificate promises nothing.")
         max_loss, budget = certificate.max_loss, certificate.budget
@@ -805,13 +803,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            The rows.
-
-        budget : float, default=None
-            As in `predict_routed`.
-
-        **call : keyword arguments
+        X, budget, **call
             As in `predict_routed`.
 
         Returns
@@ -826,13 +818,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            The rows.
-
-        budget : float, default=None
-            As in `predict_routed`.
-
-        **call : keyword arguments
+        X, budget, **call
             As in `predict_routed`.
 
         Returns
@@ -847,13 +833,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            The rows.
-
-        budget : float, default=None
-            As in `predict_routed`.
-
-        **call : keyword arguments
+        X, budget, **call
             As in `predict_routed`.
 
         Returns
@@ -869,13 +849,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            The rows.
-
-        budget : float, default=None
-            As in `predict_routed`.
-
-        **call : keyword arguments
+        X, budget, **call
             As in `predict_routed`.
 
         Returns
@@ -890,8 +864,8 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            The rows.
+        X, budget, **call
+            As in `predict_routed`.
 
         y : array-like of shape (n_samples,) or (n_samples, n_choices)
             True labels, true numbers, or the quality of each choice; a frame of that is read by
@@ -899,12 +873,6 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
 
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
-
-        budget : float, default=None
-            As in `predict_routed`.
-
-        **call : keyword arguments
-            As in `predict_routed`.
 
         Returns
         -------
@@ -929,7 +897,6 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
 
     def __sklearn_tags__(self):
         tags, inner = super().__sklearn_tags__(), unfrozen(self.estimator)
-        tags.target_tags.required = True
         if not hasattr(inner, "__sklearn_tags__"):
             # Tags are asked for before parameters are validated; fit will say it.
             return tags

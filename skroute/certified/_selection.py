@@ -1,51 +1,52 @@
 """Which operating points the evidence vouches for, and the one that is taken."""
 
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from skroute.base import affords, check_affordable
 from skroute.certified._certificate import UNPRICED, Certificate, OperatingPoints
-from skroute.certified._loss import Loss
+from skroute.certified._evidence import Evidence
 from skroute.guarantees import fixed_sequence_test, mean_p_value, mean_upper_bound, rows_needed
 
 # Share of the level that is for the single choice at the safe end.
 _END_SHARE = 0.1
 
 
-class Terms(NamedTuple):
-    """What is to be promised: parameters of :class:`CertifiedRouter`, and the loss.
+@dataclass(eq=False)
+class Selection:
+    """Certified operating points for any budget.
 
-    `asserted` says whether the range of the loss was given by the user.
+    Attributes
+    ----------
+    evidence : Evidence
+    loss_range : float
+        What two losses of a row can differ by at most.
+    asserted : bool
+        Whether the user says so.
+    unit : str
+        Of the loss.
+    max_loss, max_cost, confidence, fallback
+        Parameters of :class:`CertifiedRouter`.
     """
 
+    evidence: Evidence
+    loss_range: float
+    asserted: bool
+    unit: str
     max_loss: float | None
     max_cost: float | None
     confidence: float
     fallback: str
-    loss: Loss
-    asserted: bool
-
-
-class Selection:
-    """Certified operating points for any budget.
-
-    Parameters
-    ----------
-    evidence : Evidence
-    terms : Terms
-    """
-
-    def __init__(self, evidence, terms):
-        self.evidence, self.terms = evidence, terms
-        self.p_values = self._loss_p_values()
-        # By level: upper bound of the cost of each operating point. And certificates by budget.
-        self._cost_bounds, self._certificates = {}, {}
+    # By level the upper bound of the cost of each operating point, and certificates by budget.
+    _cost_bounds: dict = field(default_factory=dict)
+    _certificates: dict = field(default_factory=dict)
 
     def level(self, budget=np.inf):
         """Level of one promise: half of it each where both are made."""
-        split = 1 + (self.terms.max_loss is not None and np.isfinite(budget))
-        return (1 - self.terms.confidence) / split
+        both = self.max_loss is not None and np.isfinite(budget)
+        return (1 - self.confidence) / (1 + both)
 
     # Losses, from the safe end --------------------------------------------------------
 
@@ -54,37 +55,36 @@ class Selection:
 
         The exact test gives no p-value below a hundred-thousandth, and is left where that matters.
         """
-        span = self.terms.loss.range
+        span = self.loss_range
         exact = self.evidence.exact and span == 1 and level >= 1e-3
         return {"bounds": (-span, span), "method": "trinomial" if exact else "betting"}
 
-    def _loss_p_values(self):
+    @cached_property
+    def p_values(self):
         """p-values of "some loss is above max_loss" at each point; 1 behind the first that fails.
 
         Nobody asks for those behind; that of a single choice at the end stops nothing.
         """
-        evidence, max_loss, level = self.evidence, self.terms.max_loss, self.level()
-        found = np.zeros(len(evidence.budgets))
+        evidence, max_loss, level = self.evidence, self.max_loss, self.level()
         # A promise at the end of the range is true without a test.
-        if max_loss is None or max_loss >= self.terms.loss.range:
-            return found
-        first = int(evidence.single is not None)
+        if max_loss is None or max_loss >= self.loss_range:
+            return np.zeros(len(evidence.budgets))
+        found, options = np.ones(len(evidence.budgets)), self._options(level)
         for k in range(len(found)):
-            if k > first and found[k - 1] > level:
-                found[k] = 1.0
-            elif k > 1 and np.array_equal(evidence.losses[:, k], evidence.losses[:, k - 1]):
-                found[k] = found[k - 1]
-            else:
-                parts = evidence.differences(k)
-                p_values = [mean_p_value(part, max_loss, **self._options(level)) for part in parts]
-                found[k] = max(p_values, default=0.0)
+            parts = evidence.differences(k)
+            found[k] = max((mean_p_value(part, max_loss, **options) for part in parts), default=0.0)
+            if found[k] > level and (k > 0 or evidence.single is None):
+                break
         return found
+
+    def _loss_bounds(self, k, level):
+        """Upper bounds of the loss of one operating point, in each group and by each reference."""
+        options = {"confidence": 1 - level, **self._options(level)}
+        return [mean_upper_bound(part, **options) for part in self.evidence.differences(k)]
 
     def loss_upper(self, k, level):
         """Upper bound of the loss of one operating point, taken for itself."""
-        options, parts = self._options(level), self.evidence.differences(k)
-        bounds = [mean_upper_bound(part, confidence=1 - level, **options) for part in parts]
-        return max([self.evidence.least_loss(k), *bounds])
+        return max([self.evidence.least_loss(k), *self._loss_bounds(k, level)])
 
     def sequence(self, level):
         """Which points are certified at a level, from the safe end.
@@ -102,7 +102,7 @@ class Selection:
 
     def cost_range(self):
         """The smallest and the largest cost of a row."""
-        return 0.0, float(self.terms.max_cost or self.evidence.costs.max() or 1.0)
+        return 0.0, float(self.max_cost or self.evidence.costs.max() or 1.0)
 
     def cost_upper(self, level):
         """Upper bound of the cost of each operating point, computed when a budget asks."""
@@ -133,7 +133,7 @@ class Selection:
             )
         loss, cost = self.certified(budget)
         if not loss.any():
-            if self.terms.fallback == "safe" and not np.isfinite(budget):
+            if self.fallback == "safe" and not np.isfinite(budget):
                 return int(self.evidence.single is not None)
             self._refuse_loss(budget)
         if np.isfinite(budget):
@@ -145,8 +145,7 @@ class Selection:
         points = np.flatnonzero(loss)
         mean_cost = self.evidence.costs[:, points].mean(axis=0)
         mean_loss = self.evidence.losses[:, points].mean(axis=0)
-        by_loss = self.terms.max_loss is None
-        keys = (mean_cost, mean_loss) if by_loss else (mean_loss, mean_cost)
+        keys = (mean_cost, mean_loss) if self.max_loss is None else (mean_loss, mean_cost)
         return int(points[np.lexsort(keys)[0]])
 
     def least(self):
@@ -159,8 +158,7 @@ class Selection:
     def _advice_on_budget(self, budget, k):
         """What the budget asked for would take, at the cheapest point that may be taken."""
         costs, level = self.evidence.costs[:, k], self.level(budget)
-        max_loss = self.terms.max_loss
-        beside = "" if max_loss is None else f" beside max_loss={max_loss!r}"
+        beside = "" if self.max_loss is None else f" beside max_loss={self.max_loss!r}"
         upper = float(self.cost_upper(level)[k])
         needed = _more_rows_needed(budget, costs, upper, self.cost_range(), level)
         more = (
@@ -173,18 +171,17 @@ class Selection:
 
     def _refuse_loss(self, budget):
         """Say what these rows can promise, and what the loss asked for would take."""
-        evidence, max_loss, level = self.evidence, self.terms.max_loss, self.level(budget)
+        evidence, max_loss, level = self.evidence, self.max_loss, self.level(budget)
         # Where the path may begin, and the level that `sequence` has for it there.
         starts = {0: level}
         if evidence.single is not None:
             starts = {0: _END_SHARE * level, 1: (1 - _END_SHARE) * level}
-        possible = {k: self.loss_upper(k, level) for k, level in starts.items()}
-        best = min(possible, key=possible.__getitem__)
-        level, parts = starts[best], evidence.differences(best)
-        options = self._options(level)
-        upper = [mean_upper_bound(part, confidence=1 - level, **options) for part in parts]
-        worst = parts[int(np.argmax(upper))]
-        needed = _more_rows_needed(max_loss, worst, max(upper), options["bounds"], level)
+        bounds = {k: self._loss_bounds(k, level) for k, level in starts.items()}
+        best = min(bounds, key=lambda k: max(bounds[k]))
+        level, upper = starts[best], max(bounds[best])
+        worst = evidence.differences(best)[int(np.argmax(bounds[best]))]
+        span = self._options(level)["bounds"]
+        needed = _more_rows_needed(max_loss, worst, upper, span, level)
         # A plan without a budget, which the fallback is, keeps none.
         without = f"leave out budget={budget!r} and " if np.isfinite(budget) else ""
         fallback = f'{without}take fallback="safe"'
@@ -194,11 +191,11 @@ class Selection:
         else:
             more = "no number of rows would be enough if the loss at the safe end is "
             more += f"{worst.mean():.3g}, as seen. Raise max_loss above it, or {fallback}."
-        where = " of its smallest or worst group" if evidence.group_names else ""
+        where = " of its smallest or worst group" if evidence.groups else ""
         raise ValueError(
-            f"max_loss={max_loss!r} cannot be promised with confidence={self.terms.confidence!r} "
+            f"max_loss={max_loss!r} cannot be promised with confidence={self.confidence!r} "
             f"on {len(worst)} evidence rows{where}. The smallest loss that they can promise is "
-            f"{possible[best]:.3g}; {more}"
+            f"{upper:.3g}; {more}"
         )
 
     # Records --------------------------------------------------------------------------
@@ -224,9 +221,9 @@ class Selection:
         return self._certificates[budget]
 
     def _certificate(self, budget):
-        evidence, terms = self.evidence, self.terms
+        evidence, max_loss = self.evidence, self.max_loss
         k, limited = self.point(budget), bool(np.isfinite(budget))
-        promised = bool(self.certified(budget)[0].any()) and (terms.max_loss is not None or limited)
+        promised = bool(self.certified(budget)[0].any()) and (max_loss is not None or limited)
         best = int(np.argmin(evidence.references.mean(axis=0)))
         one = len(evidence.reference_names) == 1
         reference = evidence.reference_names[0] if one else "the best single choice"
@@ -236,17 +233,17 @@ class Selection:
             reference_cost = float(evidence.costs[:, 0].mean())
         n, costs = len(evidence.losses), evidence.costs[:, k]
         assumption = f"later rows are drawn as the {n} evidence rows were"
-        if limited and terms.max_cost is None:
+        if limited and self.max_cost is None:
             most = evidence.costs.max()
             assumption += f" and none costs more than {most:.4g}, the most that was seen"
-        if terms.asserted and terms.max_loss is not None:
-            assumption += f", and the losses of no row differ by more than {terms.loss.range:g}"
+        if self.asserted and max_loss is not None:
+            assumption += f", and the losses of no row differ by more than {self.loss_range:g}"
         options = {"bounds": self.cost_range(), "confidence": 1 - self.level()}
         return Certificate(
             promised=promised,
-            max_loss=None if terms.max_loss is None else float(terms.max_loss),
+            max_loss=None if max_loss is None else float(max_loss),
             budget=float(budget) if limited else None,
-            confidence=float(terms.confidence),
+            confidence=float(self.confidence),
             reference=reference,
             n_rows=n,
             operating_budget=float(evidence.budgets[k]),
@@ -255,9 +252,9 @@ class Selection:
             loss_upper=self.loss_upper(k, self.level()),
             cost_upper=mean_upper_bound(costs, **options),
             reference_cost=reference_cost,
-            groups=list(evidence.group_names),
+            groups=list(evidence.groups),
             assumption=assumption,
-            unit=terms.loss.unit,
+            unit=self.unit,
             single=evidence.single if k == 0 else None,
             calls=dict(evidence.calls),
             handed=float(evidence.handed[k]) if evidence.handed.any() else None,

@@ -65,27 +65,11 @@ def get_data_home(data_home: str | os.PathLike[str] | None = None) -> str:
 
 
 class Origin(NamedTuple):
-    """How to obtain one data file.
+    """How to obtain one data file: for each raw file the addresses that may hold it, in turn.
 
-    Attributes
-    ----------
-    path : str
-        The converted file, relative to the data home.
-
-    urls : mapping from str to sequence of str
-        For each raw file the addresses that may hold it, tried in turn.
-
-    convert : callable
-        From a mapping of raw file names to bytes to the content of the file.
-
-    load : callable
-        From the content of the file to the arrays of the data set.
-
-    digest : str
-        :func:`content_digest` of the arrays.
-
-    size : str
-        Rough size of the download, for the message.
+    `path` is relative to the data home. `convert` makes the content of the file of the raw files
+    by name, and `load` the arrays of the data set of that content; `digest` is their
+    :func:`content_digest`. `size` is roughly that of the download, for the message.
     """
 
     path: str
@@ -148,15 +132,6 @@ def download(urls):
     raise OSError(f"The download failed ({failure!r}) from each of {urls!r}.") from failure
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all, also after Ctrl-C."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        written = Path(folder, path.name)
-        written.write_bytes(content)
-        os.replace(written, path)
-
-
 def load_or_fetch(origin: Origin, data_home, download_if_missing):
     """Arrays of a data set and the path of its file, which is downloaded where it is absent."""
     path = Path(get_data_home(data_home)) / origin.path
@@ -189,5 +164,10 @@ def load_or_fetch(origin: Origin, data_home, download_if_missing):
             "has changed or the transfer was damaged; nothing was written."
         )
     if not present:
-        write_atomically(path, content)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # The file is there whole or not at all, also after Ctrl-C.
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            written = Path(folder, path.name)
+            written.write_bytes(content)
+            os.replace(written, path)
     return arrays, path

@@ -177,13 +177,10 @@ def fetch_frugalml(
         rows; at most 1.2 MB on disk, 10 MB to download.
 
     data_home : str or path-like, default=None
-        Folder to look in and to download to, see :func:`get_data_home`. None takes the
-        environment variable ``SKROUTE_DATA`` and, where that is not set,
-        ``~/skroute_data``.
+        Folder to look in and to download to, as in :func:`get_data_home`.
 
     download_if_missing : bool, default=True
-        Whether to download the set where the file is absent. If False, an absent file is
-        an error.
+        Whether to download the set where the file is absent, which is an error otherwise.
 
     Returns
     -------
@@ -214,8 +211,8 @@ def fetch_frugalml(
     Raises
     ------
     OSError
-        If the file is absent and `download_if_missing` is False, if no address of the
-        origin answers, or if what was downloaded is not the known data set.
+        If the file is absent and may not be downloaded, if no address of the origin answers, or
+        if the content is not that of the known data set.
 
     References
     ----------
@@ -270,13 +267,10 @@ def fetch_frugalmct(
         disk, 20 MB to download.
 
     data_home : str or path-like, default=None
-        Folder to look in and to download to, see :func:`get_data_home`. None takes the
-        environment variable ``SKROUTE_DATA`` and, where that is not set,
-        ``~/skroute_data``.
+        Folder to look in and to download to, as in :func:`get_data_home`.
 
     download_if_missing : bool, default=True
-        Whether to download the set where the file is absent. If False, an absent file is
-        an error.
+        Whether to download the set where the file is absent, which is an error otherwise.
 
     Returns
     -------
@@ -310,8 +304,8 @@ def fetch_frugalmct(
     Raises
     ------
     OSError
-        If the file is absent and `download_if_missing` is False, if no address of the
-        origin answers, or if what was downloaded is not the known data set.
+        If the file is absent and may not be downloaded, if no address of the origin answers, or
+        if the content is not that of the known data set.
 
     References
     ----------

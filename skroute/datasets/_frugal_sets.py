@@ -1,5 +1,6 @@
 """The sets of FrugalML and FrugalMCT: services, prices, labels and digests."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -28,7 +29,7 @@ class LogSet(NamedTuple):
 
     task: str
     apis: Apis
-    label_names: tuple[str, ...]
+    label_names: Sequence[str]
     digest: str
 
 
@@ -65,18 +66,14 @@ _COMMANDS = (
     *"stop tree up wow yes".split(),
     "(none of the 30 words)",
 )
-_PASCAL_OBJECTS = tuple(
-    """
+_PASCAL_OBJECTS = """
     person bird cat cow dog horse sheep aeroplane bicycle boat bus car motorbike train bottle
     chair diningtable pottedplant sofa tvmonitor
-    """.split()
-)
-_MIR_TAGS = tuple(
-    """
+""".split()
+_MIR_TAGS = """
     animals baby bird car clouds dog female flower food indoor lake male night people plant_life
     portrait river sea sky structures sunset transport tree water
-    """.split()
-)
+""".split()
 
 _faces = partial(LogSet, "facial emotion recognition", _FACE, _EMOTIONS)
 _texts = partial(LogSet, "sentiment analysis", _TEXT, _SENTIMENTS)

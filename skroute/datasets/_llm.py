@@ -19,8 +19,7 @@ _MMLU_MODELS = {
     "mistralai/Mixtral-8x7B-Instruct-v0.1": 0.24,
     "gpt-4-1106-preview": 24.7,
 }
-_SUBJECTS = tuple(
-    """
+_SUBJECTS = """
     abstract_algebra anatomy astronomy business_ethics clinical_knowledge college_biology
     college_chemistry college_computer_science college_mathematics college_medicine
     college_physics computer_security conceptual_physics econometrics electrical_engineering
@@ -34,8 +33,7 @@ _SUBJECTS = tuple(
     nutrition philosophy prehistory professional_accounting professional_law
     professional_medicine professional_psychology public_relations security_studies sociology
     us_foreign_policy virology world_religions
-    """.split()
-)
+""".split()
 
 # In the order of the columns: by price, then by name.
 _LLMROUTER_MODELS = {
@@ -129,9 +127,8 @@ def convert_llmrouter(raw: dict[str, bytes]) -> bytes:
             "task": [origin[prompt][0] for prompt in prompts],
             "metric": [origin[prompt][1] for prompt in prompts],
             "cluster_id": [record.get("cluster_id", -1) for record in records],
-            "in_train": [
-                int(part == "test" and prompt in seen) for part, prompt in zip(split, prompts)
-            ],
+            "in_train": [0] * len(train)
+            + [int(prompt in seen) for prompt in prompts[len(train) :]],
             "prompt": prompts,
             # Ten digits are kept.
             **dict(zip(_LLMROUTER_MODELS, np.round(np.array(scores, float), 10).tolist())),
@@ -139,19 +136,15 @@ def convert_llmrouter(raw: dict[str, bytes]) -> bytes:
     )
 
 
-def _mmlu_urls():
-    folder = "routellm/evals/mmlu"
-    urls = {
-        subject: [github(*_ROUTELLM, f"{folder}/responses/mmlu_{subject}.csv")]
-        for subject in _SUBJECTS
-    }
-    urls["contaminated"] = [github(*_ROUTELLM, f"{folder}/contaminated_prompts.jsonl")]
-    return urls
-
-
 MMLU = Origin(
     path="routellm/mmlu.csv.gz",
-    urls=_mmlu_urls(),
+    urls={
+        name: [github(*_ROUTELLM, f"routellm/evals/mmlu/{path}")]
+        for name, path in {
+            **{subject: f"responses/mmlu_{subject}.csv" for subject in _SUBJECTS},
+            "contaminated": "contaminated_prompts.jsonl",
+        }.items()
+    },
     convert=convert_mmlu,
     digest="d77118e2710498216119f60846ce405164807af85343fa8cb380ac9c3db30d42",
     size="8 MB",
@@ -214,13 +207,10 @@ def fetch_routellm_mmlu(
     Parameters
     ----------
     data_home : str or path-like, default=None
-        Folder to look in and to download to, see :func:`get_data_home`. None takes the
-        environment variable ``SKROUTE_DATA`` and, where that is not set,
-        ``~/skroute_data``.
+        Folder to look in and to download to, as in :func:`get_data_home`.
 
     download_if_missing : bool, default=True
-        Whether to download the set where the file is absent. If False, an absent file is
-        an error.
+        Whether to download the set where the file is absent, which is an error otherwise.
 
     Returns
     -------
@@ -248,8 +238,8 @@ def fetch_routellm_mmlu(
     Raises
     ------
     OSError
-        If the file is absent and `download_if_missing` is False, if no address of the
-        origin answers, or if what was downloaded is not the known data set.
+        If the file is absent and may not be downloaded, if no address of the origin answers, or
+        if the content is not that of the known data set.
 
     References
     ----------
@@ -290,13 +280,10 @@ def fetch_llmrouter(
     Parameters
     ----------
     data_home : str or path-like, default=None
-        Folder to look in and to download to, see :func:`get_data_home`. None takes the
-        environment variable ``SKROUTE_DATA`` and, where that is not set,
-        ``~/skroute_data``.
+        Folder to look in and to download to, as in :func:`get_data_home`.
 
     download_if_missing : bool, default=True
-        Whether to download the set where the file is absent. If False, an absent file is
-        an error.
+        Whether to download the set where the file is absent, which is an error otherwise.
 
     Returns
     -------
@@ -330,8 +317,8 @@ def fetch_llmrouter(
     Raises
     ------
     OSError
-        If the file is absent and `download_if_missing` is False, if no address of the
-        origin answers, or if what was downloaded is not the known data set.
+        If the file is absent and may not be downloaded, if no address of the origin answers, or
+        if the content is not that of the known data set.
 
     Examples
     --------

@@ -1,11 +1,7 @@
-"""Dask collections as lists of blocks of rows, and sums over them."""
+"""Dask collections as lists of blocks of rows."""
 
+import reprlib
 from typing import Any
-
-from skroute.utils._optional import import_optional
-
-# How many results of blocks are merged by one task.
-_GROUP = 8
 
 
 def is_collection(X):
@@ -22,8 +18,8 @@ def row_blocks(X: Any, **beside: Any):
         A row is one piece: other axes are made so.
 
     **beside : dask arrays, data frames or series, or anything else
-        Collections in the same blocks; an array of known sizes is divided as X is. What is
-        no collection goes with every block as it is.
+        Collections in the same blocks, or a ValueError; an array of known sizes is divided as X
+        is. What is no collection goes with every block as it is.
 
     Returns
     -------
@@ -32,11 +28,6 @@ def row_blocks(X: Any, **beside: Any):
         Rows of each block; NaN where it is not known.
     beside : list of dict
         For each block what goes with it.
-
-    Raises
-    ------
-    ValueError
-        If a collection is not in the blocks of X.
     """
     blocks, sizes = _parts(X)
     told: list[dict[str, Any]] = [{} for _ in blocks]
@@ -49,18 +40,12 @@ def row_blocks(X: Any, **beside: Any):
         known = ((a, b) for a, b in zip(found, sizes) if a == a and b == b)
         if len(parts) != len(blocks) or any(a != b for a, b in known):
             raise ValueError(
-                f"{name} must have the rows of X in the same blocks: X has {len(blocks)} of "
-                f"{_shown(sizes)} rows, {name} {len(parts)} of {_shown(found)}."
+                f"{name} must have the rows of X in the same blocks: X has {len(blocks)} blocks "
+                f"of {reprlib.repr(sizes)} rows, {name} {len(parts)} of {reprlib.repr(found)}."
             )
         for one, part in zip(told, parts):
             one[name] = part
     return blocks, sizes, told
-
-
-def _shown(sizes):
-    return ", ".join("unknown" if size != size else str(size) for size in sizes[:5]) + (
-        ", ..." if len(sizes) > 5 else ""
-    )
 
 
 def _parts(collection, sizes=None):
@@ -68,31 +53,7 @@ def _parts(collection, sizes=None):
         parts = collection.to_delayed()
         return list(parts), (float("nan"),) * len(parts)
     array = collection.rechunk(dict.fromkeys(range(1, collection.ndim), -1))
-    if (
-        sizes is not None
-        and all(size == size for size in (*sizes, *array.chunks[0]))
-        and sum(sizes) == array.shape[0]
-        and array.chunks[0] != tuple(sizes)
-    ):
+    # Of blocks of unknown sizes the sum is not known, which equals nothing.
+    if sizes is not None and sum(sizes) == sum(array.chunks[0]):
         array = array.rechunk({0: tuple(sizes)})
     return list(array.to_delayed().ravel()), array.chunks[0]
-
-
-def merged(parts, merge):
-    """One delayed result of many, merged in their order, a few at a time.
-
-    Parameters
-    ----------
-    parts : list of delayed
-    merge : callable
-        Of a list of results; its own results are merged in turn.
-
-    Returns
-    -------
-    delayed
-    """
-    delayed = import_optional("dask", "skroute.distributed").delayed
-    one = delayed(merge)
-    while len(parts) > 1:
-        parts = [one(parts[i : i + _GROUP]) for i in range(0, len(parts), _GROUP)]
-    return parts[0]

@@ -5,10 +5,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skroute.distributed._blocks import merged, row_blocks
+from skroute.distributed._blocks import row_blocks
 from skroute.distributed._passes import PassedAssignment, choices_of, solve_in_passes
 from skroute.utils._optional import import_optional
 from skroute.utils._validation import check_numbers
+
+# How many results of blocks are merged by one task.
+_GROUP = 8
 
 
 def _checked_costs(array, costs, values):
@@ -108,11 +111,14 @@ def solve_assignment(values: Any, costs: Any, budget: float | None) -> BlockedAs
 
     def run(function, pairs, merge):
         parts = [dask.delayed(function)(*pair) for pair in pairs]
-        return dask.compute(merged(parts, merge))[0]
+        while len(parts) > 1:
+            groups = (parts[i : i + _GROUP] for i in range(0, len(parts), _GROUP))
+            parts = [dask.delayed(merge)(group) for group in groups]
+        return dask.compute(parts[0])[0]
 
     plan = solve_in_passes(pairs, budget, run=run)
     parts = []
     for i, size in enumerate(np.diff(plan.starts)):
-        made = dask.delayed(choices_of)(*pairs[i], *plan._rule_of(i))
+        made = dask.delayed(choices_of)(*pairs[i], *plan.rules[i])
         parts.append(array.from_delayed(made, (int(size),), dtype=np.int64))
     return BlockedAssignment(array.concatenate(parts), plan)

@@ -1,7 +1,7 @@
 """One budget over more rows than fit a memory: a sketch, the last interval, its exact solution."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from skroute.utils._validation import read_only
 # A sketch has 2 ** _BITS bins; so many increments around the price are solved exactly.
 _BITS = 16
 _CORE = 100_000
+_NO_ROWS = np.empty(0, np.int64)
 
 
 class PassedAssignment(NamedTuple):
@@ -48,8 +49,8 @@ class PassedAssignment(NamedTuple):
     starts : ndarray of shape (n_blocks + 1,), dtype=int64
         Number of the first row of each block, and of all rows.
 
-    rule : tuple
-        What `choices` needs.
+    rules : list of tuple
+        What `choices` needs, by block.
     """
 
     objective: float
@@ -60,7 +61,7 @@ class PassedAssignment(NamedTuple):
     n_rows: int
     n_passes: int
     starts: NDArray[np.int64]
-    rule: tuple
+    rules: list[tuple]
 
     def choices(self, block: int, values: Any, costs: Any) -> NDArray[np.int64]:
         """The choice for each row of a block.
@@ -80,13 +81,7 @@ class PassedAssignment(NamedTuple):
         -------
         ndarray of shape (n_rows,), dtype=int64
         """
-        return choices_of(values, costs, *self._rule_of(block))
-
-    def _rule_of(self, block):
-        """Of the rule, what a block needs: the rule of all blocks may be large."""
-        high, rows, chosen = self.rule
-        low, upper = np.searchsorted(rows, self.starts[block : block + 2])
-        return high, rows[low:upper] - self.starts[block], chosen[low:upper]
+        return choices_of(values, costs, *self.rules[block])
 
 
 def choices_of(values, costs, high, rows, chosen):
@@ -180,8 +175,6 @@ def solve_in_passes(
             "blocks must be a sequence of blocks, not empty, since they are passed over several "
             f"times, got {type(blocks).__name__}: give a list, of functions where blocks are large."
         )
-    if run is not None and not callable(run):
-        raise TypeError(f"run must be callable or None, got {run!r}.")
     run = run or one_by_one
     budget = check_budget(budget)
     low, shift = 0, 63 - _BITS
@@ -204,8 +197,8 @@ def solve_in_passes(
                 # The budget buys the best choice of every row.
                 spent = sums[0] + above[0] + hist[:, 1].sum()
                 value = sums[1] + above[1] + hist[:, 2].sum()
-                rule = 0, np.empty(0, np.int64), np.empty(0, np.int64)
-                return _plan(value, spent, value, 0.0, n_passes, starts, rule)
+                rules = [(0, _NO_ROWS, _NO_ROWS)] * len(counts)
+                return _plan(value, spent, value, 0.0, n_passes, starts, rules)
             # What rounding says of the narrower sums: the lowest bin of the interval.
             at -= 1
         above += hist[::-1][:at, 1:].sum(axis=0)
@@ -231,31 +224,32 @@ def solve_in_passes(
 def _settle(parts, starts, total, low, high, n_passes):
     """Solve the rows of the last interval exactly with what the others leave."""
     rows, values, costs, fixed_value, fixed_cost = zip(*parts)
-    rows = np.concatenate([own + start for own, start in zip(rows, starts)])
     values, costs = np.concatenate(values), np.concatenate(costs)
     value, cost = np.sum(fixed_value), np.sum(fixed_cost)
-    if len(rows) == 0:
+    if len(values) == 0:
         # Only rounding can do that: everything above was bought, and nothing else is wanted.
         price = float(np.array(low, np.int64).view(np.float64))
         bound = value + max(total - cost, 0.0) * price
-        return _plan(value, cost, bound, price, n_passes, starts, (high, rows, rows))
+        rules = [(high, own, own) for own in rows]
+        return _plan(value, cost, bound, price, n_passes, starts, rules)
     if (costs == costs[0]).all():
         costs = costs[0]
     least = float(np.min(costs, axis=-1).mean())
-    left = max((total - cost) / len(rows), least)
+    left = max((total - cost) / len(values), least)
     path, plan = assignment_path(values, costs), solve_in_memory(values, costs, left)
-    value, spent = value + plan.objective * len(rows), cost + plan.spent * len(rows)
-    bound = max(value - plan.objective * len(rows) + path.objective(left) * len(rows), value)
+    value, spent = value + plan.objective * len(values), cost + plan.spent * len(values)
+    bound = max(value - plan.objective * len(values) + path.objective(left) * len(values), value)
+    chosen = np.split(plan.choices, np.cumsum([len(own) for own in rows])[:-1])
+    rules = [(high, own, choices) for own, choices in zip(rows, chosen)]
     # The price is infinite at the smallest budget alone.
-    rule = (high, rows, plan.choices)
-    return _plan(value, spent, bound, path.price(left), n_passes, starts, rule)
+    return _plan(value, spent, bound, path.price(left), n_passes, starts, rules)
 
 
-def _plan(value, spent, bound, price, n_passes, starts, rule):
+def _plan(value, spent, bound, price, n_passes, starts, rules):
     """The plan of all rows from its totals."""
     gap, n_rows = float((bound - value) / max(abs(bound), 1e-300)), int(starts[-1])
     means = (float(total / max(n_rows, 1)) for total in (value, spent, bound))
-    return PassedAssignment(*means, gap, price, n_rows, n_passes, starts, rule)
+    return PassedAssignment(*means, gap, price, n_rows, n_passes, starts, rules)
 
 
 def _joined(parts):
@@ -264,13 +258,9 @@ def _joined(parts):
 
 def one_by_one(function, blocks, merge):
     """Run a pass over blocks that lie here, with one of them in memory at a time."""
-    done = []
-    for block in blocks:
-        done.append(function(*(block() if callable(block) else block)))
-        # Sketches are as large as small blocks: not kept.
-        if len(done) > 8:
-            done = [merge(done)]
-    return merge(done)
+    results = (function(*(block() if callable(block) else block)) for block in blocks)
+    # Sketches are as large as small blocks: not kept.
+    return reduce(lambda done, result: merge([done, result]), results)
 
 
 def _checked(values, costs):

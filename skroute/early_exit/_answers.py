@@ -1,12 +1,13 @@
 """From partial sums to answers; the library's own answers, asked for ties and compared at fit."""
 
 import warnings
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import expit, softmax
 
-from skroute.early_exit._thresholds import leader_and_margin, never
+from skroute.early_exit._algorithms import checked, leader_and_margin, never
 from skroute.forests._library import compare, own_labels, own_proba, varied_rows
 from skroute.forests._rows import rows_of
 from skroute.forests._wrapped import prepared
@@ -38,63 +39,19 @@ class Link(NamedTuple):
     slope: float = 1.0
     shift: float = 0.0
 
-    def probabilities(self, score, weight):
-        """Probabilities of the classes.
 
-        Parameters
-        ----------
-        score : ndarray of shape (n_samples, n_outputs)
-            For one output the distance from the decision.
+def settle(engine, walked, ask):
+    """Position of each row's answer among the classes, of what ``engine.walk`` returns.
 
-        weight : ndarray of shape (n_samples, 1)
-            The weights of the members evaluated, summed.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, max(2, n_outputs))
-        """
-        if score.shape[1] > 1:
-            if self.kind == "softmax":
-                return softmax(self.slope * score, axis=1)
-            return expit(self.slope * score) if self.kind == "ova" else score / weight
-        out = np.empty((len(score), 2))
-        if self.kind == "mean":
-            out[:, 1:] = 0.5 + self.shift + score / weight
-        else:
-            expit(self.slope * (score + self.shift), out=out[:, 1:])
-        np.subtract(1.0, out[:, 1], out=out[:, 0])
-        return out
-
-
-def settle(engine, walked, ask=None):
-    """Which output each row's answer is: that of its threshold, or of its full score.
-
-    Parameters
-    ----------
-    engine : engine
-    walked : (score, members, side)
-        From ``engine.walk``.
-
-    ask : callable, default=None
-        The library's own answers to some rows, where full scores are ties but for rounding.
-
-    Returns
-    -------
-    ndarray of shape (n_samples,), dtype=int
-        0 or 1 for one output.
+    Where full scores are ties but for rounding, ``ask(rows)`` tells those of the library.
     """
-    score, _, side = walked
-    last = np.flatnonzero(side == 0)
-    at = (side > 0).view(np.int8) if engine.n_outputs == 1 else np.argmax(score, axis=1)
-    if not len(last):
-        return at
-    if engine.n_outputs == 1:
-        at[last] = score[last, 0] > engine.beta
-    if ask is not None:
+    score, members, answer = walked
+    last = (members == engine.n_members).nonzero()[0]
+    if len(last) and engine.rounding:
         ties = last[_is_tie(engine, score[last])]
         if len(ties):
-            at[ties] = ask(ties)
-    return at
+            answer[ties] = ask(ties)
+    return answer
 
 
 def sided(engine, score, at):
@@ -112,13 +69,22 @@ def sided(engine, score, at):
 
 def probabilities(engine, score, members, n_classes):
     """Probabilities of the classes from scores of :func:`sided` and the members evaluated."""
-    weight = np.append(0.0, np.cumsum(engine.weights))[members, None]
+    kind, slope, shift = engine.link
+    if kind == "mean":
+        score = score / np.append(0.0, np.cumsum(engine.weights))[members, None]
+    if score.shape[1] > 1:
+        if kind == "softmax":
+            return softmax(slope * score, axis=1)
+        return expit(slope * score) if kind == "ova" else score
+    out = np.empty((len(score), 2))
+    out[:, 1:] = 0.5 + shift + score if kind == "mean" else expit(slope * (score + shift))
+    np.subtract(1.0, out[:, 1], out=out[:, 0])
     # An ensemble of one class has its column alone.
-    return engine.link.probabilities(score, weight)[:, -n_classes:]
+    return out[:, -n_classes:]
 
 
-def asking(estimator, engine, classes, before, X, once=EVERY):
-    """What :func:`settle` asks the library: positions of its own labels of some rows."""
+def own_answers(estimator, engine, classes, before, X, once, ties):
+    """Positions of the library's own labels of some rows, for :func:`settle`."""
 
     def ask(rows):
         some = _safe_indexing(X, rows)
@@ -127,19 +93,14 @@ def asking(estimator, engine, classes, before, X, once=EVERY):
             some = rows_of(engine.forest, some)
         return own_labels(estimator, some, classes)
 
-    def positions(rows):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            labels = once.rows("own answers", rows, num_samples(X), ask)
-        return np.argmax(labels[:, None] == classes[None, :], axis=1)
-
-    return positions
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        labels = once.rows("own answers", ties, num_samples(X), ask)
+    return np.argmax(labels[:, None] == classes[None, :], axis=1)
 
 
 def _is_tie(engine, score):
     """Rows whose full score the library, adding up in its own way, may answer otherwise."""
-    if engine.rounding == 0.0:
-        return np.zeros(len(score), dtype=bool)
     if engine.n_outputs == 1:
         return np.abs(score[:, 0] - engine.beta) <= engine.rounding
     tie = leader_and_margin(score)[1] <= engine.rounding
@@ -150,7 +111,7 @@ def _is_tie(engine, score):
 
 
 def check_same_answers(estimator, engine, classes, X, before):
-    """Compare the members as they are read with the library's own answers to varied rows.
+    """Compare the members as they are read with the library's own answers to varied rows of `X`.
 
     Parameters
     ----------
@@ -160,8 +121,6 @@ def check_same_answers(estimator, engine, classes, X, before):
     engine : engine
     classes : ndarray of shape (n_classes,)
     X : indexable
-        Rows to vary.
-
     before : tuple of transformers
         Of a pipeline.
 
@@ -170,7 +129,7 @@ def check_same_answers(estimator, engine, classes, X, before):
     ValueError
         If they differ anywhere.
     """
-    thresholds = never(engine.n_members)
+    thresholds = checked(never(engine.n_members), engine.n_members)
 
     def own(rows):
         proba = None if engine.link is None else own_proba(estimator, rows)
@@ -178,7 +137,8 @@ def check_same_answers(estimator, engine, classes, X, before):
 
     def ours(rows):
         walked = engine.walk(prepared(before, rows), thresholds)
-        at = settle(engine, walked, asking(estimator, engine, classes, before, rows))
+        known = estimator, engine, classes, before, rows, EVERY
+        at = settle(engine, walked, partial(own_answers, *known))
         score, found = sided(engine, walked[0], at), {"labels": classes.take(at, mode="clip")}
         if engine.link is not None:
             found["probabilities"] = probabilities(engine, score, walked[1], len(classes))

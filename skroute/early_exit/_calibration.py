@@ -54,22 +54,10 @@ def held_out_share(calibration, X_calibration, guarantee):
 
 
 def hold_out(n, share, rng, y):
-    """Split rows into those to fit on and those held out, with the same shares of answers.
+    """Positions of the rows to fit on and of those held out, with the same shares of answers.
 
-    Parameters
-    ----------
-    n : int
-    share : float
-        Share held out; one row at least, and not all. 0 holds none out.
-
-    rng : RandomState
-    y : ndarray of shape (n,)
-        Answers. One row at least of each is kept to fit on.
-
-    Returns
-    -------
-    kept, held_out : ndarray of int
-        Sorted; `held_out` is None where there is none.
+    One row at least of each answer in `y` is kept to fit on. The second is None where `share`, of
+    `n` rows, is 0; else it has one row at least, and not all.
     """
     if not share or n < 2:
         return np.arange(n), None
@@ -89,23 +77,10 @@ def hold_out(n, share, rng, y):
 
 
 def allowed_wrong(n_samples, alpha, confidence, guarantee):
-    """Wrong answers on calibration rows that are compatible with `alpha`.
+    """Wrong answers on calibration rows that are compatible with `alpha`; -1 for too few rows.
 
-    Parameters
-    ----------
-    n_samples : int
-        Calibration rows.
-
-    alpha : float
-    confidence : float
-    guarantee : bool
-        Whether the upper bound must meet `alpha`, or the expectation
-        (``(k + 1) / (n + 1) <= alpha``, conformal risk control).
-
-    Returns
-    -------
-    int
-        -1 when there are too few rows for any.
+    With `guarantee` the upper bound must meet `alpha`, else the expectation
+    (``(k + 1) / (n + 1) <= alpha``, conformal risk control).
     """
     if not guarantee:
         return int(np.floor(alpha * (n_samples + 1) + 1e-9)) - 1
@@ -126,7 +101,7 @@ def fewest_rows(alpha, confidence, guarantee):
 
 
 def fixed_sequence(n_wrong, allowed):
-    """The last policy before the first that makes too many errors.
+    """The last policy before the first that makes too many errors; -1 when the first does.
 
     Policies are tried from the most cautious on, in an order fixed beforehand. If the
     true share of the policy returned is above the limit that belongs to `allowed`, then
@@ -139,11 +114,6 @@ def fixed_sequence(n_wrong, allowed):
         Errors on the calibration rows, of all answers or of each.
 
     allowed : int or ndarray of shape (n_limits,)
-
-    Returns
-    -------
-    int
-        Index of the policy, -1 when the first fails.
     """
     failed = np.asarray(n_wrong) > allowed
     failed = np.flatnonzero(failed.any(axis=1) if failed.ndim == 2 else failed)
@@ -151,22 +121,7 @@ def fixed_sequence(n_wrong, allowed):
 
 
 def affordable(tradeoff, budget):
-    """The policy in use, or the most faithful one that costs at most the budget.
-
-    Parameters
-    ----------
-    tradeoff : Tradeoff
-    budget : float
-
-    Returns
-    -------
-    int
-
-    Raises
-    ------
-    ValueError
-        If none costs so little.
-    """
+    """Index of the policy in use, or of the most faithful one that costs at most the budget."""
     chosen, cost = tradeoff.chosen, tradeoff.cost
     if affords(budget, cost[chosen]):
         return chosen

@@ -11,8 +11,8 @@ There are two kinds: of trees, and of models that are asked one after another, a
 among them. Rows are those of the ensemble, behind the steps of a pipeline. ``taken(order)`` is the
 engine of these members in this order, ``scores(X)`` what each member adds, of shape (n_members,
 n_samples, n_outputs), and ``walk(X, thresholds, n_jobs, once)`` evaluates row by row until the
-thresholds stop it: scores, numbers of members, and sides (1 left above, -1 below, 0 went to the
-end). ``member_calls()`` has for each member a function of rows, to time it.
+thresholds stop it: scores, numbers of members, and positions of the answers among the classes.
+``member_calls()`` has for each member a function of rows, to time it.
 """
 
 from dataclasses import replace
@@ -25,13 +25,12 @@ from sklearn.utils import get_tags
 
 from skroute.base import note_failure
 from skroute.early_exit._answers import Link
-from skroute.early_exit._forest_engine import ForestEngine
 from skroute.early_exit._model_engines import ExitEngine, MemberEngine, has_exits, may_exit
 from skroute.forests import find_reader
 from skroute.forests._partial_sums import partial_sums
 from skroute.forests._wrapped import take_apart
 from skroute.utils._compat import num_samples
-from skroute.utils._frozen import is_frozen, unfrozen
+from skroute.utils._protocol import is_frozen, unfrozen
 
 
 def models_of(estimator):
@@ -50,17 +49,7 @@ def check_estimator(estimator):
 
 
 def fit_models(estimator, X, y, params):
-    """The fitted ensemble, or the list of fitted members.
-
-    Parameters
-    ----------
-    estimator : object or list
-    X, y
-        Training rows.
-
-    params : callable
-        Parameters of `fit` by the name of a model.
-    """
+    """The fitted ensemble, or the list of fitted members; ``params(name)`` is for their `fit`."""
     fitted = []
     for name, model in models_of(estimator).items():
         if not is_frozen(model):
@@ -87,19 +76,8 @@ def takes_nan(model):
 def engine_of(fitted, y=None, known=None):
     """Engine and classes of a fitted ensemble or list of members.
 
-    Parameters
-    ----------
-    fitted : object or list
-    y : array-like, default=None
-        Labels, for what does not know its own.
-
-    known : ndarray, default=None
-        Classes of an earlier fit.
-
-    Returns
-    -------
-    engine : engine
-    classes : ndarray of shape (n_classes,)
+    Classes come from the labels `y`, or are those `known` from an earlier fit, where the ensemble
+    does not know its own.
     """
     if isinstance(fitted, (list, tuple)):
         # All that the labels and the members know, sorted.
@@ -129,18 +107,9 @@ def engine_of(fitted, y=None, known=None):
 
 
 def check_ensemble(estimator):
-    """Before anything is fitted: an ensemble that is known to add up its members' scores.
+    """Refuse, before any fit, an ensemble that is not known to add up its members' scores.
 
     Others have members as well (stacking, one against the rest), and combine them otherwise.
-
-    Parameters
-    ----------
-    estimator : object
-        Ensemble, fitted or not.
-
-    Raises
-    ------
-    TypeError
     """
     ensemble, _, cut = take_apart(estimator)
     members = isinstance(ensemble, VotingClassifier) or may_exit(ensemble)
@@ -173,6 +142,8 @@ def ensemble_engine(estimator):
     reader = find_reader(estimator)
     forest = None if reader is None else reader(estimator)
     if forest is not None:
+        from skroute.early_exit._forest_engine import ForestEngine
+
         classes, name = forest.classes, type(estimator).__name__
         if classes is not None and len(classes) < 2 and forest.answer != "mean":
             raise ValueError(
@@ -189,7 +160,11 @@ def ensemble_engine(estimator):
     members = list(estimator.estimators_)
     classes = np.asarray(estimator.classes_)
     weights = getattr(estimator, "weights", None)
-    weights = np.ones(len(members)) if weights is None else _kept_weights(estimator, weights)
+    if weights is None:
+        weights = np.ones(len(members))
+    else:
+        kept = [one[1] != "drop" for one in estimator.estimators]
+        weights = np.asarray(weights, dtype=np.float64)[kept]
     rounding = 16 * np.finfo(np.float64).eps * (np.abs(weights).sum() + 1.0)
     columns = getattr(estimator, "estimators_features_", None)
     if columns is not None and all(
@@ -210,8 +185,3 @@ def ensemble_engine(estimator):
     if boosted:
         engine.link = Link("logistic") if n <= 2 else Link("softmax", 1.0 / (n - 1))
     return engine, classes
-
-
-def _kept_weights(estimator, weights):
-    kept = [w for (_, member), w in zip(estimator.estimators, weights) if member != "drop"]
-    return np.asarray(kept, dtype=np.float64)

@@ -1,21 +1,22 @@
-"""Members that are trees: the compiled walk."""
+"""Members that are trees: the compiled walk. Imported on first use."""
 
 from functools import cached_property
 
 import numpy as np
 
 from skroute.early_exit._answers import Link
+from skroute.early_exit._kernels import walk_rows, walk_stage
 from skroute.forests._answers import in_parts
 from skroute.forests._bitvector import bit_trees
+from skroute.forests._kernels import add_leaves
 from skroute.forests._rows import rows_of
-from skroute.utils._validation import read_only
 
 # With fewer rows than this a walk from the root to a leaf is faster.
 _FEWEST_ROWS = 512
 # Positions at which a stage ends, and rows are binned anew: few leave later on.
 _STAGE_ENDS = (10, 40, 160)
-# Rows that pass through all stages together, so that they are still in the cache.
-_CHUNK = 16384
+# Rows that are scored together, and that pass through all stages together: they stay in the cache.
+_BLOCK, _CHUNK = 1024, 16384
 
 
 class ForestEngine:
@@ -45,43 +46,37 @@ class ForestEngine:
 
     def scores(self, X):
         """What each member adds: ndarray (n_members, n_samples, n_outputs), float32."""
-        from skroute.forests._kernels import member_scores
-
-        X = rows_of(self.forest, X)
-        out = np.empty((self.n_members, len(X), self.n_outputs), dtype=np.float32)
-        member_scores(read_only(X), self.forest.trees, out)
+        X, trees = rows_of(self.forest, X), tuple(self.forest.trees)
+        out = np.zeros((self.n_members, len(X), self.n_outputs), dtype=np.float32)
+        column = np.arange(self.n_outputs)
+        for start in range(0, len(X), _BLOCK):
+            rows = start, min(start + _BLOCK, len(X))
+            for t, added in enumerate(out):
+                add_leaves(X, *rows, trees, t, t + 1, column, added)
         return out
 
     def walk(self, X, thresholds, n_jobs=None, once=None):
-        """Evaluate row by row until the thresholds stop it."""
-        X, thresholds = read_only(rows_of(self.forest, X)), tuple(map(read_only, thresholds))
-        n = len(X)
-        score = np.empty((n, self.n_outputs))
-        members = np.empty(n, dtype=np.int64)
-        side = np.empty(n, dtype=np.int8)
+        """Evaluate row by row until the thresholds, of :func:`checked`, stop it."""
+        forest, X = self.forest, rows_of(self.forest, X)
+        n, beta = len(X), forest.beta
+        out = np.empty((n, self.n_outputs)), np.empty(n, np.int64), np.empty(n, np.int64)
 
         def part(start, stop):
-            self._walk(X, start, stop, thresholds, score, members, side)
+            if stop - start < _FEWEST_ROWS or not self._layouts:
+                trees, offset = tuple(forest.trees), forest.offset
+                walk_rows(X, start, stop, trees, offset, thresholds, beta, *out)
+                return
+            out[0][start:stop] = forest.offset
+            for begin in range(start, stop, _CHUNK):
+                rows, first = np.arange(begin, min(begin + _CHUNK, stop)), 0
+                n_rows = len(rows)
+                for bits in self._layouts:
+                    if n_rows:
+                        n_rows = walk_stage(X, rows, n_rows, first, bits, thresholds, beta, *out)
+                    first += len(bits.tests.member_start) - 1
 
         in_parts(part, n, n_jobs)
-        return score, members, side
-
-    def _walk(self, X, start, stop, thresholds, *out):
-        from skroute.early_exit._kernels import walk_rows
-
-        if stop - start < _FEWEST_ROWS or not self._layouts:
-            walk_rows(X, start, stop, self.forest.trees, read_only(self.offset), thresholds, *out)
-            return
-        from skroute.early_exit._bit_walks import walk_stage
-
-        out[0][start:stop] = self.offset
-        for begin in range(start, stop, _CHUNK):
-            rows, first = np.arange(begin, min(begin + _CHUNK, stop)), 0
-            n_rows = len(rows)
-            for bits in self._layouts:
-                if n_rows:
-                    n_rows = walk_stage(X, rows, n_rows, first, bits, thresholds, *out)
-                first += len(bits.tests.member_start) - 1
+        return out
 
     @cached_property
     def _layouts(self):

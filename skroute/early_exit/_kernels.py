@@ -1,47 +1,56 @@
-"""Compiled kernels: the early-exit walk and the order search. Imported on first use."""
+"""Compiled kernels: the early-exit walks and the order search. Imported on first use."""
 
 import numpy as np
 from numba import njit
 
+from skroute.forests._bitvector_kernels import BLOCK, GAP, add_values, bin_rows, find_leaves
 from skroute.forests._kernels import leaves
 
 # Trees that a row which is alone goes down together.
 _TOGETHER = 8
+# What moving a row of a block together costs for each column, in tests of a row.
+_MOVE = 8
+# What a tree costs beside its tests, in tests of a row.
+_TREE = 8
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _margin(g, j):
-    """Margin between the two leading classes of row `j`."""
-    best, second = g[j, 0], -np.inf
+def _leader_and_margin(g, j):
+    """Leading class of row `j`, and its margin to the second; the first class wins ties."""
+    best, second, leader = g[j, 0], -np.inf, 0
     for k in range(1, g.shape[1]):
         second = max(second, min(g[j, k], best))
-        best = max(best, g[j, k])
-    return best - second
+        if g[j, k] > best:
+            best, leader = g[j, k], k
+    return leader, best - second
 
 
 @njit(cache=True, nogil=True)
-def walk_rows(X, start, stop, trees, offset, thresholds, score, members, side):
+def walk_rows(X, start, stop, trees, offset, thresholds, beta, score, members, answer):
     """Early-exit walk of rows ``start:stop``.
 
     A row leaves after member `r` when its partial sum is below the lower or above the upper
     threshold of that position; with one score for each class, when the margin between the two
     leading ones is above the upper. Results go into `score` (the partial sums), `members` (how
-    many were evaluated) and `side` (1 left above, -1 below, 0 never).
+    many were evaluated) and `answer` (position of the class).
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features)
     start, stop : int
-    trees : Trees
+    trees : tuple
         In evaluation order.
 
     offset : ndarray of shape (n_outputs,)
     thresholds : (lo, hi)
+    beta : float
+        A full score of one output that is above is answered with the second class.
+
     score : ndarray of shape (n_samples, n_outputs)
-    members, side : ndarray of shape (n_samples,)
+    members, answer : ndarray of shape (n_samples,), dtype=int64
     """
-    n_members, n_outputs = len(trees.member_start) - 1, len(offset)
-    outputs, values, (lo, hi) = trees.outputs, trees.values, thresholds
+    _, values, _, _, outputs, member_start, _, _, _ = trees
+    n_members, n_outputs, (lo, hi) = len(member_start) - 1, len(offset), thresholds
     block = min(1024, stop - start)
     rows = np.empty(block, dtype=np.int64)
     g = np.empty((block, n_outputs), dtype=np.float64)
@@ -54,7 +63,7 @@ def walk_rows(X, start, stop, trees, offset, thresholds, score, members, side):
             for k in range(n_outputs):
                 g[j, k] = offset[k]
         for r in range(n_members):
-            for t in range(trees.member_start[r], trees.member_start[r + 1]):
+            for t in range(member_start[r], member_start[r + 1]):
                 if t >= next_tree:
                     # Alone, a row also goes down trees that it may not need: their loads overlap.
                     known, next_tree = t, min(t + (1 if m > 1 else _TOGETHER), len(outputs))
@@ -63,24 +72,196 @@ def walk_rows(X, start, stop, trees, offset, thresholds, score, members, side):
                 for j in range(m):
                     for k in range(width):
                         g[j, first + k] += values[leaf[(t - known) * m + j], k]
-            last, kept = r == n_members - 1, 0
+            last, one, kept = r == n_members - 1, n_outputs == 1, 0
+            high = beta if last and one else hi[r]
             for j in range(m):
-                i = rows[j]
-                x = g[j, 0] if n_outputs == 1 else _margin(g, j)
-                above, below = x > hi[r], n_outputs == 1 and x < lo[r]
-                if last or above or below:
-                    members[i] = r + 1
-                    side[i] = 0 if last else (1 if above else -1)
+                leader, x = (0, g[j, 0]) if one else _leader_and_margin(g, j)
+                if last or x > high or (one and x < lo[r]):
+                    members[rows[j]], answer[rows[j]] = r + 1, x > high if one else leader
                     for k in range(n_outputs):
-                        score[i, k] = g[j, k]
+                        score[rows[j], k] = g[j, k]
                 else:
-                    rows[kept] = i
+                    rows[kept] = rows[j]
                     for k in range(n_outputs):
                         g[kept, k] = g[j, k]
                     kept += 1
             m = kept
             if m == 0:
                 break
+
+
+@njit(cache=True, nogil=True)
+def _last_trees(tests):
+    """The last tree of a stage that reads each column."""
+    last = np.zeros(len(tests.limit), dtype=np.int64)
+    for t in range(len(tests.outputs)):
+        for k in range(tests.test_start[t], tests.test_start[t + 1]):
+            last[tests.column[k]] = t
+    return last
+
+
+@njit(cache=True, nogil=True)
+def _those_outside(x, m, low, high, at):
+    """Positions of the values below `low` or above `high`, into `at`; how many there are."""
+    count = np.int32(0)
+    for j in range(m):
+        count += (x[j] < low) | (x[j] > high)
+    if count == 0:
+        return 0
+    n = 0
+    for j in range(m):
+        at[n] = j
+        n += (x[j] < low) | (x[j] > high)
+    return n
+
+
+@njit(cache=True, nogil=True)
+def _move_together(here, m, codes, needed, t, total):
+    """Drop the rows that have left from a block; how many there are left."""
+    at = np.empty(m, dtype=np.int32)
+    kept = 0
+    for j in range(m):
+        at[kept] = j
+        kept += here[j] >= 0
+    for k in range(kept):
+        here[k] = here[at[k]]
+    for c in range(len(needed)):
+        if needed[c] > t:
+            for k in range(kept):
+                codes[c, k] = codes[c, at[k]]
+    for o in range(len(total)):
+        for k in range(kept):
+            total[o, k] = total[o, at[k]]
+    return kept
+
+
+@njit(cache=True, nogil=True)
+def _margins(total, m, best, margin):
+    """Margin between the two leading classes of each row."""
+    for j in range(m):
+        best[j] = total[0, j]
+        margin[j] = -np.inf
+    for k in range(1, len(total)):
+        for j in range(m):
+            x = total[k, j]
+            second = x if x > margin[j] else margin[j]
+            margin[j] = best[j] if x > best[j] else second
+            best[j] = x if x > best[j] else best[j]
+    for j in range(m):
+        margin[j] = best[j] - margin[j]
+
+
+@njit(cache=True, nogil=True)
+def walk_stage(X, rows, n_rows, first, bits, thresholds, beta, score, members, answer):
+    """Evaluate one stage by bit vectors for rows that have not left; keep those that do not leave.
+
+    A stage is some positions with a layout of their own, so that a row is binned only to the cuts
+    that its next trees ask for. Rows that stay are those of the next stage, in full blocks again.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+    rows : ndarray of shape (n_samples,), dtype=int64
+        Which rows there are; those that stay come first afterwards.
+
+    n_rows : int
+        How many there are.
+
+    first : int
+        Position of the first member of the stage.
+
+    bits : BitTrees
+        Members of the stage.
+
+    thresholds : (lo, hi)
+        A pair for each position of all stages.
+
+    beta, score, members, answer
+        As for :func:`walk_rows`; of rows that stay, `score` has the partial sums so far.
+
+    Returns
+    -------
+    int
+        How many rows stay.
+    """
+    n_outputs, last_position = score.shape[1], len(thresholds[0]) - 1
+    (columns, tests), (lo, hi) = bits, thresholds
+    values, leaf_start, words = tests.values, tests.leaf_start, tests.words
+    limit, reads, cuts, clears = tests.limit, tests.column, tests.cut, tests.clear
+    test_start, outputs, member_start = tests.test_start, tests.outputs, tests.member_start
+    needed = _last_trees(tests)
+    block = min(BLOCK, n_rows)
+    codes = np.empty((len(needed), block + GAP), dtype=np.uint16)
+    used = np.ones(len(needed), dtype=np.bool_)
+    left = np.empty(block, dtype=clears.dtype)
+    total = np.empty((n_outputs, block), dtype=np.float64)
+    here = np.empty(block, dtype=np.int64)
+    at = np.empty(block, dtype=np.int32)
+    best = np.empty(block, dtype=np.float64)
+    margin = np.empty(block, dtype=np.float64)
+    stay = 0
+    for begin in range(0, n_rows, block):
+        m = min(block, n_rows - begin)
+        for j in range(m):
+            here[j] = rows[begin + j]
+        for j in range(m):
+            for o in range(n_outputs):
+                total[o, j] = score[here[j], o]
+        bin_rows(X, here, m, columns, used, codes)
+        gone, wasted = 0, 0
+        for i in range(len(member_start) - 1):
+            for t in range(member_start[i], member_start[i + 1]):
+                span = test_start[t], test_start[t + 1]
+                find_leaves(codes, m, span, limit, reads, cuts, clears, words, left)
+                if outputs[t] >= 0:
+                    add_values(values, leaf_start[t], 0, left, m, total[outputs[t]])
+                else:
+                    for o in range(n_outputs):
+                        add_values(values, leaf_start[t], o, left, m, total[o])
+            r = first + i
+            low, high, last = lo[r], hi[r], r == last_position
+            if last:
+                high = beta if n_outputs == 1 else high
+                n = m
+                for j in range(m):
+                    at[j] = j
+            elif low == -np.inf and high == np.inf:
+                n = 0
+            elif n_outputs == 1:
+                n = _those_outside(total[0], m, low, high, at)
+            else:
+                _margins(total, m, best, margin)
+                n = _those_outside(margin, m, -np.inf, high, at)
+            for k in range(n):
+                j = at[k]
+                row = here[j]
+                if row >= 0:
+                    leader = 0
+                    for o in range(1, n_outputs):
+                        leader = o if total[o, j] > total[leader, j] else leader
+                    answer[row] = leader if n_outputs > 1 else total[0, j] > high
+                    members[row] = r + 1
+                    for o in range(n_outputs):
+                        score[row, o] = total[o, j]
+                        # What has left does not leave again.
+                        total[o, j] = np.nan
+                    here[j] = -1
+                    gone += 1
+            if gone == m:
+                break
+            t = member_start[i + 1] - 1
+            wasted += gone * (test_start[t + 1] - test_start[member_start[i]] + _TREE)
+            if wasted > (m - gone) * _MOVE * len(needed):
+                m = _move_together(here, m, codes, needed, t, total)
+                gone, wasted = 0, 0
+        if gone < m:
+            for j in range(m):
+                if here[j] >= 0:
+                    for o in range(n_outputs):
+                        score[here[j], o] = total[o, j]
+                    rows[stay] = here[j]
+                    stay += 1
+    return stay
 
 
 @njit(cache=True, nogil=True)
@@ -111,15 +292,8 @@ def _n_below(v, limit):
 
 
 @njit(cache=True, nogil=True)
-def _one_tail(counts, first, last):
-    total = np.int64(0)
-    for k in range(first, last + 1):
-        total += counts[k]
-    return total
-
-
-@njit(cache=True, nogil=True)
-def _two_tails(above, below, top, bottom, n, first, last):
+def _most_decided(above, below, top, bottom, n, first, last):
+    """Rows decided with ``first, ..., last`` errors shared out best between the tails, summed."""
     total = np.int64(0)
     for k in range(first, last + 1):
         best = np.int64(0)
@@ -162,8 +336,9 @@ def scan(scores, candidates, active, g, target, first, last, use_lo, use_hi, dec
     """
     n, n_outputs = len(active), scores.shape[2]
     v, bad = np.empty(n, dtype=scores.dtype), np.empty(n, dtype=np.bool_)
-    top = np.empty(last + 1, dtype=scores.dtype)
-    bottom = np.empty(last + 1, dtype=scores.dtype)
+    # Tails that are not used hold no row, and never meet the other.
+    top = np.full(last + 1, np.inf, dtype=scores.dtype)
+    bottom = np.full(last + 1, -np.inf, dtype=scores.dtype)
     above = np.zeros(last + 1, dtype=np.int64)
     below = np.zeros(last + 1, dtype=np.int64)
     for c in range(len(candidates)):
@@ -196,12 +371,7 @@ def scan(scores, candidates, active, g, target, first, last, use_lo, use_hi, dec
             for j in range(len(bottom)):
                 bottom[j] = -bottom[j]
                 below[j] = _n_below(v, bottom[j])
-        if not use_lo:
-            decided[c] = _one_tail(above, first, last)
-        elif not use_hi:
-            decided[c] = _one_tail(below, first, last)
-        else:
-            decided[c] = _two_tails(above, below, top, bottom, n, first, last)
+        decided[c] = _most_decided(above, below, top, bottom, n, first, last)
 
 
 @njit(cache=True, nogil=True)
@@ -230,10 +400,6 @@ def best_cut(x, by, rows, bad, to_go, prices, use_lo, use_hi):
         Price of a wrong answer above and below, in units of cost.
 
     use_lo, use_hi : bool
-
-    Returns
-    -------
-    lo, hi : float
     """
     n = len(x)
     # Saved when the j lowest leave below, and when all from the j-th on leave above.

@@ -8,6 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skroute.base import note_failure
+from skroute.early_exit._algorithms import (
+    checked,
+    doubtful,
+    full_answers,
+    is_wrong,
+    lagrangian_path,
+    leaving,
+    never,
+    qwyc_order,
+    running_values,
+    widened,
+)
 from skroute.early_exit._calibration import (
     Tradeoff,
     allowed_wrong,
@@ -15,21 +27,10 @@ from skroute.early_exit._calibration import (
     fixed_sequence,
     hold_out,
 )
-from skroute.early_exit._order import qwyc_order
-from skroute.early_exit._thresholds import (
-    doubtful,
-    full_answers,
-    is_wrong,
-    lagrangian_path,
-    leaving,
-    never,
-    running_values,
-    widened,
-)
 from skroute.early_exit._votes import vote_path
 from skroute.guarantees._means import share_upper_bound
 from skroute.utils._compat import num_samples
-from skroute.utils._warn import warn
+from skroute.utils._validation import warn
 
 # A warning says where more than this share of an answer's rows may be answered otherwise.
 MOST_OF_AN_ANSWER = 0.1
@@ -108,22 +109,8 @@ def order_of(order, engine, rng):
 
 
 def shares_of(alpha, classes):
-    """The parameter `alpha` as a number, or as one for each class.
-
-    Parameters
-    ----------
-    alpha : float or mapping from label to float
-    classes : ndarray of shape (n_classes,)
-
-    Returns
-    -------
-    float or ndarray of shape (max(2, n_classes),)
-
-    Raises
-    ------
-    ValueError
-        If a label has no share, a share no label, or a share is not from 0 to 1.
-    """
+    """The parameter `alpha` as a number, or as a float64 array with one for each class (two where
+    there is one class); a ValueError where a label has no share, a share no label or no sense."""
     if not isinstance(alpha, Mapping):
         return float(alpha)
     known = classes.tolist()
@@ -260,7 +247,7 @@ def certify(policies, values, bad, answers, n_answers, costs, alpha, limits=None
         From :func:`running_values`.
 
     answers : ndarray of shape (n_samples,), dtype=int
-        From :func:`full_answers`.
+        From :func:`full_answers`, of `n_answers`.
 
     n_answers : int
     costs : ndarray of shape (n_members,)
@@ -278,6 +265,7 @@ def certify(policies, values, bad, answers, n_answers, costs, alpha, limits=None
     -------
     Certified
     """
+    policies = [checked(policy, len(costs)) for policy in policies]
     n_rows, spent = np.bincount(answers, minlength=n_answers), np.cumsum(costs)
     cost, disagreement = np.empty(len(policies)), np.empty(len(policies))
     # Rows that these thresholds or more cautious ones answer otherwise: the count grows from
@@ -425,19 +413,8 @@ def _warn_of_no_exit(alpha, n_rows, guarantee, confidence, labels):
 
 
 def warn_of_rare_answers(alpha, certified, labels, confidence):
-    """Say so where many rows of a rare answer may be answered otherwise.
-
-    Nothing is said where the calibration rows show that few of them are.
-
-    Parameters
-    ----------
-    alpha : float or ndarray
-        As from :func:`shares_of`.
-
-    certified : Certified
-    labels : list
-    confidence : float
-    """
+    """Say so where many rows of a rare answer may be answered otherwise, unless the calibration
+    rows show that few of them are."""
     if np.ndim(alpha) or not certified.tradeoff.chosen:
         return
     n_rows, found, kept = certified.n_rows.sum(), [], not np.isnan(certified.bounds[0])

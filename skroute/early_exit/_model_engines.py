@@ -6,8 +6,8 @@ from functools import partial
 import numpy as np
 
 from skroute.base import note_failure
+from skroute.early_exit._algorithms import leader_and_margin
 from skroute.early_exit._answers import Link
-from skroute.early_exit._thresholds import leader_and_margin
 from skroute.utils._compat import _safe_indexing, check_response_method, num_samples
 from skroute.utils._once import EVERY
 from skroute.utils._validation import check_probabilities
@@ -144,7 +144,7 @@ class MemberEngine:
 
         n = num_samples(X)
         walked = _new_walk(self, n)
-        _walk_members(add, thresholds, *walked)
+        _walk_members(add, thresholds, self.beta, *walked)
         return walked
 
     def member_calls(self):
@@ -153,12 +153,12 @@ class MemberEngine:
 
 
 def _new_walk(engine, n):
-    """Scores, numbers of members and sides of rows that no member was asked about."""
+    """Scores, numbers of members and answers of rows that no member was asked about."""
     score = np.tile(engine.offset, (n, 1))
-    return score, np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int8)
+    return score, np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
 
 
-def _walk_members(evaluate, thresholds, score, members, side, release=None):
+def _walk_members(evaluate, thresholds, beta, score, members, answer, release=None):
     """Ask member after member about the rows that have not left, into the arrays given.
 
     ``evaluate(r, rows, so_far)`` returns the scores of rows after member `r`; rows that leave are
@@ -168,11 +168,13 @@ def _walk_members(evaluate, thresholds, score, members, side, release=None):
     for r in range(last + 1):
         now = score[rows] = evaluate(r, rows, score[rows])
         members[rows] = r + 1
+        if now.shape[1] > 1:
+            answer[rows], value = leader_and_margin(now)
+        else:
+            value = now[:, 0]
+            answer[rows] = value > (thresholds[1][r] if r < last else beta)
         if r < last:
-            value = now[:, 0] if now.shape[1] == 1 else leader_and_margin(now)[1]
-            above, below = value > thresholds[1][r], value < thresholds[0][r]
-            side[rows] = above.astype(np.int8) - below.astype(np.int8)
-            stays = side[rows] == 0
+            stays = ~((value > thresholds[1][r]) | (value < thresholds[0][r]))
             if release is not None:
                 release(rows[~stays])
             rows = rows[stays]
@@ -275,7 +277,8 @@ class ExitEngine:
             def go_on(k, rows, _, run=run):
                 return self._score(run, k, rows)
 
-            _walk_members(go_on, thresholds, *(part[here] for part in walked), run.release)
+            parts = [part[here] for part in walked]
+            _walk_members(go_on, thresholds, self.beta, *parts, run.release)
         return walked
 
     def member_calls(self):

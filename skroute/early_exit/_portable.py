@@ -11,10 +11,9 @@ from scipy.sparse import issparse
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import Routed
-from skroute.early_exit._answers import probabilities, settle, sided
-from skroute.early_exit._forest_engine import ForestEngine
+from skroute.early_exit._algorithms import checked
+from skroute.early_exit._answers import probabilities, sided
 from skroute.early_exit._learning import shares_of
-from skroute.early_exit._thresholds import checked
 from skroute.forests._forest import Forest
 from skroute.forests._trees import NODE, Trees, is_special
 from skroute.utils._compat import validate_params
@@ -26,8 +25,8 @@ VERSION = 1
 
 _ARRAYS = tuple(name for name in Trees._fields if name not in ("nodes", "special"))
 _NUMBERS = ("offset", "beta", "link", "slope", "n_features", "dtype")
-# What files of the first release may lack.
-_MORE = ("shift", "finite", "cast")
+# What files of the first release may lack, and what it may be.
+_MORE = {"shift": None, "finite": (True, False, "allow-nan"), "cast": ("", "float32")}
 _NEEDED = (*_ARRAYS, *_NUMBERS, *(NODE.names or ()), "lo", "hi", "classes")
 
 
@@ -103,25 +102,8 @@ def export_ensemble(estimator, path):
 
 
 def load_exported(path):
-    """Read what :func:`export_ensemble` wrote.
-
-    Parameters
-    ----------
-    path : str or path-like
-
-    Returns
-    -------
-    dict
-        Arrays and numbers: the nodes (``threshold``, ``feature``, ``child``), ``values``
-        of the leaves, the trees in order of evaluation (``roots``, ``member_start``,
-        ``outputs``), the thresholds ``lo`` and ``hi`` of each position, ``classes``.
-
-    Raises
-    ------
-    ValueError
-        If the file is of another format or version, or its arrays are damaged: a walk
-        through them would leave them, or not end.
-    """
+    """Arrays and numbers by name that :func:`export_ensemble` wrote; a ValueError if the file is of
+    another format or version, or damaged."""
     path = os.fspath(path)
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -155,8 +137,9 @@ def forest_of(exported):
     for name in ("lo", "hi", "offset", *NODE.names):
         if not isinstance(exported[name], np.ndarray) or exported[name].ndim != 1:
             raise ValueError(f"The entry {name!r} of an exported ensemble must be an array.")
-    for name in ("lo", "hi", "offset", "threshold", "values", "beta", "slope"):
-        if np.isnan(np.asarray(exported[name], dtype=np.float64)).any():
+    more = {name: exported[name] for name in _MORE if name in exported}
+    for name in ("lo", "hi", "offset", "threshold", "values", "beta", "slope", "shift"):
+        if np.isnan(np.asarray(exported.get(name, 0.0), dtype=np.float64)).any():
             raise ValueError(f"The entry {name!r} of an exported ensemble must not be NaN.")
     if len({len(exported[name]) for name in NODE.names}) > 1:
         raise ValueError("The arrays of the nodes of an exported ensemble differ in length.")
@@ -164,13 +147,11 @@ def forest_of(exported):
     for name in NODE.names:
         nodes[name] = exported[name]
     trees = Trees(nodes, *(exported[name] for name in _ARRAYS), is_special(nodes))
-    more = {name: exported[name] for name in _MORE if name in exported}
-    if more.get("finite", True) not in (True, False, "allow-nan"):
-        raise ValueError("The entry 'finite' of an exported ensemble must be a truth value.")
-    if not np.isfinite(more.get("shift", 0.0)):
-        raise ValueError("The entry 'shift' of an exported ensemble must be a number.")
-    if more.get("cast", "") not in ("", "float32"):
-        raise ValueError("The entry 'cast' of an exported ensemble must be '' or 'float32'.")
+    for name, value in more.items():
+        if _MORE[name] is not None and value not in _MORE[name]:
+            raise ValueError(
+                f"The entry {name!r} of an exported ensemble must be one of {_MORE[name]!r}."
+            )
     forest = Forest(trees, **{name: exported[name] for name in _NUMBERS}, **more)
     trees.checked(forest.n_features, forest.n_outputs)
     checked((exported["lo"], exported["hi"]), forest.n_members)
@@ -224,12 +205,14 @@ class PortableEnsemble:
     """
 
     def __init__(self, exported: dict, *, n_jobs: int | None = None) -> None:
+        from skroute.early_exit._forest_engine import ForestEngine
+
         forest = forest_of(exported)
         self.classes_ = np.asarray(exported["classes"])
         self.n_features_in_ = forest.n_features
         self.n_jobs = n_jobs
         self._engine: Any = ForestEngine(forest)
-        self._thresholds = exported["lo"], exported["hi"]
+        self._thresholds = checked((exported["lo"], exported["hi"]), forest.n_members)
 
     @classmethod
     def load(cls, path: str | os.PathLike, *, n_jobs: int | None = None) -> Self:
@@ -262,9 +245,6 @@ class PortableEnsemble:
             )
         return self._engine.walk(X, self._thresholds, self.n_jobs)
 
-    def _labels(self, walked):
-        return self.classes_.take(settle(self._engine, walked), mode="clip")
-
     def predict(self, X: ArrayLike) -> np.ndarray:
         """Labels.
 
@@ -277,7 +257,7 @@ class PortableEnsemble:
         -------
         ndarray of shape (n_samples,)
         """
-        return self._labels(self._walk(X))
+        return self.predict_routed(X).y_pred
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Probabilities, from the members that were evaluated.
@@ -299,7 +279,7 @@ class PortableEnsemble:
         if self._engine.link is None:
             raise AttributeError("The scores of the members have no known link to probabilities.")
         walked = self._walk(X)
-        score = sided(self._engine, walked[0], settle(self._engine, walked))
+        score = sided(self._engine, walked[0], walked[2])
         return probabilities(self._engine, score, walked[1], len(self.classes_))
 
     def predict_routed(self, X: ArrayLike) -> Routed:
@@ -315,5 +295,6 @@ class PortableEnsemble:
         Routed
             Named tuple ``(y_pred, route, cost)``; a member costs one.
         """
-        walked = self._walk(X)
-        return Routed(self._labels(walked), walked[1], walked[1].astype(np.float64))
+        _, members, answer = self._walk(X)
+        labels = self.classes_.take(answer, mode="clip")
+        return Routed(labels, members, members.astype(np.float64))

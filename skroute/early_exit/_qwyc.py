@@ -18,7 +18,14 @@ from skroute.base import (
     inherit_member_tags,
     measure_costs,
 )
-from skroute.early_exit._answers import asking, check_same_answers, probabilities, settle, sided
+from skroute.early_exit._algorithms import checked
+from skroute.early_exit._answers import (
+    check_same_answers,
+    own_answers,
+    probabilities,
+    settle,
+    sided,
+)
 from skroute.early_exit._calibration import affordable, held_out_share, hold_out
 from skroute.early_exit._engines import (
     check_estimator,
@@ -35,7 +42,6 @@ from skroute.early_exit._learning import (
     stopping_of,
     warn_of_rare_answers,
 )
-from skroute.early_exit._thresholds import checked
 from skroute.forests._rows import are_plain
 from skroute.forests._wrapped import prepared, take_apart
 from skroute.utils._compat import (
@@ -47,8 +53,8 @@ from skroute.utils._compat import (
     _safe_indexing,
     check_method_params,
 )
-from skroute.utils._frozen import is_frozen, unfrozen
 from skroute.utils._once import once_of
+from skroute.utils._protocol import is_frozen, unfrozen
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import check_weights
 
@@ -416,8 +422,8 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
     def __setstate__(self, state):
         super().__setstate__(state)
         if "tradeoff_" in state:
-            for thresholds in self.tradeoff_.thresholds:
-                checked(thresholds, len(self.order_))
+            found = [checked(pair, len(self.order_)) for pair in self.tradeoff_.thresholds]
+            self.tradeoff_ = self.tradeoff_._replace(thresholds=found)
 
     # Prediction -------------------------------------------------------------------
 
@@ -469,10 +475,8 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
     def _walk(self, X, thresholds):
         once = once_of(self)
         if self._before:
-            rows = once.whole("prepared", lambda: prepared(self._before, X))
-        else:
-            rows = X
-        return self._engine.walk(rows, thresholds, self.n_jobs, once)
+            X = once.whole("prepared", lambda: prepared(self._before, X))
+        return self._engine.walk(X, thresholds, self.n_jobs, once)
 
     def _answer(self, X, plan, response):
         at = self._settled(X, plan.state)
@@ -484,8 +488,11 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         return probabilities(self._engine, score, plan.state[1], len(self.classes_))
 
     def _settled(self, X, walked):
-        known = self.estimator_, self._engine, self.classes_, self._before
-        return settle(self._engine, walked, asking(*known, X, once_of(self)))
+        def ask(ties):
+            known = self.estimator_, self._engine, self.classes_, self._before
+            return own_answers(*known, X, once_of(self), ties)
+
+        return settle(self._engine, walked, ask)
 
     def tradeoff(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """Disagreement and cost of each candidate set of thresholds, on other rows.

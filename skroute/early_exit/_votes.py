@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skroute.early_exit._thresholds import leader_and_margin
+from skroute.early_exit._algorithms import leader_and_margin
 
 # Rows whose votes say how far apart two members are, as a share of all: the closest ones.
 _NEAR = 0.1
@@ -71,31 +71,11 @@ def optimal_stopping(law, negative, costs, prices, use_lo=True, use_hi=True):
 
 
 def vote_path(scores, offset, beta, costs, prices, use_lo=True, use_hi=True):
-    """Thresholds of partial sums by :func:`optimal_stopping`, for each price.
+    """Thresholds of partial sums by :func:`optimal_stopping`, for each price: a list of (lo, hi).
 
     A soft vote drifts as a hard one of the weight that has its deviation. With several
-    classes the votes are those for the leading class less those for the second one.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n_members, n_samples, n_outputs)
-        In evaluation order.
-
-    offset : ndarray of shape (n_outputs,)
-    beta : float
-    costs : ndarray of shape (n_members,)
-        In evaluation order.
-
-    prices : ndarray of shape (n_prices,)
-        Of a wrong answer, in units of cost.
-
-    use_lo, use_hi : bool, default=True
-        Which thresholds there are.
-
-    Returns
-    -------
-    list of (lo, hi)
-        Arrays of shape (n_members,).
+    classes the votes are those for the leading class less those for the second one. `scores`, of
+    shape (n_members, n_samples, n_outputs), and `costs` are in evaluation order.
     """
     n_members, one = len(scores), scores.shape[2] == 1
     votes = _votes(scores, offset, beta)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.base import ClassifierMixin, MetaEstimatorMixin
 from sklearn.metrics import accuracy_score, check_scoring, get_scorer_names
 from sklearn.model_selection import check_cv
@@ -14,12 +15,11 @@ from sklearn.utils import column_or_1d, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, check_memory, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skroute.base import (
     CostAwareMixin,
     Plan,
-    Routed,
     affords,
     check_rows,
     dispatch,
@@ -28,14 +28,13 @@ from skroute.base import (
 )
 from skroute.feature_sets._costs import (
     MeasuredCosts,
-    SetCosts,
     given_costs,
     measured_costs,
     timed,
     timed_rows,
 )
-from skroute.feature_sets._extractors import check_extractors
-from skroute.feature_sets._sets import NO_FEATURES, indicator, members, set_name
+from skroute.feature_sets._extractors import ItemExtractors, check_extractors
+from skroute.feature_sets._lattice import NO_FEATURES, indicator, members, set_name
 from skroute.feature_sets._training import SetTrainer
 from skroute.metrics import pareto_front
 from skroute.utils._compat import (
@@ -176,9 +175,9 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
         fit_params, score_params, split_params = self._routed(params)
-        for attribute in ("n_features_in_", "feature_names_in_"):
-            vars(self).pop(attribute, None)
-        X = self._check_columns(X, reset=True)
+        for name in ("n_features_in_", "feature_names_in_", "measured_sizes_", "measured_costs_"):
+            vars(self).pop(name, None)
+        X = self._check_X(X, reset=True)
         X, y = indexable(X, on_host(y))
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
@@ -197,19 +196,7 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         def table_of(mask):
             return self.extractors_.take(prepared, members(mask))
 
-        trainer = SetTrainer(
-            self.estimator,
-            table_of,
-            partial(set_name, names),
-            y,
-            splits,
-            check_scoring(self.estimator, scoring=self.scoring),
-            fit_params,
-            score_params,
-            self.n_jobs,
-            check_memory(self.memory),
-            lambda n_sets: task.step(f"train-{n_sets}-sets"),
-        )
+        trainer = SetTrainer(self, table_of, y, splits, fit_params, score_params, task)
         self._masks = self._choose(trainer, None if sizes is None else float(np.median(sizes)))
         self.candidates_ = indicator(self._masks, n_extractors)
         self.quality_ = np.array(trainer.evaluate(self._masks.tolist()))
@@ -217,11 +204,12 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         self.expanded_ = indicator(list(trainer.quality), n_extractors)
         self.expanded_quality_ = np.array(list(trainer.quality.values()))
         self.n_trained_ = len(self.expanded_) - 1
-        self._set_costs = SetCosts(self.costs_, self._masks)
+        # What a set costs: for its features (equation 1), by function of the size, and beside them.
+        self._coef, self._beside = self.candidates_ @ self.costs_.coef, np.zeros(len(self._masks))
         self.choices_ = [set_name(names, mask) for mask in self._masks]
         if isinstance(self.costs, MeasuredCosts) and self.costs.include_model:
             seconds = self._seconds_beside_features(X, sizes, table_of)
-            self._set_costs = SetCosts(self.costs_, self._masks, seconds)
+            self._beside = seconds * self.candidates_.any(axis=1)
 
     def _routed(self, params):
         """Metadata for the models, the scorer and the splitter."""
@@ -230,7 +218,7 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         routed = self._route_metadata(params)
         return routed["estimator"]["fit"], routed["scorer"]["score"], routed["splitter"]["split"]
 
-    def _check_columns(self, X, *, reset):
+    def _check_X(self, X, reset=False):
         """Check X as far as its columns are there to be read; lists of rows become arrays.
 
         A table of which each column is an extractor is checked as one. Where the user
@@ -267,16 +255,21 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
     def _feature_costs(self, X, sizes):
         """Cost functions of the extractors, given or measured."""
         names = self.extractors_.names
-        for attribute in ("measured_sizes_", "measured_costs_"):
-            vars(self).pop(attribute, None)
-        if isinstance(self.costs, (str, MeasuredCosts)):
-            if not self.extractors_.measurable:
+        measured = MeasuredCosts() if isinstance(self.costs, str) else self.costs
+        if isinstance(measured, MeasuredCosts):
+            if not isinstance(self.extractors_, ItemExtractors):
                 raise ValueError(
                     'costs="time" measures transformers, but extractors are columns of X, which '
                     "take no time to compute. Give numbers, polynomials or callables."
                 )
+            percentile = measured.percentile
+            if not (isinstance(percentile, Real) and 0 < percentile < 1):
+                raise ValueError(
+                    "percentile of MeasuredCosts must be a number above 0 and below 1, got "
+                    f"{percentile!r}."
+                )
             costs, self.measured_sizes_, self.measured_costs_ = measured_costs(
-                self.extractors_, X, sizes, self._percentile()
+                self.extractors_, X, sizes, percentile
             )
             return costs
         if self.costs is not None:
@@ -288,32 +281,22 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
             )
         return given_costs([1.0] * len(names), names)
 
-    def _percentile(self):
-        percentile = MeasuredCosts().percentile if self.costs == "time" else self.costs.percentile
-        if not (isinstance(percentile, Real) and 0 < percentile < 1):
-            raise ValueError(
-                "percentile of MeasuredCosts must be a number above 0 and below 1, got "
-                f"{percentile!r}."
-            )
-        return percentile
-
     def _seconds_beside_features(self, X, sizes, table_of):
         """What an answer to one item takes beside its features, at most: see MeasuredCosts."""
         rows = timed_rows(np.zeros(num_samples(X)) if sizes is None else sizes, _N_ANSWERED)
-        percentile, models = self._percentile(), [0.0]
+        percentile, models = self.costs.percentile, [0.0]
         for mask, model in zip(self._masks, self.estimators_):
             if mask:
                 table = table_of(mask)
                 alone = [_safe_indexing(table, [row]) for row in rows]
                 model.predict(alone[0])
-                seconds = [timed(partial(model.predict, row)) for row in alone]
+                seconds = [timed(model.predict, row) for row in alone]
                 models.append(np.quantile(seconds, percentile))
         own = []
         for row in rows:
             # With nothing bought, what remains is skroute's own work.
             size = None if sizes is None or self.size is not None else sizes[[row]]
-            one = _safe_indexing(X, [row])
-            own.append(timed(lambda one=one, size=size: self.predict(one, budget=0.0, size=size)))
+            own.append(timed(self.predict, _safe_indexing(X, [row]), 0.0, size))
         return float(max(models) + np.quantile(own, percentile))
 
     # Sizes and budgets ------------------------------------------------------------
@@ -325,9 +308,9 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
                 return None
             if callable(self.size):
                 # Items of an object array come out of X[i] alone as they went in.
-                frame = not isinstance(X, (list, np.ndarray))
+                alone = isinstance(X, (list, np.ndarray))
                 rows = range(num_samples(X))
-                size = [self.size(_safe_indexing(X, i) if frame else X[i]) for i in rows]
+                size = [self.size(X[i] if alone else _safe_indexing(X, i)) for i in rows]
             else:
                 size = _safe_indexing(X, self.size, axis=1)
         shape = () if np.ndim(size) == 0 else (num_samples(X),)
@@ -335,16 +318,15 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
 
     def _known_sizes(self, sizes):
         """Sizes for a decision: required where costs depend on them."""
+        largest = self.costs_.largest_size
         if sizes is not None:
-            sizes = check_numbers(sizes, "size", low=0, high=self.costs_.largest_size or np.inf)
-        if not self.costs_.largest_size:
-            return np.zeros(np.shape(sizes)) if sizes is not None else np.zeros(())
-        if sizes is None:
+            sizes = check_numbers(sizes, "size", low=0, high=largest or np.inf)
+        elif largest:
             raise ValueError(
                 "size is needed because the costs depend on it: pass size to the method, or give "
                 "the constructor a column or a callable."
             )
-        return sizes
+        return sizes if largest else np.zeros(np.shape(sizes))
 
     def _effective_budget(self, budget):
         budget = self.budget if budget is None else budget
@@ -367,9 +349,15 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         """The choice for each of the queries, block by block."""
         step = max(1, _BLOCK // len(self._masks))
         if len(sizes) <= step:
-            return self._lookup(self._set_costs(sizes), budgets)
+            cost = self.costs_.basis(sizes) @ self._coef.T + self._beside
+            return self._lookup(cost, budgets)
         blocks = (slice(start, start + step) for start in range(0, len(sizes), step))
         return np.concatenate([self._find(sizes[rows], budgets[rows]) for rows in blocks])
+
+    def _cost_of(self, route, sizes):
+        """Cost of one set per size, rounded alike whatever is asked beside it."""
+        of_functions = self.costs_.basis(sizes) * self._coef[route]
+        return of_functions.sum(axis=1) + self._beside[route]
 
     def select(
         self, size: ArrayLike | None = None, budget: ArrayLike | None = None
@@ -411,10 +399,10 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
             Named tuple ``(route, cost, quality)`` of arrays, by rising cost.
         """
         check_is_fitted(self)
-        size = self._known_sizes(size).reshape(1)
-        route = pareto_front(self._set_costs(size)[0], self.quality_)
-        sizes = np.broadcast_to(size, len(route))
-        return Skyline(route, self._set_costs.of(route, sizes), self.quality_[route])
+        sizes = np.broadcast_to(self._known_sizes(size).reshape(1), len(self._masks))
+        cost = self._cost_of(np.arange(len(sizes)), sizes)
+        route = pareto_front(cost, self.quality_)
+        return Skyline(route, cost[route], self.quality_[route])
 
     def _plan(self, X, budget, size=None, anytime=False):
         n_samples = num_samples(X)
@@ -428,7 +416,7 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         if anytime:
             return self._watch_the_clock(X, sizes, budgets)
         route = self._find(sizes, budgets)
-        return Plan(route, self._set_costs.of(route, sizes))
+        return Plan(route, self._cost_of(route, sizes))
 
     def _watch_the_clock(self, X, sizes, budgets):
         """Choose for each item while its features are computed, one after the other."""
@@ -441,20 +429,17 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         for i, estimate in enumerate(self.costs_(sizes).T):
             item, features = _safe_indexing(X, [i]), {}
 
-            def compute(j, item=item, features=features):
-                def extract():
-                    features[j] = self.extractors_.extract(item, j)
-
-                return timed(extract)
+            def extract(j, item=item, features=features):
+                features[j] = self.extractors_.extract(item, j)
 
             goals = self._goals(budgets[i])
-            beside = self._set_costs.beside[goals]
+            sets, beside = self.candidates_[goals], self._beside[goals]
             position, spent[i] = anytime_walk(
-                self.candidates_[goals], estimate, beside, budgets[i], compute
+                sets, estimate, beside, budgets[i], partial(timed, extract)
             )
             route[i] = goals[position]
             computed.append(features)
-        return Plan(route, spent + self._set_costs.beside[route], computed)
+        return Plan(route, spent + self._beside[route], computed)
 
     def _answer(self, X, plan, response):
         once = once_of(self)
@@ -469,8 +454,9 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
             if not wanted:
                 table = np.zeros((len(rows), 1))
             elif plan.state is not None:
-                computed = [plan.state[row] for row in rows]
-                table = self.extractors_.take_one_by_one(computed, wanted)
+                tables = [self.extractors_.take(plan.state[row], wanted) for row in rows]
+                stack = sparse.vstack if sparse.issparse(tables[0]) else np.vstack
+                table = stack(tables)
             else:
                 prepared = self.extractors_.prepare(_safe_indexing(X, rows), wanted)
                 table = self.extractors_.take(prepared, wanted)
@@ -481,12 +467,7 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
 
     # Views ------------------------------------------------------------------------
 
-    def _check_X(self, X):
-        return self._check_columns(X, reset=False)
-
-    def predict_routed(
-        self, X: Any, budget: float | None = None, size: Any = None, anytime: bool = False
-    ) -> Routed:
+    def predict_routed(self, X, budget=None, size=None, anytime=False):
         """Answers, choices and costs from one pass.
 
         Parameters
@@ -516,17 +497,12 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         """
         return self._respond(X, "predict", budget, size=size, anytime=anytime)
 
-    def route(
-        self, X: Any, budget: float | None = None, size: Any = None, anytime: bool = False
-    ) -> np.ndarray:
+    def route(self, X, budget=None, size=None, anytime=False):
         """Index of the set chosen for each row, without answering.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features) or list
-            Rows or raw items, as in `fit`.
-
-        budget, size, anytime
+        X, budget, size, anytime
             As in `predict_routed`.
 
         Returns
@@ -536,17 +512,12 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         """
         return self._respond(X, None, budget, size=size, anytime=anytime).route
 
-    def predict_cost(
-        self, X: Any, budget: float | None = None, size: Any = None, anytime: bool = False
-    ) -> np.ndarray:
+    def predict_cost(self, X, budget=None, size=None, anytime=False):
         """What `predict` spends on each row, without answering.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features) or list
-            Rows or raw items, as in `fit`.
-
-        budget, size, anytime
+        X, budget, size, anytime
             As in `predict_routed`.
 
         Returns
@@ -556,17 +527,12 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         """
         return self._respond(X, None, budget, size=size, anytime=anytime).cost
 
-    def predict(
-        self, X: Any, budget: float | None = None, size: Any = None, anytime: bool = False
-    ) -> np.ndarray:
+    def predict(self, X, budget=None, size=None, anytime=False):
         """Predict with the features that each row's budget allows.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features) or list
-            Rows or raw items, as in `fit`.
-
-        budget, size, anytime
+        X, budget, size, anytime
             As in `predict_routed`.
 
         Returns
@@ -586,10 +552,7 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features) or list
-            Rows or raw items, as in `fit`.
-
-        budget, size, anytime
+        X, budget, size, anytime
             As in `predict_routed`.
 
         Returns
@@ -599,30 +562,19 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         """
         return self._respond(X, "predict_proba", budget, size=size, anytime=anytime).y_pred
 
-    def score(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        budget: float | None = None,
-        size: Any = None,
-        anytime: bool = False,
-    ) -> float:
+    def score(self, X, y, sample_weight=None, budget=None, size=None, anytime=False):
         """Accuracy of `predict` within the budget.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features) or list
-            Rows or raw items, as in `fit`.
+        X, budget, size, anytime
+            As in `predict_routed`.
 
         y : array-like of shape (n_samples,)
             True labels.
 
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
-
-        budget, size, anytime
-            As in `predict_routed`.
 
         Returns
         -------
@@ -658,13 +610,8 @@ def anytime_walk(sets, estimate, beside, budget, compute):
 
     `sets` are those that it may end at, the least preferred first, the empty one among them;
     `estimate` is what each feature and `beside` what each set besides is expected to cost, and
-    ``compute(j)`` computes feature `j` and returns what that cost.
-
-    Returns
-    -------
-    position : int
-        The set that it ended at.
-    spent : float
+    ``compute(j)`` computes feature `j` and returns what that cost. The result is the position of
+    the set that it ended at, and what was spent.
     """
     missing = sets.copy()
     spent = 0.0

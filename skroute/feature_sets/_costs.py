@@ -6,8 +6,7 @@ own functions.
 """
 
 import time
-from collections.abc import Iterable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -16,12 +15,10 @@ from scipy.optimize import linprog
 from scipy.sparse import eye_array, hstack
 
 from skroute.base import check_costs
-from skroute.feature_sets._sets import indicator
 from skroute.utils._compat import _safe_indexing, num_samples
 from skroute.utils._named import by_label
 from skroute.utils._timing import synchronize_device
-from skroute.utils._validation import check_numbers, is_amount
-from skroute.utils._warn import warn
+from skroute.utils._validation import check_numbers, is_amount, warn
 
 _clock = time.perf_counter
 
@@ -72,67 +69,53 @@ class MeasuredCosts(NamedTuple):
     include_model: bool = False
 
 
-class Powers(NamedTuple):
-    """Powers of sizes up to a degree."""
-
-    degree: int
-
-    def __call__(self, sizes):
-        return sizes[:, None] ** np.arange(self.degree + 1)
+def powers(degree, sizes):
+    """Powers of sizes up to a degree, of shape (n_sizes, degree + 1)."""
+    return sizes[:, None] ** np.arange(degree + 1)
 
 
-class Hats(NamedTuple):
-    """Hat functions on rising knots, two or more.
+def hats(knots, sizes):
+    """Values of the hat functions on rising knots, two or more, of shape (n_sizes, n_knots).
 
     A combination of them is the piecewise linear function with the coefficients as values at
     the knots; constant below the first one, and proportional to the size beyond the last.
     """
-
-    knots: np.ndarray
-
-    def __call__(self, sizes):
-        knots, rows = self.knots, np.arange(len(sizes))
-        at = np.clip(np.searchsorted(knots, sizes, side="right") - 1, 0, len(knots) - 2)
-        share = np.clip((sizes - knots[at]) / (knots[at + 1] - knots[at]), 0, 1)
-        values = np.zeros((len(sizes), len(knots)))
-        values[rows, at], values[rows, at + 1] = 1 - share, share
-        return values * np.maximum(1.0, sizes / knots[-1])[:, None]
+    rows = np.arange(len(sizes))
+    at = np.clip(np.searchsorted(knots, sizes, side="right") - 1, 0, len(knots) - 2)
+    share = np.clip((sizes - knots[at]) / (knots[at + 1] - knots[at]), 0, 1)
+    values = np.zeros((len(sizes), len(knots)))
+    values[rows, at], values[rows, at + 1] = 1 - share, share
+    return values * np.maximum(1.0, sizes / knots[-1])[:, None]
 
 
-class Functions(NamedTuple):
-    """The user's functions by name; polynomials among them as coefficients."""
-
-    functions: dict
-
-    def __call__(self, sizes):
-        values = []
-        for name, given in self.functions.items():
-            polynomial = isinstance(given, np.ndarray)
-            value = Powers(len(given) - 1)(sizes) @ given if polynomial else given(sizes)
-            value = check_numbers(value, f"costs of {name!r}", low=0)
-            values.append(np.broadcast_to(value, sizes.shape))
-        return np.column_stack(values)
+def given_functions(functions, sizes):
+    """Values of the user's functions by name; polynomials among them are coefficients."""
+    values = []
+    for name, given in functions.items():
+        polynomial = isinstance(given, np.ndarray)
+        value = powers(len(given) - 1, sizes) @ given if polynomial else given(sizes)
+        value = check_numbers(value, f"costs of {name!r}", low=0)
+        values.append(np.broadcast_to(value, sizes.shape))
+    return np.column_stack(values)
 
 
 class FeatureCosts:
     """Cost of each extractor as a function of the size; callable.
 
-    Parameters
-    ----------
-    names : list of str
-    coef : ndarray of shape (n_extractors, n_functions)
-        Not negative.
-    basis : callable
-        ``basis(sizes)`` are the values of the functions, of shape (n_sizes, n_functions).
-    largest_size : float, default=numpy.inf
-        Beyond it costs may be beyond all floats. 0 where they do not depend on the size.
+    Costs are made of functions, whose values ``functions(given, sizes)`` has, of shape
+    (n_sizes, n_functions); `coef`, of shape (n_extractors, n_functions), is how much of each.
+    Beyond `largest_size` costs may be beyond all floats; it is 0 where the size does not count.
     """
 
-    def __init__(self, names, coef, basis, largest_size=np.inf):
+    def __init__(self, names, coef, functions, given, largest_size=np.inf):
         self.names = names
         self.coef = coef
-        self.basis = basis
+        self.functions, self.given = functions, given
         self.largest_size = largest_size
+
+    def basis(self, sizes):
+        """Values of the functions, of shape (n_sizes, n_functions)."""
+        return self.functions(self.given, sizes)
 
     def __call__(self, sizes):
         """Costs at sizes, of shape (n_extractors, n_sizes)."""
@@ -140,40 +123,25 @@ class FeatureCosts:
 
 
 def given_costs(costs, names):
-    """Costs of extractors from what the user gave."""
-    given = _by_name(costs, names)
-    if any(callable(cost) for cost in given):
-        functions = {
-            name: cost if callable(cost) else _coefficients(cost, name)
-            for name, cost in zip(names, given)
-        }
-        return FeatureCosts(names, np.eye(len(names)), Functions(functions))
-    rows = [_coefficients(cost, name) for name, cost in zip(names, given)]
-    degree = max(map(len, rows)) - 1
-    coef = np.array([np.pad(row, (0, degree + 1 - len(row))) for row in rows])
-    largest = 1e200 ** (1 / degree) if coef[:, 1:].any() else 0.0
-    return FeatureCosts(names, coef, Powers(degree), largest)
-
-
-def _by_name(costs, names):
-    """One cost for each of the names."""
+    """Costs of extractors from what the user gave: one for each, by name or in order."""
     costs = by_label(costs)
     if isinstance(costs, Mapping):
         # The names alone are checked as those of other costs are.
         check_costs(dict.fromkeys(costs, 0.0), names)
-        return [costs[name] for name in names]
-    if isinstance(costs, str) or not isinstance(costs, Iterable):
-        raise ValueError(
-            "costs must be a mapping from extractor name to cost, a sequence with one cost for "
-            f'each of {names!r}, or "time", got {costs!r}.'
-        )
+        costs = [costs[name] for name in names]
     given = list(costs)
     if len(given) != len(names):
         raise ValueError(
             f"costs must have one cost for each of {names!r} ({len(names)}), got {len(given)}: "
             f"{costs!r}."
         )
-    return given
+    given = [own if callable(own) else _coefficients(own, name) for name, own in zip(names, given)]
+    if any(map(callable, given)):
+        return FeatureCosts(names, np.eye(len(names)), given_functions, dict(zip(names, given)))
+    degree = max(map(len, given)) - 1
+    coef = np.array([np.pad(row, (0, degree + 1 - len(row))) for row in given])
+    largest = 1e200 ** (1 / degree) if coef[:, 1:].any() else 0.0
+    return FeatureCosts(names, coef, powers, degree, largest)
 
 
 def _coefficients(cost, name):
@@ -192,37 +160,11 @@ def _coefficients(cost, name):
     return np.array(coef, dtype=np.float64)
 
 
-class SetCosts:
-    """Cost of sets of extractors as functions of the size (equation 1); callable.
-
-    Parameters
-    ----------
-    features : FeatureCosts
-    masks : ndarray of int
-    beside : float, default=0.0
-        What every set but the empty one costs beside its features.
-    """
-
-    def __init__(self, features, masks, beside=0.0):
-        self.features = features
-        self.inside = indicator(masks, len(features.names))
-        self.coef = self.inside @ features.coef
-        self.beside = beside * self.inside.any(axis=1)
-
-    def __call__(self, sizes):
-        """Costs at sizes, of shape (n_sizes, n_sets)."""
-        return self.features.basis(sizes) @ self.coef.T + self.beside
-
-    def of(self, choice, sizes):
-        """Cost of one set per size, rounded alike whatever is asked beside it."""
-        return (self.features.basis(sizes) * self.coef[choice]).sum(axis=1) + self.beside[choice]
-
-
-def timed(call):
+def timed(call, *given):
     """Seconds that a call takes, those of devices included."""
     synchronize_device()
     start = _clock()
-    call()
+    call(*given)
     synchronize_device()
     return _clock() - start
 
@@ -236,11 +178,7 @@ def timed_rows(sizes, n_timed=_N_TIMED):
 def measured_costs(extractors, X, sizes, percentile):
     """Costs of transformers as a percentile of their seconds on single items.
 
-    Returns
-    -------
-    FeatureCosts
-    sizes : ndarray of shape (n_measurements,)
-    seconds : ndarray of shape (n_measurements, n_extractors)
+    Beside them, of each measurement, the size and the seconds, (n_measurements, n_extractors).
     """
     known = np.zeros(num_samples(X)) if sizes is None else sizes
     rows = timed_rows(known)
@@ -252,7 +190,7 @@ def measured_costs(extractors, X, sizes, percentile):
     # Repeats are rounds over all items: a machine that is busy for a while hits all alike.
     seconds = np.array(
         [
-            [timed(partial(extractors.extract, item, j)) for j in every]
+            [timed(extractors.extract, item, j) for j in every]
             for _ in range(_N_REPEATS)
             for item in items
         ]
@@ -261,10 +199,10 @@ def measured_costs(extractors, X, sizes, percentile):
     # At sizes that were measured: nothing says what a knot between two of them costs.
     knots = np.unique(np.quantile(known[rows], np.linspace(0, 1, _N_KNOTS), method="nearest"))
     one = len(knots) == 1
-    basis = Powers(0) if one else Hats(knots)
-    values = basis(of_item)
+    functions, given = (powers, 0) if one else (hats, knots)
+    values = functions(given, of_item)
     coef = np.array([_fit_percentile(values, of_item, part, percentile) for part in seconds.T])
-    costs = FeatureCosts(extractors.names, coef, basis, 0.0 if one else np.inf)
+    costs = FeatureCosts(extractors.names, coef, functions, given, 0.0 if one else np.inf)
     if not one:
         _warn_where_apart(costs, of_item, seconds, percentile)
     return costs, of_item, seconds
@@ -275,17 +213,8 @@ def _fit_percentile(values, sizes, seconds, percentile):
 
     Quantile regression: what is above the curve counts `percentile`, what is below it the rest,
     in shares of the seconds that are typical of the size. In seconds, the noise of large items
-    would outweigh all that is known of small ones.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_measurements, n_functions)
-    sizes, seconds : ndarray of shape (n_measurements,)
-    percentile : float
-
-    Returns
-    -------
-    ndarray of shape (n_functions,)
+    would outweigh all that is known of small ones. `values` are those of the basis at `sizes`,
+    of shape (n_measurements, n_functions).
     """
     n, m = values.shape
     order = np.argsort(sizes, kind="stable")

@@ -18,8 +18,6 @@ from skroute.utils._named import columns_of
 class ColumnExtractors:
     """Extractors that are columns of the input, by number."""
 
-    measurable = False
-
     def __init__(self, names, columns):
         self.names = names
         self.columns = columns
@@ -38,8 +36,6 @@ class ColumnExtractors:
 
 class ItemExtractors:
     """Extractors that are transformers of raw items."""
-
-    measurable = True
 
     def __init__(self, names, transformers):
         self.names = names
@@ -70,18 +66,10 @@ class ItemExtractors:
         return {j: self.extract(X, j) for j in members}
 
     def take(self, prepared, members):
-        return _stacked([prepared[j] for j in members], sparse.hstack, np.hstack)
-
-    def take_one_by_one(self, prepared, members):
-        """As `take`, where each item was prepared on its own."""
-        rows = [self.take(of_item, members) for of_item in prepared]
-        return _stacked(rows, sparse.vstack, np.vstack)
-
-
-def _stacked(tables, stack_sparse, stack_dense):
-    if any(sparse.issparse(table) for table in tables):
-        return stack_sparse(tables, format="csr")
-    return stack_dense(tables)
+        tables = [prepared[j] for j in members]
+        if any(sparse.issparse(table) for table in tables):
+            return sparse.hstack(tables, format="csr")
+        return np.hstack(tables)
 
 
 def check_extractors(extractors, X, validate_names):

@@ -4,7 +4,7 @@ import numpy as np
 
 from skroute.base import affords
 from skroute.feature_sets._base import BaseFeatureSelector
-from skroute.feature_sets._costs import SetCosts
+from skroute.feature_sets._lattice import indicator
 from skroute.metrics import pareto_front
 
 
@@ -19,8 +19,6 @@ class GreedyFeatureSelector(BaseFeatureSelector):
 
     At most ``n_extractors ** 2`` sets are trained for each trade-off, and nothing is
     promised about the sets that are not.
-
-    Read more in the :ref:`User Guide <feature_sets>`.
 
     Parameters
     ----------
@@ -201,9 +199,9 @@ class GreedyFeatureSelector(BaseFeatureSelector):
         masks, positions = np.unique(found, return_inverse=True)
         self._sequences = positions.reshape(np.shape(found))
         quality = np.array(trainer.evaluate(masks.tolist()))
-        self._followed = followed_sequences(
-            self._sequences, SetCosts(self.costs_, masks)(reference)[0], quality
-        )
+        coef = indicator(masks, len(cost)) @ self.costs_.coef
+        of_sets = self.costs_.basis(reference) @ coef.T
+        self._followed = followed_sequences(self._sequences, of_sets[0], quality)
         return masks
 
     def _trade_offs(self, cost):

@@ -1,6 +1,7 @@
 """The lattice of feature sets: which sets to train, and what training some proves of the rest.
 
-Arrays over the lattice of `k` extractors are indexed by the bit mask of a set: 2 ** k entries.
+A set is an integer bit mask: bit ``j`` stands for extractor ``j``. Arrays over the lattice of `k`
+extractors are indexed by it: 2 ** k entries.
 """
 
 import time
@@ -8,11 +9,29 @@ from typing import NamedTuple
 
 import numpy as np
 
+NO_FEATURES = "(none)"
 # With more extractors the arrays over the lattice no longer fit a small machine.
 MAX_LATTICE_EXTRACTORS = 20
 # Under a training budget the search starts with this alpha, and lowers it by this factor.
 _FIRST_ALPHA = 2.0
 _ALPHA_STEP = 0.9
+
+
+def members(mask):
+    """Extractors of one set, in rising order."""
+    mask = int(mask)
+    return [j for j in range(mask.bit_length()) if mask >> j & 1]
+
+
+def set_name(names, mask):
+    """Name of a set, such as "header + content"."""
+    return " + ".join(names[j] for j in members(mask)) or NO_FEATURES
+
+
+def indicator(masks, n_extractors):
+    """Sets as rows of a boolean matrix of shape (n_sets, n_extractors)."""
+    masks = np.asarray(masks, dtype=np.int64)
+    return (masks[:, None] >> np.arange(n_extractors) & 1).astype(bool)
 
 
 class Expansion(NamedTuple):

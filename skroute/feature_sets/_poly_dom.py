@@ -4,16 +4,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skroute.base import affords
 from skroute.feature_sets._base import BaseFeatureSelector
 from skroute.feature_sets._lattice import (
     MAX_LATTICE_EXTRACTORS,
     LatticeSearch,
     expand_all,
+    indicator,
     monotonicity_violations,
+    set_name,
 )
-from skroute.feature_sets._sets import best_affordable, indicator, set_name, undominated
 from skroute.utils._compat import Integral, Interval, Real
-from skroute.utils._warn import warn
+from skroute.utils._validation import warn
 
 
 class MonotonicityViolation(NamedTuple):
@@ -37,8 +39,6 @@ class PolyDomSelector(BaseFeatureSelector):
     better than ``1 + alpha`` times the chosen one. Quality here is the cross-validated
     score. Most sets are never trained: when a set is nearly as good as one of its
     supersets, all sets between the two are skipped.
-
-    Read more in the :ref:`User Guide <feature_sets>`.
 
     Parameters
     ----------
@@ -280,3 +280,35 @@ class PolyDomSelector(BaseFeatureSelector):
                 f"monotonicity_tol={np.ceil(worst.drop * 1e4) / 1e4:.4g} would hold on these "
                 "sets; see monotonicity_violations_.",
             )
+
+
+def undominated(quality, coef):
+    """Sets that some size and budget may choose (Properties 3.6 and 3.7): positions, worst first.
+
+    A set costs ``coef @ basis(size)`` with a basis that is never negative. It is left out where a
+    set at least as good has no larger coefficient: that one is at most as dear at every size.
+    """
+    # Among equals in quality a set that undercuts another is before it.
+    order = np.lexsort((*coef.T[::-1], -quality))
+    kept, n_kept = np.empty_like(coef), 0
+    positions = []
+    for row in order:
+        if not (kept[:n_kept] <= coef[row]).all(axis=1).any():
+            kept[n_kept] = coef[row]
+            n_kept += 1
+            positions.append(row)
+    return np.array(positions[::-1])
+
+
+def best_affordable(cost, quality, budget, tied=True):
+    """The best set within each budget, of equally good ones the cheapest: one for each query.
+
+    `quality` does not fall, and one set at least fits every budget; `tied` says whether some
+    qualities may be equal.
+    """
+    fits = affords(budget[:, None], cost)
+    best = len(quality) - 1 - fits[:, ::-1].argmax(axis=1)
+    if tied:
+        equal = fits & (quality == quality[best][:, None])
+        best = np.where(equal, cost, np.inf).argmin(axis=1)
+    return best

@@ -1,13 +1,23 @@
 """Features that are fetched when a row needs them."""
 
 from collections.abc import Mapping
+from importlib import import_module
 from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils import check_array
 
-from skroute.utils._frames import is_missing
+from skroute.utils._frames import (
+    CATEGORY,
+    DATE,
+    cells_of,
+    columns_of,
+    dates_of,
+    is_missing,
+    kind_of_type,
+    texts_of,
+)
 
 
 class Purchase(NamedTuple):
@@ -274,3 +284,69 @@ def as_numbers(values, shape, columns):
             f"of the columns {columns!r}; it must be {shape}."
         )
     return values
+
+
+class RawRows(NamedTuple):
+    """What rows of `fit` looked like, to make others of single cells."""
+
+    # Of the columns, or their positions.
+    names: list
+    # Of the frame; None of an array.
+    library: str | None
+    dtypes: list
+    # One cell of each column.
+    filler: list
+
+    @classmethod
+    def of(cls, X):
+        """From the rows of `fit`."""
+        names, columns = columns_of(X)
+        library = None if names is None else type(X).__module__.split(".")[0]
+        return cls(
+            list(range(len(columns))) if names is None else names,
+            library,
+            [column.dtype for column in columns],
+            [cells_of(column[:1])[0] for column in columns],
+        )
+
+    def rows(self, cells, n_rows):
+        """Rows as in `fit` of the cells of some columns, by position; others are filled up."""
+        table = [cells.get(at, [cell] * n_rows) for at, cell in enumerate(self.filler)]
+        if self.library is None:
+            whole = np.column_stack([cells_of(column) for column in table])
+            return whole.astype(np.result_type(self.dtypes[0], np.float16))
+        library = import_module(self.library)
+        make = _pandas_column if self.library == "pandas" else _other_column
+        columns = {}
+        for name, own, dtype in zip(self.names, table, self.dtypes):
+            if kind_of_type(dtype) == DATE and dates_of(own) is None:
+                raise ValueError(f"Column {name!r} held dates in fit, and now something else.")
+            columns[name] = make(library, own, dtype)
+        return library.DataFrame(columns)
+
+
+def _pandas_column(pandas, cells, dtype):
+    """Cells as a series of a dtype; whole numbers of `fit` may have gaps and fractions now."""
+    if getattr(cells, "dtype", None) is not None and cells.dtype.kind == "M":
+        return pandas.Series(cells).astype(dtype)
+    if isinstance(dtype, pandas.CategoricalDtype):
+        # By value, as `ColumnReader` finds them; a cell that is none of them is missing.
+        places = {text: at for at, text in enumerate(texts_of(dtype.categories.to_series()))}
+        codes = [places.get(text, -1) for text in texts_of(cells)]
+        return pandas.Series(pandas.Categorical.from_codes(codes, dtype=dtype))
+    cells = cells_of(cells)
+    cells[[cell is None for cell in cells]] = np.nan
+    if isinstance(dtype, np.dtype) and dtype.kind in "iub" and not _are_whole(cells):
+        dtype = np.dtype(np.float64)
+    return pandas.Series(cells).astype(dtype)
+
+
+def _other_column(polars, cells, dtype):
+    cells = texts_of(cells) if kind_of_type(dtype) == CATEGORY else cells_of(cells)
+    if dtype.is_integer() and not _are_whole([cell for cell in cells if cell is not None]):
+        dtype = polars.Float64
+    return polars.Series(list(cells), dtype=dtype, strict=False)
+
+
+def _are_whole(cells):
+    return all(float(cell).is_integer() for cell in cells)

@@ -8,13 +8,15 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.features._by_group import find_groups
 from skroute.features._groups import FeatureGroupsMixin
-from skroute.features._lazy import LazyFeatures
+from skroute.features._lazy import LazyFeatures, RawRows
 from skroute.utils._compat import routing_enabled
-from skroute.utils._frames import RawRows
+from skroute.utils._frames import columns_of, is_frame
+from skroute.utils._protocol import DelegatedViewsMixin, inner_has
 from skroute.utils._validation import refuse_source
-from skroute.utils._views import DelegatedViewsMixin, _inner_has
+
+# Training rows on which it is verified that a transformer keeps groups apart.
+_VERIFIED = 20_000
 
 
 class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
@@ -110,7 +112,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
         self
         """
         refuse_source(X)
-        self._by_group = None
+        self._made_of = None
         with ExitStack() as self._while_fitting:
             try:
                 return super().fit(X, y, **params)
@@ -125,7 +127,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
         if any(step not in (None, "passthrough") for _, step in self.steps[:-1]):
             raw = RawRows.of(X)
             group_names, raw_group_of = last._read_groups(raw.names)
-            self._by_group, mixed = find_groups(self[:-1].transform, X, raw_group_of)
+            group_of, mixed = find_groups(self[:-1].transform, raw, X, raw_group_of)
             if len(mixed):
                 raise ValueError(
                     f"The transformers mix columns of the groups "
@@ -135,8 +137,8 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
                     "group a transformer of its own, in a ColumnTransformer, make one group of "
                     "them, or put the transformer into the models that need it."
                 )
-            known = last._made_of(raw.names, self._by_group.group_of)
-            self._while_fitting.enter_context(known)
+            self._made_of = raw, raw_group_of, group_of
+            self._while_fitting.enter_context(last._made_of(raw.names, group_of))
         return Xt.toarray() if hasattr(Xt, "toarray") else Xt
 
     # The cost protocol ----------------------------------------------------------------
@@ -160,20 +162,20 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
 
     def _late(self, lazy):
         """What the transformers will make of features that have yet to be bought."""
-        by_group = self._by_group
-        if by_group is None:
+        if self._made_of is None:
             return lazy
-        seen = self._final_estimator._column_names()
+        raw, raw_group_of, group_of = self._made_of
+        seen, transform = self._final_estimator._column_names(), self[:-1].transform
 
         def source(columns, rows):
-            outputs = np.array([seen.index(column) for column in columns])
-            raw = by_group.raw_columns(outputs)
-            cells = lazy.fetch([by_group.raw.names[at] for at in raw], rows)
-            return by_group.outputs(dict(zip(raw, cells)), len(rows))[:, outputs]
+            outputs = [seen.index(column) for column in columns]
+            bought = np.flatnonzero(np.isin(raw_group_of, group_of[outputs]))
+            cells = lazy.fetch([raw.names[at] for at in bought], rows)
+            return dense(transform(raw.rows(dict(zip(bought, cells)), len(rows))))[:, outputs]
 
         return LazyFeatures(source, n_samples=len(lazy))
 
-    @available_if(_inner_has("predict"))
+    @available_if(inner_has("predict"))
     def predict(self, X, **params):
         """Answers of the last step.
 
@@ -193,7 +195,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
             return super().predict(X, **params)
         return self._view("predict", X, **params)
 
-    @available_if(_inner_has("predict_proba"))
+    @available_if(inner_has("predict_proba"))
     def predict_proba(self, X, **params):
         """Class probabilities of the last step.
 
@@ -213,7 +215,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
             return super().predict_proba(X, **params)
         return self._view("predict_proba", X, **params)
 
-    @available_if(_inner_has("score"))
+    @available_if(inner_has("score"))
     def score(self, X, y=None, sample_weight=None, **params):
         """Score of the last step.
 
@@ -240,3 +242,63 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
         if routing_enabled() and not self._is_late(X):
             return super().score(X, y, **params)
         return self._view("score", X, y, **params)
+
+
+def dense(table):
+    """What a transformer returned as an array."""
+    return np.asarray(table.toarray() if hasattr(table, "toarray") else table)
+
+
+def find_groups(transform, raw, X, raw_group_of):
+    """The group that each output of a transformer is made of, and groups that it mixes.
+
+    Each group of training rows is transformed beside one row's cells in all other columns. An
+    output belongs to the group that gives, alone, what all columns gave, on all rows looked at;
+    one that is constant there, to the group of which another cell moves it.
+    """
+    X = X[:_VERIFIED] if is_frame(X) else np.asarray(X)[:_VERIFIED]
+    columns, n_rows = columns_of(X)[1], len(X)
+    whole = dense(transform(X))
+
+    def same(groups):
+        own = {at: columns[at] for at in np.flatnonzero(np.isin(raw_group_of, groups))}
+        return _same(dense(transform(raw.rows(own, n_rows))), whole)
+
+    every = np.arange(int(raw_group_of.max()) + 1)
+    alone = np.array([same([group]) for group in every])
+    mixed, lost = every[:0], ~alone.any(axis=0)
+    if lost.any():
+        mixed = every[[not same(every[every != group])[lost].all() for group in every]]
+    group_of = alone.argmax(axis=0)
+    if (constant := alone.sum(axis=0) > 1).any():
+        moved = _moved_by(transform, raw, raw_group_of)
+        group_of = np.where(constant & (moved >= 0), moved, group_of)
+    return group_of, mixed
+
+
+def _moved_by(transform, raw, raw_group_of):
+    """The group whose cells move each output of one row; -1 where none does."""
+    still = dense(transform(raw.rows({}, 1)))
+    found = np.full(still.shape[1], -1)
+    for group in np.unique(raw_group_of):
+        for other in (_moved, lambda cell: None):
+            cells = {at: [other(raw.filler[at])] for at in np.flatnonzero(raw_group_of == group)}
+            try:
+                moved = ~_same(dense(transform(raw.rows(cells, 1))), still)
+            except (ValueError, TypeError):
+                # What the transformer does not take.
+                continue
+            found[moved & (found < 0)] = group
+    return found
+
+
+def _moved(cell):
+    return cell if cell is None or isinstance(cell, str) else 2 * cell + 1
+
+
+def _same(ours, theirs):
+    """Which columns are the same but for rounding."""
+    if ours.dtype.kind == "O" or theirs.dtype.kind == "O":
+        texts = (np.array([[str(v) for v in row] for row in part]) for part in (ours, theirs))
+        return np.equal(*texts).all(axis=0)
+    return np.isclose(ours, theirs, rtol=1e-9, atol=1e-12, equal_nan=True).all(axis=0)

@@ -51,22 +51,10 @@ def _go_down(nodes, codes, width, rows, at, levels):
 
 @njit(cache=True, nogil=True)
 def _coded_leaves(nodes, head, codes, width, going, at):
-    """Leaf of each row of a block in one tree, into `at`.
+    """Leaf of each row of a block in one tree, into `at`; `going` is scratch.
 
-    Parameters
-    ----------
-    nodes : ndarray, dtype=uint64
-    head : (int, int)
-        First node and depth of the tree.
-
-    codes : ndarray, dtype=uint16
-        Row after row.
-
-    width : int
-        Codes of a row.
-
-    going, at : ndarray of shape (n_rows,), dtype=uint64
-        The first is scratch.
+    `head` is the first node and the depth of the tree, and `width` how many of `codes`, row after
+    row, there are of each.
     """
     n, left = len(at), head[1]
     for j in range(n):
@@ -95,7 +83,7 @@ def add_coded(X, start, stop, coded, first, last, column, out):
     ----------
     X : ndarray of shape (n_samples, n_features)
     start, stop : int
-    coded : CodedTrees
+    coded : (Columns, ndarray, tuple)
     first, last : int
     column : ndarray of shape (n_outputs,), dtype=int64
         Column of `out` that each output adds to, -1 for none.
@@ -103,8 +91,8 @@ def add_coded(X, start, stop, coded, first, last, column, out):
     out : ndarray of shape (n_samples, n_columns)
         The sums are added in its type.
     """
-    kind, values, outputs = out.dtype.type, coded.values, coded.outputs
-    width = len(coded.columns.feature)
+    columns, nodes, (_, values, roots, depths, outputs, member_start, _, _, _) = coded
+    kind, width = out.dtype.type, len(columns.feature)
     block = min(max(_BYTES // (2 * width), _FEWEST), _MOST, max(stop - start, 1))
     used = np.ones(width, dtype=np.bool_)
     by_column = np.empty((width, block + GAP), dtype=np.uint16)
@@ -112,16 +100,16 @@ def add_coded(X, start, stop, coded, first, last, column, out):
     going, at = np.empty(block, dtype=np.uint64), np.empty(block, dtype=np.uint64)
     for begin in range(start, stop, block):
         m = min(block, stop - begin)
-        bin_rows(X, np.arange(begin, begin + m), m, coded.columns, used, by_column)
+        bin_rows(X, np.arange(begin, begin + m), m, columns, used, by_column)
         for c in range(width):
             for j in range(m):
                 codes[j * width + c] = by_column[c, j]
-        for t in range(coded.member_start[first], coded.member_start[last]):
+        for t in range(member_start[first], member_start[last]):
             output = outputs[t]
             if output >= 0 and column[output] < 0:
                 continue
-            head = np.int64(coded.roots[t]), np.int64(coded.depths[t])
-            _coded_leaves(coded.nodes, head, codes, width, going[:m], at[:m])
+            head = np.int64(roots[t]), np.int64(depths[t])
+            _coded_leaves(nodes, head, codes, width, going[:m], at[:m])
             if output >= 0:
                 for j in range(m):
                     out[begin + j, column[output]] += kind(values[at[j], 0])

@@ -1,7 +1,5 @@
 """Trees of any size for many rows: a layout of eight bytes a node, on binned rows."""
 
-from typing import Any, NamedTuple
-
 import numpy as np
 
 from skroute.forests._bitvector import FEWEST_ROWS, find_tests
@@ -11,40 +9,11 @@ from skroute.utils._validation import read_only
 FEWEST_TREES = 16
 
 
-class CodedTrees(NamedTuple):
-    """What the kernels of `_code_kernels` take.
-
-    Attributes
-    ----------
-    columns : Columns
-    nodes : ndarray of shape (n_nodes,), dtype=uint64
-        Left child from bit 32, column from bit 16, cut.
-
-    values, roots, depths, outputs, member_start : ndarray
-        As in :class:`~skroute.forests._trees.Trees`.
-    """
-
-    columns: Any
-    nodes: Any
-    values: Any
-    roots: Any
-    depths: Any
-    outputs: Any
-    member_start: Any
-
-
 def coded_trees(trees, dtype):
-    """The layout of some trees; None for categories and beyond what codes can say.
+    """The layout of some trees for rows of a type; None for categories and beyond what codes say.
 
-    Parameters
-    ----------
-    trees : Trees
-    dtype : str
-        Type of the rows: ``"float32"`` or ``"float64"``.
-
-    Returns
-    -------
-    CodedTrees or None
+    Columns; nodes as uint64, with the left child from bit 32, the column from bit 16, and the cut;
+    the fields of `trees`.
     """
     child = trees.nodes["child"].astype(np.uint64)
     inner = np.flatnonzero(child != np.arange(len(child), dtype=np.uint64))
@@ -58,27 +27,19 @@ def coded_trees(trees, dtype):
     nodes = child << np.uint64(32) | np.uint64(0xFFFF)
     nodes[inner] ^= np.uint64(0xFFFF)
     nodes[inner] |= column.astype(np.uint64) << np.uint64(16) | cut.astype(np.uint64)
-    kept = trees.values, trees.roots, trees.depths, trees.outputs, trees.member_start
-    return CodedTrees(columns, nodes, *kept)
+    return columns, nodes, tuple(trees)
 
 
 def walk_of(forest, n_rows, members):
-    """The walk that suits a forest and how many rows there are.
+    """The walk of members ``(first, last)``, the second excluded, for so many rows.
 
-    Parameters
-    ----------
-    forest : Forest
-    n_rows : int
-    members : (int, int)
-        The first, and the one behind the last.
-
-    Returns
-    -------
-    callable
-        ``walk(X, start, stop, column, out)`` adds the members to rows ``start:stop`` of `out`, in
-        its type. X is an ndarray as the library of the forest reads it; `column` says for each
-        output which column of `out` it adds to, -1 for none.
+    ``walk(X, start, stop, column, out)`` adds the members to rows ``start:stop`` of `out`, in
+    its type. X is what :func:`~skroute.forests._rows.rows_of` returns; `column` says for each
+    output which column of `out` it adds to, -1 for none.
     """
+    from skroute.forests._kernels import add_leaves
+
+    layout = None
     if n_rows >= FEWEST_ROWS:
         from skroute.forests._bitvector_kernels import add_members
         from skroute.forests._code_kernels import add_coded
@@ -86,15 +47,9 @@ def walk_of(forest, n_rows, members):
         layout, add, starts = forest.bits, add_members, forest.trees.member_start
         if layout is None and starts[members[1]] - starts[members[0]] >= FEWEST_TREES:
             layout, add = forest.coded, add_coded
-        if layout is not None:
-            return lambda X, start, stop, column, out: add(
-                read_only(X), start, stop, layout, *members, column, out
-            )
-    from skroute.forests._kernels import add_leaves
-
-    return lambda X, start, stop, column, out: add_leaves(
-        read_only(X[start:stop]), forest.trees, *members, column, out[start:stop]
-    )
+    if layout is None:
+        layout, add = tuple(forest.trees), add_leaves
+    return lambda X, start, stop, column, out: add(X, start, stop, layout, *members, column, out)
 
 
 def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
@@ -129,7 +84,7 @@ def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
     >>> leaf_sums(forest, X[:1]) / 7
     array([[1., 0., 0.]])
     """
-    X = np.ascontiguousarray(X, dtype=forest.dtype)
+    X = read_only(X, forest.dtype)
     last = forest.n_members if last is None else last
     if X.ndim != 2 or X.shape[1] != forest.n_features or not 0 <= first <= last <= forest.n_members:
         raise ValueError(

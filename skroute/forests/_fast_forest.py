@@ -37,7 +37,7 @@ from skroute.utils._compat import (
     routing_enabled,
 )
 from skroute.utils._frames import as_rows
-from skroute.utils._frozen import unfrozen
+from skroute.utils._protocol import unfrozen
 
 
 def _classifies(self):
@@ -174,9 +174,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         frozen = FrozenEstimator(model) if hasattr(model, "fit") else None
         if frozen is not None:
             check_is_fitted(model)
-        forest = cls(frozen, n_jobs=n_jobs)
-        forest._check_n_jobs()
-        return forest._read(model, X)
+        return cls(frozen, n_jobs=n_jobs)._read(model, X)
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None, **params: Any) -> Self:
         """Fit the ensemble, unless it is frozen, and read its trees.
@@ -214,7 +212,6 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
 
     @_fit_context(prefer_skip_nested_validation=False)
     def _validate_and_fit(self, X, y, params):
-        self._check_n_jobs()
         if self.estimator is None:
             raise ValueError(
                 "estimator=None has nothing to fit: give an ensemble, or call "
@@ -257,6 +254,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         return MetadataRouter(owner=self).add(estimator=self.estimator, method_mapping=mapping)
 
     def _read(self, model, X):
+        self._check_n_jobs()
         model = unfrozen(model)
         parts = take_apart(model)
         forest = _forest_of(parts.ensemble)
@@ -383,17 +381,13 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
 
     def __getstate__(self):
         state = super().__getstate__()
-        if "forest_" in state:
-            state = state | {"estimator": None}
-        return state
+        return state | {"estimator": None} if "forest_" in state else state
 
     def __sklearn_clone__(self):
         # A forest from a file is what it is, as a frozen estimator.
         if self.estimator is None and hasattr(self, "forest_"):
             return self
-        return type(self)(
-            clone(self.estimator) if self.estimator is not None else None, n_jobs=self.n_jobs
-        )
+        return super().__sklearn_clone__()
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

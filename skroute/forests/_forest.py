@@ -10,12 +10,13 @@ import numpy as np
 from skroute.forests._bitvector import bit_trees
 from skroute.forests._code_walk import coded_trees
 from skroute.forests._trees import CATEGORICAL, FEATURE_MASK, NODE, Trees, is_special
+from skroute.utils._validation import read_only
 
 # What a forest makes of its trees, once.
 _MADE = ("bits", "coded", "code_columns")
 
 
-@dataclass
+@dataclass(frozen=True)
 class Forest:
     """An additive ensemble of trees, with its library's rules for reading rows and for answers.
 
@@ -123,12 +124,16 @@ class Forest:
     shift: float = 0.0
     least_rounding: float = 0.0
 
+    def __post_init__(self):
+        vars(self).update(offset=read_only(self.offset), trees=self.trees.read_only())
+
     def __setstate__(self, state):
         # Files can be damaged, and compiled code trusts these arrays.
         vars(self).update(state)
         if self.offset.ndim != 1:
             raise ValueError("The arrays of the forest are damaged: offset has no one dimension.")
-        self.trees = self.trees.checked(self.n_features, self.n_outputs)
+        self.trees.checked(self.n_features, self.n_outputs)
+        self.__post_init__()
 
     @property
     def rounding(self):
@@ -142,14 +147,6 @@ class Forest:
             if np.array_equal(whole, np.rint(whole)):
                 return self.least_rounding
         return max(self.least_rounding, float(16 * np.finfo(self.sums).eps * (size + 1.0)))
-
-    def __setattr__(self, name, value):
-        if name == "trees":
-            value = value.read_only()
-            # Other layouts are those of the trees before.
-            for made in _MADE:
-                vars(self).pop(made, None)
-        object.__setattr__(self, name, value)
 
     @cached_property
     def code_columns(self):

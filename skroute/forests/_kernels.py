@@ -1,6 +1,7 @@
 """Compiled walks through trees. Imported on first use.
 
-`trees` is always a :class:`skroute.forests._trees.Trees`.
+`trees` is always the fields of a :class:`skroute.forests._trees.Trees`, as a plain tuple: one with
+names takes longer to hand over than a row takes to walk.
 """
 
 import math
@@ -56,14 +57,14 @@ def go_down(X, rows, at, m, trees, depth):
         Many rows at the root of one tree, or one row at the roots of several.
 
     m : int
-    trees : Trees
+    trees : tuple
     depth : int
         Levels below the deepest node in `at`.
     """
-    nodes = trees.nodes
+    nodes, _, _, _, _, _, cat_words, cat_start, special = trees
     j = 0
     # Eight at a time: their loads overlap, no branch depends on the data.
-    while j + 8 <= m and not trees.special:
+    while j + 8 <= m and not special:
         r0, r1, r2, r3 = rows[j], rows[j + 1], rows[j + 2], rows[j + 3]
         r4, r5, r6, r7 = rows[j + 4], rows[j + 5], rows[j + 6], rows[j + 7]
         a0, a1, a2, a3 = at[j], at[j + 1], at[j + 2], at[j + 3]
@@ -85,8 +86,8 @@ def go_down(X, rows, at, m, trees, depth):
     while j < m:
         here = at[j]
         while True:
-            if trees.special:
-                below = step_special(X, rows[j], nodes, here, trees.cat_words, trees.cat_start)
+            if special:
+                below = step_special(X, rows[j], nodes, here, cat_words, cat_start)
             else:
                 below = step(X, rows[j], nodes, here)
             if below == here:
@@ -100,35 +101,25 @@ def go_down(X, rows, at, m, trees, depth):
 def leaves(X, rows, m, trees, first, last, pairs, out):
     """Leaf of each of the first `m` rows of `rows` in trees ``first, ..., last - 1``, into `out`,
     tree after tree; `pairs` is scratch."""
+    roots, depths = trees[2], trees[3]
     n, deepest = 0, np.int64(0)
     for t in range(first, last):
-        deepest = max(deepest, np.int64(trees.depths[t]))
+        deepest = max(deepest, np.int64(depths[t]))
         for j in range(m):
-            pairs[n], out[n] = rows[j], trees.roots[t]
+            pairs[n], out[n] = rows[j], roots[t]
             n += 1
     go_down(X, pairs, out, n, trees, deepest)
 
 
 @njit(cache=True, nogil=True)
-def member_scores(X, trees, out):
-    """What each member adds to each score, into `out` of shape
-    (n_members, n_samples, n_outputs)."""
-    column = np.arange(out.shape[2])
-    out[:] = 0.0
-    for start in range(0, len(X), 1024):
-        stop = min(start + 1024, len(X))
-        for r in range(len(trees.member_start) - 1):
-            add_leaves(X[start:stop], trees, r, r + 1, column, out[r, start:stop])
-
-
-@njit(cache=True, nogil=True)
-def add_leaves(X, trees, first, last, column, out):
-    """Add the leaves of members ``first, ..., last - 1`` to `out`, in place.
+def add_leaves(X, start, stop, trees, first, last, column, out):
+    """Add members ``first, ..., last - 1`` to rows ``start:stop`` of `out`, in place.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features)
-    trees : Trees
+    start, stop : int
+    trees : tuple
     first, last : int
     column : ndarray of shape (n_outputs,), dtype=int64
         Column of `out` that each output adds to, -1 for none.
@@ -136,76 +127,36 @@ def add_leaves(X, trees, first, last, column, out):
     out : ndarray of shape (n_samples, n_columns)
         The sums are added in its type.
     """
-    begin, end = trees.member_start[first], trees.member_start[last]
-    block = max(min(512, len(X)), 1)
+    _, values, _, _, outputs, member_start, _, _, _ = trees
+    block = max(min(512, stop - start), 1)
     # Few rows go down many trees together, many rows down one after the other.
     together = 512 // block
     pairs = np.empty(block * together, dtype=np.int64)
     at, rows = np.empty(block * together, dtype=np.int64), np.empty(block, dtype=np.int64)
-    for start in range(0, len(X), block):
-        m = min(block, len(X) - start)
+    for begin in range(start, stop, block):
+        m = min(block, stop - begin)
         for j in range(m):
-            rows[j] = start + j
-        for t in range(begin, end, together):
-            if together == 1 and trees.outputs[t] >= 0 and column[trees.outputs[t]] < 0:
+            rows[j] = begin + j
+        for t in range(member_start[first], member_start[last], together):
+            if together == 1 and outputs[t] >= 0 and column[outputs[t]] < 0:
                 continue
-            stop = min(t + together, end)
-            leaves(X, rows, m, trees, t, stop, pairs, at)
-            for i in range(t, stop):
+            beyond = min(t + together, member_start[last])
+            leaves(X, rows, m, trees, t, beyond, pairs, at)
+            n = 0
+            for i in range(t, beyond):
+                to, width = (outputs[i], 1) if outputs[i] >= 0 else (0, len(column))
                 for j in range(m):
-                    _add_leaf(trees, i, at[(i - t) * m + j], column, out[start + j])
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _add_leaf(trees, t, leaf, column, out):
-    output = trees.outputs[t]
-    if output >= 0:
-        if column[output] >= 0:
-            out[column[output]] += trees.values[leaf, 0]
-    else:
-        for k in range(len(column)):
-            if column[k] >= 0:
-                out[column[k]] += trees.values[leaf, k]
-
-
-# Links of the boosting libraries: their formulas, and the C library's exponential.
+                    for k in range(width):
+                        if column[to + k] >= 0:
+                            out[begin + j, column[to + k]] += values[at[n], k]
+                    n += 1
 
 
 @njit(cache=True, nogil=True)
-def sigmoid(scores, slope):
-    """``1 / (1 + exp(-slope * score))``, in the precision of the scores."""
-    out = np.empty_like(scores)
-    one = scores.dtype.type(1)
-    # XGBoost stays below the overflow of single precision; double precision never gets there.
-    most = scores.dtype.type(88.7 if scores.itemsize == 4 else np.inf)
-    for i in range(scores.shape[0]):
-        for k in range(scores.shape[1]):
-            out[i, k] = one / (one + math.exp(min(-slope * scores[i, k], most)))
-    return out
-
-
-@njit(cache=True, nogil=True)
-def softmax(scores):
-    """Exponentials above the largest score, divided by their sum in double precision."""
-    out = np.empty_like(scores)
-    for i in range(scores.shape[0]):
-        top = scores[i, 0]
-        for k in range(1, scores.shape[1]):
-            top = max(top, scores[i, k])
-        total = 0.0
-        for k in range(scores.shape[1]):
-            out[i, k] = math.exp(scores[i, k] - top)
-            total += out[i, k]
-        for k in range(scores.shape[1]):
-            out[i, k] /= scores.dtype.type(total)
-    return out
-
-
-@njit(cache=True, nogil=True)
-def exponential(scores):
-    """``exp(score)``, in the precision of the scores."""
-    out = np.empty_like(scores)
-    for i in range(scores.shape[0]):
-        for k in range(scores.shape[1]):
-            out[i, k] = math.exp(scores[i, k])
+def exponential(x):
+    """The C library's exponential, as boosting libraries take it, in the precision of `x`."""
+    out = np.empty_like(x)
+    for i in range(x.shape[0]):
+        for k in range(x.shape[1]):
+            out[i, k] = math.exp(x[i, k])
     return out

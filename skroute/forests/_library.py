@@ -110,20 +110,10 @@ def rows_at_thresholds(forest, n=200):
 
 
 def varied_rows(X, unseen=True):
-    """Some rows as they are, and with cells that show where an ensemble is read wrongly.
+    """Some rows as they are, and with cells that show where an ensemble is read wrongly, by kind.
 
-    Parameters
-    ----------
-    X : indexable of shape (n_samples, n_features)
-        Cells are changed of arrays of floats and of pandas frames.
-
-    unseen : bool, default=True
-        Whether to some cells of text is given what no row has.
-
-    Returns
-    -------
-    dict from str to indexable
-        By what is in them.
+    Cells are changed of arrays of floats and of pandas frames; with `unseen`, some cells of text
+    get what no row has.
     """
     X = X.tocsr() if hasattr(X, "tocsr") else X
     n = num_samples(X)
@@ -180,10 +170,6 @@ def compare(name, probes, own, ours, rtol, atol):
         second also "compared", the rows that can be.
 
     rtol, atol : float
-
-    Raises
-    ------
-    ValueError
     """
     # Those that are not varied: the library answers them, or nothing would be compared.
     given = next(iter(probes))

@@ -20,7 +20,8 @@ def partial_sums(forest, name):
     """The view of a classifier's forest whose sums say how far the decision is.
 
     Two classes have one output. Averages of two classes are centred: the sum of each tree's
-    distance from even chances. Weighted votes are divided by the sum of the weights.
+    distance from even chances. Weighted votes are divided by the sum of the weights. `link` and
+    `shift` are set, and `cut` is applied to the decision.
 
     Parameters
     ----------
@@ -33,7 +34,6 @@ def partial_sums(forest, name):
     Returns
     -------
     Forest
-        With `link` and `shift`, and `cut` applied to the decision.
 
     Raises
     ------
@@ -71,29 +71,9 @@ def _with_leaves(trees, values):
 
 
 def moved(forest, cut):
-    """A forest for two classes whose decision stands at a moved threshold.
-
-    Parameters
-    ----------
-    forest : Forest
-        The view of :func:`partial_sums`.
-
-    cut : Cut
-
-    Returns
-    -------
-    Forest
-
-    Raises
-    ------
-    ValueError
-        If there are not two classes, or all rows would get one answer.
-    """
-    share, classes = cut.threshold, forest.classes
-    if classes is None or len(classes) != 2:
-        n_classes = "unknown ones" if classes is None else len(classes)
-        raise ValueError(f"A moved threshold needs two classes, the ensemble has {n_classes}.")
-    second = cut.positive is None or classes[1] == cut.positive
+    """The view of :func:`partial_sums` with the decision at a moved threshold, of two classes."""
+    share = cut.threshold
+    second = cut.positive is None or forest.classes[1] == cut.positive
     if cut.response == "decision_function":
         beta = share if second else -share
         return _decided_at(forest, beta, 16 * np.finfo(np.float64).eps * (1 + abs(beta)))

@@ -5,6 +5,7 @@ library is imported to look a model up.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from reprlib import repr as short_repr
 
 import numpy as np
@@ -125,8 +126,7 @@ def _lightgbm_model(model):
             "The classifier has an objective of its own, so that its scores have no "
             "probabilities; use its booster_."
         )
-    forest.classes = np.asarray(classes)
-    return forest
+    return replace(forest, classes=np.asarray(classes))
 
 
 @reads("lightgbm", "Booster")
@@ -138,11 +138,12 @@ def _lightgbm_booster(booster):
             f"The booster has the objective {' '.join([objective, *options])!r}; supported are "
             f"{sorted(_LIGHTGBM_ANSWERS)}, without reg_sqrt."
         )
-    forest = _lightgbm_forest(booster, blocks)
-    forest.answer = _LIGHTGBM_ANSWERS[objective]
     named = dict(option.split(":") for option in options if ":" in option)
-    forest.slope = float(named.get("sigmoid", 1.0))
-    return forest
+    return replace(
+        _lightgbm_forest(booster, blocks),
+        answer=_LIGHTGBM_ANSWERS[objective],
+        slope=float(named.get("sigmoid", 1.0)),
+    )
 
 
 def read_lightgbm(booster, num_iteration=None):

@@ -7,6 +7,7 @@ from sklearn.utils import check_array
 from skroute.utils._compat import _safe_indexing, num_samples
 from skroute.utils._frames import cells_of, is_missing
 from skroute.utils._tensors import is_dataset
+from skroute.utils._validation import read_only
 
 
 def are_plain(forest, X):
@@ -29,21 +30,9 @@ def cast_numbers(forest, X):
 
 
 def rows_of(forest, X):
-    """The rows as the array that the source library reads.
+    """The rows as the array that the source library reads: in C order, read-only.
 
-    Parameters
-    ----------
-    forest : Forest
-    X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_features)
-
-    Raises
-    ------
-    ValueError
-        If the library refuses such values, or the number of columns is another one.
+    A ValueError if the library refuses such values, or the number of columns is another one.
     """
     if are_plain(forest, X):
         # scikit-learn's check of one row takes as long as that of many.
@@ -52,7 +41,7 @@ def rows_of(forest, X):
             with np.errstate(over="ignore"):
                 rows = cast_numbers(forest, X).astype(forest.dtype)
         if forest.finite is False or np.isfinite(rows).all():
-            return _without_negative_codes(forest, np.ascontiguousarray(rows))
+            return read_only(_without_negative_codes(forest, rows))
     if is_dataset(X):
         raise TypeError(
             f"X is a {type(X).__name__}, of which trees read no rows: give an array, a tensor or a "
@@ -70,7 +59,7 @@ def rows_of(forest, X):
             X, dtype=forest.dtype, order="C", ensure_all_finite=forest.finite, input_name="X"
         )
     _check_width(forest, X)
-    return _without_negative_codes(forest, X)
+    return read_only(_without_negative_codes(forest, X))
 
 
 def _without_negative_codes(forest, X):

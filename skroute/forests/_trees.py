@@ -89,21 +89,9 @@ class Trees(NamedTuple):
         )
 
     def checked(self, n_features, n_outputs):
-        """These trees, if a walk through them stays inside the arrays and ends.
+        """These trees; a ValueError unless a walk through them stays inside the arrays and ends.
 
         Files can be damaged, and compiled code trusts its arrays.
-
-        Parameters
-        ----------
-        n_features, n_outputs : int
-
-        Returns
-        -------
-        Trees
-
-        Raises
-        ------
-        ValueError
         """
         if not _are_whole(self, n_features, n_outputs):
             raise ValueError(

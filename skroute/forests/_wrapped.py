@@ -26,13 +26,8 @@ class Cut(NamedTuple):
     positive: Any = None
 
     def positions(self, response, classes):
-        """Position of each row's label among the classes.
-
-        Parameters
-        ----------
-        response : ndarray of shape (n_samples,) or (n_samples, 2)
-        classes : ndarray of shape (2,)
-        """
+        """Position of each row's label among two classes, of the response of shape (n_samples,) or
+        (n_samples, 2)."""
         second = self.positive is None or classes[1] == self.positive
         if self.response == "predict_proba":
             response = response[:, 1 if second else 0]
@@ -66,17 +61,7 @@ def prepared(before, X):
 
 
 def take_apart(model):
-    """The ensemble that a model ends in, fitted or not, and what stands around it.
-
-    Parameters
-    ----------
-    model : object
-
-    Returns
-    -------
-    Parts
-        The model itself where nothing stands around it.
-    """
+    """The ensemble that a model, fitted or not, ends in, and what stands around it."""
     before, cut = (), None
     while True:
         if isinstance(model, FrozenEstimator):

@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from numbers import Integral
-from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import MetaEstimatorMixin
@@ -17,15 +15,15 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from skroute.base import ROUNDING, Plan, check_affordable, check_costs, dispatch, note_failure
 from skroute.gating._boosting import BoostedGate
 from skroute.gating._buyer import FeatureBuyer, quality_of
-from skroute.gating._levels import Ranks, find_cuts, lowest_level, row_keys, standard_error
+from skroute.gating._levels import Ranks, lowest_level, row_keys, standard_error
 from skroute.gating._linear import LinearGate
 from skroute.gating._objective import Problem, Rows, full_losses, log_probabilities
 from skroute.gating._out_of_sample import find_splits, fit_full, hold_out, out_of_sample_proba
+from skroute.metrics._objectives import objective_of_labels
 from skroute.utils._compat import (
     HasMethods,
     Interval,
     Real,
-    StrOptions,
     VisualBlock,
     _safe_indexing,
     num_samples,
@@ -34,35 +32,9 @@ from skroute.utils._compat import (
 from skroute.utils._frames import as_rows
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
-from skroute.utils._warn import warn
+from skroute.utils._validation import warn
 
 __all__ = ["AdaptGatingClassifier"]
-
-
-class HeldOutRows(NamedTuple):
-    """Held-out rows, each decided by what the other half of them says.
-
-    `rank` is the share of rows sent from which a row is sent, `wanted` says whether it lies above
-    the level; `cheap` and `full` are the quality of the two answers.
-    """
-
-    rank: Any
-    wanted: Any
-    cheap: Any
-    full: Any
-    weight: Any
-
-    @classmethod
-    def of(cls, level, gate, keys, cheap, rows):
-        """From scores of a gate; `level` gives one of some of the rows."""
-        n = len(gate)
-        rank, wanted, first = np.zeros(n), np.zeros(n, dtype=bool), np.arange(n) % 2 == 0
-        for judged, by in ((first, ~first), (~first, first)):
-            if rows.weight[by].any():
-                ranks = Ranks.of(gate[by], rows.weight[by])
-                rank[judged] = ranks.of_rows(gate[judged], keys[judged])
-                wanted[judged] = gate[judged] > level(by)
-        return cls(rank, wanted, cheap, rows.full_quality, rows.weight)
 
 
 class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
@@ -249,15 +221,12 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
     _parameter_constraints: dict = {
         **FeatureBuyer._parameter_constraints,
         "gate": [BoostedGate, LinearGate, None],
-        "quality": [str, Mapping, "array-like", callable, tuple],
         "estimator": [HasMethods(["fit", "predict", "predict_proba"])],
         "p_full": [Interval(Real, 0, 1, closed="both")],
         "gamma": [Interval(Real, 0, None, closed="left")],
         "full_features": ["array-like", None],
         "model_costs": [Mapping, None],
         "cv": ["cv_object"],
-        "policy": [StrOptions({"online", "batch"})],
-        "n_jobs": [Integral, None],
     }
 
     def __init__(
@@ -331,13 +300,19 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         """Fit the full model; the rows of positive weight, and which of them are held out."""
         X, y = indexable(as_rows(X), on_host(y))
         values, encoded, weight = self._checked(X, y, sample_weight)
-        y, objective = self.classes_[encoded], self._objective().bound(encoded, weight)
+        y = self.classes_[encoded]
+        objective = objective_of_labels(self.quality, self.classes_).bound(encoded, weight)
         self._gate._validate_params()
         fit_params, split_params = self._inner_params(sample_weight, weight, params)
         names = ["gate", "cheap", "full"]
         costs = dict.fromkeys(names, 0.0) if self.model_costs is None else self.model_costs
         self.model_costs_ = check_costs(costs, names, name="model_costs")
-        columns = self._full_columns()
+        self._full = columns = np.arange(self.n_features_in_)
+        if self.full_features is not None:
+            named = [self._position(column, "full_features") for column in self.full_features]
+            if not named:
+                raise ValueError("full_features must name at least one column, got none.")
+            self._full = columns = np.unique(named)
         splits = find_splits(self.cv, X, y, split_params)
         held_out = hold_out(splits, encoded, weight)
         if self.full_features is not None:
@@ -349,7 +324,6 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
                 f"{full.classes_!r}."
             )
         p0 = out_of_sample_proba(self.estimator, full, X, y, splits, fit_params, self.n_jobs)
-        self._full = columns
         own = p0[np.arange(len(y)), encoded]
         quality = quality_of(objective, encoded, p0)
         # A row of weight 0 must leave no trace, not even in the bins of LightGBM.
@@ -378,73 +352,70 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             )
         return extra, {}
 
-    def _full_columns(self):
-        if self.full_features is None:
-            return np.arange(self.n_features_in_)
-        columns = [self._position(column, "full_features") for column in self.full_features]
-        if not columns:
-            raise ValueError("full_features must name at least one column, got none.")
-        return np.unique(columns)
-
     def _fit_pair(self, rows, held_out, ready, start=None, progress=nullcontext):
         """Fit f1 and g for the present `p_full` and `gamma`; the start for the next `p_full`."""
         problem = Problem(
             len(self.classes_), self.p_full, self.gamma, self.group_of_, self.group_costs_
         )
         learned, values = ready
-        fitted = self._gate.fit_pair(
+        pair, objectives, of_held_out, self.n_iter_, start = self._gate.fit_pair(
             learned, rows.of(held_out), values, problem, start, self.n_jobs, progress
         )
-        self.objective_ = np.array(fitted.objectives)
-        self.held_out_objective_ = np.array(fitted.held_out_objectives)
-        self.n_iter_ = fitted.n_iter
-        self._set_level(fitted.pair, rows, held_out)
+        self.objective_ = np.array(objectives)
+        self.held_out_objective_ = np.array(of_held_out)
+        self._set_level(pair, rows, held_out)
         self._set_costs()
         budget = self._effective_budget(None)
         self._check_feasible(budget)
         if self.p_full > 0 and self._ranks is None and np.isfinite(budget):
             self._warn_of_nobody(budget)
         self.choices_ = ["cheap", "full"]
-        return fitted.start
+        return start
 
     @property
     def _gate(self):
         return BoostedGate() if self.gate is None else self.gate
 
     def _set_level(self, pair, rows, held_out):
-        """Lower the gate to a level that comes from rows that the pair has not seen.
+        """Find the level of the gate, from rows that the pair has not seen.
 
         Where no level of a gate gains, the pair that is simpler is tried; where none does,
         nobody is sent.
         """
-        self.pair_, self._ranks, self._held_out = pair, None, None
+        self.pair_, self._level, self._ranks, self._held_out = pair, 0.0, None, None
         if self.p_full == 0:
             return
-        out, objective = rows.of(held_out), self._objective().bound(rows.y, rows.weight)
+        out = rows.of(held_out)
+        objective = objective_of_labels(self.quality, self.classes_).bound(rows.y, rows.weight)
+        first = np.arange(len(out.y)) % 2 == 0
         while pair is not None:
-            gate = pair.gate_of(rows.values)
-            least = lowest_level(find_cuts(gate, rows.weight), self.p_full)
-            gate = gate[held_out]
+            gate, _ = self._look(pair, rows.values)
+            least, gate = lowest_level(gate, rows.weight, self.p_full), gate[held_out]
             proba = np.exp(log_probabilities(pair.cheap_scores(out.values)))
             cheap = quality_of(objective, out.y, proba)
-            gain = out.full_quality - cheap
             # A simpler gate is a second try: that it gains must not be luck.
-            sure = 0.0 if pair.simpler is not None else 1.0
+            how = self.p_full, 0.0 if pair.simpler is not None else 1.0
 
-            def level(part, gate=gate, gain=gain, least=least, sure=sure):
+            def level(part, gate=gate, gain=out.full_quality - cheap, least=least, how=how):
                 """From some of the held-out rows."""
-                own = gate[part], gain[part], out.weight[part]
-                return max(self._gate.level(*own, self.p_full, sure), least)
+                return max(self._gate.level(gate[part], gain[part], out.weight[part], *how), least)
 
-            keys = row_keys(out.values[:, pair.gate_features])
-            found = HeldOutRows.of(level, gate, keys, cheap, out)
-            self._held_out = found if self._held_out is None else self._held_out
-            chosen = level(np.arange(len(gate)))
-            if chosen < np.inf:
-                self._held_out = found
-                self._ranks = Ranks.of(gate - chosen, out.weight)
-                self.pair_ = pair.lowered(chosen)
+            # The share of rows sent from which each row is sent, by what the other half says.
+            keys, rank = row_keys(out.values[:, pair.gate_features]), np.zeros(len(gate))
+            for judged, by in ((first, ~first), (~first, first)):
+                wanted = np.zeros(judged.sum(), dtype=bool)
+                if out.weight[by].any():
+                    ranks = Ranks.of(gate[by], out.weight[by])
+                    rank[judged] = ranks.of_rows(gate[judged], keys[judged])
+                    wanted = gate[judged] > level(by)
+                rank[judged] = np.where(wanted, rank[judged], np.inf)
+            known = cheap, out.full_quality, out.weight
+            if (chosen := level(slice(None))) < np.inf:
+                self._ranks, self._held_out = Ranks.of(gate - chosen, out.weight), (rank, *known)
+                self.pair_, self._level = pair, chosen
                 return
+            if self._held_out is None:
+                self._held_out = np.full(len(gate), np.inf), *known
             pair = pair.simpler
 
     def _set_costs(self):
@@ -469,8 +440,8 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
 
     def _warn_of_nobody(self, budget):
         """Say that a budget is left over, since on held-out rows nothing was to be had for it."""
-        found = self._held_out
-        cheap, full = (np.average(own, weights=found.weight) for own in (found.cheap, found.full))
+        _, cheap, full, weight = self._held_out
+        cheap, full = (np.average(own, weights=weight) for own in (cheap, full))
         warn(
             f"budget={budget!r} is left over: the cheap model answers every row, at a cost of "
             f"{self.cost_table_['cheap']:.6g}. On the held-out rows its quality is {cheap:.3g} and "
@@ -482,42 +453,41 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
     # Held-out rows --------------------------------------------------------------------
 
     def _on_held_out(self):
-        """Quality and cost of each held-out row at the budget, and weights."""
-        found = self._held_out
-        if found is None:
+        """Mean quality and cost of held-out rows at the budget, each with its standard error."""
+        if self._held_out is None:
             raise AttributeError(
                 f"{type(self).__name__} holds no rows out where p_full=0, and has no validation "
                 "figures. Use cross_val_score."
             )
-        sent = found.wanted & (found.rank < self._share(self._effective_budget(None)))
-        if self._ranks is None:
-            sent = np.zeros(len(sent), dtype=bool)
+        rank, cheap, full, weight = self._held_out
+        sent = rank < self._share(self._effective_budget(None))
         cost = np.where(sent, self.cost_table_["full"], self.cost_table_["cheap"])
-        return np.where(sent, found.full, found.cheap), cost, found.weight
+        found = np.where(sent, full, cheap), cost
+        return [
+            value
+            for own in found
+            for value in (float(np.average(own, weights=weight)), standard_error(own, weight))
+        ]
 
     @property
     def validation_quality_(self):
         """Mean quality of the held-out rows at `budget`, by online decisions."""
-        quality, _, weight = self._on_held_out()
-        return float(np.average(quality, weights=weight))
+        return self._on_held_out()[0]
 
     @property
     def validation_quality_se_(self):
         """Standard error of `validation_quality_` as an estimate for new rows."""
-        quality, _, weight = self._on_held_out()
-        return standard_error(quality, weight)
+        return self._on_held_out()[1]
 
     @property
     def validation_cost_(self):
         """Mean cost of the held-out rows at `budget`, decided as in `validation_quality_`."""
-        _, cost, weight = self._on_held_out()
-        return float(np.average(cost, weights=weight))
+        return self._on_held_out()[2]
 
     @property
     def validation_cost_se_(self):
         """Standard error of `validation_cost_` as an estimate for new rows."""
-        _, cost, weight = self._on_held_out()
-        return standard_error(cost, weight)
+        return self._on_held_out()[3]
 
     # Predict --------------------------------------------------------------------------
 
@@ -530,32 +500,27 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
     def _plan(self, X, budget):
         """Run the gate and plan what answers will need."""
         self._check_feasible(budget)
-        ledger, rows = self._ledger(X), np.arange(num_samples(X))
+        ledger, rows, pair = self._ledger(X), np.arange(num_samples(X)), self.pair_
         gate_cost, cheap_cost, full_cost = self.model_costs_
         scores, sent = None, np.zeros(len(rows), dtype=bool)
-        evaluation = np.zeros(len(rows))
-        if self._ranks is not None:
-            ledger.plan(rows, self.pair_.gate_features)
-            gate, scores = once_of(self).whole("look", lambda: self._look(ledger, rows))
-
-            def keys():
-                values = ledger.take(rows, self.pair_.gate_features)
-                return row_keys(values[:, self.pair_.gate_features])
-
-            sent = self._send(gate, budget, keys)
-            evaluation += gate_cost
-        ledger.plan(rows[~sent], self.pair_.cheap_features)
+        if self._ranks is None:
+            gate_cost = 0.0
+        else:
+            ledger.plan(rows, pair.gate_features)
+            values = ledger.take(rows, pair.gate_features)
+            gate, scores = once_of(self).whole("look", lambda: self._look(pair, values))
+            sent = self._send(gate, budget, values[:, pair.gate_features])
+        ledger.plan(rows[~sent], pair.cheap_features)
         ledger.plan(rows[sent], self._full)
-        evaluation[~sent] += cheap_cost
-        evaluation[sent] += full_cost + (cheap_cost if self.pair_.reads_cheap else 0.0)
+        of_sent = full_cost + (cheap_cost if pair.reads_cheap else 0.0)
+        evaluation = gate_cost + np.where(sent, of_sent, cheap_cost)
         cost = ledger.planned @ self.group_costs_ + evaluation
         return Plan(sent.astype(np.int64), cost, (ledger, scores))
 
-    def _look(self, ledger, rows):
-        """Gate scores of rows, and the cheap model's where the gate reads them."""
-        values = ledger.take(rows, self.pair_.gate_features)
-        scores = self.pair_.cheap_scores(values) if self.pair_.reads_cheap else None
-        return self.pair_.gate_scores(values, scores), scores
+    def _look(self, pair, values):
+        """Gate scores of rows above the level, and the cheap model's where the gate reads them."""
+        scores = pair.cheap_scores(values) if pair.reads_cheap else None
+        return pair.gate_scores(values, scores) - self._level, scores
 
     def _share(self, budget):
         """Share of rows that a budget sends; infinite where it pays for all."""
@@ -564,46 +529,38 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             return np.inf
         return max((budget - cheap) / (full - cheap), 0.0)
 
-    def _send(self, gate, budget, keys):
+    def _send(self, gate, budget, shown):
         """Rows that go to the full model: gate > 0, the highest first while the budget lasts.
 
-        Of rows that tie as many are sent as the budget pays for, by their keys.
+        Of rows that tie as many are sent as the budget pays for, by what they have `shown`.
         """
-        sent = gate > 0
-        if self.policy == "batch" and np.isfinite(budget):
-            cheap = self.cost_table_["cheap"]
-            extra = self.cost_table_["full"] - cheap
-            if extra > 0:
-                spare = max((budget - cheap) * len(gate), 0.0)
-                affordable = int(spare / extra * (1 + ROUNDING))
-                order = np.argsort(-gate, kind="stable")
-                sent[order[affordable:]] = False
-        elif self.policy == "online" and (share := self._share(budget)) < 1:
-            sent &= self._ranks.of_rows(gate, keys()) < share * (1 + ROUNDING)
+        sent, share = gate > 0, self._share(budget)
+        if share < 1 and self.policy == "batch":
+            order = np.argsort(-gate, kind="stable")
+            sent[order[int(share * len(gate) * (1 + ROUNDING)) :]] = False
+        elif share < 1:
+            sent &= self._ranks.of_rows(gate, row_keys(shown)) < share * (1 + ROUNDING)
         return sent
 
     def _answer(self, X, plan, response):
-        ledger, scores = plan.state
-
-        def answer(sent, rows):
-            if sent:
-                return self._full_answer(ledger, rows, response, X)
-            own = None if scores is None else scores[rows]
-            if own is None:
-                own = self.pair_.cheap_scores(ledger.take(rows, self.pair_.cheap_features))
-            return self._answers_of(np.exp(log_probabilities(own)), response)
-
-        return dispatch(plan.route, answer)
-
-    def _full_answer(self, ledger, rows, response, X):
-        model = self.estimator_
+        (ledger, scores), pair, model = plan.state, self.pair_, self.estimator_
 
         def ask(rows):
             with note_failure("full", len(rows), response):
                 return getattr(model, response)(self._input(ledger, rows, self._full, X))
 
-        answer = once_of(self).rows(("full", response), rows, len(ledger.planned), ask)
-        return answer[:, np.argsort(model.classes_)] if response == "predict_proba" else answer
+        def answer(sent, rows):
+            if sent:
+                found = once_of(self).rows(("full", response), rows, len(plan.route), ask)
+                in_order = np.argsort(model.classes_)
+                return found[:, in_order] if response == "predict_proba" else found
+            if scores is not None:
+                own = scores[rows]
+            else:
+                own = pair.cheap_scores(ledger.take(rows, pair.cheap_features))
+            return self._answers_of(np.exp(log_probabilities(own)), response)
+
+        return dispatch(plan.route, answer)
 
     def gate_function(self, X):
         """The gate g; rows with ``g > 0`` go to the full model.
@@ -624,7 +581,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         ledger, rows = self._ledger(X), np.arange(num_samples(X))
         if self._ranks is None:
             return np.full(len(rows), -np.inf)
-        return self._look(ledger, rows)[0]
+        return self._look(self.pair_, ledger.take(rows, self.pair_.gate_features))[0]
 
     def get_metadata_routing(self):
         """Routing of `sample_weight` and other metadata to the full model and the splitter.

@@ -15,7 +15,8 @@ one group bought by different trees are charged each.
 import os
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -26,12 +27,12 @@ from sklearn.base import BaseEstimator, clone
 from skroute.forests import Forest, leaf_sums, read_lightgbm
 from skroute.gating._levels import best_level
 from skroute.gating._objective import (
-    Fitted,
     class_losses,
     doubt,
     fit_doubt,
     kl_objective,
     modelled_probabilities,
+    of_outputs,
     q_step,
 )
 from skroute.utils._compat import Integral, Interval, Real
@@ -47,24 +48,27 @@ _SMALL = 20_000
 _ZERO = 1e-35
 # q-steps and refits of the gate's (a, b) on held-out rows at each point.
 _HELD_OUT_STEPS = 3
-_forked = False
+# With these LightGBM grows the same trees from the same rows, and says nothing.
+REPRODUCIBLE = {
+    "deterministic": True,
+    "feature_pre_filter": False,
+    "force_row_wise": True,
+    "verbosity": -1,
+}
+_PROCESS = os.getpid()
 
 
-def _note_fork():
-    global _forked
-    _forked = True
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_note_fork)
-
-
-def threads_for(n_rows, n_jobs):
-    """Threads of LightGBM: one for few rows, and in a forked child.
+def _one_thread(n_rows):
+    """Whether LightGBM is to use one thread: for few rows, and in a forked child.
 
     OpenMP's threads do not come along there, and it waits for them.
     """
-    return 1 if _forked or n_rows < _SMALL else effective_n_jobs(n_jobs)
+    return n_rows < _SMALL or os.getpid() != _PROCESS
+
+
+def threads_for(n_rows, n_jobs):
+    """Threads of LightGBM for so many rows."""
+    return 1 if _one_thread(n_rows) else effective_n_jobs(n_jobs)
 
 
 def cloned(estimator, n_rows):
@@ -74,9 +78,7 @@ def cloned(estimator, n_rows):
     """
     model = clone(estimator)
     is_open = type(model).__module__.startswith("lightgbm.") and model.n_jobs is None
-    if is_open and (_forked or n_rows < _SMALL):
-        model.set_params(n_jobs=1)
-    return model
+    return model.set_params(n_jobs=1) if is_open and _one_thread(n_rows) else model
 
 
 @dataclass
@@ -118,34 +120,10 @@ class BoostedPair:
         alone = np.array([1.0, 0.0])
         return replace(self, doubt=alone, by_trees=False) if self.by_trees else None
 
-    def gate_of(self, values):
-        """Scores of the gate for complete rows."""
-        return self.gate_scores(values, self.cheap_scores(values))
-
-    def lowered(self, level):
-        """The pair with its gate lowered by a constant."""
-        return replace(self, doubt=self.doubt - np.array([0.0, level]))
-
-
-def binned(rows, categorical=None):
-    """Rows as a Dataset of LightGBM, each value of few a bin of its own."""
-    import lightgbm
-
-    X = rows.values
-    params = {
-        "min_data_in_bin": 1,
-        "bin_construct_sample_cnt": max(len(X), 2),
-        "feature_pre_filter": False,
-        "force_row_wise": True,
-        "num_threads": 1,
-        "verbosity": -1,
-    }
-    # To LightGBM a table of zeros has no features, and it refuses it; to it these are zeros.
-    readable = X if (np.abs(X) > _ZERO).any() else np.ones_like(X)
-    codes = "auto" if categorical is None else np.flatnonzero(categorical).tolist()
-    return lightgbm.Dataset(
-        readable, label=np.zeros(len(X)), params=params, categorical_feature=codes
-    ).construct()
+    def first(self, rounds, coef):
+        """The pair of the first rounds, with ``(a, b)`` of the gate."""
+        kept = self.forest.taken(range(min(rounds, self.forest.n_members)))
+        return replace(self, forest=kept, doubt=coef)
 
 
 def boost(data, rows, problem, kind, *, n_threads, progress=nullcontext):
@@ -155,41 +133,25 @@ def boost(data, rows, problem, kind, *, n_threads, progress=nullcontext):
     ``a`` and ``b`` of the gate are refitted and one gate tree is grown; f1 grows in every round.
     With ``p_full=0`` there is no gate, and this is GreedyMiser.
 
-    Parameters
-    ----------
-    data : lightgbm.Dataset
-        Of `rows`; any number of boosters may share it.
-    rows : Rows
-    problem : Problem
-    kind : BoostedGate
-        Its parameters are those of the trees, and how many rounds and q-steps there are.
-    n_threads : int
-    progress : callable, default=nullcontext
-        Makes the context in which each alternation runs.
-
-    Returns
-    -------
-    Boosted
+    `data` are the rows as the gate makes them `ready`, for any number of boosters, and `kind` is a
+    :class:`BoostedGate`. The result is the pair of all rounds, the objective (OPT) on the rows and
+    the rounds grown at each q-step; each alternation runs in a context of `progress`.
     """
     import lightgbm
 
-    y, full_loss, weight = rows.y, rows.full_loss, rows.weight
-    n_classes, p_full, gamma, group_of, group_costs = problem
-    n_samples, n_estimators = len(y), kind.n_estimators
-    total = weight.sum()
+    y, weight, group_of = rows.y, rows.weight, problem.group_of
+    n_samples, columns, gated = len(y), problem.n_outputs, problem.p_full > 0
+    total, outputs = weight.sum(), problem.n_outputs + gated
     share = weight / total
-    columns = 1 if n_classes == 2 else n_classes
-    gated = p_full > 0
-    outputs = columns + gated
-    base = base_scores(y, share, n_classes)
-    target = y[:, None] == np.arange(1, 2) if columns == 1 else y[:, None] == np.arange(columns)
-    target = target.astype(np.float64)
-    grouped = len(group_costs) < len(group_of)
-    prices = 2 * total * gamma * group_costs
+    # Scores of the constant model, and 0 for the gate.
+    prior = np.clip(np.bincount(y, share, problem.n_classes), 1e-6, 1.0)
+    base = np.log(prior[1:] / prior[0]) if columns == 1 else np.log(prior)
+    base = np.append(base, 0.0)
+    target = of_outputs(y, columns).astype(np.float64)
+    prices = 2 * total * problem.gamma * problem.group_costs
     # LightGBM reads them as text, and no text below the smallest normal number.
     prices[prices < np.finfo(np.float64).tiny] = 0.0
-    free = np.zeros(len(group_costs), dtype=bool)
-    params = {
+    params = REPRODUCIBLE | {
         "objective": "none",
         "num_class": outputs,
         "learning_rate": kind.learning_rate,
@@ -202,88 +164,69 @@ def boost(data, rows, problem, kind, *, n_threads, progress=nullcontext):
         "min_data_per_group": 10,
         "boost_from_average": False,
         "cegb_penalty_feature_coupled": prices[group_of].tolist(),
-        "deterministic": True,
-        "force_row_wise": True,
         "num_threads": n_threads,
-        "verbosity": -1,
     }
     booster = lightgbm.Booster(params, data)
-    every = -(-n_estimators // min(kind.max_iter, n_estimators))
-    coef = np.array([0.0, logit(min(p_full, 0.5))]) if gated else np.zeros(2)
-    q = np.full(n_samples, min(p_full, 0.5))
-    objectives, rounds = [], []
+    q = np.full(n_samples, min(problem.p_full, 0.5))
+    coef = np.array([0.0, logit(q[0])]) if gated else np.zeros(2)
+    objectives, ends = [], []
     # Friedman's factor for the softmax's diagonal Hessian, as in LightGBM's own objective.
-    curvature = 1.0 if columns == 1 else n_classes / (n_classes - 1)
+    curvature = 1.0 if columns == 1 else columns / (columns - 1)
     unit = (_RESOLUTION * weight)[:, None]
-    gradient = np.empty((n_samples, outputs), dtype=np.float32, order="F")
-    hessian = np.empty_like(gradient)
+
+    def bought():
+        """Groups of the features that trees split on."""
+        return np.unique(group_of[np.flatnonzero(booster.feature_importance())])
 
     def step(scores):
         """q-step, refit of (a, b), and the objective."""
         nonlocal q, coef
-        used = np.unique(group_of[np.flatnonzero(booster.feature_importance())])
-        cost = gamma * group_costs[used].sum()
         if gated:
-            q, coef, value = refitted(scores, y, full_loss, share, p_full, coef)
+            losses = y, rows.full_loss, share
+            q, coef, value = refitted(scores, *losses, problem.p_full, coef)
         else:
             value = float(share @ class_losses(scores, y))
-        objectives.append(value + cost)
-        rounds.append(booster.current_iteration())
+        objectives.append(value + problem.gamma * problem.group_costs[bought()].sum())
+        ends.append(booster.current_iteration())
 
-    def gradients(scores, grows_gate):
+    def derivatives(alternates, predictions, _data):
+        """Gradient and Hessian at a round; the gate's tree grows at those that alternate."""
+        scores = predictions.reshape(n_samples, outputs) + base[:outputs]
+        if alternates and booster.current_iteration() > 0:
+            step(scores)
         kept = (1 - q)[:, None]
         p = modelled_probabilities(scores[:, :columns])
-        put(slice(0, columns), kept * (p - target), curvature * kept * p * (1 - p))
-        if grows_gate:
-            gate = coef[0] * doubt(scores[:, :columns]) + coef[1] + scores[:, columns]
-            sent = expit(gate)
-            put(columns, sent - q, sent * (1 - sent))
-        elif gated:
-            put(columns, 0.0, 1.0)
+        gradient, hessian = np.zeros_like(scores), np.ones_like(scores)
+        gradient[:, :columns] = kept * (p - target)
+        hessian[:, :columns] = curvature * kept * p * (1 - p)
+        if gated and alternates:
+            sent = expit(coef[0] * doubt(scores[:, :columns]) + coef[1] + scores[:, columns])
+            gradient[:, columns], hessian[:, columns] = sent - q, sent * (1 - sent)
+        gradient = np.rint(gradient / _RESOLUTION) * unit
+        hessian = np.maximum(np.rint(hessian / _RESOLUTION), 1.0) * unit
         return gradient.ravel(order="F"), hessian.ravel(order="F")
 
-    def put(column, first, second):
-        scale = unit if np.ndim(first) == 2 else unit[:, 0]
-        gradient[:, column] = np.rint(first / _RESOLUTION) * scale
-        hessian[:, column] = np.maximum(np.rint(second / _RESOLUTION), 1.0) * scale
+    def last_step(predictions, _data):
+        step(predictions.reshape(n_samples, outputs) + base[:outputs])
+        return "objective", objectives[-1], False
 
-    def of_booster(predictions):
-        return predictions.reshape(n_samples, outputs) + base[:outputs]
-
-    def grow(round_, alternates):
-        """One round of boosting; whether no split paid."""
-
-        def objective(predictions, _data):
-            scores = of_booster(predictions)
-            if alternates and round_ > 0:
-                step(scores)
-            return gradients(scores, gated and alternates)
-
-        stuck = booster.update(fobj=objective)
-        if grouped:
-            bought = np.unique(group_of[np.flatnonzero(booster.feature_importance())])
-            if not free[bought].all():
-                free[bought] = True
-                open_prices = np.where(free, 0.0, prices)[group_of]
-                booster.reset_parameter({"cegb_penalty_feature_coupled": open_prices.tolist()})
-        return stuck
-
-    stuck = False
-    for begin in range(0, n_estimators, every):
+    every = -(-kind.n_estimators // min(kind.max_iter, kind.n_estimators))
+    stuck, free = False, np.zeros(len(prices), dtype=bool)
+    for begin in range(0, kind.n_estimators, every):
         # Where no split pays, none will until q changes.
         if stuck and not gated:
             break
         with progress():
-            stuck = grow(begin, alternates=True)
-            for round_ in range(begin + 1, min(begin + every, n_estimators)):
-                stuck = stuck or grow(round_, alternates=False)
-
-    def last_step(predictions, _data):
-        step(of_booster(predictions))
-        return "objective", objectives[-1], False
-
+            for round_ in range(begin, min(begin + every, kind.n_estimators)):
+                if stuck and round_ > begin:
+                    break
+                stuck = booster.update(fobj=partial(derivatives, round_ == begin))
+                if len(prices) < len(group_of) and not free[bought()].all():
+                    free[bought()] = True
+                    left = np.where(free, 0.0, prices)[group_of].tolist()
+                    booster.reset_parameter({"cegb_penalty_feature_coupled": left})
     booster.eval_train(last_step)
-    return Boosted(read_lightgbm(booster, -1), base[:columns], coef, objectives, rounds)
+    return BoostedPair(read_lightgbm(booster, -1), base[:columns], coef), objectives, ends
 
 
 def refitted(scores, y, full_loss, share, p_full, coef, n_steps=1):
@@ -298,59 +241,22 @@ def refitted(scores, y, full_loss, share, p_full, coef, n_steps=1):
     return q, coef, kl_objective(q, cheap_loss, full_loss, gate, share)
 
 
-class Boosted(NamedTuple):
-    """What boosting grew: rounds are the forest's members, `doubt` is ``(a, b)`` of the gate.
+def best_round(pair, ends, rows, p_full):
+    """Of the rounds `ends` those with the lowest objective on held-out rows, and ``(a, b)`` there.
 
-    `objectives` has (OPT) on the training rows, `rounds` the rounds grown, at each q-step.
-    """
-
-    forest: Forest
-    base: Any
-    doubt: Any
-    objectives: list
-    rounds: list
-
-    def pair(self, rounds, coef):
-        """The pair of the first `rounds`, with (a, b) of the gate."""
-        kept = self.forest.taken(range(min(rounds, self.forest.n_members)))
-        return BoostedPair(kept, self.base, coef)
-
-
-def base_scores(y, share, n_classes):
-    """Scores of the constant model, and 0 for the gate."""
-    prior = np.bincount(y, weights=share, minlength=n_classes)
-    prior = np.clip(prior, 1e-6, 1.0)
-    cheap = [np.log(prior[1] / prior[0])] if n_classes == 2 else np.log(prior).tolist()
-    return np.array([*cheap, 0.0])
-
-
-def best_round(boosted, rows, p_full):
-    """The rounds with the lowest objective on held-out rows, and the gate fitted there.
-
-    Boosted trees fit their training rows so well that q believes them: f1 looks better,
-    and the gate sharper, than either is. The two numbers of the gate that can undo this
-    are fitted here, on held-out rows, and the rounds with the lowest held-out objective
-    are the best iterate.
-
-    Returns
-    -------
-    rounds : int
-    doubt : ndarray of shape (2,)
-        ``(a, b)`` of the gate.
-    objectives : list of float
-        Held out, without feature costs, at each q-step.
+    Boosted trees fit their training rows so well that q believes them: f1 looks better, and the
+    gate sharper, than either is. The two numbers of the gate that can undo this are fitted here.
+    The third part of the result are the objectives, without feature costs.
     """
     share = rows.weight / rows.weight.sum()
-    scores = np.tile(np.append(boosted.base, 0.0), (len(rows.y), 1))
-    best, lowest, objectives, begin = None, np.inf, [], 0
-    for end in boosted.rounds:
-        scores += leaf_sums(boosted.forest, rows.values, first=begin, last=end)
-        begin, losses = end, (rows.y, rows.full_loss, share)
-        _, coef, value = refitted(scores, *losses, p_full, boosted.doubt, _HELD_OUT_STEPS)
-        objectives.append(value)
-        if value < lowest:
-            best, lowest = (end, coef), value
-    return *best, objectives
+    scores = np.tile(np.append(pair.base, 0.0), (len(rows.y), 1))
+    losses, found = (rows.y, rows.full_loss, share), []
+    for begin, end in pairwise([0, *ends]):
+        scores += leaf_sums(pair.forest, rows.values, first=begin, last=end)
+        found.append(refitted(scores, *losses, p_full, pair.doubt, _HELD_OUT_STEPS))
+    _, coefs, objectives = zip(*found)
+    best = int(np.argmin(objectives))
+    return ends[best], coefs[best], objectives
 
 
 class BoostedGate(BaseEstimator):
@@ -409,18 +315,30 @@ class BoostedGate(BaseEstimator):
         self.max_iter = max_iter
 
     def ready(self, rows, categorical=None):
-        """Rows made ready for any number of fits."""
-        return binned(rows, categorical)
+        """Rows as a Dataset of LightGBM, each value of few a bin of its own."""
+        import lightgbm
+
+        X = rows.values
+        params = REPRODUCIBLE | {
+            "min_data_in_bin": 1,
+            "bin_construct_sample_cnt": max(len(X), 2),
+            "num_threads": 1,
+        }
+        # To LightGBM a table of zeros has no features, and it refuses it; to it these are zeros.
+        readable = X if (np.abs(X) > _ZERO).any() else np.ones_like(X)
+        codes = "auto" if categorical is None else np.flatnonzero(categorical).tolist()
+        return lightgbm.Dataset(
+            readable, label=np.zeros(len(X)), params=params, categorical_feature=codes
+        ).construct()
 
     def fit_pair(self, rows, held_out, ready, problem, start, n_jobs, progress):
-        """The pair of a problem, of the rounds that are best on held-out rows."""
-        threads = threads_for(len(rows.y), n_jobs)
-        boosted = boost(ready, rows, problem, self, n_threads=threads, progress=progress)
-        rounds, coef, held_out_objectives = self.n_estimators, np.zeros(2), []
-        if problem.p_full > 0:
-            rounds, coef, held_out_objectives = best_round(boosted, held_out, problem.p_full)
-        pair = boosted.pair(rounds, coef)
-        return Fitted(pair, boosted.objectives, held_out_objectives, rounds)
+        """The pair, objectives, held-out objectives, rounds, and no start for the next problem."""
+        how = {"n_threads": threads_for(len(rows.y), n_jobs), "progress": progress}
+        pair, objectives, ends = boost(ready, rows, problem, self, **how)
+        if problem.p_full == 0:
+            return pair, objectives, [], self.n_estimators, None
+        rounds, coef, of_held_out = best_round(pair, ends, held_out, problem.p_full)
+        return pair.first(rounds, coef), objectives, of_held_out, rounds, None
 
     def level(self, gate, gain, weight, p_full, sure):
         """Where sending held-out rows raises quality most, by so many standard errors."""

@@ -10,10 +10,17 @@ from sklearn.utils.validation import check_array, check_X_y, validate_data
 
 from skroute.base import CostAwareMixin
 from skroute.features._groups import FeatureGroupsMixin
-from skroute.features._lazy import LazyFeatures
-from skroute.metrics._objectives import objective_of_labels
-from skroute.utils._compat import Interval, Real, _safe_indexing, check_sample_weight, num_samples
-from skroute.utils._frames import FrameReader, RawRows, as_rows, cells_of, is_frame
+from skroute.features._lazy import LazyFeatures, RawRows
+from skroute.utils._compat import (
+    Integral,
+    Interval,
+    Real,
+    StrOptions,
+    _safe_indexing,
+    check_sample_weight,
+    num_samples,
+)
+from skroute.utils._frames import CATEGORY, ColumnReader, as_rows, cells_of, columns_of, is_frame
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
 
@@ -21,44 +28,42 @@ from skroute.utils._tensors import on_host
 class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEstimator):
     """Base of the estimators that buy features row by row."""
 
-    # How a frame is read and made anew; None where `fit` was given numbers.
-    _reader: FrameReader | None = None
+    # How the columns of a frame are read, and it is made anew; None where `fit` was given numbers.
+    _readers: list[ColumnReader] | None = None
     _raw: RawRows | None = None
     _parameter_constraints: dict = {
         "feature_costs": ["array-like", Mapping, None],
         "feature_groups": [Mapping, None],
+        "quality": [str, Mapping, "array-like", callable, tuple],
         "budget": [Interval(Real, 0, None, closed="both"), None],
+        "policy": [StrOptions({"online", "batch"})],
+        "n_jobs": [Integral, None],
     }
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = False
-        return tags
 
     def _offers_proba(self):
         return True
 
     def _finite(self):
         # What is missing of a frame with categories is for the models to take or to refuse.
-        if self._categorical.any():
-            return "allow-nan"
-        return "allow-nan" if self.__sklearn_tags__().input_tags.allow_nan else True
+        some = self._categorical.any() or self.__sklearn_tags__().input_tags.allow_nan
+        return "allow-nan" if some else True
 
     @property
     def _categorical(self):
         """Which columns hold codes of categories."""
-        if self._reader is None:
+        if self._readers is None:
             return np.zeros(self.n_features_in_, dtype=bool)
-        return self._reader.categorical
+        return np.array([own.kind == CATEGORY for own in self._readers])
 
     def _checked(self, X, y, sample_weight):
         """Numeric rows, positions of classes and weights; sets ``classes_`` and the groups."""
         X, y = on_host(X), on_host(y)
-        self._reader = self._raw = None
+        self._readers = self._raw = None
         if is_frame(X):
             validate_data(self, X, skip_check_array=True)
-            self._reader, self._raw = FrameReader.fit(X), RawRows.of(X)
-            values = self._reader.read(X)
+            names, columns = columns_of(X)
+            self._readers = [ColumnReader.fit(*column) for column in zip(columns, names)]
+            self._raw, values = RawRows.of(X), _read(self._readers, columns)
         else:
             values = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan")
         values, y = check_X_y(values, y, dtype=np.float64, ensure_all_finite=self._finite())
@@ -75,10 +80,6 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
                 f"one class: {self.classes_[present]!r}."
             )
         return values, encoded, weight
-
-    def _objective(self):
-        """What an answer is worth, by `quality`."""
-        return objective_of_labels(self.quality, self.classes_)
 
     def _feature_cost(self, *columns):
         """Cost of buying all of these columns."""
@@ -98,7 +99,7 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
         groups = self.group_of_, len(self.group_costs_)
         if not isinstance(X, LazyFeatures):
             # Feature names were checked on X itself.
-            values = X if self._reader is None else self._reader.read(X)
+            values = X if self._readers is None else _read(self._readers, columns_of(X)[1])
             values = check_array(
                 values, dtype=np.float64, ensure_all_finite=self._finite(), input_name="X"
             )
@@ -107,13 +108,12 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
 
         def read(columns, rows):
             asked = [names[column] for column in columns]
-            if self._reader is None:
+            if self._readers is None:
                 values = X.read(asked, rows)
             else:
                 cells = X.fetch(asked, rows)
-                readers = [self._reader.columns[column] for column in columns]
                 try:
-                    values = np.column_stack([own.read(part) for own, part in zip(readers, cells)])
+                    values = _read([self._readers[column] for column in columns], cells)
                 except ValueError as error:
                     raise ValueError(f"The feature source returned other cells: {error}") from None
                 ledger.keep(columns, rows, cells)
@@ -130,7 +130,7 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
             every = len(columns) == self.n_features_in_
             return part if every else _safe_indexing(part, columns, axis=1)
         values = ledger.take(rows, columns)
-        if self._reader is None:
+        if self._readers is None:
             return values[:, columns]
         cells = {column: ledger.cells[column][rows] for column in columns}
         return _safe_indexing(self._raw.rows(cells, len(rows)), columns, axis=1)
@@ -138,6 +138,11 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
     def _answers_of(self, proba, response):
         """Answers of probabilities."""
         return proba if response == "predict_proba" else self.classes_[proba.argmax(axis=1)]
+
+
+def _read(readers, columns):
+    """Columns as numbers, each by what its cells say, also where rows come as an array."""
+    return np.column_stack([own.read(column) for own, column in zip(readers, columns)])
 
 
 def quality_of(objective, y, proba):
@@ -160,15 +165,8 @@ def check_bought(values, columns, *, allow_nan):
 class FeatureLedger:
     """Features of some rows, with what has been bought and what is planned to be.
 
-    Parameters
-    ----------
-    n_samples, n_features : int
-    group_of : ndarray of shape (n_features,), dtype=int
-        Group of each column; a group is bought as a whole.
-    n_groups : int
-    read : callable, default=None
-        ``read(columns, rows)`` with positions. None if `values` holds everything.
-    values : ndarray of shape (n_samples, n_features), default=None
+    `group_of` is the group of each column; a group is bought as a whole, by ``read(columns, rows)``
+    with positions. It is None if `values` holds everything.
     """
 
     def __init__(self, n_samples, n_features, group_of, n_groups, *, read=None, values=None):

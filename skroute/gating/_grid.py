@@ -106,8 +106,7 @@ class AdaptGrid:
             cost=self.cost[front], quality=self.accuracy[front], name=name
         )
         # Settings cannot be mixed.
-        steps = {"drawstyle": "steps-post"} | (curve_kwargs or {})
-        display.plot(ax=ax, curve_kwargs=steps)
+        display.plot(ax=ax, curve_kwargs={"drawstyle": "steps-post"} | (curve_kwargs or {}))
         colour = display.line_.get_color()
         display.ax_.scatter(self.cost, self.accuracy, s=12, alpha=0.35, color=colour)
         display.ax_.set(ylabel="Accuracy")
@@ -152,10 +151,7 @@ def adapt_grid(
         Rows to measure cost and accuracy on, not those of `X`: choices made from the grid
         are choices made on these rows.
 
-    p_full : array-like of float
-        Values, see :class:`AdaptGatingClassifier`.
-
-    gamma : array-like of float
+    p_full, gamma : array-like of float
         Values, see :class:`AdaptGatingClassifier`.
 
     sample_weight : array-like of shape (n_samples,), default=None
@@ -189,14 +185,12 @@ def adapt_grid(
     >>> bool(grid.best_within(15.0).predict_cost(X).mean() < 15.5)
     True
     """
+    template = clone(estimator)
     for name, values in (("p_full", p_full), ("gamma", gamma)):
         if not len(values):
             raise ValueError(f"{name} must have at least one value, got {values!r}.")
-    template = clone(estimator)
-    for value in p_full:
-        template.set_params(p_full=value)._validate_params()
-    for value in gamma:
-        template.set_params(gamma=value)._validate_params()
+        for value in values:
+            template.set_params(**{name: value})._validate_params()
     rows, held_out = template._prepare(X, y, sample_weight, {})
     # Made ready once, for all threads.
     ready = {

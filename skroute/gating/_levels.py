@@ -13,34 +13,32 @@ TIE = 1e-9
 GOLDEN = 0.6180339887498949
 
 
-class Cuts(NamedTuple):
-    """Levels between the scores of some rows, falling, and the share of weight above each.
-
-    They are half-way between neighbours; the first sends no row, the last all of them.
-    """
-
-    level: NDArray[np.float64]
-    share: NDArray[np.float64]
+def _falling(gate):
+    """Order of falling scores, the scores, and room for rounding; which are the last of a tie."""
+    order = np.argsort(-gate, kind="stable")
+    falling = gate[order]
+    room = TIE * np.maximum(np.abs(falling), 1.0)
+    last = np.flatnonzero(np.append(falling[:-1] - falling[1:] > room[:-1], True))
+    return order, falling, room, last
 
 
 def find_cuts(gate, weight):
-    """All cuts of gate scores; ties are never parted."""
-    order = np.argsort(-gate, kind="stable")
-    falling = gate[order]
+    """Levels at which gate scores may be cut, falling, and the share of weight above each.
+
+    They are half-way between neighbours, so that ties are never parted; the first sends no row,
+    the last all of them.
+    """
+    order, falling, room, last = _falling(gate)
     share = np.cumsum(weight[order])
-    room = TIE * np.maximum(np.abs(falling), 1.0)
-    last = np.flatnonzero(np.append(falling[:-1] - falling[1:] > room[:-1], True))
     below = np.append(falling[1:], falling[-1] - 1.0)[last]
-    top = falling[0] + 1e3 * room[0]
-    return Cuts(
-        np.append(top, 0.5 * falling[last] + 0.5 * below),
-        np.append(0.0, share[last] / share[-1]),
-    )
+    level = np.append(falling[0] + 1e3 * room[0], 0.5 * falling[last] + 0.5 * below)
+    return level, np.append(0.0, share[last] / share[-1])
 
 
-def lowest_level(cuts, share):
-    """The lowest level that sends at most a share of weight."""
-    return cuts.level[np.searchsorted(cuts.share, share * (1 + ROUNDING), side="right") - 1]
+def lowest_level(gate, weight, share):
+    """The lowest level of a gate that sends at most a share of weight."""
+    levels, sent = find_cuts(gate, weight)
+    return levels[np.searchsorted(sent, share * (1 + ROUNDING), side="right") - 1]
 
 
 def row_keys(values):
@@ -87,11 +85,8 @@ class Ranks(NamedTuple):
     @classmethod
     def of(cls, gate, weight):
         """Ranks by the scores of held-out rows."""
-        order = np.argsort(-gate, kind="stable")
-        falling = gate[order]
-        room = TIE * np.maximum(np.abs(falling), 1.0)
-        first = np.flatnonzero(np.append(True, falling[:-1] - falling[1:] > room[:-1]))
-        last = np.append(first[1:], len(gate)) - 1
+        order, falling, room, last = _falling(gate)
+        first = np.append(0, last[:-1] + 1)
         before = np.append(0.0, np.cumsum(np.add.reduceat(weight[order], first)))
         # A new row weighs what a held-out one does.
         whole = before[-1] * (1 + 1 / np.count_nonzero(weight))
@@ -119,15 +114,15 @@ def best_level(gate, gain, weight, p_full, sure=0.0):
     above the level, `sure` by how many standard errors the gain must be above 0. The smallest share
     is sent among those that gain most; the level is infinite where none gains.
     """
-    cuts = find_cuts(gate, weight)
-    rows = np.searchsorted(-cuts.level, -gate, side="right")
-    total = np.cumsum(np.bincount(rows, weight * gain, len(cuts.level)))
-    error = np.sqrt(np.cumsum(np.bincount(rows, (weight * gain) ** 2, len(cuts.level))))
+    levels, share = find_cuts(gate, weight)
+    rows = np.searchsorted(-levels, -gate, side="right")
+    total = np.cumsum(np.bincount(rows, weight * gain, len(levels)))
+    error = np.sqrt(np.cumsum(np.bincount(rows, (weight * gain) ** 2, len(levels))))
     total[1:][total[1:] < sure * error[1:]] = -np.inf
-    total[cuts.share > p_full * (1 + ROUNDING)] = -np.inf
+    total[share > p_full * (1 + ROUNDING)] = -np.inf
     # A gain of a millionth of a row is rounding.
     best = np.argmax(total >= total.max() - 1e-6 * weight.max())
-    return cuts.level[best] if best else np.inf
+    return levels[best] if best else np.inf
 
 
 def standard_error(values, weight):

@@ -1,11 +1,12 @@
 """Adapt-Lin: linear gate and cheap model with group-sparse features.
 
-The coefficients ``W`` have one column per output of f1 and a last one for the gate g.
-Rows of W that belong to features bought together form one group.
+The coefficients ``W`` have one column per output of f1 and a last one for the gate g. Rows of W
+that belong to features bought together form one group. The last feature is 1, alone in the last
+group, which costs nothing: its coefficients are the intercepts.
 """
 
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -13,12 +14,12 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator
 
-from skroute.gating._levels import find_cuts, lowest_level
+from skroute.gating._levels import lowest_level
 from skroute.gating._objective import (
-    Fitted,
     class_losses,
     kl_objective,
     modelled_probabilities,
+    of_outputs,
     q_step,
 )
 from skroute.utils._compat import Integral, Interval, Real
@@ -33,18 +34,16 @@ _MOST_STEPS = 2000
 _STARTS = 8
 # A category of fewer rows says nothing that a linear model could learn.
 _RARE = 2
-# What a column of the linear model reads of its raw column.
-NUMBER, LEVEL, MISSING = range(3)
 
 
 class LinearColumns(NamedTuple):
-    """Columns of a linear model: the raw column of each, what it reads there, of which category.
+    """Columns of a linear model: the raw column of each, and what it says of its cells.
 
-    `mean`, of each raw column, stands for missing numbers.
+    `level` is the category that it says to be there, NaN where it says that a cell is missing, and
+    infinite where it is the number itself. `mean`, of each raw column, stands for missing numbers.
     """
 
     origin: NDArray[np.int64]
-    kind: NDArray[np.int64]
     level: NDArray[np.float64]
     mean: NDArray[np.float64]
 
@@ -56,24 +55,23 @@ class LinearColumns(NamedTuple):
             there = ~np.isnan(column)
             if categorical is not None and categorical[at]:
                 levels, counts = np.unique(column[there], return_counts=True)
-                found += [(at, LEVEL, level) for level in levels[counts >= _RARE]]
+                found += [(at, level) for level in levels[counts >= _RARE]]
             else:
-                found.append((at, NUMBER, 0.0))
+                found.append((at, np.inf))
                 if there.any():
                     mean[at] = np.average(column[there], weights=weight[there])
             if not there.all():
-                found.append((at, MISSING, 0.0))
-        origin, kind, level = map(np.array, zip(*found))
-        return cls(origin.astype(np.int64), kind.astype(np.int64), level, mean)
+                found.append((at, np.nan))
+        origin, level = map(np.array, zip(*found))
+        return cls(origin.astype(np.int64), level.astype(np.float64), mean)
 
-    def expand(self, values, columns=None):
+    def expand(self, values, columns=slice(None)):
         """Rows as the columns of the linear model, all of them or some."""
-        columns = np.arange(len(self.origin)) if columns is None else columns
-        raw = values[:, self.origin[columns]]
-        kind, there = self.kind[columns], ~np.isnan(raw)
-        number = np.where(there, raw, self.mean[self.origin[columns]])
-        sign = np.where(kind == LEVEL, raw == self.level[columns], ~there)
-        return np.where(kind == NUMBER, number, sign)
+        origin, level = self.origin[columns], self.level[columns]
+        raw = values[:, origin]
+        missing = np.isnan(raw)
+        said = (raw == level) | (missing & np.isnan(level))
+        return np.where(np.isinf(level), np.where(missing, self.mean[origin], raw), said)
 
 
 @dataclass
@@ -101,16 +99,6 @@ class LinearPair:
         """Scores of the gate, shape (n_rows,)."""
         used = self._gate
         return self.columns.expand(values, used) @ self.coef[used, -1] + self.intercept[-1]
-
-    def gate_of(self, values):
-        """Scores of the gate for complete rows."""
-        return self.gate_scores(values, None)
-
-    def lowered(self, level):
-        """The pair with its gate lowered by a constant."""
-        intercept = self.intercept.copy()
-        intercept[-1] -= level
-        return replace(self, intercept=intercept)
 
 
 class LinearGate(BaseEstimator):
@@ -145,7 +133,7 @@ class LinearGate(BaseEstimator):
         self.tol = tol
 
     def ready(self, rows, categorical=None):
-        """Columns of the linear model; their values with mean 0 and variance 1; the moments."""
+        """Columns of the linear model; values with mean 0 and variance 1, and ones; the moments."""
         weight = rows.weight / rows.weight.sum()
         columns = LinearColumns.of(rows.values, weight, categorical)
         values = columns.expand(rows.values)
@@ -153,26 +141,35 @@ class LinearGate(BaseEstimator):
         scale = np.sqrt(weight @ (values - mean) ** 2)
         # A constant column carries nothing; rounding must not blow it up.
         scale[scale <= 1e-12 * np.abs(mean)] = np.inf
-        return columns, (values - mean) / scale, mean, scale
+        return columns, with_ones((values - mean) / scale), mean, scale
 
     def fit_pair(self, rows, held_out, ready, problem, start, n_jobs, progress):
-        """The pair of a problem, by alternation from `start` or from two starts."""
+        """The pair, objectives, none held out, alternations, and a start for the next problem.
+
+        By alternation from `start`, or from two starts.
+        """
         columns, values, mean, scale = ready
-        of_columns = problem._replace(group_of=problem.group_of[columns.origin])
+        of_columns = problem._replace(
+            group_of=np.append(problem.group_of[columns.origin], len(problem.group_costs)),
+            group_costs=np.append(problem.group_costs, 0.0),
+        )
         how = {"max_iter": self.max_iter, "tol": self.tol, "progress": progress}
         if start is None:
-            found = adapt_linear_multistart(values, rows, of_columns, **how)
+            W, objectives = adapt_linear_multistart(values, rows, of_columns, **how)
         else:
-            found = adapt_linear(values, rows, of_columns, start=start, **how)
-        W, intercept, objectives = found
-        coef = W / scale[:, None]
-        pair = LinearPair(columns, coef, intercept - mean @ coef)
-        start = (W, intercept) if problem.p_full > 0 else None
-        return Fitted(pair, objectives, [], len(objectives), start)
+            W, objectives = adapt_linear(values, rows, of_columns, start=start, **how)
+        coef = W[:-1] / scale[:, None]
+        pair = LinearPair(columns, coef, W[-1] - mean @ coef)
+        return pair, objectives, [], len(objectives), W if problem.p_full > 0 else None
 
     def level(self, gate, gain, weight, p_full, sure):
         """The logistic fit puts it at 0, unless more than `p_full` is sent from there."""
-        return max(0.0, lowest_level(find_cuts(gate, weight), p_full))
+        return max(0.0, lowest_level(gate, weight, p_full))
+
+
+def with_ones(values):
+    """Features with the last one, of the intercepts."""
+    return np.column_stack([values, np.ones(len(values))])
 
 
 def loss_kl(scores, y, q, weight):
@@ -185,11 +182,8 @@ def loss_kl(scores, y, q, weight):
 
 def cheap_part(scores, y, kept):
     """What f1 adds to the loss, and its gradient in the scores of f1."""
-    # One output stands for the second of two classes.
-    n_outputs = scores.shape[1]
-    target = y[:, None] == (np.arange(1, 2) if n_outputs == 1 else np.arange(n_outputs))
-    gradient = kept[:, None] * (modelled_probabilities(scores) - target)
-    return (kept * class_losses(scores, y)).sum(), gradient
+    wrong = modelled_probabilities(scores) - of_outputs(y, scores.shape[1])
+    return (kept * class_losses(scores, y)).sum(), kept[:, None] * wrong
 
 
 def group_norms(W, group_of, n_groups):
@@ -204,15 +198,13 @@ def prox_group_norm(W, group_of, thresholds):
     return W * shrink[group_of][:, None]
 
 
-def penalty(W, intercept, group_of, thresholds):
+def penalty(W, group_of, thresholds):
     """The L2,1 norm weighted by feature costs, and the ridge."""
-    return float(
-        thresholds @ group_norms(W, group_of, len(thresholds))
-        + 0.5 * RIDGE * ((W**2).sum() + (intercept**2).sum())
-    )
+    of_groups = thresholds @ group_norms(W, group_of, len(thresholds))
+    return float(of_groups + 0.5 * RIDGE * (W**2).sum())
 
 
-def duality_gap(W, intercept, gradient, gradient_intercept, group_of, thresholds):
+def duality_gap(W, gradient, group_of, thresholds):
     """Gap between the penalised objective at W and the dual at the loss gradient.
 
     With the dual point at the gradient of the loss, the loss terms cancel (Fenchel-Young)
@@ -221,137 +213,105 @@ def duality_gap(W, intercept, gradient, gradient_intercept, group_of, thresholds
     It is not negative, and 0 exactly at the optimum.
     """
     over = np.maximum(group_norms(gradient, group_of, len(thresholds)) - thresholds, 0.0)
-    return float(
-        penalty(W, intercept, group_of, thresholds)
-        + (W * gradient).sum()
-        + intercept @ gradient_intercept
-        + ((over**2).sum() + (gradient_intercept**2).sum()) / (2 * RIDGE)
-    )
+    dual = (W * gradient).sum() + (over**2).sum() / (2 * RIDGE)
+    return float(penalty(W, group_of, thresholds) + dual)
 
 
 def accelerated_proximal_gradient(
-    X, loss, W, intercept, group_of, thresholds, *, curvature, tol, max_iter=_MOST_STEPS
+    X, loss, W, group_of, thresholds, *, curvature, tol, max_iter=_MOST_STEPS
 ):
-    """Minimise ``loss(X W + intercept) + penalty``: the linear case of (OPT2).
+    """Minimise ``loss(X W) + penalty``: the linear case of (OPT2).
 
     FISTA with a fixed step, momentum restarted when it points uphill (O'Donoghue and
     Candes' gradient scheme), stopped by the duality gap, which is computed every tenth
     step. The objective at the result is never above that at the start.
 
     ``loss(scores)`` returns a value and its gradient; `curvature` bounds the largest eigenvalue of
-    its Hessian in (W, intercept). The result is W, the intercept and the last duality gap, a bound
-    of the distance to the optimal objective.
+    its Hessian in W. The result is W and the last duality gap, a bound of the distance to the
+    optimal objective.
     """
     step = 1.0 / (curvature + RIDGE)
-    best = W, intercept
-    best_value = loss(X @ W + intercept)[0] + penalty(W, intercept, group_of, thresholds)
-    ahead, ahead_intercept, momentum, gap = W, intercept, 1.0, np.inf
+    best, best_value = W, loss(X @ W)[0] + penalty(W, group_of, thresholds)
+    ahead, momentum, gap = W, 1.0, np.inf
     for iteration in range(1, max_iter + 1):
-        _, by_score = loss(X @ ahead + ahead_intercept)
-        move = ahead - step * (X.T @ by_score + RIDGE * ahead)
+        move = ahead - step * (X.T @ loss(X @ ahead)[1] + RIDGE * ahead)
         new = prox_group_norm(move, group_of, step * thresholds)
-        new_intercept = ahead_intercept - step * (by_score.sum(axis=0) + RIDGE * ahead_intercept)
-        change, change_intercept = new - W, new_intercept - intercept
-        overshoots = ((ahead - new) * change).sum() + (
-            (ahead_intercept - new_intercept) * change_intercept
-        ).sum()
-        if overshoots > 0:
+        change = new - W
+        if ((ahead - new) * change).sum() > 0:
             momentum = 1.0
         next_momentum = 0.5 * (1 + np.sqrt(1 + 4 * momentum**2))
-        pull = (momentum - 1) / next_momentum
-        W, intercept, momentum = new, new_intercept, next_momentum
-        ahead, ahead_intercept = W + pull * change, intercept + pull * change_intercept
+        ahead = new + (momentum - 1) / next_momentum * change
+        W, momentum = new, next_momentum
         if iteration % 10 == 0 or iteration == max_iter:
-            value, by_score = loss(X @ W + intercept)
-            value += penalty(W, intercept, group_of, thresholds)
+            value, by_score = loss(X @ W)
+            value += penalty(W, group_of, thresholds)
             if value <= best_value:
-                best, best_value = (W, intercept), value
-            at = W, intercept, X.T @ by_score, by_score.sum(axis=0)
-            gap = duality_gap(*at, group_of, thresholds)
+                best, best_value = W, value
+            gap = duality_gap(W, X.T @ by_score, group_of, thresholds)
             if gap <= tol:
                 break
-    return *best, gap
+    return best, gap
 
 
 def adapt_linear(X, rows, problem, *, max_iter, tol, start=None, progress=nullcontext):
     """Algorithm 1 (Adapt-Lin): alternate (OPT1) for q and (OPT2) for g and f1.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-        Standardised features.
-    rows : Rows
-        Their classes, losses and weights.
-    problem : Problem
-        Groups are those of the columns of `X`. With ``p_full=0`` there is no gate: f1 alone, and
-        minus infinity for the gate's intercept.
-    max_iter : int
-        Alternations.
-    tol : float
-        Stop when an alternation lowers the objective by less; a tenth of it bounds the
-        duality gap of each (OPT2).
-    start : tuple (W, intercept), default=None
-        Warm start. None starts from q = p_full everywhere.
-    progress : callable, default=nullcontext
-        Makes the context in which each alternation runs.
+    `X` are standardised features and ones, and the groups of the problem are theirs. It ends after
+    `max_iter` alternations, or where one lowers the objective by less than `tol`; a tenth of that
+    bounds the duality gap of each (OPT2). Without `start`, it starts from q = p_full everywhere;
+    each alternation runs in a context of `progress`.
 
-    Returns
-    -------
-    W : ndarray of shape (n_features, n_outputs + 1)
-    intercept : ndarray of shape (n_outputs + 1,)
-    objectives : list of float
-        (OPT) after each alternation; never rises.
+    The result is W, of shape (n_features, n_outputs + 1), and (OPT) after each alternation, which
+    never rises. With ``p_full=0`` there is no gate: f1 alone, and minus infinity for the gate's
+    intercept.
     """
     y, full_loss, weight = rows.y, rows.full_loss, rows.weight / rows.weight.sum()
-    n_outputs = 1 if problem.n_classes == 2 else problem.n_classes
+    n_outputs = problem.n_outputs
     priced = problem.group_of, problem.gamma * np.sqrt(problem.group_costs)
     # A bound of the Hessian of the logistic loss in the scores of f1.
     curvature = (0.25 if n_outputs == 1 else 0.5) * squared_norm(X, weight)
 
-    def minimise(loss, W, intercept):
-        return accelerated_proximal_gradient(
-            X, loss, W, intercept, *priced, curvature=curvature, tol=0.1 * tol
-        )[:2]
+    def minimise(loss, W):
+        how = {"curvature": curvature, "tol": 0.1 * tol}
+        return accelerated_proximal_gradient(X, loss, W, *priced, **how)[0]
 
-    def solve(q, W, intercept):
-        return minimise(lambda scores: loss_kl(scores, y, q, weight), W, intercept)
+    def solve(q, W):
+        return minimise(lambda scores: loss_kl(scores, y, q, weight), W)
 
-    def objective(q, W, intercept):
-        scores = X @ W + intercept
+    def objective(q, W):
+        scores = X @ W
         cheap_loss = class_losses(scores[:, :-1], y)
         value = kl_objective(q, cheap_loss, full_loss, scores[:, -1], weight)
-        return value + penalty(W, intercept, *priced)
+        return value + penalty(W, *priced)
 
     if problem.p_full == 0:
-        W, intercept = minimise(
-            lambda scores: cheap_part(scores, y, weight),
-            np.zeros((X.shape[1], n_outputs)),
-            np.zeros(n_outputs),
-        )
-        value = cheap_part(X @ W + intercept, y, weight)[0] + penalty(W, intercept, *priced)
-        return np.column_stack([W, np.zeros(len(W))]), np.append(intercept, -np.inf), [value]
+        zeros = np.zeros((X.shape[1], n_outputs))
+        W = minimise(lambda scores: cheap_part(scores, y, weight), zeros)
+        value = cheap_part(X @ W, y, weight)[0] + penalty(W, *priced)
+        never = np.append(np.zeros(len(W) - 1), -np.inf)
+        return np.column_stack([W, never]), [value]
+    W = start
     if start is None:
         q = np.full(len(X), min(problem.p_full, 0.5))
-        start = solve(q, np.zeros((X.shape[1], n_outputs + 1)), np.zeros(n_outputs + 1))
-    (W, intercept), q, objectives = start, None, []
+        W = solve(q, np.zeros((X.shape[1], n_outputs + 1)))
+    q, objectives = None, []
     for _ in range(max_iter):
         with progress():
-            scores = X @ W + intercept
+            scores = X @ W
             cheap_loss = class_losses(scores[:, :-1], y)
             proposal, _ = q_step(cheap_loss, full_loss, scores[:, -1], problem.p_full, weight)
-            if q is None or objective(proposal, W, intercept) <= objectives[-1]:
+            if q is None or objective(proposal, W) <= objectives[-1]:
                 q = proposal
-            W, intercept = solve(q, W, intercept)
-            objectives.append(objective(q, W, intercept))
+            W = solve(q, W)
+            objectives.append(objective(q, W))
         if len(objectives) > 1 and objectives[-2] - objectives[-1] < tol:
             break
-    return W, intercept, objectives
+    return W, objectives
 
 
 def squared_norm(X, weight):
-    """Squared spectral norm of the weighted rows, intercept included."""
-    scaled = np.sqrt(weight)[:, None] * np.column_stack([X, np.ones(len(X))])
-    return np.linalg.norm(scaled, 2) ** 2
+    """Squared spectral norm of the weighted rows."""
+    return np.linalg.norm(np.sqrt(weight)[:, None] * X, 2) ** 2
 
 
 def adapt_linear_multistart(X, rows, problem, **how):
@@ -364,21 +324,20 @@ def adapt_linear_multistart(X, rows, problem, **how):
     """
     best = adapt_linear(X, rows, problem, **how)
     _, p_full, gamma, group_of, group_costs = problem
-    if len(group_costs) == 1 or p_full == 0:
+    if len(group_costs) == 2 or p_full == 0:
         return best
     W, weight = np.zeros_like(best[0]), rows.weight / rows.weight.sum()
     q = np.full(len(X), min(p_full, 0.5))
     _, gradient = loss_kl(np.zeros((len(X), W.shape[1])), rows.y, q, weight)
     promise = group_norms(X.T @ (gradient - gradient.mean(axis=0)), group_of, len(group_costs))
-    promise -= gamma * np.sqrt(group_costs)
+    promise = (promise - gamma * np.sqrt(group_costs))[:-1]
     alone = []
     for group in np.argsort(-promise, kind="stable")[:_STARTS]:
-        inside = np.flatnonzero(group_of == group)
-        own = problem._replace(
-            group_of=np.zeros(len(inside), dtype=np.intp), group_costs=group_costs[[group]]
-        )
+        inside = np.append(np.flatnonzero(group_of == group), len(group_of) - 1)
+        of_group = np.append(np.zeros(len(inside) - 1, dtype=np.intp), 1)
+        own = problem._replace(group_of=of_group, group_costs=group_costs[[group, -1]])
         alone.append((inside, *adapt_linear(X[:, inside], rows, own, **how)))
-    inside, coef, intercept, _ = min(alone, key=lambda one: one[-1][-1])
+    inside, coef, _ = min(alone, key=lambda one: one[-1][-1])
     W[inside] = coef
-    other = adapt_linear(X, rows, problem, start=(W, intercept), **how)
+    other = adapt_linear(X, rows, problem, start=W, **how)
     return min(best, other, key=lambda one: one[-1][-1])

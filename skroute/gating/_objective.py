@@ -40,15 +40,10 @@ class Problem(NamedTuple):
     group_of: Any
     group_costs: Any
 
-
-class Fitted(NamedTuple):
-    """A pair, how it was found, and a warm start for the next `p_full`."""
-
-    pair: Any
-    objectives: list
-    held_out_objectives: list
-    n_iter: int
-    start: Any = None
+    @property
+    def n_outputs(self):
+        """Outputs of the cheap model: one stands for the second of two classes."""
+        return 1 if self.n_classes == 2 else self.n_classes
 
 
 def log_probabilities(scores):
@@ -61,6 +56,11 @@ def log_probabilities(scores):
 def modelled_probabilities(scores):
     """Probability of the class that each output stands for: the second of two, if it is one."""
     return expit(scores) if scores.shape[1] == 1 else softmax(scores, axis=1)
+
+
+def of_outputs(y, n_outputs):
+    """Whether each row is of the class that each output stands for."""
+    return y[:, None] == (np.arange(1, 2) if n_outputs == 1 else np.arange(n_outputs))
 
 
 def class_losses(scores, y):

@@ -1,37 +1,31 @@
 """Buy features a set at a time, and stop where the next is not worth its price."""
 
-from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score, get_scorer, get_scorer_names
-from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
+from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from skroute.base import Plan, check_budget, dispatch
+from skroute.base import Plan, check_budget, dispatch, note_failure
 from skroute.gating._boosting import threads_for
 from skroute.gating._buyer import FeatureBuyer, FeatureLedger, quality_of
 from skroute.gating._levels import GOLDEN, row_draws, row_keys, standard_error
+from skroute.gating._out_of_sample import in_order
 from skroute.gating._set_models import SetModel, Task, fit_again, fit_judged, fit_own
 from skroute.gating._sets import find_sets
-from skroute.gating._stopping import STOP, Policies, Spending, spend
+from skroute.gating._stopping import STOP, Policies, spend
 from skroute.metrics._objectives import OF_LABELS, objective_of_labels
-from skroute.utils._compat import (
-    HasMethods,
-    Integral,
-    Interval,
-    Real,
-    StrOptions,
-    _safe_indexing,
-    num_samples,
-)
+from skroute.utils._compat import HasMethods, Integral, Interval, Real, _safe_indexing, num_samples
 from skroute.utils._frames import as_rows
 from skroute.utils._once import EVERY, once_of
 from skroute.utils._tensors import on_host
-from skroute.utils._warn import warn
+from skroute.utils._validation import check_probabilities, warn
 
 __all__ = ["OperatingPoint", "SequentialFeatureClassifier"]
 
@@ -43,14 +37,6 @@ _FEWEST = 6
 # Limits whose policies and points are remembered.
 _REMEMBERED = 8
 _ROOM = 1 + 1e-9
-
-
-class Limits(NamedTuple):
-    """What a call may spend: in the mean per row, in purchases of a row and in its cost."""
-
-    budget: float
-    max_rounds: int | None
-    max_cost: float
 
 
 class OperatingPoint(NamedTuple):
@@ -94,11 +80,15 @@ class OperatingPoint(NamedTuple):
 
 
 class _Choice(NamedTuple):
-    """A set to begin with, how the rest of the budget is spent, and what to say about it."""
+    """A set to begin with, how the rest of the budget is spent, and what to say about it.
+
+    `prices` are the positions of the price, and of that of the share of rows that buys at a lower
+    one; `left` are the purchases behind the first set.
+    """
 
     policies: Policies
     start: int
-    spending: Any
+    prices: Any
     left: Any
     point: OperatingPoint
 
@@ -130,12 +120,10 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
     quality : str, cost matrix or callable, default="log_loss"
         What an answer is worth, as in :class:`~skroute.routing.OccamRouterClassifier`: first
-        sets, what is bought next and when a row stops are chosen for it. The default suits
-        probabilities, rankings and money alike; where positives are rare, accuracy sees no
-        difference between a good set and none. It may also be a scorer, or the name of one,
-        such as ``"roc_auc"``: what is bought next and when a row stops are then learned by log
-        loss, and the scorer chooses the first set. Sets and models are found by log loss
-        whatever it is.
+        sets, what is bought next and when a row stops are chosen for it, sets and models found by
+        log loss whatever it is. The default suits probabilities, rankings and money alike; where
+        positives are rare, accuracy sees no difference between a good set and none. A scorer, or
+        the name of one such as ``"roc_auc"``, chooses the first set only.
 
     max_rounds : int, default=None
         Purchases of a row, one after the other: how often a patient is called back. A set is
@@ -194,7 +182,6 @@ class SequentialFeatureClassifier(FeatureBuyer):
     -----
     When to stop and what to buy next is learned backwards over the sets from held-out rows [1]_:
     at a price, the value of a larger set is regressed on the answer with the smaller one, by bins.
-
     `fit`, `predict` and the other calls warn where a budget above 0 buys nothing.
 
     References
@@ -220,12 +207,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
     _parameter_constraints: dict = {
         **FeatureBuyer._parameter_constraints,
         "estimator": [HasMethods(["fit", "predict_proba"]), None],
-        "quality": [str, Mapping, "array-like", callable, tuple],
         "max_rounds": [Interval(Integral, 0, None, closed="left"), None],
         "max_cost": [Interval(Real, 0, None, closed="both"), None],
-        "policy": [StrOptions({"online", "batch"})],
         "random_state": ["random_state"],
-        "n_jobs": [Integral, None],
     }
 
     def __init__(
@@ -261,7 +245,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
     def __getstate__(self):
         # Larger than all the rest, and learned again where another budget is asked for.
         state = super().__getstate__()
-        return state | {"_learned_within": []} if "_learned_within" in state else state
+        return state | {"_learned_within": []}
 
     # Fit ------------------------------------------------------------------------------
 
@@ -298,74 +282,61 @@ class SequentialFeatureClassifier(FeatureBuyer):
                 f"X has {len(kept)} rows of positive weight; at least {_FEWEST} are needed, since "
                 "what is learned is judged on rows held out."
             )
-        own = self.estimator
-        if sample_weight is not None and own is not None:
-            if not has_fit_parameter(own, "sample_weight"):
-                raise ValueError(
-                    f"sample_weight was given, but estimator={own!r} does not take it. Leave it "
-                    "out, or give a model that takes it."
-                )
-        self._scorer, objective = scorer_of(self.quality), self._objective()
+        own, weighted = self.estimator, sample_weight is not None
+        if weighted and own is not None and not has_fit_parameter(own, "sample_weight"):
+            raise ValueError(
+                f"sample_weight was given, but estimator={own!r} does not take it. Leave it "
+                "out, or give a model that takes it."
+            )
+        self._scorer = scorer_of(self.quality)
+        # What a scorer says of one row is nothing.
+        quality = self.quality if self._scorer is None else "log_loss"
+        bound = objective_of_labels(quality, self.classes_).bound(encoded[kept], weight[kept])
+        self._worth_by = quality, bound.share
         seed = check_random_state(self.random_state).randint(2**31 - 1)
-        whole = Task(
-            values,
-            encoded,
-            weight,
-            len(self.classes_),
-            self.group_of_,
-            self.group_costs_,
-            self._categorical,
-            threads_for(len(kept), self.n_jobs),
-            seed,
-        )
+        columns = self.group_of_, self.group_costs_, self._categorical
+        how = threads_for(len(kept), self.n_jobs), seed
+        whole = Task(values, encoded, weight, len(self.classes_), *columns, *how)
         fitted, out = (kept[part] for part in held_out_part(encoded[kept], seed))
+        judge = whole.of(out)
         if self._scorer is not None:
-            for half in (out[::2], out[1::2]):
-                if len(np.unique(encoded[half])) < len(self.classes_):
+            for half in (judge.y[::2], judge.y[1::2]):
+                if len(np.unique(half)) < len(self.classes_):
                     raise ValueError(
                         f"quality={self.quality!r} is a scorer, which needs rows of every class in "
                         "each half of the held-out rows. Give more rows, or quality='log_loss'."
                     )
             # A scorer that is not for these labels says so before a model is fitted.
             shares = np.tile(whole.of(kept).shares, (len(out), 1))
-            self._scorer(_Answers(self.classes_, shares), whole.X[out], self.classes_[encoded[out]])
+            self._scorer(_Answers(self.classes_, shares), judge.X, self.classes_[judge.y])
         with task.step("search"):
             self._sets = find_sets(whole.of(fitted), np.random.default_rng(seed))
-        raw, weighted = on_host(X), sample_weight is not None
         with task.step("judge"):
-            of_fitted, judge = _safe_indexing(raw, fitted), whole.of(out)
+            of_fitted, of_out = (_safe_indexing(X, part) for part in (fitted, out))
             self._judged = self._fit_models(whole.of(fitted), of_fitted, weighted, judge)
             bought = FeatureLedger(*judge.X.shape, self.group_of_, len(whole.costs), values=judge.X)
-            of_out, every = _safe_indexing(raw, out), np.arange(len(out))
-            rows = (self._read(of_out, bought, own, every) for own in range(len(self._sets)))
-            proba = [model.proba(own) for model, own in zip(self._judged, rows)]
-            self._bound = objective.bound(encoded[kept], weight[kept])
+            every = np.arange(len(out))
+            each = range(len(self._sets))
+            proba = [self._proba(self._judged, own, of_out, bought, every) for own in each]
             key = np.array([self._key(own) for own in proba])
-            quality = np.array([quality_of(self._bound, encoded[out], own) for own in proba])
+            quality = np.array([quality_of(bound, judge.y, own) for own in proba])
             worth = np.array([self._value(own) for own in proba])
-            if self._bound.asks == "predict_proba":
+            if bound.asks == "predict_proba":
                 # What probabilities are expected to be worth believes a model that is too sure of
                 # itself; what they were worth is right in the mean, but noisy. Their mean has less
                 # of both. Whether a label was right is too noisy for that.
                 worth = 0.5 * (worth + quality)
-            self._held_out = worth, key, quality, weight[out] / weight[out].mean()
-            self._scored = None if self._scorer is None else (np.array(proba), encoded[out])
+            self._held_out = worth, key, quality, judge.weight / judge.weight.mean()
+            self._scored = None if self._scorer is None else (np.array(proba), judge.y)
         with task.step("fit"):
-            of_kept = _safe_indexing(raw, kept)
-            self._models = self._fit_models(whole.of(kept), of_kept, weighted)
+            self._models = self._fit_models(whole.of(kept), _safe_indexing(X, kept), weighted)
         names = np.array(self.group_names_, dtype=object)
         self.sets_ = [names[groups].tolist() for groups in self._sets]
         self.set_costs_ = self._sets @ self.group_costs_
         self._learned_within, self._choices = [], []
         n_groups = len(self.group_costs_)
         self.choices_ = [f"{k} group{'' if k == 1 else 's'}" for k in range(n_groups + 1)]
-        self._choice(self._limits(self._effective_budget(None), None, None), warns=True)
-
-    def _objective(self):
-        if scorer_of(self.quality) is None:
-            return super()._objective()
-        # What a scorer says of one row is nothing.
-        return objective_of_labels("log_loss", self.classes_)
+        self._choice(*self._limits(None, None, None), warns=True)
 
     def _fit_models(self, task, X, weighted, judge=None):
         """A model for each set; of those that `judge` rates, the others are made as they were."""
@@ -375,13 +346,20 @@ class SequentialFeatureClassifier(FeatureBuyer):
         task = task._replace(n_threads=1)
         parallel = Parallel(n_jobs=self.n_jobs, prefer="threads")
         if judge is None:
-            return parallel(delayed(fit_again)(task, model) for model in self._judged)
+            pairs = zip(self._sets, self._judged)
+            return parallel(delayed(fit_again)(task, *pair) for pair in pairs)
         return parallel(delayed(fit_judged)(task, groups, judge) for groups in self._sets)
+
+    @property
+    def _bound(self):
+        """What an answer is worth, with the weights that the rows of `fit` gave to classes."""
+        quality, share = self._worth_by
+        return replace(objective_of_labels(quality, self.classes_), share=share)
 
     def _value(self, proba):
         """Quality that answering by these probabilities is expected to have, if they are right."""
-        n_rows, n_classes = proba.shape
-        every = (quality_of(self._bound, np.full(n_rows, k), proba) for k in range(n_classes))
+        bound, rows = self._bound, np.ones(len(proba), dtype=np.intp)
+        every = (quality_of(bound, k * rows, proba) for k in range(proba.shape[1]))
         return sum(proba[:, k] * own for k, own in enumerate(every))
 
     def _key(self, proba):
@@ -398,14 +376,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
         Parameters
         ----------
-        budget : float, default=None
-            Mean cost per row. None takes the constructor's, as the other two do.
-
-        max_rounds : int, default=None
-            Purchases of a row.
-
-        max_cost : float, default=None
-            Cost that no row exceeds.
+        budget, max_rounds, max_cost
+            As in `predict_routed`.
 
         Returns
         -------
@@ -413,83 +385,83 @@ class SequentialFeatureClassifier(FeatureBuyer):
             Named tuple ``(first, price, share, cost, cost_se, quality, quality_se)``.
         """
         check_is_fitted(self)
-        limits = self._limits(self._effective_budget(budget), max_rounds, max_cost)
-        return self._choice(limits).point
+        return self._choice(*self._limits(budget, max_rounds, max_cost)).point
 
     def _limits(self, budget, max_rounds, max_cost):
+        """What a call may spend: in the mean per row, in purchases of a row and in its cost."""
         max_rounds = self.max_rounds if max_rounds is None else max_rounds
         max_cost = self.max_cost if max_cost is None else max_cost
-        if max_rounds is not None and (not isinstance(max_rounds, Integral) or max_rounds < 0):
-            raise ValueError(
-                f"max_rounds must be a whole number that is not negative, got {max_rounds!r}."
-            )
         if max_rounds is not None:
+            if not isinstance(max_rounds, Integral) or max_rounds < 0:
+                raise ValueError(
+                    f"max_rounds must be a whole number that is not negative, got {max_rounds!r}."
+                )
             # No row buys more often than there are sets.
             max_rounds = min(max_rounds, len(self._sets))
-        return Limits(budget, max_rounds, check_budget(max_cost, name="max_cost"))
+        budget = self._effective_budget(budget)
+        return budget, max_rounds, check_budget(max_cost, name="max_cost")
 
-    def _learned(self, limits):
+    def _learned(self, max_rounds, max_cost):
         """Policies within limits of each row, and the sets that held-out rows end at.
 
         By purchases that are left, from each first set and at each price: by what all of the rows
         say, and by what the other half of them says.
         """
-        n_rounds = limits.max_rounds
         worth, key, _, weight = self._held_out
-        fixed = self._sets, self.set_costs_, self.set_costs_ <= limits.max_cost * _ROOM, n_rounds
+        allowed = self.set_costs_ <= max_cost * _ROOM
 
         def learn(rows):
-            return Policies.learn(worth[:, rows], key[:, rows], *fixed, weight[rows])
+            known = worth[:, rows], key[:, rows], self._sets, self.set_costs_, allowed
+            return Policies.learn(*known, max_rounds, weight[rows])
 
-        def compute():
-            first = np.arange(key.shape[1]) % 2 == 0
-            halves = [(own, learn(~own)) for own in (first, ~first)]
-            policies, ends = learn(slice(None)), {}
-            for left in {self._left(start, n_rounds) for start in range(len(self._sets))}:
-                fair = np.empty((len(policies.prices), *key.shape), dtype=np.int16)
-                for own, other in halves:
-                    fair[:, :, own] = other.ends(key[:, own], left)
-                ends[left] = policies.ends(key, left), fair
-            return policies, ends
+        first = np.arange(key.shape[1]) % 2 == 0
+        halves = [(own, learn(~own)) for own in (first, ~first)]
+        policies, ends = learn(slice(None)), {}
+        for left in {self._left(start, max_rounds) for start in range(len(self._sets))}:
+            fair = np.empty((len(policies.prices), *key.shape), dtype=np.int16)
+            for own, other in halves:
+                fair[:, :, own] = other.ends(key[:, own], left)
+            ends[left] = policies.ends(key, left), fair
+        return policies, ends
 
-        return _remembered(self._learned_within, limits[1:], compute)
-
-    def _left(self, start, n_rounds):
+    def _left(self, start, max_rounds):
         """Purchases behind the first set; None is any number."""
         if start == 0 and not self._sets[0].any():
             # Nothing is known there, by which some rows could buy on and others not.
             return 0
-        if n_rounds is None:
+        if max_rounds is None:
             return None
         # The free groups are there before the first purchase.
-        return max(n_rounds - int(start > 0), 0)
+        return max(max_rounds - int(start > 0), 0)
 
-    def _choice(self, limits, warns=False):
-        """The first set, and how the rest of a budget is spent."""
-        choice = _remembered(self._choices, limits, lambda: self._choose(limits))
+    def _choice(self, *limits, warns=False):
+        """The first set, and how the rest of a budget is spent, within `limits` of a call."""
+        choice = _remembered(self._choices, limits, lambda: self._choose(*limits))
         if warns and choice.point.cost == 0 and (self.group_costs_ > 0).any():
-            self._warn_of_nothing(limits)
+            self._warn_of_nothing(*limits)
         return choice
 
-    def _choose(self, limits):
-        policies, ends = self._learned(limits)
+    def _choose(self, budget, max_rounds, max_cost):
+        within = max_rounds, max_cost
+        policies, ends = _remembered(self._learned_within, within, lambda: self._learned(*within))
         (_, _, quality, weight), costs = self._held_out, self.set_costs_
-        n_rows = quality.shape[1]
-        rows = np.arange(n_rows)
+        rows = np.arange(quality.shape[1])
         found, judged, spent, answers = [], [], [], []
 
         def mean(values, rows=slice(None)):
             return np.average(values, axis=-1, weights=weight[rows])
 
         last = len(policies.prices) - 1
-        stay = Spending(last, last, 0.0)
-        for start in self._starts(limits):
-            left = self._left(start, limits.max_rounds)
+        # Sets that every row may buy at first; without a round only what is free.
+        starts = np.flatnonzero(costs <= min(budget, max_cost) * _ROOM)
+        for start in starts if max_rounds != 0 else [0]:
+            left = self._left(start, max_rounds)
             own, fair = (part[:, start] for part in ends[left])
-            go_on = (spend(mean(costs[part]), limits.budget) for part in (own, fair))
-            for spending, by_half in (go_on, (stay, stay)):
-                found.append((start, spending, left))
-                high, low, share = fair[by_half.price], fair[by_half.lower], by_half.share
+            go_on = (spend(mean(costs[part]), budget) for part in (own, fair))
+            stay = (last, last, 0.0)
+            for spending, (price, lower, share) in (go_on, (stay, stay)):
+                found.append((start, left, spending))
+                high, low = fair[price], fair[lower]
                 judged.append((1 - share) * quality[high, rows] + share * quality[low, rows])
                 spent.append((1 - share) * costs[high] + share * costs[low])
                 if self._scorer is not None:
@@ -510,24 +482,26 @@ class SequentialFeatureClassifier(FeatureBuyer):
             return fixed if leads else at
 
         first = rows % 2 == 0
-        fair = np.where(first, judged[best(~first)], judged[best(first)])
+        # Each half is judged by what the other half says.
+        halves = [(first, best(~first)), (~first, best(first))]
         at = best(rows)
-        start, spending, left = found[at]
-        worth = float(mean(fair)), standard_error(fair, weight)
-        if self._scorer is not None:
-            halves = ((first, best(~first)), (~first, best(first)))
+        if self._scorer is None:
+            fair = np.where(first, judged[halves[0][1]], judged[halves[1][1]])
+            worth = float(mean(fair)), standard_error(fair, weight)
+        else:
             of_half = [self._score(answers[chosen], own) for own, chosen in halves]
             worth = float(np.mean(of_half)), float(np.ptp(of_half) / 2)
-        stays = not policies.goes_on(start, spending, left)
+        start, left, (*prices, share) = found[at]
+        goes_on = left != 0 and (policies.moves(start, (), left)[0][prices] != STOP).any()
         point = OperatingPoint(
             list(self.sets_[start]),
-            np.inf if stays else float(policies.prices[spending.price]),
-            spending.share,
+            float(policies.prices[prices[0]]) if goes_on else np.inf,
+            share,
             float(mean(spent[at])),
             standard_error(spent[at], weight),
             *worth,
         )
-        return _Choice(policies, int(start), spending, left, point)
+        return _Choice(policies, int(start), prices, left, point)
 
     def _score(self, proba, rows):
         """The scorer's value of probabilities of some of the held-out rows."""
@@ -537,19 +511,12 @@ class SequentialFeatureClassifier(FeatureBuyer):
             _Answers(self.classes_, proba[rows]), np.empty((len(y), 0)), y, **weights
         )
 
-    def _starts(self, limits):
-        """Sets that every row may buy at first; without a round only what is free."""
-        if limits.max_rounds == 0:
-            return [0]
-        most = min(limits.budget, limits.max_cost) * _ROOM
-        return np.flatnonzero(self.set_costs_ <= most)
-
-    def _warn_of_nothing(self, limits):
-        least = self.set_costs_[self.set_costs_ > 0].min()
-        if min(limits.budget, limits.max_cost) == 0 or limits.max_rounds == 0:
+    def _warn_of_nothing(self, budget, max_rounds, max_cost):
+        """Say why nothing is bought, unless that is what was asked for."""
+        most, limit = min((budget, "budget"), (max_cost, "max_cost"))
+        if most == 0 or max_rounds == 0:
             return
-        limit = "budget" if limits.budget <= limits.max_cost else "max_cost"
-        most = getattr(limits, limit)
+        least = self.set_costs_[self.set_costs_ > 0].min()
         if least > most * _ROOM:
             why = f"the cheapest set costs {least:.6g} for each row. Raise {limit}."
         else:
@@ -564,36 +531,45 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
     def _plan(self, X, budget, known=None, max_rounds=None, max_cost=None):
         limits = self._limits(budget, max_rounds, max_cost)
-        choice = self._choice(limits, warns=once_of(self) is EVERY)
+        choice = self._choice(*limits, warns=once_of(self) is EVERY)
         known = self._known(known, num_samples(X))
         ledger = self._ledger(X)
-        at, rounds = self._walk(X, ledger, known, choice, limits.budget)
+        at, rounds = self._walk(X, ledger, known, choice, budget)
         bought = rounds > 0
         cost = bought @ self.group_costs_
         return Plan(bought.sum(axis=1).astype(np.int64), cost, (ledger, at, rounds))
 
     def _walk(self, X, ledger, known, choice, budget):
         """The set that each row ends at, and the round in which it bought each group."""
-        n_rows = len(known)
-        at = np.full(n_rows, choice.start)
+        n_rows, left, share = len(known), choice.left, choice.point.share
         first = self._sets[choice.start]
         rounds = (first & ~known).astype(np.int64)
-        at = self._with_known(at, known)
+        at = self._with_known(np.full(n_rows, choice.start), known)
         cap = budget * n_rows * _ROOM - ((rounds > 0) @ self.group_costs_).sum()
-        n_round, left = int((self.group_costs_[first] > 0).any()), choice.left
+        n_round = int((self.group_costs_[first] > 0).any())
         low = np.full(n_rows, -1)
         going = np.arange(n_rows if np.isfinite(choice.point.price) else 0)
         while len(going) and left != 0:
-            to = np.full(len(going), STOP)
-            reach = np.full(len(going), -1)
+            to, reach = np.empty((2, len(going)), dtype=np.int64)
             for own in np.unique(at[going]):
                 inside = np.flatnonzero(at[going] == own)
                 rows = going[inside]
-                key = self._keys(X, ledger, own, rows)
-                reach[inside] = choice.policies.reach(own, key, left)
-                to[inside] = self._next(choice, ledger, own, rows, key, left, low)
-            moves = to != STOP
-            going, to, reach = going[moves], to[moves], reach[moves]
+                ask = partial(self._keys, X, ledger, own)
+                key = once_of(self).rows(("key", int(own)), rows, n_rows, ask)
+                table, bins = choice.policies.moves(own, key, left)
+                to[inside], other = table[choice.prices][:, bins]
+                if share > 0:
+                    # Rows for which the two prices differ are drawn, once.
+                    new, columns = rows[(to[inside] != other) & (low[rows] < 0)], self._columns(own)
+                    shown = ledger.take(new, columns)[:, columns]
+                    low[new] = row_draws(row_keys(shown)) < share
+                    to[inside] = np.where(low[rows] == 1, other, to[inside])
+                # The highest price at which rows buy on, by position.
+                goes = table != STOP
+                last = len(goes) - 1 - goes[::-1].argmax(axis=0)
+                reach[inside] = np.where(goes.any(axis=0), last, -1)[bins]
+            on = to != STOP
+            going, to, reach = going[on], to[on], reach[on]
             extra = self._sets[to] & ~self._sets[at[going]] & ~known[going]
             price = extra @ self.group_costs_
             if self.policy == "batch" and np.isfinite(budget):
@@ -611,32 +587,21 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
     def _keys(self, X, ledger, own, rows):
         """What rows have shown at a set, as one number each."""
+        return self._key(self._proba(self._judged, own, X, ledger, rows))
 
-        def ask(rows):
-            return self._key(self._judged[own].proba(self._read(X, ledger, own, rows)))
+    def _columns(self, own):
+        """Columns of the groups of a set."""
+        return np.flatnonzero(self._sets[own][self.group_of_])
 
-        return once_of(self).rows(("key", int(own)), rows, len(ledger.planned), ask)
-
-    def _read(self, X, ledger, own, rows):
-        """Rows as the models of a set read them."""
-        model = self._judged[own]
+    def _proba(self, models, own, X, ledger, rows):
+        """Class probabilities by the model of a set, of rows as it reads them."""
+        model, columns = models[own], self._columns(own)
         if isinstance(model, SetModel):
-            return ledger.take(rows, model.columns)
-        return self._input(ledger, rows, model.columns, X)
-
-    def _next(self, choice, ledger, own, rows, key, left, low):
-        """The set that rows buy next; where the two prices differ, rows are drawn once."""
-        price, lower, share = choice.spending
-        to = choice.policies.next_sets(price, own, key, left)
-        if share > 0:
-            other = choice.policies.next_sets(lower, own, key, left)
-            new = np.flatnonzero((to != other) & (low[rows] < 0))
-            if len(new):
-                columns = self._judged[own].columns
-                shown = ledger.take(rows[new], columns)[:, columns]
-                low[rows[new]] = row_draws(row_keys(shown)) < share
-            to = np.where(low[rows] == 1, other, to)
-        return to
+            return model.proba(ledger.take(rows, columns)[:, columns])
+        read = self._input(ledger, rows, columns, X)
+        with note_failure("estimator", len(rows), "predict_proba"):
+            found = check_probabilities(model.predict_proba(read), "estimator")
+        return in_order(found, model.classes_, self.classes_)
 
     def _with_known(self, at, known):
         """The largest set that costs a row nothing more than where it stands."""
@@ -676,9 +641,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         ledger, at, _ = plan.state
 
         def answer(own, rows):
-            def ask(rows):
-                return self._models[own].proba(self._read(X, ledger, own, rows))
-
+            ask = partial(self._proba, self._models, own, X, ledger)
             proba = once_of(self).rows(("answer", own), rows, len(at), ask)
             return self._answers_of(proba, response)
 
@@ -694,19 +657,13 @@ class SequentialFeatureClassifier(FeatureBuyer):
         X : {array-like, dataframe, mapping, LazyFeatures} of shape (n_samples, n_features)
             The rows.
 
-        budget : float, default=None
-            Mean cost per sample for this call. None takes the constructor's; ``numpy.inf`` is
+        budget, max_rounds, max_cost : float, int and float, default=None
+            In place of the constructor's, which None takes; a budget or a cost of ``numpy.inf`` is
             unlimited.
 
         known : array-like or dataframe of bool, shape (n_samples, n_groups), default=None
             Groups that need not be paid for, by row; a data frame names those it has. None: no
             group is known before.
-
-        max_rounds : int, default=None
-            Purchases of a row in this call. None takes the constructor's.
-
-        max_cost : float, default=None
-            Cost that no row exceeds in this call. None takes the constructor's.
 
         Returns
         -------
@@ -851,9 +808,9 @@ def scorer_of(quality):
 def held_out_part(y, seed):
     """Rows to learn from and rows to judge on, stratified where the classes allow it."""
     n_out = max(min(int(len(y) * _HELD_OUT), _MOST_HELD_OUT), 1)
-    stratified = np.bincount(y).min() >= 2 and n_out > y.max()
-    split = StratifiedShuffleSplit if stratified else ShuffleSplit
-    return next(split(1, test_size=n_out, random_state=seed).split(np.zeros(len(y)), y))
+    classes = y if np.bincount(y).min() >= 2 and n_out > y.max() else None
+    every = np.arange(len(y))
+    return train_test_split(every, test_size=n_out, random_state=seed, stratify=classes)
 
 
 def _remembered(memory, key, compute):

@@ -8,11 +8,9 @@ from scipy.special import softmax
 
 from skroute.base import note_failure
 from skroute.forests import leaf_sums, read_lightgbm
-from skroute.gating._boosting import cloned
+from skroute.gating._boosting import REPRODUCIBLE, cloned
 from skroute.gating._objective import class_losses
-from skroute.gating._out_of_sample import in_order
 from skroute.utils._compat import _safe_indexing
-from skroute.utils._validation import check_probabilities
 
 # Rows that a leaf of a model is worth: of two equal classes, or more of unequal ones.
 _ROWS_OF_A_LEAF = 100
@@ -41,11 +39,6 @@ class Task(NamedTuple):
         """Some of the rows."""
         return self._replace(X=self.X[rows], y=self.y[rows], weight=self.weight[rows])
 
-    @property
-    def free(self):
-        """The groups that cost nothing, as a set."""
-        return self.costs == 0
-
     def columns(self, groups):
         """Columns of a set of groups, given as booleans."""
         return np.flatnonzero(groups[self.group_of])
@@ -64,19 +57,15 @@ class Task(NamedTuple):
         """LightGBM's parameters for these rows: rare classes and few rows get small trees."""
         worth = 2 * len(self.y) * (1 - (self.shares**2).sum())
         binary = self.n_classes == 2
-        found = {
+        found = REPRODUCIBLE | {
             "objective": "binary" if binary else "multiclass",
             "metric": "binary_logloss" if binary else "multi_logloss",
             "learning_rate": 0.1,
             "num_leaves": int(np.clip(worth / _ROWS_OF_A_LEAF, 4, most_leaves)),
             "min_data_in_leaf": int(np.clip(len(self.y) // 50, 3, 20)),
             "max_bin": 63,
-            "feature_pre_filter": False,
-            "deterministic": True,
-            "force_row_wise": True,
             "num_threads": self.n_threads,
             "seed": self.seed,
-            "verbosity": -1,
         }
         return found | ({} if binary else {"num_class": self.n_classes}) | more
 
@@ -101,24 +90,21 @@ class SetModel(NamedTuple):
     held-out rows best.
     """
 
-    columns: Any
-    forests: list
     shares: Any
+    forests: list
     rounds: list
     factors: Any
 
-    @classmethod
-    def constant(cls, columns, shares):
-        """Of no columns."""
-        return cls(columns, [], shares, [], np.empty(0))
-
     def proba(self, values):
-        """Class probabilities of rows of all columns."""
+        """Class probabilities of rows of the columns."""
         if not self.forests:
             return np.tile(self.shares, (len(values), 1))
-        own = values[:, self.columns]
-        scores = [of_classes(leaf_sums(forest, own)) for forest in self.forests]
-        return softmax(np.tensordot(self.factors, scores, axes=1), axis=1)
+        return softmax(np.tensordot(self.factors, _scores(self.forests, values), axes=1), axis=1)
+
+
+def _scores(forests, values):
+    """Scores of all classes by each forest, of rows of its columns."""
+    return [of_classes(leaf_sums(forest, values)) for forest in forests]
 
 
 def of_classes(scores):
@@ -142,7 +128,7 @@ def fit_judged(task, groups, out):
 
     columns = task.columns(groups)
     if not len(columns):
-        return SetModel.constant(columns, task.shares)
+        return SetModel(task.shares, [], [], None)
     forests, rounds = [], []
     for params in _kinds(task, columns):
         data = task.data(columns, params)
@@ -151,50 +137,33 @@ def fit_judged(task, groups, out):
         booster = lightgbm.train(params, data, _MOST_ROUNDS, valid_sets=[judge], callbacks=[stop])
         rounds.append(max(booster.best_iteration, 1))
         forests.append(read_lightgbm(booster, rounds[-1]))
-    scores = [of_classes(leaf_sums(forest, out.X[:, columns])) for forest in forests]
+    scores = _scores(forests, out.X[:, columns])
 
     def loss(factors):
         return out.log_loss(np.tensordot(factors, scores, axes=1))
 
     start = np.full(len(forests), 1 / len(forests))
     found = minimize(loss, start, method="L-BFGS-B", bounds=[(0.0, _MOST_FACTOR)] * len(forests))
-    return SetModel(columns, forests, task.shares, rounds, found.x)
+    return SetModel(task.shares, forests, rounds, found.x)
 
 
-def fit_again(task, model):
+def fit_again(task, groups, model):
     """A model like one that was judged, of all rows."""
     import lightgbm
 
-    if not model.forests:
-        return model._replace(shares=task.shares)
-    forests = []
-    for params, rounds in zip(_kinds(task, model.columns), model.rounds):
-        booster = lightgbm.train(params, task.data(model.columns, params), rounds)
+    columns, forests = task.columns(groups), []
+    for params, rounds in zip(_kinds(task, columns), model.rounds):
+        booster = lightgbm.train(params, task.data(columns, params), rounds)
         forests.append(read_lightgbm(booster, -1))
     return model._replace(forests=forests, shares=task.shares)
-
-
-class OwnModel(NamedTuple):
-    """The user's model of the columns of one set; its rows are as the user gave them."""
-
-    columns: Any
-    estimator: Any
-    classes: Any
-
-    def proba(self, rows):
-        """Class probabilities."""
-        with note_failure("estimator", len(rows), "predict_proba"):
-            found = check_probabilities(self.estimator.predict_proba(rows), "estimator")
-        return in_order(found, self.estimator.classes_, self.classes)
 
 
 def fit_own(estimator, task, X, classes, weighted, groups):
     """A clone of the user's model, fitted on the columns of a set; class shares of no columns."""
     columns = task.columns(groups)
     if not len(columns):
-        return SetModel.constant(columns, task.shares)
+        return SetModel(task.shares, [], [], None)
     params = {"sample_weight": task.weight} if weighted else {}
     rows = _safe_indexing(X, columns, axis=1)
     with note_failure("estimator", len(task.y), "fit"):
-        own = cloned(estimator, len(task.y)).fit(rows, classes[task.y], **params)
-    return OwnModel(columns, own, classes)
+        return cloned(estimator, len(task.y)).fit(rows, classes[task.y], **params)

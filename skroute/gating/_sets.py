@@ -36,11 +36,12 @@ class _Trials:
             self.task.of(np.concatenate([own for own in self.parts if own is not part]))
             for part in self.parts
         ]
-        most = max(8, _TREES // task.n_classes) if task.n_classes > 2 else _TREES
-        self.trees = most
-        rate = 0.2 if task.n_classes > 2 else 0.1
-        self.params = self.fitted[0].params(15, learning_rate=rate)
-        self._losses, self._boosters, self._every = {}, {}, None
+        many = task.n_classes > 2
+        self.trees = max(8, _TREES // task.n_classes) if many else _TREES
+        self.params = self.fitted[0].params(15, learning_rate=0.2 if many else 0.1)
+        self._losses, self._boosters = {}, {}
+        every = np.arange(task.X.shape[1])
+        self._every = self.fitted[0].data(every, self.params).construct()
 
     def loss(self, groups, n_parts):
         """Mean log loss of a set on the first parts."""
@@ -65,9 +66,6 @@ class _Trials:
     def promise(self, groups):
         """Importance by cost of every group where boosting goes on from the answers of a set."""
         task = self.fitted[0]
-        if self._every is None:
-            every = np.arange(task.X.shape[1])
-            self._every = task.data(every, self.params).construct()
         self._loss(groups, 0)
         start = None
         if (booster := self._boosters.get(groups.tobytes())) is not None:
@@ -97,7 +95,8 @@ def _raw(booster, X):
 def find_sets(task: Task, rng):
     """Sets of groups to fit a model for, by cost: the free groups first, all groups last."""
     trials = _Trials(task, rng)
-    root = task.free
+    # What costs nothing is in every set.
+    root = task.costs == 0
     front = _search(trials, root)
     kept = [root]
     for groups in front:
@@ -160,10 +159,10 @@ def _branches(trials, level):
     """Sets of what may be bought next, so that it can depend on what a row has shown."""
     found = []
     for _ in range(_DEPTH):
-        promises = [(groups, trials.promise(groups)) for groups in level]
         level = [
             _with(groups, group)
-            for groups, promise in promises
+            for groups in level
+            for promise in [trials.promise(groups)]
             for group in np.argsort(-promise, kind="stable")[:_BRANCHES]
             if promise[group] > 0
         ]

@@ -28,99 +28,56 @@ class Policies(NamedTuple):
     prices: Any
     borders: list
     tables: list
-    is_limited: bool
 
     @classmethod
-    def learn(cls, value, key, sets, costs, allowed, n_rounds=None, weight=None):
-        """From held-out rows.
+    def learn(cls, value, key, sets, costs, allowed, n_rounds, weight):
+        """From held-out rows with weights above 0.
 
-        Parameters
-        ----------
-        value : ndarray of shape (n_sets, n_rows)
-            What answering each row with each set is worth.
-        key : ndarray of shape (n_sets, n_rows)
-            What is known of the row there, as one number.
-        sets : ndarray of shape (n_sets, n_groups), dtype=bool
-            By cost.
-        costs : ndarray of shape (n_sets,)
-        allowed : ndarray of shape (n_sets,), dtype=bool
-            Sets that may be bought.
-        n_rounds : int, default=None
-            Purchases at most; None is any number.
-        weight : ndarray of shape (n_rows,), default=None
-            Of the rows, above 0.
+        `value` is what answering each row with each set is worth, and `key` what is known of the
+        row there, as one number, both of shape (n_sets, n_rows). The boolean `sets` of groups are
+        sorted by their costs; those `allowed` may be bought, in `n_rounds` purchases at most, None
+        in any number.
         """
-        weight = np.ones(value.shape[1]) if weight is None else weight
         prices = price_grid(np.average(value, axis=1, weights=weight), costs)
         borders = [borders_of(own) for own in key]
         n_bins = 1 + max(len(own) for own in borders)
         bins = bins_of(borders, key)
-        worth = np.repeat(value[None], len(prices), axis=0)
+        worth, rows = np.repeat(value[None], len(prices), axis=0), np.arange(value.shape[1])
         tables = []
         for _ in range(1 if n_rounds is None else n_rounds):
             # Without a limit, what is behind a larger set is known when a smaller one is decided.
             behind = worth if n_rounds is None else worth.copy()
             table = np.full((len(prices), len(sets), n_bins), STOP, dtype=np.int16)
             for at in range(len(sets) - 1, -1, -1):
-                larger = [
-                    to
-                    for to in range(at + 1, len(sets))
-                    if allowed[to] and costs[to] > costs[at] and (sets[at] <= sets[to]).all()
-                ]
-                if larger:
-                    extra = costs - costs[at]
-                    table[:, at] = _best(
-                        behind, value[at], bins[at], n_bins, larger, extra, prices, weight
-                    )
-                    go = table[:, at][:, bins[at]]
-                    rows = np.arange(value.shape[1])
-                    paid = prices[:, None] * (costs[go] - costs[at])
-                    on = behind[np.arange(len(prices))[:, None], go, rows] - paid
-                    worth[:, at] = np.where(go == STOP, value[at], on)
+                extra, inside = costs - costs[at], (sets[at] <= sets).all(axis=1)
+                larger = np.flatnonzero(allowed & (extra > 0) & inside)
+                known = value[at], bins[at], n_bins
+                table[:, at] = _best(behind, *known, larger, extra, prices, weight)
+                go = table[:, at][:, bins[at]]
+                on = behind[np.arange(len(prices))[:, None], go, rows] - prices[:, None] * extra[go]
+                worth[:, at] = np.where(go == STOP, value[at], on)
             tables.append(table)
-        return cls(prices, borders, tables, n_rounds is not None)
+        return cls(prices, borders, tables)
 
-    def next_sets(self, price, at, key, left=None):
-        """The set that rows at one set buy next, -1 where they stop; `left` as in `ends`."""
-        return self._table(left)[price, at, self._bins(at, key)]
+    def moves(self, at, key, left=None):
+        """The set to buy next from one set, -1 to stop, by price and bin; and the bins of rows.
 
-    def reach(self, at, key, left=None):
-        """The highest price, by position, at which rows buy on from a set; -1 where none is."""
-        goes = self._table(left)[:, at] != STOP
-        last = len(goes) - 1 - goes[::-1].argmax(axis=0)
-        return np.where(goes.any(axis=0), last, -1)[self._bins(at, key)]
-
-    def goes_on(self, at, spending, left=None):
-        """Whether some row buys on from a set."""
-        prices = [spending.price, spending.lower]
-        return left != 0 and bool((self._table(left)[prices, at] != STOP).any())
-
-    def _table(self, left):
-        return self.tables[-1 if left is None else left - 1]
-
-    def _bins(self, at, key):
-        return np.searchsorted(self.borders[at], key, side="right")
+        `left` as in `ends`.
+        """
+        table = self.tables[-1 if left is None else left - 1]
+        return table[:, at], np.searchsorted(self.borders[at], key, side="right")
 
     def ends(self, key, left=None):
-        """The set that rows end at, from every set and at every price.
+        """The set that rows end at, at every price and from every set.
 
-        Parameters
-        ----------
-        key : ndarray of shape (n_sets, n_rows)
-            Of rows of which all is known.
-        left : int, default=None
-            Purchases that are left; None is any number.
-
-        Returns
-        -------
-        ndarray of shape (n_prices, n_sets, n_rows), dtype=int
+        All is known of these rows; `left` are the purchases that are left, None is any number.
         """
         n_sets, n_rows = key.shape
         bins, rows = bins_of(self.borders, key), np.arange(n_rows)
         start = np.broadcast_to(np.arange(n_sets)[:, None], key.shape)
         ends = np.repeat(start[None], len(self.prices), axis=0).astype(np.int16)
         for table in self.tables[:left]:
-            behind = ends.copy() if self.is_limited else ends
+            behind = ends if left is None else ends.copy()
             for at in range(n_sets - 1, -1, -1):
                 go = table[:, at][:, bins[at]]
                 on = behind[np.arange(len(self.prices))[:, None], go, rows]
@@ -180,22 +137,15 @@ def _smooth(lead):
     return 0.25 * wide[:, :-2] + 0.5 * wide[:, 1:-1] + 0.25 * wide[:, 2:]
 
 
-class Spending(NamedTuple):
-    """How a budget is spent: at one price, and by a share of the rows at a lower; by position."""
-
-    price: int
-    lower: int
-    share: float
-
-
 def spend(cost, budget):
-    """Prices between which a budget is spent in the mean.
+    """How a budget is spent in the mean: at one price, and by a share of the rows at a lower one.
 
-    `cost` is the mean cost at each price; the budget is at least that at the last.
+    `cost` is the mean cost at each price; the budget is at least that at the last. The prices are
+    positions.
     """
     within = cost <= budget * (1 + 1e-12)
     price = int(np.argmax(np.where(within, cost, -np.inf)))
     if within.all():
-        return Spending(price, price, 0.0)
+        return price, price, 0.0
     lower = int(np.argmin(np.where(within, np.inf, cost)))
-    return Spending(price, lower, float((budget - cost[price]) / (cost[lower] - cost[price])))
+    return price, lower, float((budget - cost[price]) / (cost[lower] - cost[price]))

@@ -49,8 +49,6 @@ class Ledger(ABC):
         Reservations whose deadline is not after `now`.
     ``_all(purse)``
         Reservations made for this purse.
-    ``_place()``
-        Where the books are, as texts, and the purses that this object has met.
 
     Parameters
     ----------
@@ -82,46 +80,8 @@ class Ledger(ABC):
     @abstractmethod
     def _transact(self, body, *arguments): ...
 
-    @abstractmethod
-    def _forked(self): ...
-
-    @abstractmethod
-    def _purse(self, name): ...
-
-    @abstractmethod
-    def _add_purse(self, purse): ...
-
-    @abstractmethod
-    def _insert(self, purses, state, amount, offer, deadline, key): ...
-
-    @abstractmethod
-    def _find(self, number): ...
-
-    @abstractmethod
-    def _replace(self, reservation): ...
-
-    @abstractmethod
-    def _delete(self, reservation): ...
-
-    @abstractmethod
-    def _find_key(self, purse, key): ...
-
-    @abstractmethod
-    def _due(self, now): ...
-
-    @abstractmethod
-    def _all(self, purse): ...
-
-    @abstractmethod
-    def _place(self): ...
-
     def __repr__(self):
-        # Without a look at the books: it may be asked for in the middle of a booking.
-        place, purses = self._place()
-        named = [repr(name) for name in purses]
-        named[5:] = [f"and {len(named) - 5} more"] if len(named) > 5 else []
-        parts = (*place, f"purses=[{', '.join(named)}]")
-        return f"{type(self).__name__}({', '.join(parts)})"
+        return f"{type(self).__name__}()"
 
     def open(
         self,
@@ -181,7 +141,7 @@ class Ledger(ABC):
 
     def _hold(self, purses, amount, key):
         now, books = self._begin(purses)
-        known = None if key is None else self._known(purses[0], key)
+        known = self._known(purses[0], key)
         if known is not None:
             return known
         for purse in books:
@@ -205,7 +165,7 @@ class Ledger(ABC):
         """Take a hold back, unless its deadline has done so or the ledger is a copy."""
         if held is None or held.state != "held":
             return
-        books = self._rolled(held.purses, now)
+        books = self._books_of(held, now)
         books[0].n_started -= 1
         for purse in books:
             purse.unhold(held.amount)
@@ -238,7 +198,7 @@ class Ledger(ABC):
         if held is not None:
             held = self._find(held.number)
             self._give_back(held, now)
-        known = None if key is None else self._known(purses[0], key)
+        known = self._known(purses[0], key)
         if known is not None:
             return known
         own = books[0]
@@ -292,7 +252,7 @@ class Ledger(ABC):
             or found.purses[0] != purse
         ):
             return None
-        books = self._rolled(found.purses, now)
+        books = self._books_of(found, now)
         for one in books:
             one.settle(offer, cost, found.state == "expired")
         if found.key is None or cost is None:
@@ -396,36 +356,33 @@ class Ledger(ABC):
         What time has done, deadlines that have passed and periods that have begun, is written: it
         stays done where the call is refused, and where the clock goes back.
         """
-        for name in purses:
+        books = [self._purse(name) for name in purses]
+        if None in books:
             # An error before anything is changed.
-            if self._purse(name) is None:
-                raise ValueError(f"There is no purse {name!r} in this ledger: open it first.")
+            name = purses[books.index(None)]
+            raise ValueError(f"There is no purse {name!r} in this ledger: open it first.")
         now = self._clock()
         for due in self._due(now):
             if due.state == "held":
                 self._give_back(due, now)
             elif due.state == "open":
-                for purse in self._rolled(due.purses, now):
+                for purse in self._books_of(due, now):
                     purse.expire(due.offer)
                 self._replace(due._replace(state="expired", deadline=None))
             else:
                 self._delete(due)
-        return now, self._rolled(purses, now)
+        return now, _rolled(books, now)
 
-    def _rolled(self, names, now):
-        """Purses, in the period of this time."""
-        found = [self._purse(name) for name in names]
-        for purse in found:
-            if purse.period is not None:
-                purse.roll(now)
-        return found
+    def _books_of(self, reservation, now):
+        """Its purses, in the period of this time."""
+        return _rolled([self._purse(name) for name in reservation.purses], now)
 
     def _known(self, purse, key):
         """The open reservation of a key, or the error for a committed one; expired ones are past.
 
         Keys may be a user's, and are not quoted.
         """
-        found = self._find_key(purse, key)
+        found = None if key is None else self._find_key(purse, key)
         if found is None:
             return None
         if found.state == "expired":
@@ -437,6 +394,14 @@ class Ledger(ABC):
             "A request with this key was committed already: its call was made and paid. Give "
             f"another request another key (this one has {len(key)} characters)."
         )
+
+
+def _rolled(purses, now):
+    """Purses, in the period of this time."""
+    for purse in purses:
+        if purse.period is not None:
+            purse.roll(now)
+    return purses
 
 
 def _returned(found):

@@ -4,8 +4,9 @@ import heapq
 import os
 import threading
 import uuid
+from copy import copy
 
-from skroute.ledgers._books import Purse, Reservation
+from skroute.ledgers._books import Reservation
 from skroute.ledgers._ledger import Ledger
 
 # One lock for the books of all ledgers in memory. A fork waits until no book is open, so that a
@@ -114,14 +115,10 @@ class MemoryLedger(Ledger):
     def _all(self, purse):
         return [one for one in self._reservations.values() if one.purses[0] == purse]
 
-    def _place(self):
-        return (), list(self._purses)
-
     def __getstate__(self):
         with _LOCK:
             state = self.__dict__.copy()
-            purses = self._purses.values()
-            state["_purses"] = {one.name: Purse(one.name, one.terms, one.books()) for one in purses}
+            state["_purses"] = {name: copy(purse) for name, purse in self._purses.items()}
             for field in ("_reservations", "_keys", "_deadlines"):
                 state[field] = state[field].copy()
         return state

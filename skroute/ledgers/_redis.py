@@ -79,7 +79,7 @@ class RedisLedger(RecordLedger):
     def __init__(self, url, *, prefix="skroute", timeout=600.0, remember=86400.0):
         redis = import_optional("redis", "RedisLedger")
         self.url, self.prefix = url, prefix
-        self._address = redis.connection.parse_url(url)
+        redis.connection.parse_url(url)
         names = ("purses", "reservations", "keys", "due", "counters", "identity")
         self._names = {name: f"{prefix}:{name}" for name in names}
         super().__init__(timeout, remember)
@@ -125,14 +125,13 @@ class RedisLedger(RecordLedger):
             self._view[read] = None if answer is False else answer
         return done
 
-    def _keep(self, bodies):
+    def _keep(self, body, arguments):
         if len(self._view) > _MANY:
             self._view.clear()
         while True:
             self._reads, self._fields, self._writes = {}, {}, []
             try:
-                found = bodies()
-                self._finish()
+                found = self._booked(body, arguments)
             except Exception:
                 # It may have read books that have changed.
                 if self._call(self._reads):
@@ -205,7 +204,7 @@ class RedisLedger(RecordLedger):
         # An expired one has lost its key to a later one.
         return found if found is not None and found.key == key else None
 
-    def _read_due(self, now):
+    def _due(self, now):
         if self._first is None or self._first > now:
             return []
         return self._many(self._read("ZRANGEBYSCORE", self._names["due"], "-inf", repr(now)))
@@ -225,11 +224,6 @@ class RedisLedger(RecordLedger):
                     found.append(self._reservation(number, text))
         return found
 
-    def _place(self):
-        found = self._address
-        # Neither a name nor a password, whichever part of the address they stand in.
-        scheme, database = self.url.partition("://")[0], found.get("db") or 0
-        place = f"{scheme}://{found.get('host', 'localhost')}:{found.get('port', 6379)}/{database}"
-        if "path" in found:
-            place = f"unix://{found['path']}?db={database}"
-        return (repr(place), f"prefix={self.prefix!r}"), list(self._met)
+    def __repr__(self):
+        # Without the address, which may have a password in it.
+        return f"RedisLedger(prefix={self.prefix!r})"

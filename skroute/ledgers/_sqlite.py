@@ -115,11 +115,10 @@ class SQLiteLedger(RecordLedger):
         self._connection = connection
         self._execute = connection.execute
 
-    def _keep(self, bodies):
+    def _keep(self, body, arguments):
         self._execute("BEGIN IMMEDIATE")
         try:
-            found = bodies()
-            self._finish()
+            found = self._booked(body, arguments)
         except BaseException:
             self._execute("ROLLBACK")
             raise
@@ -152,7 +151,7 @@ class SQLiteLedger(RecordLedger):
     def _find_key(self, purse, key):
         return next(iter(self._where("own = ? AND key = ?", purse, key)), None)
 
-    def _read_due(self, now):
+    def _due(self, now):
         return self._where("deadline <= ?", now)
 
     def _all(self, purse):
@@ -167,8 +166,8 @@ class SQLiteLedger(RecordLedger):
     def _delete(self, reservation):
         self._execute("DELETE FROM reservations WHERE number = ?", (reservation.number,))
 
-    def _place(self):
-        return (repr(self.path),), list(self._met)
+    def __repr__(self):
+        return f"SQLiteLedger({self.path!r})"
 
 
 def _made(connection):

@@ -1,10 +1,11 @@
 """What models share that answer without having learned anything from `fit`."""
 
+import reprlib
 from collections.abc import Hashable
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_consistent_length, column_or_1d, get_tags
+from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from skroute.utils._tensors import on_host
@@ -13,9 +14,8 @@ from skroute.utils._tensors import on_host
 class MemberClassifier(ClassifierMixin, BaseEstimator):
     """A classifier whose answers come from elsewhere: `fit` checks and learns nothing.
 
-    It has scikit-learn's parameters, clone, tags and display, but it is a model, not a
-    learner: the tag ``requires_fit`` is False, ``classes_`` is known from the parameters,
-    and a router asks it directly instead of cross-validating what cannot overfit.
+    The tag ``requires_fit`` is False, ``classes_`` is known from the parameters, and a router
+    asks it directly instead of cross-validating what cannot overfit.
     """
 
     def __sklearn_tags__(self):
@@ -23,11 +23,6 @@ class MemberClassifier(ClassifierMixin, BaseEstimator):
         tags.requires_fit = False
         tags.input_tags.string = True
         return tags
-
-    def _check_y(self, X, y):
-        """Labels are not used, but nonsense is nonsense."""
-        if y is not None:
-            checked_labels(X, y, several=get_tags(self).classifier_tags.multi_label)
 
     def __sklearn_is_fitted__(self):
         return True
@@ -45,6 +40,17 @@ def checked_labels(X, y, *, several=False):
         y = column_or_1d(y, warn=True)
     check_classification_targets(y)
     return y
+
+
+def check_classes(classes):
+    """Labels as an array, as they come; at least one, and none twice."""
+    labels = np.asarray(classes)
+    if labels.ndim != 1 or not 0 < len(np.unique(labels)) == len(labels):
+        raise ValueError(
+            "classes must be labels that do not repeat, at least one, got "
+            f"{reprlib.repr(labels.tolist())}."
+        )
+    return labels
 
 
 def places_of(keys, place_of):

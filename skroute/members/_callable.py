@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 
 from skroute.base import check_rows
-from skroute.members._base import MemberClassifier, places_of
+from skroute.members._base import MemberClassifier, check_classes, checked_labels, places_of
 from skroute.utils._compat import Integral, Interval, Real, StrOptions, _safe_indexing, num_samples
 from skroute.utils._validation import check_numbers
 
@@ -41,24 +41,15 @@ class CallStatistics(NamedTuple):
     spent: float
 
 
-def _returns_proba(model):
-    if model.returns != "proba":
-        raise AttributeError(
-            'CallableClassifier(returns="label") has no predict_proba; the function must return '
-            'probabilities, and returns="proba" say so.'
-        )
-    return True
-
-
 class CallableClassifier(MemberClassifier):
     """Classifier that gets labels from a function, such as the client of a prediction service.
 
     Parameters
     ----------
     function : callable
-        Called with a batch of rows of X (of its type: array, frame, list) and returns one
-        label per row or, with ``returns="proba"``, one row of probabilities. To be
-        pickled it must be importable: a module's function or an object, no lambda.
+        Called with a batch of rows of X, of its type; returns one label per row or, with
+        ``returns="proba"``, one row of probabilities. To be pickled it must be importable: a
+        module's function or an object, no lambda.
 
     classes : array-like of shape (n_classes,)
         The labels that it can answer; with ``returns="proba"`` in the order of the
@@ -72,9 +63,8 @@ class CallableClassifier(MemberClassifier):
         calls, and lose more rows when one fails.
 
     cost : float or callable, default=0.0
-        Cost of a row, or a function that takes the rows of a call and returns the cost of
-        each, shape (n_rows,). Only counted here (see `statistics`); what a router plans
-        with are the router's `costs`.
+        Cost of a row, or a function of the rows of a call that returns that of each. It is
+        counted (see `statistics`); what a router plans with are the router's `costs`.
 
     Attributes
     ----------
@@ -90,14 +80,12 @@ class CallableClassifier(MemberClassifier):
     `fit` learns nothing and calls nothing. A clone starts to count at 0; wrap the model in
     :class:`~sklearn.frozen.FrozenEstimator` to keep one count.
 
-    Waiting no longer than so long and trying again are the client's business, or that of a
-    library made for it: ``tenacity.retry(stop=tenacity.stop_after_attempt(3))(function)`` is
-    a function too.
+    Timeouts and retries are the client's business, or that of a library:
+    ``tenacity.retry(stop=tenacity.stop_after_attempt(3))(function)`` is a function too.
 
-    When a call fails, no further calls are made, and the exception, whose type is
-    that of the failure, gets two attributes: ``rows``, the positions in X of the rows that
-    the failed call lost, and ``answers``, what the rows before them were answered (and
-    cost); and a note that says so.
+    When a call fails, no further calls are made, and the exception gets a note and two
+    attributes: ``rows``, the positions in X of the rows that the failed call lost, and
+    ``answers``, what the rows before them were answered.
 
     Examples
     --------
@@ -138,13 +126,7 @@ class CallableClassifier(MemberClassifier):
     @property
     def classes_(self) -> NDArray[Any]:
         """Class labels, sorted."""
-        classes = np.asarray(self.classes)
-        known = np.unique(classes)
-        if classes.ndim != 1 or not 0 < len(known) == len(classes):
-            raise ValueError(
-                f"classes must be labels that do not repeat, at least one, got {self.classes!r}."
-            )
-        return known
+        return np.sort(check_classes(self.classes))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -159,7 +141,7 @@ class CallableClassifier(MemberClassifier):
         Parameters
         ----------
         X : indexable of n_samples rows
-            Whatever the function takes; names and number of columns are noted.
+            Whatever the function takes.
 
         y : array-like of shape (n_samples,), default=None
             Labels; checked to be some, and not used.
@@ -176,7 +158,8 @@ class CallableClassifier(MemberClassifier):
         self._validate_params()
         _ = self.classes_
         X = check_rows(self, X, reset=True)
-        self._check_y(X, y)
+        if y is not None:
+            checked_labels(X, y)
         self._count()
         return self
 
@@ -195,7 +178,7 @@ class CallableClassifier(MemberClassifier):
         answers = self._ask(X)
         return self.classes_[answers.argmax(axis=1)] if self.returns == "proba" else answers
 
-    @available_if(_returns_proba)
+    @available_if(lambda model: model.returns == "proba")
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probabilities of the rows.
 
@@ -235,15 +218,14 @@ class CallableClassifier(MemberClassifier):
         X = check_rows(self, X, reset=False)
         n = num_samples(X)
         size = n if self.batch_size is None else self.batch_size
-        answers: list[np.ndarray] = []
+        proba = self.returns == "proba"
+        answers = [np.empty((0, len(self.classes_))) if proba else self.classes_[:0]]
         for start in range(0, n, size):
             rows = np.arange(start, min(start + size, n))
             try:
                 answers.append(self._ask_once(_safe_indexing(X, rows), len(rows)))
             except Exception as error:
-                error.rows = rows
-                nothing = np.empty(0, dtype=self.classes_.dtype)
-                error.answers = np.concatenate(answers) if answers else nothing
+                error.rows, error.answers = rows, np.concatenate(answers)
                 error.add_note(
                     f"The call lost rows {rows[0]} to {rows[-1]} of {n}; the {start} before were "
                     f"answered, the {n - 1 - rows[-1]} after were not asked about."
@@ -269,19 +251,17 @@ class CallableClassifier(MemberClassifier):
     def _check(self, answer, n_rows):
         """Labels, or probabilities in the order of ``classes_``; anything else is an error."""
         answer, known = np.asarray(answer), self.classes_
-        if self.returns == "proba":
-            if answer.shape != (n_rows, len(known)) or answer.dtype.kind not in "fiu":
-                raise ValueError(
-                    f"function must return probabilities of shape {(n_rows, len(known))}, got "
-                    f"shape {answer.shape} and dtype {answer.dtype}."
-                )
-            if not np.isfinite(answer).all():
-                raise ValueError("function returned probabilities that are not finite.")
-            return answer[:, np.argsort(self.classes)].astype(np.float64)
-        if answer.shape != (n_rows,):
+        is_proba = self.returns == "proba"
+        shape = (n_rows, len(known)) if is_proba else (n_rows,)
+        if answer.shape != shape or (is_proba and answer.dtype.kind not in "fiu"):
+            what = "probabilities" if is_proba else "one label per row"
             raise ValueError(
-                f"function must return one label per row, shape {(n_rows,)}, got {answer.shape}."
+                f"function must return {what}, of shape {shape}, got shape {answer.shape} and "
+                f"dtype {answer.dtype}."
             )
+        if is_proba:
+            answer = check_numbers(answer, "probabilities of function")
+            return answer[:, np.argsort(self.classes)]
         at = places_of(answer.tolist(), {label: k for k, label in enumerate(known.tolist())})
         if (strange := at < 0).any():
             # What a service says may hold what it was asked: its words are not shown.

@@ -1,6 +1,6 @@
 """Deep nets with classifier heads at several depths."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,6 @@ from skroute.utils._compat import (
     Integral,
     Interval,
     Real,
-    _fit_context,
     _safe_indexing,
     num_samples,
 )
@@ -37,16 +36,17 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
 
     A torch module is cut into stages that are applied one after the other, with a head
     after each. All heads are trained together with skorch; or the module is taken as it is
-    trained. `predict` gives the answer of the last exit. What the earlier exits are for is
-    leaving early: :class:`~skroute.early_exit.QWYCEnsemble` takes this classifier as its
-    ensemble, and goes through the stages with the undecided rows only: no stage sees a row twice.
+    trained. `predict` gives the answer of the last exit. For leaving early,
+    :class:`~skroute.early_exit.QWYCEnsemble` takes this classifier as its ensemble, and goes
+    through the stages with the undecided rows only: no stage sees a row twice.
 
     Parameters
     ----------
     module : torch.nn.Module or callable
         The net. Training starts from its weights and does not change them: `fit` works on
-        a copy; with ``max_epochs=0`` on the net itself, which it puts into evaluation mode. A
-        function ``module(n_features, n_classes)`` builds a new one in each `fit`.
+        a copy; with ``max_epochs=0`` on the net itself, which it moves to `device` and puts into
+        evaluation mode. A function ``module(n_features, n_classes)`` builds a new one in each
+        `fit`.
 
     stages : sequence of str or of sequence of str, default=None
         Names of submodules, in order; each takes what the one before it returned. Several
@@ -56,10 +56,9 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         lists and mappings, with one entry per row along the first axis.
 
     heads : sequence of str or of sequence of str, default=None
-        Names of submodules, one for each stage. Each takes what its stage returned and
-        gives a score (logit) for each class, in the order of ``classes_``; one score where
-        there are two classes. None takes the children of ``module.heads``. A head that works
-        in place is given a copy.
+        Names of submodules, one for each stage. Each takes a copy of what its stage returned
+        and gives a score (logit) for each class, in the order of ``classes_``; one score where
+        there are two classes. None takes the children of ``module.heads``.
 
     max_epochs : int, default=10
         Passes over the training rows. 0 takes `module` as it is trained: `fit` then learns
@@ -72,9 +71,8 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         Rows per training step.
 
     exit_weights : array-like of shape (n_exits,), default=None
-        Weight of each exit's cross-entropy in the loss that is trained on, which is their
-        sum. None gives each exit the weight 1. Raising one makes that exit more accurate
-        at the expense of the others.
+        Weight of each exit's cross-entropy in the sum that is trained on; None is 1 for each.
+        Raising one makes that exit more accurate at the expense of the others.
 
     eval_batch_size : int, default=1024
         Rows that a stage takes at once in prediction. A larger value uses more memory and
@@ -86,8 +84,7 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
 
     net_params : dict, default=None
         Further parameters of :class:`skorch.NeuralNetClassifier`, such as ``optimizer``
-        (Adam where it is not given), ``callbacks``, ``train_split`` or ``verbose``. Not those
-        that this class has itself, nor ``module`` and ``criterion``.
+        (Adam where it is not given), ``callbacks``, ``train_split`` or ``verbose``.
 
     random_state : int, RandomState instance or None, default=None
         Determines what is random in building and training. Torch's own generators are left
@@ -121,9 +118,8 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
     Notes
     -----
     Rows are cast to the floating type of the module's parameters, except for integers where
-    the first stage has an embedding layer. Rows of more than two dimensions (images) are
-    passed in their shape. A flat row becomes an image in the first stage,
-    ``nn.Unflatten(1, (1, 16, 16))``.
+    the first stage has an embedding layer. Images are passed in their shape; ``nn.Unflatten(1,
+    (1, 16, 16))`` as the first stage makes them of flat rows.
 
     A net answers its training rows too well. Thresholds and policies need rows that it was
     not trained on: fit the net first, and give the rest to
@@ -230,21 +226,16 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
             Without torch; or without skorch where there is something to train.
 
         TypeError
-            For a data set as X, or hidden states that rows cannot be taken from.
+            For a data set as X, hidden states that rows cannot be taken from, or `net_params`
+            that are parameters of this class, or of its module or loss.
 
         ValueError
             For stages, heads, exit weights or classes that do not fit together, and a
             `device` that is not there.
         """
-        self.__dict__.pop("classes_", None)
-        return self._fit(X, y)
-
-    @_fit_context(prefer_skip_nested_validation=True)
-    def _fit(self, X, y):
+        vars(self).pop("classes_", None)
+        self._validate_params()
         side = _torch_side()
-        if self.max_epochs:
-            import_optional("skorch", "MultiExitClassifier")
-        check_net_params(self.net_params)
         device = None if self.device is None else side.available_device(self.device)
         X = check_exit_rows(self, X, reset=True)
         classes, codes = np.unique(checked_labels(X, y), return_inverse=True)
@@ -262,15 +253,17 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
             )
             exits = side.find_exits(module, self.stages, self.heads)
             side.look_at(exits, X, classes)
-            weights = check_exit_weights(self.exit_weights, len(exits.stages))
+            n_exits = len(exits.stages)
+            weights = [1.0] * n_exits if self.exit_weights is None else self.exit_weights
+            weights = check_numbers(weights, "exit_weights", shape=(n_exits,), low=0).tolist()
+            if not any(weights):
+                raise ValueError("exit_weights must have at least one number above 0, got zeros.")
             self.history_ = []
             if self.max_epochs:
                 own = {"max_epochs": self.max_epochs, "lr": self.lr, "batch_size": self.batch_size}
-                params = own | (self.net_params or {})
-                self.history_ = side.train(exits, X, codes, weights, params)
+                self.history_ = side.train(exits, X, codes, weights, self.net_params, **own)
         self.module_ = module.eval()
-        self._names = (self.stages, self.heads)
-        self.n_exits_ = len(exits.stages)
+        self._exits, self.n_exits_ = exits, n_exits
         self.classes_ = classes
         return self
 
@@ -293,17 +286,15 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
             ``run.logits(exit, rows)`` puts rows through the stages up to `exit`, from where
             they have got to, and returns the scores of that exit, an ndarray of shape
             (n_rows, n_classes); ``run.proba(exit, rows)`` its probabilities. It holds the
-            hidden states of rows that may go on: all but those of which it was told
-            ``run.release(rows)``.
+            hidden states of rows until ``run.release(rows)``.
         """
         check_is_fitted(self)
         return self._run(check_exit_rows(self, X, reset=False))
 
     def _run(self, X):
-        side = _torch_side()
         # In training mode it would answer at random, and learn from the rows.
-        exits = side.find_exits(self.module_.eval(), *self._names)
-        return side.ExitRun(exits, len(self.classes_), X, self.eval_batch_size)
+        exits, n_classes = self._exits.eval(), len(self.classes_)
+        return _torch_side().ExitRun(exits, n_classes, X, self.eval_batch_size)
 
     def staged_predict_proba(self, X: ArrayLike) -> Iterator[NDArray[np.float64]]:
         """Class probabilities of each exit, from one pass.
@@ -338,8 +329,7 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         -------
         ndarray of shape (n_samples, n_classes)
         """
-        run = self.start(X)
-        return run.proba(self.n_exits_ - 1, keep=False)
+        return self.start(X).proba(self.n_exits_ - 1, keep=False)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Labels by the last exit.
@@ -370,7 +360,7 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         Returns
         -------
         callable
-            Each call does the same work again. The first one also computes where it starts.
+            Each call does the same work again; the first also computes where it starts.
         """
         if previous < 0:
             return lambda X: self.start(X).logits(exit)
@@ -387,10 +377,9 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
     # Pickling ---------------------------------------------------------------------
 
     def __getstate__(self):
-        state = dict(super().__getstate__())
-        if "module_" not in state and not hasattr(self.module, "parameters"):
-            return state
-        return _torch_side().modules_to_host(state)
+        state = super().__getstate__()
+        has_modules = "module_" in state or hasattr(self.module, "parameters")
+        return _torch_side().on_the_host(state) if has_modules else state
 
 
 def check_exit_rows(net, X, *, reset):
@@ -400,28 +389,6 @@ def check_exit_rows(net, X, *, reset):
             f"{type(net).__name__} takes arrays and tensors, got a data set: {type(X).__name__}. "
             "Stack its rows, for example torch.stack([row for row, _ in dataset])."
         )
-    if torch_of(X) is None:
-        return validate_data(net, X, reset=reset, dtype="numeric", allow_nd=True)
-    return check_rows(net, X.detach(), reset=reset)
-
-
-def check_exit_weights(exit_weights, n_exits):
-    """One weight for each exit, ones where there are none."""
-    if exit_weights is None:
-        return np.ones(n_exits)
-    weights = check_numbers(exit_weights, "exit_weights", shape=(n_exits,), low=0)
-    if not weights.any():
-        raise ValueError("exit_weights must have at least one number above 0, got only zeros.")
-    return weights
-
-
-def check_net_params(net_params: Mapping[str, Any] | None) -> None:
-    """Refuse what skorch would be told twice."""
-    for key in net_params or ():
-        if key in ("max_epochs", "lr", "batch_size", "device"):
-            raise ValueError(f"net_params sets {key!r}, which is a parameter itself: set that one.")
-        if key.split("__")[0] in ("module", "criterion"):
-            raise ValueError(
-                f"net_params sets {key!r}, but the net and its loss are MultiExitClassifier's: "
-                "all exits, and the weighted sum of their cross-entropies (exit_weights)."
-            )
+    if torch_of(X) is not None:
+        return check_rows(net, X.detach(), reset=reset)
+    return validate_data(net, X, reset=reset, dtype="numeric", allow_nd=True)

@@ -1,17 +1,18 @@
 """Recorded answers as a model."""
 
 import reprlib
-from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_array, indexable
+from sklearn.utils import column_or_1d, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 
-from skroute.members._base import MemberClassifier, places_of
+from skroute.members._base import MemberClassifier, check_classes, checked_labels, places_of
 from skroute.utils._compat import Real, _fit_context, _safe_indexing, num_samples
 from skroute.utils._frames import is_missing
+from skroute.utils._named import in_order
+from skroute.utils._validation import check_numbers
 
 
 def _check_present(values, name):
@@ -24,6 +25,24 @@ def _check_present(values, name):
         )
 
 
+def _names_of_columns(tables, labels, classes):
+    """The classes in the order of the columns of what is a matrix."""
+    headings = [] if classes is None else [classes]
+    headings += [table.columns for table in tables if hasattr(table, "columns")]
+    if headings:
+        names = headings[0]
+    elif labels is not None:
+        names = np.unique(labels)
+    elif tables:
+        names = np.arange(np.shape(tables[0])[1])
+    else:
+        raise ValueError(
+            "scores of shape (n_rows,) belong to labels: give predictions, or a score matrix "
+            "with one column per class."
+        )
+    return check_classes(names)
+
+
 class _Record:
     """The log as it is looked up in: answers as positions of classes, scores, rows by id."""
 
@@ -34,29 +53,45 @@ class _Record:
                 "predictions and scores are both None: a RecordedClassifier has nothing to "
                 "answer with. Give the labels, a score matrix, or both."
             )
-        frames = [part for part in (predictions, scores) if hasattr(part, "iloc")]
-        if ids is None and frames:
-            ids = frames[0].index
-            if not frames[-1].index.equals(ids):
+        indices = [part.index for part in (predictions, scores) if hasattr(part, "iloc")]
+        if ids is None and indices:
+            ids = indices[0]
+            if not indices[-1].equals(ids):
                 raise ValueError("predictions and scores must have the same index.")
-        labels = None if predictions is None else _read_labels(predictions)
-        self.multilabel = np.ndim(labels) == 2
-        self.scores = None if scores is None else _read_scores(scores, self.multilabel)
-        self.n = len(self.scores if labels is None else labels)
-        if scores is not None and len(self.scores) != self.n:
-            raise ValueError(
-                f"predictions and scores must have the same rows, got {self.n} and "
-                f"{len(self.scores)}."
+        self.multilabel = np.ndim(predictions) == 2 and np.shape(predictions)[1] > 1
+        labels = None
+        if predictions is not None and not self.multilabel:
+            labels = column_or_1d(np.asarray(predictions))
+            _check_present(labels, "predictions")
+        tables = [scores] if np.ndim(scores) == 2 else []
+        tables += [predictions] if self.multilabel else []
+        names = _names_of_columns(tables, labels, classes)
+        order = np.argsort(names, kind="stable")
+        self.classes, self.scores = names[order], None
+        n_rows = num_samples(scores if predictions is None else predictions)
+        columns = names.astype(str)
+        if scores is not None:
+            in_labels = np.ndim(scores) == 1 and labels is not None
+            self.scores = check_numbers(
+                in_order(scores, columns),
+                "scores",
+                shape=(n_rows,) if in_labels else (n_rows, len(names)),
+                low=0,
+                high=1 if in_labels else np.inf,
             )
-        named = self._names_of_columns(labels, classes)
-        order = np.argsort(named, kind="stable")
-        self.classes = named[order]
-        if np.ndim(self.scores) == 2:
-            self.scores = self.scores[:, order]
-        if labels is None:
+            if not in_labels:
+                self.scores = self.scores[:, order]
+        if self.multilabel:
+            table = in_order(predictions, map(str, getattr(scores, "columns", columns)))
+            table = in_order(table, columns)
+            table = check_numbers(table, "predictions", shape=(n_rows, len(names)))
+            if not np.isin(table, (0, 1)).all():
+                raise ValueError(
+                    "predictions of several labels must be an indicator matrix of 0 and 1."
+                )
+            self.answers = table[:, order].astype(np.int64)
+        elif labels is None:
             self.answers = self.scores.argmax(axis=1)
-        elif self.multilabel:
-            self.answers = labels[:, order].astype(np.int64)
         else:
             if (strange := ~np.isin(labels, self.classes)).any():
                 raise ValueError(
@@ -64,57 +99,19 @@ class _Record:
                     f"classes: {self.classes.tolist()!r}."
                 )
             self.answers = np.searchsorted(self.classes, labels)
-        self._index(ids)
+        self._index(ids, n_rows)
 
-    def _names_of_columns(self, labels, classes):
-        """The classes in the order of the columns of what is a matrix."""
-        predictions, scores = self.source[:2]
-        pairs = ((scores, self.scores), (predictions, labels))
-        tables = [(given, table) for given, table in pairs if np.ndim(table) == 2]
-        headings = [] if classes is None else [classes]
-        headings += [given.columns for given, _ in tables if hasattr(given, "columns")]
-        orders = dict.fromkeys(tuple(own) for own in headings if np.ndim(own) == 1)
-        if len({frozenset(own) for own in orders}) < len(orders):
-            raise ValueError(
-                "The columns of predictions and of scores, and classes, must be in one order, got "
-                f"{' and '.join(map(reprlib.repr, orders))}."
-            )
-        if headings:
-            named = np.asarray(headings[0])
-            if named.ndim != 1 or len(np.unique(named)) != len(named):
-                raise ValueError(
-                    f"classes must be labels and must not repeat, got {reprlib.repr(classes)}."
-                )
-        elif np.ndim(labels) == 1:
-            named = np.unique(labels)
-        elif tables:
-            named = np.arange(tables[-1][1].shape[1])
-        else:
-            raise ValueError(
-                "scores of shape (n_rows,) belong to labels: give predictions, or a score "
-                "matrix with one column per class."
-            )
-        for _, table in tables:
-            if table.shape[1] != len(named):
-                raise ValueError(
-                    f"classes must name the {table.shape[1]} columns, got {len(named)}: "
-                    f"{named.tolist()!r}."
-                )
-        return named
-
-    def _index(self, ids):
+    def _index(self, ids, n_rows):
         """Rows by id, which are row numbers where none are given."""
-        self.numbered = ids is None
-        ids = np.arange(self.n) if ids is None else np.asarray(ids)
-        if ids.shape != (self.n,):
-            raise ValueError(f"ids must have shape ({self.n},), got {ids.shape}.")
+        self.known = f"row numbers 0 to {n_rows - 1}" if ids is None else f"{n_rows} ids"
+        ids = np.arange(n_rows) if ids is None else np.asarray(ids)
+        if ids.shape != (n_rows,):
+            raise ValueError(f"ids must have shape ({n_rows},), got {ids.shape}.")
         _check_present(ids, "ids")
         self.dates = ids.dtype if ids.dtype.kind in "mM" else None
         keys = ids.tolist()
-        if not all(isinstance(key, Hashable) for key in keys):
-            raise ValueError("ids must be numbers, texts or dates.")
         self.row_of = {key: row for row, key in enumerate(keys)}
-        if len(self.row_of) < self.n:
+        if len(self.row_of) < n_rows:
             # Ids may be the texts that were asked about, which are not shown.
             again = next(row for row, key in enumerate(keys) if self.row_of[key] != row)
             raise ValueError(
@@ -139,12 +136,11 @@ class _Record:
             )
         rows = places_of(keys, self.row_of)
         if len(where := np.flatnonzero(rows < 0)):
-            known = f"row numbers 0 to {self.n - 1}" if self.numbered else f"{self.n} ids"
             # By position: what X holds may be a text that nobody else should read.
-            some = ", ".join(map(str, where[:3])) + (", ..." if len(where) > 3 else "")
             raise KeyError(
-                f"No answer was recorded for {len(where)} of {len(asked)} rows of X (at {some}); "
-                f"recorded are {known}. An unknown row is never guessed."
+                f"No answer was recorded for {len(where)} of {len(asked)} rows of X (at "
+                f"{reprlib.repr(where.tolist())[1:-1]}); recorded are {self.known}. An unknown "
+                "row is never guessed."
             )
         return rows
 
@@ -155,52 +151,13 @@ class _Record:
         return matrix
 
 
-def _read_labels(predictions):
-    """Labels of rows, or an indicator matrix."""
-    labels = np.asarray(predictions)
-    if labels.ndim not in (1, 2) or not len(labels):
-        raise ValueError(
-            "predictions must be labels of shape (n_rows,) or an indicator matrix of shape "
-            f"(n_rows, n_classes), with at least one row, got shape {labels.shape}."
-        )
-    if labels.ndim == 2 and labels.shape[1] != 1:
-        if labels.dtype.kind not in "biuf" or not np.isin(labels, (0, 1)).all():
-            raise ValueError(
-                "predictions of several labels must be an indicator matrix of 0 and 1, got "
-                f"dtype {labels.dtype}."
-            )
-        return labels
-    labels = labels.reshape(len(labels))
-    _check_present(labels, "predictions")
-    return labels
-
-
-def _read_scores(scores, multilabel):
-    scores = check_array(scores, dtype=np.float64, ensure_2d=False, input_name="scores")
-    low, high = float(scores.min()), float(scores.max())
-    if low < 0:
-        raise ValueError(f"scores must not be negative, got {low!r}.")
-    if scores.ndim == 1 and multilabel:
-        raise ValueError(
-            "scores must be a matrix like predictions where several labels are named, got "
-            f"shape {scores.shape}."
-        )
-    if scores.ndim == 1 and high > 1:
-        raise ValueError(f"scores of labels must be in [0, 1], got {high!r}.")
-    return scores
-
-
-def _has_scores(model):
-    if model.scores is None:
-        raise AttributeError("RecordedClassifier has no scores, only labels.")
-    return True
+_has_scores = available_if(lambda model: model.scores is not None)
 
 
 class RecordedClassifier(MemberClassifier):
     """Classifier that returns answers recorded in a log, by row number or id.
 
-    For whoever has the answers of a model but not the model. X then holds, instead of
-    features, which recorded row is meant.
+    For whoever has the answers of a model but not the model: X says which row is meant.
 
     Parameters
     ----------
@@ -213,9 +170,9 @@ class RecordedClassifier(MemberClassifier):
         are not negative, one column per class, 0 where a class was not named.
 
     classes : array-like of shape (n_classes,), default=None
-        The labels, in the order of the columns of a matrix. None takes the columns of a
-        frame, else the labels that occur, else 0, 1, ... Give it where the service knows
-        labels that it never answered.
+        The labels, in the order of the columns of a matrix; those of a frame that are labels
+        are found by name. None takes the columns of a frame, else the labels that occur, else
+        0, 1, ... Give it where the service knows labels that it never answered.
 
     ids : array-like of shape (n_rows,), default=None
         What X holds to ask for each row: numbers or strings. None takes the index of a
@@ -236,11 +193,9 @@ class RecordedClassifier(MemberClassifier):
 
     Notes
     -----
-    An answer on record cannot be refitted: `fit` checks that every row is known and learns
-    nothing. A log is trustworthy only for rows that the recorded model was not trained on.
-
-    :func:`~sklearn.base.clone` shares the arrays instead of copying them; they are never
-    written to.
+    `fit` checks that every row is known and learns nothing. A log is trustworthy only for rows
+    that the recorded model was not trained on. :func:`~sklearn.base.clone` shares the arrays,
+    which are never written to.
 
     Examples
     --------
@@ -280,11 +235,6 @@ class RecordedClassifier(MemberClassifier):
         self.ids = ids
         self.column = column
 
-    def __getstate__(self):
-        state = super().__getstate__()
-        state.pop("_record", None)
-        return state
-
     @property
     def classes_(self) -> NDArray[Any]:
         """Class labels, sorted."""
@@ -293,10 +243,9 @@ class RecordedClassifier(MemberClassifier):
     def _recorded(self):
         """The validated log; built at first use, and again when a parameter has changed."""
         source = (self.predictions, self.scores, self.classes, self.ids)
-        record = self.__dict__.get("_record")
+        record = vars(self).get("_record")
         if record is None or any(a is not b for a, b in zip(record.source, source)):
-            record = _Record(*source)
-            self.__dict__["_record"] = record
+            record = vars(self)["_record"] = _Record(*source)
         return record
 
     def _rows(self, X):
@@ -304,19 +253,17 @@ class RecordedClassifier(MemberClassifier):
         if num_samples(X) == 0:
             raise ValueError("X must have at least one row, got 0.")
         if self.column is not None:
-            columns = getattr(X, "columns", None)
-            if isinstance(self.column, str) and columns is not None and self.column not in columns:
+            columns = getattr(X, "columns", [self.column])
+            if isinstance(self.column, str) and self.column not in columns:
                 raise ValueError(f"column={self.column!r} is not one of X: {list(columns)!r}.")
-            asked = np.asarray(_safe_indexing(X, self.column, axis=1))
-        else:
-            asked = np.asarray(X)
-            if asked.ndim == 2 and asked.shape[1] != 1:
-                raise ValueError(
-                    f"X must have one column with row numbers or ids, got {asked.shape[1]}. Say "
-                    "which it is with column."
-                )
-            asked = asked.reshape(-1)
-        return self._recorded().find(asked)
+            X = _safe_indexing(X, self.column, axis=1)
+        asked = np.asarray(X)
+        if asked.ndim == 2 and asked.shape[1] != 1:
+            raise ValueError(
+                f"X must have one column with row numbers or ids, got {asked.shape[1]}. Say "
+                "which it is with column."
+            )
+        return self._recorded().find(asked.reshape(-1))
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> "RecordedClassifier":
@@ -342,7 +289,8 @@ class RecordedClassifier(MemberClassifier):
             If the record is not consistent.
         """
         self._rows(X)
-        self._check_y(X, y)
+        if y is not None:
+            checked_labels(X, y, several=get_tags(self).classifier_tags.multi_label)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -362,12 +310,11 @@ class RecordedClassifier(MemberClassifier):
         answers = record.answers[rows]
         return answers if record.multilabel else record.classes[answers]
 
-    @available_if(_has_scores)
+    @_has_scores
     def predict_scores(self, X: Any) -> NDArray[np.float64]:
         """The recorded scores as a matrix, 0 where a class was not named.
 
-        A label that was named with a score of 0 keeps a hair more, so that it stays the
-        answer.
+        A label that was named with a score of 0 keeps a hair more: it stays the answer.
 
         Parameters
         ----------
@@ -385,13 +332,13 @@ class RecordedClassifier(MemberClassifier):
         named = np.maximum(record.scores[rows], np.finfo(np.float64).tiny)
         return record.around(rows, named, np.zeros(len(rows)))
 
-    @available_if(_has_scores)
+    @_has_scores
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """The recorded scores as probabilities.
 
-        - A label with one score: the score is the label's probability and the rest is
-          spread evenly over the other classes. A score below ``1 / n_classes`` is raised to
-          a hair above it: the answered label stays the most probable one.
+        - A label with one score: that is its probability, and the rest is spread evenly over
+          the other classes. A score below ``1 / n_classes`` is raised to a hair above it: the
+          answered label stays the most probable one.
         - A score matrix: rows divided by their sums; even where all are 0.
         - Several labels per row: the scores as they are, one probability per label.
 
@@ -414,10 +361,10 @@ class RecordedClassifier(MemberClassifier):
         if record.multilabel:
             return scores
         total = scores.sum(axis=1, keepdims=True)
-        return np.where(total > 0, scores / np.where(total > 0, total, 1.0), 1 / n_classes)
+        even = np.full_like(scores, 1 / n_classes)
+        return np.divide(scores, total, out=even, where=total > 0)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        labels = getattr(self.predictions, "ndim", 1)
-        tags.classifier_tags.multi_label = labels == 2
+        tags.classifier_tags.multi_label = getattr(self.predictions, "ndim", 1) == 2
         return tags

@@ -1,19 +1,95 @@
-"""The torch side of a multi-exit net's `fit` and of its pickling.
+"""The torch side of nets with exits: stages and heads, their training, a pass of rows through them.
 
 Imported where it is used, since it imports torch.
 """
 
 import io
-from copy import deepcopy
+from collections.abc import Mapping
+from copy import copy, deepcopy
+from typing import Any
 
+import numpy as np
 import torch
+from scipy.special import softmax
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.parameter import is_lazy
 
-from skroute.members._exit_run import AllExits, ExitRun, as_tensor, device_of, map_state
+from skroute.utils._compat import _safe_indexing, num_samples
+from skroute.utils._optional import import_optional
 
-__all__ = ["ExitRun"]
+
+class AllExits(nn.Module):
+    """The stages and heads of a net, and the scores of every exit, to train all heads together."""
+
+    def __init__(self, stages, heads):
+        super().__init__()
+        self.stages, self.heads = nn.ModuleList(stages), nn.ModuleList(heads)
+        embeddings = (nn.Embedding, nn.EmbeddingBag)
+        self.looks_up = any(isinstance(part, embeddings) for part in self.stages[0].modules())
+
+    def cast(self, X):
+        """A tensor of rows in the type that the first stage takes; whole numbers to look up."""
+        if self.looks_up and not X.is_floating_point():
+            return X.to(torch.int64)
+        floating = (p.dtype for p in self.parameters() if p.is_floating_point())
+        return X.to(next(floating, torch.get_default_dtype()))
+
+    def first_state(self, X, rows):
+        """A copy of some rows as the first stage takes them, which may work in place."""
+        return self.cast(torch.as_tensor(_safe_indexing(X, rows))).to(device_of(self))
+
+    def scores(self, exit, state):
+        """Scores of a head, which may work in place: it is given a copy. Of one it makes two."""
+        scores = self.heads[exit](map_state(torch.clone, state))
+        scores = scores.reshape(len(scores), -1)
+        return nn.functional.pad(scores, (1, 0)) if scores.shape[1] == 1 else scores
+
+    def forward(self, X):
+        """Scores of each exit, the last one first: skorch predicts with the first."""
+        scores, state = [], self.cast(X)
+        for exit, stage in enumerate(self.stages):
+            state = stage(state)
+            scores.append(self.scores(exit, state))
+        return tuple(scores[::-1])
+
+
+def device_of(module):
+    """Where a module's parameters are."""
+    parameter = next(module.parameters(), None)
+    return torch.device("cpu") if parameter is None else parameter.device
+
+
+# Hidden states: tensors, or tensors and None in tuples, lists and mappings of any type.
+
+
+def map_state(function, *states):
+    """What a function makes of the tensors at each place of hidden states of one form."""
+    first = states[0]
+    if isinstance(first, torch.Tensor):
+        return function(*states)
+    if first is None:
+        return None
+    if isinstance(first, Mapping):
+        out = copy(first)
+        for key in first:
+            out[key] = map_state(function, *(state[key] for state in states))
+        return out
+    if not isinstance(first, (tuple, list)):
+        raise TypeError(
+            "A hidden state may hold tensors and None, in tuples, lists and mappings; it cannot "
+            f"hold a {type(first).__name__}."
+        )
+    parts = [map_state(function, *group) for group in zip(*states)]
+    return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)
+
+
+def take_rows(state, rows):
+    """A copy of some rows of a hidden state."""
+
+    def taken(tensor):
+        return tensor.index_select(0, torch.as_tensor(rows, device=tensor.device))
+
+    return map_state(taken, state)
 
 
 class SummedCrossEntropy(nn.CrossEntropyLoss):
@@ -21,18 +97,16 @@ class SummedCrossEntropy(nn.CrossEntropyLoss):
 
     def __init__(self, exit_weights):
         super().__init__()
-        self.exit_weights = [float(weight) for weight in exit_weights]
+        self.exit_weights = exit_weights
 
     def forward(self, scores, target):
         """Loss of the scores as :class:`AllExits` gives them."""
-        losses = [super(SummedCrossEntropy, self).forward(part, target) for part in scores[::-1]]
+        losses = (nn.functional.cross_entropy(part, target) for part in reversed(scores))
         return sum(weight * loss for weight, loss in zip(self.exit_weights, losses))
 
 
 def available_device(device):
     """The torch device of this name, or a ValueError that says why there is none."""
-    if not isinstance(device, (str, torch.device)):
-        raise ValueError(f"device must be a str, a torch.device or None, got {device!r}.")
     try:
         one = torch.zeros(1, device=device)
         one.item()
@@ -49,9 +123,7 @@ def available_device(device):
 def build(module, n_features, n_classes, device, *, trained):
     """The module to work on: a new one, or the one given; a copy of it if `fit` would change it."""
     if isinstance(module, nn.Module):
-        lazy = any(is_lazy(parameter) for parameter in module.parameters())
-        keeps = trained and not lazy and device in (None, device_of(module))
-        built = module if keeps else deepcopy(module)
+        built = module if trained else deepcopy(module)
     else:
         built = module(n_features, n_classes)
         if not isinstance(built, nn.Module):
@@ -107,68 +179,162 @@ def look_at(exits, X, classes):
     # Not inference_mode: parameters made in it could not be trained.
     with torch.no_grad():
         for n in (2, 1):
-            # A stage may work in place, on the caller's rows.
-            state = exits.cast(as_tensor(X[:n]).clone()).to(device_of(exits))
+            state = exits.first_state(X, np.arange(n))
             for k, stage in enumerate(exits.stages):
-                state = stage(state)
-                _check_state(state, n, k)
-                scores = exits.scores(k, state)
-                n_scores = scores.shape[1] if len(scores) == n else None
-                if n_scores != len(classes):
+                state, shapes = stage(state), []
+                map_state(lambda part, shapes=shapes: shapes.append(tuple(part.shape)), state)
+                if not shapes or any(shape[:1] != (n,) for shape in shapes):
                     raise ValueError(
-                        f"Head {k} gives {n_scores} scores for each row, but y has "
-                        f"{len(classes)} classes: {classes.tolist()!r}."
+                        "Each tensor of a hidden state must have one entry for each row along "
+                        f"its first axis, got the shapes {shapes!r} for {n} rows from stage {k}, "
+                        "counted from 0. Make a tensor that all rows share a buffer of the "
+                        "module, or expand it."
+                    )
+                scores = exits.scores(k, state)
+                if scores.shape != (n, len(classes)):
+                    raise ValueError(
+                        f"Head {k} gives {scores.shape[1]} scores for each of {len(scores)} rows, "
+                        f"but there are {n} rows and {len(classes)} classes: {classes.tolist()!r}."
                     )
 
 
-def _check_state(state, n, stage):
-    shapes = []
-    map_state(lambda tensor: shapes.append(tuple(tensor.shape)), state)
-    if not shapes or any(shape[:1] != (n,) for shape in shapes):
-        raise ValueError(
-            f"Each tensor of a hidden state must have one entry for each row along its first axis, "
-            f"got the shapes {shapes!r} for {n} rows from stage {stage}, counted from 0. Make a "
-            "tensor that all rows share a buffer of the module, or expand it."
-        )
-
-
-def train(exits, X, y, exit_weights, net_params):
+def train(exits, X, y, exit_weights, net_params, *, batch_size, **own):
     """Train all exits together with skorch, in place; returns its history."""
-    from skorch import NeuralNetClassifier
-
+    skorch = import_optional("skorch", "MultiExitClassifier")
     params = {
         "optimizer": torch.optim.Adam,
         "train_split": None,
         "verbose": 0,
         "iterator_train__shuffle": True,
-        "device": str(device_of(exits)),
-        **net_params,
+        **(net_params or {}),
     }
-    size = params["batch_size"]
     normalises = any(isinstance(part, _BatchNorm) for part in exits.modules())
-    if normalises and len(y) > size and len(y) % size == 1 and params["train_split"] is None:
+    if normalises and len(y) % batch_size == 1 < len(y) and params["train_split"] is None:
         # Of a single row batch normalisation knows no variance. It is another row in each epoch.
         params.setdefault("iterator_train__drop_last", True)
-    net = NeuralNetClassifier(exits, criterion=SummedCrossEntropy(exit_weights), **params)
-    # On the host: on a device each row would be taken in a launch of its own.
-    net.fit(as_tensor(X).cpu(), torch.as_tensor(y, dtype=torch.int64))
+    own |= {"criterion": SummedCrossEntropy(exit_weights), "device": str(device_of(exits))}
+    net = skorch.NeuralNetClassifier(exits, batch_size=batch_size, **own, **params)
+    # On the host: on a device each row would be taken in a launch of its own. A tensor on memory
+    # that may not be written to is not allowed.
+    is_tensor = isinstance(X, torch.Tensor)
+    X = X.cpu() if is_tensor else torch.as_tensor(np.require(X, requirements=["C", "W"]))
+    net.fit(X, torch.as_tensor(y))
     exits.zero_grad()
     return [
         {key: value for key, value in epoch.items() if key != "batches"} for epoch in net.history
     ]
 
 
-def modules_to_host(state):
-    """The state of an estimator with its modules on the host."""
+def on_the_host(state):
+    """The state of an estimator with its modules in host memory."""
     modules = {
-        name: state[name]
-        for name in ("module", "module_")
-        if isinstance(state.get(name), nn.Module) and device_of(state[name]).type != "cpu"
+        name: part
+        for name, part in state.items()
+        if isinstance(part, nn.Module) and device_of(part).type != "cpu"
     }
-    if not modules:
-        return state
     # In one go: a module that is both stays one. A full device could not hold a copy.
     buffer = io.BytesIO()
     torch.save(modules, buffer)
     buffer.seek(0)
     return state | torch.load(buffer, map_location="cpu", weights_only=False)
+
+
+class ExitRun:
+    """One pass of some rows through the stages of a net, row by row as far as asked.
+
+    What a stage made of a row is held until the row goes on or is released, and is where the
+    next stage starts: no stage sees a row twice. ``depth`` says for each row how many stages it
+    has been through: 0 again for rows that were released, which start from the beginning.
+    """
+
+    def __init__(self, exits, n_classes, X, batch_size):
+        self.exits, self.n_classes = exits, n_classes
+        self.X, self.batch_size = X, batch_size
+        self.depth = np.zeros(num_samples(X), dtype=np.int64)
+        # By depth: the rows that wait there, and their states.
+        self._held: dict[int, tuple[np.ndarray, Any]] = {}
+
+    @property
+    def n_held(self):
+        """Number of rows whose hidden states are in memory."""
+        return sum(len(rows) for rows, _ in self._held.values())
+
+    def branch(self):
+        """A run that goes on from here, and leaves this one where it is."""
+        run = copy(self)
+        run.depth, run._held = self.depth.copy(), self._held.copy()
+        return run
+
+    def logits(self, exit, rows=None, *, keep=True):
+        """Scores of one exit, from 0, for some rows, which go through the stages up to it.
+
+        No row is given twice, and none has been as far as this exit; None means all rows. The
+        heads of exits that are passed on the way are not evaluated. Without `keep` no row may go
+        on, and nothing is held. Returns an ndarray of shape (n_rows, n_classes), float64.
+        """
+        rows = np.arange(len(self.depth)) if rows is None else np.asarray(rows, dtype=np.int64)
+        depths = self.depth[rows]
+        if depths.max(initial=0) > exit:
+            raise ValueError(f"Exit {exit} has been passed already by some of these rows.")
+        out = np.empty((len(rows), self.n_classes))
+        with torch.inference_mode():
+            for depth in np.unique(depths):
+                at = np.flatnonzero(depths == depth)
+                out[at] = self._advance(rows[at], depth, exit, keep)
+        return out
+
+    def proba(self, exit, rows=None, *, keep=True):
+        """Class probabilities of one exit; parameters and shape as of :meth:`logits`."""
+        return softmax(self.logits(exit, rows, keep=keep), axis=1)
+
+    def release(self, rows):
+        """Hold no longer what rows need to go on, by position: those that will not."""
+        self.depth[rows] = 0
+        for depth in list(self._held):
+            self._drop(depth)
+
+    def _advance(self, rows, depth, exit, keep):
+        """Scores of an exit for rows of one depth, batch by batch."""
+        held, waiting = self._held.get(depth, (rows, None))
+        # Of a row that was released and came again, the last place.
+        place = np.empty(len(self.depth), dtype=np.int64)
+        place[held] = np.arange(len(held))
+        last = exit + 1 == len(self.exits.stages)
+        scores, states = [], []
+        try:
+            for start in range(0, len(rows), self.batch_size):
+                some = rows[start : start + self.batch_size]
+                # A stage may work in place: both are copies.
+                if depth:
+                    state = take_rows(waiting, place[some])
+                else:
+                    state = self.exits.first_state(self.X, some)
+                for stage in self.exits.stages[depth : exit + 1]:
+                    state = stage(state)
+                # Not the other way round: some devices know no float64.
+                scores.append(self.exits.scores(exit, state).cpu().double().numpy())
+                if keep and not last:
+                    states.append(state)
+        finally:
+            # What a call that fails has not come to stays where it was.
+            done = rows[: sum(map(len, scores))]
+            self.depth[done] = exit + 1 if keep or last else 0
+            if depth:
+                self._drop(depth)
+            if states:
+                if exit + 1 in self._held:
+                    held, state = self._held[exit + 1]
+                    done, states = np.concatenate([held, done]), [state, *states]
+                joined = map_state(lambda *parts: torch.cat(parts), *states)
+                self._held[exit + 1] = done, joined if len(states) > 1 else states[0]
+        return np.concatenate(scores)
+
+    def _drop(self, depth):
+        """Hold no longer the states at a depth of rows that are elsewhere, once they are most."""
+        held, state = self._held.pop(depth)
+        stays = np.flatnonzero(self.depth[held] == depth)
+        # A copy each time that some rows leave would cost more than what it frees.
+        if 2 * len(stays) >= len(held):
+            self._held[depth] = held, state
+        elif len(stays):
+            self._held[depth] = held[stays], take_rows(state, stays)

@@ -1,6 +1,7 @@
 """How sure a number is, and a router's curve beside random mix, best single choice and oracle."""
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,11 +13,10 @@ from skroute.metrics._curve import AccuracyCostCurve
 from skroute.metrics._tradeoff import (
     average_performance_gap_recovered,
     call_performance_threshold,
-    check_all_known,
     check_anchors,
     check_curve,
     cost_reduction_at,
-    costs_of_columns,
+    known_table,
     pareto_front,
     random_mix,
 )
@@ -31,7 +31,7 @@ RESAMPLING: dict = {
     "random_state": ["random_state"],
 }
 METRICS = ("auc", "apgr", "cpt_50", "cpt_80", "saving", "distance")
-CONTENDERS = ("router", "random", "single", "oracle")
+CONTENDERS = ("router", "random", "single", "oracle", "gain")
 
 
 class BootstrapInterval(NamedTuple):
@@ -55,10 +55,7 @@ def bootstrap_interval(
     """Percentile bootstrap interval of a statistic of means over rows.
 
     Rows are drawn with replacement, all arrays alike; the statistic is computed from the
-    column means of what was drawn. Only rows are resampled: the fitted router is what it
-    is, and the interval says nothing about fitting it again.
-
-    Memory is bounded: the counts of a part of the resamples are held at a time.
+    column means of what was drawn. The interval says nothing about fitting a router again.
 
     Parameters
     ----------
@@ -84,9 +81,8 @@ def bootstrap_interval(
     BootstrapInterval
         Named tuple ``(estimate, low, high, standard_error, n_samples)``: the number on all rows,
         the ends of the interval, the standard deviation over the resamples, and the rows that
-        it rests on. Resamples in
-        which the statistic is NaN are left out. If that is every one, or if the estimate
-        itself is NaN, there is no interval: its ends and the standard error are NaN.
+        it rests on. Resamples in which the statistic is NaN are left out. If that is every one, or
+        if the estimate is NaN, ends and standard error are NaN.
 
     Raises
     ------
@@ -181,9 +177,8 @@ def compare_with_references(
     """Compare a router's curve, in numbers, with random mix, best single choice and oracle.
 
     Every number is given for the router's curve and for the three references of
-    :func:`reference_curves` on the same rows, with bootstrap intervals that resample these
-    rows for all of them at once. Rows are resampled, not decisions: what the router and the
-    oracle chose for a row stays.
+    :func:`reference_curves` on the same rows, with bootstrap intervals that resample these rows
+    for all of them at once; what the router and the oracle chose for a row stays.
 
     The *weak* choice is the cheapest one and the *strong* choice the one with the best mean
     quality. The numbers are
@@ -205,21 +200,11 @@ def compare_with_references(
     curve : AccuracyCostCurve
         From :func:`accuracy_cost_curve`, on rows that the router was not fitted on.
 
-    Q : array-like of shape (n_samples, n_choices)
-        Quality of each choice on the same rows.
+    Q, costs
+        As in :func:`reference_curves`, of the same rows.
 
-    costs : mapping or array-like of shape (n_choices,) or (n_samples, n_choices)
-        Cost of each choice, shared by all rows or per row; not negative. What has names is
-        read by those of Q's columns.
-
-    confidence_level : float, default=0.95
-        Nominal coverage of the intervals. Higher makes them wider.
-
-    n_resamples : int, default=500
-        Number of resamples. More of them make the ends steadier and take longer.
-
-    random_state : int, RandomState instance or None, default=None
-        Determines the resamples. Pass an int for the same output at every call.
+    confidence_level, n_resamples, random_state
+        As in :func:`bootstrap_interval`.
 
     Returns
     -------
@@ -256,7 +241,7 @@ def compare_with_references(
     >>> {who: round(value.estimate, 2) for who, value in numbers["apgr"].items()}
     {'router': 0.8, 'random': 0.5, 'single': 0.0, 'oracle': 2.07, 'gain': 0.3}
     """
-    quality, costs = check_all_known(Q), costs_of_columns(costs, Q)
+    quality, costs = known_table(Q, costs)
     check_consistent_length(quality, curve.row_quality)
     # Validates the costs too. The greedy plan is within one row of the best.
     plans = [
@@ -277,24 +262,21 @@ def compare_with_references(
     oracle_cost = np.column_stack([row_costs[rows, plan] for plan in plans])
 
     def statistic(cost, value, best_cost, best_value, models_quality, models_cost):
-        models = models_cost, models_quality
-        hull = random_mix(models_quality, models_cost)
-        points = {
-            "router": (cost, value),
-            "random": (hull.budgets, hull.objectives),
-            "single": _staircase(models_cost, models_quality),
-            "oracle": (best_cost, best_value),
-        }
-        table = np.array(
-            [numbers_of_curve(*points[who], models, weak, strong) for who in CONTENDERS]
-        )
+        models, hull = (models_cost, models_quality), random_mix(models_quality, models_cost)
+        curves = [
+            (cost, value),
+            (hull.budgets, hull.objectives),
+            _staircase(*models),
+            (best_cost, best_value),
+        ]
+        table = np.array([numbers_of_curve(*curve, models, weak, strong) for curve in curves])
         return np.vstack([table, table[0] - table[1]]).ravel()
 
     arrays = [curve.row_cost, curve.row_quality, oracle_cost, oracle_quality, quality, row_costs]
     estimate = statistic(*(array.mean(axis=0) for array in arrays))
     values = resampled_values(statistic, arrays, n_resamples, check_random_state(random_state))
     found: dict[str, dict[str, BootstrapInterval]] = {metric: {} for metric in METRICS}
-    names = [(who, metric) for who in (*CONTENDERS, "gain") for metric in METRICS]
+    names = product(CONTENDERS, METRICS)
     for (who, metric), number, column in zip(names, estimate, values.T):
         found[metric][who] = interval(float(number), column, confidence_level, len(quality))
     return found

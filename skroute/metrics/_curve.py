@@ -10,10 +10,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import check_budget
 from skroute.metrics._objectives import rows_of, single_choices, worth_of
-from skroute.utils._calls import takes
 from skroute.utils._compat import check_sample_weight, num_samples
-from skroute.utils._handing import ABSTAIN_NAME
 from skroute.utils._once import walking
+from skroute.utils._protocol import ABSTAIN_NAME, takes
 from skroute.utils._validation import check_numbers, check_some_known
 
 
@@ -29,9 +28,8 @@ class AccuracyCostCurve(NamedTuple):
         Mean quality: accuracy for one label per row.
 
     cost : ndarray of shape (n_budgets,), dtype=float64
-        Mean cost per row as the estimator reports it (``predict_cost``), in the unit of its
-        costs: what was spent where costs are known, the estimate of it where the estimator
-        has a ``cost_estimator``.
+        Mean cost per row, as ``predict_cost`` has it: an estimate where the estimator has a
+        ``cost_estimator``.
 
     route_share : ndarray of shape (n_budgets, n_choices), dtype=float64
         Share of the rows for which each choice was made; rows sum to 1.
@@ -88,10 +86,7 @@ def find_router(estimator, X):
 
 
 class Walk:
-    """A fitted estimator on the rows that it is judged by, at one budget after the other.
-
-    No model is asked twice about a row, whatever is asked of the walk.
-    """
+    """A fitted estimator on the rows that it is judged by: no model is asked twice about one."""
 
     def __init__(self, estimator, X, y, row_quality=None, sample_weight=None, **call):
         router, self.X = find_router(estimator, X)
@@ -139,20 +134,17 @@ class Walk:
         for k, limit in enumerate(limits):
             quality[:, k], route, cost[:, k] = self.at(limit)
             share[k] = np.bincount(route, weights=self.weight, minlength=len(names))
-        known, total = ~np.isnan(quality), self.weight.sum()
-        counted = self.weight @ known
-        if not (counted > 0).all():
+        share, means = share / self.weight.sum(), self.means(quality)
+        if np.isnan(means).any():
             raise ValueError("y is NaN, not known, for every choice that was made.")
+        return AccuracyCostCurve(limits, means, self.means(cost), share, names, quality, cost)
+
+    def means(self, values):
+        """Weighted mean of each column over the rows where it is known; NaN where it never is."""
+        known = ~np.isnan(values)
+        total, counted = self.weight @ np.where(known, values, 0.0), self.weight @ known
         # Divided last: rows that all cost 1 cost exactly 1 on average.
-        return AccuracyCostCurve(
-            budget=limits,
-            quality=self.weight @ np.where(known, quality, 0.0) / counted,
-            cost=self.weight @ cost / total,
-            route_share=share / total,
-            choices=names,
-            row_quality=quality,
-            row_cost=cost,
-        )
+        return np.divide(total, counted, out=np.full(len(total), np.nan), where=counted > 0)
 
 
 def accuracy_cost_curve(
@@ -167,8 +159,7 @@ def accuracy_cost_curve(
 ) -> AccuracyCostCurve:
     """Quality, cost and routes of a fitted estimator at several budgets.
 
-    One pass over the rows per budget: answers, choices and costs come from the same call
-    of ``predict_routed``.
+    Answers, choices and costs come from the same pass; no model is asked twice about a row.
 
     Parameters
     ----------
@@ -204,15 +195,13 @@ def accuracy_cost_curve(
 
     Returns
     -------
-    AccuracyCostCurve
-        Named tuple ``(budget, quality, cost, route_share, choices, row_quality,
-        row_cost)``.
+    :class:`AccuracyCostCurve`
 
     Raises
     ------
     ValueError
-        If a budget is not feasible: the estimator's own error, which names the smallest
-        feasible one; or if `y` does not go with the predictions.
+        If a budget is not feasible, with the smallest feasible one; or if `y` does not go with the
+        predictions.
     TypeError
         If `estimator` is not cost-aware.
 

@@ -17,21 +17,12 @@ from skroute.utils._once import walking
 from skroute.utils._optional import axes_of, import_optional
 
 
-class Display:
-    """What is drawn on axes that are given or made, and kept."""
-
-    def _on(self, ax):
-        self.ax_ = axes_of(self, ax)
-        self.figure_ = self.ax_.figure
-        return self.ax_
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
-class AccuracyCostDisplay(Display):
+class AccuracyCostDisplay:
     """Plot of quality against mean cost.
 
-    It is recommended to use :meth:`from_estimator` or :meth:`from_predictions` to create
-    one. Curves of other estimators go on the same axes: ``ax=display.ax_``.
+    Made by :meth:`from_estimator` or :meth:`from_predictions`. Curves of other estimators go on
+    the same axes: ``ax=display.ax_``.
 
     Parameters
     ----------
@@ -51,16 +42,13 @@ class AccuracyCostDisplay(Display):
         Label of the vertical axis.
 
     singles : dict from str to (float, float), default=None
-        Mean cost and mean quality of choices that may answer every row. They are drawn as points,
-        with the best :term:`random mix` of them, which does not look at the rows, as a line.
+        Mean cost and mean quality of choices that may answer every row, drawn as points, with their
+        best :term:`random mix` as a line.
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Axes with the curve.
-
-    figure_ : matplotlib Figure
-        Figure that holds the axes.
+    ax_, figure_ : matplotlib Axes and Figure
+        With the curve.
 
     line_ : matplotlib Line2D
         The curve.
@@ -122,13 +110,11 @@ class AccuracyCostDisplay(Display):
         Returns
         -------
         display : :class:`AccuracyCostDisplay`
-            The object itself, with `ax_`, `figure_`, `line_` and `mix_`.
         """
-        ax, self.mix_ = self._on(ax), None
+        self.ax_ = ax = axes_of(self, ax)
+        self.figure_, self.mix_ = ax.figure, None
         name = self.name if name is None else name
-        default = {"marker": "o", "markersize": 4}
-        if name is not None:
-            default["label"] = name
+        default = {"marker": "o", "markersize": 4} | ({} if name is None else {"label": name})
         order = np.argsort(self.cost, kind="stable")
         (self.line_,) = ax.plot(
             np.asarray(self.cost)[order],
@@ -137,26 +123,18 @@ class AccuracyCostDisplay(Display):
         )
         ax.set(xlabel=self.xlabel, ylabel=self.ylabel)
         if self.singles:
-            self._draw_singles(ax)
-        if self.singles or "label" in default or "label" in (curve_kwargs or {}):
+            cost, quality = np.array(list(self.singles.values()), dtype=np.float64).T
+            gray, mix = "0.5", random_mix(quality, cost)
+            (self.mix_,) = ax.plot(
+                mix.budgets, mix.objectives, "--", color=gray, label="random mix"
+            )
+            ax.plot(cost, quality, "o", color=gray, markersize=4)
+            beside = {"xytext": (4, -4), "textcoords": "offset points", "va": "top"}
+            for single, at in self.singles.items():
+                ax.annotate(single, at, fontsize="small", color="0.4", **beside)
+        if ax.get_legend_handles_labels()[1]:
             ax.legend(loc="best")
         return self
-
-    def _draw_singles(self, ax):
-        cost, quality = np.array(list(self.singles.values()), dtype=np.float64).T
-        mix = random_mix(quality, cost)
-        (self.mix_,) = ax.plot(mix.budgets, mix.objectives, "--", color="0.5", label="random mix")
-        ax.plot(cost, quality, "o", color="0.5", markersize=4)
-        for name, at in self.singles.items():
-            ax.annotate(
-                name,
-                at,
-                (4, -4),
-                textcoords="offset points",
-                va="top",
-                fontsize="small",
-                color="0.4",
-            )
 
     @classmethod
     def from_estimator(
@@ -178,29 +156,12 @@ class AccuracyCostDisplay(Display):
 
         Parameters
         ----------
-        estimator : estimator
-            A fitted cost-aware estimator, a pipeline that ends with one, or a search over
-            one of these.
-
-        X : array-like of shape (n_samples, n_features)
-            Rows that the estimator has not been fitted on.
-
-        y : array-like of shape (n_samples,) or (n_samples, n_columns)
-            The truth, see :func:`accuracy_cost_curve`.
-
-        budgets : array-like of shape (n_budgets,)
-            Mean costs per sample.
-
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weight of each row.
-
-        row_quality : callable, default=None
-            Quality of each row, see :func:`accuracy_cost_curve`.
+        estimator, X, y, budgets, sample_weight, row_quality
+            As in :func:`accuracy_cost_curve`.
 
         references : bool, default=None
-            Whether to draw the single choices and their best random mix beside the curve, where
-            the estimator has single choices; every member is then asked about every row. None
-            draws them in a new figure, and leaves axes that are given to what is on them.
+            Whether to draw the single choices, if there are any, and their best random mix beside
+            the curve; every member is then asked about every row. None draws them in a new figure.
 
         name : str, default=None
             Name of the curve for the legend. None takes the class name of the estimator.
@@ -209,22 +170,18 @@ class AccuracyCostDisplay(Display):
             As in :meth:`plot`.
 
         **params : keyword arguments
-            Further arguments of ``predict_routed``, see :func:`accuracy_cost_curve`.
+            Further arguments of ``predict_routed``.
 
         Returns
         -------
         display : :class:`AccuracyCostDisplay`
-            The drawn curve.
         """
         walk = Walk(estimator, X, y, row_quality, sample_weight, **params)
         curve, label = walk.curve(check_budgets(budgets)), walk.worth.label
         singles = None
         if references or (references is None and ax is None):
             names, worth, paid = walk.singles()
-            singles = {
-                name: (np.average(costs, weights=walk.weight), _known_mean(values, walk.weight))
-                for name, values, costs in zip(names, worth.T, paid.T)
-            }
+            singles = dict(zip(names, zip(walk.means(paid), walk.means(worth))))
         display = cls(
             cost=curve.cost,
             quality=curve.quality,
@@ -251,7 +208,7 @@ class AccuracyCostDisplay(Display):
         Parameters
         ----------
         y_true : array-like of shape (n_samples,) or (n_samples, n_labels)
-            True labels, or an indicator matrix of labels.
+            As in :func:`sample_quality`.
 
         y_preds : sequence of array-like of the shape of `y_true`
             The answers, one array per point of the curve.
@@ -262,38 +219,26 @@ class AccuracyCostDisplay(Display):
         sample_weight : array-like of shape (n_samples,), default=None
             Weight of each row.
 
-        name : str, default=None
-            Name of the curve for the legend. None draws no legend.
-
-        ax, curve_kwargs
+        name, ax, curve_kwargs
             As in :meth:`plot`.
 
         Returns
         -------
         display : :class:`AccuracyCostDisplay`
-            The drawn curve.
         """
         check_consistent_length(y_preds, costs)
-        weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-        right = np.array([sample_quality(y_true, y_pred) for y_pred in y_preds])
-        quality, cost = np.average(right, axis=1, weights=weights), np.asarray(costs, np.float64)
+        right = [sample_quality(y_true, y_pred) for y_pred in y_preds]
+        quality, cost = np.average(right, axis=1, weights=sample_weight), np.asarray(costs, float)
         if cost.ndim == 2:
-            cost = np.average(cost, axis=1, weights=weights)
-        display = cls(cost=cost, quality=quality, name=name)
-        return display.plot(ax=ax, curve_kwargs=curve_kwargs)
-
-
-def _known_mean(values, weight):
-    """Weighted mean of the values that are not NaN."""
-    known = ~np.isnan(values)
-    return np.average(values[known], weights=weight[known]) if known.any() else np.nan
+            cost = np.average(cost, axis=1, weights=sample_weight)
+        return cls(cost=cost, quality=quality, name=name).plot(ax=ax, curve_kwargs=curve_kwargs)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class RouteShareDisplay(Display):
+class RouteShareDisplay:
     """Plot of the share of rows that each choice gets, at each budget.
 
-    It is recommended to use :meth:`from_estimator` to create one.
+    Made by :meth:`from_estimator`.
 
     Parameters
     ----------
@@ -308,11 +253,8 @@ class RouteShareDisplay(Display):
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Axes with the areas.
-
-    figure_ : matplotlib Figure
-        Figure that holds the axes.
+    ax_, figure_ : matplotlib Axes and Figure
+        With the areas.
 
     areas_ : list of matplotlib PolyCollection
         One area per choice, from the bottom up.
@@ -348,9 +290,9 @@ class RouteShareDisplay(Display):
         Returns
         -------
         display : :class:`RouteShareDisplay`
-            The object itself, with `ax_`, `figure_` and `areas_`.
         """
-        ax = self._on(ax)
+        self.ax_ = ax = axes_of(self, ax)
+        self.figure_ = ax.figure
         order = np.argsort(self.budget, kind="stable")
         budget, share = np.asarray(self.budget)[order], np.asarray(self.route_share)[order]
         default = {"labels": [str(choice) for choice in self.choices], "alpha": 0.85}
@@ -362,7 +304,7 @@ class RouteShareDisplay(Display):
         ax.set(
             xlabel="Budget (mean cost per sample)",
             ylabel="Share of rows",
-            xlim=(budget[0], budget[-1]) if budget[0] < budget[-1] else None,
+            xmargin=0,
             ylim=(0, 1),
         )
         handles, labels = ax.get_legend_handles_labels()
@@ -385,12 +327,8 @@ class RouteShareDisplay(Display):
 
         Parameters
         ----------
-        estimator : estimator
-            A fitted cost-aware estimator, a pipeline that ends with one, or a search over
-            one of these.
-
-        X : array-like of shape (n_samples, n_features)
-            The rows.
+        estimator, X
+            As in :func:`accuracy_cost_curve`.
 
         budgets : array-like of shape (n_budgets,)
             Mean costs per sample, finite.
@@ -399,12 +337,11 @@ class RouteShareDisplay(Display):
             As in :meth:`plot`.
 
         **params : keyword arguments
-            Further arguments of ``route``, see :func:`accuracy_cost_curve`.
+            Further arguments of ``route``.
 
         Returns
         -------
         display : :class:`RouteShareDisplay`
-            The drawn areas.
         """
         limits = check_budgets(budgets)
         if not np.isfinite(limits).all():
@@ -458,22 +395,16 @@ def complementarity_matrix(Q: ArrayLike) -> NDArray[np.float64]:
            [0.5 , 0.  ]])
     """
     quality = check_array(Q, dtype=np.float64, input_name="Q", ensure_all_finite="allow-nan")
-    found = np.empty((quality.shape[1], quality.shape[1]))
     # One model at a time, so that no array larger than Q is made.
-    for i, column in enumerate(quality.T):
-        better = np.maximum(column[:, None] - quality, 0.0)
-        known = ~np.isnan(better)
-        n = known.sum(axis=0)
-        total = np.where(known, better, 0.0).sum(axis=0)
-        found[i] = np.divide(total, n, out=np.full(len(n), np.nan), where=n > 0)
-    return found
+    better = (np.ma.masked_invalid(np.maximum(q[:, np.newaxis] - quality, 0)) for q in quality.T)
+    return np.array([part.mean(axis=0).filled(np.nan) for part in better])
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ComplementarityDisplay(Display):
+class ComplementarityDisplay:
     """Plot, as a matrix, of how often one model is right and another one is wrong.
 
-    It is recommended to use :meth:`from_estimator` to create one.
+    Made by :meth:`from_estimator`.
 
     Parameters
     ----------
@@ -486,11 +417,8 @@ class ComplementarityDisplay(Display):
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Axes with the matrix.
-
-    figure_ : matplotlib Figure
-        Figure that holds the axes.
+    ax_, figure_ : matplotlib Axes and Figure
+        With the matrix.
 
     image_ : matplotlib AxesImage
         The coloured matrix.
@@ -526,11 +454,10 @@ class ComplementarityDisplay(Display):
         Returns
         -------
         display : :class:`ComplementarityDisplay`
-            The object itself, with `ax_`, `figure_`, `image_` and `text_`.
         """
-        ax, percent = self._on(ax), 100 * np.asarray(self.matrix, dtype=np.float64)
-        labels = [str(name) for name in self.names]
-        drawn = ConfusionMatrixDisplay(percent, display_labels=labels).plot(
+        self.ax_ = ax = axes_of(self, ax)
+        self.figure_, percent = ax.figure, 100 * np.asarray(self.matrix, dtype=np.float64)
+        drawn = ConfusionMatrixDisplay(percent, display_labels=self.names).plot(
             ax=ax, values_format=".1f", xticks_rotation=45, im_kw={"vmin": 0, **(im_kwargs or {})}
         )
         self.image_, self.text_ = drawn.im_, drawn.text_
@@ -555,15 +482,8 @@ class ComplementarityDisplay(Display):
 
         Parameters
         ----------
-        estimator : estimator
-            A fitted router with ``named_estimators_``, a pipeline that ends with one, or a
-            search over one of these. Every member is called on all rows.
-
-        X : array-like of shape (n_samples, n_features)
-            Rows that the members have not been fitted on.
-
-        y : array-like of shape (n_samples,)
-            True labels.
+        estimator, X, y
+            As in :func:`accuracy_cost_curve`, of a router with ``named_estimators_``.
 
         ax, im_kwargs
             As in :meth:`plot`.
@@ -571,7 +491,6 @@ class ComplementarityDisplay(Display):
         Returns
         -------
         display : :class:`ComplementarityDisplay`
-            The drawn matrix.
         """
         router, X = find_router(estimator, X)
         members = router.named_estimators_
@@ -581,14 +500,13 @@ class ComplementarityDisplay(Display):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class RouterDiagnosticsDisplay(Display):
+class RouterDiagnosticsDisplay:
     """Plot of the observed quality against a router's estimates, with the gain of its decisions.
 
-    For each choice the mean quality that came out over the mean estimate, in bins of the estimate;
-    the title says how much the decisions gain above the best :term:`random mix` that spends the
+    The title says how much the decisions gain above the best :term:`random mix` that spends the
     same, and how much an oracle would.
 
-    It is recommended to use :meth:`from_estimator` to create one.
+    Made by :meth:`from_estimator`.
 
     Parameters
     ----------
@@ -607,11 +525,8 @@ class RouterDiagnosticsDisplay(Display):
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Axes with the reliability.
-
-    figure_ : matplotlib Figure
-        Figure that holds the axes.
+    ax_, figure_ : matplotlib Axes and Figure
+        With the reliability.
 
     See Also
     --------
@@ -651,12 +566,12 @@ class RouterDiagnosticsDisplay(Display):
         Returns
         -------
         display : :class:`RouterDiagnosticsDisplay`
-            The object itself, with `ax_` and `figure_`.
         """
-        ax = self._on(ax)
+        self.ax_ = ax = axes_of(self, ax)
+        self.figure_ = ax.figure
         for name, (estimate, quality, error) in zip(self.names, self.reliability):
             ax.errorbar(estimate, quality, 1.96 * error, marker="o", markersize=3, label=name)
-        estimates = np.concatenate([part[0] for part in self.reliability])
+        estimates = np.concatenate([estimate for estimate, _, _ in self.reliability])
         ends = [estimates.min(), estimates.max()]
         ax.plot(ends, ends, linestyle=":", color="black")
         ax.set(
@@ -684,14 +599,11 @@ class RouterDiagnosticsDisplay(Display):
         Parameters
         ----------
         estimator : estimator
-            A fitted router with ``predict_quality``, ``route`` and ``predict_cost``, such as
+            A fitted router with ``predict_quality``, such as
             :class:`~skroute.routing.BudgetRouter`.
 
-        X : indexable of n_samples rows
-            Rows that the router has not been fitted on.
-
-        y : array-like of shape (n_samples, n_choices)
-            What each choice was worth, in the order of ``choices_``; a frame is read by name.
+        X, y
+            As in :func:`accuracy_cost_curve`; of `y` all must be known.
 
         costs : array-like of shape (n_choices,) or (n_samples, n_choices), default=None
             Cost of each choice. None takes the router's ``costs_``.
@@ -700,7 +612,7 @@ class RouterDiagnosticsDisplay(Display):
             Bins of the estimates, with equally many rows.
 
         ax : matplotlib Axes, default=None
-            Axes to draw on. None makes a new figure.
+            As in :meth:`plot`.
 
         **params : keyword arguments
             Of ``route`` and ``predict_cost``, such as ``budget``.
@@ -708,12 +620,11 @@ class RouterDiagnosticsDisplay(Display):
         Returns
         -------
         display : :class:`RouterDiagnosticsDisplay`
-            The drawn diagnostics.
         """
         names, route = list(estimator.choices_), estimator.route(X, **params)
         costs = costs_by_name(estimator.costs_ if costs is None else costs, names)
         quality = check_array(rows_of(y, estimator), dtype=np.float64, input_name="y")
-        estimate = check_array(estimator.predict_quality(X), dtype=np.float64)
+        estimate = estimator.predict_quality(X)
         check_consistent_length(quality, estimate)
         curves = reference_curves(quality, costs, [estimator.predict_cost(X, **params).mean()])
         display = cls(
@@ -737,10 +648,10 @@ _NAMES = {"direct": "direct method", "snips": "SNIPS", "doubly_robust": "doubly 
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class OffPolicyDisplay(Display):
+class OffPolicyDisplay:
     """Plot of quality against mean cost, estimated from a log of one answer per request.
 
-    It is recommended to use :meth:`from_estimator` to create one.
+    Made by :meth:`from_estimator`.
 
     Parameters
     ----------
@@ -749,11 +660,8 @@ class OffPolicyDisplay(Display):
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Axes with the curve.
-
-    figure_ : matplotlib Figure
-        Figure that holds the axes.
+    ax_, figure_ : matplotlib Axes and Figure
+        With the curve.
 
     lines_ : list of matplotlib Line2D
         One for each estimator drawn.
@@ -807,30 +715,24 @@ class OffPolicyDisplay(Display):
         Returns
         -------
         display : :class:`OffPolicyDisplay`
-            The object itself, with `ax_`, `figure_`, `lines_` and `band_`.
         """
         if unknown := [name for name in estimators if name not in _NAMES]:
             raise ValueError(
                 f"estimators must be some of {list(_NAMES)!r}, got {unknown[0]!r} among them."
             )
-        ax = self._on(ax)
-        self.lines_, self.band_ = [], None
+        self.ax_ = ax = axes_of(self, ax)
+        self.figure_, self.lines_, self.band_ = ax.figure, [], None
         for name in estimators:
             quality, cost = getattr(self.curve.quality, name), getattr(self.curve.cost, name)
-            own = name == "doubly_robust"
-            style = {"marker": "o" if own else None, "linestyle": "-" if own else "--"}
+            sure = name == "doubly_robust"
+            style = {"marker": "o"} if sure else {"linestyle": "--"}
             style = validate_style_kwargs({**style, "label": _NAMES[name]}, curve_kwargs or {})
             order = np.argsort(cost.estimate, kind="stable")
-            (line,) = ax.plot(cost.estimate[order], quality.estimate[order], **style)
-            self.lines_.append(line)
-            if own:
-                self.band_ = ax.fill_between(
-                    cost.estimate[order],
-                    quality.low[order],
-                    quality.high[order],
-                    alpha=0.2,
-                    color=line.get_color(),
-                )
+            spent, found, low, high = (part[order] for part in (cost.estimate, *quality[:3]))
+            self.lines_ += ax.plot(spent, found, **style)
+            if sure:
+                color = self.lines_[-1].get_color()
+                self.band_ = ax.fill_between(spent, low, high, alpha=0.2, color=color)
         ax.set(xlabel="Mean cost per sample", ylabel="Mean quality")
         ax.legend(loc="best")
         return self
@@ -850,14 +752,8 @@ class OffPolicyDisplay(Display):
 
         Parameters
         ----------
-        estimator : estimator
-            A fitted router, see :func:`off_policy_curve`.
-
-        X : array-like of shape (n_samples, n_features)
-            The requests.
-
-        q : array-like of shape (n_samples,)
-            Quality of the answer that was given.
+        estimator, X, q
+            As in :func:`off_policy_curve`.
 
         ax, curve_kwargs
             As in :meth:`plot`.
@@ -868,7 +764,6 @@ class OffPolicyDisplay(Display):
         Returns
         -------
         display : :class:`OffPolicyDisplay`
-            The drawn curve.
         """
         curve = off_policy_curve(estimator, X, q, **params)
         return cls(curve=curve).plot(ax=ax, curve_kwargs=curve_kwargs)

@@ -10,8 +10,8 @@ from scipy.special import kl_div
 from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import check_consistent_length
 
-from skroute.utils._handing import handed_over, models_of
 from skroute.utils._named import in_order
+from skroute.utils._protocol import handed_over, models_of
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import check_known_labels, check_numbers, holds_texts
 
@@ -92,8 +92,6 @@ class Objective:
     function : callable
         From true and given answers, or probabilities, to one number per row.
     asks : {"predict", "predict_proba"}
-    money : bool
-        Whether it is in the unit of a cost matrix, which prices may share.
     by_class : bool
         Whether all true classes weigh the same, however many rows they have.
     share : ndarray of shape (n_classes,) or None
@@ -103,14 +101,13 @@ class Objective:
     name: str
     function: Callable
     asks: str = "predict"
-    money: bool = False
     by_class: bool = False
     share: Any = None
 
-    def of(self, target, answers):
-        """One number per row."""
+    def of(self, target, answers, weight=None):
+        """One number per row, whose mean by `weight` is the quality of all answers."""
         found = self.function(target, answers)
-        return found * self.bound(target).share[target] if self.by_class else found
+        return found * self.bound(target, weight).share[target] if self.by_class else found
 
     def bound(self, target, weight=None):
         """The same, with the weights of classes that all rows give it."""
@@ -126,36 +123,32 @@ class Objective:
         """Quality of each member, by its answers or probabilities, (n_rows, n_members)."""
         return np.column_stack([self.of(target, part) for part in responses])
 
-    def rows(self, target, answers, weight=None):
-        """One number per row whose weighted mean is the quality of all answers."""
-        return self.bound(target, weight).of(target, answers)
-
 
 def _true_probability(target, proba):
+    """Probability of the true class."""
     return proba[np.arange(len(target)), target]
 
 
 def _log_probability(target, proba):
+    """Logarithm of the probability of the true class, as scikit-learn has it."""
     sums = proba.sum(axis=1)
     share = _true_probability(target, proba) / np.where(sums > 0, sums, 1.0)
     return np.log(np.clip(share, _LEAST, 1.0))
 
 
 def _minus_brier(target, proba):
-    # Over all classes; half of it for two, which is what scikit-learn's default is.
-    error = proba.copy()
-    error[np.arange(len(target)), target] -= 1.0
+    """Minus the Brier score over all classes; half of it for two, scikit-learn's default."""
+    error = proba - np.eye(proba.shape[1], dtype=proba.dtype)[target]
     return -(error**2).sum(axis=1) / (2.0 if proba.shape[1] == 2 else 1.0)
 
 
-_LABELS = [
-    Objective("accuracy", sample_quality),
-    Objective("balanced_accuracy", sample_quality, by_class=True),
-    Objective("probability", _true_probability, "predict_proba"),
-    Objective("log_loss", _log_probability, "predict_proba"),
-    Objective("brier", _minus_brier, "predict_proba"),
-]
-OF_LABELS = {objective.name: objective for objective in _LABELS}
+OF_LABELS = {
+    "accuracy": Objective("accuracy", sample_quality),
+    "balanced_accuracy": Objective("balanced_accuracy", sample_quality, by_class=True),
+    "probability": Objective("probability", _true_probability, "predict_proba"),
+    "log_loss": Objective("log_loss", _log_probability, "predict_proba"),
+    "brier": Objective("brier", _minus_brier, "predict_proba"),
+}
 
 
 OF_NUMBERS = {
@@ -187,34 +180,18 @@ def asks_of(quality):
 
 def is_money(quality):
     """Whether a quality is a cost matrix."""
-    if isinstance(quality, str) or callable(quality) or is_pair(quality):
-        return False
-    return quality is not None
+    return not (
+        quality is None or isinstance(quality, str) or callable(quality) or is_pair(quality)
+    )
 
 
 def objective_of_labels(quality, classes, *, several=False, takes=None, who=""):
     """The objective that the parameter `quality` of a classifier stands for.
 
-    Parameters
-    ----------
-    quality : str, mapping, array-like, callable or (str, callable)
-    classes : ndarray of shape (n_classes,)
-    several : bool, default=False
-        Whether there are several labels per row: then `classes` are their positions.
-    takes : collection of str, default=None
-        The names that the router's method has the mathematics for; None takes all.
-    who : str, default=""
-        The router, for messages.
-
-    Returns
-    -------
-    Objective
-
-    Raises
-    ------
-    ValueError
+    `several` says that a row has several labels, of which `classes` are the positions; `takes` has
+    the names of the qualities that the method of the router `who` has the mathematics for.
     """
-    pair = is_pair(quality)
+    pair, named = is_pair(quality), isinstance(quality, str)
     if pair and (len(quality) != 2 or quality[0] != "predict_proba"):
         raise ValueError(
             'quality as a pair must be ("predict_proba", function), got '
@@ -222,18 +199,19 @@ def objective_of_labels(quality, classes, *, several=False, takes=None, who=""):
         )
     if pair and not callable(quality[1]):
         raise ValueError(f'quality=("predict_proba", ...) needs a function, got {quality[1]!r}.')
-    if isinstance(quality, str) and quality not in OF_LABELS:
+    if named and quality not in OF_LABELS:
         raise ValueError(
             f"quality={quality!r} is none of {list(OF_LABELS)!r}. It may also be a cost "
             "matrix, a function of true and given labels, or a pair of "
             '"predict_proba" and a function.'
         )
-    if several and not (pair or callable(quality) or _is(quality, "accuracy")):
+    told = repr(quality) if named else f"a {type(quality).__name__}"
+    if several and not (pair or callable(quality) or (named and quality == "accuracy")):
         raise ValueError(
-            f"quality={_told(quality)} is for one label per row. With several labels it may be "
+            f"quality={told} is for one label per row. With several labels it may be "
             '"accuracy", the labels in common by those in either, or a function.'
         )
-    if isinstance(quality, str):
+    if named:
         found = OF_LABELS[quality]
     elif pair or callable(quality):
         found = _called(quality[1] if pair else quality, classes, several, asks_of(quality))
@@ -242,20 +220,12 @@ def objective_of_labels(quality, classes, *, several=False, takes=None, who=""):
     of_answers = found.name == "callable" and found.asks == "predict"
     if takes is not None and found.name not in takes and not of_answers:
         raise ValueError(
-            f"{who} has no rule for quality={_told(quality)}: it keeps or replaces labels by their "
+            f"{who} has no rule for quality={told}: it keeps or replaces labels by their "
             "scores, one row at a time. It takes "
             f"{', '.join(repr(name) for name in takes if name != 'cost matrix')}, a cost matrix "
             "or a function of labels; OccamRouterClassifier takes every quality."
         )
     return found
-
-
-def _is(quality, name):
-    return isinstance(quality, str) and quality == name
-
-
-def _told(quality):
-    return repr(quality) if isinstance(quality, str) else f"a {type(quality).__name__}"
 
 
 def cost_objective(costs, classes):
@@ -290,7 +260,7 @@ def cost_objective(costs, classes):
             f"{table[true, given]:g}, and {known[true]!r} itself {table[true, true]:g}. What a "
             "right answer gains is a negative cost of the label with itself."
         )
-    return Objective("cost matrix", lambda target, answers: -table[target, answers], money=True)
+    return Objective("cost matrix", lambda target, answers: -table[target, answers])
 
 
 def _by_label(costs, known):
@@ -311,42 +281,38 @@ def _by_label(costs, known):
 
 def objective_of_numbers(quality):
     """The objective that the parameter `quality` of a regressor stands for."""
-    named = isinstance(quality, str)
-    function = OF_NUMBERS.get(quality) if named else quality
-    if not callable(function):
-        raise ValueError(
-            f"quality={_told(quality)} is none of {list(OF_NUMBERS)!r}, nor a function of true "
-            "and answered numbers that returns one number for each row, higher is better."
-        )
-
-    def of(true, given):
-        # Losses of positive numbers have no value for others: `_checked` refuses them.
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return _checked(function(true, given), len(true), quality if named else "quality")
-
-    return Objective(quality if named else "callable", of)
+    if not isinstance(quality, str):
+        return Objective("callable", rated_by(quality))
+    # Losses of positive numbers have no value for others, which are refused.
+    function = np.errstate(divide="ignore", invalid="ignore")(OF_NUMBERS[quality])
+    return Objective(quality, rated_by(function, quality))
 
 
 def _called(function, classes, several, kind):
-    def labels(codes):
-        return codes if several else classes[codes]
+    """The objective of a user's function of labels, of classes or of several in each row."""
+    rate = rated_by(function)
 
     def of(target, answers):
-        told = answers if kind == "predict_proba" else labels(answers)
-        return _checked(function(labels(target), told), len(target))
+        coded = kind == "predict" and not several
+        return rate(target if several else classes[target], classes[answers] if coded else answers)
 
     return Objective("callable", of, asks=kind)
 
 
-def _checked(found: Any, n_rows, name="quality"):
-    per_row = np.asarray(found, dtype=np.float64)
-    if per_row.shape != (n_rows,) or not np.isfinite(per_row).all():
-        raise ValueError(
-            f"{name} must return one finite number for each row, shape ({n_rows},), got shape "
-            f"{per_row.shape} with {np.isnan(per_row).sum()} NaN and {np.isinf(per_row).sum()} "
-            "infinite."
-        )
-    return per_row
+def rated_by(function, name="quality"):
+    """A function of true answers and answers, held to one finite number for each row."""
+
+    def rate(y, answers):
+        per_row = np.asarray(function(y, answers), dtype=np.float64)
+        if per_row.shape != (len(y),) or not np.isfinite(per_row).all():
+            raise ValueError(
+                f"{name} must return one finite number for each row, shape "
+                f"({len(y)},), got shape {per_row.shape} with {np.isnan(per_row).sum()} NaN and "
+                f"{np.isinf(per_row).sum()} infinite."
+            )
+        return per_row
+
+    return rate
 
 
 # The answers of a decision estimator -----------------------------------------------------------
@@ -363,9 +329,7 @@ class Worth:
     classes : ndarray of shape (n_classes,) or None
         Of the objective; None where answers are not encoded.
     function : callable or None
-        The user's own, of true answers and answers.
-    name : str
-        Of `function`, for messages.
+        The user's own, of true answers and answers (:func:`rated_by`).
     handed : float or None
         What a row counts as that is handed over; None takes the estimator's own.
     """
@@ -373,7 +337,6 @@ class Worth:
     objective: Any = None
     classes: Any = None
     function: Any = None
-    name: str = "row_quality"
     handed: float | None = None
 
     @property
@@ -392,7 +355,7 @@ class Worth:
     def of(self, y, answers, route=None, weight=None):
         """Quality of each answer; `route` where y has the quality of each choice."""
         if self.function is not None:
-            return _checked(self.function(y, answers), len(y), self.name)
+            return self.function(y, answers)
         if route is not None:
             return y[np.arange(len(y)), route].astype(np.float64)
         if self.objective is None:
@@ -401,26 +364,25 @@ class Worth:
             return self.objective.of(np.asarray(y, np.float64), np.asarray(answers, np.float64))
         if self.asks == "predict":
             answers = self.codes(answers, "y_pred")
-        return self.objective.rows(self.codes(y, "y"), answers, weight)
+        return self.objective.of(self.codes(y, "y"), answers, weight)
 
     def of_single(self, y, seen, estimator):
         """Quality of each row where a single choice answers all; it may be none of choices_."""
-        logged = self.is_logged(y, estimator, seen.y_pred)
-        return self.of(y, seen.y_pred, seen.route if logged else None)
+        route = seen.route if self.is_logged(y, estimator, seen.y_pred) else None
+        return self.of(y, seen.y_pred, route)
 
     def of_routed(self, y, routed, estimator, weight=None):
         """Quality of each row of a pass; one that is handed over counts as its estimator has it."""
-        handed, route = handed_over(estimator, routed.route), routed.route
-        logged = self.is_logged(y, estimator, routed.y_pred)
+        handed = handed_over(estimator, routed.route)
+        route = routed.route if self.is_logged(y, estimator, routed.y_pred) else None
         if not handed.any():
-            return self.of(y, routed.y_pred, route if logged else None, weight)
+            return self.of(y, routed.y_pred, route, weight)
         own = estimator.abstain_quality_ if self.handed is None else self.handed
         found, rows = np.full(len(y), float(own)), np.flatnonzero(~handed)
         if len(rows):
-            weight = None if weight is None else weight[rows]
+            route, weight = (one if one is None else one[rows] for one in (route, weight))
             # Labels again, where None stood beside them.
-            answers = np.array(routed.y_pred[rows].tolist())
-            found[rows] = self.of(y[rows], answers, route[rows] if logged else None, weight)
+            found[rows] = self.of(y[rows], np.array(routed.y_pred[rows].tolist()), route, weight)
         return found
 
     def is_logged(self, y, estimator, y_pred):
@@ -455,7 +417,7 @@ def worth_of(estimator, y=None, row_quality=None):
                 "row_quality must be a function of (y, y_pred) that returns one number per row, or "
                 f"None, got {row_quality!r}."
             )
-        return Worth(function=row_quality)
+        return Worth(function=rated_by(row_quality, "row_quality"))
     while hasattr(getattr(estimator, "estimator_", None), "predict_routed"):
         # What is promised, or spread out, about an estimator is measured as it is.
         estimator = estimator.estimator_
@@ -467,7 +429,8 @@ def worth_of(estimator, y=None, row_quality=None):
                 "give row_quality, a function of true and given numbers."
             )
         return Worth(objective_of_numbers(quality))
-    if not is_classifier(estimator) or quality is None or _is(quality, "accuracy"):
+    accuracy = quality is None or (isinstance(quality, str) and quality == "accuracy")
+    if accuracy or not is_classifier(estimator):
         return Worth()
     several = y is not None and np.ndim(y) == 2
     classes = getattr(estimator, "classes_", None)

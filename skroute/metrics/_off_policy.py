@@ -21,7 +21,7 @@ from skroute.quality._logged import (
 )
 from skroute.utils._compat import Integral, Interval, Real, num_samples, validate_params
 from skroute.utils._once import walking
-from skroute.utils._warn import warn
+from skroute.utils._validation import warn
 
 # Rows of equal weight that an estimate needs at least.
 _LEAST_ROWS = 10
@@ -61,19 +61,6 @@ class Overlap(NamedTuple):
 
     estimated : bool
         Whether propensities are estimates.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.linear_model import Ridge
-    >>> from skroute.routing import BudgetRouter
-    >>> rng = np.random.default_rng(0)
-    >>> X, choice = rng.random((400, 1)), rng.integers(0, 2, 400)
-    >>> q = np.where(choice == 1, 0.8, 1 - X[:, 0])
-    >>> router = BudgetRouter(Ridge(), costs=[1, 3], budget=2)
-    >>> overlap = router.fit(X, q, choice=choice, propensity=np.full(400, 0.5)).overlap_
-    >>> overlap.n_rows, overlap.max_weight, overlap.never
-    (array([195, 205]), array([2., 2.]), [])
     """
 
     choices: list[str]
@@ -141,19 +128,17 @@ def off_policy_curve(
 ) -> OffPolicyCurve:
     """Estimate quality and cost at each budget from a log of one answer per request.
 
-    Only the answer that was given, and paid for, is known of a request. Three estimators say
-    from it what the router would have made of the same requests: a model of what each choice
-    would have given (direct method), the requests on which log and router agree, weighted by
-    one over the probability of the logged choice (self-normalised inverse propensity score),
-    and both together (doubly robust), which is right where either is. The model is a forest
-    that reads a row and a choice, cross-fitted on the log: it judges no row that fitted it.
+    Three estimators say what the router would have made of the same requests: a model of what each
+    choice would have given (direct method), the requests on which log and router agree, weighted by
+    one over the probability of the logged choice (self-normalised inverse propensity score), and
+    both together (doubly robust), which is right where either is. The model is a forest that reads
+    a row and a choice, cross-fitted on the log: it judges no row that fitted it.
 
     Parameters
     ----------
     estimator : estimator
-        A fitted router, a pipeline that ends with one, or a search over one of these. It
-        should not have been fitted on these rows; where it was, `n_fitted` says so, and a
-        warning if they are more than one in a hundred.
+        A fitted router, a pipeline that ends with one, or a search over one of these. `n_fitted`
+        says on how many of these rows it was fitted, a warning if more than one in a hundred.
 
     X : array-like of shape (n_samples, n_features)
         The requests.
@@ -264,19 +249,19 @@ Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and 
     limits = check_budgets(_budgets_of(router) if budgets is None else budgets)
     # The router says first what is wrong with the rows.
     walked = walking(router)
-    routes = [walked.route(X, budget=limit, **params) for limit in limits]
+    routes = np.array([walked.route(X, budget=limit, **params) for limit in limits])
     rows, folds = as_numbers(X), folds_of_log(n, cv)
     if chance is None:
         chance = estimate_propensities(rows, position, len(every), folds)
 
     at = np.flatnonzero(~np.isnan(value))
-    logged, chance = position[at], chance[at]
-    routes = [route[at] for route in routes]
-    weights = [np.where(route == logged, 1 / chance, 0.0) for route in routes]
+    logged, routes = position[at], routes[:, at]
+    weights = np.where(routes == logged, 1 / chance[at], 0.0)
     for limit, route, weight in zip(limits, routes, weights):
         _check_overlap(route, logged, weight, names, limit)
 
     def judged(of_rows, ratio):
+        """The three estimates, each with error and skewness, at each budget."""
         table = np.full((n, len(every)), np.nan)
         table[np.arange(n), position] = of_rows
         model, every_row = estimate_cells(rows, table, folds, ratio=ratio)[at], np.arange(len(at))
@@ -303,10 +288,10 @@ Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and 
         cost=with_intervals(cost, size - 1, confidence_level),
         route_share=np.array([np.bincount(r, minlength=len(names)) / len(at) for r in routes]),
         choices=names,
-        matched=np.array([np.count_nonzero(weight) for weight in weights]),
+        matched=np.count_nonzero(weights, axis=1),
         effective_sample_size=size,
-        max_weight=np.array([weight.max() for weight in weights]),
-        mean_weight=np.array([weight.mean() for weight in weights]),
+        max_weight=weights.max(axis=1),
+        mean_weight=weights.mean(axis=1),
         n_fitted=n_fitted,
         estimated=propensity is None,
     )

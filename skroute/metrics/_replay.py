@@ -23,7 +23,8 @@ class Replay(NamedTuple):
 
 
 @validate_params(
-    {"delay": [Interval(Integral, 0, None, closed="left")]}, prefer_skip_nested_validation=True
+    {"choices": ["array-like", None], "delay": [Interval(Integral, 0, None, closed="left")]},
+    prefer_skip_nested_validation=True,
 )
 def replay(
     router: Any,
@@ -103,6 +104,7 @@ def replay(
 
 
 def _check_log(router, X, quality, costs, choices):
+    """Names of the choices, and the tables with a column for each."""
     inner = getattr(router, "router", router)
     if not (hasattr(inner, "route") or hasattr(inner, "decide")):
         raise TypeError(
@@ -112,8 +114,6 @@ def _check_log(router, X, quality, costs, choices):
     check_is_fitted(inner)
     if choices is None:
         choices = getattr(quality, "columns", inner.choices_)
-    if isinstance(choices, (str, bytes)) or not np.iterable(choices):
-        raise ValueError(f"choices must be a list of names of choices, got {choices!r}.")
     names = [str(name) for name in choices]
     if missing := [name for name in inner.choices_ if name not in names]:
         raise ValueError(f"quality has no column for {missing!r} of the router, only {names!r}.")

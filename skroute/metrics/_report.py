@@ -71,14 +71,8 @@ def decision_report(
 
     Parameters
     ----------
-    estimator : estimator
-        A fitted decision estimator, a pipeline that ends with one, or a search over one of these.
-
-    X : indexable of n_samples rows
-        Rows that it was not fitted on.
-
-    y : array-like of shape (n_samples,) or (n_samples, n_choices)
-        The truth, as :func:`accuracy_cost_curve` takes it. All of it must be known.
+    estimator, X, y
+        As in :func:`accuracy_cost_curve`; all of `y` must be known.
 
     path : str or path-like
         Where to write; a file that is there is replaced.
@@ -99,18 +93,11 @@ def decision_report(
     n_budgets : int, default=41
         Stops of the slider where `budgets` is None.
 
-    confidence_level : float, default=0.95
-        Nominal coverage of the intervals. Higher makes them wider.
-
-    n_resamples : int, default=500
-        Resamples of the rows for the intervals. More of them take longer.
-
-    random_state : int, RandomState instance or None, default=0
-        Draws the resamples.
+    confidence_level, n_resamples, random_state
+        As in :func:`bootstrap_interval`.
 
     **params : keyword arguments
-        Further arguments of ``predict_routed``, for example ``costs`` of each row for
-        :class:`~skroute.routing.BudgetRouter`.
+        Further arguments of ``predict_routed``, for example ``costs`` of each row.
 
     Returns
     -------
@@ -127,16 +114,14 @@ def decision_report(
     See Also
     --------
     compare_with_references : The numbers over the whole range.
-    reference_curves : The baselines at each stop.
     AccuracyCostDisplay : The curve alone, in matplotlib.
 
     Notes
     -----
-    No member is asked twice about a row, however many budgets there are. The baselines of routers
-    are the single choices, for which each member is asked about every row; of other estimators they
-    are the cheapest and the most expensive plan, and a member is asked only about rows that some
-    budget sends to it. Of a certified router the page shows the estimator that it wraps, and starts
-    at the budget that the promise is about.
+    No member is asked twice about a row. The baselines of routers are the single choices, for which
+    each member is asked about every row; of other estimators they are the cheapest and the most
+    expensive plan. Of a certified router the page shows the estimator that it wraps, and starts at
+    the budget that the promise is about.
 
     Examples
     --------
@@ -195,9 +180,7 @@ def decision_report(
 
 def _numbers(walk, limits, confidence_level, n_resamples, random_state):
     """Numbers and shares at each stop of the slider, and the single choices, as rows of tables."""
-    curve = walk.curve(limits)
-    check_all_known(curve.row_quality, "y")
-    names, quality, cost = walk.singles()
+    curve, (names, quality, cost) = walk.curve(limits), walk.singles()
     if not names:
         # What can be had without deciding between the two.
         names = ["cheapest plan", "most expensive plan"]
@@ -209,68 +192,67 @@ def _numbers(walk, limits, confidence_level, n_resamples, random_state):
     def statistic(worth, paid, of_singles, prices):
         mix = random_mix(of_singles, prices)
         random = np.interp(paid, mix.budgets, mix.objectives, left=np.nan)
-        return np.concatenate([paid, worth, worth - random])
+        return np.r_[paid, worth, worth - random]
 
     arrays, rng = [curve.row_quality, curve.row_cost, quality, cost], random_state
     drawn = resampled_values(statistic, arrays, n_resamples, check_random_state(rng))
-    means = np.concatenate([curve.cost, curve.quality, curve.quality - beside.random])
+    means = np.r_[curve.cost, curve.quality, curve.quality - beside.random]
     sure = [interval(mean, part, confidence_level, walk.n) for mean, part in zip(means, drawn.T)]
     spent, router, above = np.array(sure)[:, :3].reshape(3, len(limits), 3)
-    alone = np.full((len(limits), 2), np.nan)
     columns = {
         "spent per row": spent,
         "router": router,
         "above the random mix": above,
-        "random mix": np.c_[beside.random, alone],
-        "best single choice": np.c_[beside.single, alone],
-        "oracle": np.c_[beside.oracle, alone],
+        "random mix": beside.random[:, np.newaxis],
+        "best single choice": beside.single[:, np.newaxis],
+        "oracle": beside.oracle[:, np.newaxis],
     }
     numbers = []
     for name, column in columns.items():
         for k, found in enumerate(column):
-            # What is not known is None, as JSON has it.
-            value, low, high = np.where(np.isnan(found), None, found)
             row = {"stop": k, "what": name, "cost": curve.cost[k], "text": _text(*found)}
-            numbers.append(row | {"value": value, "low": low, "high": high})
+            # What is not known is None, as JSON has it.
+            known = np.where(np.isnan(found), None, found)
+            numbers.append(row | dict(zip(("value", "low", "high"), known)))
     shares = [
         {"stop": k, "choice": name, "share": share}
         for k, row in enumerate(curve.route_share)
         for name, share in zip(curve.choices, row)
     ]
-    means = zip(names, cost.mean(axis=0), quality.mean(axis=0))
-    return numbers, shares, [dict(zip(("name", "cost", "value"), one)) for one in means]
+    singles = zip(names, cost.mean(axis=0), quality.mean(axis=0))
+    return numbers, shares, [dict(zip(("name", "cost", "value"), one)) for one in singles]
 
 
 def _spec(tables, budgets, label, unit):
     """The page's pictures in Vega-Lite, which all show the stop of one slider."""
     numbers, shares, singles = tables
-    x = {"field": "cost", "type": "quantitative", "scale": {"zero": False}}
-    x, y = x | {"title": f"Mean cost per row{unit}"}, x | {"field": "value", "title": label}
+    at_stop, router = {"filter": "datum.stop == stop"}, {"filter": "datum.what == 'router'"}
+    x = {"field": "cost", "type": "quantitative", "title": f"Mean cost per row{unit}"}
+    y = {"field": "value", "type": "quantitative", "title": label, "scale": {"zero": False}}
     in_order = {"type": "nominal", "sort": None, "title": None}
-    what, at_stop = in_order | {"field": "what"}, {"filter": "datum.stop == stop"}
-    router = {"filter": "datum.what == 'router'"}
-    lines = {"filter": {"field": "what", "oneOf": ["router", "random mix", "oracle"]}}
-    area = {"x": x, "y": y | {"field": "low"}, "y2": {"field": "high"}}
+    what, x = in_order | {"field": "what"}, x | {"scale": {"zero": False}}
     point = {"type": "point", "filled": True, "color": "gray"}
     names = {"type": "text", "align": "left", "dx": 6, "dy": 10, "limit": 120}
-    curves = [
-        {"transform": [router], "mark": {"type": "area", "opacity": 0.2}, "encoding": area},
+    layers = [
         {
-            "transform": [lines],
+            "transform": [router],
+            "mark": {"type": "area", "opacity": 0.2},
+            "encoding": {"y": y | {"field": "low"}, "y2": {"field": "high"}},
+        },
+        {
+            "transform": [
+                {"filter": {"field": "what", "oneOf": ["router", "random mix", "oracle"]}}
+            ],
             "mark": "line",
-            "encoding": {"x": x, "y": y, "color": what, "strokeDash": what},
+            "encoding": {"color": what, "strokeDash": what},
         },
         {
             "data": {"values": singles},
-            "encoding": {"x": x, "y": y},
             "layer": [{"mark": point}, {"mark": names, "encoding": {"text": {"field": "name"}}}],
         },
-        {
-            "transform": [router, at_stop],
-            "mark": point | {"size": 130, "color": "black"},
-            "encoding": {"x": x, "y": y},
-        },
+        {"transform": [router, at_stop], "mark": point | {"size": 130, "color": "black"}},
     ]
+    curves = {"width": 540, "height": 300, "encoding": {"x": x, "y": y}, "layer": layers}
     table = {
         "transform": [at_stop],
         "mark": {"type": "text", "align": "left", "fontSize": 13},
@@ -278,22 +260,20 @@ def _spec(tables, budgets, label, unit):
         "encoding": {"x": {"value": 0}, "y": what, "text": {"field": "text"}},
     }
     share = {"field": "share", "type": "quantitative", "title": "Share of the rows"}
+    share["scale"] = {"domain": [0, 1]}
     bars = {
         "data": {"values": shares},
         "transform": [at_stop],
         "mark": "bar",
         "width": 160,
-        "encoding": {
-            "x": share | {"scale": {"domain": [0, 1]}},
-            "y": in_order | {"field": "choice"},
-        },
+        "encoding": {"x": share, "y": in_order | {"field": "choice"}},
     }
     slider = {"input": "range", "min": 0, "max": len(budgets) - 1, "step": 1, "name": "Budget "}
     return {
         "data": {"values": numbers},
         "params": [{"name": "stop", "bind": slider}, {"name": "budgets", "value": budgets}],
         "title": {"text": {"expr": "'Budget: ' + budgets[stop]"}, "fontSize": 18},
-        "vconcat": [{"hconcat": [table, bars]}, {"width": 540, "height": 300, "layer": curves}],
+        "vconcat": [{"hconcat": [table, bars]}, curves],
         "config": {
             "view": {"stroke": None},
             "axis": {"grid": False, "labelLimit": 120},

@@ -8,7 +8,7 @@ from sklearn.utils import check_consistent_length
 
 from skroute.metrics._curve import Walk
 from skroute.utils._compat import check_sample_weight
-from skroute.utils._handing import handed_over
+from skroute.utils._protocol import handed_over
 from skroute.utils._validation import check_numbers
 
 
@@ -88,15 +88,8 @@ def risk_coverage_scorer(estimator: Any, X: Any, y: Any, **params: Any) -> float
 
     Parameters
     ----------
-    estimator : estimator
-        A fitted cost-aware estimator, or a pipeline that ends with one.
-
-    X : array-like of shape (n_samples, n_features)
-        The rows.
-
-    y : array-like of shape (n_samples,) or (n_samples, n_choices)
-        True labels; of an estimator that only routes Q, the quality of each model. Rows
-        that it hands over are left out.
+    estimator, X, y
+        As in :func:`accuracy_cost_curve`. Rows that are handed over are left out.
 
     **params : keyword arguments
         Further arguments of ``predict_routed``, for example ``budget`` or ``signals``.

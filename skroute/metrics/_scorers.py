@@ -17,29 +17,24 @@ def mean_cost_scorer(estimator: Any, X: Any, y: Any = None, **kwargs: Any) -> fl
     """Mean cost per sample of a fitted estimator: a scorer for model selection.
 
     .. warning::
-       The result is a **cost**: positive, and less is better. A search that maximises it
-       would choose the most expensive candidate. Use it as a second score beside a quality and
-       choose with :func:`best_within_budget`.
+       Of a **cost** less is better: a search that maximises it chooses the most expensive
+       candidate. Use it beside a quality and choose with :func:`best_within_budget`.
 
     Parameters
     ----------
-    estimator : estimator
-        A fitted cost-aware estimator, or a pipeline that ends with one.
-
-    X : array-like of shape (n_samples, n_features)
-        The rows.
+    estimator, X
+        As in :func:`accuracy_cost_curve`.
 
     y : object, default=None
         Ignored, present for the scorer protocol.
 
     **kwargs : keyword arguments
-        Further arguments of ``predict_cost``, for example ``costs`` of each row where they
-        are known before the call.
+        Further arguments of ``predict_cost``, for example ``costs`` of each row.
 
     Returns
     -------
     float
-        Mean of ``estimator.predict_cost(X)``, in the unit of the estimator's costs.
+        In the unit of the estimator's costs.
 
     Raises
     ------
@@ -63,15 +58,8 @@ def mean_quality_scorer(estimator: Any, X: Any, y: Any, **kwargs: Any) -> float:
 
     Parameters
     ----------
-    estimator : estimator
-        A fitted cost-aware estimator, a pipeline that ends with one, or a search over one of
-        these.
-
-    X : array-like of shape (n_samples, n_features)
-        The rows.
-
-    y : array-like of shape (n_samples,)
-        True answers, as :func:`accuracy_cost_curve` takes them.
+    estimator, X, y
+        As in :func:`accuracy_cost_curve`.
 
     **kwargs : keyword arguments
         ``sample_weight``, ``budget`` and further arguments of ``predict_routed``.
@@ -79,8 +67,8 @@ def mean_quality_scorer(estimator: Any, X: Any, y: Any, **kwargs: Any) -> float:
     Returns
     -------
     float
-        Higher is better: minus the mean cost of errors for a cost matrix, minus the loss for a
-        loss; accuracy, or the mean quality of the choices made, where it has no `quality`.
+        Higher is better: minus the mean cost of errors for a cost matrix, minus a loss; without a
+        `quality` accuracy, or the mean quality of the choices made.
 
     Examples
     --------
@@ -116,14 +104,11 @@ def make_budget_scorer(
     Parameters
     ----------
     budget : float or None
-        Mean cost per sample at which answers are given, whatever the estimator's own
-        `budget`, in the unit of its costs. None is unlimited.
+        Mean cost per sample, in place of the estimator's own `budget`. None is unlimited.
 
     scoring : str, callable or None, default="accuracy"
-        One of scikit-learn's scorers by name; a callable
-        ``scoring(estimator, X, y, **kwargs)``, for example :func:`mean_cost_scorer` for
-        the cost at that budget; or None for the estimator's own ``score``, as for
-        :class:`~skroute.routing.BudgetRouter`.
+        One of scikit-learn's scorers by name; a callable ``scoring(estimator, X, y, **kwargs)``,
+        for example :func:`mean_cost_scorer`; or None for the estimator's own ``score``.
 
     Returns
     -------
@@ -175,13 +160,12 @@ def make_curve_scorer(
     Parameters
     ----------
     metric : callable
-        Called as ``metric(cost, quality, **kwargs)`` with the mean cost and the mean
-        quality at each budget: :func:`cost_quality_auc`,
-        :func:`average_performance_gap_recovered`, :func:`call_performance_threshold`,
-        :func:`cost_reduction_at`.
+        Called as ``metric(cost, quality, **kwargs)`` with the means at each budget, such as
+        :func:`cost_quality_auc`, :func:`average_performance_gap_recovered`,
+        :func:`call_performance_threshold` and :func:`cost_reduction_at`.
 
     budgets : array-like of shape (n_budgets,)
-        Mean costs per sample at which the estimator is evaluated; one pass each.
+        Mean costs per sample at which the estimator is evaluated.
 
     **kwargs : keyword arguments
         Further arguments of `metric`.
@@ -190,9 +174,8 @@ def make_curve_scorer(
     -------
     callable
         ``scorer(estimator, X, y, **kwargs)``, with the keyword arguments of
-        :func:`accuracy_cost_curve`; it can be pickled if `metric` can. It has the sign of
-        `metric`: of those above, more is better for all but
-        :func:`call_performance_threshold`.
+        :func:`accuracy_cost_curve`; it can be pickled if `metric` can. More is better where it is
+        for `metric`: of those above for all but :func:`call_performance_threshold`.
 
     Raises
     ------
@@ -217,10 +200,9 @@ def make_curve_scorer(
 
 
 class _BestWithinBudget:
-    """See :func:`best_within_budget`.
+    """The rule of :func:`best_within_budget`.
 
-    A search looks its scorer up under `refit`, which for a function finds nothing. This one
-    is equal to the name of the quality, so ``search.score`` finds that.
+    It is equal to the name of the quality, under which ``search.score`` looks its scorer up.
     """
 
     def __init__(self, budget, quality, cost):
@@ -280,10 +262,9 @@ def best_within_budget(
         estimator's costs.
 
     quality : str, default="accuracy"
-        Name of the score to maximise, a key of the search's `scoring`. A router that is
-        fitted to a quality matrix has no accuracy: give it
-        ``scoring={"quality": None, "cost": mean_cost_scorer}`` (None is its own ``score``,
-        the mean quality) and ``quality="quality"``.
+        Name of the score to maximise, a key of the search's `scoring`. A router that is fitted to
+        a quality matrix has no accuracy: give ``quality="quality"`` and
+        ``scoring={"quality": None, "cost": mean_cost_scorer}`` (None is its own ``score``).
 
     cost : str, default="cost"
         Name of the score that holds the cost, see :func:`mean_cost_scorer`.
@@ -293,8 +274,7 @@ def best_within_budget(
     callable
         ``refit(cv_results) -> index`` for :class:`~sklearn.model_selection.GridSearchCV`
         and its kin; it can be pickled. Of equally good candidates it takes the cheapest;
-        candidates that failed are left out. ``search.score`` gives the quality of the best
-        estimator.
+        candidates that failed are left out.
 
     Raises
     ------
@@ -304,9 +284,8 @@ def best_within_budget(
 
     Notes
     -----
-    scikit-learn has no ``best_score_`` where `refit` is a function; it is
-    ``search.cv_results_["mean_test_accuracy"][search.best_index_]``. What takes a budget,
-    such as ``predict_routed(X, budget=2)``, is called on ``search.best_estimator_``.
+    scikit-learn has no ``best_score_`` where `refit` is a function, and no calls with a budget:
+    those are of ``search.best_estimator_``, or of :class:`BudgetSearchCV`.
 
     Examples
     --------

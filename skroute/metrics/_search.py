@@ -12,8 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.metrics._curve import find_router
 from skroute.metrics._scorers import _BestWithinBudget, make_budget_scorer, mean_cost_scorer
 from skroute.utils._compat import Interval, Real
-from skroute.utils._views import DelegatedViewsMixin, _inner_has
-from skroute.utils._warn import warn
+from skroute.utils._protocol import DelegatedViewsMixin, inner_has
+from skroute.utils._validation import warn
 
 # Parameters of decision estimators that act without a fit.
 _AT_ONCE = ("budget", "reg_lambda", "exchange_rate")
@@ -40,11 +40,10 @@ def _score_settings(estimator, X, y=None, *, settings, quality, error_score, **k
 class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
     """Grid search for the best estimator whose mean cost is within a budget.
 
-    What :class:`~sklearn.model_selection.GridSearchCV` does with
-    :func:`best_within_budget` and :func:`mean_cost_scorer`, and what it cannot do: it fits once
-    for all values of ``budget``, ``reg_lambda`` and ``exchange_rate`` of the decision estimator,
-    which act without a fit; it has a ``best_score_``, its calls take a `budget`, and it has
-    ``predict_routed``, ``predict_cost`` and ``route``, also where the estimator is a pipeline.
+    What :class:`~sklearn.model_selection.GridSearchCV` does with :func:`best_within_budget` and
+    :func:`mean_cost_scorer`, and more: it fits once for all values of ``budget``, ``reg_lambda``
+    and ``exchange_rate``, which act without a fit; it has a ``best_score_``, ``predict_routed``,
+    ``predict_cost`` and ``route``, and its calls take a `budget`, also of a pipeline.
 
     Parameters
     ----------
@@ -62,18 +61,8 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
     quality : str or callable, default=None
         Scorer of the quality, higher being better. None is the estimator's own ``score``.
 
-    cv : int, cross-validation generator or iterable, default=None
-        Splits.
-
-    n_jobs : int, default=None
-        Fits at the same time.
-
-    error_score : "raise" or float, optional
-        Score of a candidate that fails, NaN if not given. One that fails is left out; where
-        none is left, the error says why each failed.
-
-    verbose : int, default=0
-        As in :class:`~sklearn.model_selection.GridSearchCV`.
+    cv, n_jobs, error_score, verbose
+        As in :class:`~sklearn.model_selection.GridSearchCV`. A candidate that fails is left out.
 
     Attributes
     ----------
@@ -215,7 +204,7 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         check_is_fitted(self)
         return find_router(self.best_estimator_, X)[1]
 
-    @available_if(_inner_has("predict"))
+    @available_if(inner_has("predict"))
     def predict(self, X, **params):
         """Answers of the best estimator.
 
@@ -233,17 +222,14 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         """
         return self._view("predict", X, **params)
 
-    @available_if(_inner_has("predict_proba"))
+    @available_if(inner_has("predict_proba"))
     def predict_proba(self, X, **params):
         """Class probabilities of the best estimator.
 
         Parameters
         ----------
-        X : {array-like, dataframe, mapping, LazyFeatures} of shape (n_samples, n_features)
-            The rows.
-
-        **params : keyword arguments
-            What the estimator takes in a call, such as `budget`.
+        X, **params
+            As in `predict`.
 
         Returns
         -------
@@ -266,7 +252,7 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
             Mean cost per sample for this call. None takes the estimator's.
 
         **params : keyword arguments
-            Passed on to the scorer.
+            Of the scorer.
 
         Returns
         -------

@@ -60,16 +60,12 @@ def cost_reduction_at(
 
     ``1 - cost / reference_cost`` of the cheapest point whose quality is at least
     ``reference_quality - max_drop``. Only points that were measured count, none between
-    them, so a finer grid of budgets can only raise the number. OCCAM's "40 % cost
-    reduction with less than 1 % loss" is read this way [1]_.
+    them. OCCAM's "40 % cost reduction with less than 1 % loss" is read this way [1]_.
 
     Parameters
     ----------
-    cost : array-like of shape (n_points,)
-        Mean cost at each point of the curve.
-
-    quality : array-like of shape (n_points,)
-        Mean quality at each point of the curve.
+    cost, quality : array-like of shape (n_points,)
+        Means at each point of the curve.
 
     reference_cost : float
         Cost of what is compared with, for example the best single model; positive.
@@ -111,9 +107,7 @@ def cost_reduction_at(
     x, y = check_curve(cost, quality)
     # Room for the rounding of two means of the same rows.
     enough = y >= reference_quality - max_drop - 1e-12
-    if not enough.any():
-        return float("nan")
-    return float((reference_cost - x[enough][0]) / reference_cost)
+    return float((reference_cost - x[enough][0]) / reference_cost) if enough.any() else np.nan
 
 
 @validate_params(
@@ -128,21 +122,17 @@ def cost_quality_auc(
 ) -> float:
     """Area under the curve of quality over cost, divided by its width.
 
-    The result is a mean quality: what a budget drawn uniformly from `low` to `high` buys.
-    Between two points the curve is the straight line that a random mix of the two gives;
-    beyond the last point it is flat, as money may be left over.
+    That is what a budget drawn uniformly from `low` to `high` buys. Between two points the curve is
+    straight, as a random mix of the two; beyond the last point it is flat.
 
     Parameters
     ----------
-    cost : array-like of shape (n_points,)
-        Mean cost at each point of the curve.
-
-    quality : array-like of shape (n_points,)
-        Mean quality at each point of the curve.
+    cost, quality : array-like of shape (n_points,)
+        Means at each point of the curve.
 
     low : float, default=None
-        Where the range of costs begins. None takes the smallest cost. To compare two
-        curves, give both the same range.
+        Where the range of costs begins; the same for curves that are compared. None takes the
+        smallest cost.
 
     high : float, default=None
         Where it ends. None takes the largest cost.
@@ -185,17 +175,11 @@ def cost_quality_auc(
 
 def _area(x, y, start, end):
     """Integral of the piecewise linear curve through (x, y); flat outside its points."""
-    inside = (x > start) & (x < end)
-    # Where an x occurs twice the curve jumps, and the ends belong to one side each.
+    # Where an x occurs twice the curve jumps: between equal nodes there is no area.
+    inside = (x >= start) & (x <= end)
     nodes = np.r_[start, x[inside], end]
-    heights = np.r_[_height(x, y, start, last=True), y[inside], _height(x, y, end, last=False)]
+    heights = np.r_[np.interp(start, x, y), y[inside], np.interp(end, x, y)]
     return float(np.trapezoid(heights, nodes))
-
-
-def _height(x, y, at, *, last):
-    """The curve just right of a point (its last height there) or just left (its first)."""
-    same = y[x == at]
-    return same[-1 if last else 0] if len(same) else np.interp(at, x, y)
 
 
 def _with_anchors(cost, quality, weak, strong):
@@ -224,26 +208,20 @@ def average_performance_gap_recovered(
     .. math:: \frac{r - r_\text{weak}}{r_\text{strong} - r_\text{weak}},
 
     with :math:`r` the quality; APGR is its mean over the costs from the weak to the strong
-    model [1]_. With two models of fixed cost, cost and the share of calls to the strong
-    one are the same up to scale, and this is RouteLLM's number (computed by trapezoids,
-    as in the authors' code). A mix at random of the two models has 0.5.
+    model [1]_. With two models of fixed cost this is RouteLLM's number (by trapezoids, as in the
+    authors' code). A random mix of the two models has 0.5.
 
     Where the curve does not reach down to the weak model's cost, or up to the strong
     one's, these models themselves end it: they can always be had.
 
     Parameters
     ----------
-    cost : array-like of shape (n_points,)
-        Mean cost at each point of the curve.
+    cost, quality : array-like of shape (n_points,)
+        Means at each point of the curve.
 
-    quality : array-like of shape (n_points,)
-        Mean quality at each point of the curve.
-
-    weak : tuple of (float, float)
-        Cost and quality of the cheap model, on the same rows.
-
-    strong : tuple of (float, float)
-        Cost and quality of the expensive model; both larger than those of `weak`.
+    weak, strong : tuple of (float, float)
+        Cost and quality of the cheap and of the expensive model on the same rows; both are larger
+        for `strong`.
 
     Returns
     -------
@@ -286,27 +264,21 @@ def call_performance_threshold(
 ) -> float:
     """CPT(x): the smallest cost, between the two models, that recovers a share x of the gap.
 
-    The smallest cost at which the curve (straight between its points) recovers `share` of
-    the quality gap between the two models, on a scale where 0 is the weak and 1 the strong
-    model's cost. With two models of fixed cost that is RouteLLM's share of calls to the
-    strong model [1]_. A mix at random of the two models has ``share``.
+    On a scale where 0 is the weak and 1 the strong model's cost, and the curve is straight between
+    its points. With two models of fixed cost that is RouteLLM's share of calls to the strong
+    model [1]_. A random mix of the two models has ``share``.
 
     Parameters
     ----------
-    cost : array-like of shape (n_points,)
-        Mean cost at each point of the curve.
-
-    quality : array-like of shape (n_points,)
-        Mean quality at each point of the curve.
+    cost, quality : array-like of shape (n_points,)
+        Means at each point of the curve.
 
     share : float
         Share of the gap to recover, above 0 and at most 1: 0.8 for CPT(80 %).
 
-    weak : tuple of (float, float)
-        Cost and quality of the cheap model, on the same rows.
-
-    strong : tuple of (float, float)
-        Cost and quality of the expensive model; both larger than those of `weak`.
+    weak, strong : tuple of (float, float)
+        Cost and quality of the cheap and of the expensive model on the same rows; both are larger
+        for `strong`.
 
     Returns
     -------
@@ -342,11 +314,9 @@ def call_performance_threshold(
     reached = np.flatnonzero(gap >= share - 1e-12)
     if not len(reached):
         return float("nan")
-    k = reached[0]
-    if k == 0 or position[k] == position[k - 1]:
-        return float(position[k])
-    weight = (share - gap[k - 1]) / (gap[k] - gap[k - 1])
-    return float(position[k - 1] + min(weight, 1.0) * (position[k] - position[k - 1]))
+    # Between the last point that does not and the first that does.
+    ends = slice(max(reached[0] - 1, 0), reached[0] + 1)
+    return float(np.interp(share, gap[ends], position[ends]))
 
 
 def pareto_front(cost: ArrayLike, quality: ArrayLike) -> NDArray[np.int64]:
@@ -354,11 +324,8 @@ def pareto_front(cost: ArrayLike, quality: ArrayLike) -> NDArray[np.int64]:
 
     Parameters
     ----------
-    cost : array-like of shape (n_points,)
-        Cost of each point.
-
-    quality : array-like of shape (n_points,)
-        Quality of each point.
+    cost, quality : array-like of shape (n_points,)
+        Of each point.
 
     Returns
     -------
@@ -406,18 +373,20 @@ def check_all_known(Q, name="Q"):
 def costs_by_name(costs, names):
     """Costs in the order of names where they have names themselves; anything else as it is."""
     costs = in_order(by_label(costs), names)
-    return check_costs(costs, names) if isinstance(costs, Mapping) else costs
-
-
-def costs_of_columns(costs, Q):
-    """Costs in the order of Q's columns: by name where both have names, else by position."""
-    names, costs = [str(column) for column in getattr(Q, "columns", ())], by_label(costs)
-    if isinstance(costs, Mapping) and not names:
+    if not isinstance(costs, Mapping):
+        return costs
+    if not names:
         raise ValueError(
             f"costs has entries for {list(costs)!r}, but Q has no names: give it as a data frame, "
             "or costs in the order of its columns."
         )
-    return costs_by_name(costs, names)
+    return check_costs(costs, names)
+
+
+def known_table(Q, costs):
+    """Qualities, none of them NaN, and costs in the order of Q's columns."""
+    names = [str(column) for column in getattr(Q, "columns", ())]
+    return check_all_known(Q), costs_by_name(costs, names)
 
 
 def random_mix(quality, cost):
@@ -432,21 +401,18 @@ def reference_curves(Q: ArrayLike, costs: Any, budgets: ArrayLike) -> ReferenceC
     - **oracle**: the largest mean quality that any assignment of the rows has within the
       budget, with the true qualities in hand. It is the optimum of the relaxation, which a
       real assignment meets up to one row.
-    - **random**: every row is given to one of two choices by the toss of a coin, whose odds
-      spend exactly the budget. The two are the best ones: the value is the upper concave
-      hull of the points (mean cost, mean quality) of the choices, flat behind the best.
-      A router that does not beat it has learned nothing from the rows.
-    - **single**: the best mean quality of one choice for all rows whose mean cost is within
-      the budget.
+    - **random**: every row is given to one of the best two choices by the toss of a coin, whose
+      odds spend exactly the budget: the upper concave hull of the points (mean cost, mean quality)
+      of the choices, flat behind the best. A router that does not beat it has learned nothing.
+    - **single**: the best mean quality of one choice for all rows within the budget.
 
-    The choices of *random* and *single* are made with these rows in hand, which favours
-    them over a router that had to learn on others.
+    *random* and *single* choose with these rows in hand, which favours them over a router that
+    learned on others.
 
     Parameters
     ----------
     Q : array-like of shape (n_samples, n_choices)
-        Quality of each choice on each row, higher is better. All of it must be known: an
-        oracle picks by it.
+        Quality of each choice on each row, higher is better; all of it known.
 
     costs : mapping or array-like of shape (n_choices,) or (n_samples, n_choices)
         Cost of each choice, shared by all rows or per row; not negative. What has names is
@@ -475,7 +441,7 @@ def reference_curves(Q: ArrayLike, costs: Any, budgets: ArrayLike) -> ReferenceC
     (array([0.5, 1. , 1. ]), array([0.5  , 0.625, 0.75 ]), array([0.5 , 0.5 , 0.75]))
     """
     limits = check_budgets(budgets)
-    values, costs = check_all_known(Q), costs_of_columns(costs, Q)
+    values, costs = known_table(Q, costs)
     oracle = assignment_path(values, costs)
     check_affordable(
         float(limits.min()), oracle.budgets[0], advice="Raise the smallest of budgets."
@@ -485,11 +451,10 @@ def reference_curves(Q: ArrayLike, costs: Any, budgets: ArrayLike) -> ReferenceC
     cost = cost if cost.ndim == 1 else cost.mean(axis=0)
     mix = random_mix(quality, cost)
     fits = affords(limits[:, np.newaxis], cost)
-    single = np.where(fits, quality, -np.inf).max(axis=1)
     some = fits.any(axis=1)
     return ReferenceCurves(
         limits,
         np.array([oracle.objective(limit) for limit in limits]),
-        np.array([mix.objective(limit) if ok else np.nan for limit, ok in zip(limits, some)]),
-        np.where(some, single, np.nan),
+        np.where(some, np.interp(limits, mix.budgets, mix.objectives), np.nan),
+        np.where(some, np.where(fits, quality, -np.inf).max(axis=1), np.nan),
     )

@@ -30,8 +30,9 @@ def corrections(estimate, quality):
 
     Returns
     -------
-    ndarray of shape (n_choices, 2, n_points)
-        For each choice, estimates and what to add there; in between it is interpolated.
+    ndarray of shape (n_choices, 2 + n_points)
+        For each choice the lowest estimate of its curve, the width, infinite where there is none,
+        and what to add at even steps; in between it is interpolated.
     """
     ends = np.quantile(estimate, [_ENDS, 1 - _ENDS], axis=0).T
     at, n_choices = np.linspace(*ends.T, _POINTS, axis=1), len(ends)
@@ -52,7 +53,9 @@ def corrections(estimate, quality):
     real = np.maximum((coef**2 - noise).mean(axis=0), 0.0)
     shrink = np.divide(real, real + noise, out=np.zeros_like(noise), where=real + noise > 0)
     add = np.einsum("kpj,kj->kp", curves, shrink * coef)
-    return np.stack([at, np.maximum.accumulate(at + add, axis=1) - at], axis=1)
+    add = np.maximum.accumulate(at + add, axis=1) - at
+    low, high = ends.T
+    return np.column_stack([low, np.where(high > low, high - low, np.inf), add])
 
 
 def _powers(values, ends):
@@ -63,38 +66,33 @@ def _powers(values, ends):
 
 
 def corrected(estimate, knots):
-    """Estimates with the corrections of each choice."""
-    return np.column_stack([e + np.interp(e, *knot) for e, knot in zip(estimate.T, knots)])
+    """Estimates with the corrections of each choice, interpolated between even points."""
+    low, width, add = knots[:, 0], knots[:, 1], knots[:, 2:]
+    place = (_POINTS - 1) * np.minimum(np.maximum((estimate - low) / width, 0), 1)
+    left, choice = np.minimum(place.astype(np.intp), _POINTS - 2), np.arange(len(knots))
+    before, after = add[choice, left], add[choice, left + 1]
+    return estimate + before + (place - left) * (after - before)
 
 
-def finished(estimate, low, high):
-    """Estimates in the range of what was seen, rounded to a millionth of it.
+def finished(estimate, low, high, unit):
+    """Estimates in the range of what was seen, rounded; the arguments are those of `range_of`.
 
     Otherwise rounding would buy the more expensive of choices that are equally good.
-
-    Parameters
-    ----------
-    estimate : ndarray of shape (n_rows, n_choices)
-    low, high : ndarray of shape (n_choices,)
-
-    Returns
-    -------
-    ndarray of shape (n_rows, n_choices)
     """
-    unit = rounding_unit(low, high)
     if unit is not None:
-        estimate = np.round(estimate / unit) * unit
-    return np.clip(estimate, low, high)
+        estimate = np.rint(estimate / unit) * unit
+    return np.minimum(np.maximum(estimate, low), high)
 
 
-def rounding_unit(low, high):
-    """About a millionth of the widest range, a power of two; None where no range has a width.
+def range_of(quality):
+    """The least and the largest outcome of each choice, and the unit of their estimates.
 
-    Ranges that are far wider than the narrowest do not count: the others would be rounded off.
+    The unit is about a millionth of the widest range, a power of two; None where no range has a
+    width. Ranges far wider than the narrowest do not count: the others would be rounded off.
     """
-    widths = high - low
-    widest = min(float(widths.max()), _ALIKE * narrowest(low, high))
-    return float(2.0 ** (np.ceil(np.log2(widest)) - 20)) if widest > 0 else None
+    low, high = quality.min(axis=0), quality.max(axis=0)
+    widest = min(float((high - low).max()), _ALIKE * narrowest(low, high))
+    return low, high, float(2.0 ** (np.ceil(np.log2(widest)) - 20)) if widest > 0 else None
 
 
 def narrowest(low, high):

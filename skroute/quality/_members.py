@@ -96,12 +96,13 @@ class Landmarks(NamedTuple):
     """A linear member on similarities ``exp(-gamma * squared distance)`` to some centres."""
 
     centres: np.ndarray
+    squares: np.ndarray
     gamma: float
     linear: Linear
 
     def similarities(self, rows):
         X = rows.astype(np.float64)
-        squares = (X**2).sum(axis=1)[:, None] + (self.centres**2).sum(axis=1)
+        squares = (X**2).sum(axis=1)[:, None] + self.squares
         return np.exp(-self.gamma * np.maximum(squares - 2 * (X @ self.centres.T), 0))
 
     def predict(self, rows):
@@ -211,7 +212,7 @@ def fit_landmarks(rows, deviations, seed, share=1.0):
     one, other = np.array_split(drawn[:300], 2)
     apart = ((one[:, None] - other[None]) ** 2).sum(axis=-1)
     typical = float(np.median(apart[apart > 0])) if (apart > 0).any() else 1.0
-    found = Landmarks(centres, 1 / typical, None)
+    found = Landmarks(centres, (centres**2).sum(axis=1), 1 / typical, None)
     linear = Linear(None, *shared_ridge(found.similarities(rows), deviations))
     return found._replace(linear=linear)
 
@@ -240,7 +241,7 @@ def pack(part):
 def unpack(kind, values):
     """What :func:`pack` packed."""
     if kind == "Landmarks":
-        return Landmarks(*values[:2], Linear(*values[2:]))
+        return Landmarks(*values[:3], Linear(*values[3:]))
     if kind == "Linear":
         return Linear(*values)
     roots, feature, threshold, child, halves, unit = values

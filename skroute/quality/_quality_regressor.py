@@ -7,9 +7,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.model_selection import KFold
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 
-from skroute.quality._corrections import corrected, finished, sizes_of
+from skroute.quality._corrections import corrected, finished, range_of, sizes_of
 from skroute.quality._frame_encoder import FrameEncoder
 from skroute.quality._members import MEMBERS, pack, unpack
 from skroute.quality._stacking import Compared, as_one_price_each, choose_weights, weigh
@@ -206,26 +206,16 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def _validate_and_fit(self, X, y, folds, costs, n_jobs):
         self._threads = n_jobs if self.n_jobs is None else self.n_jobs
         names = names_of(self.family)
+        read = {"dtype": [np.float64, np.float32], "order": "C"}
+        read |= {"multi_output": True, "y_numeric": True}
         self.encoder_ = None
         if needs_encoding(X):
             validate_data(self, X, skip_check_array=True)
             self.encoder_ = FrameEncoder(random_state=self.random_state)
-            names_of_fit = getattr(self, "feature_names_in_", None)
-            X, y = self.encoder_.fit_transform(X), on_host(y)
-        rows, outcomes = validate_data(
-            self,
-            on_host(X),
-            on_host(y),
-            dtype=[np.float64, np.float32],
-            order="C",
-            multi_output=True,
-            y_numeric=True,
-        )
-        if self.encoder_ is not None:
-            # The names of the columns given, not of what they became.
+            rows, outcomes = check_X_y(self.encoder_.fit_transform(X), on_host(y), **read)
             self.n_features_in_ = self.encoder_.n_features_in_
-            if names_of_fit is not None:
-                self.feature_names_in_ = names_of_fit
+        else:
+            rows, outcomes = validate_data(self, on_host(X), on_host(y), **read)
         outcomes = np.asarray(outcomes, dtype=np.float64)
         # Of small matrices several threads of BLAS only wait for one another.
         with threadpool_controller().limit(limits=1, user_api="blas"):
@@ -244,13 +234,13 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         mean = quality.mean(axis=0)
         self.compared_, self._parts, self._knots, self._errors = [], [], None, None
         # No estimate leaves the range of what was seen.
-        self._range = quality.min(axis=0), quality.max(axis=0)
+        self._range = range_of(quality)
         self._centre, self._spread = _scale(X)
         if len(X) < _FEWEST_ROWS or len(folds) < 2:
             if self.standard_errors:
                 error = quality.std(axis=0, ddof=1) if len(X) > 1 else np.full(mean.shape, np.nan)
                 self._errors = np.stack([mean, error / len(X) ** 0.5], axis=1)[..., None]
-            self._range = mean, mean
+            self._range = mean, mean, None
             estimate = quality.copy()
             for train, test in folds:
                 estimate[test] = quality[train].mean(axis=0)
@@ -272,9 +262,9 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             self._errors *= sizes[:, None, None]
         self.compared_ = choice.compared
         if choice.knots is not None:
-            self._knots = choice.knots * sizes[:, None, None]
+            self._knots = choice.knots * sizes[:, None]
         if not self._parts:
-            self._range = mean, mean
+            self._range = mean, mean, None
         self.mean_ = mean
         return choice.estimate * sizes, choice.kept * sizes
 
@@ -288,7 +278,8 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """Standardised rows in single precision; what it cannot hold is clipped."""
         with np.errstate(over="ignore"):
             rows = (X - self._centre) / self._spread
-        return np.clip(rows, -1e18, 1e18).astype(np.float32)
+        # What np.clip does, in half the time for a single row.
+        return np.minimum(np.maximum(rows, -1e18), 1e18).astype(np.float32)
 
     def _out_of_sample(self, names, rows, quality, folds):
         """Deviations from the fold's means, of shape (n_members, n_rows, n_outputs)."""
@@ -375,12 +366,12 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             given = whole_rows(X, self, dtype=[np.float64, np.float32])
         else:
             given = self.encoder_.transform(X)
-        estimate = np.tile(self.mean_, (len(given), 1))
+        estimate = np.full((len(given), len(self.mean_)), self.mean_)
         for first in range(0, len(given), _BLOCK):
-            some = slice(first, first + _BLOCK)
-            rows = self._rows(given[some])
+            some = estimate[first : first + _BLOCK]
+            rows = self._rows(given[first : first + _BLOCK])
             for part in self._parts:
-                estimate[some] += part.predict(rows)
+                some += part.predict(rows)
         if self._knots is not None:
             estimate = corrected(estimate, self._knots)
         found = [finished(estimate, *self._range)]

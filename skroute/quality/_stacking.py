@@ -6,7 +6,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from skroute.assignment import assignment_path, choose_at_price
-from skroute.quality._corrections import corrected, corrections, finished
+from skroute.quality._corrections import corrected, corrections, finished, range_of
 
 # Where between the cheapest choice and the best one the decisions are judged.
 SHARES = np.array([0.1, 0.25, 0.5, 0.75, 1.0])
@@ -209,7 +209,7 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs, sizes=1.0)
     -------
     Choice
     """
-    low, high = quality.min(axis=0), quality.max(axis=0)
+    seen = range_of(quality)
     splits = [(rows, np.setdiff1d(np.arange(len(quality)), rows)) for rows in folds]
 
     def candidates(members):
@@ -224,7 +224,7 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs, sizes=1.0)
             curved[rows] = corrected(mean + deviation[rows], knots)
         plain = quality - outcomes + deviation
         for is_curved, found in ((False, plain), (True, curved)):
-            found = finished(found, low, high)
+            found = finished(found, *seen)
             gain = gain_over_mix(found * sizes, quality * sizes, costs)
             yield Candidate(members, is_curved, deviation, found, gain)
 
@@ -251,7 +251,7 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs, sizes=1.0)
         if best.curved and weights.any():
             knots = corrections(quality.mean(axis=0) + best.deviation, quality)
         kept += weigh(estimates, weights)
-        kept = finished(kept if knots is None else corrected(kept, knots), low, high)
+        kept = finished(kept if knots is None else corrected(kept, knots), *seen)
     compared = []
     for name, pair in zip(["stack", *names], found):
         gain = _nearest(pair, quality).gain

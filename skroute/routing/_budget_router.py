@@ -6,11 +6,14 @@ import numpy as np
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import check_affordable, check_budget, check_costs
+from skroute.base import check_affordable, check_budget
+from skroute.quality import QualityRegressor
+from skroute.quality._logged import KnownCellsRegressor
 from skroute.routing._draws import row_keys, tie_draws
-from skroute.routing._estimates import cross_fit, default_quality_estimator, folds_of
-from skroute.routing._learn import learn_policy, predict_costs
+from skroute.routing._estimates import cross_fit, folds_of
+from skroute.routing._learn import learn_policy, predict_costs, warn_of_fit
 from skroute.routing._log import (
+    check_new_choice,
     check_row_costs,
     choice_names,
     costs_now,
@@ -24,13 +27,11 @@ from skroute.routing._log import (
 from skroute.routing._newcomers import with_newcomer
 from skroute.routing._policy import check_lambda
 from skroute.routing._table_router import TableRouter
-from skroute.routing._warnings import warn_of_fit
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
-from skroute.utils._handing import models_of
 from skroute.utils._named import check_rows_match, in_order
 from skroute.utils._once import once_of
-from skroute.utils._validation import check_numbers
-from skroute.utils._warn import warn
+from skroute.utils._protocol import models_of
+from skroute.utils._validation import check_numbers, warn
 
 
 class BudgetRouter(TableRouter):
@@ -140,16 +141,11 @@ class BudgetRouter(TableRouter):
 
     validation_quality_, validation_cost_ : float
         Mean logged quality and cost of the cross-fitted decisions at `budget`, each at a price
-        that was learned without the row's fold.
+        that was learned without the row's fold; with their standard errors as estimates for
+        new rows, ``validation_quality_se_`` and ``validation_cost_se_``.
 
-    validation_quality_se_, validation_cost_se_ : float
-        Standard errors of the two, as estimates for new rows.
-
-    n_features_in_ : int
-        Number of features seen during `fit`, where X has columns.
-
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of features seen during `fit`, where all are strings.
+    n_features_in_, feature_names_in_ : int, ndarray of shape (`n_features_in_`,)
+        Number and names of the features seen during `fit`, where X has them.
 
     See Also
     --------
@@ -157,8 +153,7 @@ class BudgetRouter(TableRouter):
 
     Notes
     -----
-    There is no `random_state`: the router itself is deterministic; set that of a
-    `quality_estimator` of your own.
+    There is no `random_state`: set that of a `quality_estimator` of your own.
 
     `budget`, `policy`, `reg_lambda` and, where they are fixed, `costs` can be changed after
     `fit`, without a new fit: estimates and quality of the log are kept, and the dual price is
@@ -289,19 +284,20 @@ class BudgetRouter(TableRouter):
                 "cost_estimator learns costs per row, but the constructor has fixed "
                 f"costs={self.costs!r}. Leave one of them out."
             )
-        told = {"costs": costs, "choice": choice, "propensity": propensity}
-        X = self._rows_of_fit(X, y, **told)
+        X = self._rows_of_fit(X, y, costs=costs, choice=choice, propensity=propensity)
         log = self._read(X, y, costs, choice, propensity)
         check_consistent_length(X, log.quality)
-        budget = check_budget(self.budget)
-        cheapest = log.cheapest() if self.abstain_cost is None else 0.0
+        budget, cheapest = check_budget(self.budget), 0.0
+        if self.abstain_cost is None and log.known_costs is None:
+            cheapest = float(np.min(log.paid, axis=-1).mean())
         check_affordable(budget, cheapest + self.routing_cost)
         folds = folds_of(self.cv, X, log.quality, **routed["splitter"]["split"])
         self.cost_estimator_ = None
         if self.cost_estimator is not None:
             # The price must be learned on costs as they will be known: estimated.
+            reader = self.cost_estimator
             self.cost_estimator_, planned, _ = cross_fit(
-                log.cost_reader(self.cost_estimator),
+                reader if log.known_costs is None else KnownCellsRegressor(reader, True),
                 X,
                 log.paid,
                 folds,
@@ -312,18 +308,21 @@ class BudgetRouter(TableRouter):
             )
             log = replace(log, planned=np.maximum(planned, 0.0))
         log = log.with_handing_over(self.abstain_cost)
-        self._learned = learn_policy(
-            log.quality_reader(self.quality_estimator, default_quality_estimator),
+        reader = self.quality_estimator
+        if reader is None and log.propensity is None:
+            reader = QualityRegressor()
+        learned = learn_policy(
+            reader if log.known is None else KnownCellsRegressor(reader),
             X,
             log,
             folds,
             task=task,
             cost_estimator=self.cost_estimator_,
-            reg_lambda=self.reg_lambda,
-            deciding=self.routing_cost,
             n_jobs=self.n_jobs,
             fit_params=routed["quality_estimator"]["fit"],
         )
+        taken_off, deciding = float(self.reg_lambda), float(self.routing_cost)
+        self._learned = learned.at(reg_lambda=taken_off, deciding=deciding)
         self._log, self._row_keys = log, row_keys(X)
         self.abstain_quality_ = log.handing
         known = np.isfinite(log.quality) if log.known is None else log.known.weight > 0
@@ -331,8 +330,13 @@ class BudgetRouter(TableRouter):
         check_affordable(budget, self._learned.least)
         self.choices_ = log.names
         warn_of_fit(self._learned, self.choices_, budget)
-        if log.propensity is not None:
-            self._warn_of_overlap()
+        if log.propensity is not None and (found := self.overlap_).never:
+            share = found.needed[found.choices.index(found.never[0])]
+            warn(
+                f"The policy sends {share:.1%} of the rows to {found.never[0]!r}, and on none of "
+                "them has the log made this choice: its quality there is extrapolated. overlap_ "
+                "has the counts; log some of these rows at random, or take a smaller budget."
+            )
 
     def _read(self, X, y, costs, choice, propensity):
         """The log of a table, or of one answer for each request."""
@@ -361,16 +365,6 @@ class BudgetRouter(TableRouter):
     def _seen(self, X):
         """Which rows equal rows of `fit`."""
         return np.isin(row_keys(X), self._row_keys)
-
-    def _warn_of_overlap(self):
-        found = self.overlap_
-        if found.never:
-            share = found.needed[found.choices.index(found.never[0])]
-            warn(
-                f"The policy sends {share:.1%} of the rows to {found.never[0]!r}, and on none of "
-                "them has the log made this choice: its quality there is extrapolated. overlap_ "
-                "has the counts; log some of these rows at random, or take a smaller budget."
-            )
 
     # Decisions ------------------------------------------------------------------------------
 
@@ -515,9 +509,7 @@ class BudgetRouter(TableRouter):
             raise ValueError(
                 "add_choice needs fixed costs and no abstain_cost: fit again with the new choice."
             )
-        if not isinstance(name, str) or name in self.choices_:
-            raise ValueError(f"name must be a new one beside {self.choices_!r}, got {name!r}.")
-        (cost,) = check_costs({name: cost}, [name], name="cost").tolist()
+        cost = check_new_choice(name, cost, self.choices_)
         X = self._check_X(X)
         q = check_numbers(q, "q", shape=(num_samples(X),))
         if len(q) < 2:
@@ -529,8 +521,8 @@ class BudgetRouter(TableRouter):
                 f"other choices from {table.min():.6g} to {table.max():.6g}. Scores in another "
                 "unit, such as per cent, make the new choice the best or the worst of all."
             )
-        fitted = list(range(len(self._log.names)))
-        self._learned = with_newcomer(self._learned.at(costs=policy.planned), fitted, X, q, cost)
+        learned = self._learned.at(costs=policy.planned)
+        self._learned = with_newcomer(learned, len(self._log.names), X, q, cost)
         self.n_known_ = np.append(self.n_known_, len(q))
         self.choices_ = [*self.choices_, name]
         return self
@@ -550,11 +542,6 @@ class BudgetRouter(TableRouter):
         return getattr(self._learned.estimator, "base", self._learned.estimator)
 
     @property
-    def quality_std_(self):
-        """Sigma, the out-of-sample standard deviation of the estimation error."""
-        return self._policy().sigma
-
-    @property
     def overlap_(self):
         """How often the log made the choices of the policy (a named tuple)."""
         check_is_fitted(self)
@@ -562,9 +549,3 @@ class BudgetRouter(TableRouter):
             raise AttributeError("overlap_ is of logs of one answer per request: fit with choice.")
         policy = self._policy().restricted(np.arange(len(self._log.names)))
         return overlap_of(self._log, policy.validate(self._effective_budget(None)).choices)
-
-    def _readers(self):
-        readers = super()._readers()
-        if self.cost_estimator is not None:
-            readers["cost_estimator"] = self.cost_estimator
-        return readers

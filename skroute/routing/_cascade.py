@@ -7,7 +7,7 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import Plan, Routed, check_affordable, check_budget, check_costs
-from skroute.routing._cascade_rules import Outcomes, candidates, chain_of, learn_path
+from skroute.routing._cascade_rules import Outcomes, candidates, learn_path, scores_of
 from skroute.routing._estimates import cross_fit, estimates_without_folds, folds_of, predict_matrix
 from skroute.routing._log import (
     check_matrix,
@@ -19,7 +19,7 @@ from skroute.routing._log import (
 )
 from skroute.routing._mixtures import validated_mixture
 from skroute.routing._signals import as_columns, split_signals
-from skroute.routing._states import n_sets
+from skroute.routing._states import check_sets, fixed_order
 from skroute.routing._table_router import TableRouter
 from skroute.utils._compat import Integral, Interval, num_samples
 from skroute.utils._once import once_of
@@ -124,20 +124,11 @@ class CascadeRouter(TableRouter):
     min_budget_ : float
         The smallest feasible budget.
 
-    validation_quality_ : float
-        Quality of `mixture_` at `budget`.
+    validation_quality_, validation_cost_, validation_quality_se_, validation_cost_se_ : float
+        Quality and cost of `mixture_` at `budget`, and their standard errors for new rows.
 
-    validation_cost_ : float
-        Its cost.
-
-    validation_quality_se_, validation_cost_se_ : float
-        Standard errors of the two, as estimates for new rows.
-
-    n_features_in_ : int
-        Number of features seen during `fit`, where X has columns.
-
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of features seen during `fit`, where all are strings.
+    n_features_in_, feature_names_in_ : int, ndarray of shape (`n_features_in_`,)
+        Number and names of the features seen during `fit`, where X has them.
 
     See Also
     --------
@@ -146,8 +137,7 @@ class CascadeRouter(TableRouter):
 
     Notes
     -----
-    There is no `random_state`: the router itself is deterministic; set that of a
-    `quality_estimator` of your own.
+    There is no `random_state`: set that of a `quality_estimator` of your own.
 
     Signals enter as normal scores of their ranks: a probability, its logarithm and its
     logit are the same signal. Quality is scaled to [0, 1] by its range in the log.
@@ -263,7 +253,7 @@ class CascadeRouter(TableRouter):
             )
         X = self._rows_of_fit(X, y, optional=True, costs=costs, signals=signals)
         quality = check_matrix(y, "y")
-        check_consistent_length(*([X] if self._informed else []), quality)
+        check_consistent_length(X, quality)
         names, self._named = choice_names(y, self.costs), is_named(y, self.costs)
         if self.costs is not None and costs is not None:
             raise ValueError(
@@ -282,12 +272,8 @@ class CascadeRouter(TableRouter):
         self.model_names_, self.costs_ = names, row_costs.mean(axis=0)
         compared, cheapest = self._compared(any(part.shape[1] for part in columns))
 
-        if n_rows == 1:
-            # One row is judged by itself: there is no other.
-            folds = [(np.zeros(1, dtype=int), np.zeros(1, dtype=int))]
-        else:
-            rows = X if self._informed else np.zeros((n_rows, 1))
-            folds = folds_of(self.cv, rows, quality, **routed["splitter"]["split"])
+        rows = X if self._informed else quality
+        folds = folds_of(self.cv, rows, quality, **routed["splitter"]["split"])
         known, self.quality_estimator_ = np.empty((n_rows, 0)), None
         within = [known[train] for train, _ in folds]
         if self._informed:
@@ -300,13 +286,14 @@ class CascadeRouter(TableRouter):
         low, span = float(quality.min()), float(np.ptp(quality)) or 1.0
         self.abstain_quality_ = log.handing
         handing = None if log.handing is None else (log.handing - low) / span
-        outcomes = Outcomes((quality - low) / span, row_costs, columns, known, handing, low, span)
+        shown = [known, *columns]
+        outcomes = Outcomes((quality - low) / span, row_costs, shown, handing, low, span)
         with task.step("compare cascades"):
-            self._reader, self._rules, self.mixture_, self._validated_parts = learn_path(
+            self._scales, self._rules, self.mixture_, self._validated_parts = learn_path(
                 compared, outcomes, folds, within, self.n_prices, cheapest, self.n_jobs
             )
         self._low, self._span, self._mean_quality = low, span, quality.mean(axis=0)
-        self.rule_names_ = [self._describe(fitted.cascade) for fitted, _ in self._rules]
+        self.rule_names_ = [self._describe(fitted.states) for fitted, _ in self._rules]
         check_affordable(check_budget(self.budget), self._least())
         self.choices_ = log.names
 
@@ -319,22 +306,16 @@ class CascadeRouter(TableRouter):
                 raise ValueError(
                     f"order must name some of the models {names!r}, each once, got {self.order!r}."
                 )
-            return [chain_of(n_models, [names.index(name) for name in given])], None
-        count = n_sets(n_models, self.max_calls)
-        if count > _MAX_SETS:
-            raise ValueError(
-                f"max_calls={self.max_calls!r} with {n_models} models compares {count} sets of "
-                f"models; at most {_MAX_SETS} are allowed. Lower max_calls, give an order, or "
-                "leave models out."
-            )
+            return [fixed_order(n_models, [names.index(name) for name in given])], None
+        check_sets(n_models, self.max_calls, _MAX_SETS)
         by_cost = np.argsort(self.costs_, kind="stable").tolist()
         max_calls = self.max_calls if shown else 1
         return candidates(n_models, max_calls, by_cost, self._informed), int(self.costs_.argmin())
 
-    def _describe(self, cascade):
-        if cascade.chain is None:
-            return f"{cascade.n_calls} of {', '.join(self.model_names_)} in any order"
-        return " > ".join(self.model_names_[k] for k in cascade.chain)
+    def _describe(self, states):
+        if (states.following[0] >= 0).sum() > 1:
+            return f"{states.n_calls} of {', '.join(self.model_names_)} in any order"
+        return " > ".join(self.model_names_[k] for (k,) in states.answers[1:])
 
     @property
     def mean_quality_(self):
@@ -364,16 +345,16 @@ class CascadeRouter(TableRouter):
         costs = self._costs_of(costs, n_rows)
         source = np.arange(n_rows)[:, np.newaxis] if X is None else X
         rule = self.mixture_.draw(source, budget, request_id)
-        known, parts = once_of(self).whole("scores", lambda: self._scores(X, signals))
+        scores = once_of(self).whole("scores", lambda: self._scores(X, signals))
         route, quality = np.empty(n_rows, dtype=np.int64), np.empty(n_rows)
         asked = np.empty((n_rows, n_models), dtype=bool)
         for one in np.unique(rule):
             (fitted, price_at), rows = self._rules[one], np.flatnonzero(rule == one)
             state, choice, worth = fitted.follow(
-                known[rows], [part[rows] for part in parts], np.full((len(rows), 1), price_at)
+                [part[rows] for part in scores], np.full((len(rows), 1), price_at)
             )
             route[rows], quality[rows] = choice[:, 0], worth[:, 0]
-            asked[rows] = fitted.cascade.states.asked[state[:, 0]]
+            asked[rows] = fitted.states.asked[state[:, 0]]
         cost = (costs * asked).sum(axis=1)
         return Plan(route, cost, asked, self._low + self._span * quality)
 
@@ -393,10 +374,8 @@ class CascadeRouter(TableRouter):
             n_rows = num_samples(next(iter(by_name.values())))
         else:
             raise ValueError("Without X, signals must say what the models' answers show.")
-        scales = dict(zip(self.model_names_, self._reader.of_model))
-        if missing := [
-            name for name, scale in scales.items() if scale.knots and name not in by_name
-        ]:
+        pairs = zip(self.model_names_, self._scales[1:])
+        if missing := [name for name, scale in pairs if scale.knots and name not in by_name]:
             raise ValueError(
                 f"signals has nothing of {missing!r}, whose answers showed something in fit. Give "
                 "them for all rows (of a row that does not ask a model they are not read), or ask "
@@ -409,7 +388,7 @@ class CascadeRouter(TableRouter):
 
     def _signals_of(self, k, given, n_rows):
         """The signals of one model, with as many columns as in `fit`."""
-        name, n_columns = self.model_names_[k], len(self._reader.of_model[k].knots)
+        name, n_columns = self.model_names_[k], len(self._scales[1 + k].knots)
         columns = as_columns(given, name, n_rows, self._signal_names[k])
         if columns.shape[1] != n_columns:
             raise ValueError(
@@ -422,7 +401,7 @@ class CascadeRouter(TableRouter):
         known = np.empty((len(signals[0]), 0))
         if self._informed:
             known = predict_matrix(self.quality_estimator_, X, "quality_estimator")
-        return self._reader.scores(known, signals)
+        return scores_of(self._scales, [known, *signals])
 
     def _alone(self, X, name, response, costs=None, signals=None, **call):
         n_rows, at = len(self._check_signals(X, signals)[0]), self.model_names_.index(name)
@@ -593,11 +572,11 @@ class CascadeRouter(TableRouter):
             elif num_samples(x) != 1:
                 raise ValueError(f"x must be one row, got a table of {num_samples(x)}.")
             x = self._check_X(x)
-        shown = [np.zeros((1, len(scale.knots))) for scale in self._reader.of_model]
-        known, _ = self._scores(x, shown)
+        # What a model shows is not read before it is asked.
+        scores = self._scores(x, [np.zeros((1, len(scale.knots))) for scale in self._scales[1:]])
         low, high, share = self.mixture_.share(budget)
         drawn = check_random_state(random_state).uniform()
-        return CascadeRun(self, *self._rules[high if drawn < share else low], known)
+        return CascadeRun(self, *self._rules[high if drawn < share else low], scores)
 
     def score(
         self, X, y, sample_weight=None, budget=None, *, signals=None, costs=None, request_id=None
@@ -643,8 +622,8 @@ class CascadeRun:
     price_at : int
         Position of the price that it is decided at.
 
-    known : ndarray of shape (1, n_known)
-        What the router makes of the request before any call.
+    scores : list of ndarray of shape (1, n_scores)
+        What the router makes of the request before any call, and of what each model shows.
 
     Attributes
     ----------
@@ -675,10 +654,9 @@ class CascadeRun:
     ([], 0.0, None)
     """
 
-    def __init__(self, router, fitted, price_at, known):
+    def __init__(self, router, fitted, price_at, scores):
         self._router, self._fitted, self._price_at = router, fitted, price_at
-        self._known, self._state = known, 0
-        self._scores = [np.zeros((1, scale.n_scores)) for scale in router._reader.of_model]
+        self._scores, self._state = scores, 0
         self.asked, self.cost = [], 0.0
         self._set_next()
 
@@ -689,7 +667,7 @@ class CascadeRun:
     def _set_next(self):
         router = self._router
         price_at = np.full((1, 1), self._price_at)
-        move, choice = self._fitted.move(self._state, self._known, self._scores, price_at)
+        move, choice = self._fitted.move(self._state, self._scores, price_at)
         k = int(move.onward[0, 0])
         self.next = router.model_names_[k] if k >= 0 else None
         self.answer, self.quality = None, None
@@ -716,7 +694,7 @@ class CascadeRun:
         ValueError
             If `model` may not come next, or `signals` are not as in `fit`.
         """
-        router, following = self._router, self._fitted.cascade.states.following[self._state]
+        router, following = self._router, self._fitted.states.following[self._state]
         names = router.model_names_
         if model not in names or following[names.index(model)] < 0:
             allowed = [names[k] for k in np.flatnonzero(following >= 0)]
@@ -728,7 +706,7 @@ class CascadeRun:
             signals = np.reshape(signals, (1, -1))
         columns = router._signals_of(k, signals, 1)
         paid = router.costs_[k] if cost is None else check_costs([cost], [model], name="cost")[0]
-        self._scores[k] = router._reader.of_model[k].transform(columns)
+        self._scores[1 + k] = router._scales[1 + k].transform(columns)
         self._state = int(following[k])
         self.asked.append(model)
         self.cost += float(paid)

@@ -3,11 +3,12 @@
 from itertools import combinations
 
 import numpy as np
+from sklearn.base import ClassifierMixin
 
 from skroute.base import Routed, dispatch
 from skroute.metrics import sample_quality
 from skroute.metrics._objectives import OF_LABELS, objective_of_labels
-from skroute.routing._members import ABSTAIN_COST, MemberRouter
+from skroute.routing._members import AMOUNT, MemberRouter
 from skroute.routing._targets import MultiLabel, SingleLabel
 from skroute.utils._compat import StrOptions, num_samples
 from skroute.utils._once import EVERY, Once, once_of
@@ -18,8 +19,8 @@ GRID = np.linspace(0.0, 1.0, 11)
 _MEANS_OF_LABELS = ("accuracy", "balanced_accuracy", "cost matrix")
 
 
-class CombiningRouter(MemberRouter):
-    """Base of routers that ask a member, look at its answer, and may ask others.
+class CombiningRouter(ClassifierMixin, MemberRouter):
+    """Base of classifiers that ask a member, look at its answer, and may ask others.
 
     Each choice is a set of members and their weights in the answer: ``choice_members_``,
     ``choice_weights_`` and, for several labels, ``choice_thresholds_``. The state of a plan is
@@ -30,12 +31,13 @@ class CombiningRouter(MemberRouter):
         **MemberRouter._parameter_constraints,
         "base": [str],
         "quality": [StrOptions(set(OF_LABELS)), dict, tuple, callable, "array-like"],
-        "abstain_cost": ABSTAIN_COST,
+        "abstain_cost": AMOUNT,
         "cv": ["cv_object"],
     }
     # Where it is no parameter.
     base = "auto"
     _target_kinds: tuple[type, ...] = (SingleLabel, MultiLabel)
+    score = MemberRouter.score
 
     def _asks(self):
         return "scores"
@@ -52,8 +54,8 @@ class CombiningRouter(MemberRouter):
     def _least_cost(self, costs, names):
         return float(costs[possible_bases(self.base, names)].min())
 
-    def _check(self, X, members):
-        super()._check(X, members)
+    def _check(self, members):
+        super()._check(members)
         if self.base != "auto" and self.base not in members:
             raise ValueError(
                 f"base={self.base!r} is not the name of a member; the members are "
@@ -85,6 +87,11 @@ class CombiningRouter(MemberRouter):
         self.choices_ = list(names)
 
     @property
+    def _member_costs(self):
+        # Rules were chosen for the costs of fit: new ones act at the next.
+        return self._costs_of_fit
+
+    @property
     def choice_costs_(self):
         """Cost of each choice, all members that it asks included."""
         return np.array([self._member_costs[row].sum() for row in self.choice_members_])
@@ -92,18 +99,16 @@ class CombiningRouter(MemberRouter):
     def _alone(self, X, name, response, **call):
         n, at = num_samples(X), self.member_names_.index(name)
         route = np.full(n, self.choices_.index(name) if name in self.choices_ else -1)
-        y_pred = None if response is None else self._answers_alone(X, at, response)
+        y_pred = None
+        if response is not None and self._multilabel:
+            # As the member answers where no other is asked.
+            once_of(self).count(name, n)
+            y_pred = self.estimators_[at].predict(X)
+        elif response is not None:
+            y_pred = self._asked_answers(X)(at, np.arange(n))
+            if response == "predict":
+                y_pred = self._target.labels(named_labels(y_pred))
         return Routed(y_pred, route, np.full(n, float(self.costs_[at])))
-
-    def _answers_alone(self, X, at, response):
-        """What one member answers to every row, as it does where no other is asked."""
-        if self._multilabel:
-            once_of(self).count(self.member_names_[at], num_samples(X))
-            return self.estimators_[at].predict(X)
-        scores = self._asked_answers(X)(at, np.arange(num_samples(X)))
-        if response == "predict_proba":
-            return scores
-        return self._target.labels(named_labels(scores))
 
     def _answers_to(self, X, plan, response, rows):
         route = plan.route[rows]

@@ -113,10 +113,8 @@ class DaskRouter:
 
         Parameters
         ----------
-        X : dask array or data frame of shape (n_samples, n_features)
-        budget : float, default=None
-        **call : keyword arguments
-            All as in `predict_routed`.
+        X, budget, **call
+            As in `predict_routed`.
 
         Returns
         -------
@@ -129,10 +127,8 @@ class DaskRouter:
 
         Parameters
         ----------
-        X : dask array or data frame of shape (n_samples, n_features)
-        budget : float, default=None
-        **call : keyword arguments
-            All as in `predict_routed`.
+        X, budget, **call
+            As in `predict_routed`.
 
         Returns
         -------
@@ -147,10 +143,8 @@ class DaskRouter:
 
         Parameters
         ----------
-        X : dask array or data frame of shape (n_samples, n_features)
-        budget : float, default=None
-        **call : keyword arguments
-            All as in `predict_routed`.
+        X, budget, **call
+            As in `predict_routed`.
 
         Returns
         -------
@@ -164,10 +158,8 @@ class DaskRouter:
 
         Parameters
         ----------
-        X : dask array or data frame of shape (n_samples, n_features)
-        budget : float, default=None
-        **call : keyword arguments
-            All as in `predict_routed`.
+        X, budget, **call
+            As in `predict_routed`.
 
         Returns
         -------
@@ -177,8 +169,9 @@ class DaskRouter:
 
     def _views(self, X, names, response, budget, call):
         """Dask arrays of some of answers, choices and costs, all of one task for each block."""
-        dask = import_optional("dask", "DaskRouter")
         array = import_optional("dask.array", "DaskRouter")
+        from dask import delayed
+
         if not is_collection(X):
             raise TypeError(
                 f"X must be a Dask array or data frame, got {type(X).__name__}: give rows in "
@@ -192,9 +185,9 @@ class DaskRouter:
             if getattr(estimator, "policy", "online") != "online":
                 estimator = copy.copy(estimator).set_params(policy="online")
             blocks, sizes, beside = row_blocks(X, **call)
-            sent = dask.delayed(estimator, pure=False)
+            sent = delayed(estimator, pure=False)
             tasks = [
-                dask.delayed(_routed)(sent, block, response, budget, one, answers)
+                delayed(_routed)(sent, block, response, budget, one, answers)
                 for block, one in zip(blocks, beside)
             ]
         shapes = {"y_pred": answers, "route": ((), np.int64), "cost": ((), float)}
@@ -202,7 +195,7 @@ class DaskRouter:
         for name in names:
             columns, dtype = shapes[name]
             parts = [
-                array.from_delayed(dask.delayed(getattr)(task, name), (size, *columns), dtype=dtype)
+                array.from_delayed(delayed(getattr)(task, name), (size, *columns), dtype=dtype)
                 for task, size in zip(tasks, sizes)
             ]
             found.append(array.concatenate(parts))
@@ -229,8 +222,8 @@ class DaskRouter:
 
     def _capped(self, X, response, budget, call, answers):
         """Tasks of rows that are decided under one cap over all of them."""
-        dask = import_optional("dask", "DaskRouter")
-        array = import_optional("dask.array", "DaskRouter")
+        from dask import array, delayed
+
         if call:
             raise ValueError(
                 f'{min(call)!r} is not taken with policy="batch" over blocks: the cap is '
@@ -245,12 +238,10 @@ class DaskRouter:
         # blocks beside it.
         if any(sizes):
             blocks, sizes = zip(*((block, n) for block, n in zip(blocks, sizes) if n != 0))
-        sent = dask.delayed(router, pure=False)
+        sent, width = delayed(router, pure=False), len(router.choices_)
         parts = [
             array.from_delayed(
-                dask.delayed(_values)(sent, block, policy, budget),
-                (size, len(router.choices_)),
-                dtype=float,
+                delayed(_values)(sent, block, policy, budget), (size, width), dtype=float
             )
             for block, size in zip(blocks, sizes)
         ]
@@ -263,7 +254,7 @@ class DaskRouter:
             blocks = [blocks[i] for i in np.flatnonzero(np.diff(plan.plan.starts))]
         costs = policy.planned + policy.deciding
         tasks = [
-            dask.delayed(_answered)(sent, block, route, costs, response, answers)
+            delayed(_answered)(sent, block, route, costs, response, answers)
             for block, route in zip(blocks, chosen)
         ]
         return blocks, plan.choices.chunks[0], tasks

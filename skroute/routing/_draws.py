@@ -66,7 +66,9 @@ def row_keys(X):
     compared by their text.
     """
     n = num_samples(X)
-    if _is_lazy(X):
+    helper = sys.modules.get("skorch.helper")
+    if helper is not None and isinstance(X, helper.SliceDataset):
+        # It refers to rows and has not read them.
         positions = X.indices_ if X.indices is not None else np.arange(n)
         return _mixed(np.asarray(positions, dtype=np.uint64) + _ODD)
     if hasattr(X, "tocsr"):
@@ -87,12 +89,6 @@ def row_keys(X):
         (terms * weight for terms, weight in zip(columns, weights)),
         start=np.zeros(n, dtype=np.uint64),
     )
-
-
-def _is_lazy(X):
-    """Whether X is skorch's SliceDataset, which refers to rows and has not read them."""
-    helper = sys.modules.get("skorch.helper")
-    return helper is not None and isinstance(X, helper.SliceDataset)
 
 
 def _array(X):

@@ -9,7 +9,7 @@ from skroute.assignment import assignment_path, choose_at_price, solve_assignmen
 from skroute.base import Plan, affords, check_affordable
 from skroute.metrics._objectives import OF_LABELS, OF_NUMBERS
 from skroute.routing._draws import row_uniforms
-from skroute.routing._members import EXCHANGE_RATE, MemberRouter
+from skroute.routing._members import AMOUNT, MemberRouter
 from skroute.routing._targets import Numbers, SingleLabel
 from skroute.utils._compat import StrOptions, num_samples
 
@@ -24,7 +24,7 @@ class DummyRouter(MemberRouter):
     _parameter_constraints: dict = {
         **MemberRouter._parameter_constraints,
         "strategy": [StrOptions({"single_best", "random", "oracle"})],
-        "exchange_rate": EXCHANGE_RATE,
+        "exchange_rate": AMOUNT,
         "cv": ["cv_object"],
         "random_state": ["random_state"],
     }

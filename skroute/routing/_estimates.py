@@ -9,6 +9,7 @@ from sklearn.model_selection import KFold, check_cv, cross_val_predict
 from sklearn.utils import check_array, get_tags
 
 from skroute.base import check_rows, note_failure
+from skroute.quality import FrameEncoder
 from skroute.utils._compat import Integral, _safe_indexing, check_method_params, num_samples
 from skroute.utils._frames import needs_encoding
 from skroute.utils._tensors import holds_numbers, on_host
@@ -16,13 +17,6 @@ from skroute.utils._tensors import holds_numbers, on_host
 # Rows that a tree of the forest on answers sees at most: with 15,000 it is as good, at three times
 # the seconds.
 _MOST_ROWS = 5_000
-
-
-def default_quality_estimator():
-    """The estimator of quality where none is given."""
-    from skroute.quality import QualityRegressor
-
-    return QualityRegressor()
 
 
 def answers_forest(n_samples, n_jobs=None):
@@ -54,25 +48,18 @@ def read_rows(router, X, advice=None):
                 "example quality_estimator=RandomForestRegressor(min_samples_leaf=10)."
             )
         raise
-    if advice is not None:
-        check_default_reads(X, advice)
-    return X
-
-
-def check_default_reads(X, advice):
-    """Refuse rows that the default estimator cannot read, before anything is fitted."""
+    if advice is None:
+        return X
     if len(getattr(X, "shape", ())) > 2:
         raise ValueError(
             "The default quality_estimator reads rows of numbers, but X has the shape "
             f"{tuple(X.shape)}. {advice}"
         )
     if holds_numbers(X):
-        return
+        return X
     some = _safe_indexing(X, slice(0, 100))
     try:
         if needs_encoding(X):
-            from skroute.quality import FrameEncoder
-
             FrameEncoder().fit(some)
         else:
             check_array(some, ensure_all_finite=False)
@@ -81,6 +68,7 @@ def check_default_reads(X, advice):
             f"The default quality_estimator reads numbers, texts, categories and dates. {advice}"
         )
         raise
+    return X
 
 
 def folds_of(cv, X, y=None, **params):
@@ -122,7 +110,7 @@ def rows_and_others(part):
 
 def predict_matrix(fitted, X, name):
     """Outputs of a regressor as finite numbers, one column for each."""
-    from skroute.forests._averages import average_of
+    from skroute.forests._answers import average_of
 
     n = num_samples(X)
     with note_failure(name, n, "predict"):

@@ -3,8 +3,6 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.assignment import assignment_path, choose_at_price
@@ -19,14 +17,14 @@ from skroute.routing._combining import (
 )
 from skroute.routing._draws import tie_draws
 from skroute.routing._estimates import answers_forest, rows_and_others
-from skroute.routing._learn import learn_policy
+from skroute.routing._learn import learn_policy, what_is_behind
 from skroute.routing._log import Log, kept_choices
+from skroute.routing._members import MemberRouter
 from skroute.routing._mixtures import best_of
 from skroute.routing._policy import Policy, Validated, standard_error
-from skroute.routing._stream import Look
-from skroute.routing._warnings import warn_if_behind
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
-from skroute.utils._handing import ABSTAIN_NAME
+from skroute.utils._protocol import ABSTAIN_NAME
+from skroute.utils._validation import warn
 
 
 class BaseOptions(NamedTuple):
@@ -40,24 +38,14 @@ class BaseOptions(NamedTuple):
     policy: Policy
 
 
-class AddonOptions(NamedTuple):
-    """What a row can buy once its base has answered; option 0 is the base alone."""
-
-    # The service that is bought, for option 0 the base.
-    addons: NDArray[np.int64]
-    # w of the base in the combined scores, and theta (None for one label).
-    weights: NDArray[np.float64]
-    thresholds: list
-    # (n_rows, n_options)
-    accuracies: NDArray[np.float64]
-
-
 def addon_options(scores, base, target, accuracy, weights, thresholds):
-    """Combiners of a base with each add-on, and how accurate they are on each row.
+    """What a row can buy once its base has answered; option 0 is the base alone.
 
-    Each add-on is combined with the best w of all rows, as in the paper. That w is best on
-    average, which is where the base is sure; rows that buy are those where it is not, so
-    that, if 0 is a candidate for w, the add-on alone is an option as well.
+    Returns the service that is bought (for option 0 the base), w of the base in the combined
+    scores, theta, and how accurate each option is on each row. Each add-on is combined with the
+    best w of all rows, as in the paper. That w is best on average, which is where the base is
+    sure; rows that buy are those where it is not, so that, if 0 is a candidate for w, the add-on
+    alone is an option as well.
     """
     theta, per_row = search_threshold(scores[base], target, accuracy, thresholds)
     found = [(base, 1.0, theta, per_row)]
@@ -69,10 +57,10 @@ def addon_options(scores, base, target, accuracy, weights, thresholds):
         if min(weights) == 0 and combined[0] > 0:
             found.append((k, 0.0, *search_threshold(addon, target, accuracy, thresholds)))
     addons, chosen, thetas, columns = zip(*found)
-    return AddonOptions(np.array(addons), np.array(chosen), list(thetas), np.column_stack(columns))
+    return np.array(addons), chosen, thetas, np.column_stack(columns)
 
 
-class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
+class FrugalMCTClassifier(CombiningRouter):
     r"""Ask a base service, then at most one add-on, and combine both answers (FrugalMCT).
 
     FrugalMCT [1]_. Every row goes to the base. From its scores an quality estimator
@@ -88,9 +76,8 @@ class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
     Parameters
     ----------
     estimators : list of (str, classifier)
-        The members, with ``predict_proba``. Each is cloned and fitted; a fitted one is
-        passed as :class:`~sklearn.frozen.FrozenEstimator`, and then the rows given to
-        `fit` should be new to it. A label that a service does not name has the score 0.
+        The services, as in :class:`FrugalMLClassifier`. A label that one does not name has the
+        score 0.
 
     costs : mapping from str to float, array-like of shape (n_members,) or "time"
         Cost per call of each service. ``"time"`` measures seconds per sample in `fit`.
@@ -134,16 +121,11 @@ class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
         budget is a hard cap on them.
 
     quality : str, mapping, array-like or callable, default="accuracy"
-        What an answer is worth: ``"accuracy"`` (of several labels those in common by those in
-        either), ``"balanced_accuracy"``, a cost matrix, or a function of true and given labels
-        to one number per row, higher is better, as in :class:`OccamRouterClassifier`.
+        What an answer is worth, as in :class:`FrugalMLClassifier`.
 
     abstain_cost : float, default=None
-        What it costs, in units of `quality`, to hand a row over to a person instead of answering
-        it: the row counts as the best quality of any answer in `fit` minus this. The
-        members that were asked before are paid, and a base is always asked.
-        `predict` marks it by None (NaN in an indicator matrix), `predict_proba` by NaN. None
-        never hands over. Raising it hands fewer rows over.
+        What it costs, in units of `quality`, to hand a row over to a person, as in
+        :class:`FrugalMLClassifier`. None never does. Raising it hands fewer rows over.
 
     cv : int, splitter or iterable, default=5
         Folds that make the members' answers, and the estimates where needed,
@@ -190,27 +172,16 @@ class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
     delta_ : float
         Delta at the constructor's budget.
 
-    quality_estimators_ : list of estimators
-        One fitted for each possible base.
-
-    validation_quality_ : float
-        Mean quality of the cross-fitted decisions at `budget`, each at a price,
-        and after a base, that was learned without the part of the rows that it is in.
-
-    validation_cost_ : float
-        What they cost on average.
-
-    validation_quality_se_, validation_cost_se_ : float
-        Standard errors of the two, as estimates for new rows.
+    validation_quality_, validation_cost_, validation_quality_se_, validation_cost_se_ : float
+        Mean quality and cost of the cross-fitted decisions at `budget`, each at a price and after
+        a base that was learned without the part of the rows that it is in; and their standard
+        errors, as estimates for new rows.
 
     abstain_quality_ : float or None
         What a row counts as that is handed over; None where none is.
 
-    n_features_in_ : int
-        Number of features seen during `fit`, where X has columns.
-
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of features seen during `fit`, where all are strings.
+    n_features_in_, feature_names_in_ : int, ndarray of shape (`n_features_in_`,)
+        Number and names of the features seen during `fit`, where X has them.
 
     See Also
     --------
@@ -220,8 +191,7 @@ class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
 
     Notes
     -----
-    There is no `random_state`: the router itself is deterministic; set that of the members and of
-    a `quality_estimator` of your own.
+    There is no `random_state`: set that of the members and of a `quality_estimator` of your own.
 
     The paper has one combiner for a base and an add-on. With ``weight="auto"`` each add-on
     is offered twice, at the same cost: combined with the base, and alone; once, where the
@@ -270,7 +240,7 @@ class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
         "delta": [Interval(Real, None, 1, closed="left"), StrOptions({"auto"})],
         "policy": [StrOptions({"online", "batch"})],
     }
-    score = CombiningRouter.score
+    _member_costs = MemberRouter._member_costs
 
     def __init__(
         self,
@@ -307,39 +277,34 @@ class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
 
     def _learn(self, X, answers):
         names, scores, target = answers.names, answers.responses, answers.target
-        weights = GRID if self.weight == "auto" else [self.weight]
-        thresholds = GRID if self.threshold == "auto" else [self.threshold]
+        grids = [GRID if one == "auto" else [one] for one in (self.weight, self.threshold)]
         quality = self._objective_of(self._target).bound(target).of
         budget, costs = check_budget(self.budget), self._costs_of_fit
         bases = possible_bases(self.base, names)
-        offered = [
-            addon_options(scores, base, target, quality, weights, thresholds) for base in bases
-        ]
-        self.abstain_quality_ = self._worth_of_handing(one.accuracies for one in offered)
+        offered = [addon_options(scores, base, target, quality, *grids) for base in bases]
+        self.abstain_quality_ = self._worth_of_handing(accuracies for *_, accuracies in offered)
         estimator = self.quality_estimator
         if estimator is None:
             estimator = answers_forest(len(target), self.n_jobs)
         self._options, choices, alone = [], [], {}
-        for base, options in zip(bases, offered):
-            added = np.r_[0.0, costs[options.addons[1:]]]
-            log = Log([names[k] for k in options.addons], options.accuracies, added)
+        for base, (addons, weights, thresholds, accuracies) in zip(bases, offered):
+            log = Log([names[k] for k in addons], accuracies, np.r_[0.0, costs[addons[1:]]])
             if self.abstain_quality_ is not None:
-                log = log.with_handing_over(float(options.accuracies.max()) - self.abstain_quality_)
-            features = self._features(scores[base])
-            policy = learn_policy(
-                estimator, features, log, answers.folds, deciding=costs[base], n_jobs=self.n_jobs
-            )
+                log = log.with_handing_over(float(accuracies.max()) - self.abstain_quality_)
+            features = answer_features([scores[base]], multilabel=self._multilabel)
+            policy = learn_policy(estimator, features, log, answers.folds, n_jobs=self.n_jobs)
+            policy = policy.at(deciding=float(costs[base]))
             delta = self.delta
             if delta == "auto":
                 delta = search_delta(policy, budget) if budget >= costs[base] else 0.0
             policy = policy.at(margin=float(delta))
             self._options.append(BaseOptions(base, len(choices), policy))
-            for column, (k, weight) in enumerate(zip(options.addons, options.weights)):
+            for k, weight, theta, accuracy in zip(addons, weights, thresholds, accuracies.T):
                 if k == base or weight == 0:
-                    alone[k] = options.accuracies[:, column]
+                    alone[k] = accuracy
                 pair = f"{names[base]} {'+' if weight else '>'} {names[k]}"
                 name = names[k] if k == base else pair
-                choices.append((name, base, k, weight, options.thresholds[column]))
+                choices.append((name, base, k, weight, theta))
             if self.abstain_quality_ is not None:
                 choices.append((f"{names[base]} > {ABSTAIN_NAME}", base, base, 1.0, np.nan))
         unit = np.eye(len(names))
@@ -349,18 +314,11 @@ class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
             [weight * unit[base] + (1 - weight) * unit[k] for _, base, k, weight, _ in choices],
             [theta for *_, theta in choices],
         )
-        self._warn_if_a_single_service_is_better(alone, budget)
-
-    def _warn_if_a_single_service_is_better(self, alone, budget):
-        """Compare with the affordable services on validation rows."""
-        affordable = [k for k in alone if affords(budget, self._costs_of_fit[k])]
-        if affordable:
+        if affordable := [k for k in alone if affords(budget, costs[k])]:
             single = max(affordable, key=lambda k: alone[k].mean())
             routed, _ = self._validation(max(budget, self._least()))
-            warn_if_behind(alone[single], routed, self.member_names_[single])
-
-    def _features(self, scores):
-        return answer_features([scores], multilabel=self._multilabel)
+            if message := what_is_behind(alone[single], routed, names[single]):
+                warn(message)
 
     # Decisions ------------------------------------------------------------------------------
 
@@ -442,7 +400,8 @@ class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
         return plan._replace(route=options.first + plan.route, state=ask)
 
     def _base_features(self, ask, X, base):
-        return self._features(ask(base, np.arange(num_samples(X))))
+        scores = ask(base, np.arange(num_samples(X)))
+        return answer_features([scores], multilabel=self._multilabel)
 
     def predict_quality(self, X):
         """Estimated quality of each choice after the base of `budget`, which is called.
@@ -484,12 +443,12 @@ class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
         """Those that some choices are of."""
         return next(each for each in reversed(self._options) if each.first <= kept[0])
 
-    def _look(self, x, kept):
+    def _look(self, X, kept):
         base, first, _ = self._options_of(kept)
-        ask = self._asked_answers(x)
-        features = self._base_features(ask, x, base)
+        ask = self._asked_answers(X)
+        features = self._base_features(ask, X, base)
         alone = Plan(np.array([first]), np.zeros(1), ask)
-        return Look(features, {first: self._answer(x, alone, "predict")[0]}, ask)
+        return features, ask, {first: self._answer(X, alone, "predict")[0]}
 
     # Attributes -----------------------------------------------------------------------------
 
@@ -503,12 +462,6 @@ class FrugalMCTClassifier(ClassifierMixin, CombiningRouter):
     def delta_(self):
         """Delta at the constructor's budget."""
         return self._policy().margin
-
-    @property
-    def quality_estimators_(self):
-        """The quality estimators, one fitted for each possible base."""
-        check_is_fitted(self)
-        return [options.policy.estimator for options in self._options]
 
 
 def _spent(options, budget):

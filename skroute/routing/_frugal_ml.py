@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin
 
 from skroute.assignment import assignment_path, choose_at_price
 from skroute.base import Plan, check_affordable
@@ -14,7 +13,7 @@ from skroute.routing._log import with_last
 from skroute.routing._mixtures import Mixture, ValidatedPart, best_mixture, validated_mixture
 from skroute.routing._targets import SingleLabel
 from skroute.utils._compat import Integral, Interval
-from skroute.utils._handing import ABSTAIN_NAME
+from skroute.utils._protocol import ABSTAIN_NAME
 
 # A label that a base gave to fewer rows shares its thresholds with the other rare ones.
 _MIN_ROWS = 30
@@ -138,24 +137,6 @@ def label_rules(options, bases):
     )
 
 
-def learn_label_rules(labels, tops, quality, costs, bases, n_labels, n_thresholds):
-    """Rules that some rows choose, and for each base the group of each label."""
-    groups = {base: label_groups(labels[base], n_labels, _MIN_ROWS) for base in bases}
-    options = [
-        label_options(
-            groups[base][labels[base]],
-            tops[base],
-            quality,
-            costs,
-            base,
-            n_labels + 1,
-            n_thresholds,
-        )
-        for base in bases
-    ]
-    return label_rules(options, bases), groups
-
-
 def decide_by_label(rules, groups, labels, tops):
     """Who answers each row under each rule."""
     found = np.empty((len(rules.base), len(labels[0])), dtype=np.int64)
@@ -165,7 +146,7 @@ def decide_by_label(rules, groups, labels, tops):
     return found
 
 
-class FrugalMLClassifier(ClassifierMixin, CombiningRouter):
+class FrugalMLClassifier(CombiningRouter):
     """Ask a base service; if its score is too low for its label, ask an add-on (FrugalML).
 
     FrugalML [1]_. A row goes to a base, which answers with a label and a score.
@@ -241,21 +222,15 @@ class FrugalMLClassifier(ClassifierMixin, CombiningRouter):
         Base, thresholds and add-ons for every budget, by rising cost, with their mean
         cost and quality on training rows.
 
-    validation_quality_, validation_cost_ : float
+    validation_quality_, validation_cost_, validation_quality_se_, validation_cost_se_ : float
         Mean quality and cost at `budget` of the rows of `fit`, each part of which is decided by
-        rules that the other parts have chosen.
-
-    validation_quality_se_, validation_cost_se_ : float
-        Standard errors of the two, as estimates for new rows.
+        rules that the other parts have chosen; and their standard errors for new rows.
 
     abstain_quality_ : float or None
         What a row counts as that is handed over; None where none is.
 
-    n_features_in_ : int
-        Number of features seen during `fit`, where X has columns.
-
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of features seen during `fit`, where all are strings.
+    n_features_in_, feature_names_in_ : int, ndarray of shape (`n_features_in_`,)
+        Number and names of the features seen during `fit`, where X has them.
 
     See Also
     --------
@@ -264,7 +239,7 @@ class FrugalMLClassifier(ClassifierMixin, CombiningRouter):
 
     Notes
     -----
-    There is no `random_state`: the router itself is deterministic; set that of the members.
+    There is no `random_state`: set that of the members.
 
     Which of two mixed bases a row goes to is drawn from a hash of the row and of how often
     it came before in the call: a row goes the same way in every batch and container, and
@@ -306,7 +281,6 @@ class FrugalMLClassifier(ClassifierMixin, CombiningRouter):
         "n_thresholds": [Interval(Integral, 2, None, closed="left")],
     }
     _target_kinds = (SingleLabel,)
-    score = CombiningRouter.score
 
     def __init__(
         self,
@@ -345,8 +319,14 @@ class FrugalMLClassifier(ClassifierMixin, CombiningRouter):
             addons = [*names, ABSTAIN_NAME]
 
         def learn(rows):
-            known = labels[:, rows], tops[:, rows], quality[rows], costs, bases
-            return learn_label_rules(*known, len(self.classes_), self.n_thresholds)
+            """Rules that some rows choose, and for each base the group of each label."""
+            groups, options, n_labels = {}, [], len(self.classes_)
+            for base in bases:
+                groups[base] = label_groups(labels[base, rows], n_labels, _MIN_ROWS)
+                group, top = groups[base][labels[base, rows]], tops[base, rows]
+                sizes = n_labels + 1, self.n_thresholds
+                options.append(label_options(group, top, quality[rows], costs, base, *sizes))
+            return label_rules(options, bases), groups
 
         self.rules_, self._groups = learn(slice(None))
         self._validated_parts = []
@@ -372,11 +352,6 @@ class FrugalMLClassifier(ClassifierMixin, CombiningRouter):
 
     def _validated(self, budget):
         return validated_mixture(self._validated_parts, budget)
-
-    @property
-    def _member_costs(self):
-        # Thresholds were chosen for the costs of fit: new ones act at the next.
-        return self._costs_of_fit
 
     def _plan(self, X, budget, request_id=None):
         check_affordable(budget, self._least())

@@ -2,14 +2,18 @@
 
 import numpy as np
 
+from skroute.base import affords
 from skroute.routing._draws import row_keys
 from skroute.routing._estimates import cross_fit, error_deviation, part_of, predict_matrix
 from skroute.routing._log import with_last
 from skroute.routing._policy import Policy
 from skroute.utils._compat import _safe_indexing
+from skroute.utils._validation import warn
 
 # Rows that occur this often are decided in `fit` as they will be later: all alike.
 _OFTEN = 20
+# A logged mean that is further from a listed cost than this share of it contradicts it.
+_CONTRADICTS = 0.1
 
 
 def learn_policy(
@@ -20,9 +24,6 @@ def learn_policy(
     *,
     task=None,
     cost_estimator=None,
-    reg_lambda=0.0,
-    deciding=0.0,
-    least_prices=(0.0, 0.0),
     weight=None,
     n_jobs=None,
     fit_params=None,
@@ -73,9 +74,6 @@ def learn_policy(
         paid=planned if log.planned is None else log.judged_costs(X),
         part=part,
         sigma=sigma,
-        reg_lambda=float(reg_lambda),
-        deciding=float(deciding),
-        least_prices=least_prices,
         weight=weight,
         noise=noise,
         planned_as_new=planned_as_new,
@@ -106,3 +104,74 @@ def frequent_rows(X, part):
     number[often] = np.arange(len(often))
     rows = np.flatnonzero(number[code] >= 0)
     return rows, first[often], number[code[rows]]
+
+
+# What a user may not think of a fit ------------------------------------------------------------
+
+
+def warn_of_fit(policy, names, budget):
+    """At most one warning about a fit: costs that contradict, a budget too large, no gain."""
+    for check in (_contradiction, _slack, _better_choice):
+        if message := check(policy, names, budget):
+            warn(message)
+            return
+
+
+def _slack(policy, names, budget):
+    """Of a budget above what any choice costs: its unit may be another."""
+    costs = policy.planned if policy.noise > 1 else policy.paid
+    most = float(np.max(costs, axis=-1).mean()) + policy.deciding
+    if budget == np.inf or affords(most, budget):
+        return None
+    return (
+        f"budget={float(budget)!r} has no effect: the most expensive choice for each row costs "
+        f"{most:.6g} per sample. budget is a mean cost per sample, in the unit of costs "
+        "(not per thousand where costs are per call); None is unlimited."
+    )
+
+
+def _contradiction(policy, names, budget):
+    """Of a price list that is far from the logged costs."""
+    if policy.paid is policy.planned or policy.per_row:
+        return None
+    found = policy.paid.mean(axis=0)
+    off = np.abs(found - policy.planned)
+    noise = policy.paid.std(axis=0) / np.sqrt(len(policy.paid))
+    wrong = np.flatnonzero((off > _CONTRADICTS * policy.planned) & (off > 3 * noise))
+    if not len(wrong):
+        return None
+    worst = wrong[np.argmax(off[wrong] / np.maximum(policy.planned[wrong], 1e-300))]
+    return (
+        f"The logged costs of {names[worst]!r} are {found[worst]:.6g} on average, but costs says "
+        f"{policy.planned[worst]:.6g}. The budget is met in logged costs; rows are decided by "
+        "those of costs. Check that both have one unit."
+    )
+
+
+def _better_choice(policy, names, budget):
+    """Of a single choice that is better than routing."""
+    mean_costs = policy.paid.mean(axis=0) if policy.paid.ndim == 2 else policy.paid
+    affordable = np.flatnonzero(affords(budget - policy.deciding, mean_costs))
+    if len(affordable) == 0 or len(policy.quality) < 2:
+        return None
+    validated, rate = policy.validate(budget), policy.least_prices[budget == np.inf]
+    # Where cost is money too, what is compared is what is left.
+    net = policy.quality - rate * policy.paid
+    alone = np.average(net, axis=0, weights=policy.weight)
+    single = affordable[np.argmax(alone[affordable])]
+    routed = validated.quality - rate * (validated.cost - policy.deciding)
+    return what_is_behind(net[:, single], routed, names[single], policy.weight)
+
+
+def what_is_behind(single, routed, name, weight=None):
+    """A message where one choice for all rows is better on validation rows, beyond noise."""
+    loss = single - routed
+    loss = loss if weight is None else loss * weight / weight.mean()
+    if not loss.mean() > max(1.645 * loss.std(ddof=1) / np.sqrt(len(loss)), 0):
+        return None
+    return (
+        f"On validation rows the router's quality {np.average(routed, weights=weight):.4g} is "
+        f"below the {np.average(single, weights=weight):.4g} of {name!r} alone, which fits the "
+        "budget. Use that choice for all rows, or try a larger reg_lambda, another "
+        "quality_estimator or better features."
+    )

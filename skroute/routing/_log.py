@@ -9,7 +9,6 @@ import numpy as np
 from skroute.base import check_costs
 from skroute.metrics._off_policy import Overlap
 from skroute.quality._logged import (
-    KnownCellsRegressor,
     as_numbers,
     effective_size,
     estimate_cells,
@@ -21,8 +20,8 @@ from skroute.quality._logged import (
     read_values,
 )
 from skroute.utils._compat import num_samples
-from skroute.utils._handing import ABSTAIN_NAME, is_handing
 from skroute.utils._named import by_label, columns_of, in_order
+from skroute.utils._protocol import ABSTAIN_NAME, is_handing
 from skroute.utils._validation import check_numbers
 
 
@@ -35,6 +34,10 @@ class KnownCells(NamedTuple):
     table: np.ndarray
     weight: np.ndarray
     noise: float
+
+    def with_last(self, value):
+        """With one more choice, all of whose cells are known to have a value."""
+        return KnownCells(with_last(self.table, value), with_last(self.weight, 1.0), self.noise)
 
     def judged(self, estimate):
         """Doubly robust outcomes of all cells: their means have no bias."""
@@ -55,23 +58,17 @@ class Log:
     Attributes
     ----------
     names : list of str
-
     quality : ndarray of shape (n_rows, n_choices)
         NaN where it is not known.
-
     paid : ndarray of shape (n_choices,) or (n_rows, n_choices)
         What choices have cost; NaN where it is not known.
-
     planned : ndarray, default=None
         Costs that rows are decided by: a price list, or estimates. None where `paid` is known
         before a row is decided.
-
     known, known_costs : KnownCells, default=None
         The cells of `quality` and of `paid` that are known; None where all are.
-
     propensity : {"given", "estimated"}, default=None
         Of a log of one answer for each request, how the chance of each answer is known.
-
     handing : float, default=None
         What handing a row over is worth, which is the last choice then; None where it is none.
     """
@@ -97,42 +94,16 @@ class Log:
                 f"With an abstain_cost no model may be named {ABSTAIN_NAME!r}; rename it."
             )
         worth = float(np.nanmax(self.quality)) - abstain_cost
-        costs = {
-            name: None if table is None else with_last(table, 0.0)
-            for name, table in (("paid", self.paid), ("planned", self.planned))
-        }
-        known = [
-            part
-            and KnownCells(with_last(part.table, value), with_last(part.weight, 1.0), part.noise)
-            for part, value in ((self.known, worth), (self.known_costs, 0.0))
-        ]
         return replace(
             self,
             names=[*self.names, ABSTAIN_NAME],
             quality=with_last(self.quality, worth),
-            known=known[0],
-            known_costs=known[1],
+            paid=with_last(self.paid, 0.0),
+            planned=None if self.planned is None else with_last(self.planned, 0.0),
+            known=self.known and self.known.with_last(worth),
+            known_costs=self.known_costs and self.known_costs.with_last(0.0),
             handing=worth,
-            **costs,
         )
-
-    def cheapest(self):
-        """Mean cost of the cheapest plan; 0 where it is not known yet."""
-        if self.known_costs is not None:
-            return 0.0
-        return float(np.min(self.paid, axis=-1).mean())
-
-    def quality_reader(self, estimator, default):
-        """An estimator that learns quality from what is known of it."""
-        if self.known is None:
-            return default() if estimator is None else estimator
-        if estimator is None and self.propensity is None:
-            estimator = default()
-        return KnownCellsRegressor(estimator)
-
-    def cost_reader(self, estimator):
-        """An estimator that learns costs from what is known of them."""
-        return estimator if self.known_costs is None else KnownCellsRegressor(estimator, True)
 
     def judged_costs(self, X):
         """Costs that decisions are judged by, none of them unknown."""
@@ -145,9 +116,10 @@ class Log:
         return self.known_costs.judged(estimated)
 
 
-def with_last(table, value):
-    """A table, or a row, with one more column at its end."""
-    return np.concatenate([table, np.full((*table.shape[:-1], 1), value)], axis=-1)
+def with_last(table, values):
+    """A table, or a row, with one more column at its end: one value, or one for each row."""
+    column = np.broadcast_to(values, table.shape[:-1])[..., np.newaxis]
+    return np.concatenate([table, column], axis=-1)
 
 
 def read_table(y, costs, listed, names, named):
@@ -302,6 +274,13 @@ def check_row_costs(costs, columns, shape):
             f"costs must have one cost for each row and choice, shape {shape}, got {costs.shape}."
         )
     return check_numbers(costs, "costs", low=0.0)
+
+
+def check_new_choice(name, cost, names):
+    """The cost of a choice that is to be added to others."""
+    if not isinstance(name, str) or name in names:
+        raise ValueError(f"name must be a new one beside {names!r}, got {name!r}.")
+    return float(check_costs({name: cost}, [name], name="cost")[0])
 
 
 def check_names(names, known):

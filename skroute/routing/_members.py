@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.base import MetaEstimatorMixin, clone, is_classifier, is_regressor
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import check_cv
 from sklearn.utils import Bunch, check_consistent_length, get_tags
@@ -40,7 +40,7 @@ from skroute.routing._targets import (
     rows_of_failure,
 )
 from skroute.utils._compat import (
-    BaseComposition,
+    BaseHeterogeneousEnsemble,
     Integral,
     Interval,
     Real,
@@ -53,15 +53,13 @@ from skroute.utils._compat import (
     num_samples,
     routing_enabled,
 )
-from skroute.utils._frozen import comes_fitted
-from skroute.utils._handing import answered, handed_over
 from skroute.utils._named import by_label
 from skroute.utils._once import once_of
+from skroute.utils._protocol import answered, comes_fitted, handed_over
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import check_known_labels
 
-ABSTAIN_COST = [Interval(Real, 0, None, closed="left"), None]
-EXCHANGE_RATE = [Interval(Real, 0, None, closed="left"), None]
+AMOUNT = [Interval(Real, 0, None, closed="left"), None]
 
 
 @dataclass
@@ -83,7 +81,7 @@ class OutOfFold:
         return part_of(self.folds, len(self.target))
 
 
-class MemberRouter(MetaEstimatorMixin, Router, BaseComposition):
+class MemberRouter(Router, BaseHeterogeneousEnsemble):
     """Base of routers with a constructor parameter ``estimators``: names and models, with costs.
 
     A subclass implements ``_learn(X, answers)``, which sets what ``_plan`` needs and
@@ -102,61 +100,24 @@ class MemberRouter(MetaEstimatorMixin, Router, BaseComposition):
     _weighs = False
 
     @property
-    def named_estimators(self):
-        """The members by name (:class:`~sklearn.utils.Bunch`)."""
-        return Bunch(**dict(self.estimators))
-
-    @property
     def named_estimators_(self):
         """The fitted members by name (:class:`~sklearn.utils.Bunch`)."""
         return Bunch(**dict(zip(self.member_names_, self.estimators_)))
 
-    def get_params(self, deep=True):
-        """Parameters of this estimator and, if `deep`, of its members.
-
-        Parameters
-        ----------
-        deep : bool, default=True
-            Whether to include the members and their parameters.
-
-        Returns
-        -------
-        dict
-        """
-        return self._get_params("estimators", deep=deep)
-
-    def set_params(self, **params):
-        """Set parameters of this estimator or of its members by name.
-
-        A member is replaced as a whole by ``set_params(name=estimator)`` and removed by
-        ``set_params(name="drop")``.
-
-        Parameters
-        ----------
-        **params : keyword arguments
-            Parameters to set.
-
-        Returns
-        -------
-        self
-        """
-        self._set_params("estimators", **params)
-        return self
-
     # Fit ------------------------------------------------------------------------------------
 
     def _fit(self, X, y, *, task, **params):
-        names, members = self._check_members()
-        X, y = read_rows(self, X, self._advice()), on_host(y)
-        self._check(X, dict(zip(names, members)))
+        members = self._check_members()
+        names, X, y = list(members), read_rows(self, X, self._advice()), on_host(y)
+        self._check(members)
         costs = None
         if not isinstance(self.costs, str):
             costs = check_costs(self._listed_costs(names), names)
             check_affordable(check_budget(self.budget), self._least_cost(costs, names))
         y, classes, kind = make_target(X, y, self._target_kinds, type(self).__name__)
-        target = kind(all_classes(classes, members) if kind is SingleLabel else classes)
+        target = kind(all_classes(classes, members.values()) if kind is SingleLabel else classes)
         self._check_target(target)
-        routed, weight = self._routed(dict(zip(names, members)), params, X)
+        routed, weight = self._routed(members, params, X)
         splits, folds = self._splits(X, y, kind, routed)
         # Steps are made before the parallel loop: a worker must not change the estimator.
         steps = [task.step(f"fit {name}") for name in names]
@@ -165,10 +126,10 @@ class MemberRouter(MetaEstimatorMixin, Router, BaseComposition):
                 step, name, member, X, y, target, self._asks_member(name), splits,
                 routed[name]["fit"],
             )
-            for step, name, member in zip(steps, names, members)
+            for step, (name, member) in zip(steps, members.items())
         )  # fmt: skip
         fitted, responses = map(list, zip(*found))
-        self._target, self.estimators_, self.member_names_ = target, fitted, list(names)
+        self._target, self.estimators_, self.member_names_ = target, fitted, names
         if kind is not Numbers:
             self.classes_ = target.classes
         if costs is None:
@@ -177,7 +138,7 @@ class MemberRouter(MetaEstimatorMixin, Router, BaseComposition):
             check_affordable(check_budget(self.budget), self._least_cost(costs, names))
         self._costs_of_fit, self._measured = costs, isinstance(self.costs, str)
         with task.step("learn routing"):
-            answers = OutOfFold(list(names), responses, target.positions(y), folds, weight)
+            answers = OutOfFold(names, responses, target.positions(y), folds, weight)
             self._learn(X, answers)
 
     def _asks(self):
@@ -195,25 +156,22 @@ class MemberRouter(MetaEstimatorMixin, Router, BaseComposition):
         """What to do about rows that the default estimator cannot read, if it reads X."""
         return None
 
-    def _check(self, X, members):
-        """Rules between parameters, rows and members (by name), before any is fitted."""
-        for name, member in members.items():
-            self._check_member(name, member)
-
-    def _check_member(self, name, member):
+    def _check(self, members):
+        """Rules between parameters and members (by name), before any is fitted."""
         of_numbers = self._target_kinds == (Numbers,)
-        if (is_classifier if of_numbers else is_regressor)(member):
-            wanted = "regressor" if of_numbers else "classifier"
-            raise ValueError(
-                f"The estimator {name!r} should be a {wanted}, got {member!r}. BudgetRouter routes "
-                "between models of any kind, from a log of their quality."
-            )
-        if not of_numbers and not hasattr(member, self._method()):
-            raise ValueError(
-                f"{type(self).__name__} needs {self._method()}, which {name!r} ({member!r}) does "
-                "not have. Wrap it in sklearn.calibration.CalibratedClassifierCV, or take a "
-                "quality of labels where there is one."
-            )
+        for name, member in members.items():
+            if (is_classifier if of_numbers else is_regressor)(member):
+                wanted = "regressor" if of_numbers else "classifier"
+                raise ValueError(
+                    f"The estimator {name!r} should be a {wanted}, got {member!r}. BudgetRouter "
+                    "routes between models of any kind, from a log of their quality."
+                )
+            if not of_numbers and not hasattr(member, self._method()):
+                raise ValueError(
+                    f"{type(self).__name__} needs {self._method()}, which {name!r} ({member!r}) "
+                    "does not have. Wrap it in sklearn.calibration.CalibratedClassifierCV, or take "
+                    "a quality of labels where there is one."
+                )
 
     def _check_target(self, target):
         """Rules between parameters and labels, before any member is fitted."""
@@ -228,31 +186,27 @@ class MemberRouter(MetaEstimatorMixin, Router, BaseComposition):
             )
 
     def _check_members(self):
-        """Names and models of the members that are not dropped."""
+        """The members that are not dropped, by name."""
         try:
-            names, members = zip(*self.estimators)
+            names, _ = zip(*self.estimators)
         except (TypeError, ValueError):
             raise ValueError(
                 "estimators must be a non-empty list of (name, estimator) tuples, "
                 f"got {self.estimators!r}."
             ) from None
         self._validate_names(names)
-        kept = [
-            (name, member)
-            for name, member in zip(names, members)
-            if not (isinstance(member, str) and member == "drop")
-        ]
+        kept = {name: member for name, member in self.estimators if member != "drop"}
         if not kept:
             raise ValueError(
                 f"All of the estimators {list(names)!r} are dropped; keep at least one."
             )
-        for name, member in kept:
+        for name, member in kept.items():
             if not hasattr(member, "fit") or not hasattr(member, "predict"):
                 raise ValueError(
                     f"The estimator {name!r} must have fit and predict, got {member!r}. "
                     'Use "drop" to leave a member out.'
                 )
-        return [name for name, _ in kept], [member for _, member in kept]
+        return kept
 
     def _listed_costs(self, names):
         """The constructor's `costs`, where dropped members may have one, without theirs."""
@@ -311,12 +265,11 @@ class MemberRouter(MetaEstimatorMixin, Router, BaseComposition):
     def _splits(self, X, y, kind, routed):
         """How members are cross-validated, and how what the router learns of them is."""
         cv = getattr(self, "cv", None)
+        splitter = check_cv(cv, y, classifier=kind is not Numbers)
         if cv is None or isinstance(cv, Integral):
             # Values are not classes: what is learned from them is not stratified.
-            splitter = check_cv(cv, y, classifier=kind is not Numbers)
             return list(splitter.split(np.zeros(num_samples(X)), y)), folds_of(cv, X)
-        splits = folds_of(check_cv(cv, y, classifier=kind is not Numbers), X, y,
-                          **routed["cv"]["split"])  # fmt: skip
+        splits = folds_of(splitter, X, y, **routed["cv"]["split"])
         return splits, splits
 
     # Answers --------------------------------------------------------------------------------
@@ -325,13 +278,10 @@ class MemberRouter(MetaEstimatorMixin, Router, BaseComposition):
         handed = handed_over(self, plan.route)
         if not handed.any():
             return self._answers_to(X, plan, response, np.arange(len(plan.route)))
+        wide = response == "predict_proba" or isinstance(self._target, MultiLabel)
+        shape = (len(handed), len(self.classes_)) if wide else len(handed)
         # Rows that nobody answers: None, or NaN among numbers.
-        if response == "predict_proba" or isinstance(self._target, MultiLabel):
-            answers = np.full((len(handed), len(self.classes_)), np.nan)
-        elif isinstance(self._target, Numbers):
-            answers = np.full(len(handed), np.nan)
-        else:
-            answers = np.full(len(handed), None, dtype=object)
+        answers = np.full(shape, np.nan if wide or isinstance(self._target, Numbers) else None)
         rows = np.flatnonzero(~handed)
         if len(rows):
             answers[rows] = self._answers_to(X, plan, response, rows)
@@ -365,9 +315,8 @@ class MemberRouter(MetaEstimatorMixin, Router, BaseComposition):
         """When every member, whichever a row is routed to, has `predict_proba`."""
         if self._target_kinds == (Numbers,):
             return False
-        members = getattr(self, "estimators_", None)
-        if members is None:
-            members = [member for _, member in self.estimators if member != "drop"]
+        members = [member for _, member in self.estimators if member != "drop"]
+        members = getattr(self, "estimators_", members)
         # A member's own AttributeError goes through: it says why.
         return all(callable(member.predict_proba) for member in members)
 
@@ -432,7 +381,7 @@ class MemberRouter(MetaEstimatorMixin, Router, BaseComposition):
             if objective.asks == "predict":
                 answers = self._encoded(answers.astype(self._answer_dtype))
             weight = None if sample_weight is None else sample_weight[rows]
-            quality[rows] = objective.rows(target[rows], answers, weight)
+            quality[rows] = objective.of(target[rows], answers, weight)
         return RowQuality(quality, routed.route, routed.cost)
 
     @property
@@ -507,18 +456,15 @@ class MemberRouter(MetaEstimatorMixin, Router, BaseComposition):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         try:
-            _, members = self._check_members()
+            members = self._check_members().values()
         except ValueError:
             # Tags are asked for before parameters are validated; fit will say it.
             return tags
         kinds = [get_tags(member).classifier_tags for member in members]
-        if tags.classifier_tags is not None:
-            tags.classifier_tags.multi_class = all(
-                kind is None or kind.multi_class for kind in kinds
-            )
-            tags.classifier_tags.multi_label = MultiLabel in self._target_kinds and all(
-                kind is not None and kind.multi_label for kind in kinds
-            )
+        if (own := tags.classifier_tags) is not None:
+            own.multi_class = all(kind is None or kind.multi_class for kind in kinds)
+            own.multi_label = MultiLabel in self._target_kinds
+            own.multi_label &= all(kind is not None and kind.multi_label for kind in kinds)
         return inherit_member_tags(tags, members)
 
     def _sk_visual_block_(self):

@@ -61,21 +61,9 @@ def best_mixture(cost, quality):
 def docked_quality(cost, quality, simple, slack):
     """Mean quality of rules, less what may be luck where they beat mixtures of simple ones.
 
-    Parameters
-    ----------
-    cost, quality : ndarray of shape (n_rules, n_rows)
-        On rows that did not fit the rules.
-
-    simple : ndarray of shape (n_rules,), dtype=bool
-        Rules that nothing is taken off.
-
-    slack : float
-        Standard errors that any other rule is docked, of the difference, row by row, to the
-        mixture of simple rules that costs as much. Raising it takes simple rules more often.
-
-    Returns
-    -------
-    ndarray of shape (n_rules,)
+    `cost` and `quality` (n_rules, n_rows) are of rows that did not fit the rules. A rule that is
+    not `simple` is docked `slack` standard errors of the difference, row by row, to the mixture
+    of simple rules that costs as much.
     """
     found, mean = quality.mean(axis=1), cost.mean(axis=1)
     mixture, kept = best_mixture(mean[simple], found[simple])

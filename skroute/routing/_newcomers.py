@@ -6,6 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from skroute.routing._log import with_last
+
 # Rows that the noise of the other choices counts for beside the new one's own.
 _NOISE_ROWS = 10
 # The level of a choice may differ from what its slopes say by this share of the spread of levels,
@@ -79,66 +81,56 @@ class WithNewcomers(BaseEstimator):
     ----------
     base : fitted regressor
     models : tuple of Shrunk
-        They read those outputs of `base` that `columns` names.
-    columns : ndarray of int
+        They read the outputs of `base`.
     """
 
-    def __init__(self, base, models, columns):
+    def __init__(self, base, models):
         self.base = base
         self.models = models
-        self.columns = columns
 
     def predict(self, X, return_std=False):
         """Estimates of all choices, and perhaps their standard errors."""
+        asked = {"return_std": True} if return_std else {}
+        found = self.base.predict(X, **asked)
+        outputs = as_table(found[0] if return_std else found)
+        estimates = np.column_stack([outputs, *(one.predict(outputs) for one in self.models)])
         if not return_std:
-            return self.widened(self.base.predict(X))
-        outputs, std = self.base.predict(X, return_std=True)
-        own = self._own(outputs)
-        std = np.column_stack([std, *(model.std(own) for model in self.models)])
-        return self.widened(outputs), std
-
-    def _own(self, outputs):
-        outputs = np.asarray(outputs, dtype=np.float64)
-        return outputs.reshape(len(outputs), -1)[:, self.columns]
-
-    def widened(self, outputs):
-        """Estimates of all choices, from those of the choices of `fit`."""
-        own = self._own(outputs)
-        return np.column_stack([outputs, *(model.predict(own) for model in self.models)])
+            return estimates
+        return estimates, np.column_stack([found[1], *(one.std(outputs) for one in self.models)])
 
 
-def with_newcomer(policy, fitted, X, q, cost):
-    """A policy with one more choice, solved from what is stored of the others."""
+def as_table(outputs):
+    """What a regressor gives for several outputs, or for one."""
+    outputs = np.asarray(outputs, dtype=np.float64)
+    return outputs.reshape(len(outputs), -1)
+
+
+def with_newcomer(policy, n_fitted, X, q, cost):
+    """A policy with one more choice, solved from what is stored of those of `fit`."""
     estimator = policy.estimator
     if not isinstance(estimator, WithNewcomers):
-        estimator = WithNewcomers(estimator, (), np.array(fitted))
-    noise = float(np.mean(policy.sigma[fitted] ** 2))
-    low = float(min(policy.quality[:, fitted].min(), q.min()))
-    high = float(max(policy.quality[:, fitted].max(), q.max()))
-    outputs = estimator._own(estimator.base.predict(X))
-    model, noise = shrunk_regression(outputs, q, noise, low, high)
-    own, as_new = policy.estimate[:, fitted], policy.as_new[:, fitted]
-
-    def widened(table, column):
-        return np.concatenate([table, np.asarray(column)[..., np.newaxis]], axis=-1)
-
-    planned = widened(policy.planned, cost)
+        estimator = WithNewcomers(estimator, ())
+    noise = float(np.mean(policy.sigma[:n_fitted] ** 2))
+    known = policy.quality[:, :n_fitted]
+    low, high = float(min(known.min(), q.min())), float(max(known.max(), q.max()))
+    model, noise = shrunk_regression(as_table(estimator.base.predict(X)), q, noise, low, high)
+    own, as_new = policy.estimate[:, :n_fitted], policy.as_new[:, :n_fitted]
+    planned = with_last(policy.planned, cost)
     paid = planned
     if policy.paid is not policy.planned:
         # Its calls cost more, or less, than the list says where those of the others do.
         factor = np.divide(
             policy.paid, policy.planned, out=np.ones_like(policy.paid), where=policy.planned > 0
         )
-        paid = widened(policy.paid, cost * factor.mean(axis=1))
-    sigma = np.sqrt(noise + np.mean(model.std(own) ** 2))
+        paid = with_last(policy.paid, cost * factor.mean(axis=1))
     return replace(
         policy,
-        estimator=WithNewcomers(estimator.base, (*estimator.models, model), estimator.columns),
-        estimate=widened(policy.estimate, model.predict(own)),
-        as_new=widened(policy.as_new, model.predict(as_new)),
-        quality=widened(policy.quality, model.expected(own)),
+        estimator=WithNewcomers(estimator.base, (*estimator.models, model)),
+        estimate=with_last(policy.estimate, model.predict(own)),
+        as_new=with_last(policy.as_new, model.predict(as_new)),
+        quality=with_last(policy.quality, model.expected(own)),
         planned=planned,
         paid=paid,
-        sigma=widened(policy.sigma, sigma),
+        sigma=with_last(policy.sigma, np.sqrt(noise + np.mean(model.std(own) ** 2))),
         _kept={},
     )

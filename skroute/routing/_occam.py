@@ -2,20 +2,19 @@
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin, clone
-from sklearn.utils import get_tags
+from sklearn.utils import InputTags, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import check_affordable, check_budget, note_failure
 from skroute.metrics._objectives import OF_LABELS, OF_NUMBERS
+from skroute.quality import QualityRegressor
 from skroute.routing._draws import tie_draws
-from skroute.routing._estimates import default_quality_estimator, folds_of
-from skroute.routing._learn import learn_policy
+from skroute.routing._estimates import folds_of
+from skroute.routing._learn import learn_policy, warn_of_fit
 from skroute.routing._log import Log, kept_choices, with_last
-from skroute.routing._members import ABSTAIN_COST, EXCHANGE_RATE, MemberRouter
+from skroute.routing._members import AMOUNT, MemberRouter
 from skroute.routing._policy import check_lambda
-from skroute.routing._stream import Look
 from skroute.routing._targets import Numbers, SingleLabel
-from skroute.routing._warnings import warn_of_fit
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
 from skroute.utils._once import EVERY, once_of
 from skroute.utils._timing import seconds_per_sample
@@ -29,11 +28,11 @@ class Occam(MemberRouter):
         **MemberRouter._parameter_constraints,
         "quality_estimator": [HasMethods(["fit", "predict"]), None],
         "embedding": [HasMethods(["fit", "transform"]), str, None],
-        "exchange_rate": EXCHANGE_RATE,
+        "exchange_rate": AMOUNT,
         "reg_lambda": [Interval(Real, 0, None, closed="left")],
         "policy": [StrOptions({"online", "batch"})],
-        "abstain_cost": ABSTAIN_COST,
-        "routing_cost": [Interval(Real, 0, None, closed="left"), None],
+        "abstain_cost": AMOUNT,
+        "routing_cost": AMOUNT,
         "cv": ["cv_object"],
     }
 
@@ -51,8 +50,8 @@ class Occam(MemberRouter):
             "reads such rows."
         )
 
-    def _check(self, X, members):
-        super()._check(X, members)
+    def _check(self, members):
+        super()._check(members)
         if isinstance(self.embedding, str):
             if self.embedding not in members:
                 raise ValueError(
@@ -104,25 +103,23 @@ class Occam(MemberRouter):
         log = Log(names, quality, added)
         log = log.with_handing_over(self.abstain_cost)
         self.abstain_quality_ = log.handing
-        estimator = self.quality_estimator
         policy = learn_policy(
-            default_quality_estimator() if estimator is None else estimator,
+            QualityRegressor() if self.quality_estimator is None else self.quality_estimator,
             features,
             log,
             folds_of(answers.folds, features),
-            reg_lambda=self.reg_lambda,
-            deciding=deciding,
-            least_prices=self._least_prices(),
             weight=answers.weight,
             n_jobs=self.n_jobs,
         )
         self._routing_seconds = 0.0
         if isinstance(self.costs, str) and self.routing_cost is None:
             self._routing_seconds = self._time_decisions(policy, X)
-            policy = policy.at(deciding=deciding + self._routing_seconds)
+        deciding += self._routing_seconds
+        self._learned = policy = policy.at(
+            deciding=deciding, least_prices=self._least_prices(), reg_lambda=float(self.reg_lambda)
+        )
         budget = check_budget(self.budget)
         check_affordable(budget, policy.least)
-        self._learned = policy
         self.choices_ = log.names
         warn_of_fit(policy, self.choices_, budget)
 
@@ -163,20 +160,20 @@ class Occam(MemberRouter):
         with note_failure("embedding", n, "transform"):
             return once_of(self).whole("embedded", lambda: self.embedding_.transform(X))
 
-    def _look(self, x, kept):
-        features = self._embed(x)
+    def _look(self, X, kept):
+        features = self._embed(X)
         if self._embedder is None or not self._embedder_answers:
-            return Look(features, {})
+            return features, None, {}
         # Deciding has paid for the answers of the member that embeds.
         k, labels = self._embedder, features.argmax(axis=1)
-        answered = {k: self._target.labels(labels)[0]}
-        return Look(features, answered, {(k, "predict_proba"): features, (k, "predict"): labels})
+        state = {(k, "predict_proba"): features, (k, "predict"): labels}
+        return features, state, {k: self._target.labels(labels)[0]}
 
     def _alone(self, X, name, response, **call):
         state = None
         if name == self.embedding and once_of(self) is not EVERY:
             # Within a walk this member has answered when it embedded.
-            state = self._look(X, None).state
+            _, state, _ = self._look(X, None)
         return super()._alone(X, name, response, state=state)
 
     def _plan(self, X, budget, exclude=None, allowed=None, request_id=None):
@@ -218,20 +215,15 @@ class Occam(MemberRouter):
         check_is_fitted(self)
         return self._learned.estimator
 
-    @property
-    def quality_std_(self):
-        """Sigma, the out-of-sample standard deviation of the estimation error."""
-        return self._policy().sigma
-
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         if self.embedding is None:
             # The quality estimator reads X itself.
             reader = self.quality_estimator
             known = hasattr(reader, "__sklearn_tags__")
-            reads = get_tags(reader).input_tags if known else None
-            tags.input_tags.sparse &= reads is not None and reads.sparse
-            tags.input_tags.allow_nan &= reads is not None and reads.allow_nan
+            reads = get_tags(reader).input_tags if known else InputTags()
+            tags.input_tags.sparse &= reads.sparse
+            tags.input_tags.allow_nan &= reads.allow_nan
         return tags
 
 
@@ -336,9 +328,6 @@ class OccamRouterClassifier(ClassifierMixin, Occam):
     costs_ : ndarray of shape (n_choices,)
         Cost of each member's call; 0 for handing over.
 
-    min_budget_ : float
-        The smallest feasible budget: the cheapest choice and what every row pays for routing.
-
     routing_cost_ : float
         What each row pays before its member is known: `routing_cost`, measured where
         ``costs="time"``, and the member that embeds.
@@ -346,36 +335,17 @@ class OccamRouterClassifier(ClassifierMixin, Occam):
     quality_estimator_ : estimator
         Fitted on all rows.
 
-    quality_std_ : ndarray of shape (n_choices,)
-        Sigma: out-of-sample standard deviation of the estimation error.
-
-    price_path_ : AssignmentPath
-        Price for every budget, `routing_cost_` not included.
-
-    price_ : float
-        Price at `budget`; infinite where it is the smallest feasible one.
-
-    validation_quality_, validation_cost_ : float
-        Mean quality and cost of the cross-fitted decisions at `budget`, each at a price that was
-        learned without the row's fold.
-
-    validation_quality_se_, validation_cost_se_ : float
-        Standard errors of the two, as estimates for new rows.
-
     embedding_ : transformer or None
         Fitted on all rows.
 
-    abstain_quality_ : float or None
-        What a row counts as that is handed over; None where none is.
+    min_budget_, quality_std_, price_path_, price_, mean_quality_, abstain_quality_
+        As of :class:`BudgetRouter`, where a log is what members answered out of fold.
 
-    mean_quality_ : ndarray of shape (n_choices,)
-        Out-of-sample quality of each member for all rows.
+    validation_quality_, validation_cost_, validation_quality_se_, validation_cost_se_ : float
+        As there.
 
-    n_features_in_ : int
-        Number of features seen during `fit`, where X has columns.
-
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of features seen during `fit`, where all are strings.
+    n_features_in_, feature_names_in_ : int, ndarray of shape (`n_features_in_`,)
+        Number and names of the features seen during `fit`, where X has them.
 
     See Also
     --------
@@ -384,8 +354,7 @@ class OccamRouterClassifier(ClassifierMixin, Occam):
 
     Notes
     -----
-    There is no `random_state`: the router itself is deterministic; set that of the members and of
-    a `quality_estimator` of your own.
+    There is no `random_state`: set that of the members and of a `quality_estimator` of your own.
 
     `budget`, `policy`, `reg_lambda`, `costs` and `exchange_rate` can be changed after `fit`,
     without a new fit: estimates and quality of the rows of `fit` are kept, and the dual price is

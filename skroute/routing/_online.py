@@ -10,20 +10,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import CostAwareMixin, Routed, check_affordable, check_budget, check_costs
 from skroute.quality._logged import read_choice
-from skroute.routing._log import check_matrix, check_names, choice_names, is_named
-from skroute.routing._online_state import (
-    COST,
-    FIRST_TRIES,
-    LEVEL_VARIANCE,
-    PRIOR_VARIANCE,
-    QUALITY,
-    Beliefs,
-    Decision,
-    OnlineStatus,
-    Pacer,
-    Serving,
-    unit_of,
+from skroute.routing._log import (
+    check_matrix,
+    check_names,
+    check_new_choice,
+    choice_names,
+    is_named,
 )
+from skroute.routing._online_state import COST, QUALITY, Decision, OnlineStatus, Serving, unit_of
 from skroute.routing._router import BUDGET
 from skroute.utils._compat import HasMethods, Integral, Interval, Real, check_sample_weight
 from skroute.utils._named import by_label, check_rows_match, columns_of
@@ -102,11 +96,8 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
     min_budget_ : float
         Mean of the cheapest choices' estimated cost over recent requests.
 
-    n_features_in_ : int
-        Number of features.
-
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of features seen during `fit`, where all are strings.
+    n_features_in_, feature_names_in_ : int, ndarray of shape (`n_features_in_`,)
+        Number and names of the features seen during `fit`, where X has them.
 
     See Also
     --------
@@ -294,15 +285,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         self._center = rows.sum(axis=0) / (n_rows + _SCALE_ROWS)
         squared = ((rows - self._center) ** 2).sum(axis=0)
         self._scale = np.sqrt((squared + _SCALE_ROWS) / (n_rows + _SCALE_ROWS))
-        level = LEVEL_VARIANCE if prior is None else PRIOR_VARIANCE
-        self._serving = Serving(
-            names,
-            listed,
-            Beliefs(listed, n_features + 1, self.alpha, self.drift, level),
-            Pacer(len(names), n_features + 1, self.n_expected),
-            self.exploration,
-            FIRST_TRIES if prior is None else 0,
-        )
+        self._serving = Serving(names, listed, n_features + 1, self)
         return names, tables
 
     def _features(self, X):
@@ -543,11 +526,9 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
             For a name that there is, or a cost that is none.
         """
         serving = self._current()
-        if not isinstance(name, str) or name in serving.names:
-            raise ValueError(f"name must be a new one beside {serving.names!r}, got {name!r}.")
+        cost = check_new_choice(name, cost, serving.names)
         if not isinstance(n_trials, Integral) or n_trials < 0:
             raise ValueError(f"n_trials must be a whole number of at least 0, got {n_trials!r}.")
-        (cost,) = check_costs({name: cost}, [name], name="cost").tolist()
         if (X is None) != (y is None):
             raise ValueError("X and y must be given together: rows, and its quality on them.")
         known: tuple = ()

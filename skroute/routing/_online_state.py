@@ -35,7 +35,7 @@ _HIGHEST = 1e15
 # Estimated costs are at least this share of the price list's.
 _LEAST_SHARE = 0.1
 # Tries of a choice of which nothing is known, made while the books allow for them.
-FIRST_TRIES = 5
+_FIRST_TRIES = 5
 # Decisions whose outcome is waited for; the oldest beyond so many count as missing.
 _MOST_OPEN = 100_000
 
@@ -74,19 +74,13 @@ class Beliefs:
 
     Attributes
     ----------
-    mean : ndarray of shape (n_choices, 2, n_features)
-        Weights of quality and of cost.
-
-    cov : ndarray of shape (n_choices, 2, n_features, n_features)
-        Their covariance, in units of the noise.
-
+    mean, cov : ndarray of shape (n_choices, 2, n_features), (n_choices, 2, n_features, n_features)
+        Weights of quality and of cost, and their covariance in units of the noise.
     noise, usual : ndarray of shape (n_choices,)
         Of quality: variance of the noise, NaN before it has shown, and level over the long run, to
         which it returns while nothing is told: a failure may have passed.
-
     n_told : ndarray of shape (n_choices,), dtype=int64
         Outcomes of quality.
-
     now : int
         Requests that were decided here or learned from elsewhere: the time in which levels drift.
     """
@@ -98,8 +92,8 @@ class Beliefs:
         self.mean[:, COST, 0] = listed > 0
         variance = np.full(n_features, 1.0 / max(alpha, _LEAST_ALPHA))
         variance[0] = level
-        self._start = np.diag(variance)
-        self.cov = np.tile(self._start, (n_choices, 2, 1, 1))
+        self.start = np.diag(variance)
+        self.cov = np.tile(self.start, (n_choices, 2, 1, 1))
         self.noise = np.full(n_choices, np.nan)
         self.usual = np.zeros(n_choices)
         self.n_told = np.zeros(n_choices, dtype=np.int64)
@@ -129,17 +123,13 @@ class Beliefs:
         surprise = value - float(mean @ x)
         mean += gain * (surprise / spread)
         cov -= gain[:, np.newaxis] * gain / spread
-        if target == QUALITY:
-            self._note_surprise(choice, surprise**2 / spread)
-
-    def _note_surprise(self, choice, squared):
-        n = int(self.n_told[choice])
+        if target == COST:
+            return
+        n, squared, noise = int(self.n_told[choice]), surprise**2 / spread, self.noise[choice]
         self.n_told[choice] = n + 1
-        level = self.mean[choice, QUALITY, 0]
-        self.usual[choice] += max(4 / (n + 4), 1 / _USUAL) * (level - self.usual[choice])
+        self.usual[choice] += max(4 / (n + 4), 1 / _USUAL) * (mean[0] - self.usual[choice])
         # The first surprise is against no knowledge at all.
         if n > 0:
-            noise = self.noise[choice]
             noise = squared if math.isnan(noise) else noise
             self.noise[choice] = noise + (squared - noise) / min(n, _NOISE_MEMORY)
 
@@ -153,12 +143,6 @@ class Beliefs:
         common = shown.sum() / len(shown) if len(shown) else _NOISE_UNKNOWN
         total = self.n_told * self.noise + _NOISE_PRIOR * common
         return np.fmax(total / (self.n_told + _NOISE_PRIOR), common)
-
-    def forget_cost(self, choice, listed):
-        """Begin anew with the cost of a choice."""
-        self.mean[choice, COST] = 0.0
-        self.mean[choice, COST, 0] = listed > 0
-        self.cov[choice, COST] = self._start
 
     def add(self, cost):
         """Take in a choice that is expected to be as the others are on average."""
@@ -179,21 +163,13 @@ class Pacer:
 
     Attributes
     ----------
-    rows : ndarray of shape (_WINDOW, n_features)
-        Features of the latest requests, a ring.
-
-    base : ndarray of shape (_WINDOW, n_choices, 2)
-        What the prior says of their quality and cost.
-
-    bonus : ndarray of shape (_WINDOW, n_choices)
-        What exploring was worth for them.
-
+    rows, base, bonus : ndarray of shape (_WINDOW, ...)
+        Features of the latest requests, a ring; what the prior says of the quality and cost of
+        each choice for them; and what exploring was worth.
     debt : float
         What requests have cost, or are expected to, beyond the budget of each.
-
     n_booked, spent : int, float
         Requests of the horizon, and what they have cost, or are expected to.
-
     price : float
         Quality that one unit of cost is worth.
     """
@@ -212,11 +188,6 @@ class Pacer:
         self.rows[at], self.base[at], self.bonus[at] = x, base, bonus
         self.n_rows += 1
 
-    def widen(self):
-        """Make room for one more choice."""
-        self.base = np.pad(self.base, [(0, 0), (0, 1), (0, 0)])
-        self.bonus = np.pad(self.bonus, [(0, 0), (0, 1)])
-
     def window(self, beliefs, listed):
         """Estimated quality and cost of each choice for the latest requests, as of now."""
         n = min(self.n_rows, _WINDOW)
@@ -230,17 +201,6 @@ class Pacer:
         # What was saved beyond some requests' budget is let go; without a budget nothing is owed.
         self.debt = 0.0 if budget == np.inf else max(before + cost - budget, -_SAVINGS * budget)
         return self.debt - before
-
-    def correct(self, amount):
-        """Enter by how much a cost differs from what was entered."""
-        self.spent += amount
-        self.debt += amount
-
-    def take_back(self, cost, owed):
-        """Undo a `charge`: the allowance of a request goes with its cost."""
-        self.n_booked -= 1
-        self.spent -= cost
-        self.debt -= owed
 
     def rate(self, budget):
         """What the next requests may cost on average.
@@ -267,16 +227,18 @@ class Pacer:
 class Serving:
     """Beliefs, books and open decisions under one lock; names and checks are the router's."""
 
-    def __init__(self, names, listed, beliefs, pacer, exploration, tries):
-        self.names, self.beliefs, self.pacer = list(names), beliefs, pacer
-        self.exploration = exploration
+    def __init__(self, names, listed, n_features, router):
+        n, level = len(names), LEVEL_VARIANCE if router.prior is None else PRIOR_VARIANCE
+        self.names, self.exploration = list(names), router.exploration
+        self.beliefs = Beliefs(listed, n_features, router.alpha, router.drift, level)
+        self.pacer = Pacer(n, n_features, router.n_expected)
         # Listed costs of now, and those of `fit` and of choices when they came.
         self.listed = self.listed_first = listed
         self.units = unit_of(listed)
-        n = self.n_fitted = len(names)
-        self.kept = np.arange(n)
+        self.n_fitted, self.kept = n, np.arange(n)
         # First tries of each choice that are due, and whether they were asked for.
-        self.tries, self.asked = np.full(n, tries), np.zeros(n, dtype=bool)
+        self.tries = np.full(n, _FIRST_TRIES if router.prior is None else 0)
+        self.asked = np.zeros(n, dtype=bool)
         self.counts = np.zeros(n, dtype=np.int64)
         self.n_refunded = 0
         self.total = self.explored = 0.0
@@ -301,8 +263,10 @@ class Serving:
         with self.lock:
             listed = costs_now(costs, self.names, self.listed_first, self.n_fitted)
             if not np.array_equal(listed, self.listed):
-                for choice in np.flatnonzero((listed > 0) != (self.listed > 0)):
-                    self.beliefs.forget_cost(choice, listed[choice])
+                beliefs, other = self.beliefs, (listed > 0) != (self.listed > 0)
+                beliefs.mean[other, COST] = 0.0
+                beliefs.mean[other, COST, 0] = listed[other] > 0
+                beliefs.cov[other, COST] = beliefs.start
                 self.listed, self.units, self.stale = listed, unit_of(listed), True
 
     def restrict(self, without=(), again=()):
@@ -318,7 +282,8 @@ class Serving:
         with self.lock:
             choice = len(self.names)
             self.beliefs.add(cost)
-            self.pacer.widen()
+            self.pacer.base = for_all(self.pacer.base, choice + 1)
+            self.pacer.bonus = np.pad(self.pacer.bonus, [(0, 0), (0, 1)])
             self.names = [*self.names, name]
             self.kept = np.append(self.kept, choice)
             self.listed = np.append(self.listed, cost)
@@ -395,17 +360,21 @@ class Serving:
                     "it is another router's or of before a fit, or it has waited too long."
                 )
             owed, unit = self.open.pop(decision.key)
-            choice, expected = self.names.index(decision.name), decision.expected_cost
+            choice, pacer = self.names.index(decision.name), self.pacer
             if refund:
-                self.pacer.take_back(expected, owed)
+                # The allowance of a request goes with its cost.
+                pacer.n_booked -= 1
+                pacer.spent -= decision.expected_cost
+                pacer.debt -= owed
                 self._count(choice, -1, decision)
                 self.n_refunded += 1
                 return
             if not math.isnan(cost):
-                self.pacer.correct(cost - expected)
-                self.total += cost - expected
-            made, ratio = decision.id, cost / unit
-            self._learn(choice, decision.row, quality, ratio, decision.base, made)
+                beyond = cost - decision.expected_cost
+                pacer.spent += beyond
+                pacer.debt += beyond
+                self.total += beyond
+            self._learn(choice, decision.row, quality, cost / unit, decision.base, decision.id)
 
     def learn_table(self, rows, base, quality, costs, *, apart):
         """Learn what is known of a table; `apart`, each row is a request of its own."""

@@ -15,6 +15,7 @@ from sklearn.pipeline import Pipeline
 from skroute.assignment import Rule, assignment_path, choose_at_price, solve_assignment
 from skroute.base import Plan, affords, check_affordable, note_failure
 from skroute.routing._estimates import predict_matrix, rows_and_others
+from skroute.routing._log import with_last
 from skroute.utils._compat import Real, num_samples
 
 # Efficiencies that differ by less, relatively, are tied, as in `choose_at_price`.
@@ -104,56 +105,37 @@ class Policy:
     ----------
     estimator : fitted estimator
         Of the quality of all choices that the log has.
-
     estimate : ndarray of shape (n_rows, n_choices)
         Cross-fitted quality: no row is estimated by an estimator that was fitted on it.
-
     as_new : ndarray of shape (n_rows, n_choices)
         The same, distributed as the estimates of new rows: what the price is learned from.
-
     quality : ndarray of shape (n_rows, n_choices)
         Outcomes that decisions are judged by.
-
     planned : ndarray
         Costs that rows are decided by.
-
     paid : ndarray
         What choices have cost, in which budgets are met; `planned` itself where it is no other.
-
     part : ndarray of shape (n_rows,), dtype=int64
         Number of the fold that each row was estimated in.
-
     sigma : ndarray of shape (n_choices,)
-        Standard deviation of the estimation error.
-
-    reg_lambda : float, default=0.0
-        `reg_lambda` times `sigma` is taken off the estimates.
-
-    deciding : float, default=0.0
+        Standard deviation of the estimation error, of which `reg_lambda` times is taken off.
+    deciding : float
         What each row pays before it is decided.
-
-    margin : float, default=0.0
+    margin : float
         Share of a budget that is left unspent (FrugalMCT's delta).
-
-    least_prices : tuple of two floats, default=(0.0, 0.0)
+    least_prices : tuple of two floats
         The smallest price, within a budget and where it is unlimited: what one unit of cost is
         worth in quality where both are money.
-
     weight : ndarray of shape (n_rows,), default=None
         How much each row of the log counts.
-
-    noise : float, default=1.0
+    noise : float
         By how much single outcomes are noisier than those of a complete table.
-
     planned_as_new : ndarray, default=None
         `planned` as `as_new`, where costs are estimated too.
-
     kind : ndarray of shape (n_rows,), dtype=int64, default=None
         Number of the kind of a row that occurs often, -1 for others; None where none does.
-
     handing : float, default=None
         What handing a row over is worth, which is the last choice then; None where it is none.
-
     columns : ndarray of int, default=None
         Outputs of the estimator, with `handing` behind them, that are the choices; None where
         all are. Plans are in these positions.
@@ -302,7 +284,7 @@ class Policy:
     def _chosen(self, outputs, handing):
         """What the estimator says of the choices, with what is known of handing over."""
         if self.handing is not None:
-            outputs = np.column_stack([outputs, np.full(len(outputs), handing)])
+            outputs = with_last(outputs, handing)
         return outputs if self.columns is None else outputs[:, self.columns]
 
     def decide(self, estimates, costs, budget, *, draw, policy="online", told=False, allowed=None):
@@ -456,8 +438,8 @@ def of_rows(table, rows):
 def choose_one(values, costs, price, fitting):
     """As `choose_at_price` for one row, among the choices that fit: lists and plain numbers."""
     price *= 1 + _TIE
-    # Ties go to the cheaper choice, and of equal costs to the better.
-    return max(fitting, key=lambda k: (values[k] - price * costs[k], -costs[k], values[k]))
+    # Ties go to the cheaper choice, of equal costs to the better, then to the first.
+    return -max([(values[k] - price * costs[k], -costs[k], values[k], -k) for k in fitting])[3]
 
 
 def stand_ins(values, costs, allowed):

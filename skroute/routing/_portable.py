@@ -5,7 +5,6 @@ another way, for example skops or ONNX.
 """
 
 import json
-from os import PathLike
 from pathlib import Path
 
 import numpy as np
@@ -73,8 +72,6 @@ def export_policy(router, path=None):
         "prices": policy.path.prices.tolist(),
         "counts": policy.path.counts.tolist(),
     }
-    if path is not None and not isinstance(path, (str, PathLike)):
-        raise TypeError(f"path must be a path or None, got {type(path).__name__}.")
     if path is not None:
         Path(path).write_text(json.dumps(record), encoding="utf-8")
     return record

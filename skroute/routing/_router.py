@@ -1,7 +1,5 @@
 """What every router is: the calls with what may be left out of them, and validation figures."""
 
-import inspect
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,9 +7,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import CostAwareMixin, Plan, Routed, affords, check_affordable
-from skroute.ledgers import Ledger
 from skroute.routing._log import kept_choices
-from skroute.routing._stream import BudgetStream, Look
+from skroute.routing._stream import BudgetStream
 from skroute.utils._compat import Integral, Interval, Real, num_samples
 from skroute.utils._once import once_of
 
@@ -72,13 +69,8 @@ class Router(CostAwareMixin):
         return self._policy().least
 
     def _respond(self, X, response, budget=None, **call):
+        # What is given goes to `_plan`, which takes what this router can do.
         call = {name: value for name, value in call.items() if value is not None}
-        known = inspect.signature(self._plan).parameters
-        if unknown := [name for name in call if name not in known]:
-            raise TypeError(
-                f"{type(self).__name__} does not take {unknown[0]!r} in a call: it takes "
-                f"{', '.join(name for name in known)}."
-            )
         return super()._respond(X, response, budget, **call)
 
     def _alone(self, X, name, response, state=None, **call):
@@ -143,10 +135,7 @@ class Router(CostAwareMixin):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            The rows.
-
-        budget, exclude, allowed, request_id, costs
+        X, budget, exclude, allowed, request_id, costs
             As in `predict_routed`.
 
         Returns
@@ -164,10 +153,7 @@ class Router(CostAwareMixin):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            The rows.
-
-        budget, exclude, allowed, request_id, costs
+        X, budget, exclude, allowed, request_id, costs
             As in `predict_routed`.
 
         Returns
@@ -178,24 +164,12 @@ class Router(CostAwareMixin):
         call = {"exclude": exclude, "allowed": allowed, "request_id": request_id, "costs": costs}
         return self._respond(X, None, budget, **call).cost
 
-    def predict(
-        self,
-        X: Any,
-        budget: float | None = None,
-        *,
-        exclude: Any = None,
-        allowed: Any = None,
-        request_id: Any = None,
-        costs: Any = None,
-    ) -> np.ndarray:
+    def predict(self, X, budget=None, *, exclude=None, allowed=None, request_id=None, costs=None):
         """Answer each row with the choice that it is worth.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            The rows.
-
-        budget, exclude, allowed, request_id, costs
+        X, budget, exclude, allowed, request_id, costs
             As in `predict_routed`.
 
         Returns
@@ -214,10 +188,7 @@ class Router(CostAwareMixin):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            The rows.
-
-        budget, exclude, allowed, request_id, costs
+        X, budget, exclude, allowed, request_id, costs
             As in `predict_routed`.
 
         Returns
@@ -275,16 +246,20 @@ class Router(CostAwareMixin):
         """Names that `exclude` knows."""
         return self.choices_
 
-    def _look(self, x, kept):
-        """What is known of rows before they are decided between some choices."""
-        return Look(x, {})
+    def _look(self, X, kept):
+        """What is known of rows before they are decided between some choices.
+
+        What the quality estimator reads, what answering must not pay for twice, and of a single
+        row the answers of choices that deciding has paid for.
+        """
+        return X, None, {}
 
     def _estimated(self, X, policy):
         """Estimates, and what deciding leaves for answering; within a walk over budgets once."""
 
         def estimate():
-            look = self._look(X, policy.kept)
-            return policy.estimates(look.features), look.state
+            features, state, _ = self._look(X, policy.kept)
+            return policy.estimates(features), state
 
         key = ("estimates", id(policy.estimator), tuple(policy.kept))
         return once_of(self).whole(key, estimate, of=policy.estimator)
@@ -310,20 +285,12 @@ class Router(CostAwareMixin):
             Only if `return_std`.
         """
         policy, X = self._policy(), self._check_X(X)
-        features = self._look(X, policy.kept).features
+        features, _, _ = self._look(X, policy.kept)
         return policy.estimates_and_std(features) if return_std else policy.estimates(features)
 
     @available_if(_decides_by_price)
     def stream(
-        self,
-        budget_total: float,
-        n_expected: int | None = None,
-        *,
-        max_costs: Any = None,
-        ledger: Ledger | None = None,
-        purse: str = "stream",
-        within: Sequence[str] = (),
-        period: str | float | None = None,
+        self, budget_total: float, n_expected: int | None = None, **options: Any
     ) -> BudgetStream:
         """A budget for requests that come one by one, safe in threads and, shared, processes.
 
@@ -333,41 +300,16 @@ class Router(CostAwareMixin):
             Hard cap on the sum of all costs, in the unit of `costs`.
 
         n_expected : int, default=None
-            Number of requests to come, retries included. None is unknown: then each is
-            priced at the router's `budget`, and the total is a cap on top.
+            Number of requests to come, retries included. None is unknown.
 
-        max_costs : mapping from str to float or array-like of shape (n_choices,), \
-default=None
-            The most that a call of each choice can cost, which is what is reserved. None
-            reserves the costs themselves; required where they are estimated.
-
-        ledger : Ledger, default=None
-            Where the books are kept, see :mod:`skroute.ledgers`. None keeps them in this
-            process.
-
-        purse : str, default="stream"
-            Name of the purse in the ledger. Streams of the same name and ledger share it.
-
-        within : sequence of str, default=()
-            Further purses of the ledger, opened before, that every request is paid from too.
-
-        period : {"day", "month"} or float, default=None
-            After what time the books begin anew: UTC days, UTC months or so many seconds.
+        **options : keyword arguments
+            `max_costs`, `ledger`, `purse`, `within` and `period` of :class:`BudgetStream`.
 
         Returns
         -------
         BudgetStream
         """
-        return BudgetStream(
-            self,
-            budget_total,
-            n_expected,
-            max_costs=max_costs,
-            ledger=ledger,
-            purse=purse,
-            within=within,
-            period=period,
-        )
+        return BudgetStream(self, budget_total, n_expected, **options)
 
     @available_if(_decides_by_price)
     def smallest_budget(self, quality=None):
@@ -396,37 +338,36 @@ default=None
         >>> 2.5 < found.budget < 3.5 and found.budget_se < 1
         True
         """
-        check_is_fitted(self)
         policy = self._policy()
         if quality is None:
             quality = float(np.average(policy.quality, axis=0, weights=policy.weight).max())
         budgets, found = policy.curve
         rows = np.array([each.quality for each in found])
         weight = np.ones(rows.shape[1]) if policy.weight is None else policy.weight
-        rng = np.random.default_rng(0)
+        n_rows, rng = rows.shape[1], np.random.default_rng(0)
         # How often each row is in each sample of the rows; the first sample is all of them.
-        drawn = rng.multinomial(
-            rows.shape[1], np.full(rows.shape[1], 1 / rows.shape[1]), _N_RESAMPLES
-        )
-        weights = np.vstack([np.ones(rows.shape[1]), drawn]) * weight
+        drawn = rng.multinomial(n_rows, np.full(n_rows, 1 / n_rows), _N_RESAMPLES)
+        weights = np.vstack([np.ones(n_rows), drawn]) * weight
         means = weights @ rows.T / weights.sum(axis=1, keepdims=True)
-        first = [_first_reaching(budgets, mean, quality) for mean in means]
-        sample = np.array(first[1:])
-        reached = ~np.isnan(sample)
-        error = float(sample[reached].std()) if reached.any() else np.nan
-        return SmallestBudget(first[0], error, float(quality), float(reached.mean()))
+        first, *sample = [_first_reaching(budgets, mean, quality) for mean in means]
+        found = [budget for budget in sample if not np.isnan(budget)]
+        error = float(np.std(found)) if found else np.nan
+        return SmallestBudget(first, error, float(quality), len(found) / _N_RESAMPLES)
+
+    @property
+    def quality_std_(self):
+        """Sigma, the out-of-sample standard deviation of the estimation error."""
+        return self._policy().sigma
 
     @property
     def mean_quality_(self):
         """Mean quality of each choice on the rows of `fit`, ndarray of shape (n_choices,)."""
-        check_is_fitted(self)
         policy = self._policy()
         return np.average(policy.quality, axis=0, weights=policy.weight)
 
     @property
     def price_path_(self):
         """Price for every budget, what deciding costs not included (AssignmentPath)."""
-        check_is_fitted(self)
         return self._policy().path
 
     @property

@@ -1,9 +1,6 @@
 """Member after member, for as long as the next answer is worth its price."""
 
-from typing import NamedTuple
-
 import numpy as np
-from sklearn.base import ClassifierMixin
 
 from skroute.assignment import assignment_path, choose_at_price
 from skroute.base import Plan, check_affordable
@@ -22,9 +19,9 @@ from skroute.routing._mixtures import (
     spread_prices,
     validated_mixture,
 )
-from skroute.routing._states import StateValues, any_order, best_move, n_sets, roll_back
+from skroute.routing._states import StateValues, any_order, best_move, check_sets, roll_back
 from skroute.utils._compat import HasMethods, Integral, Interval
-from skroute.utils._handing import ABSTAIN_NAME
+from skroute.utils._protocol import ABSTAIN_NAME
 
 # Budgets at which the one-add-on policies of each base are candidates.
 _N_ADDON_PRICES = 33
@@ -36,26 +33,7 @@ _MAX_SETS = 255
 _SLACK = 0.5
 
 
-class Option(NamedTuple):
-    """How a row may end that has asked its base: in which state, answered how, at what cost."""
-
-    state: int
-    way: int
-    cost: float
-
-
-class SequentialRule(NamedTuple):
-    """How rows are decided."""
-
-    # The state after the member that is asked first.
-    start: int
-    # Position of the price in `prices_`; -1 for one add-on at most.
-    price_at: int
-    # What an answer must bring for each unit of its cost.
-    price: float
-
-
-class SequentialRouterClassifier(ClassifierMixin, CombiningRouter):
+class SequentialRouterClassifier(CombiningRouter):
     r"""Ask one member after another, while the next answer is worth its price.
 
     After each answer the row either stops, and is answered with the combination of all
@@ -75,9 +53,8 @@ class SequentialRouterClassifier(ClassifierMixin, CombiningRouter):
     Parameters
     ----------
     estimators : list of (str, classifier)
-        The members, with ``predict_proba``. Each is cloned and fitted; a fitted one is
-        passed as :class:`~sklearn.frozen.FrozenEstimator`, and then the rows given to
-        `fit` should be new to it. A label that a member does not name has the score 0.
+        The members, as in :class:`FrugalMLClassifier`. A label that one does not name has the
+        score 0.
 
     costs : mapping from str to float, array-like of shape (n_members,) or "time"
         Cost per call of each member. ``"time"`` measures seconds per sample in `fit`. Read
@@ -106,17 +83,12 @@ class SequentialRouterClassifier(ClassifierMixin, CombiningRouter):
         where the fitted estimator has it, else by cross-validation.
 
     quality : str, mapping, array-like or callable, default="accuracy"
-        What an answer is worth: ``"accuracy"`` (of several labels those in common by those in
-        either), ``"balanced_accuracy"``, a cost matrix, or a function of true and given labels
-        to one number per row, higher is better, as in :class:`OccamRouterClassifier`. What is
-        no mean over the labels of rows is refused.
+        What an answer is worth, as in :class:`FrugalMLClassifier`. What is no mean over the
+        labels of rows is refused.
 
     abstain_cost : float, default=None
-        What it costs, in units of `quality`, to hand a row over to a person instead of answering
-        it: the row counts as the best quality of any answer in `fit` minus this. The
-        members that were asked before are paid, and the first one is always asked.
-        `predict` marks it by None (NaN in an indicator matrix), `predict_proba` by NaN. None
-        never hands over. Raising it hands fewer rows over.
+        What it costs, in units of `quality`, to hand a row over to a person, as in
+        :class:`FrugalMLClassifier`. None never does. Raising it hands fewer rows over.
 
     cv : int, splitter or iterable, default=5
         Folds that make the members' answers, and the estimates where needed,
@@ -160,21 +132,16 @@ class SequentialRouterClassifier(ClassifierMixin, CombiningRouter):
     mixture_ : Mixture
         Validated mean cost and quality of the rules that are used, by rising cost.
 
-    validation_quality_, validation_cost_ : float
+    validation_quality_, validation_cost_, validation_quality_se_, validation_cost_se_ : float
         Mean quality and cost at `budget` of the rows of `fit`, each part of which is decided by
-        rules that the other parts have chosen, and by estimates that are out of sample.
-
-    validation_quality_se_, validation_cost_se_ : float
-        Standard errors of the two, as estimates for new rows.
+        rules that the other parts have chosen, and by estimates that are out of sample; and their
+        standard errors for new rows.
 
     abstain_quality_ : float or None
         What a row counts as that is handed over; None where none is.
 
-    n_features_in_ : int
-        Number of features seen during `fit`, where X has columns.
-
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of features seen during `fit`, where all are strings.
+    n_features_in_, feature_names_in_ : int, ndarray of shape (`n_features_in_`,)
+        Number and names of the features seen during `fit`, where X has them.
 
     See Also
     --------
@@ -183,16 +150,11 @@ class SequentialRouterClassifier(ClassifierMixin, CombiningRouter):
 
     Notes
     -----
-    There is no `random_state`: the router itself is deterministic; set that of the members and of
-    a `quality_estimator` of your own.
+    There is no `random_state`: set that of the members and of a `quality_estimator` of your own.
 
-    Which of two mixed rules a row follows is drawn from a hash of the row and of how often
-    it came before in the call, or of its ``request_id``: a row goes the same way in every batch
-    and container, and of many equal rows in one call the right share goes each way. In calls of
-    one row each without ``request_id``, equal rows all go one way. Rows of a torch data set are
-    drawn by their position in it.
-    `route` and `predict_cost` ask the members that `predict` asks, since their answers are
-    what decides.
+    Which of two mixed rules a row follows is drawn from its ``request_id``, else as in
+    :class:`FrugalMLClassifier`. `route` and `predict_cost` ask the members that `predict` asks,
+    since their answers are what decides.
 
     References
     ----------
@@ -237,8 +199,6 @@ class SequentialRouterClassifier(ClassifierMixin, CombiningRouter):
         "quality_estimator": [HasMethods(["fit", "predict"]), None],
     }
 
-    score = CombiningRouter.score
-
     def __init__(
         self,
         estimators,
@@ -266,15 +226,9 @@ class SequentialRouterClassifier(ClassifierMixin, CombiningRouter):
         self.cv = cv
         self.n_jobs = n_jobs
 
-    def _check(self, X, members):
-        super()._check(X, members)
-        count = n_sets(len(members), self.max_calls)
-        if count > _MAX_SETS:
-            raise ValueError(
-                f"max_calls={self.max_calls!r} with {len(members)} members needs a regressor for "
-                f"each of {count} sets; at most {_MAX_SETS} are allowed. Lower max_calls or drop "
-                "members."
-            )
+    def _check(self, members):
+        super()._check(members)
+        check_sets(len(members), self.max_calls, _MAX_SETS)
 
     # Fit ------------------------------------------------------------------------------------
 
@@ -282,97 +236,87 @@ class SequentialRouterClassifier(ClassifierMixin, CombiningRouter):
         names, scores, target = answers.names, answers.responses, answers.target
         quality = self._objective_of(self._target).bound(target).of
         found = search_combinations(scores, target, quality, self.max_calls)
-        self.abstain_quality_ = self._worth_of_handing(per_row for _, _, per_row in found.values())
+        handing = self._worth_of_handing(per_row for _, _, per_row in found.values())
+        self.abstain_quality_ = handing
         self._states = any_order(len(names), self.max_calls)
         # Ways to answer after each set: all combined, or any one of several members alone.
         realised, choices, self._first_choice = [np.empty((len(target), 0))], [], [-1]
-        for row in self._states.asked[1:]:
-            used = np.flatnonzero(row)
+        for asked, used in zip(self._states.asked[1:], self._states.answers[1:]):
             ways = [found[frozenset(used)]]
-            name = " + ".join(np.array(names)[used])
+            name = " + ".join(names[k] for k in used)
             labels = [name]
             if len(used) > 1:
                 ways += [found[frozenset([k])] for k in used]
                 labels += [f"{name} > {names[k]}" for k in used]
             realised.append(np.column_stack([per_row for _, _, per_row in ways]))
-            if self.abstain_quality_ is not None:
-                ways.append((np.zeros(len(row)), np.nan, None))
+            if handing is not None:
+                ways.append((np.zeros(len(names)), np.nan, np.full(len(target), handing)))
                 labels.append(f"{name} > {ABSTAIN_NAME}")
             self._first_choice.append(len(choices))
-            choices += [(label, row, *way[:2]) for label, way in zip(labels, ways)]
-        names, used, weights, thresholds = zip(*choices)
-        self.choice_weights_ = np.array(weights)
-        costs, bases = self._costs_of_fit, possible_bases(self.base, answers.names)
+            choices += [(label, asked, *way) for label, way in zip(labels, ways)]
+        labels, used, weights, thresholds, made = zip(*choices)
+        self.choice_members_, self.choice_weights_ = np.array(used), np.array(weights)
+        costs, bases = self._costs_of_fit, possible_bases(self.base, names)
         starts = [int(self._states.following[0, k]) for k in bases]
-        self._options = {start: self._options_after(start, costs) for start in starts}
+        self._options = {start: self._options_after(start) for start in starts}
 
         estimator = self.quality_estimator
         if estimator is None:
             estimator = answers_forest(len(target), self.n_jobs)
 
         def fit(state, target):
-            features = self._features([scores[k] for k in self._used(state)], state)
+            features = self._features([scores[k] for k in self._states.answers[state]], state)
             options = {"name": "quality_estimator", "n_jobs": self.n_jobs}
             return cross_fit(estimator, features, target, answers.folds, **options)[:2]
 
         # The special case first: its estimates also say which prices matter.
-        rules, cost, quality = self._learn_addons(realised, fit)
+        rules, cost, quality = self._learn_addons(np.column_stack(made), fit)
         self._values = None
-        if self._states.asked.sum(axis=1).max() > 2:
+        if self._states.n_calls > 2:
             reached = np.flatnonzero(self._states.asked[:, bases].any(axis=1))
             self._values, brought, spent = roll_back(
-                self._states,
-                realised,
-                costs,
-                self.prices_,
-                fit,
-                only=reached,
-                handing=self.abstain_quality_,
+                self._states, realised, costs, self.prices_, fit, only=reached, handing=handing
             )
-            for start in starts:
-                rules += [SequentialRule(start, j, price) for j, price in enumerate(self.prices_)]
-                cost += list(costs[self._used(start)].sum() + spent[start].T)
+            for start, base in zip(starts, bases):
+                rules += [(start, price, at) for at, price in enumerate(self.prices_)]
+                cost += list(costs[base] + spent[start].T)
                 quality += list(brought[start].T)
         self._choose(rules, np.array(cost), np.array(quality), answers.part)
-        self._set_choices(names, used, weights, thresholds)
-
-    def _used(self, state):
-        return np.flatnonzero(self._states.asked[state])
+        self._set_choices(labels, used, weights, thresholds)
 
     def _features(self, scores, state):
-        weights = self.choice_weights_[self._first_choice[state]][self._used(state)]
-        return answer_features(scores, weights, self._multilabel)
+        weights = self.choice_weights_[self._first_choice[state]]
+        used = list(self._states.answers[state])
+        return answer_features(scores, weights[used], self._multilabel)
 
-    def _options_after(self, start, costs):
+    def _options_after(self, start):
         """FrugalMCT's options: the base alone, both combined, the add-on alone, handing over."""
-        base_cost = float(costs[self._used(start)].sum())
-        options = [Option(start, 0, base_cost)]
+        options = [self._first_choice[start]]
         for k in np.flatnonzero(self._states.following[start] >= 0):
-            state, cost = int(self._states.following[start, k]), base_cost + float(costs[k])
-            alone = 1 + int(self._used(state).searchsorted(k))
-            options += [Option(state, 0, cost), Option(state, alone, cost)]
+            state = self._states.following[start, k]
+            both = self._first_choice[state]
+            options += [both, both + 1 + self._states.answers[state].index(k)]
         if self.abstain_quality_ is not None:
-            options.append(Option(start, 1, base_cost))
-        return options
+            options.append(self._first_choice[start] + 1)
+        return np.array(options)
 
-    def _learn_addons(self, realised, fit):
+    def _learn_addons(self, made, fit):
         """Rules that buy one add-on at most; sets the prices of those that may buy more."""
         rules, spent, brought, prices = [], [], [], [0.0]
         handing = self.abstain_quality_
         self._addons, self._hands_over = {}, False
         for start, options in self._options.items():
-            answers = options if handing is None else options[:-1]
-            ways = np.column_stack([realised[state][:, way] for state, way, _ in answers])
-            costs = np.array([option.cost for option in options])
-            model, estimate = fit(start, ways)
-            self._addons[start] = values = StateValues(model, len(answers), 0, handing)
-            estimate, ways = values.split(estimate)[0], values.split(ways)[0]
+            ways, costs = np.take(made, options, axis=1), self.choice_costs_[options]
+            n_answers = len(options) - (handing is not None)
+            model, estimate = fit(start, ways[:, :n_answers])
+            self._addons[start] = StateValues(model, n_answers, 0, handing)
+            estimate, _ = self._addons[start].split(estimate)
             path = assignment_path(estimate, costs)
             # Where little is spent, each bit of it buys most.
             for price in spread_prices(path, _N_ADDON_PRICES, 2.0):
                 choice = choose_at_price(estimate, costs, price)
-                self._hands_over |= bool((choice == len(answers)).any())
-                rules.append(SequentialRule(start, -1, price))
+                self._hands_over |= bool((choice == n_answers).any())
+                rules.append((start, price, -1))
                 spent.append(costs[choice])
                 brought.append(ways[np.arange(len(ways)), choice])
             prices += list(spread_prices(path, self.n_prices + 1))
@@ -384,15 +328,19 @@ class SequentialRouterClassifier(ClassifierMixin, CombiningRouter):
         return rules, spent, brought
 
     def _choose(self, rules, cost, quality, part):
-        """The rules that are worth mixing, by all rows and, to validate them, without each part."""
-        simple = np.array([rule.price_at < 0 for rule in rules])
+        """The rules that are worth mixing, by all rows and, to validate them, without each part.
+
+        A rule is the state after the member that is asked first, what an answer must bring for
+        each unit of its cost, and the position of that in `prices_`, -1 for one add-on at most.
+        """
+        start, price, price_at = map(np.array, zip(*rules))
         # To hand every row over has no error at all, and would win against whatever is docked.
         slack = 0.0 if self._hands_over else _SLACK
 
         def mixed(rows):
             tables = cost[:, rows], quality[:, rows]
             means = [table.mean(axis=1) for table in tables]
-            _, kept = best_mixture(means[0], docked_quality(*tables, simple, slack))
+            _, kept = best_mixture(means[0], docked_quality(*tables, price_at < 0, slack))
             # Mixtures are of what rules are found to be, which may fall where they are docked.
             return Mixture(means[0][kept], np.maximum.accumulate(means[1][kept])), kept
 
@@ -402,17 +350,12 @@ class SequentialRouterClassifier(ClassifierMixin, CombiningRouter):
             tables = cost[kept][:, rows], quality[kept][:, rows]
             self._validated_parts.append(ValidatedPart.of(mixture, *tables))
         self.mixture_, kept = mixed(np.arange(len(part)))
-        self._rules = [rules[k] for k in kept]
+        self._rules = start[kept], price[kept], price_at[kept]
 
     # Decisions ------------------------------------------------------------------------------
 
-    @property
-    def _member_costs(self):
-        # Rules were chosen for the costs of fit: new ones act at the next.
-        return self._costs_of_fit
-
     def _least(self):
-        return min(options[0].cost for options in self._options.values())
+        return min(self.choice_costs_[options[0]] for options in self._options.values())
 
     def _validated(self, budget):
         return validated_mixture(self._validated_parts, budget)
@@ -420,34 +363,31 @@ class SequentialRouterClassifier(ClassifierMixin, CombiningRouter):
     def _plan(self, X, budget, request_id=None):
         check_affordable(budget, self._least())
         rule = self.mixture_.draw(X, budget, request_id)
-        ask = self._asked_answers(X)
-        state = np.array([one.start for one in self._rules])[rule]
-        way = np.zeros(len(rule), dtype=np.int64)
-        going = np.ones(len(rule), dtype=bool)
+        ask, (start, price, price_at) = self._asked_answers(X), self._rules
+        state, route = start[rule], np.full(len(rule), -1)
         for at in range(1, len(self._first_choice)):
-            for one in np.unique(rule[going & (state == at)]):
-                rows = np.flatnonzero(going & (state == at) & (rule == one))
-                state[rows], way[rows], going[rows] = self._step(ask, rows, at, self._rules[one])
-        route = np.array(self._first_choice)[state] + way
+            for one in np.unique(rule[state == at]):
+                rows = np.flatnonzero((state == at) & (rule == one))
+                state[rows], route[rows] = self._step(ask, rows, at, price[one], price_at[one])
         return Plan(route, self.choice_costs_[route], ask)
 
-    def _step(self, ask, rows, at, rule):
-        """For some rows in one state under one rule: next state, way to end there, who goes on."""
-        features = self._features([ask(k, rows) for k in self._used(at)], at)
-        if rule.price_at < 0:
+    def _step(self, ask, rows, at, price, price_at):
+        """For some rows in one state under one rule the next state (-1: none) and the choice."""
+        features = self._features([ask(k, rows) for k in self._states.answers[at]], at)
+        if price_at < 0:
             values, options = self._addons[at], self._options[at]
             ways, _ = values.split(predict_matrix(values.model, features, "quality_estimator"))
-            states, way, costs = map(np.array, zip(*options))
-            option = choose_at_price(ways, costs, rule.price)
-            return states[option], way[option], False
+            return -1, options[choose_at_price(ways, self.choice_costs_[options], price)]
         values, nexts = self._values[at], np.flatnonzero(self._states.following[at] >= 0)
+        first = self._first_choice[at]
         if values.model is None:
-            return at, 0, False
+            return -1, first
         ways, going = values.split(predict_matrix(values.model, features, "quality_estimator"))
         if not len(nexts):
-            return at, ways.argmax(axis=1), False
-        costs, prices = self._costs_of_fit[nexts], self.prices_[[rule.price_at]]
-        move = best_move(ways, going[:, :, [rule.price_at]], costs, prices)
+            return -1, first + ways.argmax(axis=1)
+        move = best_move(
+            ways, going[:, :, [price_at]], self._costs_of_fit[nexts], np.array([price])
+        )
         onward = move.onward[:, 0]
-        state = np.where(onward >= 0, self._states.following[at, nexts[onward]], at)
-        return state, move.way, onward >= 0
+        state = np.where(onward >= 0, self._states.following[at, nexts[onward]], -1)
+        return state, first + move.way

@@ -22,15 +22,11 @@ _LARGEST = 30.0
 
 
 class RankScores:
-    """Columns as normal scores of their ranks, whatever their scale.
+    """Columns (n_rows, n_columns) as normal scores of their ranks, whatever their scale.
 
     Equal values get one score, infinite ones the outermost; a missing value gets 0, the
     middle, and where a training column has missing ones a column of its own says so. A log
     probability, a probability and its logit are the same signal.
-
-    Parameters
-    ----------
-    columns : ndarray of shape (n_rows, n_columns)
     """
 
     def __init__(self, columns):
@@ -42,11 +38,6 @@ class RankScores:
             rank = np.cumsum(counts) - counts / 2
             scores = ndtri(rank / max(counts.sum(), 1))
             self.knots.append((values, scores))
-
-    @property
-    def n_scores(self):
-        """Columns of the result."""
-        return len(self.knots) + sum(self.missing)
 
     def transform(self, columns):
         """Scores of rows, ndarray of shape (n_rows, n_scores)."""
@@ -120,16 +111,9 @@ def _terms(ways, features):
 class StateBasis:
     """What a state knows, made ready for regressions of the values of going on.
 
-    Parameters
-    ----------
-    features : ndarray of shape (n_rows, n_features)
-        Normal scores of what is known in this state.
-
-    own : ndarray of shape (n_ways, n_features), dtype=bool
-        Which of them are the own signals of the answer that each way gives.
-
-    quality : ndarray of shape (n_rows, n_ways)
-        Quality of each way, in [0, 1].
+    `features` (n_rows, n_features) are normal scores of what is known in this state, `own`
+    (n_ways, n_features) says which of them are the own signals of the answer that each way gives,
+    and `quality` (n_rows, n_ways), in [0, 1], is that of each way.
     """
 
     def __init__(self, features, own, quality):
@@ -171,7 +155,11 @@ def as_columns(signals, name, n_rows, columns=None):
         return np.empty((n_rows, 0))
     found = None
     try:
-        found = _floats(signals)
+        if hasattr(signals, "iloc") and hasattr(signals, "to_numpy"):
+            # A value that a pandas extension type lacks is NaN.
+            found = signals.to_numpy(dtype=np.float64, na_value=np.nan)
+        else:
+            found = np.asarray(signals, dtype=np.float64)
     except (TypeError, ValueError):
         pass
     if found is None:
@@ -183,13 +171,6 @@ def as_columns(signals, name, n_rows, columns=None):
             f"for each row of the call, got {found.shape}."
         )
     return found.reshape(n_rows, -1) if found.size else np.empty((n_rows, 0))
-
-
-def _floats(values):
-    """Numbers as float64; a value that a pandas extension type lacks is NaN."""
-    if hasattr(values, "iloc") and hasattr(values, "to_numpy"):
-        return values.to_numpy(dtype=np.float64, na_value=np.nan)
-    return np.asarray(values, dtype=np.float64)
 
 
 def split_signals(signals, names):

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from skroute.routing._log import with_last
+
 
 class States(NamedTuple):
     """What may have been asked, and what may be asked next; what follows comes later."""
@@ -15,6 +17,13 @@ class States(NamedTuple):
     asked: NDArray[np.bool_]
     # The state after asking a member; -1 where it cannot be asked.
     following: NDArray[np.int64]
+    # For each state the members that may answer there.
+    answers: list[tuple[int, ...]]
+
+    @property
+    def n_calls(self):
+        """Members that are asked at most."""
+        return int(self.asked.sum(axis=1).max())
 
 
 def n_sets(n_members, max_calls):
@@ -22,8 +31,17 @@ def n_sets(n_members, max_calls):
     return sum(comb(n_members, size) for size in range(1, min(max_calls, n_members) + 1))
 
 
+def check_sets(n_members, max_calls, most):
+    """Refuse more sets of one to `max_calls` members than can be learned."""
+    if (count := n_sets(n_members, max_calls)) > most:
+        raise ValueError(
+            f"max_calls={max_calls!r} with {n_members} members makes {count} sets of models; at "
+            f"most {most} are allowed. Lower max_calls or leave members out."
+        )
+
+
 def any_order(n_members, max_calls):
-    """Every member may be asked after every other, up to a number of calls; the first is none."""
+    """Any member may be asked after any, and any that was asked may answer; the first is none."""
     sizes = range(min(max_calls, n_members) + 1)
     sets = [part for size in sizes for part in combinations(range(n_members), size)]
     position = {frozenset(part): at for at, part in enumerate(sets)}
@@ -35,17 +53,17 @@ def any_order(n_members, max_calls):
             for part in sets
         ]
     )
-    return States(asked, following)
+    return States(asked, following, sets)
 
 
 def fixed_order(n_members, chain):
-    """One member after another."""
+    """One member after another; the last one asked answers."""
     asked = np.zeros((len(chain) + 1, n_members), dtype=bool)
     following = np.full((len(chain) + 1, n_members), -1)
     for at, k in enumerate(chain):
         asked[at + 1 :, k] = True
         following[at, k] = at + 1
-    return States(asked, following)
+    return States(asked, following, [(), *((k,) for k in chain)])
 
 
 class StateValues(NamedTuple):
@@ -64,7 +82,7 @@ class StateValues(NamedTuple):
         """Quality of the ways to end a row, and of asking each next member at each price."""
         ways = outputs[:, : self.n_answers]
         if self.handing is not None:
-            ways = np.column_stack([ways, np.full(len(ways), self.handing)])
+            ways = with_last(ways, self.handing)
         n_prices = (outputs.shape[1] - self.n_answers) // max(self.n_next, 1)
         return ways, outputs[:, self.n_answers :].reshape(len(outputs), self.n_next, n_prices)
 
@@ -103,38 +121,17 @@ def best_move(ways, going, costs, prices):
 def roll_back(states, realised, costs, prices, fit, *, only=None, handing=None, trust=0.0):
     """Learn what going on is worth, from the states after the last call back to the first.
 
-    Parameters
-    ----------
-    states : States
+    `realised` has for each state the logged quality (n_rows, n_answers) of each way to answer
+    there. ``fit(state, target) -> (model, estimate)`` is a regressor of the columns of `target`
+    on what is known in a state, and what it makes of the same rows out of sample. `only` some
+    states may be reached. `handing` is what handing a row over is worth, wherever something has
+    been asked. `trust` is the share of the next states' own estimates in the value of going on to
+    them; the rest is what their decisions came to: outcomes are noisy, and of estimates the
+    largest is too high.
 
-    realised : list of ndarray of shape (n_rows, n_answers)
-        For each state the logged quality of each way to answer there.
-
-    costs : ndarray of shape (n_members,)
-
-    prices : ndarray of shape (n_prices,)
-
-    fit : callable
-        ``fit(state, target) -> (model, estimate)``: a regressor of the columns of `target` on
-        what is known in a state, and what it makes of the same rows out of sample.
-
-    only : array-like of int, default=None
-        States that are reached; None is all.
-
-    handing : float, default=None
-        What handing a row over is worth, wherever something has been asked.
-
-    trust : float, default=0.0
-        Share of the next states' own estimates in the value of going on to them; the rest is
-        what their decisions came to. Outcomes are noisy; of estimates the largest is too high.
-
-    Returns
-    -------
-    values : list of StateValues
-        None for states that are not reached.
-
-    quality, spent : dict from int to ndarray of shape (n_rows, n_prices)
-        What the decisions from each state on came to on the rows, out of sample.
+    Returns the values of all states, None where not reached, and for each state that is reached
+    the quality and the cost (n_rows, n_prices) that decisions from there on came to on the rows,
+    out of sample.
     """
     n_rows = len(realised[0])
     values: list[StateValues | None] = [None] * len(states.asked)
@@ -149,7 +146,7 @@ def roll_back(states, realised, costs, prices, fit, *, only=None, handing=None, 
         ]
         answers = realised[state]
         ends = handing if states.asked[state].any() else None
-        ways = answers if ends is None else np.column_stack([answers, np.full(n_rows, ends)])
+        ways = answers if ends is None else with_last(answers, ends)
         if ways.shape[1] == 1 and not later and not trust:
             model, estimate = None, ways
         else:

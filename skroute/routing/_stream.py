@@ -15,24 +15,11 @@ from skroute.ledgers._books import check_amount, check_terms
 from skroute.routing._log import check_names
 from skroute.routing._policy import choose_one
 from skroute.utils._compat import num_samples
-from skroute.utils._handing import models_of
-from skroute.utils._validation import check_numbers
-from skroute.utils._warn import warn
+from skroute.utils._protocol import models_of
+from skroute.utils._validation import check_numbers, warn
 
 # Nothing is bought at an infinite price; this one can be multiplied with a cost of 0.
 _MOST = 1e15
-
-
-class Look(NamedTuple):
-    """What a router knows of one row before it decides.
-
-    `features` is what its quality estimator reads, `answered` the answers of choices that
-    deciding has paid for, `state` what answering must not pay for twice.
-    """
-
-    features: Any
-    answered: dict
-    state: Any = None
 
 
 class Offers:
@@ -40,7 +27,8 @@ class Offers:
 
     def __init__(self, router, mean, max_costs, excluded):
         self.router, self.mean, self.excluded = router, mean, excluded
-        self.policy, self.kept = router._stream_policy(mean, sorted(excluded))
+        self.policy, kept = router._stream_policy(mean, sorted(excluded))
+        self.kept = kept.tolist()
         self.names = [router.choices_[k] for k in self.kept]
         self.penalty = self.policy.penalty.tolist()
         self.costs = None if self.policy.per_row else self.policy.planned.tolist()
@@ -50,7 +38,7 @@ class Offers:
             if self.costs is not None:
                 self.check_told(self.costs)
         known = self.max_costs or self.costs
-        self.takes = None if known is None else self.taken(known)
+        self.takes = None if known is None else [self.policy.deciding + cost for cost in known]
         # What one request takes at least; with costs per row the log's mean.
         self.floor = self.policy.least if known is None else min(self.takes)
         self._own_price = self.price_at(mean)
@@ -66,21 +54,15 @@ class Offers:
 
     def taken(self, costs):
         """What is reserved for each choice; `takes` where that is the same for all requests."""
-        return [self.policy.deciding + bound for bound in self.max_costs or costs]
-
-    def least(self, costs):
-        """The smallest amount that a request can take."""
-        return min(self.takes or self.taken(costs))
+        return self.takes or [self.policy.deciding + cost for cost in costs]
 
     def price_at(self, budget):
         """Price of a mean budget; ties go to the cheaper choice."""
         rule = self.policy.rule(max(budget, self.policy.least))
         return min(rule.price, _MOST)
 
-    def choose(self, quality, costs, books, room, spare):
+    def choose(self, quality, costs, takes, least, books, room, spare):
         """Algorithm 1: the best at the price among what fits, at last the cheapest."""
-        takes = self.takes or self.taken(costs)
-        least = min(takes)
         if least > room:
             return None
         price = self._own_price
@@ -90,7 +72,7 @@ class Offers:
             price = self.price_at((books.total - books.spent - books.pending) / n_left)
         fitting = [k for k, amount in enumerate(takes) if amount <= spare or amount == least]
         k = choose_one(quality, costs, price, fitting)
-        return Offer(int(self.kept[k]), self.names[k], costs[k], self.policy.deciding, takes[k])
+        return Offer(self.kept[k], self.names[k], costs[k], self.policy.deciding, takes[k])
 
 
 class Ticket(NamedTuple):
@@ -240,6 +222,9 @@ class BudgetStream:
     n_expected : int or None
         As given.
 
+    ledger : Ledger
+        Where the books are kept.
+
     Raises
     ------
     ValueError
@@ -319,15 +304,10 @@ class BudgetStream:
         least = self._offers.floor * (1 if n_expected is None else n_expected)
         check_affordable(total, least, name="budget_total")
         self._warned: set[str] = set()
-        self._ledger = MemoryLedger() if ledger is None else ledger
+        self.ledger = MemoryLedger() if ledger is None else ledger
         for name in self._purses[1:]:
-            self._ledger.books(name)
-        self._ledger.open(purse, total, n_expected, period=period)
-
-    @property
-    def ledger(self):
-        """The ledger that keeps the books."""
-        return self._ledger
+            self.ledger.books(name)
+        self.ledger.open(purse, total, n_expected, period=period)
 
     def _check_max_costs(self, max_costs):
         """Upper bounds by name; None where the router's costs are bounds themselves."""
@@ -407,12 +387,9 @@ class BudgetStream:
         ValueError
             For an unknown name.
         """
-        names = (
-            self._offers.excluded
-            if names is None
-            else check_names(names, self.router._excludable())
-        )
-        self._exclude(self._offers.excluded - set(names))
+        again = self.router._excludable()
+        again = again if names is None else check_names(names, again)
+        self._exclude(self._offers.excluded - set(again))
 
     def _exclude(self, names):
         self._offers = Offers(self.router, self._offers.mean, self._max_costs, frozenset(names))
@@ -428,11 +405,11 @@ class BudgetStream:
         n_more : int, default=0
             Further requests to expect, where their number is known.
         """
-        self._ledger.top_up(self._purses[0], amount, n_more)
+        self.ledger.top_up(self._purses[0], amount, n_more)
 
     def reset(self) -> None:
         """Start again with the first total, as at the end of a period; open tickets stay open."""
-        self._ledger.reset(self._purses[0])
+        self.ledger.reset(self._purses[0])
 
     def route(self, x: Any, *, costs: ArrayLike | None = None, key: str | None = None) -> Ticket:
         """Decide on one request and reserve what its call can cost.
@@ -472,25 +449,25 @@ class BudgetStream:
         return self._route(x, costs, key)[0]
 
     def _route(self, x, costs, key=None):
-        """Ticket, the checked row, and what deciding leaves for answering."""
+        """The ticket, the checked row, and what deciding leaves for answering."""
         offers = self._offers
         x = check_rows(self.router, x, reset=False)
         if num_samples(x) != 1:
             raise ValueError(f"x must be one row, shape (1, n_features), got {num_samples(x)}.")
         known = self._known_costs(offers, costs, estimated=True)
-        least = offers.floor if known is None else offers.least(known)
-        held = self._ledger.hold(self._purses, least, _check_key(key))
+        least = offers.floor if known is None else min(offers.taken(known))
+        held = self.ledger.hold(self._purses, least, _check_key(key))
         if held.state == "open":
             return _ticket(held), x, None
         try:
-            look = offers.router._look(x, offers.kept)
-            quality = offers.policy.estimates(look.features)[0].tolist()
+            features, state, answered = offers.router._look(x, offers.kept)
+            quality = offers.policy.estimates(features)[0].tolist()
             if known is None:
-                known = self._estimated_costs(offers, look.features)
+                known = self._estimated_costs(offers, features)
         except BaseException:
-            self._ledger.release(held)
+            self.ledger.release(held)
             raise
-        return self._issue(offers, quality, known, held, key, look.answered), x, look.state
+        return self._issue(offers, quality, known, held, key, answered), x, state
 
     def _estimated_costs(self, offers, features):
         """Estimates are no promise: one above what a call can cost at most is cut to that."""
@@ -543,9 +520,10 @@ class BudgetStream:
         """
         offers = self._offers
         n_choices = len(self.router.choices_)
-        quality = _one_row(quality, n_choices, "quality")[offers.kept].tolist()
+        quality = _one_row(quality, n_choices, "quality")
+        quality = [quality[k] for k in offers.kept]
         known = self._known_costs(offers, costs, estimated=False)
-        return self._issue(offers, quality, known, None, _check_key(key), None)
+        return self._issue(offers, quality, known, None, _check_key(key), {})
 
     def _known_costs(self, offers, costs, estimated):
         """Costs of a request as far as they are known before it is looked at."""
@@ -562,23 +540,25 @@ class BudgetStream:
             raise ValueError("costs must be given, got None: the router's costs are per row.")
         models = models_of(self.router)
         known = _one_row(costs, len(models), "costs", low=0.0)
-        known = np.append(known, np.zeros(len(self.router.choices_) - len(models)))
-        known = known[offers.kept].tolist()
+        known += [0.0] * (len(self.router.choices_) - len(models))
+        known = [known[k] for k in offers.kept]
         if offers.max_costs is not None:
             offers.check_told(known)
         return known
 
     def _issue(self, offers, quality, costs, held, key, answered):
         values = [value - less for value, less in zip(quality, offers.penalty)]
-        made = self._ledger.reserve(
+        takes = offers.taken(costs)
+        least = min(takes)
+        made = self.ledger.reserve(
             self._purses,
-            partial(offers.choose, values, costs),
-            least=offers.least(costs),
+            partial(offers.choose, values, costs, takes, least),
+            least=least,
             keep=offers.floor,
             held=held,
             key=key,
         )
-        return _ticket(made, answered)
+        return _ticket(made, answered.get(made.offer.choice))
 
     def predict(self, x: Any) -> Any:
         """Answer one request with the router's own models: `route`, the call, `commit`.
@@ -645,7 +625,7 @@ class BudgetStream:
         held = ticket.reserved - ticket.deciding
         if not (over > 0 and (late or cost > held)):
             return
-        for books in map(self._ledger.books, self._purses):
+        for books in map(self.ledger.books, self._purses):
             if books.spent > books.total * (1 + ROUNDING):
                 raise BudgetExhaustedError(
                     f"The cap of {books.total:.6g} is broken by {over:.6g}: the call of "
@@ -673,7 +653,7 @@ class BudgetStream:
     def _settle(self, ticket, cost):
         # All but the answer, which may be an array.
         offer = Offer(*ticket[2:7])
-        return self._ledger.settle(ticket.stream, ticket.id, self._purses[0], offer, cost)
+        return self.ledger.settle(ticket.stream, ticket.id, self._purses[0], offer, cost)
 
     def unsettled(self) -> list[Ticket]:
         """Tickets of all processes that are open or have expired, oldest first.
@@ -683,7 +663,7 @@ class BudgetStream:
         list of Ticket
             After a crash, commit those that the providers have counted and refund the others.
         """
-        return [_ticket(made) for made in self._ledger.unsettled(self._purses[0])]
+        return [_ticket(made) for made in self.ledger.unsettled(self._purses[0])]
 
     def books(self) -> Books:
         """All amounts and counts of the stream's purse.
@@ -692,7 +672,7 @@ class BudgetStream:
         -------
         Books
         """
-        return self._ledger.books(self._purses[0])
+        return self.ledger.books(self._purses[0])
 
     def status(self) -> StreamStatus:
         """The amounts and the counts of the stream.
@@ -703,10 +683,8 @@ class BudgetStream:
             Named tuple ``(budget_total, spent, reserved, n_open, n_committed, n_refunded,
             n_rejected)``.
         """
-        books = self.books()
-        return StreamStatus(
-            books.total, *(getattr(books, name) for name in StreamStatus._fields[1:])
-        )
+        books = self.books()._asdict()
+        return StreamStatus(books["total"], *(books[name] for name in StreamStatus._fields[1:]))
 
     def __repr__(self):
         status = self.status()
@@ -717,12 +695,11 @@ class BudgetStream:
 
     def __getstate__(self):
         # A ledger in memory is another one in a copy; others are found again by their place.
-        return self.__dict__ | {"_ledger": copy.copy(self._ledger)}
+        return self.__dict__ | {"ledger": copy.copy(self.ledger)}
 
 
-def _ticket(made, answered=None):
+def _ticket(made, answer=None):
     """The ticket of an open reservation."""
-    answer = answered.get(made.offer.choice) if answered else None
     return Ticket(made.ledger, made.number, *made.offer, answer)
 
 
@@ -746,8 +723,8 @@ def _check_purses(purse, within):
 
 
 def _one_row(row, n_choices, name, low=-np.inf):
-    """Finite numbers, one for each choice."""
+    """A list of finite numbers, one for each choice."""
     row = check_numbers(row, name, low=low)
     if row.shape not in ((n_choices,), (1, n_choices)):
         raise ValueError(f"{name} must have shape ({n_choices},), got {row.shape}.")
-    return row.reshape(-1)
+    return row.ravel().tolist()

@@ -8,13 +8,14 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import inherit_member_tags
-from skroute.routing._estimates import default_quality_estimator, read_rows
+from skroute.quality import QualityRegressor
+from skroute.routing._estimates import read_rows
 from skroute.routing._log import check_matrix, with_last
-from skroute.routing._members import ABSTAIN_COST
+from skroute.routing._members import AMOUNT
 from skroute.routing._router import BUDGET, N_JOBS, Router
 from skroute.utils._compat import HasMethods, check_sample_weight
-from skroute.utils._handing import models_of
 from skroute.utils._named import check_rows_match
+from skroute.utils._protocol import models_of
 
 _ADVICE = (
     "Give a quality_estimator that reads such rows, for example a pipeline that begins with a "
@@ -29,17 +30,18 @@ class TableRouter(MetaEstimatorMixin, Router, BaseEstimator):
         "quality_estimator": [HasMethods(["fit", "predict"]), None],
         "costs": [dict, "array-like", None],
         "budget": BUDGET,
-        "abstain_cost": ABSTAIN_COST,
+        "abstain_cost": AMOUNT,
         "cv": ["cv_object"],
         "n_jobs": N_JOBS,
     }
 
     def _readers(self):
         """The estimators that read X, by the parameters that give them."""
-        estimator = self.quality_estimator
-        return {
-            "quality_estimator": default_quality_estimator() if estimator is None else estimator
-        }
+        reader = self.quality_estimator
+        readers = {"quality_estimator": QualityRegressor() if reader is None else reader}
+        if getattr(self, "cost_estimator", None) is not None:
+            readers["cost_estimator"] = self.cost_estimator
+        return readers
 
     def _rows_of_fit(self, X, y, *, optional=False, **beside):
         """Checked rows; None, where they are `optional`, if nothing is known of them."""

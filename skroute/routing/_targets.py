@@ -8,7 +8,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 
 from skroute.base import note_failure
 from skroute.utils._compat import is_fitted, num_samples
-from skroute.utils._frozen import comes_fitted
+from skroute.utils._protocol import comes_fitted
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import check_probabilities, holds_texts
 
@@ -148,8 +148,21 @@ class MultiLabel:
             method = "predict_scores"
         with note_failure(name, num_samples(X), method):
             scores = getattr(member, method)(X)
-            own = member.classes_ if isinstance(scores, list) else None
-            scores = label_scores(scores, own, len(self.classes), name)
+            if isinstance(scores, list):
+                # One matrix for each label, the last column for its presence; in training a label
+                # may have had one value alone.
+                scores = np.column_stack(
+                    [
+                        part[:, -1] * (own[-1] == 1) if len(own) == 1 else part[:, 1]
+                        for part, own in zip(scores, member.classes_)
+                    ]
+                )
+            scores, n_labels = np.asarray(scores, dtype=np.float64), len(self.classes)
+            if scores.ndim != 2 or scores.shape[1] != n_labels:
+                raise ValueError(
+                    f"{name!r} must give a score for each of {n_labels} labels, got shape "
+                    f"{scores.shape}."
+                )
             if method == "predict_proba":
                 check_probabilities(scores, name, total=None)
         return scores
@@ -158,10 +171,8 @@ class MultiLabel:
 class Numbers:
     """One number per row, as it is."""
 
-    classes = None
-
     def __init__(self, classes=None):
-        pass
+        self.classes = classes
 
     @classmethod
     def encode(cls, X, y, name):
@@ -223,24 +234,3 @@ def make_target(X, y, kinds, name):
             "and SequentialRouterClassifier take several labels."
         )
     return *kind.encode(X, y, name), kind
-
-
-def label_scores(scores, own_classes, n_labels, name):
-    """Scores of each label as one matrix, in whichever form a classifier gives them.
-
-    A list has one matrix per label, the last column for its presence; `own_classes` are the
-    values that each label had in training, of which there may be one.
-    """
-    if isinstance(scores, list):
-        scores = np.column_stack(
-            [
-                part[:, -1] * (classes[-1] == 1) if len(classes) == 1 else part[:, 1]
-                for part, classes in zip(scores, own_classes)
-            ]
-        )
-    scores = np.asarray(scores, dtype=np.float64)
-    if scores.ndim != 2 or scores.shape[1] != n_labels:
-        raise ValueError(
-            f"{name!r} must give a score for each of {n_labels} labels, got shape {scores.shape}."
-        )
-    return scores

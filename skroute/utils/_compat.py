@@ -1,4 +1,4 @@
-"""Every private scikit-learn name that skroute uses, in one place.
+"""Every private scikit-learn name that skroute uses, and what not every scikit-learn has.
 
 When a new scikit-learn moves one of them, this is the only file to mend.
 """
@@ -8,15 +8,10 @@ When a new scikit-learn moves one of them, this is the only file to mend.
 from numbers import Integral, Real
 
 from sklearn.base import _fit_context
+from sklearn.ensemble._base import _BaseHeterogeneousEnsemble as BaseHeterogeneousEnsemble
 from sklearn.utils import _safe_indexing
 from sklearn.utils._indexing import _get_column_indices as get_column_indices
-from sklearn.utils._param_validation import (
-    HasMethods,
-    Interval,
-    InvalidParameterError,
-    StrOptions,
-    validate_params,
-)
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions, validate_params
 from sklearn.utils._plotting import _validate_style_kwargs as validate_style_kwargs
 from sklearn.utils._repr_html.estimator import _VisualBlock as VisualBlock
 from sklearn.utils.metadata_routing import _raise_for_params as raise_for_params
@@ -30,3 +25,49 @@ from sklearn.utils.validation import _check_response_method as check_response_me
 from sklearn.utils.validation import _check_sample_weight as check_sample_weight
 from sklearn.utils.validation import _is_fitted as is_fitted
 from sklearn.utils.validation import _num_samples as num_samples
+
+try:
+    from sklearn.callback import CallbackSupportMixin
+except ImportError:  # scikit-learn 1.7 and 1.8 have no callbacks.
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """Takes no callbacks."""
+
+
+class FitTask:
+    """A step of a fit, a context manager: callbacks hear of its begin and, if it ends well, end.
+
+    They are those of the estimator, and are shown `X` and `y`. `context` is scikit-learn's, None
+    where there are no callbacks.
+    """
+
+    def __init__(self, estimator, context, X=None, y=None):
+        self.estimator, self.context, self.X, self.y = estimator, context, X, y
+
+    def __enter__(self):
+        if self.context is not None:
+            self.context.call_on_fit_task_begin(estimator=self.estimator, X=self.X, y=self.y)
+        return self
+
+    def __exit__(self, kind, error, traceback):
+        if kind is None and self.context is not None:
+            self.context.call_on_fit_task_end(estimator=self.estimator, X=self.X, y=self.y)
+
+    def step(self, name, n_steps=0):
+        """A step within this one; `n_steps` is the number of steps within it, None if unknown.
+
+        Steps of a parallel loop are made before the loop: a worker must not change the
+        estimator.
+        """
+        context = self.context
+        if context is not None:
+            context = context.subcontext(task_name=name, max_subtasks=n_steps)
+        return FitTask(self.estimator, context, self.X, self.y)
+
+
+def fit_task(estimator, name, X, y):
+    """The outermost step of a fit."""
+    context = None
+    if hasattr(estimator, "_init_callback_context"):
+        context = estimator._init_callback_context(task_name=name, max_subtasks=None)
+    return FitTask(estimator, context, X, y)

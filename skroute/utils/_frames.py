@@ -1,6 +1,5 @@
 """Columns of frames as numbers, read one by one as `fit` saw them: the one way in all rooms."""
 
-import importlib
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,9 +24,8 @@ def is_missing(cell):
     """Whether a cell is None, NaN, pandas' NA or NaT."""
     if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
         return True
-    if isinstance(cell, (np.datetime64, np.timedelta64)):
-        return bool(np.isnat(cell))
-    return isinstance(cell, (float, np.floating)) and cell != cell
+    kinds = (float, np.floating, np.datetime64, np.timedelta64)
+    return isinstance(cell, kinds) and bool(cell != cell)
 
 
 def cells_of(column):
@@ -75,9 +73,7 @@ def numbers_of(column):
     """A column as float64, NaN where it is missing; None where an entry is no number."""
     dtype = getattr(column, "dtype", None)
     kind = getattr(dtype, "kind", "")
-    if kind == "c":
-        return None
-    if kind != "O" and kind_of_type(dtype) is None and not np.ma.isMaskedArray(column):
+    if kind not in ("O", "c") and kind_of_type(dtype) is None and not np.ma.isMaskedArray(column):
         try:
             return np.asarray(column, dtype=np.float64)
         except (TypeError, ValueError):
@@ -123,23 +119,15 @@ def _plain(date):
 
 
 class ColumnReader(NamedTuple):
-    """How one column of `fit` is read.
+    """How one column of `fit` is read: as numbers, dates or categories."""
 
-    Attributes
-    ----------
-    name : object
-        For messages.
-    kind : {"number", "date", "category"}
-    was_strings : bool
-        Whether its numbers were strings, or it had none: then another string is a missing number.
-    codes : dict from str to int, or None
-        Of the texts of a category, sorted.
-    """
-
+    # For messages.
     name: Any
     kind: str
+    # Whether its numbers were strings, or it had none: then another string is a missing number.
     was_strings: bool = False
-    codes: Any = None
+    # Of the texts of a category, sorted.
+    codes: dict[str, int] | None = None
 
     @classmethod
     def fit(cls, column, name):
@@ -200,123 +188,6 @@ def columns_of(X):
         return names, [X[name] for name in names]
     X = np.asarray(on_host(X))
     return None, list(X.T) if X.ndim == 2 else [X]
-
-
-class FrameReader(NamedTuple):
-    """How the rows of `fit` become numbers.
-
-    Attributes
-    ----------
-    columns : list of ColumnReader
-    """
-
-    columns: list
-
-    @classmethod
-    def fit(cls, X):
-        """From the rows of `fit`."""
-        names, columns = columns_of(X)
-        names = range(len(columns)) if names is None else names
-        return cls([ColumnReader.fit(column, name) for column, name in zip(columns, names)])
-
-    @property
-    def categorical(self):
-        """Which columns are categories."""
-        return np.array([column.kind == CATEGORY for column in self.columns])
-
-    def read(self, X):
-        """Rows as float64, each column by what its cells say, also where X is an array."""
-        _, columns = columns_of(X)
-        return np.column_stack([own.read(column) for own, column in zip(self.columns, columns)])
-
-
-class RawRows(NamedTuple):
-    """What rows of `fit` looked like, to make others of single cells.
-
-    Attributes
-    ----------
-    names : list
-        Names of the columns, or their positions.
-    library : str or None
-        Of the frame; None of an array.
-    dtypes : list
-    filler : list
-        One cell of each column.
-    """
-
-    names: list
-    library: Any
-    dtypes: list
-    filler: list
-
-    @classmethod
-    def of(cls, X):
-        """From the rows of `fit`."""
-        names, columns = columns_of(X)
-        library = None if names is None else type(X).__module__.split(".")[0]
-        return cls(
-            list(range(len(columns))) if names is None else names,
-            library,
-            [column.dtype for column in columns],
-            [cells_of(column[:1])[0] for column in columns],
-        )
-
-    def rows(self, cells, n_rows):
-        """Rows as in `fit`, made of the cells of some columns; others are filled up.
-
-        Parameters
-        ----------
-        cells : mapping from position to array of shape (n_rows,)
-        n_rows : int
-
-        Returns
-        -------
-        DataFrame or ndarray
-        """
-        table = [
-            cells[at] if at in cells else np.array([self.filler[at]] * n_rows, dtype=object)
-            for at in range(len(self.names))
-        ]
-        if self.library is None:
-            whole = np.column_stack([cells_of(column) for column in table])
-            kind = self.dtypes[0]
-            return whole if kind.kind == "O" else whole.astype(np.result_type(kind, np.float16))
-        library = importlib.import_module(self.library)
-        make = _pandas_column if self.library == "pandas" else _other_column
-        columns = {}
-        for name, own, dtype in zip(self.names, table, self.dtypes):
-            if kind_of_type(dtype) == DATE and dates_of(own) is None:
-                raise ValueError(f"Column {name!r} held dates in fit, and now something else.")
-            columns[name] = make(library, own, dtype)
-        return library.DataFrame(columns)
-
-
-def _pandas_column(pandas, cells, dtype):
-    """Cells as a series of a dtype; whole numbers of `fit` may have gaps and fractions now."""
-    if getattr(cells, "dtype", None) is not None and cells.dtype.kind == "M":
-        return pandas.Series(cells).astype(dtype)
-    if isinstance(dtype, pandas.CategoricalDtype):
-        # By value, as `ColumnReader` finds them; a cell that is none of them is missing.
-        places = {text: at for at, text in enumerate(texts_of(dtype.categories.to_series()))}
-        codes = [places.get(text, -1) for text in texts_of(cells)]
-        return pandas.Series(pandas.Categorical.from_codes(codes, dtype=dtype))
-    cells = cells_of(cells)
-    gone = np.array([cell is None for cell in cells], dtype=bool)
-    if isinstance(dtype, np.dtype) and dtype.kind in "iub" and not _are_whole(cells):
-        dtype = np.dtype(np.float64)
-    cells[gone] = np.nan
-    return pandas.Series(cells).astype(dtype)
-
-
-def _other_column(polars, cells, dtype):
-    cells = texts_of(cells) if kind_of_type(dtype) == CATEGORY else cells_of(cells)
-    if dtype.is_integer() and not _are_whole([cell for cell in cells if cell is not None]):
-        dtype = polars.Float64
-    return polars.Series(list(cells), dtype=dtype, strict=False)
-
-
-def _are_whole(cells):
-    return all(cell is not None and float(cell).is_integer() for cell in cells)
 
 
 def needs_encoding(X):

@@ -2,17 +2,7 @@
 
 
 def by_label(values):
-    """A series whose labels are names as a mapping; anything else as it is.
-
-    Parameters
-    ----------
-    values : object
-        A mapping, a list, an array or a series.
-
-    Returns
-    -------
-    object
-    """
+    """A series whose labels are names as a mapping; anything else as it is."""
     labels = getattr(values, "index", None)
     # The index of a list is a method, and a frame has two axes.
     if callable(labels) or getattr(values, "ndim", None) != 1 or not hasattr(values, "to_dict"):

@@ -1,8 +1,6 @@
 """A walk over the budgets of an estimator on the same rows, in which nothing is asked twice."""
 
-from collections.abc import Mapping
 from copy import copy
-from types import MappingProxyType
 
 import numpy as np
 
@@ -10,54 +8,39 @@ import numpy as np
 class Once:
     """What has been computed for the rows of a walk.
 
-    The rows are the same at every budget; only what is decided of them there is not.
-
-    Attributes
-    ----------
-    calls : dict from str to int
-        Answers that each model was asked for.
+    The rows are the same at every budget; only what is decided of them there is not. If it does
+    not keep, there is no walk: everything is computed when it is needed, and nothing counted.
+    ``calls`` is how many answers each model was asked for.
     """
 
-    def __init__(self):
-        self._whole, self._rows = {}, {}
-        self.calls = {}
+    def __init__(self, keeps=True):
+        self.keeps = keeps
+        self._whole, self._rows, self.calls = {}, {}, {}
 
     def count(self, name, n_rows):
         """Note that a model is asked about some rows."""
-        self.calls[name] = self.calls.get(name, 0) + n_rows
+        if self.keeps:
+            self.calls[name] = self.calls.get(name, 0) + n_rows
 
     def whole(self, key, compute, of=None):
-        """A thing that is computed for all rows at once.
+        """What ``compute()`` gives for all rows at once, called the first time.
 
-        Parameters
-        ----------
-        key : hashable
-        compute : callable
-            Called without arguments, the first time.
-        of : object, default=None
-            What computes it, where `key` has its ``id``: it is kept, so that no other has it.
+        Where `key` has the ``id`` of what computes it, that is `of`: it is kept, so that no other
+        has this id.
         """
+        if not self.keeps:
+            return compute()
         if key not in self._whole:
             self._whole[key] = compute(), of
         return self._whole[key][0]
 
     def rows(self, key, rows, n_rows, compute):
-        """What is computed row by row, for some rows.
+        """What ``compute(new)`` gives row by row for `rows`, by position among all `n_rows`.
 
-        Parameters
-        ----------
-        key : hashable
-        rows : ndarray of int
-            Positions.
-        n_rows : int
-            All rows of the walk.
-        compute : callable
-            ``compute(new)`` for those of `rows` that it was not called for.
-
-        Returns
-        -------
-        ndarray of shape (len(rows), ...)
+        It is called for those that it was not called for.
         """
+        if not self.keeps:
+            return compute(rows)
         known, asked = self._rows.get(key, (None, np.zeros(n_rows, dtype=bool)))
         new = rows[~asked[rows]]
         if len(new):
@@ -72,22 +55,7 @@ class Once:
         return known[rows]
 
 
-class _Every:
-    """No walk: everything is computed when it is needed, and nothing counted."""
-
-    calls: Mapping = MappingProxyType({})
-
-    def count(self, name, n_rows):
-        pass
-
-    def whole(self, key, compute, of=None):
-        return compute()
-
-    def rows(self, key, rows, n_rows, compute):
-        return compute(rows)
-
-
-EVERY = _Every()
+EVERY = Once(keeps=False)
 
 
 def once_of(estimator):
@@ -96,19 +64,10 @@ def once_of(estimator):
 
 
 def walking(estimator):
-    """The same fitted estimator for calls about the same rows, which asks nothing twice.
+    """A shallow copy of a fitted estimator for calls about the same rows: it asks nothing twice.
 
     It holds the answers to these rows, and is not to be kept. Estimators that have others to
     decide for them implement ``_remember(once)``, which is called on the copy.
-
-    Parameters
-    ----------
-    estimator : fitted decision estimator
-
-    Returns
-    -------
-    estimator
-        A shallow copy.
     """
     own = copy(estimator)
     vars(own)["_once"] = once = Once()

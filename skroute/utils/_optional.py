@@ -16,26 +16,7 @@ _EXTRAS = {
 
 
 def import_optional(module, caller):
-    """Import an optional dependency or say which extra provides it.
-
-    Parameters
-    ----------
-    module : str
-        Dotted name of the module, for example ``"matplotlib.pyplot"``.
-
-    caller : str
-        What needs it; starts the error message.
-
-    Returns
-    -------
-    module
-        The imported module.
-
-    Raises
-    ------
-    ImportError
-        When the module is not installed. The message names the extra.
-    """
+    """Import an optional module for a `caller`, or say in an ImportError which extra has it."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -48,20 +29,7 @@ def import_optional(module, caller):
 
 
 def axes_of(display, ax):
-    """The matplotlib axes that a display draws on.
-
-    Parameters
-    ----------
-    display : object
-        Who draws, for the error message.
-
-    ax : matplotlib Axes or None
-        Those given; None makes a new figure.
-
-    Returns
-    -------
-    matplotlib Axes
-    """
+    """The matplotlib axes that a display draws on; None makes a new figure."""
     pyplot = import_optional("matplotlib.pyplot", f"{type(display).__name__}.plot")
     if ax is None:
         # Constrained: a legend beside the axes keeps its place when the figure is saved.

@@ -17,16 +17,12 @@ def synchronize_device():
     torch = sys.modules.get("torch")
     if torch is None:
         return
-    for name in ("cuda", "xpu"):
-        backend = getattr(torch, name, None)
-        if backend is None or not backend.is_available() or not backend.is_initialized():
-            continue
-        for device in range(backend.device_count()):
+    for backend in (torch.cuda, torch.xpu):
+        for device in range(backend.device_count() if backend.is_initialized() else 0):
             # Waiting for a device that is not in use would set it up: memory on it says so.
             if backend.memory_reserved(device):
                 backend.synchronize(device)
-    metal = getattr(torch.backends, "mps", None)
-    if metal is not None and metal.is_available():
+    if torch.backends.mps.is_available():
         torch.mps.synchronize()
 
 

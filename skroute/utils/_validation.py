@@ -1,6 +1,7 @@
-"""Checks of what users give: numbers, rows, weights, probabilities."""
+"""Checks of what users give, numbers, rows, weights, probabilities, and warnings about it."""
 
 import sys
+import warnings
 from numbers import Real
 
 import numpy as np
@@ -11,6 +12,8 @@ from skroute.utils._tensors import on_host
 
 # Room for the rounding of probabilities, half precision included. Logits are far outside.
 _PROBABILITY_ROOM = 0.01
+# Frames of these are no lines of the user's code.
+_INNER = ("skroute", "sklearn", "joblib")
 
 
 def read_only(array, dtype=None):
@@ -18,7 +21,7 @@ def read_only(array, dtype=None):
     array = np.ascontiguousarray(array, dtype)
     if array.flags.writeable:
         array = array.view()
-        array.flags.writeable = False
+        array.setflags(write=False)
     return array
 
 
@@ -26,10 +29,9 @@ def is_amount(value):
     """Whether a value is a finite number that is at least 0."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
         return False
-    # Compared, not np.isfinite: of a whole number beyond all floats numpy knows nothing. In
-    # double precision: to numpy the largest float is an overflow beside a smaller type.
-    number = float(value) if isinstance(value, np.floating) else value
-    return bool(0 <= number <= sys.float_info.max)
+    # To numpy the largest float is an overflow beside a smaller type, and a whole number may be
+    # beyond all floats.
+    return bool(0 <= value < np.inf) and int(value) <= sys.float_info.max
 
 
 def check_numbers(values, name, *, shape=None, low=-np.inf, high=np.inf, allow_nan=False):
@@ -51,18 +53,21 @@ def check_numbers(values, name, *, shape=None, low=-np.inf, high=np.inf, allow_n
     -------
     ndarray of float64
     """
-    refuse_masked(**{name: values})
-    try:
-        if hasattr(values, "iloc"):
-            # pandas' own missing values become NaN.
-            array = values.to_numpy(dtype=np.float64, na_value=np.nan)
-        else:
-            array = np.asarray(on_host(values), dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        array = None
-    if array is None:
-        # Without numpy's error: the text of a row may be something that nobody else should read.
-        raise ValueError(f"{name} must be numbers, got {type(values).__name__}.")
+    array = values
+    # A stream checks a few numbers for each request: those that are right take no time.
+    if type(values) is not np.ndarray or values.dtype != np.float64:
+        refuse_masked(**{name: values})
+        try:
+            if hasattr(values, "iloc"):
+                # pandas' own missing values become NaN.
+                array = values.to_numpy(dtype=np.float64, na_value=np.nan)
+            else:
+                array = np.asarray(on_host(values), dtype=np.float64)
+        except (TypeError, ValueError, OverflowError):
+            array = None
+        if array is None:
+            # Without numpy's error: nobody else should read what may be the text of a row.
+            raise ValueError(f"{name} must be numbers, got {type(values).__name__}.")
     if shape is not None and (
         array.ndim != len(shape)
         or any(want is not None and want != got for want, got in zip(shape, array.shape))
@@ -72,7 +77,7 @@ def check_numbers(values, name, *, shape=None, low=-np.inf, high=np.inf, allow_n
     right = np.isfinite(array)
     if low > -np.inf or high < np.inf:
         right &= (array >= low) & (array <= high)
-    if right.all():
+    if np.count_nonzero(right) == right.size:
         return array
     missing = np.isnan(array)
     if missing.any() and not allow_nan:
@@ -100,18 +105,13 @@ def check_weights(params, n_samples):
 
 def refuse_source(X, reader=None):
     """X, unless it is a source of features: `fit`, or a fitted `reader`, reads whole rows."""
-    if not hasattr(X, "acquisition_log_"):
-        return X
-    given = type(X).__name__
-    if reader is None:
+    if hasattr(X, "acquisition_log_"):
         raise TypeError(
-            f"fit needs rows with all that can be bought, got {given}. Give it a data frame or an "
-            "array of past rows."
+            f"{'fit' if reader is None else type(reader).__name__} reads whole rows and buys no "
+            f"columns, got {type(X).__name__}. Give it a data frame or an array of rows with all "
+            "that can be bought."
         )
-    raise TypeError(
-        f"{type(reader).__name__} reads whole rows and buys no columns, got {given}. Give it a "
-        "data frame or an array."
-    )
+    return X
 
 
 def whole_rows(X, reader, reset=False, dtype=np.float64, **others):
@@ -184,13 +184,14 @@ def check_probabilities(proba, name, method="predict_proba", total=1.0):
 
 def check_known_labels(y, classes, name="y"):
     """Refuse labels that are not among `classes`, such as numbers where the classes are text."""
-    known = set(np.asarray(classes).tolist())
+    known = dict.fromkeys(np.asarray(classes).tolist())
     unknown = [label for label in np.unique(np.asarray(y)).tolist() if label not in known]
-    if len(unknown):
+    if unknown:
+        known = list(known)
         raise ValueError(
             f"{name} has labels that fit has not seen: {unknown[:5]!r} of type "
-            f"{type(unknown[0]).__name__}; known are {np.asarray(classes).tolist()[:5]!r} of type "
-            f"{type(np.asarray(classes).tolist()[0]).__name__}."
+            f"{type(unknown[0]).__name__}; known are {known[:5]!r} of type "
+            f"{type(known[0]).__name__}."
         )
 
 
@@ -210,3 +211,11 @@ def holds_texts(labels):
     if labels.dtype.kind != "O":
         return labels.dtype.kind in "UST"
     return isinstance(next((label for label in labels if label is not None), ""), str)
+
+
+def warn(message, category=UserWarning):
+    """Warn about the first line outside of skroute, scikit-learn and joblib."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals["__name__"].partition(".")[0] in _INNER:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)

@@ -233,16 +233,16 @@ def test_disagreements_at_different_budgets_add_up():
     script = Script({3.0: rows * 0, 2.0: 1 * (rows < few), 1.0: 1 * (rows >= 30 - few)})
     bought = Routed(np.zeros(30), np.full(30, -1), np.ones(30))
     grid, X = np.array([3.0, 2.0, 1.0]), np.zeros((30, 1))
-    assert walk(script, grid, X, {}, bought, test, from_full=False).last == 1
-    assert walk(script, grid[[0, 2]], X, {}, bought, test, from_full=False).last == 1
+    assert walk(script, grid, X, {}, bought, test, from_full=False)[0] == 1
+    assert walk(script, grid[[0, 2]], X, {}, bought, test, from_full=False)[0] == 1
     # A row that differs at one budget and agrees at a cheaper one still counts.
     script = Script({3.0: rows * 0, 2.0: rows * 0 + 1, 1.0: rows * 0})
-    assert walk(script, grid, X, {}, bought, test, from_full=False).last == 0
-    assert walk(script, grid[[0, 2]], X, {}, bought, test, from_full=False).last == 1
+    assert walk(script, grid, X, {}, bought, test, from_full=False)[0] == 0
+    assert walk(script, grid[[0, 2]], X, {}, bought, test, from_full=False)[0] == 1
     # Losses in between are not added up, but nothing behind a budget that fails is tried.
     script = Script({3.0: rows * 0, 2.0: 1 - 0 * rows, 1.0: rows * 0})
     between = replace(test, loss=Loss(Worth(), 1.0, ""))
-    assert walk(script, grid, X, {}, bought, between, from_full=False).last == 0
+    assert walk(script, grid, X, {}, bought, between, from_full=False)[0] == 0
 
 
 @pytest.mark.parametrize("exact", [True, False])

@@ -1,5 +1,7 @@
 """A promise is counted in what the wrapped router counts in, and read by name."""
 
+import pickle
+
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
@@ -90,8 +92,8 @@ def test_labels_are_counted_by_the_routers_own_quality(quality, unit, bound):
     router = CertifiedRouter(
         FrozenEstimator(fitted), max_loss=0.99 * bound, reference="logreg", **OPTIONS
     ).fit(X[400:], y[400:])
-    certificate, loss = router.certificate_, router._selection.terms.loss
-    assert unit in str(certificate) and loss.range == pytest.approx(bound)
+    certificate, selection = router.certificate_, router._selection
+    assert unit in str(certificate) and selection.loss_range == pytest.approx(bound)
     order = np.random.RandomState(0).permutation(500)[5:]
     rows, truth = X[400:][order], y[400:][order]
     evidence = router._selection.evidence
@@ -200,9 +202,23 @@ def test_a_row_that_is_handed_over_counts_as_the_router_has_it(quality):
         worth = -router.abstain_quality_
         if quality in MATRICES:
             every = np.column_stack([MATRICES[quality], [worth, worth]])
-            assert certified._selection.terms.loss.range == pytest.approx(
-                np.ptp(every, axis=1).max()
-            )
+            assert certified._selection.loss_range == pytest.approx(np.ptp(every, axis=1).max())
+
+
+@pytest.mark.parametrize(
+    ("quality", "own"),
+    [(MATRIX, {}), ("accuracy", {"loss": np.not_equal, "loss_range": 1.0})],
+    ids=["cost matrix", "loss of one's own"],
+)
+def test_what_is_certified_by_any_loss_can_be_pickled(quality, own):
+    X, y = make_classification(300, n_informative=5, random_state=0)
+    router = OccamRouterClassifier(
+        MEMBERS, costs=[1, 10], quality=quality, quality_estimator=Ridge(), cv=2
+    )
+    made = CertifiedRouter(router, max_loss=0.9, fallback="safe", **own, **OPTIONS).fit(X, y)
+    copied = pickle.loads(pickle.dumps(made))
+    assert copied.certificate_ == made.certificate_
+    np.testing.assert_array_equal(copied.predict(X), made.predict(X))
 
 
 @pytest.mark.parametrize("named", [False, True])

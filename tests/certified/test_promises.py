@@ -9,10 +9,8 @@ from sklearn.linear_model import Ridge
 
 from skroute.certified import CertifiedRouter
 from skroute.certified._evidence import Evidence
-from skroute.certified._loss import Loss
-from skroute.certified._selection import Selection, Terms
+from skroute.certified._selection import Selection
 from skroute.datasets import make_routing_problem
-from skroute.metrics._objectives import Worth
 from skroute.routing import BudgetRouter
 from tests.certified.toy import FROZEN, QUIET, certified, table
 
@@ -143,13 +141,12 @@ def test_groups_are_promised_each():
 def selection(losses, costs, single=None, **terms):
     """Points of these losses and costs on the evidence rows, against a reference that loses 0."""
     n, k = losses.shape
-    nothing = np.zeros(n, dtype=np.int64)
     evidence = Evidence(
         np.r_[[np.inf] * (k - 1), 1.0], losses, costs, np.zeros(k), np.zeros((n, 2)), ["a", "b"],
-        np.ones(2), 0 if single else -1, single, nothing, [], False, True, {}, set(),
+        np.ones(2), 0 if single else -1, single, {}, False, True, {}, set(),
     )  # fmt: skip
     asked = {"max_loss": 0.1, "max_cost": 1.0, "confidence": 0.9, "fallback": "raise", **terms}
-    return Selection(evidence, Terms(**asked, loss=Loss(Worth(), 1.0, "losses"), asserted=False))
+    return Selection(evidence, loss_range=1.0, asserted=False, unit="losses", **asked)
 
 
 def test_a_safe_end_that_fails_keeps_its_share_of_the_level():

@@ -1,9 +1,10 @@
 """Numpy twins of compiled code: slow, and short enough to be read."""
 
+from unittest.mock import patch
+
 import numpy as np
 
-from skroute.early_exit._order import candidate_values, search
-from skroute.early_exit._thresholds import tails
+from skroute.early_exit._algorithms import leader_and_margin, qwyc_order, tails
 from skroute.forests._trees import CATEGORICAL, FEATURE_MASK, MISSING_RIGHT, ZERO, ZERO_MISSING
 
 
@@ -35,15 +36,17 @@ def most_decided(values, bad, k, use_lo=True, use_hi=True):
 def qwyc_order_reference(scores, offset, beta, costs, alpha, use_lo=True, use_hi=True, spread=0):
     """Numpy twin of :func:`qwyc_order`: each candidate's values are sorted anew."""
 
-    def count(scores, candidates, active, g, target, first, last):
-        decided = np.empty(len(candidates), dtype=np.int64)
+    def scan(scores, candidates, active, g, target, first, last, use_lo, use_hi, decided):
         for c, t in enumerate(candidates):
-            v, bad = candidate_values(g + scores[t, active], target)
-            by_errors = most_decided(v, bad, last, use_lo, use_hi)
-            decided[c] = by_errors[first:].sum()
-        return decided
+            total = g + scores[t, active]
+            v, bad = total[:, 0], target
+            if total.shape[1] > 1:
+                leader, v = leader_and_margin(total)
+                bad = leader != target
+            decided[c] = most_decided(v, bad, last, use_lo, use_hi)[first:].sum()
 
-    return search(scores, offset, beta, costs, alpha, use_lo, use_hi, spread, count)
+    with patch("skroute.early_exit._kernels.scan", scan):
+        return qwyc_order(scores, offset, beta, costs, alpha, use_lo, use_hi, spread)
 
 
 def leaving(values, lo, hi):

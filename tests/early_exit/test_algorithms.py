@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skroute.early_exit._calibration import allowed_wrong, fixed_sequence
-from skroute.early_exit._engines import MemberEngine
-from skroute.early_exit._order import qwyc_order
-from skroute.early_exit._thresholds import (
+from skroute.early_exit._algorithms import (
     doubtful,
     is_wrong,
     lagrangian_path,
     optimal_thresholds,
+    qwyc_order,
     running_values,
     sweep_back,
 )
+from skroute.early_exit._calibration import allowed_wrong, fixed_sequence
+from skroute.early_exit._engines import MemberEngine
 from skroute.guarantees._means import share_upper_bound
 from tests.early_exit.reference import leaving, most_decided, random_scores
 

@@ -1,6 +1,7 @@
 """Early exit by bit vectors against the walk from leaf to leaf: answers and exits, bit for bit."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import make_classification
 from sklearn.frozen import FrozenEstimator
 
-from skroute.early_exit import QWYCEnsemble, _bit_walks, _forest_engine
+from skroute.early_exit import QWYCEnsemble, _forest_engine
 from skroute.early_exit._forest_engine import ForestEngine
 from tests.forests.test_bitvector import forests
 
@@ -51,9 +52,8 @@ def test_scores_members_and_sides_are_those_of_the_walk(drawn, data):
     forest, X = drawn
     X = np.tile(X, (-(-60 // len(X)), 1))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**20)))
-    forest.offset = rng.normal(size=forest.n_outputs)
     # What each library refuses does not matter here.
-    forest.finite = False
+    forest = replace(forest, finite=False, offset=rng.normal(size=forest.n_outputs))
     engine, walk = ForestEngine(forest), ForestEngine(forest)
     walk._layouts = ()
     thresholds = thresholds_near(rng, walk, X, data.draw(st.sampled_from(["few", "many", "never"])))
@@ -68,7 +68,7 @@ def test_scores_members_and_sides_are_those_of_the_walk(drawn, data):
 @given(drawn=forests(most_leaves=90))
 def test_the_shape_of_the_forest_chooses_the_walk(drawn):
     forest, _ = drawn
-    forest.finite = False
+    forest = replace(forest, finite=False)
     nodes = forest.trees.nodes
     most = np.add.reduceat(nodes["child"] == np.arange(len(nodes)), forest.trees.roots).max()
     assert (ForestEngine(forest)._layouts is None) == (most > 64)
@@ -88,8 +88,8 @@ def test_rows_that_have_left_are_moved_out_and_not_binned_again(monkeypatch, mis
         asked.append((n_rows, len(bits.columns.feature)))
         return inner(X, rows, n_rows, first, bits, *rest)
 
-    inner = _bit_walks.walk_stage
-    monkeypatch.setattr(_bit_walks, "walk_stage", counted)
+    inner = _forest_engine.walk_stage
+    monkeypatch.setattr(_forest_engine, "walk_stage", counted)
     members = engine.walk(X[:700], quick.tradeoff_.thresholds[quick.tradeoff_.chosen])[1]
     ends = [0, 1, 3]
     assert (members > 3).any() and (members == 1).any()

@@ -6,8 +6,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from sklearn.frozen import FrozenEstimator
 
 from skroute.early_exit import QWYCEnsemble
-from skroute.early_exit._order import qwyc_order
-from skroute.early_exit._thresholds import lagrangian_path
+from skroute.early_exit._algorithms import lagrangian_path, qwyc_order
 from skroute.forests import FastForest
 from tests.early_exit.reference import leaving, qwyc_order_reference, random_scores
 

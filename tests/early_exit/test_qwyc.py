@@ -32,6 +32,7 @@ from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from sklearn.utils._param_validation import InvalidParameterError
 
 from skroute.early_exit import (
     ExitDisplay,
@@ -44,7 +45,6 @@ from skroute.early_exit._calibration import hold_out
 from skroute.early_exit._portable import load_exported
 from skroute.forests import FastForest
 from skroute.routing import OccamRouterClassifier
-from skroute.utils._compat import InvalidParameterError
 from tests.decision_checks import Recorder
 
 lgb = pytest.importorskip("lightgbm")

@@ -12,13 +12,13 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.frozen import FrozenEstimator
 
 from skroute.early_exit import QWYCEnsemble
+from skroute.early_exit._algorithms import full_answers, running_values
 from skroute.early_exit._calibration import (
     allowed_wrong,
     fewest_rows,
     hold_out,
 )
 from skroute.early_exit._learning import certify
-from skroute.early_exit._thresholds import full_answers, running_values
 
 
 @pytest.fixture(scope="module")

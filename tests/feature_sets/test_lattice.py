@@ -4,14 +4,15 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skroute.feature_sets._costs import SetCosts, given_costs
+from skroute.feature_sets._costs import given_costs
 from skroute.feature_sets._lattice import (
     LatticeSearch,
+    indicator,
     monotonicity_violations,
     subset_max,
     superset_min,
 )
-from skroute.feature_sets._sets import best_affordable, undominated
+from skroute.feature_sets._poly_dom import best_affordable, undominated
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -60,12 +61,11 @@ def assert_guarantee(rng, quality, coef, found, alpha):
     """Of all sets within a budget none is better than 1 + alpha times the one chosen."""
     k = len(coef)
     costs = given_costs(list(coef), list("abcdefgh")[:k])
-    kept = undominated(found.quality, SetCosts(costs, found.masks).coef)
+    kept = undominated(found.quality, indicator(found.masks, k) @ costs.coef)
     masks, of_kept = found.masks[kept], found.quality[kept]
     assert (np.diff(of_kept) >= 0).all()
-    everything = SetCosts(costs, np.arange(1 << k))
     sizes = np.where(rng.integers(2, size=10), rng.integers(30, size=10), rng.uniform(0, 500, 10))
-    for cost in everything(sizes):
+    for cost in costs(sizes).T @ indicator(np.arange(1 << k), k).T:
         budget = np.concatenate([rng.choice(cost, 3), rng.uniform(0, 1.1 * cost.max(), 3)])
         among = np.broadcast_to(cost[masks], (6, len(masks)))
         chosen = masks[best_affordable(among, of_kept, budget)]

@@ -5,14 +5,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import make_classification
+from sklearn.naive_bayes import GaussianNB
 from sklearn.preprocessing import FunctionTransformer
 
+from skroute.feature_sets import PolyDomSelector
 from skroute.feature_sets._base import anytime_walk
-from skroute.feature_sets._costs import SetCosts, given_costs, measured_costs
+from skroute.feature_sets._costs import given_costs, measured_costs
 from skroute.feature_sets._extractors import ItemExtractors
 from skroute.feature_sets._greedy import followed_sequences, greedy_sequence
-from skroute.feature_sets._lattice import subset_max
-from skroute.feature_sets._sets import best_affordable, indicator, members, undominated
+from skroute.feature_sets._lattice import indicator, members, subset_max
+from skroute.feature_sets._poly_dom import best_affordable, undominated
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -131,14 +134,24 @@ def test_an_anytime_walk_uses_only_what_was_computed(seed, factor):
 def test_polynomials_and_functions_cost_the_same():
     polynomials = given_costs([[1.0, 2.0], 3], ["a", "b"])
     functions = given_costs({"b": [3.0], "a": lambda n: 1 + 2 * n}, ["a", "b"])
-    sizes, masks = np.array([0.0, 1.0, 5.0]), np.arange(4)
     for costs in (polynomials, functions):
-        assert_allclose(costs(sizes), [[1, 3, 11], [3, 3, 3]])
-        of_sets = SetCosts(costs, masks, beside=0.5)
-        assert_allclose(of_sets(sizes)[:, 3], [4.5, 6.5, 14.5])
-        assert_allclose(of_sets.of(np.array([3, 0, 1]), sizes), [4.5, 0.0, 11.5])
+        assert_allclose(costs([0.0, 1.0, 5.0]), [[1, 3, 11], [3, 3, 3]])
         assert costs.largest_size > 1e10
     assert given_costs([3.0], ["b"]).largest_size == 0
+    X, y = make_classification(60, 2, n_informative=2, n_redundant=0, random_state=0)
+    selectors = [
+        PolyDomSelector(GaussianNB(), costs=given, alpha=None, cv=2).fit(X, y, size=np.ones(60))
+        for given in ([[1.0, 2.0], 3], {"x1": [3.0], "x0": lambda n: 1 + 2 * n})
+    ]
+    both = np.flatnonzero(selectors[0].candidates_.all(axis=1))
+    for model in selectors:
+        sizes = np.array([0.0, 1.0, 5.0]).repeat(20)
+        paid = model.predict_cost(X, budget=[0.0, 1.0, 3.0, 4.5, 20.0] * 12, size=sizes)
+        expected = model.candidates_[
+            model.select(sizes, [0.0, 1.0, 3.0, 4.5, 20.0] * 12)
+        ] @ np.array([1 + 2 * sizes, 3 + 0 * sizes])
+        assert_allclose(paid, expected[np.arange(60), np.arange(60)])
+        assert_array_equal(model.select(5.0, [13.9, 14.0])[1:], both)
 
 
 def timed_with(monkeypatch, sizes, seconds, percentile=0.95):

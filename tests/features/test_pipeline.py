@@ -224,7 +224,7 @@ def test_a_router_at_the_end_of_a_pipeline():
     pipe = CostAwarePipeline([("scale", StandardScaler()), ("route", router)]).fit(X, y)
     assert pipe.predict_routed(X, budget=2).cost.mean() <= 2.6
     assert pipe.score(X, y, budget=3) > 0.3
-    with pytest.raises(TypeError, match="fit needs rows with all"):
+    with pytest.raises(TypeError, match="fit reads whole rows and buys no columns"):
         pipe.fit(LazyFeatures({0: X[:, 0]}), y)
     plain = CostAwarePipeline([("scale", StandardScaler()), ("model", LogisticRegression())])
     assert not hasattr(plain.fit(X, y), "predict_routed")

@@ -11,7 +11,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeRegressor
 
-from skroute.forests._averages import average_of
+from skroute.forests._answers import average_of
 from skroute.routing import FrugalMCTClassifier, SequentialRouterClassifier
 
 SEED = 0
@@ -100,7 +100,7 @@ def test_routers_do_not_call_tree_by_tree(kind, abstain_cost, monkeypatch):
         )
         found = router.predict_routed(X[900:1300])
     assert calls == []
-    name = "skroute.forests._averages.average_of"
+    name = "skroute.forests._answers.average_of"
     monkeypatch.setattr(name, lambda model, X: model.predict(X))
     for ours, expected in zip(found, router.predict_routed(X[900:1300])):
         np.testing.assert_array_equal(ours, expected)

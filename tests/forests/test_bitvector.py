@@ -1,6 +1,7 @@
 """Bit vectors against the walk from leaf to leaf and its numpy twin, to the last bit."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -84,7 +85,7 @@ def walked(forest, X, outputs, first, last):
     column = np.full(forest.n_outputs, -1)
     column[outputs] = np.arange(len(outputs))
     out = np.zeros((len(X), len(outputs)))
-    add_leaves(read_only(X), forest.trees, first, last, column, out)
+    add_leaves(read_only(X), 0, len(X), tuple(forest.trees), first, last, column, out)
     return out
 
 
@@ -145,7 +146,7 @@ def test_oblivious_trees_have_a_test_for_each_level(depths, n_outputs, categoric
         nodes = forest.trees.nodes.copy()
         nodes["threshold"][forest.trees.roots[t] + 2] = 0.123
         nodes["feature"][forest.trees.roots[t] + 2] = 0
-        forest.trees = forest.trees._replace(nodes=nodes)
+        forest = replace(forest, trees=forest.trees._replace(nodes=nodes))
     bits, n_tests = forest.bits, sum(depths)
     if not (spoiled and max(depths) >= 2) and max(depths) >= 2:
         assert bits.tests.clear.dtype == np.int16 and len(bits.tests.column) == n_tests
@@ -242,7 +243,7 @@ def test_the_layout_follows_the_trees_and_is_not_pickled(stump):
     assert "bits" not in pickle.loads(pickle.dumps(forest)).__dict__
     nodes = forest.trees.nodes.copy()
     nodes["threshold"][0] = 2.0
-    forest.trees = forest.trees._replace(nodes=nodes)
+    forest = replace(forest, trees=forest.trees._replace(nodes=nodes))
     assert (before == 2.0).any() and (leaf_sums(forest, X) == 1.0).all()
 
 

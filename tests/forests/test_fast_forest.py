@@ -4,6 +4,7 @@ import pickle
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -516,8 +517,7 @@ def test_a_difference_is_noticed(monkeypatch):
 
     def wrong(model):
         forest = reader(model)
-        forest.offset = forest.offset + 1e-12
-        return forest
+        return replace(forest, offset=forest.offset + 1e-12)
 
     monkeypatch.setitem(_readers._READERS, ("lightgbm", "LGBMModel"), wrong)
     with pytest.raises(ValueError, match=r"This LGBMClassifier answers .* \(sums"):

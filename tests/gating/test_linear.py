@@ -33,12 +33,12 @@ def test_opt2_equals_cvxpy(n_classes):
     X, y, _, weight, q = data(n_classes=n_classes)
     q = 0.05 + 0.9 * q
     columns = (1 if n_classes == 2 else 3) + 1
-    group_of, thresholds = np.array([0, 1, 1, 2, 3]), 0.02 * np.sqrt([1.0, 2.0, 0.5, 3.0])
-    W, intercept, gap = lin.accelerated_proximal_gradient(
+    X = lin.with_ones(X)
+    group_of, thresholds = np.array([0, 1, 1, 2, 3, 4]), 0.02 * np.sqrt([1.0, 2.0, 0.5, 3.0, 0.0])
+    W, gap = lin.accelerated_proximal_gradient(
         X,
         lambda scores: lin.loss_kl(scores, y, q, weight),
-        np.zeros((5, columns)),
-        np.zeros(columns),
+        np.zeros((6, columns)),
         group_of,
         thresholds,
         curvature=0.5 * lin.squared_norm(X, weight),
@@ -47,7 +47,7 @@ def test_opt2_equals_cvxpy(n_classes):
     )
     assert gap <= 1e-10
     A, b = cp.Variable((5, columns)), cp.Variable((1, columns))
-    scores = X @ A + np.ones((len(X), 1)) @ b
+    scores = X[:, :-1] @ A + np.ones((len(X), 1)) @ b
     kept = weight * (1 - q)
     if n_classes == 2:
         cheap = kept @ cp.logistic(cp.multiply(-(2 * y - 1.0), scores[:, 0]))
@@ -57,35 +57,34 @@ def test_opt2_equals_cvxpy(n_classes):
     gate = scores[:, columns - 1]
     gating = weight @ cp.logistic(gate) - (weight * q) @ gate
     ridge = 0.5 * lin.RIDGE * (cp.sum_squares(A) + cp.sum_squares(b))
-    norms = [cp.norm(A[np.flatnonzero(group_of == g)], "fro") for g in range(4)]
+    norms = [cp.norm(A[np.flatnonzero(group_of[:-1] == g)], "fro") for g in range(4)]
     penalty = sum(t * n for t, n in zip(thresholds, norms))
     reference = cp.Problem(cp.Minimize(cheap + gating + ridge + penalty)).solve(solver="CLARABEL")
-    ours = lin.loss_kl(X @ W + intercept, y, q, weight)[0]
-    ours += lin.penalty(W, intercept, group_of, thresholds)
+    ours = lin.loss_kl(X @ W, y, q, weight)[0] + lin.penalty(W, group_of, thresholds)
     assert_allclose(ours, reference, atol=1e-7)
-    assert_allclose(W, A.value, atol=1e-3)
+    assert_allclose(W, np.vstack([A.value, b.value]), atol=1e-3)
 
 
 def test_duality_gap_bounds_the_distance_to_the_optimum():
     X, y, _, weight, q = data()
-    group_of, thresholds = np.arange(5), np.full(5, 0.03)
+    X, group_of, thresholds = lin.with_ones(X), np.arange(6), np.array([0.03] * 5 + [0.0])
 
     def loss(scores):
         return lin.loss_kl(scores, y, q, weight)
 
     def solve(steps):
         return lin.accelerated_proximal_gradient(
-            X, loss, np.zeros((5, 2)), np.zeros(2), group_of, thresholds,
+            X, loss, np.zeros((6, 2)), group_of, thresholds,
             curvature=0.25 * lin.squared_norm(X, weight), tol=0.0, max_iter=steps,
         )  # fmt: skip
 
-    def value(W, intercept):
-        return loss(X @ W + intercept)[0] + lin.penalty(W, intercept, group_of, thresholds)
+    def value(W):
+        return loss(X @ W)[0] + lin.penalty(W, group_of, thresholds)
 
-    optimum = value(*solve(20000)[:2])
+    optimum = value(solve(20000)[0])
     for steps in (10, 50, 200):
-        W, intercept, gap = solve(steps)
-        assert -1e-12 <= value(W, intercept) - optimum <= gap + 1e-12
+        W, gap = solve(steps)
+        assert -1e-12 <= value(W) - optimum <= gap + 1e-12
 
 
 DATA = {
@@ -98,33 +97,34 @@ DATA = {
 @pytest.mark.parametrize("p_full", [0.2, 0.7])
 def test_objective_never_rises(name, p_full):
     X, y = DATA[name]()
-    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    X = lin.with_ones((X - X.mean(axis=0)) / X.std(axis=0))
     rng = np.random.default_rng(0)
     rows = Rows(X, y, rng.exponential(0.2, len(X)), np.ones(len(X)), None)
-    own = Problem(len(np.unique(y)), p_full, 0.01, np.arange(X.shape[1]), np.ones(X.shape[1]))
-    W, intercept, objectives = lin.adapt_linear(X, rows, own, max_iter=10, tol=0.0)
+    costs = np.append(np.ones(X.shape[1] - 1), 0.0)
+    own = Problem(len(np.unique(y)), p_full, 0.01, np.arange(X.shape[1]), costs)
+    W, objectives = lin.adapt_linear(X, rows, own, max_iter=10, tol=0.0)
     assert len(objectives) == 10
     assert np.diff(objectives).max() <= 1e-8
-    assert np.isfinite(W).all() and np.isfinite(intercept).all()
+    assert np.isfinite(W).all()
 
 
 def test_two_starts_are_never_worse_than_one():
     X, y, _ = make_four_clusters(200, random_state=1)
-    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    X = lin.with_ones((X - X.mean(axis=0)) / X.std(axis=0))
     rows = Rows(X, y, np.full(len(X), 0.01), np.ones(len(X)), None)
-    own = Problem(2, 0.55, 0.02, np.arange(2), np.ones(2))
+    own = Problem(2, 0.55, 0.02, np.arange(3), np.array([1.0, 1.0, 0.0]))
     solvers = lin.adapt_linear, lin.adapt_linear_multistart
     one, two = (solve(X, rows, own, max_iter=30, tol=1e-6) for solve in solvers)
-    assert two[2][-1] < one[2][-1] - 0.01
-    np.testing.assert_array_equal(two[0].any(axis=1), [False, True])
+    assert two[1][-1] < one[1][-1] - 0.01
+    np.testing.assert_array_equal(two[0][:2].any(axis=1), [False, True])
 
 
 def test_groups_enter_together():
     X, y, full_loss, weight, _ = data(n=100)
-    own = Problem(2, 0.3, 0.05, np.array([0, 0, 1, 1, 1]), np.array([1.0, 100.0]))
+    own = Problem(2, 0.3, 0.05, np.array([0, 0, 1, 1, 1, 2]), np.array([1.0, 100.0, 0.0]))
     rows = Rows(X, y, full_loss, weight, None)
-    W, _, _ = lin.adapt_linear(X, rows, own, max_iter=5, tol=1e-6)
-    assert W[:2].all() and not W[2:].any()
+    W, _ = lin.adapt_linear(lin.with_ones(X), rows, own, max_iter=5, tol=1e-6)
+    assert W[:2].all() and not W[2:5].any()
 
 
 @pytest.mark.parametrize("seed", [2, 4])

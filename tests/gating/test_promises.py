@@ -92,12 +92,12 @@ def test_cuts_by_brute_force(rows, share, seed):
     weight[0] += 1
     # Ties are ties whatever rounding did to them.
     gate = values + np.random.default_rng(seed).normal(0, 1e-13, len(values))
-    cuts = find_cuts(gate, weight)
-    assert (np.diff(cuts.level) < 0).all() and (np.diff(cuts.share) >= 0).all()
-    for level, sent in zip(*cuts):
+    levels, shares = find_cuts(gate, weight)
+    assert (np.diff(levels) < 0).all() and (np.diff(shares) >= 0).all()
+    for level, sent in zip(levels, shares):
         assert_allclose(weight[gate > level].sum() / weight.sum(), sent, atol=1e-12)
-    assert cuts.share[0] == 0 and len(cuts.level) == len(np.unique(values)) + 1
-    level = lowest_level(cuts, share)
+    assert shares[0] == 0 and len(levels) == len(np.unique(values)) + 1
+    level = lowest_level(gate, weight, share)
     sent = weight[gate > level].sum() / weight.sum()
     assert sent <= share + 1e-9
     lower = [weight[values > v].sum() / weight.sum() for v in np.append(np.unique(values), -9)]

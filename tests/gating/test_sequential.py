@@ -1,6 +1,7 @@
 """Features bought a set at a time: limits, paths and what a policy may see."""
 
 import itertools
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -127,7 +128,7 @@ def test_policies_are_those_of_brute_force():
         key = np.tile(np.linspace(0, 1, n), (3, 1))
         bins = (np.arange(n) >= 25).astype(int)
         value = np.cumsum(rng.normal(0.3, 1, (3, 2)), axis=0)[:, bins] + 0.1 * rng.random((3, n))
-        policies = Policies.learn(value, key, sets, costs, np.ones(3, dtype=bool))
+        policies = Policies.learn(value, key, sets, costs, np.ones(3, dtype=bool), None, np.ones(n))
         ends = policies.ends(key)[:, 0]
         tables = list(itertools.product((STOP, 1, 2), (STOP, 1, 2), (STOP, 2), (STOP, 2)))
         for at, price in enumerate(policies.prices[:-1]):
@@ -147,7 +148,7 @@ def test_a_limit_of_purchases_is_one_of_moves():
     value = np.array([0.0, 1.0, 1.5])[:, None].repeat(50, axis=1)
     sets = np.array([[1, 0, 0], [1, 1, 0], [1, 1, 1]], dtype=bool)
     fixed = sets, np.array([0.0, 1.0, 3.0]), np.ones(3, dtype=bool)
-    policies = Policies.learn(value, key, *fixed, n_rounds=2)
+    policies = Policies.learn(value, key, *fixed, 2, np.ones(50))
     assert (policies.ends(key, 0)[:, 0] == 0).all()
     dear = np.flatnonzero((policies.prices > 0.3) & (policies.prices < 0.9))[0]
     assert (policies.ends(key, 1)[dear, 0] == 1).all() and (policies.ends(key, 1)[0, 0] == 2).all()
@@ -234,6 +235,28 @@ def test_what_is_bought_is_chosen_by_the_quality_asked_for(quality):
     response = proba if quality in ("brier", "log_loss") else proba.argmax(axis=1)
     realised = model._bound.of(y_test, response).mean()
     assert realised == pytest.approx(point.quality, abs=5 * point.quality_se + 0.02)
+
+
+def of_labels(y_true, y_pred):
+    return (y_true == y_pred) * np.where(y_true == 1, 9.0, 1.0)
+
+
+def of_probabilities(y_true, proba):
+    return proba[np.arange(len(proba)), y_true]
+
+
+@pytest.mark.parametrize(
+    "quality",
+    [[[0.0, 1.0], [9.0, 0.0]], of_labels, ("predict_proba", of_probabilities)],
+    ids=["matrix", "labels", "probabilities"],
+)
+def test_a_fitted_model_is_pickled_whatever_the_quality(quality, rows):
+    """A cost matrix and a function were kept as closures, which no pickle takes."""
+    X, y, X_test, _ = rows
+    model = SequentialFeatureClassifier(quality=quality, random_state=0).fit(X, y)
+    again = pickle.loads(pickle.dumps(model))
+    for budget in (1.5, 3, None):
+        assert_array_equal(model.bought(X_test, budget=budget), again.bought(X_test, budget=budget))
 
 
 def test_a_scorer_chooses_the_first_set():

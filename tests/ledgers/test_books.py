@@ -83,10 +83,7 @@ class Machine(RuleBasedStateMachine):
         self.make()
         self.set_clock()
         seconds = 86400.0 if period == "day" else period
-        self.money = {
-            "tenant": Money(total, n_expected, seconds),
-            "all": Money(shared, None, None),
-        }
+        self.money = {"tenant": Money(total, n_expected, seconds), "all": Money(shared, None, None)}
         self.ledger.open("tenant", total, n_expected, period=period)
         self.ledger.open("all", shared)
         for name, money in self.money.items():

@@ -48,9 +48,6 @@ def make_ledger(kind, folder, timeout):
     return RedisLedger(redis_url(), prefix=uuid.uuid4().hex, timeout=timeout)
 
 
-# --- one rule, wherever the books are ------------------------------------------------------
-
-
 @pytest.mark.parametrize("n_expected", [None, 400])
 def test_every_ledger_decides_as_the_one_in_memory(ledger, n_expected):
     ledger._fresh = -1.0
@@ -167,10 +164,10 @@ def test_a_ledger_says_where_its_books_are(ledger, tmp_path):
     stream = ROUTER.stream(100.0, ledger=ledger, within=["all"])
     place = {
         MemoryLedger: "",
-        SQLiteLedger: f"{str(tmp_path / 'ledger.sqlite')!r}, ",
-        RedisLedger: f"{getattr(ledger, 'url', '')!r}, prefix={getattr(ledger, 'prefix', '')!r}, ",
+        SQLiteLedger: repr(str(tmp_path / "ledger.sqlite")),
+        RedisLedger: f"prefix={getattr(ledger, 'prefix', '')!r}",
     }[type(ledger)]
-    assert repr(ledger) == f"{type(ledger).__name__}({place}purses=['all', 'stream'])"
+    assert repr(ledger) == f"{type(ledger).__name__}({place})"
     # It is no booking, which another one may be in the middle of.
     stream.ledger.reserve(
         ("stream",), lambda *_: [repr(ledger)] and Offer(0, "a", 1, 0, 1), least=1
@@ -178,19 +175,17 @@ def test_a_ledger_says_where_its_books_are(ledger, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    "url",
     [
-        ("redis://", "redis://localhost:6379/0"),
-        ("redis://:SECRET@host:7000/2", "redis://host:7000/2"),
-        ("rediss://USER:SECRET@host/2?ssl_cert_reqs=none", "rediss://host:6379/2"),
-        ("redis://host?password=SECRET&username=USER&db=3", "redis://host:6379/3"),
-        ("unix://USER:SECRET@/run/redis.sock?db=1", "unix:///run/redis.sock?db=1"),
+        "redis://:SECRET@host:7000/2",
+        "redis://host?password=SECRET&username=USER&db=3",
+        "unix://USER:SECRET@/run/redis.sock?db=1",
     ],
 )
-def test_a_ledger_keeps_its_password_to_itself(url, said):
+def test_a_ledger_keeps_its_password_to_itself(url):
     pytest.importorskip("redis")
     ledger = RedisLedger(url)
-    assert repr(ledger) == f"RedisLedger({said!r}, prefix='skroute', purses=[])"
+    assert "SECRET" not in repr(ledger)
     assert pickle.loads(pickle.dumps(ledger)).url == url
 
 
@@ -218,9 +213,6 @@ def test_calls_that_wait_for_each_other_have_their_own_answers(ledger):
     exhausted = [one for one in others if isinstance(one.exception(), BudgetExhaustedError)]
     assert len(exhausted) == 2 and ledger.unsettled("a") == sorted(made, key=lambda one: one.number)
     assert ledger.books("a")[:8] == (3.0, 0.0, 3.0, 3.0, None, 3, 0, 3)
-
-
-# --- prices and choices that change ----------------------------------------------------------
 
 
 def decided(stream, n=400):
@@ -331,9 +323,6 @@ def test_what_deciding_asks_cannot_be_excluded():
         stream.exclude(["a"])
     stream.exclude(["b"])
     assert stream.route(X[:1]).name == "a"
-
-
-# --- processes -------------------------------------------------------------------------------
 
 
 def test_a_copy_of_a_shared_stream_is_the_same_purse(tmp_path):

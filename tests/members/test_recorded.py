@@ -26,8 +26,7 @@ def test_labels_with_scores():
     assert model.classes_.tolist() == ["cat", "dog", "eel"]
     assert model.predict(column([3, 0])).tolist() == ["eel", "cat"]
     np.testing.assert_allclose(
-        model.predict_proba(column([0, 1, 3])),
-        [[0.9, 0.05, 0.05], [0.25, 0.5, 0.25], [0, 0, 1]],
+        model.predict_proba(column([0, 1, 3])), [[0.9, 0.05, 0.05], [0.25, 0.5, 0.25], [0, 0, 1]]
     )
     np.testing.assert_array_equal(model.predict_scores(column([0, 1])), [[0.9, 0, 0], [0, 0.5, 0]])
     # 0.1 is below one third: the answered label stays on top.
@@ -90,21 +89,29 @@ def test_frames():
         assert matrix.predict([[0], [1]]).tolist() == ["a", "b"]
 
 
-def test_frames_in_two_orders_are_refused():
-    """Scores of one label were read as those of another."""
-    scores = pd.DataFrame({"cat": [0.9, 0.2], "dog": [0.1, 0.8]})
-    named = pd.DataFrame({"dog": [0, 1], "cat": [1, 0]})
+@pytest.mark.parametrize("library", [pd, pl])
+def test_frames_are_read_by_the_names_of_their_columns(library):
+    """In two orders, scores of one label were read as those of another."""
+    scores = library.DataFrame({"cat": [0.9, 0.2], "dog": [0.1, 0.8]})
+    named = library.DataFrame({"dog": [0, 1], "cat": [1, 0]})
+    rows = [[0], [1]]
     for params in (
         {"predictions": named, "scores": scores},
+        {"predictions": named, "scores": scores, "classes": ["dog", "cat"]},
         {"scores": scores, "classes": ["dog", "cat"]},
-        {"predictions": named, "classes": ["cat", "dog"]},
     ):
-        with pytest.raises(ValueError, match="in one order"):
-            RecordedClassifier(**params).predict([[0]])
+        model = RecordedClassifier(**params)
+        assert model.classes_.tolist() == ["cat", "dog"]
+        np.testing.assert_array_equal(model.predict_scores(rows), [[0.9, 0.1], [0.2, 0.8]])
+    model = RecordedClassifier(named, scores=scores, classes=["yes", "no"])
+    np.testing.assert_array_equal(model.predict(rows), [[0, 1], [1, 0]])
+    np.testing.assert_array_equal(model.predict_scores(rows), [[0.1, 0.9], [0.8, 0.2]])
+    model = RecordedClassifier(named, classes=["cat", "dog"])
+    np.testing.assert_array_equal(model.predict(rows), [[1, 0], [0, 1]])
     # Names of columns that are no labels say nothing of them.
     model = RecordedClassifier(scores=scores.to_numpy(), classes=["dog", "cat"])
-    other = RecordedClassifier(scores=scores.set_axis(["x", "y"], axis=1), classes=["dog", "cat"])
-    rows = [[0], [1]]
+    scores.columns = ["x", "y"]
+    other = RecordedClassifier(scores=scores, classes=["dog", "cat"])
     np.testing.assert_array_equal(model.predict(rows), other.predict(rows))
 
 
@@ -128,26 +135,38 @@ def test_what_is_not_on_record_is_never_guessed(ids, asked):
         ({"scores": [0.5, 0.5]}, "scores of shape (n_rows,) belong to labels"),
         (
             {"predictions": LABELS, "scores": SCORES[:2]},
-            "the same rows, got 4 and 2",
+            "scores must have shape (4,), got shape (2,)",
         ),
-        ({"predictions": LABELS, "scores": SCORES - 1}, "scores must not be negative"),
-        ({"predictions": LABELS, "scores": SCORES * 3}, "scores of labels must be in [0, 1]"),
+        (
+            {"predictions": LABELS, "scores": SCORES - 1},
+            "scores must be finite and from 0 to 1, got -0.09999999999999998",
+        ),
+        (
+            {"predictions": LABELS, "scores": SCORES * 3},
+            "scores must be finite and from 0 to 1, got 2.7",
+        ),
         ({"predictions": LABELS, "scores": SCORES * np.nan}, "NaN"),
         ({"predictions": LABELS, "classes": ["cat", "dog"]}, "have the label 'eel'"),
-        ({"predictions": LABELS, "classes": ["cat", "cat", "dog", "eel"]}, "must not repeat"),
+        (
+            {"predictions": LABELS, "classes": ["cat", "cat", "dog", "eel"]},
+            "labels that do not repeat",
+        ),
         ({"predictions": LABELS, "ids": [1, 2]}, "ids must have shape (4,), got (2,)"),
         (
             {"predictions": LABELS, "ids": [1, 2, 2, 3]},
             "ids must not repeat; rows 1 and 2",
         ),
-        ({"scores": [[0.1, 0.2]], "classes": ["a"]}, "classes must name the 2 columns, got 1"),
-        ({"predictions": LABELS, "scores": np.ones((4, 2))}, "classes must name the 2 columns"),
+        (
+            {"scores": [[0.1, 0.2]], "classes": ["a"]},
+            "scores must have shape (1, 1), got shape (1, 2)",
+        ),
+        ({"predictions": LABELS, "scores": np.ones((4, 2))}, "scores must have shape (4, 3)"),
         ({"predictions": [[1, 2]]}, "an indicator matrix of 0 and 1"),
-        ({"predictions": [["a", "b"]]}, "an indicator matrix of 0 and 1"),
-        ({"predictions": [[1, 0]] * 4, "scores": SCORES}, "scores must be a matrix"),
+        ({"predictions": [["a", "b"]]}, "predictions must be numbers, got list"),
+        ({"predictions": [[1, 0]] * 4, "scores": SCORES}, "scores must have shape (4, 2)"),
         (
             {"predictions": [[1, 0]], "scores": [[1, 0, 0]]},
-            "classes must name the 3 columns, got 2",
+            "must have shape (1, 3), got shape (1, 2)",
         ),
     ],
 )

@@ -1,8 +1,7 @@
-"""A router simple enough to know by heart, and a model that notes what it is asked."""
+"""A router simple enough to know by heart."""
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.tree import DecisionTreeClassifier
 
 from skroute.base import CostAwareMixin, Plan
 
@@ -48,22 +47,3 @@ def problem(n=200):
     rank = np.arange(n) / n
     y = np.arange(n) % 2
     return np.column_stack([rank, y]), y
-
-
-class Counting(ClassifierMixin, BaseEstimator):
-    """A tree that notes how often it is asked about each row after `fit`."""
-
-    def __init__(self, max_depth=None):
-        self.max_depth = max_depth
-
-    def fit(self, X, y):
-        self.tree_ = DecisionTreeClassifier(max_depth=self.max_depth, random_state=0).fit(X, y)
-        self.classes_, self.asked_ = self.tree_.classes_, []
-        return self
-
-    def predict(self, X):
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
-
-    def predict_proba(self, X):
-        self.asked_ += [row.tobytes() for row in np.asarray(X)]
-        return self.tree_.predict_proba(X)

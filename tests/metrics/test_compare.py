@@ -134,9 +134,6 @@ def test_an_interval_belongs_to_a_number(seed):
             assert undefined[1] == undefined[2] == undefined[3]
 
 
-# Intervals of a statistic ------------------------------------------------------------------------
-
-
 def test_is_the_plain_bootstrap():
     state = np.random.RandomState(0)
     a, b = state.normal(size=30), state.normal(size=(30, 2))

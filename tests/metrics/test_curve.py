@@ -31,7 +31,8 @@ from skroute.routing import (
     FrugalMLClassifier,
     OccamRouterClassifier,
 )
-from tests.metrics._stub import Counting, RankRouter, problem
+from tests.metrics._stub import RankRouter, problem
+from tests.router_checks import Counting
 
 X, y = problem()
 BUDGETS = [1, 2, 3, None]
@@ -51,12 +52,13 @@ def test_numbers():
 @pytest.mark.parametrize("kind", [OccamRouterClassifier, FrugalMLClassifier])
 def test_no_model_is_asked_twice_about_a_row(kind):
     X, y = make_classification(300, random_state=0)
-    members = [("stump", Counting(1)), ("tree", Counting())]
+    stump, tree = DecisionTreeClassifier(max_depth=1), DecisionTreeClassifier(random_state=0)
+    members = [("stump", Counting(stump)), ("tree", Counting(tree))]
     router = kind(members, costs=[1, 10]).fit(X[:150], y[:150])
     for member in router.estimators_:
-        member.asked_.clear()
+        member.rows_.clear()
     accuracy_cost_curve(router, X[150:], y[150:], [1, 2, 4, 8, None])
-    asked = [member.asked_ for member in router.estimators_]
+    asked = [member.rows_ for member in router.estimators_]
     assert any(asked) and all(len(rows) == len(set(rows)) <= 150 for rows in asked)
 
 
@@ -167,8 +169,7 @@ class TestRealRouters:
             assert_allclose(own(router, X, Q, **params), value)
             cost = make_budget_scorer(budget, scoring=mean_cost_scorer)
             assert_allclose(
-                cost(router, X, Q, **params),
-                router.predict_cost(X, budget=budget, **params).mean(),
+                cost(router, X, Q, **params), router.predict_cost(X, budget=budget, **params).mean()
             )
         with pytest.raises(ValueError, match=r"for each of its choices_ \(there are 3\)"):
             accuracy_cost_curve(router, X, Q[:, :2], budgets, **params)

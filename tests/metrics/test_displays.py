@@ -143,8 +143,6 @@ class TestComplementarity:
             assert [label.get_text() for label in axis.get_ticklabels()] == self.names
 
 
-# Reliability of estimates, and the gain found against the gain possible ---------------------------
-
 COSTS = np.array([1.0, 4.0, 6.0])
 
 

@@ -63,9 +63,6 @@ def router():
     return BudgetRouter(Ridge(), costs=COSTS, budget=3).fit(X, Q)
 
 
-# --- the estimators ------------------------------------------------------------------------
-
-
 def coverage(mutate, n_draws=300, n=600):
     """How often 1.96 standard errors hold the truth; the model of quality is wrong."""
     held = np.zeros(n_draws, dtype=bool)
@@ -114,9 +111,6 @@ def test_estimators_by_hand():
     terms = model + weight * (value - own)
     assert doubly_robust(model, own, value, weight)[0] == pytest.approx(terms.mean())
     assert direct_method(model)[0] == pytest.approx(model.mean())
-
-
-# --- the curve -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["uniform", "cheap", "depends"])
@@ -180,9 +174,6 @@ def test_it_says_so_where_the_router_knows_the_rows():
     assert curve.n_fitted == 200
 
 
-# --- refusals ------------------------------------------------------------------------------
-
-
 def test_a_log_without_overlap_is_refused(router):
     X, q, _, _, _ = draw_log("uniform", 400, 4)
     large = np.full(400, 2)
@@ -227,9 +218,6 @@ def test_a_choice_that_the_router_does_not_have_is_named(router):
     with pytest.warns(UserWarning, match="'Large', 'Middle', 'Small', which the router does not"):
         curve = off_policy_curve(router, X, q, choice=names, propensity=b, budgets=[3])
     assert curve.choices == router.choices_
-
-
-# --- the picture ---------------------------------------------------------------------------
 
 
 def test_display(router):

@@ -28,11 +28,13 @@ from skroute.routing import (
     OccamRouterClassifier,
     OccamRouterRegressor,
 )
-from tests.metrics._stub import Counting
+from tests.router_checks import Counting
 
 pytest.importorskip("vl_convert", reason="the report needs the extra [report]")
 FEW = {"n_resamples": 10, "n_budgets": 6}
 VALUE = ("value", "text")
+SHALLOW = Counting(DecisionTreeClassifier(max_depth=3, random_state=0))
+DEEP = Counting(DecisionTreeClassifier(random_state=0))
 WILD = "</script><b id='out'>large"
 
 
@@ -116,17 +118,17 @@ def test_every_stop_is_what_the_router_does(router, problem, tmp_path, per_row):
 @pytest.mark.parametrize("embedding", ["shallow", None])
 def test_members_are_asked_once_about_each_row(digits, tmp_path, embedding):
     X, y, X_test, y_test = digits
-    members = [("shallow", Counting(3)), ("deep", Counting())]
+    members = [("shallow", SHALLOW), ("deep", DEEP)]
     costs = {"shallow": 1, "deep": 5}
     router = OccamRouterClassifier(
         members, costs=costs, embedding=embedding, quality_estimator=Ridge(), cv=2
     ).fit(X, y)
     for member in router.estimators_:
-        member.asked_.clear()
+        member.rows_.clear()
     page = decision_report(router, X_test, y_test, path=tmp_path / "r.html", **FEW)
     for member in router.estimators_:
-        assert sorted(member.asked_) == sorted(row.tobytes() for row in X_test)
-    deep = router.estimators_[1].tree_.score(X_test, y_test)
+        assert sorted(member.rows_) == sorted(map(tuple, X_test))
+    deep = router.estimators_[1].classifier_.score(X_test, y_test)
     assert shown(page)[2]["deep"]["value"] == pytest.approx(deep)
 
 
@@ -173,7 +175,6 @@ OTHERS = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore:No early exit")
 @pytest.mark.parametrize("estimator", OTHERS, ids=lambda one: type(one).__name__)
 def test_other_paths(estimator, tmp_path):
     X, y = make_classification(200, 6, n_informative=4, random_state=0)
@@ -201,14 +202,14 @@ def test_other_paths(estimator, tmp_path):
 def test_bad_input_is_refused_before_a_model_is_called(digits, tmp_path, options, message):
     X, y, X_test, y_test = digits
     router = OccamRouterClassifier(
-        [("a", Counting(2)), ("b", Counting())], costs=[1, 4], quality_estimator=Ridge(), cv=2
+        [("a", SHALLOW), ("b", DEEP)], costs=[1, 4], quality_estimator=Ridge(), cv=2
     ).fit(X[:100, :3], y[:100])
     for member in router.estimators_:
-        member.asked_.clear()
+        member.rows_.clear()
     options = {"path": tmp_path / "r.html", **options}
     with pytest.raises((ValueError, FileNotFoundError), match=re.escape(message)):
         decision_report(router, X_test[:, :3], y_test, **options)
-    assert not any(member.asked_ for member in router.estimators_)
+    assert not any(member.rows_ for member in router.estimators_)
     assert not (tmp_path / "r.html").exists()
 
 

@@ -31,11 +31,7 @@ class TestCostReduction:
         cost, quality = curve
         savings = [(2 - c) / 2 for c, q in zip(cost, quality) if q >= reference_quality - max_drop]
         found = cost_reduction_at(
-            cost,
-            quality,
-            reference_cost=2,
-            reference_quality=reference_quality,
-            max_drop=max_drop,
+            cost, quality, reference_cost=2, reference_quality=reference_quality, max_drop=max_drop
         )
         assert_allclose(found, max(savings) if savings else np.nan)
 
@@ -193,8 +189,6 @@ class TestReferenceCurves:
             assert found.single <= found.random + 1e-12
             assert found.random <= found.oracle + 1e-7
 
-
-# Complementarity ------------------------------------------------------------------------------
 
 shapes = st.tuples(st.integers(1, 6), st.integers(1, 4))
 

@@ -1,8 +1,8 @@
 """Multi-exit nets in torch: stages counted, training, pickling, devices, and what is refused."""
 
-import importlib
 import pickle
 import re
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import joblib
@@ -25,8 +25,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("skorch")
 nn = torch.nn
 
-from skroute.members._exit_run import AllExits  # noqa: E402
-from skroute.members._torch_exits import SummedCrossEntropy  # noqa: E402
+from skroute.members._torch_exits import AllExits, SummedCrossEntropy  # noqa: E402
 
 
 class Named(nn.Module):
@@ -279,14 +278,7 @@ def test_a_failed_refit_leaves_it_unfitted(fresh):
 
 @pytest.mark.parametrize("missing", ["torch", "skorch"])
 def test_without_torch_the_error_names_the_extra(missing, monkeypatch):
-    import skroute.members._multi_exit as module
-
-    def absent(name, caller):
-        if name == missing:
-            raise ImportError(f"{caller} needs {missing}: pip install 'skroute-ml[torch]'.")
-        return importlib.import_module(name)
-
-    monkeypatch.setattr(module, "import_optional", absent)
+    monkeypatch.setitem(sys.modules, missing, None)
     X, y = rows(30)
     with pytest.raises(ImportError, match=rf"MultiExitClassifier needs {missing}.*\[torch\]"):
         MultiExitClassifier(build).fit(X, y)

@@ -11,7 +11,7 @@ from skroute.quality._corrections import (
     corrected,
     corrections,
     finished,
-    rounding_unit,
+    range_of,
     sizes_of,
 )
 from skroute.quality._uncertainty import error_curves, made_up_outcomes
@@ -63,11 +63,11 @@ def test_ties_are_not_cut(few):
 
 
 def test_rounding_buys_nothing():
-    low, high = np.zeros(2), np.ones(2)
-    found = finished(np.array([[1 - 1e-9, 1.0], [0.5, 0.5 + 1e-9], [1.3, -2.0]]), low, high)
+    seen = range_of(np.array([[0.0, 1.0], [1.0, 0.0]]))
+    found = finished(np.array([[1 - 1e-9, 1.0], [0.5, 0.5 + 1e-9], [1.3, -2.0]]), *seen)
     assert found[0, 0] == found[0, 1] and found[1, 0] == found[1, 1]
     assert found[2].tolist() == [1.0, 0.0]
-    assert np.abs(finished(np.full((1, 2), 1 / 3), low, high) - 1 / 3).max() < 1e-6
+    assert np.abs(finished(np.full((1, 2), 1 / 3), *seen) - 1 / 3).max() < 1e-6
 
 
 def made_up_table(seed, n):
@@ -162,7 +162,7 @@ def test_sizes_are_of_choices_with_a_tail_only():
     spread = Q.std(axis=0)
     assert sizes_of(Q).tolist() == [1, 1, 2.0 ** np.round(np.log2(spread[2] / spread[:2].min()))]
     # Estimates of the others are not rounded by its range.
-    assert rounding_unit(Q.min(axis=0), Q.max(axis=0)) < 2e-4
+    assert range_of(Q)[2] < 2e-4
 
 
 def test_rare_and_expensive_outcomes_bend_no_estimates():

@@ -20,7 +20,6 @@ from skroute.routing import (
 from tests.estimators import COMBINERS, ROUTERS
 from tests.test_out_of_sample import OFFENCES, SpyClassifier, grouped, spied
 
-pytestmark = pytest.mark.filterwarnings("ignore:On validation rows")
 COSTS = [1.0, 3.0]
 N = 240
 # Whose members, estimates and combinations are learned of folds.
@@ -64,17 +63,16 @@ class Reversed(ClassifierMixin, BaseEstimator):
         return self.inner_.predict(X)
 
 
-def routers(members, **params):
+def routers(members):
+    params = {"costs": COSTS, "cv": 2}
     tree = {"quality_estimator": DecisionTreeRegressor(max_depth=4, random_state=0), **params}
     return [
-        OccamRouterClassifier(members, costs=COSTS, quality="probability", **tree),
-        DummyRouterClassifier(members, costs=COSTS, quality="probability", **params),
-        DummyRouterClassifier(
-            members, strategy="oracle", costs=COSTS, quality="probability", **params
-        ),
-        FrugalMLClassifier(members, costs=COSTS, **params),
-        FrugalMCTClassifier(members, costs=COSTS, **tree),
-        SequentialRouterClassifier(members, costs=COSTS, n_prices=3, **tree),
+        OccamRouterClassifier(members, quality="probability", **tree),
+        DummyRouterClassifier(members, quality="probability", **params),
+        DummyRouterClassifier(members, strategy="oracle", quality="probability", **params),
+        FrugalMLClassifier(members, **params),
+        FrugalMCTClassifier(members, **tree),
+        SequentialRouterClassifier(members, n_prices=3, **tree),
     ]
 
 
@@ -112,8 +110,9 @@ class Scores(GaussianNB):
         }[self.kind]()
 
 
-@pytest.mark.parametrize("at", range(6))
-@pytest.mark.parametrize("kind", ["logits", "sum", "missing"])
+@pytest.mark.parametrize(
+    "kind, at", [("sum", 0), ("missing", 0), *(("logits", at) for at in range(6))]
+)
 def test_what_is_no_probability_is_refused(kind, at):
     y = np.arange(N) % 3
     rows = np.random.default_rng(0).normal(size=(N, 2)) + 2 * y[:, np.newaxis]

@@ -24,11 +24,6 @@ from skroute.routing import BudgetRouter
 from skroute.routing._estimates import folds_of
 from tests import SKLEARN
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:On validation rows"),
-    pytest.mark.filterwarnings("ignore:budget=.* has no effect"),
-]
-
 
 def log(n=300, seed=0, noise=0.1):
     """A cheap model that is good for small x, a costly one that is good everywhere."""
@@ -39,9 +34,6 @@ def log(n=300, seed=0, noise=0.1):
 
 
 COSTS = {"small": 1.0, "large": 5.0}
-
-
-# --- the algorithm -------------------------------------------------------------------------
 
 
 def test_fit_is_cross_fitted_estimates_at_the_price_of_the_budget():
@@ -102,7 +94,7 @@ def test_protocol():
         router.predict_quality(np.ones((3, 2)))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.integers(0, 10**6), st.none() | st.floats(1.0, 6.0))
 def test_batch_policy_is_the_exact_assignment_and_a_hard_cap(seed, budget):
     X, Q = log(40, seed=seed)
@@ -113,9 +105,6 @@ def test_batch_policy_is_the_exact_assignment_and_a_hard_cap(seed, budget):
     plan = solve_assignment(router.predict_quality(X), [1, 5], budget)
     np.testing.assert_array_equal(routed.route, plan.choices)
     assert routed.cost.mean() <= budget * (1 + 1e-12)
-
-
-# --- costs per row -------------------------------------------------------------------------
 
 
 def row_costs(X, seed=0):
@@ -183,9 +172,6 @@ def test_learned_costs():
     assert low.fit(X, Q, costs=C).predict_cost(X).max() == 0
 
 
-# --- choices -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
 def test_frames_are_read_by_name(library):
     frames = pytest.importorskip(library)
@@ -203,9 +189,6 @@ def test_frames_are_read_by_name(library):
     assert router.score(frame, other_order) == pytest.approx(same.score(X, Q))
     with pytest.raises(ValueError, match="y must have the columns"):
         router.score(frame, made({"small": Q[:, 0]}))
-
-
-# --- what can be changed after fit ---------------------------------------------------------
 
 
 @settings(max_examples=15, deadline=None)
@@ -366,9 +349,6 @@ def test_names_of_choices_are_strings():
         BudgetRouter(Ridge(), costs=[1, 5]).fit(X, pandas.DataFrame(Q, columns=["7", 7]))
 
 
-# --- what it composes with -----------------------------------------------------------------
-
-
 def test_sparse_and_missing_values_where_the_estimator_takes_them():
     from scipy.sparse import csr_array
 
@@ -430,9 +410,6 @@ def test_metadata_routing():
         cheap = pipeline.predict(X, budget=1.5, costs=C)
         np.testing.assert_array_equal(cheap, pipeline[-1].predict(X, budget=1.5, costs=C))
         assert (cheap == 1).sum() < (pipeline.predict(X, costs=C, budget=4.0) == 1).sum()
-
-
-# --- what it refuses -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,6 @@ from skroute.routing import FrugalMCTClassifier, FrugalMLClassifier, SequentialR
 from skroute.routing._frugal_ml import LabelRules
 from skroute.routing._mixtures import Mixture
 
-pytestmark = pytest.mark.filterwarnings("ignore:On validation rows")
-
 LABELS = np.array(["ant", "bee", "hornet"])
 COSTS = {"cheap": 1.0, "middle": 3.0, "costly": 10.0}
 TREE = DecisionTreeRegressor(max_depth=4, random_state=0)

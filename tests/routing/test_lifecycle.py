@@ -15,8 +15,6 @@ from skroute.routing import BudgetRouter, FrugalMCTClassifier, OccamRouterClassi
 from skroute.routing._draws import tie_draws
 from tests.router_checks import Counting, problem
 
-pytestmark = pytest.mark.filterwarnings("ignore:On validation rows")
-
 COSTS = {"small": 1.0, "middle": 3.0, "large": 8.0}
 TREE = DecisionTreeRegressor(max_depth=3, random_state=0)
 
@@ -182,10 +180,7 @@ def test_equal_requests_one_by_one_are_mixed_by_their_ids():
     assert len({router.route([[1.0]])[0] for _ in range(20)}) == 1
 
 
-# What is read by name, and by whom ---------------------------------------------------------
-
-
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.permutations(sorted(COSTS)), st.sampled_from(["frame", "mapping"]))
 def test_frames_of_choices_are_read_by_name(order, named_by):
     """Limits, costs and quality, whether Q or the mapping of costs has named the choices."""

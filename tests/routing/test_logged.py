@@ -10,11 +10,6 @@ from skroute.routing import BudgetRouter
 from tests.metrics.test_off_policy import COSTS, NAMES, draw_log, table
 from tests.test_out_of_sample import OFFENCES, SpyRegressor
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:On validation rows"),
-    pytest.mark.filterwarnings("ignore:The logged costs of"),
-]
-
 
 @pytest.fixture(autouse=True)
 def few_trees(monkeypatch):

@@ -17,8 +17,6 @@ from skroute.routing import BudgetRouter, PortablePolicy, export_policy
 from skroute.routing._newcomers import shrunk_regression
 from tests.routing.test_lifecycle import COSTS, log
 
-pytestmark = pytest.mark.filterwarnings("ignore:On validation rows")
-
 
 def fitted(budget=4.0, **params):
     X, Q = log()
@@ -136,7 +134,7 @@ def test_a_log_of_one_answer_takes_a_new_choice():
     X, Q = log(900, k=4)
     choice = np.random.default_rng(0).integers(0, 3, 600)
     names = np.array(list(COSTS))[choice]
-    router = BudgetRouter(Ridge(), costs=COSTS, budget=4.0)
+    router = BudgetRouter(Ridge(), costs=COSTS, budget=4.0, cv=2)
     router.fit(X[:600], Q[np.arange(600), choice], choice=names)
     router.add_choice("new", X[600:700], Q[600:700, 3], cost=2.0)
     assert router.n_known_[3] == 100 and router.n_known_[:3].sum() == 600

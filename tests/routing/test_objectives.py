@@ -32,8 +32,6 @@ from skroute.routing import (
     export_policy,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore:On validation rows")
-
 TREE = DecisionTreeRegressor(max_depth=4, min_samples_leaf=10, random_state=0)
 COSTS = [1.0, 2.0, 5.0]
 MATRIX = {("no", "yes"): 1.0, ("yes", "no"): 20.0}
@@ -59,8 +57,6 @@ def occam(**params):
     return OccamRouterClassifier(members(), **params)
 
 
-# --- the numbers of rows -------------------------------------------------------------------
-
 CLASSES = np.array(["a", "b", "c"])
 
 
@@ -74,7 +70,7 @@ def test_means_are_those_of_scikit_learn(seed, weighted):
     weight = rng.integers(1, 5, n).astype(float) if weighted else None
 
     def mean(quality, answers, classes=CLASSES[:k]):
-        rows = objective_of_labels(quality, classes).rows(target, answers, weight)
+        rows = objective_of_labels(quality, classes).of(target, answers, weight)
         return np.average(rows, weights=weight)
 
     kw = {"sample_weight": weight}
@@ -141,9 +137,6 @@ def test_what_is_no_quality_is_refused_before_a_member_is_fitted(quality, messag
             with pytest.raises(ValueError, match=message):
                 router.fit(X, y)
         assert not hasattr(router, "choices_")
-
-
-# --- money ---------------------------------------------------------------------------------
 
 
 def test_a_cost_matrix_buys_fewer_expensive_errors_than_accuracy():
@@ -221,9 +214,6 @@ def test_baselines_know_money():
     assert (found.quality - found.cost).mean() == pytest.approx(net.max(axis=1).mean())
 
 
-# --- members as they answer ----------------------------------------------------------------
-
-
 @pytest.mark.parametrize("quality", ["accuracy", MATRIX])
 def test_weights_stand_for_copies_of_rows(quality):
     """Of constant members and estimates nothing depends on the folds: weights are counts."""
@@ -269,8 +259,6 @@ def test_weights_reach_the_members_or_are_refused():
     np.testing.assert_allclose(both.estimators_[0].coef_, expected)
 
 
-# --- service routers -----------------------------------------------------------------------
-
 SERVICE = {
     "FrugalML": (FrugalMLClassifier, {}),
     "FrugalMCT": (FrugalMCTClassifier, {"quality_estimator": TREE, "base": "bayes"}),
@@ -300,9 +288,6 @@ def test_service_routers_take_means_of_labels_and_refuse_the_rest(name):
     for refused in ("log_loss", "brier"):
         with pytest.raises(ValueError, match="keeps or replaces labels by their scores"):
             kind(members(), quality=refused, **kw).fit(X, y)
-
-
-# --- scorers, curves, pictures, pickles ----------------------------------------------------
 
 
 @pytest.mark.parametrize("quality", ["log_loss", MATRIX, "accuracy"])

@@ -19,15 +19,14 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skroute.metrics import best_within_budget, mean_cost_scorer
 from skroute.routing import DummyRouterClassifier, OccamRouterClassifier
 from tests.router_checks import Counting
 
-pytestmark = pytest.mark.filterwarnings("ignore:On validation rows")
-
 COSTS = {"cheap": 1.0, "costly": 5.0}
+TREE = DecisionTreeRegressor(max_depth=3, random_state=0)
 
 
 class Region(ClassifierMixin, BaseEstimator):
@@ -115,7 +114,9 @@ def test_members_without_probabilities():
 
 def test_measured_time_is_charged_with_the_routers_own():
     X, y = blobs()
-    router = OccamRouterClassifier(blob_members(), costs="time", cv=3).fit(X, y)
+    router = OccamRouterClassifier(blob_members(), costs="time", cv=2, quality_estimator=TREE).fit(
+        X, y
+    )
     assert (router.costs_ > 0).all() and (router.costs_ < 1).all()
     overhead = router.predict_cost(X)[0] - router.costs_[router.route(X)[0]]
     assert overhead > 0
@@ -126,11 +127,17 @@ def test_measured_time_is_charged_with_the_routers_own():
         router.predict(X, budget=0.99 * router.min_budget_)
     with pytest.raises(ValueError, match="smallest feasible budget"):
         router.set_params(budget=1e-12).fit(X, y)
-    embedded = OccamRouterClassifier(blob_members(), costs="time", embedding="cheap", cv=3)
+    embedded = OccamRouterClassifier(
+        blob_members(), costs="time", embedding="cheap", cv=2, quality_estimator=TREE
+    )
     assert embedded.fit(X, y).predict_cost(X).min() > embedded.costs_[0]
-    own = OccamRouterClassifier(blob_members(), costs="time", routing_cost=0.0, cv=3).fit(X, y)
+    own = OccamRouterClassifier(
+        blob_members(), costs="time", routing_cost=0.0, cv=2, quality_estimator=TREE
+    ).fit(X, y)
     np.testing.assert_array_equal(own.predict_cost(X), own.costs_[own.route(X)])
-    priced = OccamRouterClassifier(blob_members(), costs=COSTS, cv=3).fit(X, y)
+    priced = OccamRouterClassifier(blob_members(), costs=COSTS, cv=2, quality_estimator=TREE).fit(
+        X, y
+    )
     with pytest.raises(ValueError, match="set after fit, which measures"):
         priced.set_params(costs="time").predict(X)
 
@@ -227,9 +234,6 @@ def test_a_decision_tree_that_allows_missing_values():
     assert router.fit(X, y).predict(X).shape == (300,)
     with pytest.raises(ValueError, match="NaN"):
         OccamRouterClassifier(blob_members(), costs=COSTS).fit(X, y)
-
-
-# --- a member that embeds ------------------------------------------------------------------
 
 
 class Memory(ClassifierMixin, BaseEstimator):

@@ -26,15 +26,16 @@ def reread(router):
     return PortablePolicy(json.loads(json.dumps(export_policy(router), allow_nan=False)))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     st.integers(0, 10**6),
     st.booleans(),
     st.sampled_from([0.0, 0.3]),
     st.sampled_from([0.0, 0.25]),
     st.floats(1.0, 7.0),
+    st.sampled_from([None, 0.4]),
 )
-def test_it_decides_as_the_router(seed, ties, reg_lambda, routing_cost, budget):
+def test_it_decides_as_the_router(seed, ties, reg_lambda, routing_cost, budget, abstain_cost):
     X, Q = log(120, seed)
     estimator = RandomForestRegressor(3, max_depth=2, random_state=0) if ties else Ridge()
     router = BudgetRouter(
@@ -42,6 +43,7 @@ def test_it_decides_as_the_router(seed, ties, reg_lambda, routing_cost, budget):
         costs={"a": 1.0, "b": 2.0, "c": 2.0, "d": 5.0},
         reg_lambda=reg_lambda,
         routing_cost=routing_cost,
+        abstain_cost=abstain_cost,
         cv=2,
     ).fit(X, Q)
     policy = reread(router)
@@ -59,8 +61,9 @@ def test_it_decides_as_the_router(seed, ties, reg_lambda, routing_cost, budget):
         gap = np.abs(net[each, found] - net[each, expected])
         assert (gap <= 1e-7 * max(price, 1.0)).all()
         assert ties or (found == expected).all()
-    with pytest.raises(ValueError, match="below the smallest feasible"):
-        policy.decide(quality, router.min_budget_ * 0.9)
+    if router.min_budget_ > 0:
+        with pytest.raises(ValueError, match="below the smallest feasible"):
+            policy.decide(quality, router.min_budget_ * 0.9)
 
 
 def test_the_budget_holds_where_rows_are_tied():

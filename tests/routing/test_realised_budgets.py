@@ -19,8 +19,6 @@ from skroute.quality import BaggedNeighborsRegressor, QualityRegressor
 from skroute.routing import BudgetRouter
 from skroute.routing._policy import choose_by_rule, error_by_level, standard_error
 
-pytestmark = pytest.mark.filterwarnings("ignore:On validation rows")
-
 
 def draw(n, rng, tail=1.2):
     """Hard rows are long: what a row costs goes with how good the choices are."""
@@ -32,9 +30,6 @@ def draw(n, rng, tail=1.2):
 
 
 PRICES = np.array([1.0, 4.0, 12.0])
-
-
-# --- the path ------------------------------------------------------------------------------
 
 
 @settings(max_examples=60, deadline=None)
@@ -75,9 +70,6 @@ def test_realised_means_that_fall_are_pooled():
     assert path.rule(0.0).price == np.inf
     with pytest.raises(ValueError, match="realised must have shape"):
         assignment_path([[0.0, 0.9]], [1, 2], [[1, 2, 3]])
-
-
-# --- budgets -------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -207,9 +199,6 @@ def test_new_prices_scale_the_log():
     np.testing.assert_array_equal(router.route(X), again.route(X))
     assert router.validation_cost_ == pytest.approx(again.validation_cost_)
     assert router.min_budget_ == pytest.approx(again.min_budget_)
-
-
-# --- what a choice is worth ----------------------------------------------------------------
 
 
 def test_return_std_is_the_estimators_own_or_of_its_errors():

@@ -14,8 +14,6 @@ from sklearn.tree import DecisionTreeRegressor
 from skroute.metrics import accuracy_cost_curve, mean_quality_scorer
 from skroute.routing import DummyRouterRegressor, OccamRouterClassifier, OccamRouterRegressor
 
-pytestmark = pytest.mark.filterwarnings("ignore:On validation rows")
-
 TREE = DecisionTreeRegressor(max_depth=5, min_samples_leaf=15, random_state=0)
 COSTS = {"ridge": 1.0, "neighbors": 4.0}
 

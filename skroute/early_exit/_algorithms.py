@@ -1,7 +1,12 @@
-"""When to stop: QWYC's thresholds for a given order (Algorithm 2)."""
+"""QWYC: in which order to evaluate (Algorithm 1), and when to stop (Algorithm 2)."""
+
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+from joblib import effective_n_jobs
 from scipy.special import ndtr
+
+from skroute.utils._validation import read_only
 
 SHARE = 0.02
 
@@ -47,18 +52,7 @@ def running_values(scores, order, offset, beta):
 
 
 def full_answers(scores, offset, beta):
-    """Position of the full ensemble's answer to each row among the classes.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n_members, n_samples, n_outputs)
-    offset : ndarray of shape (n_outputs,)
-    beta : float
-
-    Returns
-    -------
-    ndarray of shape (n_samples,), dtype=int64
-    """
+    """Position of the full ensemble's answer to each row among the classes, dtype int64."""
     total = offset + scores.sum(axis=0, dtype=np.float64)
     if scores.shape[2] == 1:
         return (total[:, 0] > beta).astype(np.int64)
@@ -113,8 +107,6 @@ def optimal_thresholds(values, bad, k, use_lo=True, use_hi=True):
         Rows for which leaving above is wrong; leaving below is wrong for the others.
 
     k : int
-        Wrong answers allowed.
-
     use_lo, use_hi : bool, default=True
         Which thresholds there are.
 
@@ -125,12 +117,8 @@ def optimal_thresholds(values, bad, k, use_lo=True, use_hi=True):
     """
     ordered, top, bottom, above, below = tails(values, bad, k, use_lo, use_hi)
     n = len(ordered)
-    if not use_lo:
-        return np.float64(-np.inf), _between(ordered, n - int(above[k]))
-    if not use_hi:
-        return _between(ordered, int(below[k])), np.float64(np.inf)
     meet = top < bottom[::-1]
-    if meet.any():
+    if use_lo and use_hi and meet.any():
         # Errors on either side fit the budget at any cut in between: decide all.
         first = int(np.argmax(meet))
         cut = _between(ordered, int(np.searchsorted(ordered, top[first], side="right")))
@@ -197,8 +185,6 @@ def lagrangian_path(values, bad, costs, prices, use_lo=True, use_hi=True, weight
         Decreasing, in units of cost.
 
     use_lo, use_hi : bool, default=True
-        Which thresholds there are.
-
     weights : ndarray of shape (2, n_samples), default=None
         How many wrong answers it counts for if a row leaves above, and below, where that is
         wrong. None counts each once.
@@ -218,30 +204,12 @@ def lagrangian_path(values, bad, costs, prices, use_lo=True, use_hi=True, weight
 
 
 def sweep_back(values, bad, costs, price, lo, hi, position, use_lo=True, use_hi=True, weights=None):
-    """One backward sweep of coordinate descent on ``cost + price * wrong``.
+    """One backward sweep of coordinate descent on ``cost + price * wrong``, into `lo` and `hi`.
 
     At each position, from the last but one to the first, the rows that reach it choose
     the pair of thresholds that minimises what they cost from there on, all other
-    positions held fixed. Each step lowers the objective or keeps it.
-
-    Parameters
-    ----------
-    values, bad : ndarray of shape (n_members, n_samples)
-    costs : ndarray of shape (n_members,)
-        In evaluation order.
-
-    price : float
-        Price of a wrong answer, in units of cost.
-
-    lo, hi : ndarray of shape (n_members,)
-        Thresholds, updated in place.
-
-    position : ndarray of shape (n_samples,), dtype=int64
-        Where each row leaves under the given thresholds.
-
-    use_lo, use_hi : bool, default=True
-    weights : ndarray of shape (2, n_samples), default=None
-        As for :func:`lagrangian_path`.
+    positions held fixed. Each step lowers the objective or keeps it. `position` is where each
+    row leaves under the thresholds given; the rest is as for :func:`lagrangian_path`.
     """
     from skroute.early_exit._kernels import best_cut, settle
 
@@ -260,18 +228,7 @@ def sweep_back(values, bad, costs, price, lo, hi, position, use_lo=True, use_hi=
 
 
 def widened(values, lo, hi, factors):
-    """Thresholds moved outwards by multiples of the deviation of what is still to come.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_members, n_samples)
-    lo, hi : ndarray of shape (n_members,)
-    factors : sequence of float
-
-    Returns
-    -------
-    list of (lo, hi)
-    """
+    """Thresholds moved outwards by multiples of the deviation of what is still to come."""
     spread = np.array([np.std(values[-1] - running) for running in values], dtype=np.float64)
     return [(lo - factor * spread, hi + factor * spread) for factor in factors]
 
@@ -282,30 +239,117 @@ def never(n_members):
 
 
 def checked(thresholds, n_members):
-    """These thresholds, if there is a pair for each position: files can be damaged."""
+    """These thresholds, read-only, if there is a pair for each position: files can be damaged."""
     if any(part.dtype != np.float64 or part.shape != (n_members,) for part in thresholds):
         raise ValueError(f"The thresholds of {n_members} members are damaged.")
-    return thresholds
+    return tuple(map(read_only, thresholds))
 
 
 def leaving(values, lo, hi):
-    """Where rows leave: index of the last member evaluated, and 1 above, -1 below, 0 never.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_members, n_samples)
-        Partial sums, or margins.
-
-    lo, hi : ndarray of shape (n_members,)
-
-    Returns
-    -------
-    position : ndarray of shape (n_samples,), dtype=int64
-    side : ndarray of shape (n_samples,), dtype=int8
-    """
+    """Where rows leave: index of the last member evaluated (int64), and 1 above, -1 below, 0 never
+    (int8), of values and thresholds as in :func:`lagrangian_path`."""
     from skroute.early_exit._kernels import leave_at
 
     position = np.empty(values.shape[1], dtype=np.int64)
     side = np.empty(values.shape[1], dtype=np.int8)
     leave_at(values, lo, hi, position, side)
     return position, side
+
+
+def qwyc_order(
+    scores,
+    offset,
+    beta,
+    costs,
+    alpha,
+    use_lo=True,
+    use_hi=True,
+    spread=0,
+    n_jobs=None,
+    on_position=None,
+):
+    """Algorithm 1: the member that decides most rows per unit of cost goes next.
+
+    At each position, every remaining member is tried on the undecided rows; Algorithm 2
+    counts the rows that its best thresholds decide, and the member with the smallest
+    ``J = cost * n_undecided / n_decided`` is taken. Where none decides a row the first
+    remaining one is.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_members, n_samples, n_outputs), dtype=float32
+    offset : ndarray of shape (n_outputs,)
+    beta : float
+    costs : ndarray of shape (n_members,)
+    alpha : float
+        Share of rows that may get another answer than from the full ensemble.
+
+    use_lo, use_hi : bool, default=True
+    spread : int, default=0
+        Where the paper compares members by the rows decided with `k` errors, the best
+        threshold hangs on the one row that would be the next error. With a spread, the
+        rows decided are averaged over ``k - spread, ..., k + spread`` errors.
+
+    n_jobs : int, default=None
+        Threads over the candidates.
+
+    on_position : callable, default=None
+        Called without arguments after each position, to show progress.
+
+    Returns
+    -------
+    order : ndarray of shape (n_members,), dtype=int64
+    lo, hi : ndarray of shape (n_members,)
+        Thresholds of the positions, all of the training budget spent.
+    """
+    from skroute.early_exit._kernels import scan
+
+    n_members, n_samples, n_outputs = scores.shape
+    total = offset + scores.sum(axis=0, dtype=np.float64)
+    target = total[:, 0] <= beta if n_outputs == 1 else np.argmax(total, axis=1)
+    scores = np.ascontiguousarray(scores)
+    order, left = [], np.arange(n_members)
+    lo, hi = never(n_members)
+    active, used = np.arange(n_samples), 0
+    g = np.empty((n_samples, n_outputs), dtype=scores.dtype)
+    g[:] = offset
+    with np.errstate(divide="ignore"):
+        rate = np.where(costs > 0, 1.0 / costs, np.inf)
+    n_threads = effective_n_jobs(n_jobs)
+    with ThreadPoolExecutor(n_threads) as pool:
+        for r in range(n_members - 1):
+            k = int(allowance(alpha * n_samples, r) - used)
+            rows = active, g, target, max(0, k - spread), k + spread, use_lo, use_hi
+            decided = np.empty(len(left), dtype=np.int64)
+            # A few chunks per thread, so that none waits long for another.
+            n_chunks = min(2 * n_threads, len(left))
+
+            def count(candidates, found, scores=scores, rows=rows):
+                scan(scores, candidates, *rows, found)
+
+            parts = (np.array_split(values, n_chunks) for values in (left, decided))
+            list(pool.map(count, *parts))
+            with np.errstate(invalid="ignore"):
+                # A free member goes first, whatever it decides.
+                gain = np.where(np.isinf(rate[left]), np.inf, decided * rate[left])
+            t = left[np.argmax(gain)]
+            order.append(t)
+            left = left[left != t]
+            g = g + scores[t, active]
+            v, bad = g[:, 0], target
+            if n_outputs > 1:
+                leader, v = leader_and_margin(g)
+                bad = leader != target
+            lo[r], hi[r] = optimal_thresholds(v, bad, k, use_lo, use_hi)
+            up, down = v > hi[r], v < lo[r]
+            used += int(np.sum(up & bad) + np.sum(down & ~bad))
+            keep = ~(up | down)
+            active, g, target = active[keep], g[keep], target[keep]
+            if on_position is not None:
+                on_position()
+            if len(active) == 0:
+                break
+            if 2 * len(active) <= scores.shape[1]:
+                # Scores of rows that are left move together, or each costs a cache line.
+                scores, active = np.take(scores, active, axis=1), np.arange(len(active))
+    return np.concatenate([order, left]).astype(np.int64), lo, hi

@@ -213,7 +213,10 @@ def test_frozen_members_bring_their_own_classes():
     wide = FrozenEstimator(GaussianNB().fit(X, y))
     narrow = FrozenEstimator(GaussianNB().fit(X[y < 2], y[y < 2]))
     router = OccamRouterClassifier(
-        [("narrow", narrow), ("wide", wide)], costs=[1.0, 2.0], quality="probability", cv=3
+        [("narrow", narrow), ("wide", wide)],
+        costs=[1.0, 2.0],
+        quality="probability",
+        quality_estimator=TREE,
     ).fit(X, y)
     proba = router.predict_proba(X)
     assert proba.shape == (300, 3)

@@ -26,7 +26,7 @@ from skroute.routing._log import (
 )
 from skroute.routing._newcomers import with_newcomer
 from skroute.routing._policy import check_lambda
-from skroute.routing._table_router import TableRouter
+from skroute.routing._table_router import TableRouter, realised_quality
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
 from skroute.utils._named import check_rows_match, in_order
 from skroute.utils._once import once_of
@@ -458,7 +458,7 @@ class BudgetRouter(TableRouter):
         float
         """
         call = {"exclude": exclude, "allowed": allowed, "request_id": request_id, "costs": costs}
-        return self._realised(X, y, sample_weight, budget, call, allow_nan=True)
+        return realised_quality(self, X, y, sample_weight, budget, call, allow_nan=True)
 
     # New choices ----------------------------------------------------------------------------
 

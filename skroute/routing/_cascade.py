@@ -20,7 +20,7 @@ from skroute.routing._log import (
 from skroute.routing._mixtures import validated_mixture
 from skroute.routing._signals import as_columns, split_signals
 from skroute.routing._states import check_sets, fixed_order
-from skroute.routing._table_router import TableRouter
+from skroute.routing._table_router import TableRouter, realised_quality
 from skroute.utils._compat import Integral, Interval, num_samples
 from skroute.utils._once import once_of
 
@@ -599,7 +599,7 @@ class CascadeRouter(TableRouter):
         float
         """
         call = {"signals": signals, "costs": costs, "request_id": request_id}
-        return self._realised(X, y, sample_weight, budget, call)
+        return realised_quality(self, X, y, sample_weight, budget, call)
 
 
 class CascadeRun:

@@ -218,9 +218,9 @@ class Occam(MemberRouter):
         tags = super().__sklearn_tags__()
         if self.embedding is None:
             # The quality estimator reads X itself.
-            reader = self.quality_estimator
-            known = hasattr(reader, "__sklearn_tags__")
-            reads = get_tags(reader).input_tags if known else InputTags()
+            reads = InputTags()
+            if hasattr(self.quality_estimator, "__sklearn_tags__"):
+                reads = get_tags(self.quality_estimator).input_tags
             tags.input_tags.sparse &= reads.sparse
             tags.input_tags.allow_nan &= reads.allow_nan
         return tags

@@ -17,7 +17,6 @@ from skroute.routing._mixtures import (
     best_mixture,
     docked_quality,
     spread_prices,
-    validated_mixture,
 )
 from skroute.routing._states import StateValues, any_order, best_move, check_sets, roll_back
 from skroute.utils._compat import HasMethods, Integral, Interval
@@ -354,9 +353,6 @@ class SequentialRouterClassifier(CombiningRouter):
 
     def _least(self):
         return min(self.choice_costs_[options[0]] for options in self._options.values())
-
-    def _validated(self, budget):
-        return validated_mixture(self._validated_parts, budget)
 
     def _plan(self, X, budget, request_id=None):
         check_affordable(budget, self._least())

@@ -261,6 +261,19 @@ class Memory(ClassifierMixin, BaseEstimator):
         return self.classes_[(proba[:, 1] > 0.5 + self.threshold).astype(int)]
 
 
+def test_a_stream_of_known_length_after_the_member_that_embeds_has_a_new_price():
+    X, y = blobs()
+    router = OccamRouterClassifier(
+        blob_members(), costs=COSTS, embedding="cheap", quality_estimator=LinearRegression(), cv=3
+    ).fit(X, y)
+    stream = router.set_params(costs=COSTS | {"cheap": 2.0}).stream(1000.0, 5)
+    for x in X[:5]:
+        ticket = stream.route([x])
+        assert ticket.deciding == 2.0
+        stream.commit(ticket)
+    assert stream.status().n_committed == 5
+
+
 @pytest.mark.parametrize("threshold", [0.0, 0.05, 0.3])
 @pytest.mark.parametrize("frozen", [True, False])
 def test_the_answer_of_the_member_that_embeds_is_its_own(threshold, frozen):

@@ -16,7 +16,7 @@ from sklearn.ensemble import (
 from sklearn.linear_model import RidgeClassifier
 
 from skroute.early_exit import QWYCEnsemble
-from skroute.early_exit._algorithms import never
+from skroute.early_exit._algorithms import checked, never
 from skroute.early_exit._engines import MemberEngine, ensemble_engine
 from skroute.forests._rows import rows_of
 from tests.early_exit.reference import member_scores_reference
@@ -25,7 +25,7 @@ lgb = pytest.importorskip("lightgbm")
 
 
 def full_scores(engine, X):
-    thresholds = never(engine.n_members)
+    thresholds = checked(never(engine.n_members), engine.n_members)
     score, members, _ = engine.walk(X, thresholds)
     assert np.all(members == engine.n_members)
     return score

@@ -112,7 +112,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
         self
         """
         refuse_source(X)
-        self._made_of = None
+        self._behind = None
         with ExitStack() as self._while_fitting:
             try:
                 return super().fit(X, y, **params)
@@ -137,7 +137,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
                     "group a transformer of its own, in a ColumnTransformer, make one group of "
                     "them, or put the transformer into the models that need it."
                 )
-            self._made_of = raw, raw_group_of, group_of
+            self._behind = raw, raw_group_of, group_of
             self._while_fitting.enter_context(last._made_of(raw.names, group_of))
         return Xt.toarray() if hasattr(Xt, "toarray") else Xt
 
@@ -162,9 +162,9 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
 
     def _late(self, lazy):
         """What the transformers will make of features that have yet to be bought."""
-        if self._made_of is None:
+        if self._behind is None:
             return lazy
-        raw, raw_group_of, group_of = self._made_of
+        raw, raw_group_of, group_of = self._behind
         seen, transform = self._final_estimator._column_names(), self[:-1].transform
 
         def source(columns, rows):

@@ -186,15 +186,13 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
     -----
     A row of a call may also be given as :class:`~skroute.features.LazyFeatures` or a mapping.
 
-    Every share and budget is read off gate scores of held-out rows, which the pair in use
-    has not seen: boosted trees look better on their training rows than they are, and
-    another pair has another scale.
+    Every share and budget is read off gate scores of held-out rows: boosted trees look better
+    on their training rows than they are, and another pair has another scale.
 
-    The gate of a :class:`BoostedGate` is ``a * doubt(f1(x)) + b + trees(x)``: besides
-    trees, it reads the log-odds that f1 gives against its own answer, which cost nothing
-    more. The level of ``g > 0`` is set so that the held-out rows that are sent, at most a
-    share `p_full`, gain the most quality: probabilities of a full model need not be
-    calibrated for that, its answers count. The paper leaves the level where the logistic
+    The gate of a :class:`BoostedGate` is ``a * doubt(f1(x)) + b + trees(x)``: besides trees, it
+    reads the log-odds that f1 gives against its own answer. The level of ``g > 0`` is set so that
+    the held-out rows that are sent, at most a share `p_full`, gain the most quality; probabilities
+    of a full model need not be calibrated for that. The paper leaves the level where the logistic
     fit puts it, and so does a :class:`LinearGate` (but for `p_full`, which always binds).
 
     References
@@ -354,9 +352,8 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
 
     def _fit_pair(self, rows, held_out, ready, start=None, progress=nullcontext):
         """Fit f1 and g for the present `p_full` and `gamma`; the start for the next `p_full`."""
-        problem = Problem(
-            len(self.classes_), self.p_full, self.gamma, self.group_of_, self.group_costs_
-        )
+        groups = self.group_of_, self.group_costs_
+        problem = Problem(len(self.classes_), self.p_full, self.gamma, *groups)
         learned, values = ready
         pair, objectives, of_held_out, self.n_iter_, start = self._gate.fit_pair(
             learned, rows.of(held_out), values, problem, start, self.n_jobs, progress

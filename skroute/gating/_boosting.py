@@ -1,15 +1,14 @@
 """Adapt-Gbrt: gate and cheap model as one LightGBM booster.
 
-The booster has an output for each output of f1 and one more for the gate. LightGBM's
-coupled feature penalty (``cegb_penalty_feature_coupled``) is charged the first time that
-any tree of the booster splits on a feature, whichever output the tree belongs to and
-whichever round it is grown in: this is ``u_alpha`` of equations (1) and (2), shared by f1
-and g. LightGBM's split gain is a sum over rows of twice the decrease of the loss, while
-the objective is a mean, hence the factor ``2 * sum of weights``.
+The booster has an output for each output of f1 and one more for the gate. LightGBM's coupled
+feature penalty (``cegb_penalty_feature_coupled``) is charged the first time that any tree splits
+on a feature, whichever output and round it belongs to: this is ``u_alpha`` of equations (1) and
+(2), shared by f1 and g. LightGBM's split gain is a sum over rows of twice the decrease of the
+loss, while the objective is a mean, hence the factor ``2 * sum of weights``.
 
-LightGBM knows no groups. When a feature of a group has been bought, the penalties of
-the others in the group are set to zero before the next round; within a round, features of
-one group bought by different trees are charged each.
+LightGBM knows no groups. When a feature of a group has been bought, the penalties of the others
+in the group are set to zero before the next round; within a round, features of one group bought
+by different trees are charged each.
 """
 
 import os
@@ -314,7 +313,7 @@ class BoostedGate(BaseEstimator):
         self.l2_regularization = l2_regularization
         self.max_iter = max_iter
 
-    def ready(self, rows, categorical=None):
+    def ready(self, rows, categorical):
         """Rows as a Dataset of LightGBM, each value of few a bin of its own."""
         import lightgbm
 
@@ -326,7 +325,7 @@ class BoostedGate(BaseEstimator):
         }
         # To LightGBM a table of zeros has no features, and it refuses it; to it these are zeros.
         readable = X if (np.abs(X) > _ZERO).any() else np.ones_like(X)
-        codes = "auto" if categorical is None else np.flatnonzero(categorical).tolist()
+        codes = np.flatnonzero(categorical).tolist()
         return lightgbm.Dataset(
             readable, label=np.zeros(len(X)), params=params, categorical_feature=codes
         ).construct()

@@ -48,12 +48,12 @@ class LinearColumns(NamedTuple):
     mean: NDArray[np.float64]
 
     @classmethod
-    def of(cls, values, weight, categorical=None):
+    def of(cls, values, weight, categorical):
         """From training rows with their weights, and which columns hold codes of categories."""
         found, mean = [], np.zeros(values.shape[1])
         for at, column in enumerate(values.T):
             there = ~np.isnan(column)
-            if categorical is not None and categorical[at]:
+            if categorical[at]:
                 levels, counts = np.unique(column[there], return_counts=True)
                 found += [(at, level) for level in levels[counts >= _RARE]]
             else:
@@ -132,7 +132,7 @@ class LinearGate(BaseEstimator):
         self.max_iter = max_iter
         self.tol = tol
 
-    def ready(self, rows, categorical=None):
+    def ready(self, rows, categorical):
         """Columns of the linear model; values with mean 0 and variance 1, and ones; the moments."""
         weight = rows.weight / rows.weight.sum()
         columns = LinearColumns.of(rows.values, weight, categorical)

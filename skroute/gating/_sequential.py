@@ -290,9 +290,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
             )
         self._scorer = scorer_of(self.quality)
         # What a scorer says of one row is nothing.
-        quality = self.quality if self._scorer is None else "log_loss"
-        bound = objective_of_labels(quality, self.classes_).bound(encoded[kept], weight[kept])
-        self._worth_by = quality, bound.share
+        told = self.quality if self._scorer is None else "log_loss"
+        bound = objective_of_labels(told, self.classes_).bound(encoded[kept], weight[kept])
+        self._worth_by = told, bound.share
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         columns = self.group_of_, self.group_costs_, self._categorical
         how = threads_for(len(kept), self.n_jobs), seed
@@ -315,9 +315,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
             of_fitted, of_out = (_safe_indexing(X, part) for part in (fitted, out))
             self._judged = self._fit_models(whole.of(fitted), of_fitted, weighted, judge)
             bought = FeatureLedger(*judge.X.shape, self.group_of_, len(whole.costs), values=judge.X)
-            every = np.arange(len(out))
-            each = range(len(self._sets))
-            proba = [self._proba(self._judged, own, of_out, bought, every) for own in each]
+            every, sets = np.arange(len(out)), range(len(self._sets))
+            proba = [self._proba(self._judged, own, of_out, bought, every) for own in sets]
             key = np.array([self._key(own) for own in proba])
             quality = np.array([quality_of(bound, judge.y, own) for own in proba])
             worth = np.array([self._value(own) for own in proba])
@@ -353,8 +352,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
     @property
     def _bound(self):
         """What an answer is worth, with the weights that the rows of `fit` gave to classes."""
-        quality, share = self._worth_by
-        return replace(objective_of_labels(quality, self.classes_), share=share)
+        told, share = self._worth_by
+        return replace(objective_of_labels(told, self.classes_), share=share)
 
     def _value(self, proba):
         """Quality that answering by these probabilities is expected to have, if they are right."""
@@ -429,10 +428,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         if start == 0 and not self._sets[0].any():
             # Nothing is known there, by which some rows could buy on and others not.
             return 0
-        if max_rounds is None:
-            return None
         # The free groups are there before the first purchase.
-        return max(max_rounds - int(start > 0), 0)
+        return None if max_rounds is None else max(max_rounds - int(start > 0), 0)
 
     def _choice(self, *limits, warns=False):
         """The first set, and how the rest of a budget is spent, within `limits` of a call."""

@@ -443,8 +443,8 @@ class BudgetRouter(TableRouter):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            The rows.
+        X, budget, exclude, allowed, request_id, costs
+            As in `predict_routed`.
 
         y : {array-like, dataframe} of shape (n_samples, n_choices)
             Quality of each choice on each row, NaN where it is not known: rows whose choice is
@@ -452,9 +452,6 @@ class BudgetRouter(TableRouter):
 
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
-
-        budget, exclude, allowed, request_id, costs
-            As in `predict_routed`.
 
         Returns
         -------

@@ -585,17 +585,14 @@ class CascadeRouter(TableRouter):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features) or None
-            The rows.
+        X, budget, signals, costs, request_id
+            As in `predict_routed`.
 
         y : {array-like, dataframe} of shape (n_samples, n_models)
             Q: quality of each model's answer on each row, with the columns that `fit` saw.
 
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
-
-        budget, signals, costs, request_id
-            As in `predict_routed`.
 
         Returns
         -------

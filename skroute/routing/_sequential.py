@@ -77,10 +77,8 @@ class SequentialRouterClassifier(CombiningRouter):
         more closely and fits regressors with more outputs.
 
     quality_estimator : multi-output regressor, default=None
-        Estimates the value of stopping and of going on from the answers so far. None
-        takes a random forest of 30 to 100 trees (more where rows are few), each grown on up to
-        5,000 rows. Its training rows are estimated out of sample: from ``oob_prediction_``
-        where the fitted estimator has it, else by cross-validation.
+        Estimates the value of stopping and of going on from the answers so far. None takes a
+        forest as in :class:`FrugalMCTClassifier`.
 
     quality : str, mapping, array-like or callable, default="accuracy"
         What an answer is worth, as in :class:`FrugalMLClassifier`. What is no mean over the

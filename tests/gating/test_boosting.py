@@ -31,12 +31,12 @@ def splits(boosted):
 KIND = {"n_estimators": 20, "max_iter": 5, "learning_rate": 0.2, "max_leaf_nodes": 6}
 
 
-def grow(X, y, full_loss, weight, data=None, **changes):
+def grow(X, y, full_loss, weight, **changes):
     kind = BoostedGate(**{name: changes.pop(name, value) for name, value in KIND.items()})
     kind.set_params(l2_regularization=changes.pop("l2_regularization", 1.0))
     problem = Problem(len(np.unique(y)), 0.3, 0.01, np.arange(X.shape[1]), np.ones(X.shape[1]))
     given = Rows(X, y, full_loss, weight, None)
-    data = kind.ready(given) if data is None else data
+    data = kind.ready(given, np.zeros(X.shape[1], dtype=bool))
     return gbrt.boost(data, given, problem._replace(**changes), kind, n_threads=1)
 
 

@@ -124,7 +124,8 @@ def test_names_that_are_not_those_of_the_qualities():
         solve_assignment(Q, C.rename(columns={"a": "d"}), 2.0)
 
 
-def test_a_log_of_names_has_names():
+def test_a_log_of_names_has_names(monkeypatch):
+    monkeypatch.setattr("skroute.quality._logged._N_TREES", 3)
     made = np.arange(600) % 3
     log = {"choice": np.array(list("abc"))[made], "propensity": np.full(600, 1 / 3)}
     q = Q.to_numpy()[np.arange(600), made]

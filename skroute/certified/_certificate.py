@@ -110,11 +110,12 @@ class Certificate(NamedTuple):
         return 1 - self.cost / self.reference_cost if self.reference_cost > 0 else 0.0
 
     def __str__(self) -> str:
-        kind, batch = (
-            ("evidence", "") if self.n_population is None else ("labelled", "of the batch ")
+        kind, cost = "evidence", "the cost"
+        if self.n_population is not None:
+            kind, cost = "labelled", "the cost of the batch was"
+        seen = (
+            f"on {self.n_rows} {kind} rows the loss was {self.loss:.3g}, {cost} {self.cost:.4g}, "
         )
-        seen = f"on {self.n_rows} {kind} rows the loss was {self.loss:.3g}, the cost {batch}"
-        seen += f"was {self.cost:.4g}, " if batch else f"{self.cost:.4g}, "
         seen += f"{abs(self.saving):.0%} {'below' if self.saving >= 0 else 'above'} "
         unpriced = self.reference.endswith(UNPRICED)
         seen += "the cost without a budget" if unpriced else "that of the reference"

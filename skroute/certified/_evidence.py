@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from skroute.base import Routed, note_failure
 from skroute.metrics._objectives import single_choices
 from skroute.utils._compat import num_samples
+from skroute.utils._frames import is_missing
 from skroute.utils._once import once_of
 from skroute.utils._protocol import handed_over, models_of
 from skroute.utils._validation import refuse_masked
@@ -79,11 +80,10 @@ class Evidence(NamedTuple):
         return float(max([self.least_loss(k), *(part.mean() for part in self.differences(k))]))
 
 
-def is_missing(values):
+def has_missing(values):
     """Whether an array of labels has a missing one."""
     if values.dtype.kind == "O":
-        absent = "NoneType", "NAType", "NaTType"
-        return any(type(v).__name__ in absent or v != v for v in values.ravel())
+        return any(map(is_missing, values.ravel()))
     return values.dtype.kind in "fcmM" and bool(np.isnan(values).any())
 
 
@@ -94,7 +94,7 @@ def groups_of_rows(groups, y):
     if isinstance(groups, str):
         if y.ndim != 1:
             raise ValueError('groups="class" needs one label per row in y.')
-        if is_missing(y):
+        if has_missing(y):
             raise ValueError(
                 'groups="class" needs a label in every row: a row without one is of no class.'
             )
@@ -105,7 +105,7 @@ def groups_of_rows(groups, y):
         raise ValueError(
             f"groups must have one entry per row, shape ({len(y)},), got shape {groups.shape}."
         )
-    if is_missing(groups) or len({isinstance(group, str) for group in groups}) > 1:
+    if has_missing(groups) or len({isinstance(group, str) for group in groups}) > 1:
         raise ValueError(
             "groups must be all text or all numbers, none missing: give the rows without one a "
             "group of their own."

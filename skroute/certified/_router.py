@@ -29,7 +29,7 @@ from skroute.base import (
 )
 from skroute.certified._batch import certify_batch
 from skroute.certified._certificate import warn_of_no_saving
-from skroute.certified._evidence import collect, groups_of_rows, is_missing, operating_budgets
+from skroute.certified._evidence import collect, groups_of_rows, has_missing, operating_budgets
 from skroute.certified._loss import loss_of
 from skroute.certified._monitor import PromiseMonitor
 from skroute.certified._selection import Selection
@@ -56,7 +56,6 @@ from skroute.utils._tensors import on_host
 from skroute.utils._validation import (
     check_numbers,
     check_some_known,
-    check_weights,
     refuse_masked,
     warn,
 )
@@ -366,7 +365,6 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         X_rest, model = _safe_indexing(X, rest), clone(self.estimator)
         if not frozen:
             with task.step("fit estimator"), note_failure("estimator", n_rest, "fit"):
-                check_weights(learned, n)
                 learned = check_method_params(X, learned, indices=rest)
                 y_rest = _safe_indexing(values if is_classifier(model) else y, rest)
                 model.fit(X_rest, y_rest, **learned)
@@ -485,7 +483,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         if len(getattr(y, "shape", ())) == 2:
             check_rows_match(X=X, y=y)
         values = _array(y)
-        if self.loss is None and is_missing(values):
+        if self.loss is None and has_missing(values):
             raise ValueError("y must have no missing values: they are evidence of nothing.")
         return X, values, groups_of_rows(groups, values)
 

@@ -211,7 +211,7 @@ def sweep_back(values, bad, costs, price, lo, hi, position, use_lo=True, use_hi=
     positions held fixed. Each step lowers the objective or keeps it. `position` is where each
     row leaves under the thresholds given; the rest is as for :func:`lagrangian_path`.
     """
-    from skroute.early_exit._kernels import best_cut, settle
+    from skroute.early_exit._kernels import best_cuts, settle
 
     prices = price * (np.ones((2, values.shape[1])) if weights is None else weights)
     to_go = np.zeros(values.shape[1])
@@ -220,10 +220,11 @@ def sweep_back(values, bad, costs, price, lo, hi, position, use_lo=True, use_hi=
         to_go += costs[r + 1]
         rows = np.flatnonzero(position >= r)
         if len(rows):
-            x = values[r, rows]
             # numpy's vectorised sort is far faster than a compiled one.
-            by = np.argsort(x)
-            lo[r], hi[r] = best_cut(x, by, rows, wrong, to_go, prices, use_lo, use_hi)
+            rows = rows[np.argsort(values[r, rows])]
+            ordered = values[r, rows]
+            cuts = best_cuts(ordered, rows, wrong, to_go, prices, use_lo, use_hi)
+            lo[r], hi[r] = (_between(ordered, cut) for cut in cuts)
         settle(values[r], wrong, lo[r], hi[r], prices, to_go)
 
 
@@ -250,10 +251,7 @@ def leaving(values, lo, hi):
     (int8), of values and thresholds as in :func:`lagrangian_path`."""
     from skroute.early_exit._kernels import leave_at
 
-    position = np.empty(values.shape[1], dtype=np.int64)
-    side = np.empty(values.shape[1], dtype=np.int8)
-    leave_at(values, lo, hi, position, side)
-    return position, side
+    return leave_at(values, read_only(lo), read_only(hi))
 
 
 def qwyc_order(

@@ -375,16 +375,13 @@ def scan(scores, candidates, active, g, target, first, last, use_lo, use_hi, dec
 
 
 @njit(cache=True, nogil=True)
-def best_cut(x, by, rows, bad, to_go, prices, use_lo, use_hi):
+def best_cuts(values, rows, bad, to_go, prices, use_lo, use_hi):
     """Thresholds of one position that save most: cost still to come less price of errors.
 
     Parameters
     ----------
-    x : ndarray of shape (n,)
-        Partial sums, or margins, of the rows that reach the position.
-
-    by : ndarray of shape (n,), dtype=int64
-        What sorts `x`.
+    values : ndarray of shape (n,)
+        Partial sums, or margins, of the rows that reach the position, sorted.
 
     rows : ndarray of shape (n,), dtype=int64
         Which rows they are.
@@ -400,21 +397,26 @@ def best_cut(x, by, rows, bad, to_go, prices, use_lo, use_hi):
         Price of a wrong answer above and below, in units of cost.
 
     use_lo, use_hi : bool
+
+    Returns
+    -------
+    cut_lo, cut_hi : int
+        The first rows leave below, and those from the second on above.
     """
-    n = len(x)
+    n = len(values)
     # Saved when the j lowest leave below, and when all from the j-th on leave above.
     above = np.zeros(n + 1)
     for j in range(n - 1, -1, -1):
-        i = rows[by[j]]
+        i = rows[j]
         above[j] = above[j + 1] + to_go[i] - prices[0, i] * bad[i]
     below = 0.0
     best_below, cut_below = 0.0, 0
     best, cut_lo, cut_hi = 0.0, 0, n
     for j in range(n + 1):
         if j > 0:
-            i = rows[by[j - 1]]
+            i = rows[j - 1]
             below += to_go[i] - prices[1, i] * (1.0 - bad[i])
-        if 0 < j < n and x[by[j - 1]] == x[by[j]]:
+        if 0 < j < n and values[j - 1] == values[j]:
             continue
         if use_lo and below > best_below:
             best_below, cut_below = below, j
@@ -422,16 +424,7 @@ def best_cut(x, by, rows, bad, to_go, prices, use_lo, use_hi):
         if gain > best + 1e-9:
             best, cut_lo = gain, cut_below
             cut_hi = j if use_hi else n
-    lo, hi = -np.inf, np.inf
-    if cut_lo == n:
-        lo = np.inf
-    elif cut_lo > 0:
-        lo = 0.5 * (np.float64(x[by[cut_lo - 1]]) + np.float64(x[by[cut_lo]]))
-    if cut_hi == 0:
-        hi = -np.inf
-    elif cut_hi < n:
-        hi = 0.5 * (np.float64(x[by[cut_hi - 1]]) + np.float64(x[by[cut_hi]]))
-    return lo, hi
+    return cut_lo, cut_hi
 
 
 @njit(cache=True, nogil=True)
@@ -445,12 +438,11 @@ def settle(v, bad, lo, hi, prices, to_go):
 
 
 @njit(cache=True, nogil=True)
-def leave_at(v, lo, hi, position, side):
-    """Where rows leave: fills `position` (index of the last member evaluated) and `side`."""
+def leave_at(v, lo, hi):
+    """Where rows leave: index of the last member evaluated, and 1 above, -1 below, 0 never."""
     n_members, n_samples = v.shape
-    for i in range(n_samples):
-        position[i] = n_members - 1
-        side[i] = 0
+    position = np.full(n_samples, n_members - 1)
+    side = np.zeros(n_samples, dtype=np.int8)
     rows = np.arange(n_samples)
     m = n_samples
     for r in range(n_members - 1):
@@ -469,3 +461,4 @@ def leave_at(v, lo, hi, position, side):
         m = kept
         if m == 0:
             break
+    return position, side

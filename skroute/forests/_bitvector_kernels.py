@@ -214,45 +214,6 @@ def add_values(values, start, k, left, m, total):
 
 
 @njit(cache=True, nogil=True)
-def add_trees(codes, m, tests, first, last, column, left, total):
-    """Add trees ``first, ..., last - 1`` to the sums of a block, one tree after the other.
-
-    Parameters
-    ----------
-    codes : uint16 ndarray of shape (n_columns, n)
-    m : int
-        Rows in the block: entries from `m` on are not read.
-
-    tests : NodeTests
-    first, last : int
-    column : ndarray of shape (n_outputs,), dtype=int64
-        Row of `total` that each output adds to, -1 for none.
-
-    left : ndarray of shape (n,), dtype of `tests.clear`
-        Scratch.
-
-    total : ndarray of shape (n_columns, n)
-    """
-    # Local names: what a tuple of arrays costs at each tree would be more than the tree.
-    limit, values, leaf_start = tests.limit, tests.values, tests.leaf_start
-    reads, cuts, clears, words = tests.column, tests.cut, tests.clear, tests.words
-    test_start, outputs = tests.test_start, tests.outputs
-    for t in range(first, last):
-        output = outputs[t]
-        if output >= 0 and column[output] < 0:
-            continue
-        span = test_start[t], test_start[t + 1]
-        find_leaves(codes, m, span, limit, reads, cuts, clears, words, left)
-        start = leaf_start[t]
-        if output >= 0:
-            add_values(values, start, 0, left, m, total[column[output]])
-        else:
-            for k in range(len(column)):
-                if column[k] >= 0:
-                    add_values(values, start, k, left, m, total[column[k]])
-
-
-@njit(cache=True, nogil=True)
 def columns_of(tests, first, last, column):
     """Which columns the trees ``first, ..., last - 1`` of some outputs read."""
     used = np.zeros(len(tests.limit), dtype=np.bool_)
@@ -281,10 +242,14 @@ def add_members(X, start, stop, bits, first, last, column, out):
     """
     block = min(BLOCK, stop - start)
     columns, tests = bits
+    # Local names: what a tuple of arrays costs at each tree would be more than the tree.
+    limit, values, leaf_start = tests.limit, tests.values, tests.leaf_start
+    reads, cuts, clears, words = tests.column, tests.cut, tests.clear, tests.words
+    test_start, outputs = tests.test_start, tests.outputs
     begin_tree, end_tree = tests.member_start[first], tests.member_start[last]
     used = columns_of(tests, begin_tree, end_tree, column)
     codes = np.empty((len(used), block + GAP), dtype=np.uint16)
-    left = np.empty(block, dtype=tests.clear.dtype)
+    left = np.empty(block, dtype=clears.dtype)
     total = np.empty((out.shape[1], block), dtype=out.dtype)
     for begin in range(start, stop, block):
         m = min(block, stop - begin)
@@ -292,7 +257,18 @@ def add_members(X, start, stop, bits, first, last, column, out):
         for k in range(out.shape[1]):
             for j in range(m):
                 total[k, j] = out[begin + j, k]
-        add_trees(codes, m, tests, begin_tree, end_tree, column, left, total)
+        for t in range(begin_tree, end_tree):
+            output = outputs[t]
+            if output >= 0 and column[output] < 0:
+                continue
+            span = test_start[t], test_start[t + 1]
+            find_leaves(codes, m, span, limit, reads, cuts, clears, words, left)
+            if output >= 0:
+                add_values(values, leaf_start[t], 0, left, m, total[column[output]])
+            else:
+                for k in range(len(column)):
+                    if column[k] >= 0:
+                        add_values(values, leaf_start[t], k, left, m, total[column[k]])
         for k in range(out.shape[1]):
             for j in range(m):
                 out[begin + j, k] = total[k, j]

@@ -30,7 +30,9 @@ def _xgboost_model(model):
     if not np.isnan(missing):
         raise ValueError(f"{name} has missing={missing!r}; only NaN is supported: replace it.")
     booster = model.get_booster() if hasattr(model, "get_booster") else model
-    objective = json.loads(booster.save_config())["learner"]["objective"]["name"]
+    content = json.loads(booster.save_raw("json"))
+    learner = content["learner"]
+    objective = learner["objective"]["name"]
     if objective not in _ANSWERS:
         raise ValueError(
             f"{name} has objective={objective!r}; how its scores become answers is known for "
@@ -38,7 +40,6 @@ def _xgboost_model(model):
         )
     # A booster answers with all its trees.
     best = None if booster is model else booster.attr("best_iteration")
-    learner = json.loads(booster.save_raw("json"))["learner"]
     boost = learner["gradient_booster"]
     if boost["name"] != "gbtree":
         raise ValueError(f"{name} has booster={boost['name']!r}; only 'gbtree' is supported.")
@@ -62,7 +63,7 @@ def _xgboost_model(model):
     n_outputs = max(1, int(learner["learner_model_param"]["num_class"]))
     n_features = int(learner["learner_model_param"]["num_feature"])
     return builder.build(
-        _score_without_trees(booster, n_features)[:n_outputs],
+        _score_without_trees(content, n_features)[:n_outputs],
         answer=_ANSWERS[objective],
         classes=labels_of(model),
         n_features=n_features,
@@ -75,11 +76,13 @@ def _xgboost_model(model):
     )
 
 
-def _score_without_trees(booster, n_features):
-    """The score before the first tree, by the library itself: it rounds `base_score` on the way."""
+def _score_without_trees(content, n_features):
+    """The score before the first tree, by the library itself: it rounds `base_score` on the way.
+
+    The trees are taken out of the content of its file, in place.
+    """
     import xgboost
 
-    content = json.loads(booster.save_raw("json"))
     model = content["learner"]["gradient_booster"]["model"]
     model |= {"trees": [], "tree_info": [], "iteration_indptr": [0]}
     model["gbtree_model_param"]["num_trees"] = "0"

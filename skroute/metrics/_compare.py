@@ -22,8 +22,6 @@ from skroute.metrics._tradeoff import (
 )
 from skroute.utils._compat import Integral, Interval, Real, validate_params
 
-# Largest matrix of row counts held at a time, in numbers.
-_CHUNK = 2_000_000
 # What may be said of resamples.
 RESAMPLING: dict = {
     "confidence_level": [Interval(Real, 0.0, 1.0, closed="neither")],
@@ -111,15 +109,10 @@ def bootstrap_interval(
 
 def resampled_values(statistic, arrays, n_resamples, random_state):
     """The statistic on each resample, shape (n_resamples,) or (n_resamples, n_values)."""
-    n = len(arrays[0])
-    values = []
-    chunk = max(1, _CHUNK // n)
-    for start in range(0, n_resamples, chunk):
-        counts = np.empty((min(chunk, n_resamples - start), n))
-        for row in counts:
-            row[:] = np.bincount(random_state.randint(n, size=n), minlength=n)
-        means = [counts @ array / n for array in arrays]
-        values += [statistic(*row) for row in zip(*means)]
+    n, values = len(arrays[0]), []
+    for _ in range(n_resamples):
+        times = np.bincount(random_state.randint(n, size=n), minlength=n).astype(np.float64)
+        values.append(statistic(*(times @ array / n for array in arrays)))
     return np.array(values, dtype=np.float64)
 
 

@@ -37,11 +37,8 @@ class AccuracyCostCurve(NamedTuple):
     choices : list
         Names of the choices, the columns of `route_share`.
 
-    row_quality : ndarray of shape (n_samples, n_budgets), dtype=float64
-        Quality of each row, for :func:`bootstrap_interval`.
-
-    row_cost : ndarray of shape (n_samples, n_budgets), dtype=float64
-        Cost of each row, likewise.
+    row_quality, row_cost : ndarray of shape (n_samples, n_budgets), dtype=float64
+        Of each row, for :func:`bootstrap_interval`.
     """
 
     budget: NDArray[np.float64]
@@ -183,11 +180,9 @@ def accuracy_cost_curve(
 
     row_quality : callable, default=None
         Called as ``row_quality(y, y_pred)``, returns the quality of each row, shape
-        (n_samples,), higher is better. None takes the estimator's own `quality` where it
-        has one other than accuracy, whose mean is a ratio where that is; else, by the shapes:
-        whether the label is right; the Jaccard index of the label sets (1 where both are
-        empty); the quality of the choice made. A row that is handed over instead of answered
-        counts as the estimator's ``abstain_quality_`` in each case.
+        (n_samples,), higher is better. None takes the estimator's own `quality`; without one, by
+        the shapes: :func:`sample_quality`, or the quality of the choice made. A row that is handed
+        over instead of answered counts as the estimator's ``abstain_quality_``.
 
     **params : keyword arguments
         Further arguments of ``predict_routed``, for example ``costs`` of each row for

@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats import sem
 from sklearn.metrics import ConfusionMatrixDisplay
 from sklearn.utils import check_array, check_consistent_length
 
@@ -198,7 +199,7 @@ class AccuracyCostDisplay:
         y_preds: Any,
         costs: ArrayLike,
         *,
-        sample_weight: ArrayLike | None = None,
+        sample_weight: Any = None,
         name: str | None = None,
         ax: Any = None,
         curve_kwargs: dict[str, Any] | None = None,
@@ -641,7 +642,7 @@ def _in_bins(estimate, quality, n_bins):
     order = np.argsort(estimate, kind="stable")
     bins = np.array_split(order, max(1, min(n_bins, len(order) // 2)))
     means = [[values[rows].mean() for rows in bins] for values in (estimate, quality)]
-    return np.array([*means, [quality[rows].std(ddof=1) / np.sqrt(len(rows)) for rows in bins]])
+    return np.array([*means, [sem(quality[rows]) for rows in bins]])
 
 
 _NAMES = {"direct": "direct method", "snips": "SNIPS", "doubly_robust": "doubly robust"}

@@ -249,13 +249,13 @@ Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and 
     limits = check_budgets(_budgets_of(router) if budgets is None else budgets)
     # The router says first what is wrong with the rows.
     walked = walking(router)
-    routes = np.array([walked.route(X, budget=limit, **params) for limit in limits])
+    plans = [walked._respond(X, None, budget=limit, **params) for limit in limits]
     rows, folds = as_numbers(X), folds_of_log(n, cv)
     if chance is None:
         chance = estimate_propensities(rows, position, len(every), folds)
 
     at = np.flatnonzero(~np.isnan(value))
-    logged, routes = position[at], routes[:, at]
+    logged, routes = position[at], np.array([plan.route[at] for plan in plans])
     weights = np.where(routes == logged, 1 / chance[at], 0.0)
     for limit, route, weight in zip(limits, routes, weights):
         _check_overlap(route, logged, weight, names, limit)
@@ -265,19 +265,15 @@ Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and 
         table = np.full((n, len(every)), np.nan)
         table[np.arange(n), position] = of_rows
         model, every_row = estimate_cells(rows, table, folds, ratio=ratio)[at], np.arange(len(at))
-        own, value = model[every_row, logged], of_rows[at]
-        return [
-            (
-                direct_method(model[every_row, route]),
-                snips(value, weight),
-                doubly_robust(model[every_row, route], own, value, weight),
-            )
-            for route, weight in zip(routes, weights)
-        ]
+        own, value, found = model[every_row, logged], of_rows[at], []
+        for route, weight in zip(routes, weights):
+            made = model[every_row, route]
+            both = doubly_robust(made, own, value, weight)
+            found.append((direct_method(made), snips(value, weight), both))
+        return found
 
     if paid is None:
-        reported = [walked.predict_cost(X, budget=limit, **params)[at] for limit in limits]
-        cost = [(direct_method(found),) * 3 for found in reported]
+        cost = [(direct_method(plan.cost[at]),) * 3 for plan in plans]
     else:
         cost = judged(paid, ratio=True)
     size = np.array([effective_size(weight) for weight in weights])
@@ -315,8 +311,7 @@ def doubly_robust(model, own, value, weight):
     `model` is what is expected of the policy's choice and `own` of the logged one, `value` what
     came of that, `weight` one over its propensity where the two are the same, else 0.
     """
-    terms = model + weight * (value - own)
-    return float(terms.mean()), standard_error(terms), skewness(terms - terms.mean())
+    return direct_method(model + weight * (value - own))
 
 
 def standard_error(terms):

@@ -78,8 +78,8 @@ def decision_report(
         Where to write; a file that is there is replaced.
 
     budgets : array-like of shape (n_budgets,), default=None
-        Stops of the slider, mean costs per sample. None takes `n_budgets` even steps from the
-        smallest feasible budget to the largest that is of use, and the estimator's own.
+        Stops of the slider. None takes `n_budgets` even steps from the smallest feasible budget to
+        the largest that is of use, and the estimator's own.
 
     title : str, default=None
         Heading. None takes the name of the estimator's class.

@@ -74,14 +74,13 @@ def cost_reduction_at(
         Its quality on the same rows.
 
     max_drop : float, default=0.0
-        Quality that may be lost, in the unit of `quality`. 0 is the saving at equal
-        quality; a larger drop allows a larger saving.
+        Quality that may be lost, in the unit of `quality`. A larger drop allows a larger saving.
 
     Returns
     -------
     float
-        Share of `reference_cost` that is saved: 0.4 is 40 %. Negative if the quality is
-        only reached at a higher cost; NaN if it is not reached at all.
+        Share of `reference_cost` that is saved. Negative if the quality is only reached at a higher
+        cost; NaN if it is not reached at all.
 
     Raises
     ------

@@ -26,7 +26,7 @@ from skroute.routing._log import (
 )
 from skroute.routing._newcomers import with_newcomer
 from skroute.routing._policy import check_lambda
-from skroute.routing._table_router import TableRouter
+from skroute.routing._table_router import TableRouter, realised_quality
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
 from skroute.utils._named import check_rows_match, in_order
 from skroute.utils._once import once_of
@@ -443,8 +443,8 @@ class BudgetRouter(TableRouter):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            The rows.
+        X, budget, exclude, allowed, request_id, costs
+            As in `predict_routed`.
 
         y : {array-like, dataframe} of shape (n_samples, n_choices)
             Quality of each choice on each row, NaN where it is not known: rows whose choice is
@@ -453,15 +453,12 @@ class BudgetRouter(TableRouter):
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
 
-        budget, exclude, allowed, request_id, costs
-            As in `predict_routed`.
-
         Returns
         -------
         float
         """
         call = {"exclude": exclude, "allowed": allowed, "request_id": request_id, "costs": costs}
-        return self._realised(X, y, sample_weight, budget, call, allow_nan=True)
+        return realised_quality(self, X, y, sample_weight, budget, call, allow_nan=True)
 
     # New choices ----------------------------------------------------------------------------
 

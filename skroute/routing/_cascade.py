@@ -20,7 +20,7 @@ from skroute.routing._log import (
 from skroute.routing._mixtures import validated_mixture
 from skroute.routing._signals import as_columns, split_signals
 from skroute.routing._states import check_sets, fixed_order
-from skroute.routing._table_router import TableRouter
+from skroute.routing._table_router import TableRouter, realised_quality
 from skroute.utils._compat import Integral, Interval, num_samples
 from skroute.utils._once import once_of
 
@@ -585,8 +585,8 @@ class CascadeRouter(TableRouter):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features) or None
-            The rows.
+        X, budget, signals, costs, request_id
+            As in `predict_routed`.
 
         y : {array-like, dataframe} of shape (n_samples, n_models)
             Q: quality of each model's answer on each row, with the columns that `fit` saw.
@@ -594,15 +594,12 @@ class CascadeRouter(TableRouter):
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
 
-        budget, signals, costs, request_id
-            As in `predict_routed`.
-
         Returns
         -------
         float
         """
         call = {"signals": signals, "costs": costs, "request_id": request_id}
-        return self._realised(X, y, sample_weight, budget, call)
+        return realised_quality(self, X, y, sample_weight, budget, call)
 
 
 class CascadeRun:

@@ -9,6 +9,7 @@ from skroute.base import Routed, dispatch
 from skroute.metrics import sample_quality
 from skroute.metrics._objectives import OF_LABELS, objective_of_labels
 from skroute.routing._members import AMOUNT, MemberRouter
+from skroute.routing._mixtures import validated_mixture
 from skroute.routing._targets import MultiLabel, SingleLabel
 from skroute.utils._compat import StrOptions, num_samples
 from skroute.utils._once import EVERY, Once, once_of
@@ -73,6 +74,10 @@ class CombiningRouter(ClassifierMixin, MemberRouter):
         if self.abstain_cost is None:
             return None
         return max(float(table.max()) for table in qualities) - self.abstain_cost
+
+    def _validated(self, budget):
+        # Of rules that other rows have chosen.
+        return validated_mixture(self._validated_parts, budget)
 
     @property
     def _multilabel(self):

@@ -77,9 +77,7 @@ class DaskRouter:
         check_is_fitted(estimator)
         if policy not in (None, "online", "batch"):
             raise ValueError(f'policy must be "online", "batch" or None, got {policy!r}.')
-        own = getattr(estimator, "policy", "online")
-        self.estimator = estimator
-        self.policy = own if policy is None else policy
+        self.estimator, self.policy = estimator, policy or getattr(estimator, "policy", "online")
         if self.policy == "batch":
             _check_one_cap(estimator)
 

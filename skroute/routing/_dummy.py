@@ -188,17 +188,14 @@ class DummyRouter(MemberRouter):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            The rows.
+        X, budget
+            As in `predict_routed`.
 
         y : array-like of shape (n_samples,)
             True labels or numbers.
 
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
-
-        budget : float, default=None
-            As in `predict_routed`.
 
         Returns
         -------

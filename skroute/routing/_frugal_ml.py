@@ -10,7 +10,7 @@ from skroute.base import Plan, check_affordable
 from skroute.routing._combining import CombiningRouter, possible_bases
 from skroute.routing._estimates import rows_and_others
 from skroute.routing._log import with_last
-from skroute.routing._mixtures import Mixture, ValidatedPart, best_mixture, validated_mixture
+from skroute.routing._mixtures import Mixture, ValidatedPart, best_mixture
 from skroute.routing._targets import SingleLabel
 from skroute.utils._compat import Integral, Interval
 from skroute.utils._protocol import ABSTAIN_NAME
@@ -349,9 +349,6 @@ class FrugalMLClassifier(CombiningRouter):
 
     def _least(self):
         return self._costs_of_fit[self._bases].min()
-
-    def _validated(self, budget):
-        return validated_mixture(self._validated_parts, budget)
 
     def _plan(self, X, budget, request_id=None):
         check_affordable(budget, self._least())

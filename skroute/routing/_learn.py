@@ -121,13 +121,12 @@ def _slack(policy, names, budget):
     """Of a budget above what any choice costs: its unit may be another."""
     costs = policy.planned if policy.noise > 1 else policy.paid
     most = float(np.max(costs, axis=-1).mean()) + policy.deciding
-    if budget == np.inf or affords(most, budget):
-        return None
-    return (
-        f"budget={float(budget)!r} has no effect: the most expensive choice for each row costs "
-        f"{most:.6g} per sample. budget is a mean cost per sample, in the unit of costs "
-        "(not per thousand where costs are per call); None is unlimited."
-    )
+    if budget < np.inf and not affords(most, budget):
+        return (
+            f"budget={float(budget)!r} has no effect: the most expensive choice for each row costs "
+            f"{most:.6g} per sample. budget is a mean cost per sample, in the unit of costs "
+            "(not per thousand where costs are per call); None is unlimited."
+        )
 
 
 def _contradiction(policy, names, budget):
@@ -167,11 +166,10 @@ def what_is_behind(single, routed, name, weight=None):
     """A message where one choice for all rows is better on validation rows, beyond noise."""
     loss = single - routed
     loss = loss if weight is None else loss * weight / weight.mean()
-    if not loss.mean() > max(1.645 * loss.std(ddof=1) / np.sqrt(len(loss)), 0):
-        return None
-    return (
-        f"On validation rows the router's quality {np.average(routed, weights=weight):.4g} is "
-        f"below the {np.average(single, weights=weight):.4g} of {name!r} alone, which fits the "
-        "budget. Use that choice for all rows, or try a larger reg_lambda, another "
-        "quality_estimator or better features."
-    )
+    if loss.mean() > max(1.645 * loss.std(ddof=1) / np.sqrt(len(loss)), 0):
+        return (
+            f"On validation rows the router's quality {np.average(routed, weights=weight):.4g} is "
+            f"below the {np.average(single, weights=weight):.4g} of {name!r} alone, which fits the "
+            "budget. Use that choice for all rows, or try a larger reg_lambda, another "
+            "quality_estimator or better features."
+        )

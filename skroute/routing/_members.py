@@ -347,17 +347,14 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            The rows.
+        X, budget
+            As in `predict_routed`.
 
         y : array-like of shape (n_samples,) or (n_samples, n_labels)
             True answers.
 
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows, for qualities that weight classes by how many rows they have.
-
-        budget : float, default=None
-            As in `predict_routed`.
 
         **call : keyword arguments
             What `predict_routed` takes.
@@ -397,17 +394,14 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            The rows.
+        X, budget, exclude, allowed, request_id
+            As in `predict_routed`.
 
         y : array-like of shape (n_samples,) or (n_samples, n_labels)
             True labels or numbers.
 
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
-
-        budget, exclude, allowed, request_id
-            As in `predict_routed`.
 
         Returns
         -------

@@ -76,7 +76,7 @@ class Occam(MemberRouter):
         deciding, added = float(self.routing_cost or 0.0), np.array(costs, dtype=np.float64)
         if isinstance(self.embedding, str):
             at = names.index(self.embedding)
-            deciding += added[at]
+            deciding += float(added[at])
             if answers:
                 added[at] = 0.0
         return deciding, added
@@ -100,8 +100,7 @@ class Occam(MemberRouter):
         objective = self._objective_of(self._target).bound(answers.target, answers.weight)
         quality = objective.table(answers.target, responses)
         deciding, added = self._split_costs(self._costs_of_fit, names, self._embedder_answers)
-        log = Log(names, quality, added)
-        log = log.with_handing_over(self.abstain_cost)
+        log = Log(names, quality, added).with_handing_over(self.abstain_cost)
         self.abstain_quality_ = log.handing
         policy = learn_policy(
             QualityRegressor() if self.quality_estimator is None else self.quality_estimator,
@@ -219,9 +218,9 @@ class Occam(MemberRouter):
         tags = super().__sklearn_tags__()
         if self.embedding is None:
             # The quality estimator reads X itself.
-            reader = self.quality_estimator
-            known = hasattr(reader, "__sklearn_tags__")
-            reads = get_tags(reader).input_tags if known else InputTags()
+            reads = InputTags()
+            if hasattr(self.quality_estimator, "__sklearn_tags__"):
+                reads = get_tags(self.quality_estimator).input_tags
             tags.input_tags.sparse &= reads.sparse
             tags.input_tags.allow_nan &= reads.allow_nan
         return tags

@@ -19,7 +19,8 @@ from skroute.routing._log import (
 )
 from skroute.routing._online_state import COST, QUALITY, Decision, OnlineStatus, Serving, unit_of
 from skroute.routing._router import BUDGET
-from skroute.utils._compat import HasMethods, Integral, Interval, Real, check_sample_weight
+from skroute.routing._table_router import realised_quality
+from skroute.utils._compat import HasMethods, Integral, Interval, Real
 from skroute.utils._named import by_label, check_rows_match, columns_of
 from skroute.utils._validation import check_numbers, whole_rows
 
@@ -343,13 +344,12 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         whole_rows(X, self)
         return X
 
-    def _plan(self, X, budget):
-        return self._current().plan(*self._features(X), budget)
+    def _plan(self, X, budget, only=None):
+        return self._current().plan(*self._features(X), budget, only)
 
     def _alone(self, X, name, response, **call):
         """Every row answered by one choice, at its estimated costs."""
-        only = self.choices_.index(name)
-        plan = self._current().plan(*self._features(X), np.inf, only)
+        plan = self._plan(X, np.inf, self.choices_.index(name))
         y_pred = None if response is None else self._answer(X, plan, response)
         return Routed(y_pred, plan.route, plan.cost)
 
@@ -421,7 +421,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         """
         quality = float(check_numbers(quality, "quality", shape=(), allow_nan=True))
         cost = float(check_numbers(cost, "cost", shape=(), low=0.0, allow_nan=True))
-        self._state().settle(_checked(decision), quality, cost)
+        self._state().settle(decision, quality, cost)
 
     def refund(self, decision: Decision) -> None:
         """Take back a decision whose call failed and cost nothing; nothing is learned.
@@ -438,7 +438,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         ValueError
             For a decision that is not open.
         """
-        self._state().settle(_checked(decision), refund=True)
+        self._state().settle(decision, refund=True)
 
     def status(self) -> OnlineStatus:
         """Counts, mean cost and dual price, read at one moment.
@@ -562,12 +562,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         -------
         float
         """
-        check_rows_match(X=X, y=y)
-        route = self.route(X, budget=budget)
-        quality = check_matrix(y, "y", self.choices_)
-        check_numbers(quality, "y", shape=(len(route), len(self.choices_)))
-        weight = check_sample_weight(sample_weight, X)
-        return float(np.average(quality[np.arange(len(route)), route], weights=weight))
+        return realised_quality(self, X, y, sample_weight, budget, {})
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -593,9 +588,3 @@ def _tables(n_rows, names, y, choice, costs):
             table = check_numbers(values, name, shape=table.shape, low=low, allow_nan=True)
         tables.append(table)
     return tables
-
-
-def _checked(decision):
-    if not isinstance(decision, Decision):
-        raise TypeError(f"decision must be what decide gave, got {type(decision).__name__}.")
-    return decision

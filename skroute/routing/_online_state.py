@@ -353,6 +353,8 @@ class Serving:
 
     def settle(self, decision, quality=np.nan, cost=np.nan, *, refund=False):
         """Close a decision: books and beliefs; NaN is not known."""
+        if not isinstance(decision, Decision):
+            raise TypeError(f"decision must be what decide gave, got {type(decision).__name__}.")
         with self.lock:
             if decision.key not in self.open:
                 raise ValueError(

@@ -17,7 +17,6 @@ from skroute.routing._mixtures import (
     best_mixture,
     docked_quality,
     spread_prices,
-    validated_mixture,
 )
 from skroute.routing._states import StateValues, any_order, best_move, check_sets, roll_back
 from skroute.utils._compat import HasMethods, Integral, Interval
@@ -77,10 +76,8 @@ class SequentialRouterClassifier(CombiningRouter):
         more closely and fits regressors with more outputs.
 
     quality_estimator : multi-output regressor, default=None
-        Estimates the value of stopping and of going on from the answers so far. None
-        takes a random forest of 30 to 100 trees (more where rows are few), each grown on up to
-        5,000 rows. Its training rows are estimated out of sample: from ``oob_prediction_``
-        where the fitted estimator has it, else by cross-validation.
+        Estimates the value of stopping and of going on from the answers so far. None takes a
+        forest as in :class:`FrugalMCTClassifier`.
 
     quality : str, mapping, array-like or callable, default="accuracy"
         What an answer is worth, as in :class:`FrugalMLClassifier`. What is no mean over the
@@ -356,9 +353,6 @@ class SequentialRouterClassifier(CombiningRouter):
 
     def _least(self):
         return min(self.choice_costs_[options[0]] for options in self._options.values())
-
-    def _validated(self, budget):
-        return validated_mixture(self._validated_parts, budget)
 
     def _plan(self, X, budget, request_id=None):
         check_affordable(budget, self._least())

@@ -63,28 +63,6 @@ class TableRouter(MetaEstimatorMixin, Router, BaseEstimator):
             columns[-1] = -1
         return columns[plan.route]
 
-    def _realised(self, X, y, sample_weight, budget, call, allow_nan=False):
-        """Mean logged quality of the choices made; a row handed over counts as in `fit`."""
-        check_is_fitted(self)
-        check_rows_match(X=X, y=y)
-        models = models_of(self)
-        quality = check_matrix(y, "y", models if self._named else None, allow_nan=allow_nan)
-        if X is not None:
-            check_consistent_length(X, quality)
-        if quality.shape[1] != len(models):
-            raise ValueError(
-                f"y must have one column for each of {models!r}, got {quality.shape[1]}."
-            )
-        route = self.route(X, budget, **call)
-        if self.abstain_quality_ is not None:
-            quality = with_last(quality, self.abstain_quality_)
-        realised = quality[np.arange(len(route)), route]
-        weight = check_sample_weight(sample_weight, quality)
-        known = ~np.isnan(realised)
-        if not weight[known].sum() > 0:
-            raise ValueError("y is NaN, not known, for every choice that was made.")
-        return float(np.average(realised[known], weights=weight[known]))
-
     def get_metadata_routing(self):
         """Metadata routing of this object.
 
@@ -105,3 +83,23 @@ class TableRouter(MetaEstimatorMixin, Router, BaseEstimator):
         tags.target_tags.required = True
         tags.target_tags.multi_output = True
         return tags
+
+
+def realised_quality(router, X, y, sample_weight, budget, call, allow_nan=False):
+    """Mean logged quality of the choices made; a row handed over counts as in `fit`."""
+    check_is_fitted(router)
+    check_rows_match(X=X, y=y)
+    models = models_of(router)
+    quality = check_matrix(y, "y", models if router._named else None, allow_nan=allow_nan)
+    check_consistent_length(X, quality)
+    if quality.shape[1] != len(models):
+        raise ValueError(f"y must have one column for each of {models!r}, got {quality.shape[1]}.")
+    route = router.route(X, budget, **call)
+    if getattr(router, "abstain_quality_", None) is not None:
+        quality = with_last(quality, router.abstain_quality_)
+    realised = quality[np.arange(len(route)), route]
+    weight = check_sample_weight(sample_weight, quality)
+    known = ~np.isnan(realised)
+    if not weight[known].sum() > 0:
+        raise ValueError("y is NaN, not known, for every choice that was made.")
+    return float(np.average(realised[known], weights=weight[known]))

@@ -6,7 +6,7 @@ import pytest
 from sklearn.datasets import make_classification, make_multilabel_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skroute.datasets import make_routing_problem
 from skroute.routing import (
@@ -57,7 +57,9 @@ def routers(X, y):
         members(), costs=COSTS, budget=2.0, cv=2, quality_estimator=Ridge()
     ).fit(X, y)
     yield FrugalMLClassifier(members(), costs=COSTS, budget=2.0, cv=2).fit(X, y)
-    yield SequentialRouterClassifier(members(), costs=COSTS, cv=2).fit(X, y)
+    yield SequentialRouterClassifier(
+        members(), costs=COSTS, cv=2, quality_estimator=DecisionTreeRegressor(max_depth=3)
+    ).fit(X, y)
 
 
 @pytest.mark.parametrize("chunks", [(100, 2), (900, 6), (250, 6)])
@@ -69,15 +71,14 @@ def test_it_answers_as_the_estimator_and_asks_once(table, chunks):
             Counting.asked = 0
             router.predict(X)
             once, Counting.asked = Counting.asked, 0
-            routed = DaskRouter(router).predict_routed(da.from_array(X, chunks=chunks))
+            wrapped, rows = DaskRouter(router), da.from_array(X, chunks=chunks)
+            routed = wrapped.predict_routed(rows)
             assert Counting.asked == 0, "nothing is asked before it is computed"
             assert routed.y_pred.dtype == expected.y_pred.dtype
             found = dask.compute(*routed)
             assert Counting.asked == once
             for ours, theirs in zip(found, expected):
                 np.testing.assert_array_equal(ours, theirs)
-            rows = da.from_array(X, chunks=chunks)
-            wrapped = DaskRouter(router)
             np.testing.assert_array_equal(wrapped.predict(rows), expected.y_pred)
             np.testing.assert_array_equal(wrapped.route(rows), expected.route)
             np.testing.assert_array_equal(wrapped.predict_cost(rows), expected.cost)
@@ -89,7 +90,7 @@ def test_it_answers_as_the_estimator_and_asks_once(table, chunks):
 def test_several_labels_in_a_row(kind):
     X, Y = make_multilabel_classification(200, n_features=6, n_classes=3, random_state=0)
     trees = [(name, DecisionTreeClassifier(max_depth=2, random_state=0)) for name in COSTS]
-    router = kind(trees, costs=COSTS).fit(X, Y)
+    router = kind(trees, costs=COSTS, cv=2).fit(X, Y)
     wrapped, rows = DaskRouter(router), da.from_array(X, chunks=(70, -1))
     with dask.config.set(scheduler="synchronous"):
         for method in ("predict", "predict_proba"):

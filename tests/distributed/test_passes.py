@@ -69,7 +69,7 @@ def test_the_plan_is_that_of_the_solver_in_memory(data):
 
 @pytest.mark.parametrize("per_row", [False, True])
 def test_the_objective_is_that_of_memory_and_of_any_partitioning(per_row):
-    values, costs = problem(30_000, 7, np.random.default_rng(0), per_row)
+    values, costs = problem(10_000, 7, np.random.default_rng(0), per_row)
     budget = float(np.mean(costs)) * 0.7
     expected = in_memory(values, costs, budget)
     objectives = []

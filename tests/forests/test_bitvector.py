@@ -219,7 +219,8 @@ def test_many_cuts_of_one_feature():
         builder.end_member()
         forest = builder.build([0.0], n_features=1)
         assert (forest.bits is not None) == fits
-        X = np.linspace(-1, cut + 1, 50)[:, None]
+        # Between the cuts, and on some.
+        X = np.append(np.linspace(-1, cut + 1, 50), np.arange(0.0, cut, 999))[:, None]
         np.testing.assert_array_equal(leaf_sums(forest, X), walked(forest, X, [0], 0, 1))
 
 

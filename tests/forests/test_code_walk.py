@@ -46,7 +46,7 @@ def test_sums_of_the_reference(kind, seed):
     rng = np.random.RandomState(seed)
     forest, d, missing = drawn(kind, rng, seed)
     assert forest.bits is None
-    for n in (48, 300, 1100):
+    for n in (48, 300, 2600):
         X = draw(rng, n, d, forest.dtype, missing)
         # As compiled code adds: one member after the other.
         expected = np.zeros((n, forest.n_outputs))

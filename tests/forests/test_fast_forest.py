@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.datasets import make_classification
@@ -258,6 +258,7 @@ def test_a_booster_of_xgboost(objective, seed, frame):
 
 
 @settings(max_examples=8, deadline=None)
+@example("gradient", StandardScaler(), "auto", 0, False, "decision_function", 0)
 @given(
     kind=st.sampled_from(["lightgbm", "xgboost", "hist", "forest", "gradient", "adaboost"]),
     first=st.sampled_from([StandardScaler(), QuantileTransformer(n_quantiles=20), "passthrough"]),

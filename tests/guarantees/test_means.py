@@ -227,6 +227,15 @@ def test_rows_needed_at_the_ends():
         assert 20 < rows_needed(0.95, mean=0.9, std=0.25, bounds=(0, 1)) < 2000
 
 
+@pytest.mark.parametrize("bounds, mean", [((-1, 1), 0.1), ((0, 2), 0.5), ((-3, 1), -1.0)])
+def test_no_values_spread_more_than_their_range_allows(bounds, mean):
+    """Of values in [low, high] the variance is at most (mean - low) (high - mean)."""
+    most = np.sqrt((mean - bounds[0]) * (bounds[1] - mean))
+    needed = rows_needed(mean + 0.1, mean=mean, std=most, bounds=bounds)
+    assert rows_needed(mean + 0.1, mean=mean, std=5.0, bounds=bounds) == needed
+    assert rows_needed(mean + 0.1, mean=mean, std=0.9 * most, bounds=bounds) < needed
+
+
 # What is refused --------------------------------------------------------------------------
 
 

@@ -326,7 +326,7 @@ class InRedis(Machine):
         self.ledger = RedisLedger(redis_url(), prefix=prefix, timeout=TIMEOUT, remember=REMEMBER)
 
 
-EXAMPLES = {InMemory: 60, InSQLite: 20, InRedis: 15}
+EXAMPLES = {InMemory: 50, InSQLite: 15, InRedis: 10}
 for machine, n_examples in EXAMPLES.items():
     machine.TestCase.settings = settings(
         max_examples=n_examples, stateful_step_count=25, deadline=None

@@ -6,6 +6,7 @@ from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import FitFailedWarning
+from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -97,6 +98,7 @@ def test_it_fits_once_for_what_acts_at_once(kind):
     router = kind([("prior", Noting()), ("bayes", GaussianNB())], costs=[1, 5], cv=2)
     grid = {"router__budget": [0.5, 1.0, 2.0, 4.0], "router__estimators": [router.estimators]}
     if kind is OccamRouterClassifier:
+        router.set_params(quality_estimator=Ridge())
         grid["router__reg_lambda"] = [0, 2.0]
     pipeline = Pipeline([("scale", StandardScaler()), ("router", router)])
     with pytest.warns(UserWarning, match="cannot be scored and is left out"):

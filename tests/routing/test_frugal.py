@@ -482,7 +482,7 @@ def test_members_with_scores_of_their_own_are_asked_for_them():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 100)
     logs = [(n, FrozenEstimator(Scored(rng.random((100, 3)), LABELS).fit(0, 0))) for n in "ab"]
-    router = FrugalMCTClassifier(logs, costs=[1.0, 2.0]).fit(np.arange(100)[:, None], LABELS[y])
+    router = frugal_mct(logs).set_params(costs=[1.0, 2.0]).fit(np.arange(100)[:, None], LABELS[y])
     assert router.predict(np.arange(100)[:, None]).shape == (100,)
 
 

@@ -213,7 +213,10 @@ def test_frozen_members_bring_their_own_classes():
     wide = FrozenEstimator(GaussianNB().fit(X, y))
     narrow = FrozenEstimator(GaussianNB().fit(X[y < 2], y[y < 2]))
     router = OccamRouterClassifier(
-        [("narrow", narrow), ("wide", wide)], costs=[1.0, 2.0], quality="probability", cv=3
+        [("narrow", narrow), ("wide", wide)],
+        costs=[1.0, 2.0],
+        quality="probability",
+        quality_estimator=TREE,
     ).fit(X, y)
     proba = router.predict_proba(X)
     assert proba.shape == (300, 3)
@@ -256,6 +259,19 @@ class Memory(ClassifierMixin, BaseEstimator):
     def predict(self, X):
         proba = self.predict_proba(X)
         return self.classes_[(proba[:, 1] > 0.5 + self.threshold).astype(int)]
+
+
+def test_a_stream_of_known_length_after_the_member_that_embeds_has_a_new_price():
+    X, y = blobs()
+    router = OccamRouterClassifier(
+        blob_members(), costs=COSTS, embedding="cheap", quality_estimator=LinearRegression(), cv=3
+    ).fit(X, y)
+    stream = router.set_params(costs=COSTS | {"cheap": 2.0}).stream(1000.0, 5)
+    for x in X[:5]:
+        ticket = stream.route([x])
+        assert ticket.deciding == 2.0
+        stream.commit(ticket)
+    assert stream.status().n_committed == 5
 
 
 @pytest.mark.parametrize("threshold", [0.0, 0.05, 0.3])

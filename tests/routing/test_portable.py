@@ -32,10 +32,10 @@ def reread(router):
     st.booleans(),
     st.sampled_from([0.0, 0.3]),
     st.sampled_from([0.0, 0.25]),
-    st.floats(1.0, 7.0),
-    st.sampled_from([None, 0.4]),
+    st.floats(0.0, 1.0),
+    st.booleans(),
 )
-def test_it_decides_as_the_router(seed, ties, reg_lambda, routing_cost, budget, abstain_cost):
+def test_it_decides_as_the_router(seed, ties, reg_lambda, routing_cost, share, hands_over):
     X, Q = log(120, seed)
     estimator = RandomForestRegressor(3, max_depth=2, random_state=0) if ties else Ridge()
     router = BudgetRouter(
@@ -43,14 +43,16 @@ def test_it_decides_as_the_router(seed, ties, reg_lambda, routing_cost, budget, 
         costs={"a": 1.0, "b": 2.0, "c": 2.0, "d": 5.0},
         reg_lambda=reg_lambda,
         routing_cost=routing_cost,
-        abstain_cost=abstain_cost,
+        abstain_cost=Q.max() - 1.0 if hands_over else None,
         cv=2,
     ).fit(X, Q)
     policy = reread(router)
     assert policy.choices == router.choices_
     rows, _ = log(500, seed + 1)
     quality = router.predict_quality(rows)
-    for one in (max(budget, router.min_budget_), router.min_budget_, np.inf):
+    budgets = router.price_path_.budgets
+    middle = float(router.min_budget_ + share * (budgets[-1] - budgets[0]))
+    for one in (middle, router.min_budget_, np.inf):
         found, expected = policy.decide(quality, one), router.route(rows, one)
         # The router divides rows that are tied at the price by a draw of each row, the reader
         # by one of its own: what is tied has one value less price times cost.

@@ -61,7 +61,9 @@ def test_a_copy_has_the_books_of_its_moment(how, n_expected, monkeypatch):
     monkeypatch.setattr(Hooked, "during", None)
     (copied,) = copies
     assert copied.books() == before and stream.books().n_open == 2
-    own = copied.route(ROW)
+    own = copied.reserve(ROUTER.predict_quality(ROW)[0])
+    # They look alike, and are of two streams.
+    assert own[1:] == later[1:]
     for one, foreign in [(stream, own), (copied, later), (stream, alike), (copied, settled)]:
         # As from a queue: equal, not the same object.
         for settle in (one.commit, one.refund):

@@ -54,7 +54,7 @@ __all__ = [
 ROUNDING = 1e-12
 
 
-@dataclass(frozen=True)
+@dataclass
 class Routed:
     """Answers, choices and costs from one pass over the rows.
 

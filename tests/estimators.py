@@ -120,9 +120,9 @@ ESTIMATORS = [
 
 # With the default models a fit takes up to two seconds: a check of each in `make test-slow`.
 SLOW = [
-    SequentialFeatureClassifier(random_state=0),
     OccamRouterClassifier(members(), costs=COSTS, budget=2.0, cv=2),
     QualityRegressor(cv=2),
+    SequentialFeatureClassifier(random_state=0),
 ]
 
 

@@ -616,8 +616,7 @@ def anytime_walk(sets, estimate, beside, budget, compute):
     missing = sets.copy()
     spent = 0.0
     while True:
-        affordable = affords(budget, spent + missing @ estimate + beside)
-        affordable |= ~missing.any(axis=1)
+        affordable = affords(budget, spent + missing @ estimate + beside) | ~missing.any(axis=1)
         goal = int(np.flatnonzero(affordable)[-1])
         wanted = np.flatnonzero(missing[goal])
         if len(wanted) == 0:

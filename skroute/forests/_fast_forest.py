@@ -307,7 +307,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Rows. One row as an array of floats takes a path of a few microseconds.
+            Rows.
 
         Returns
         -------

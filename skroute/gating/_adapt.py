@@ -284,7 +284,6 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         Returns
         -------
         self
-            After a failure it is not fitted.
         """
         return super().fit(X, y, sample_weight=sample_weight, **params)
 
@@ -323,10 +322,9 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             )
         p0 = out_of_sample_proba(self.estimator, full, X, y, splits, fit_params, self.n_jobs)
         own = p0[np.arange(len(y)), encoded]
-        quality = quality_of(objective, encoded, p0)
         # A row of weight 0 must leave no trace, not even in the bins of LightGBM.
         kept = weight > 0
-        rows = Rows(values, encoded, full_losses(own), weight, quality)
+        rows = Rows(values, encoded, full_losses(own), weight, quality_of(objective, encoded, p0))
         return rows.of(kept), held_out[kept]
 
     def _ready(self, rows, held_out):
@@ -398,14 +396,12 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
                 return max(self._gate.level(gate[part], gain[part], out.weight[part], *how), least)
 
             # The share of rows sent from which each row is sent, by what the other half says.
-            keys, rank = row_keys(out.values[:, pair.gate_features]), np.zeros(len(gate))
+            keys, rank = row_keys(out.values[:, pair.gate_features]), np.full(len(gate), np.inf)
             for judged, by in ((first, ~first), (~first, first)):
-                wanted = np.zeros(judged.sum(), dtype=bool)
                 if out.weight[by].any():
                     ranks = Ranks.of(gate[by], out.weight[by])
-                    rank[judged] = ranks.of_rows(gate[judged], keys[judged])
-                    wanted = gate[judged] > level(by)
-                rank[judged] = np.where(wanted, rank[judged], np.inf)
+                    of_rows = ranks.of_rows(gate[judged], keys[judged])
+                    rank[judged] = np.where(gate[judged] > level(by), of_rows, np.inf)
             known = cheap, out.full_quality, out.weight
             if (chosen := level(slice(None))) < np.inf:
                 self._ranks, self._held_out = Ranks.of(gate - chosen, out.weight), (rank, *known)
@@ -551,10 +547,8 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
                 found = once_of(self).rows(("full", response), rows, len(plan.route), ask)
                 in_order = np.argsort(model.classes_)
                 return found[:, in_order] if response == "predict_proba" else found
-            if scores is not None:
-                own = scores[rows]
-            else:
-                own = pair.cheap_scores(ledger.take(rows, pair.cheap_features))
+            read = pair.cheap_features
+            own = pair.cheap_scores(ledger.take(rows, read)) if scores is None else scores[rows]
             return self._answers_of(np.exp(log_probabilities(own)), response)
 
         return dispatch(plan.route, answer)

@@ -28,9 +28,6 @@ from skroute.utils._tensors import on_host
 class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEstimator):
     """Base of the estimators that buy features row by row."""
 
-    # How the columns of a frame are read, and it is made anew; None where `fit` was given numbers.
-    _readers: list[ColumnReader] | None = None
-    _raw: RawRows | None = None
     _parameter_constraints: dict = {
         "feature_costs": ["array-like", Mapping, None],
         "feature_groups": [Mapping, None],
@@ -48,24 +45,20 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
         some = self._categorical.any() or self.__sklearn_tags__().input_tags.allow_nan
         return "allow-nan" if some else True
 
-    @property
-    def _categorical(self):
-        """Which columns hold codes of categories."""
-        if self._readers is None:
-            return np.zeros(self.n_features_in_, dtype=bool)
-        return np.array([own.kind == CATEGORY for own in self._readers])
-
     def _checked(self, X, y, sample_weight):
         """Numeric rows, positions of classes and weights; sets ``classes_`` and the groups."""
         X, y = on_host(X), on_host(y)
+        # How the columns of a frame are read and it is made anew; which hold codes of categories.
         self._readers = self._raw = None
         if is_frame(X):
             validate_data(self, X, skip_check_array=True)
             names, columns = columns_of(X)
             self._readers = [ColumnReader.fit(*column) for column in zip(columns, names)]
             self._raw, values = RawRows.of(X), _read(self._readers, columns)
+            self._categorical = np.array([own.kind == CATEGORY for own in self._readers])
         else:
             values = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan")
+            self._categorical = np.zeros(self.n_features_in_, dtype=bool)
         values, y = check_X_y(values, y, dtype=np.float64, ensure_all_finite=self._finite())
         self._set_groups()
         check_classification_targets(y)

@@ -210,7 +210,6 @@ def duality_gap(W, gradient, group_of, thresholds):
     With the dual point at the gradient of the loss, the loss terms cancel (Fenchel-Young)
     and the gap is ``sum_a Omega_a(W_a) + <W_a, V_a> + Omega_a^*(-V_a)``, V being the
     gradient with respect to W and ``Omega^*(-V) = (||V|| - threshold)_+^2 / (2 ridge)``.
-    It is not negative, and 0 exactly at the optimum.
     """
     over = np.maximum(group_norms(gradient, group_of, len(thresholds)) - thresholds, 0.0)
     dual = (W * gradient).sum() + (over**2).sum() / (2 * RIDGE)
@@ -290,10 +289,8 @@ def adapt_linear(X, rows, problem, *, max_iter, tol, start=None, progress=nullco
         value = cheap_part(X @ W, y, weight)[0] + penalty(W, *priced)
         never = np.append(np.zeros(len(W) - 1), -np.inf)
         return np.column_stack([W, never]), [value]
-    W = start
-    if start is None:
-        q = np.full(len(X), min(problem.p_full, 0.5))
-        W = solve(q, np.zeros((X.shape[1], n_outputs + 1)))
+    even = np.full(len(X), min(problem.p_full, 0.5))
+    W = solve(even, np.zeros((X.shape[1], n_outputs + 1))) if start is None else start
     q, objectives = None, []
     for _ in range(max_iter):
         with progress():

@@ -268,7 +268,6 @@ class SequentialFeatureClassifier(FeatureBuyer):
         Returns
         -------
         self
-            After a failure it is not fitted.
         """
         return super().fit(X, y, sample_weight=sample_weight)
 
@@ -397,8 +396,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
                 )
             # No row buys more often than there are sets.
             max_rounds = min(max_rounds, len(self._sets))
-        budget = self._effective_budget(budget)
-        return budget, max_rounds, check_budget(max_cost, name="max_cost")
+        return self._effective_budget(budget), max_rounds, check_budget(max_cost, name="max_cost")
 
     def _learned(self, max_rounds, max_cost):
         """Policies within limits of each row, and the sets that held-out rows end at.
@@ -533,8 +531,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         ledger = self._ledger(X)
         at, rounds = self._walk(X, ledger, known, choice, budget)
         bought = rounds > 0
-        cost = bought @ self.group_costs_
-        return Plan(bought.sum(axis=1).astype(np.int64), cost, (ledger, at, rounds))
+        route = bought.sum(axis=1).astype(np.int64)
+        return Plan(route, bought @ self.group_costs_, (ledger, at, rounds))
 
     def _walk(self, X, ledger, known, choice, budget):
         """The set that each row ends at, and the round in which it bought each group."""
@@ -806,8 +804,7 @@ def held_out_part(y, seed):
     """Rows to learn from and rows to judge on, stratified where the classes allow it."""
     n_out = max(min(int(len(y) * _HELD_OUT), _MOST_HELD_OUT), 1)
     classes = y if np.bincount(y).min() >= 2 and n_out > y.max() else None
-    every = np.arange(len(y))
-    return train_test_split(every, test_size=n_out, random_state=seed, stratify=classes)
+    return train_test_split(np.arange(len(y)), test_size=n_out, random_state=seed, stratify=classes)
 
 
 def _remembered(memory, key, compute):

@@ -40,8 +40,7 @@ class _Trials:
         self.trees = max(8, _TREES // task.n_classes) if many else _TREES
         self.params = self.fitted[0].params(15, learning_rate=0.2 if many else 0.1)
         self._losses, self._boosters = {}, {}
-        every = np.arange(task.X.shape[1])
-        self._every = self.fitted[0].data(every, self.params).construct()
+        self._every = self.fitted[0].data(np.arange(task.X.shape[1]), self.params).construct()
 
     def loss(self, groups, n_parts):
         """Mean log loss of a set on the first parts."""

@@ -80,6 +80,9 @@ class Ledger(ABC):
     @abstractmethod
     def _transact(self, body, *arguments): ...
 
+    @abstractmethod
+    def _forked(self): ...
+
     def __repr__(self):
         return f"{type(self).__name__}()"
 

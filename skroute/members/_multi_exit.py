@@ -233,12 +233,12 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
             For stages, heads, exit weights or classes that do not fit together, and a
             `device` that is not there.
         """
-        vars(self).pop("classes_", None)
+        self.__dict__.pop("classes_", None)
         self._validate_params()
         side = _torch_side()
         device = None if self.device is None else side.available_device(self.device)
-        X = check_exit_rows(self, X, reset=True)
-        classes, codes = np.unique(checked_labels(X, y), return_inverse=True)
+        rows = check_exit_rows(self, X, reset=True)
+        classes, codes = np.unique(checked_labels(rows, y), return_inverse=True)
         if len(classes) < 2:
             raise ValueError(
                 "MultiExitClassifier needs at least two classes in y, got one class: "
@@ -249,10 +249,10 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         with torch.random.fork_rng(range(torch.cuda.device_count())):
             torch.manual_seed(seed)
             module = side.build(
-                self.module, X.shape[1], len(classes), device, trained=self.max_epochs == 0
+                self.module, rows.shape[1], len(classes), device, trained=self.max_epochs == 0
             )
             exits = side.find_exits(module, self.stages, self.heads)
-            side.look_at(exits, X, classes)
+            side.look_at(exits, rows, classes)
             n_exits = len(exits.stages)
             weights = [1.0] * n_exits if self.exit_weights is None else self.exit_weights
             weights = check_numbers(weights, "exit_weights", shape=(n_exits,), low=0).tolist()
@@ -261,7 +261,7 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
             self.history_ = []
             if self.max_epochs:
                 own = {"max_epochs": self.max_epochs, "lr": self.lr, "batch_size": self.batch_size}
-                self.history_ = side.train(exits, X, codes, weights, self.net_params, **own)
+                self.history_ = side.train(exits, rows, codes, weights, self.net_params, **own)
         self.module_ = module.eval()
         self._exits, self.n_exits_ = exits, n_exits
         self.classes_ = classes

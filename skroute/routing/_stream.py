@@ -520,10 +520,10 @@ class BudgetStream:
         """
         offers = self._offers
         n_choices = len(self.router.choices_)
-        given = _one_row(quality, n_choices, "quality")
-        kept = [given[k] for k in offers.kept]
+        estimates = _one_row(quality, n_choices, "quality")
+        estimates = [estimates[k] for k in offers.kept]
         known = self._known_costs(offers, costs, estimated=False)
-        return self._issue(offers, kept, known, None, _check_key(key), {})
+        return self._issue(offers, estimates, known, None, _check_key(key), {})
 
     def _known_costs(self, offers, costs, estimated):
         """Costs of a request as far as they are known before it is looked at."""

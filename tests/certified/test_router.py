@@ -113,7 +113,8 @@ def test_the_certificate_in_words_and_json():
 
 def test_the_bounds_that_a_certificate_names_are_those_of_its_confidence():
     X = table(800)
-    router = certified(X, max_loss=0.2, budget=8.0, confidence=0.9, max_cost=14.5)
+    given = {"max_loss": 0.2, "budget": 8.0, "confidence": 0.9, "max_cost": 14.5, "n_points": 6}
+    router = certified(X, **given)
     certificate, order = router.certificate_, np.random.RandomState(0).permutation(800)[8:]
     rows, budget = X[order], certificate.operating_budget
     lost = rows[:, 2] - FROZEN.estimator.predict(rows, budget=budget)

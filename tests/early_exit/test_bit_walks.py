@@ -11,6 +11,7 @@ from sklearn.datasets import make_classification
 from sklearn.frozen import FrozenEstimator
 
 from skroute.early_exit import QWYCEnsemble, _forest_engine
+from skroute.early_exit._algorithms import checked
 from skroute.early_exit._forest_engine import ForestEngine
 from tests.forests.test_bitvector import forests
 
@@ -35,7 +36,8 @@ def thresholds_near(rng, engine, X, kind):
         low[:] = -np.inf
     if rng.random() < 0.1:
         low[-1], high[-1] = np.inf, -np.inf
-    return (low, high)
+    # As estimators hold them: arrays that can be written to are compiled for anew.
+    return checked((low, high), engine.n_members)
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +92,8 @@ def test_rows_that_have_left_are_moved_out_and_not_binned_again(monkeypatch, mis
 
     inner = _forest_engine.walk_stage
     monkeypatch.setattr(_forest_engine, "walk_stage", counted)
-    members = engine.walk(X[:700], quick.tradeoff_.thresholds[quick.tradeoff_.chosen])[1]
+    chosen = quick.tradeoff_.thresholds[quick.tradeoff_.chosen]
+    members = engine.walk(X[:700], checked(chosen, engine.n_members))[1]
     ends = [0, 1, 3]
     assert (members > 3).any() and (members == 1).any()
     assert [n for n, _ in asked] == [int((members > end).sum()) for end in ends]

@@ -16,7 +16,7 @@ from sklearn.ensemble import (
 from sklearn.linear_model import RidgeClassifier
 
 from skroute.early_exit import QWYCEnsemble
-from skroute.early_exit._algorithms import never
+from skroute.early_exit._algorithms import checked, never
 from skroute.early_exit._engines import MemberEngine, ensemble_engine
 from skroute.forests._rows import rows_of
 from tests.early_exit.reference import member_scores_reference
@@ -25,7 +25,7 @@ lgb = pytest.importorskip("lightgbm")
 
 
 def full_scores(engine, X):
-    thresholds = never(engine.n_members)
+    thresholds = checked(never(engine.n_members), engine.n_members)
     score, members, _ = engine.walk(X, thresholds)
     assert np.all(members == engine.n_members)
     return score
@@ -108,17 +108,6 @@ def test_lightgbm_refuses_what_is_no_classifier():
     regressor = lgb.LGBMRegressor(n_estimators=2, verbose=-1).fit(X, y)
     with pytest.raises(ValueError, match="with numbers .* must have a classifier"):
         ensemble_engine(regressor.booster_)
-    linear = lgb.LGBMClassifier(n_estimators=2, verbose=-1, linear_tree=True).fit(X, y)
-    with pytest.raises(ValueError, match="Linear trees"):
-        ensemble_engine(linear)
-
-
-def sum_of(model, X):
-    """Scores of a scikit-learn model as the layout counts them."""
-    if hasattr(model, "decision_function"):
-        return model.decision_function(X)
-    proba = model.predict_proba(X) * len(model.estimators_)
-    return proba[:, 1] - len(model.estimators_) / 2 if proba.shape[1] == 2 else proba
 
 
 def test_exponential_loss_has_its_own_link():
@@ -153,12 +142,8 @@ def test_missing_values_that_fit_did_not_see():
     queries = with_missing(X)
     model = RandomForestClassifier(n_estimators=9, random_state=0).fit(X, y)
     engine, _ = ensemble_engine(model)
-    np.testing.assert_allclose(full_scores(engine, queries)[:, 0], sum_of(model, queries))
-    model = GradientBoostingClassifier(n_estimators=3, random_state=0).fit(X, y)
-    engine, _ = ensemble_engine(model)
-    for call in (model.predict, partial(rows_of, engine.forest)):
-        with pytest.raises(ValueError, match="contains NaN"):
-            call(queries)
+    expected = 9 * (model.predict_proba(queries)[:, 1] - 0.5)
+    np.testing.assert_allclose(full_scores(engine, queries)[:, 0], expected)
     with pytest.raises(ValueError, match="X has 7 features, but the ensemble was trained on 8"):
         rows_of(engine.forest, X[:, :7])
 

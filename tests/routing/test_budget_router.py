@@ -151,6 +151,19 @@ def test_a_budget_that_only_the_row_wise_cheapest_meets():
         clone(router).set_params(budget=0.9).fit(X, Q, costs=C)
 
 
+def test_expected_costs_are_those_that_each_choice_had_in_the_log():
+    """One choice costs twice its list price, the other one half of it."""
+    X, Q = log(2000)
+    had = np.array([2.0, 2.5])
+    router = BudgetRouter(Ridge(), costs=COSTS, budget=2.25)
+    with pytest.warns(UserWarning, match="but costs says"):
+        router.fit(X, Q, costs=np.tile(had, (2000, 1)))
+    routed = router.predict_routed(X)
+    for choice, cost in enumerate(had):
+        assert routed.expected_cost[routed.route == choice].mean() == pytest.approx(cost, rel=0.1)
+    assert routed.expected_cost.mean() == pytest.approx(2.25, rel=0.02)
+
+
 def test_learned_costs():
     X, Q = log(2000)
     C = row_costs(X)

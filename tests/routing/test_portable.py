@@ -51,7 +51,7 @@ def test_it_decides_as_the_router(seed, ties, reg_lambda, routing_cost, share, h
     rows, _ = log(500, seed + 1)
     quality = router.predict_quality(rows)
     budgets = router.price_path_.budgets
-    middle = router.min_budget_ + share * (budgets[-1] - budgets[0])
+    middle = float(router.min_budget_ + share * (budgets[-1] - budgets[0]))
     for one in (middle, router.min_budget_, np.inf):
         found, expected = policy.decide(quality, one), router.route(rows, one)
         # The router divides rows that are tied at the price by a draw of each row, the reader

@@ -125,7 +125,7 @@ class PortablePolicy:
 
         share : float
         """
-        record = self.record
+        record, budget = self.record, float(budget)
         budgets, prices = np.array(record["budgets"]), record["prices"]
         least_price = record["least_prices"][int(budget == np.inf)]
         if budget == np.inf:

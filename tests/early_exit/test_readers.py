@@ -1,6 +1,5 @@
 """The full evaluation equals the library's own prediction."""
 
-import re
 from functools import partial
 
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 from sklearn.datasets import make_classification
 from sklearn.ensemble import (
     AdaBoostClassifier,
-    GradientBoostingClassifier,
     HistGradientBoostingClassifier,
     RandomForestClassifier,
 )
@@ -22,6 +20,7 @@ from skroute.forests._rows import rows_of
 from tests.early_exit.reference import member_scores_reference
 
 lgb = pytest.importorskip("lightgbm")
+xgb = pytest.importorskip("xgboost")
 
 
 def full_scores(engine, X):
@@ -73,8 +72,14 @@ def test_lightgbm_categories_unseen_ones_and_fractions(n_classes):
     assert_layouts_agree(engine, strange)
 
 
-def test_lightgbm_stops_at_its_best_iteration():
+def test_models_that_stopped_early_end_at_their_best_iteration():
     X, y = data()
+    model = xgb.XGBClassifier(n_estimators=60, learning_rate=0.5, early_stopping_rounds=3, n_jobs=1)
+    model.fit(X[:400], y[:400], eval_set=[(X[400:], y[400:])], verbose=False)
+    engine, _ = ensemble_engine(model)
+    assert engine.n_members == model.best_iteration + 1 < 60
+    expected = model.predict(X, output_margin=True)
+    np.testing.assert_allclose(full_scores(engine, X)[:, 0], expected, atol=1e-5)
     booster = lgb.train(
         {"objective": "binary", "learning_rate": 0.5, "verbose": -1, "num_threads": 1},
         lgb.Dataset(X[:400], y[:400]),
@@ -91,29 +96,6 @@ def test_lightgbm_stops_at_its_best_iteration():
     scores = engine.scores(X)
     for member, call in engine.member_calls().items():
         np.testing.assert_array_equal(call(X)[0], scores[member])
-
-
-def test_lightgbm_data_frame_with_a_constant_category():
-    X, y = data()
-    frame = pd.DataFrame(X, columns=list("abcdefgh"))
-    frame["b"] = pd.Categorical(np.where(y + X[:, 0] > 0.7, "red", "blue"))
-    frame["d"] = pd.Categorical(["same"] * len(y))
-    model = lgb.LGBMClassifier(n_estimators=3, verbose=-1, n_jobs=1).fit(frame, y)
-    with pytest.raises(ValueError, match="train on codes instead"):
-        ensemble_engine(model)
-
-
-def test_lightgbm_refuses_what_is_no_classifier():
-    X, y = data()
-    regressor = lgb.LGBMRegressor(n_estimators=2, verbose=-1).fit(X, y)
-    with pytest.raises(ValueError, match="with numbers .* must have a classifier"):
-        ensemble_engine(regressor.booster_)
-
-
-def test_exponential_loss_has_its_own_link():
-    X, y = data()
-    model = GradientBoostingClassifier(n_estimators=5, loss="exponential", random_state=0)
-    assert ensemble_engine(model.fit(X, y))[0].link.slope == 2.0
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -137,22 +119,20 @@ def test_hist_gradient_boosting_missing_categories_and_extreme_values(n_classes)
     np.testing.assert_allclose(full_scores(engine, queries.tolist()), expected, atol=1e-12)
 
 
-def test_missing_values_that_fit_did_not_see():
+def test_models_that_are_refused():
     X, y = data()
-    queries = with_missing(X)
-    model = RandomForestClassifier(n_estimators=9, random_state=0).fit(X, y)
-    engine, _ = ensemble_engine(model)
-    expected = 9 * (model.predict_proba(queries)[:, 1] - 0.5)
-    np.testing.assert_allclose(full_scores(engine, queries)[:, 0], expected)
-    with pytest.raises(ValueError, match="X has 7 features, but the ensemble was trained on 8"):
-        rows_of(engine.forest, X[:, :7])
-
-
-def test_forests_of_several_outputs_are_refused():
-    X, y = data()
-    two = RandomForestClassifier(n_estimators=2).fit(X, np.column_stack([y, y]))
-    with pytest.raises(ValueError, match="Multi-output"):
-        ensemble_engine(two)
+    frame = pd.DataFrame(X).assign(kind=pd.Categorical(np.where(y, "red", "blue")))
+    quiet = {"n_estimators": 2, "verbose": -1, "n_jobs": 1}
+    forest, boosted = RandomForestClassifier(2), partial(lgb.LGBMClassifier, **quiet)
+    for model, message in (
+        (boosted().fit(frame.assign(same=pd.Categorical(["same"] * 600)), y), "train on codes"),
+        (lgb.LGBMRegressor(**quiet).fit(X, y).booster_, "with numbers .* must have a classifier"),
+        (forest.fit(X, np.column_stack([y, y])), "Multi-output"),
+        (xgb.XGBClassifier(n_estimators=2, missing=0.0).fit(X, y), "missing=0.0; only NaN is"),
+        (xgb.XGBClassifier(n_estimators=2, booster="gblinear").fit(X, y), "booster='gblinear'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ensemble_engine(model)
 
 
 def test_members_by_decision_function_call_or_neither():
@@ -168,40 +148,6 @@ def test_members_by_decision_function_call_or_neither():
     with pytest.raises(ValueError, match="gave 3 scores for each row, expected 1") as caught:
         wide.scores(X)
     assert caught.value.__notes__ == ["This happened in call of 'member 0' with 600 rows."]
-
-
-def test_xgboost_categories_and_early_stopping():
-    xgb = pytest.importorskip("xgboost")
-    X, y = data()
-    X[:, 0] = (y * 7 + np.random.RandomState(0).randint(0, 40, len(y))) % 45
-    kinds = ["c"] + ["q"] * 7
-    model = xgb.XGBClassifier(
-        n_estimators=60,
-        learning_rate=0.5,
-        n_jobs=1,
-        feature_types=kinds,
-        enable_categorical=True,
-        max_cat_to_onehot=2,
-        early_stopping_rounds=3,
-    ).fit(X[:400], y[:400], eval_set=[(X[400:], y[400:])], verbose=False)
-    engine, _ = ensemble_engine(model)
-    assert engine.n_members == model.best_iteration + 1
-    assert engine.forest.trees.special
-    queries = X.copy()
-    queries[:3, 0] = np.nan
-    expected = model.predict(queries, output_margin=True)
-    np.testing.assert_allclose(full_scores(engine, queries)[:, 0], expected, atol=1e-5)
-
-
-def test_xgboost_refusals():
-    xgb = pytest.importorskip("xgboost")
-    X, y = data()
-    model = xgb.XGBClassifier(n_estimators=2, missing=0.0, n_jobs=1).fit(X, y)
-    with pytest.raises(ValueError, match=re.escape("missing=0.0; only NaN is supported")):
-        ensemble_engine(model)
-    model = xgb.XGBClassifier(n_estimators=2, booster="gblinear", n_jobs=1).fit(X, y)
-    with pytest.raises(ValueError, match="booster='gblinear'"):
-        ensemble_engine(model)
 
 
 @pytest.mark.parametrize(

@@ -215,7 +215,7 @@ def test_categories_of_xgboost(one_hot, n_classes, text, missing, seed):
     reordered = frame.assign(c=frame["c"].cat.reorder_categories(turned))
     for rows in (frame, frame[:1], reordered):
         np.testing.assert_array_equal(fast.predict_proba(rows), model.predict_proba(rows))
-    strange = frame[:3].assign(c=pd.Categorical(["new" if text else 99] * 3))
+    strange = frame[:3].assign(c=pd.Categorical(["vine" if text else 99] * 3))
     with pytest.raises(ValueError, match="Column 2 of X has categories that"):
         fast.predict(strange)
     beyond = frame.assign(c=pd.Categorical(np.where(codes > 3, "ß", "t")))

@@ -11,7 +11,6 @@ from sklearn.ensemble import RandomForestClassifier
 
 from skroute.early_exit import QWYCEnsemble, export_ensemble
 from skroute.early_exit._portable import forest_of, load_exported
-from skroute.forests import read_forest
 from tests.early_exit.reference import member_scores_reference
 
 
@@ -92,11 +91,6 @@ def test_changed_thresholds_are_refused(quick):
     damaged.tradeoff_ = damaged.tradeoff_._replace(thresholds=short)
     with pytest.raises(ValueError, match="thresholds of 5 members are damaged"):
         pickle.loads(pickle.dumps(damaged))
-
-
-def test_a_forest_that_is_whole_passes(quick):
-    forest, _ = read_forest(quick[0].estimator_)
-    assert forest.trees.checked(forest.n_features, forest.n_outputs) is forest.trees
 
 
 def test_numbers_that_are_none_are_refused(content, tmp_path):

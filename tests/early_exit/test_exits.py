@@ -113,32 +113,18 @@ def test_disagreement_cost_and_counts(n_classes):
     ExitDisplay.from_estimator(quick, X[3000:])
 
 
-def test_measured_costs_are_those_of_each_stage():
+def test_stages_have_their_order_and_measured_costs_and_are_not_exported(tmp_path):
     net, X, _ = fitted_net(3, 3, n=600)
+    for order in ("random", [1, 0, 2]):
+        message = re.escape(f"order={order!r} is not possible: each exit goes on from the one bef")
+        with pytest.raises(ValueError, match=message):
+            QWYCEnsemble(FrozenEstimator(net), order=order).optimize(X)
+    given = QWYCEnsemble(FrozenEstimator(net), order=[0, 1, 2], alpha=0.05).optimize(X)
+    np.testing.assert_array_equal(given.order_, [0, 1, 2])
+    with pytest.raises(ValueError, match="Only trees .* can be exported.*ExitEngine"):
+        export_ensemble(given, tmp_path / "quick.npz")
     quick = QWYCEnsemble(FrozenEstimator(net), alpha=0.05, costs="time", random_state=0)
     calls = ExitEngine(net).member_calls()
     assert list(calls) == [0, 1, 2]
     assert [call.exit for call in calls.values()] == [0, 1, 2]
     assert (quick.optimize(X).costs_ > 0).all()
-
-
-@pytest.mark.parametrize("order", ["natural", [0, 1, 2]])
-def test_the_order_is_that_of_the_stages(order):
-    net, X, _ = fitted_net(3, 3)
-    quick = QWYCEnsemble(FrozenEstimator(net), order=order).optimize(X)
-    np.testing.assert_array_equal(quick.order_, [0, 1, 2])
-
-
-@pytest.mark.parametrize("order", ["random", [1, 0, 2]])
-def test_another_order_is_refused(order):
-    net, X, _ = fitted_net(3, 3)
-    message = re.escape(f"order={order!r} is not possible: each exit goes on from the one before")
-    with pytest.raises(ValueError, match=message):
-        QWYCEnsemble(FrozenEstimator(net), order=order).optimize(X)
-
-
-def test_exits_are_not_exported(tmp_path):
-    net, X, _ = fitted_net(3, 3)
-    quick = QWYCEnsemble(FrozenEstimator(net), alpha=0.1, random_state=0).optimize(X)
-    with pytest.raises(ValueError, match="Only trees .* can be exported.*ExitEngine"):
-        export_ensemble(quick, tmp_path / "quick.npz")

@@ -95,14 +95,13 @@ def test_the_guarantee_holds_for_each_class(rare):
     assert quick.predict_cost(rows[6000:]).mean() < 25
 
 
-def test_too_few_rows_of_an_answer_are_named(rare):
+@pytest.mark.parametrize(("share", "said"), [(0.01, "that takes 99 rows"), (0.0, "none may")])
+def test_too_few_rows_of_an_answer_are_named(share, said, rare):
     frozen, rows = rare
-    quick = QWYCEnsemble(frozen, alpha={0: 0.01, 1: 0.01}, order="natural", random_state=0)
-    with pytest.warns(
-        UserWarning, match=r"alpha=\{0: 0.01, 1: 0.01\}.* the answer 1, .* that takes 99 rows"
-    ) as caught:
+    quick = QWYCEnsemble(frozen, alpha={0: 0.01, 1: share}, order="natural", random_state=0)
+    with pytest.warns(UserWarning, match=r"alpha=\{0: 0.01, .* answer 1, .*" + said) as caught:
         quick.optimize(rows[:3000])
-    assert caught[0].filename == __file__
+    assert caught[0].filename == __file__ and "inf" not in str(caught[0].message)
     assert quick.predict_cost(rows).min() == 25
     assert (quick.class_disagreement_bound_ == 0).all()
 
@@ -112,10 +111,8 @@ def test_too_few_rows_of_an_answer_are_named(rare):
     [
         ({0: 0.1}, "[1] have none"),
         ({0: 0.1, 1: 0.1, 2: 0.1}, "[2] are no classes"),
-        ({0: 0.1, 1: 1.5}, "alpha[1] must be a number from 0 to 1, got 1.5"),
         ({0: 0.1, 1: np.nan}, "alpha[1] must be a number from 0 to 1, got nan"),
         ({0: True, 1: 0.1}, "alpha[0] must be a number from 0 to 1, got True"),
-        ({0: "1 %", 1: 0.1}, "alpha[0] must be a number from 0 to 1, got '1 %'"),
     ],
 )
 def test_messages(alpha, message, rare):
@@ -178,11 +175,3 @@ def test_judged_by_hand():
         assert found.tradeoff.chosen == chosen
         assert found.wrong.tolist() == wrong
         assert found.n_rows.tolist() == [1, 2]
-
-
-def test_an_answer_of_which_none_may_change_is_named(rare):
-    frozen, rows = rare
-    quick = QWYCEnsemble(frozen, alpha={0: 0.01, 1: 0.0}, order="natural", random_state=0)
-    with pytest.warns(UserWarning, match="answer 1, .* none may change") as caught:
-        quick.optimize(rows[:3000])
-    assert "inf" not in str(caught[0].message)

@@ -150,21 +150,19 @@ def data(n_classes=2, n=1200):
     )
 
 
-def bagged(member, **more):
-    return BaggingClassifier(member, n_estimators=15, random_state=0, **more)
-
-
 MODELS = {
     "forest": lambda: RandomForestClassifier(40, min_samples_leaf=3, random_state=0),
-    "bagged-labels": lambda: bagged(LinearSVC(), max_features=0.5, max_samples=0.2),
-    "bagged-means": lambda: bagged(LogisticRegression(), max_samples=0.2),
+    "bagged-labels": lambda: BaggingClassifier(
+        LinearSVC(), 15, max_features=0.5, max_samples=0.2, random_state=0
+    ),
+    "bagged-means": lambda: BaggingClassifier(
+        LogisticRegression(), 15, max_samples=0.2, random_state=0
+    ),
     "hard": lambda: VotingClassifier(
-        [
-            ("a", GaussianNB()),
-            ("b", LogisticRegression()),
-            ("c", DecisionTreeClassifier()),
-            ("d", LinearSVC()),
-        ]
+        # An even number, for ties.
+        list(
+            zip("abcd", [GaussianNB(), LogisticRegression(), DecisionTreeClassifier(), LinearSVC()])
+        )
     ),
 }
 
@@ -189,7 +187,7 @@ def test_all_votes_are_the_library(name, n_classes):
         assert quick.predict_cost(X).mean() < 0.8 * len(quick.order_)
 
 
-def test_weighted_votes_take_thresholds():
+def test_weighted_votes_and_an_order_of_ones_own_take_thresholds():
     X, y = data()
     members = [("a", GaussianNB()), ("b", LogisticRegression()), ("c", GaussianNB())]
     model = VotingClassifier(members, weights=[1, 3, 1.5]).fit(X[:300], y[:300])
@@ -199,13 +197,12 @@ def test_weighted_votes_take_thresholds():
     np.testing.assert_array_equal(whole.predict(X), model.predict(X))
     with pytest.raises(ValueError, match="needs members that count alike"):
         quick.set_params(stopping="votes").optimize(X[300:])
-
-
-def test_an_order_of_ones_own_takes_thresholds():
-    X, y = data()
-    model = MODELS["forest"]().fit(X[:300], y[:300])
-    quick = QWYCEnsemble(FrozenEstimator(model), order="natural", random_state=0).optimize(X[300:])
-    assert quick.stopping_ == "thresholds"
+    forest = FrozenEstimator(MODELS["forest"]().fit(X[:300], y[:300]))
+    ordered = QWYCEnsemble(forest, order="natural", random_state=0).optimize(X[300:])
+    assert ordered.stopping_ == "thresholds"
+    costs = np.random.RandomState(0).uniform(1, 5, size=40)
+    voting = QWYCEnsemble(forest, stopping="votes", costs=costs, alpha=0.05).optimize(X[300:])
+    assert (np.diff(costs[voting.order_]) >= 0).all(), "members that cost less vote first"
 
 
 @pytest.mark.parametrize("calibration", [0.25, 0.4])
@@ -258,15 +255,6 @@ def test_the_bound_of_votes_holds():
     # The most hurried thresholds would break it.
     hurried = quick.tradeoff(X)[0][-1]
     assert hurried > 0.02
-
-
-def test_members_that_cost_less_vote_first():
-    X, y = data()
-    model = MODELS["forest"]().fit(X[:300], y[:300])
-    costs = np.random.RandomState(0).uniform(1, 5, size=40)
-    quick = QWYCEnsemble(FrozenEstimator(model), stopping="votes", costs=costs, alpha=0.05)
-    quick.optimize(X[300:])
-    assert (np.diff(costs[quick.order_]) >= 0).all()
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

@@ -105,21 +105,6 @@ def test_guarantee_under_a_training_budget(seed):
     assert_guarantee(rng, quality, coef, found, found.alpha)
 
 
-def test_larger_set_inside_no_single_superset_is_still_reached():
-    """The warning of the covering rule: {a, b} inside no r_i is the best of its cost.
-
-    The empty set is nearly as good as {a, c} and {b, c}, which together cover everything
-    and sandwich all single features, so the walk upwards ends at once. {a, b} lies in
-    neither and is as good as the full set.
-    """
-    a, b, c = 1, 2, 4
-    quality = np.full(8, 0.5)
-    quality[[a | b, a | b | c]] = 0.9
-    found = LatticeSearch(3, Oracle(quality), quality[0]).run(0.0)
-    assert a | b in found.masks
-    assert not {a, b, c} & set(found.masks.tolist())
-
-
 @settings(max_examples=20, deadline=None)
 @given(seeds)
 def test_nothing_sandwiched_or_covered_is_trained(seed):

@@ -166,18 +166,14 @@ GROUPS = {"cheap": [0], "middle": slice(1, 3), "late": [False] * 3 + [True] * 3}
 GROUP_COSTS = {"cheap": 1, "middle": 3.0, "late": 9.0}
 
 
-def names_in(model):
-    return {name for choice in model.choices_ for name in choice.split(" + ")}
-
-
 def test_each_column_is_an_extractor_by_default(table):
     X, y = table
     frame = pd.DataFrame(X, columns=list("abcdef"))
     model = PolyDomSelector(GaussianNB(), alpha=0.3, monotonicity_tol=0.05, cv=2)
     unnamed = clone(model).fit(X, y)
     model.fit(frame, y)
-    assert names_in(model) <= {"(none)", *"abcdef"}
-    assert names_in(unnamed) <= {"(none)", *(f"x{j}" for j in range(6))}
+    for one, names in ((model, "abcdef"), (unnamed, [f"x{j}" for j in range(6)])):
+        assert set(" + ".join(one.choices_).split(" + ")) <= {"(none)", *names}
     assert (model.predict_cost(frame, budget=2) <= 2).all()
     n_columns = model.candidates_[np.argmax(model.quality_)].sum()
     assert_array_equal(model.predict_cost(frame), n_columns)
@@ -318,17 +314,13 @@ def test_anytime_is_poly_dom_when_estimates_are_right(timed, items):
     assert_allclose(walked[same], model.predict_proba(X, budget=budget)[same])
 
 
-def set_speed(model, factor):
-    for transformer in model.extractors_.transformers:
-        transformer.slow_down = factor
-
-
 def test_anytime_stops_early_when_features_are_expensive(timed, items):
     X, _ = items
     model = timed(alpha=0.0)
     budget = np.full(len(X), 8.0)
     before = model.route(X, budget=budget, anytime=True)
-    set_speed(model, 2.5)
+    for transformer in model.extractors_.transformers:
+        transformer.slow_down = 2.5
     _, route, cost = model.predict_routed(X, budget=budget, anytime=True)
     assert model.quality_[route].mean() < model.quality_[before].mean()
     # What was paid for is what was computed, be it used by the answer or not.
@@ -346,7 +338,8 @@ def test_anytime_greedy_walks_its_sequence(timed, items, strategy):
     sizes = [np.size(item) for item in X]
     _, route, cost = model.predict_routed(X, budget=budget, anytime=True)
     assert_array_equal(route, model.select(sizes, budget))
-    set_speed(model, 0.3)
+    for transformer in model.extractors_.transformers:
+        transformer.slow_down = 0.3
     faster = model.predict_routed(X, budget=budget, anytime=True)
     # Further along the sequence that the budget names.
     longer = model.candidates_[faster.route].sum(axis=1) - model.candidates_[route].sum(axis=1)
@@ -364,7 +357,6 @@ def test_greedy_keeps_to_budgets(items, strategy):
     model = selector(strategy=strategy).fit(X, y)
     budget = np.linspace(0, 25, len(X))
     assert (model.predict_cost(X, budget=budget) <= budget).all()
-    assert not hasattr(model, "alpha_")
     line = model.skyline(20)
     assert (np.diff(line.quality) > 0).all()
     assert model.n_trained_ <= {"greedy": 7, "greedy_acc": 6, "greedy_cost": 3}[strategy]
@@ -500,22 +492,17 @@ def test_failure_inside_keeps_its_type_and_is_named(items):
     [
         ({"costs": {"mean": 1, "spread": 2}}, "costs has no entry for ['both']"),
         ({"costs": {**POLYNOMIALS, "x": 1}}, "costs has entries for ['x'], which are not among"),
-        ({"costs": [1, 2]}, "costs must have one cost for each of"),
         ({"costs": [1, 2, -3]}, "costs of 'both' must be a number, a sequence of polynomial"),
-        ({"costs": {**POLYNOMIALS, "mean": []}}, "costs of 'mean' must be a number"),
-        ({"costs": {**POLYNOMIALS, "mean": "high"}}, "not negative, or a callable of the size"),
         ({"costs": {**POLYNOMIALS, "mean": [1, np.inf]}}, "costs of 'mean' must be a number"),
         ({"costs": {**POLYNOMIALS, "mean": True}}, "got True"),
         ({"costs": None}, "costs=None is allowed with extractors=None only"),
         ({"extractors": [("a + b", Moment("x"))], "costs": [1]}, "'a + b' would be mistaken for"),
         ({"extractors": [("(none)", Moment("x"))], "costs": [1]}, "'(none)' would be mistaken"),
-        ({"costs": {**POLYNOMIALS, "mean": [1, None]}}, "costs of 'mean' must be a number"),
         ({"costs": MeasuredCosts(1.0)}, "percentile of MeasuredCosts must be a number above 0"),
         ({"extractors": []}, "a non-empty list of (name, transformer) tuples, got []"),
         ({"extractors": [("a", 3)], "costs": [1]}, "The extractor 'a' must have fit and transform"),
         ({"extractors": [("a__b", Moment("x"))], "costs": [1]}, "must not contain __"),
         ({"extractors": {"a": [0]}}, "select columns of a two-dimensional X"),
-        ({"extractors": None}, "select columns of a two-dimensional X"),
         ({"scoring": "neg_log_loss"}, "scoring must give finite scores that are not negative"),
         ({"size": lambda item: -1.0}, "size must be finite and at least 0, got -1.0"),
         ({"size": lambda item: 1e120, "costs": [[0, 0, 1], 1, 1]}, "from 0 to 1e+100"),
@@ -558,20 +545,16 @@ def test_errors_show_no_text_of_an_item():
         ({"a": []}, "extractors['a'] must select at least one column, got []"),
         ({"a": [7]}, "all features must be in [0, 5] or [-6, 0]"),
         ({"a": "b"}, "only supported for dataframes"),
-        ({"a": [0.5]}, "No valid specification of the columns"),
-        ({"a": [True, False]}, "all features must be in"),
     ],
 )
 def test_refused_columns(table, extractors, message):
     with pytest.raises(ValueError, match=re.escape(message)) as error:
         PolyDomSelector(GaussianNB(), extractors, costs=[1]).fit(*table)
-    assert (
-        "extractors['a']" in "".join([str(error.value), *getattr(error.value, "__notes__", ())])
-        or not extractors
-    )
+    said = [str(error.value), *getattr(error.value, "__notes__", ())]
+    assert not extractors or "extractors['a']" in "".join(said)
 
 
-def test_refused_tables():
+def test_refused_tables_and_features(items):
     X, y = load_iris(return_X_y=True)
     with pytest.raises(ValueError, match='costs="time" measures transformers'):
         PolyDomSelector(GaussianNB(), {"a": [0]}, costs="time").fit(X, y)
@@ -580,11 +563,6 @@ def test_refused_tables():
         PolyDomSelector(GaussianNB()).fit(wide, y)
     with pytest.raises(ValueError, match="at most 62 extractors, got 64"):
         GreedyFeatureSelector(GaussianNB()).fit(np.tile(X, 16), y)
-    with pytest.raises(ValueError, match="requires y to be passed"):
-        PolyDomSelector(GaussianNB()).fit(X, None)
-
-
-def test_refused_features(items):
     X, y = items
     flat = [("mean", FunctionTransformer(lambda X: np.zeros(len(X))))]
     with pytest.raises(ValueError, match=r"Extractor 'mean' must return one row.*\(90, n_features"):

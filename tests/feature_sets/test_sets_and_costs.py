@@ -139,19 +139,14 @@ def test_polynomials_and_functions_cost_the_same():
         assert costs.largest_size > 1e10
     assert given_costs([3.0], ["b"]).largest_size == 0
     X, y = make_classification(60, 2, n_informative=2, n_redundant=0, random_state=0)
-    selectors = [
-        PolyDomSelector(GaussianNB(), costs=given, alpha=None, cv=2).fit(X, y, size=np.ones(60))
-        for given in ([[1.0, 2.0], 3], {"x1": [3.0], "x0": lambda n: 1 + 2 * n})
-    ]
-    both = np.flatnonzero(selectors[0].candidates_.all(axis=1))
-    for model in selectors:
-        sizes = np.array([0.0, 1.0, 5.0]).repeat(20)
-        paid = model.predict_cost(X, budget=[0.0, 1.0, 3.0, 4.5, 20.0] * 12, size=sizes)
-        expected = model.candidates_[
-            model.select(sizes, [0.0, 1.0, 3.0, 4.5, 20.0] * 12)
-        ] @ np.array([1 + 2 * sizes, 3 + 0 * sizes])
-        assert_allclose(paid, expected[np.arange(60), np.arange(60)])
-        assert_array_equal(model.select(5.0, [13.9, 14.0])[1:], both)
+    sizes, budget = np.array([0.0, 1.0, 5.0]).repeat(20), [0.0, 1.0, 3.0, 4.5, 20.0] * 12
+    for prices in ([[1.0, 2.0], 3], {"x1": [3.0], "x0": lambda n: 1 + 2 * n}):
+        model = PolyDomSelector(GaussianNB(), costs=prices, alpha=None, cv=2)
+        model.fit(X, y, size=np.ones(60))
+        used = model.candidates_[model.select(sizes, budget)]
+        expected = used[:, 0] * (1 + 2 * sizes) + 3 * used[:, 1]
+        assert_allclose(model.predict_cost(X, budget=budget, size=sizes), expected)
+        assert model.candidates_[model.select(5.0, 14.0)].all()
 
 
 def timed_with(monkeypatch, sizes, seconds, percentile=0.95):

@@ -9,17 +9,7 @@ from skroute.forests._trees import CATEGORICAL, FEATURE_MASK, MISSING_RIGHT, ZER
 
 
 def most_decided(values, bad, k, use_lo=True, use_hi=True):
-    """Rows that the thresholds of Algorithm 2 decide with at most 0, ..., `k` wrong.
-
-    Parameters
-    ----------
-    values, bad, k, use_lo, use_hi
-        As for :func:`optimal_thresholds`.
-
-    Returns
-    -------
-    ndarray of shape (k + 1,), dtype=int64
-    """
+    """Rows that the thresholds of Algorithm 2 decide with at most 0, ..., `k` wrong."""
     ordered, top, bottom, above, below = tails(values, bad, k, use_lo, use_hi)
     if not use_lo:
         return above
@@ -50,16 +40,7 @@ def qwyc_order_reference(scores, offset, beta, costs, alpha, use_lo=True, use_hi
 
 
 def leaving(values, lo, hi):
-    """Where rows leave under thresholds; numpy twin of ``_kernels.leave_at``.
-
-    Returns
-    -------
-    position : ndarray of shape (n_samples,), dtype=int64
-        Index of the last member evaluated.
-
-    side : ndarray of shape (n_samples,), dtype=int8
-        1 left above, -1 left below, 0 evaluated to the end.
-    """
+    """The last member evaluated, and 1 or -1 where a row left above or below: a twin."""
     up, down = values > hi[:, None], values < lo[:, None]
     out = up | down
     out[-1] = True
@@ -87,17 +68,7 @@ def go_right(x, node, cat_words, cat_start):
 
 
 def member_scores_reference(forest, X):
-    """What each member adds, with numpy alone.
-
-    Parameters
-    ----------
-    forest : Forest
-    X : ndarray of shape (n_samples, n_features)
-
-    Returns
-    -------
-    ndarray of shape (n_members, n_samples, n_outputs), dtype=float64
-    """
+    """What each member adds to each row and output, with numpy alone."""
     trees = forest.trees
     scores = np.zeros((forest.n_members, len(X), forest.n_outputs))
     rows = np.arange(len(X))

@@ -26,6 +26,11 @@ ZERO = np.zeros(1)
 FEW = settings(max_examples=60, deadline=None)
 
 
+def cuts_between(values):
+    distinct = np.unique(values)
+    return np.concatenate([[-np.inf], (distinct[1:] + distinct[:-1]) / 2, [np.inf]])
+
+
 def decided_by(values, bad, lo, hi):
     up, down = values > hi, values < lo
     wrong = np.sum(up & bad) + np.sum(down & ~bad)
@@ -33,9 +38,7 @@ def decided_by(values, bad, lo, hi):
 
 
 def brute_force_decided(values, bad, k, use_lo, use_hi):
-    distinct = np.unique(values)
-    cuts = np.concatenate([[-np.inf], (distinct[1:] + distinct[:-1]) / 2, [np.inf]])
-    best = 0
+    cuts, best = cuts_between(values), 0
     for lo in cuts if use_lo else [-np.inf]:
         for hi in cuts if use_hi else [np.inf]:
             if lo <= hi:
@@ -70,16 +73,6 @@ def test_order_search_takes_free_members_first():
     assert list(order[:2]) == [1, 3]
 
 
-def pipeline_example(n, sizes):
-    """Disjoint groups of rows, each decided by one member only (appendix A.1)."""
-    scores = np.zeros((len(sizes), n, 1), dtype=np.float32)
-    start = 0
-    for t, size in enumerate(sizes):
-        scores[t, start : start + size] = 1.0
-        start += size
-    return scores
-
-
 def best_cost_of_any_order(scores, beta, alpha, costs):
     """Smallest mean cost over all orders and all thresholds, by exhaustion over steps."""
     n_members, n, _ = scores.shape
@@ -97,9 +90,7 @@ def best_cost_of_any_order(scores, beta, alpha, costs):
                     best = min(best, spent / n)
                     continue
                 v = running[r, rows]
-                distinct = np.unique(v)
-                cuts = np.concatenate([[-np.inf], (distinct[1:] + distinct[:-1]) / 2, [np.inf]])
-                for lo, hi in itertools.product(cuts, cuts):
+                for lo, hi in itertools.product(cuts_between(v), repeat=2):
                     if lo > hi:
                         continue
                     up, down = v > hi, v < lo
@@ -114,28 +105,17 @@ def best_cost_of_any_order(scores, beta, alpha, costs):
 @pytest.mark.parametrize("sizes", [(4, 2, 1), (1, 2, 4), (2, 4, 1)])
 @pytest.mark.parametrize("costs", [(1.0, 1.0, 1.0), (1.0, 3.0, 1.0)])
 def test_greedy_equals_brute_force_in_the_special_case(sizes, costs):
-    # Rows in a group are positive by their member alone; the others are negative.
-    n = 8
-    scores, costs = pipeline_example(n, sizes), np.array(costs)
+    """Disjoint groups of rows, each decided by one member only (appendix A.1)."""
+    scores, costs = np.zeros((3, 8, 1), dtype=np.float32), np.array(costs)
+    for t, rows in enumerate(np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])):
+        scores[t, rows] = 1.0
     order, lo, hi = qwyc_order(scores, ZERO, 0.5, costs, 0.0, False, True)
     values, bad = running_values(scores, order, ZERO, 0.5)
     position, side = leaving(values, lo, hi)
     assert not is_wrong(position, side, bad).any()
     cost = np.cumsum(costs[order])[position].mean()
-    # Negative rows cannot leave early for either: only upper thresholds are of use.
-    best = min(
-        np.mean(
-            np.concatenate(
-                [
-                    np.repeat(np.cumsum(costs[list(p)]), [sizes[t] for t in p]),
-                    np.full(n - sum(sizes), costs.sum()),
-                ]
-            )
-        )
-        for p in itertools.permutations(range(3))
-    )
     # The last member decides nothing early that the end does not: ties among orders.
-    assert cost == pytest.approx(best)
+    assert cost == pytest.approx(best_cost_of_any_order(scores, 0.5, 0.0, costs))
 
 
 @settings(max_examples=15, deadline=None)
@@ -196,14 +176,11 @@ def test_two_members_reach_the_optimum_of_exhaustive_search(seed, price, softnes
     (lo, hi) = lagrangian_path(values, chance, costs, [price], weights=weights)[0]
     weights = np.ones((2, 12)) if weights is None else weights
     got = expected_objective(values, chance, costs, price, lo, hi, weights)
-    distinct = np.unique(values[0])
-    cuts = np.concatenate([[-np.inf], (distinct[1:] + distinct[:-1]) / 2, [np.inf]])
-    pairs = np.array([-np.inf, np.inf])
     best = min(
-        expected_objective(values, chance, costs, price, *np.array([[a, b], pairs]).T, weights)
-        for a in cuts
-        for b in cuts
-        if a <= b
+        expected_objective(
+            values, chance, costs, price, np.array([a, -np.inf]), np.array([b, np.inf]), weights
+        )
+        for a, b in itertools.combinations_with_replacement(cuts_between(values[0]), 2)
     )
     assert got == pytest.approx(best)
 

@@ -65,8 +65,7 @@ def test_what_is_missing_or_short_is_named(name, content):
             load_exported(other)
 
 
-@pytest.mark.parametrize("field", ["child", "feature"])
-@pytest.mark.parametrize("value", [10**6, 0])
+@pytest.mark.parametrize(("field", "value"), [("child", 0), ("child", 10**6), ("feature", 10**6)])
 def test_a_changed_pickle_or_skops_file_is_refused(field, value, quick):
     estimator, _ = quick
     damaged = pickle.loads(pickle.dumps(estimator))
@@ -74,9 +73,6 @@ def test_a_changed_pickle_or_skops_file_is_refused(field, value, quick):
     inner = nodes["child"] != np.arange(len(nodes))
     nodes.flags.writeable = True
     nodes[field][np.flatnonzero(inner)[-1]] = value
-    if (field, value) == ("feature", 0):
-        pickle.loads(pickle.dumps(damaged))
-        return
     with pytest.raises(ValueError, match="damaged"):
         pickle.loads(pickle.dumps(damaged))
     sio = pytest.importorskip("skops.io")

@@ -56,9 +56,6 @@ def fitted(items):
     return selector(alpha=0.0).fit(*items)
 
 
-# What is chosen
-
-
 def test_choice_is_the_best_of_all_sets(items):
     """alpha=0, with the tolerance that the scores need: as good as training every set."""
     everything = selector(strategy="expand_all", monotonicity_tol=0.0).fit(*items)
@@ -153,9 +150,6 @@ def test_only_features_of_the_chosen_set_are_computed(items):
     assert_array_equal(alone.predict(X, budget=7.0), model.predict(_objects(X), budget=7.0))
 
 
-# Columns
-
-
 @pytest.fixture
 def table():
     X, y = make_classification(120, 6, n_informative=4, random_state=0)
@@ -180,10 +174,6 @@ def test_each_column_is_an_extractor_by_default(table):
     assert_array_equal(unnamed.predict(X), model.predict(frame))
 
 
-def first_cell(row):
-    return abs(np.asarray(row)[0])
-
-
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
 def test_data_frames(table, frame):
     X, y = table
@@ -191,7 +181,8 @@ def test_data_frames(table, frame):
     groups = {"cheap": "a", "middle": ["b", "c"], "late": ["d", "e", "f"]}
     model = PolyDomSelector(GaussianNB(), groups, costs=GROUP_COSTS, monotonicity_tol=0.2)
     assert_array_equal(model.fit(named, y).feature_names_in_, list("abcdef"))
-    sized = clone(model).set_params(size=first_cell, costs=[[0, 1], 1, 1]).fit(named, y)
+    sized = clone(model).set_params(size=lambda row: abs(np.asarray(row)[0]), costs=[[0, 1], 1, 1])
+    sized.fit(named, y)
     assert_array_equal(sized._sizes(named, None), np.abs(X[:, 0]))
     plain = clone(model).set_params(extractors=GROUPS).fit(X, y)
     assert_array_equal(model.predict(named, budget=5), plain.predict(X, budget=5))
@@ -243,9 +234,6 @@ def lengths(texts):
     return np.array([[len(text)] for text in texts])
 
 
-# Costs and sizes
-
-
 def test_measured_costs(items, monkeypatch):
     monkeypatch.setattr("skroute.feature_sets._costs._clock", CLOCK)
     X, y = items
@@ -283,9 +271,6 @@ def test_the_models_own_time_can_be_part_of_the_cost(items, monkeypatch):
         assert (walked.cost <= budget + 1.0 + 1e-9).all()
     assert_array_equal(model.predict_cost(X, budget=0.5), 0)
     assert_allclose(model.skyline(20).cost[1:], plain.skyline(20).cost[1:] + 1.0)
-
-
-# Any-time
 
 
 @pytest.fixture
@@ -348,9 +333,6 @@ def test_anytime_greedy_walks_its_sequence(timed, items, strategy):
     assert (model.candidates_[faster.route] >= model.candidates_[route]).all()
 
 
-# Greedy
-
-
 @pytest.mark.parametrize("strategy", ["greedy", "greedy_acc", "greedy_cost"])
 def test_greedy_keeps_to_budgets(items, strategy):
     X, y = items
@@ -365,9 +347,6 @@ def test_greedy_keeps_to_budgets(items, strategy):
     for params in ({"size": None}, {"trade_offs": [-1.0]}, {"trade_offs": []}):
         with pytest.raises(ValueError, match="grow at the median|trade_offs must be a one-dim"):
             clone(model).set_params(**params).fit(X, y)
-
-
-# Training
 
 
 def test_training_budget(items):
@@ -473,9 +452,6 @@ def test_nested_parameters():
     assert by_columns.set_params(alpha=0.3).alpha == 0.3
 
 
-# What is refused
-
-
 def test_failure_inside_keeps_its_type_and_is_named(items):
     X, y = items
     with pytest.raises(ValueError, match="Number of priors") as error:
@@ -573,8 +549,7 @@ def test_refused_tables_and_features(items):
 
 def test_refused_budgets_and_sizes(fitted, items):
     X, y = items
-    message = "budget must be a non-negative number, the same for each item"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match="budget must be a non-negative number, the same for"):
         fitted.predict(X, budget=-np.ones(len(X)))
     with pytest.raises(ValueError, match=r"one for each of the 90 items, got shape \(3,\)"):
         fitted.predict(X, budget=[1.0, 2.0, 3.0])
@@ -588,8 +563,6 @@ def test_refused_budgets_and_sizes(fitted, items):
         selector(size=None).fit(X, y).predict(X, budget=1.0)
     with pytest.raises(ValueError, match='anytime=True watches the clock and needs costs="time"'):
         fitted.predict(X, budget=1.0, anytime=True)
-    with pytest.raises(ValueError, match="0 sample"):
-        fitted.predict([])
 
 
 def test_raw_frames_behind_a_column_transformer():

@@ -64,9 +64,6 @@ def test_what_is_left_out_is_never_missed(seed):
             assert kept[beaten].tolist() == [row]
 
 
-# Greedy ---------------------------------------------------------------------------
-
-
 @settings(max_examples=40, deadline=None)
 @given(seeds, st.sampled_from([0.0, 0.003, np.inf]))
 def test_greedy_takes_the_largest_gain(seed, trade_off):
@@ -102,9 +99,6 @@ def test_the_sequence_that_is_followed():
     assert_array_equal(sequence, [0, 0, 1, 0])
 
 
-# Any-time -------------------------------------------------------------------------
-
-
 @settings(max_examples=60, deadline=None)
 @given(seeds, st.sampled_from([0.2, 1.0, 3.0]))
 def test_an_anytime_walk_uses_only_what_was_computed(seed, factor):
@@ -126,9 +120,6 @@ def test_an_anytime_walk_uses_only_what_was_computed(seed, factor):
         assert goal >= planned
     if factor == 1:
         assert goal == planned or len(bought) > sets[planned].sum() - 1
-
-
-# Costs ----------------------------------------------------------------------------
 
 
 def test_polynomials_and_functions_cost_the_same():

@@ -4,12 +4,11 @@ import pickle
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skroute.forests import ForestBuilder, leaf_sums
-from skroute.forests._bitvector import FEWEST_ROWS, bit_trees
+from skroute.forests._bitvector import FEWEST_ROWS
 from skroute.forests._kernels import add_leaves
 from skroute.forests._trees import CATEGORICAL, MISSING_RIGHT, ZERO_MISSING
 from skroute.utils._validation import read_only
@@ -64,7 +63,7 @@ def forests(draw, most_leaves=64):
             builder.add_tree(*tree, output=int(output))
         builder.end_member()
     forest = builder.build(np.zeros(n_outputs), n_features=N_FEATURES, dtype=dtype)
-    return forest, rows_near(rng, cuts, dtype, draw(st.sampled_from([1, 15, 16, 100, 1100])))
+    return forest, rows_near(rng, cuts, dtype, draw(st.sampled_from([1, 47, 48, 100, 1100])))
 
 
 def rows_near(rng, cuts, dtype, n):
@@ -175,22 +174,18 @@ def test_the_shape_chooses_the_layout_and_no_answer_depends_on_it(drawn):
     np.testing.assert_array_equal(leaf_sums(forest, X), expected)
 
 
-@pytest.fixture
-def stump():
-    def build(threshold, flag=0, words=(), dtype="float64"):
-        builder = ForestBuilder()
-        if len(words):
-            threshold = builder.add_set(words)
-        tree = [[1, -1, -1], [2, -1, -1], [0, 0, 0], [threshold, 0, 0]]
-        value = np.array([[0.0], [1.0], [2.0]])
-        builder.add_tree(*map(np.array, tree), value, np.array([flag, 0, 0]))
-        builder.end_member()
-        return builder.build([0.0], n_features=1, dtype=dtype)
-
-    return build
+def stump(threshold, flag=0, words=()):
+    builder = ForestBuilder()
+    if len(words):
+        threshold = builder.add_set(words)
+    tree = [[1, -1, -1], [2, -1, -1], [0, 0, 0], [threshold, 0, 0]]
+    value = np.array([[0.0], [1.0], [2.0]])
+    builder.add_tree(*map(np.array, tree), value, np.array([flag, 0, 0]))
+    builder.end_member()
+    return builder.build([0.0], n_features=1)
 
 
-def test_what_codes_cannot_say_is_left_to_the_walk(stump):
+def test_what_codes_cannot_say_is_left_to_the_walk():
     long = np.full(2047, 2**32 - 1)
     assert stump(0, CATEGORICAL, long[:-1]).bits is not None
     assert stump(0, CATEGORICAL, np.append(long, 1)).bits is None
@@ -224,18 +219,7 @@ def test_many_cuts_of_one_feature():
         np.testing.assert_array_equal(leaf_sums(forest, X), walked(forest, X, [0], 0, 1))
 
 
-def test_cuts_between_two_numbers_of_single_precision(stump):
-    threshold = 0.1  # Above its nearest number of single precision is one that rounds to it.
-    X = np.array([[np.nextafter(np.float32(0.1), s)] for s in (-np.inf, np.inf)], np.float32)
-    X = np.vstack([X, [[np.float32(0.1)]], X.repeat(8, axis=0)])
-    for t in (threshold, -threshold, np.nextafter(threshold, 1), 1e300, -1e300, 1e-50):
-        forest = stump(t, dtype="float32")
-        np.testing.assert_array_equal(
-            leaf_sums(forest, X), np.where(X.astype(np.float64) > t, 2.0, 1.0)
-        )
-
-
-def test_the_layout_follows_the_trees_and_is_not_pickled(stump):
+def test_the_layout_follows_the_trees_and_is_not_pickled():
     forest = stump(0.0)
     X = np.linspace(-1, 1, FEWEST_ROWS)[:, None]
     before = leaf_sums(forest, X)
@@ -245,14 +229,3 @@ def test_the_layout_follows_the_trees_and_is_not_pickled(stump):
     nodes["threshold"][0] = 2.0
     forest = replace(forest, trees=forest.trees._replace(nodes=nodes))
     assert (before == 2.0).any() and (leaf_sums(forest, X) == 1.0).all()
-
-
-def test_a_layout_without_tests():
-    builder = ForestBuilder()
-    none, zero = np.array([-1]), np.zeros(1, dtype=int)
-    for value in (0.25, 0.5):
-        builder.add_tree(none, none, zero, np.zeros(1), np.array([[value]]), zero)
-        builder.end_member()
-    forest = builder.build([0.0], n_features=2)
-    assert len(bit_trees(forest.trees, "float64").tests.column) == 0
-    np.testing.assert_array_equal(leaf_sums(forest, np.zeros((20, 2))), np.full((20, 1), 0.75))

@@ -104,11 +104,13 @@ def test_cuts_by_brute_force(rows, share, seed):
     assert_allclose(sent, max(s for s in lower if s <= share + 1e-9), atol=1e-9)
 
 
-def lazily_wrong(X, fault):
-    """A source of X that goes wrong in one way."""
+@pytest.mark.parametrize("fault", ["nan", "none", "inf", "masked", "complex", "text", "shape"])
+def test_bought_features_are_checked_like_arrays(fault):
+    X, y, fresh, _ = problem("continuous", 200, 50, 0)
+    gate = make_gate("lin", FrozenEstimator(LogisticRegression().fit(X, y))).fit(X, y)
 
     def source(columns, rows):
-        values = X[np.ix_(rows, columns)]
+        values = fresh[np.ix_(rows, columns)]
         return {
             "nan": lambda: np.where(rows[:, None] == rows[0], np.nan, values),
             "none": lambda: np.full(values.shape, None),
@@ -119,29 +121,21 @@ def lazily_wrong(X, fault):
             "shape": lambda: values[:, :1][1:],
         }[fault]()
 
-    return source
-
-
-@pytest.mark.parametrize("fault", ["nan", "none", "inf", "masked", "complex", "text", "shape"])
-def test_bought_features_are_checked_like_arrays(fault):
-    X, y, fresh, _ = problem("continuous", 200, 50, 0)
-    gate = make_gate("lin", FrozenEstimator(LogisticRegression().fit(X, y))).fit(X, y)
-    lazy = LazyFeatures(lazily_wrong(fresh, fault), n_samples=50)
+    lazy = LazyFeatures(source, n_samples=50)
     with pytest.raises(ValueError, match="feature source returned") as caught:
         gate.predict(lazy)
     assert "Maria" not in str(caught.value)
 
 
-def test_missing_values_may_be_bought_where_they_may_be_given():
+@pytest.mark.parametrize("method", METHODS)
+def test_missing_values_may_be_bought_where_they_may_be_given(method):
     X, y, fresh, _ = problem("continuous", 300, 60, 0)
     X, fresh = np.where(X > 2, np.nan, X), np.where(fresh > 1, np.nan, fresh)
-    gate = make_gate("gbrt").fit(X, y)
+    with pytest.raises(ValueError, match="NaN"):
+        make_gate(method, LogisticRegression()).fit(X, y)
+    gate = make_gate(method).fit(X, y)
     expected = gate.predict(fresh)
-    for cells in (
-        fresh,
-        np.where(np.isnan(fresh), None, fresh),
-        np.ma.masked_invalid(fresh),
-    ):
+    for cells in (fresh, np.where(np.isnan(fresh), None, fresh), np.ma.masked_invalid(fresh)):
         lazy = LazyFeatures(lambda c, r, cells=cells: cells[np.ix_(r, c)], n_samples=60)
         assert_array_equal(gate.predict(lazy), expected)
     with pytest.raises(ValueError, match="infinit"):

@@ -15,7 +15,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from skroute.gating import SequentialFeatureClassifier
-from skroute.gating._stopping import STOP, Policies, spend
+from skroute.gating._stopping import STOP, Policies
 
 COSTS = {"a": 1.0, "b": 2.0, "c": 0.0, "d": 3.0}
 GROUPS = {"a": [0, 1], "b": [2], "c": [3], "d": [4, 5]}
@@ -128,7 +128,8 @@ def test_policies_are_those_of_brute_force():
         key = np.tile(np.linspace(0, 1, n), (3, 1))
         bins = (np.arange(n) >= 25).astype(int)
         value = np.cumsum(rng.normal(0.3, 1, (3, 2)), axis=0)[:, bins] + 0.1 * rng.random((3, n))
-        policies = Policies.learn(value, key, sets, costs, np.ones(3, dtype=bool), None, np.ones(n))
+        given = value, key, sets, costs, np.ones(3, dtype=bool)
+        policies = Policies.learn(*given, None, np.ones(n))
         ends = policies.ends(key)[:, 0]
         tables = list(itertools.product((STOP, 1, 2), (STOP, 1, 2), (STOP, 2), (STOP, 2)))
         for at, price in enumerate(policies.prices[:-1]):
@@ -141,31 +142,12 @@ def test_policies_are_those_of_brute_force():
             own = (value[ends[at], np.arange(n)] - price * costs[ends[at]]).mean()
             assert own == pytest.approx(best, abs=1e-9)
         assert (ends[-1] == 0).all()
-
-
-def test_a_limit_of_purchases_is_one_of_moves():
-    key = np.linspace(0, 1, 50)[None].repeat(3, axis=0)
-    value = np.array([0.0, 1.0, 1.5])[:, None].repeat(50, axis=1)
-    sets = np.array([[1, 0, 0], [1, 1, 0], [1, 1, 1]], dtype=bool)
-    fixed = sets, np.array([0.0, 1.0, 3.0]), np.ones(3, dtype=bool)
-    policies = Policies.learn(value, key, *fixed, 2, np.ones(50))
-    assert (policies.ends(key, 0)[:, 0] == 0).all()
-    dear = np.flatnonzero((policies.prices > 0.3) & (policies.prices < 0.9))[0]
-    assert (policies.ends(key, 1)[dear, 0] == 1).all() and (policies.ends(key, 1)[0, 0] == 2).all()
-
-
-def test_a_budget_is_spent_between_two_prices():
-    rng = np.random.default_rng(0)
-    for _ in range(50):
-        cost = np.sort(rng.random(9))[::-1] + rng.normal(0, 0.02, 9)
-        budget = cost[-1] + rng.random()
-        price, lower, share = spend(cost, budget)
-        spent = (1 - share) * cost[price] + share * cost[lower]
-        assert spent <= budget + 1e-12
-        if cost.max() > budget:
-            assert spent == pytest.approx(budget) and cost[lower] > budget
-        else:
-            assert spent == cost.max()
+        # With one purchase left of two, the best single move of each bin.
+        limited = Policies.learn(*given, 2, np.ones(n))
+        for price, ends in zip(limited.prices[:-1], limited.ends(key, 1)[:, 0]):
+            worth = value - price * costs[:, None]
+            best = np.mean([worth[:, bins == half].mean(axis=1).max() for half in (0, 1)])
+            assert worth[ends, np.arange(n)].mean() == pytest.approx(best, abs=1e-9)
 
 
 def rare(n=3000, seed=3):

@@ -78,15 +78,3 @@ def test_few_trees_and_categories_are_walked_as_before():
     assert coded_trees(forest.trees, forest.dtype) is None
     expected = cats.predict(X, raw_score=True)
     np.testing.assert_array_equal(leaf_sums(forest, X)[:, 0] + forest.offset[0], expected)
-
-
-@pytest.mark.parametrize("n_jobs", [None, 3])
-def test_answers_are_those_of_scikit_learn(n_jobs):
-    rng = np.random.RandomState(1)
-    X = draw(rng, 5000, 6, np.float64, False)
-    y = (X[:, 0] * X[:, 1] + rng.normal(size=5000) > 0).astype(int)
-    model = RandomForestClassifier(30, random_state=0).fit(X[:2000], y[:2000])
-    fast = FastForest.from_ensemble(model, X[:100], n_jobs=n_jobs)
-    np.testing.assert_array_equal(fast.predict(X), model.predict(X))
-    np.testing.assert_allclose(fast.predict_proba(X), model.predict_proba(X), atol=1e-15)
-    assert fast.forest_.coded is not None

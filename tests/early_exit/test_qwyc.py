@@ -375,6 +375,21 @@ def test_messages(parameters, message):
         estimator.predict(X)
 
 
+def test_rows_that_stay_to_the_end_have_the_probabilities_of_the_library():
+    X, y = make_classification(900, n_informative=8, n_classes=3, random_state=0)
+    for model, labels in (
+        (RandomForestClassifier(15, max_depth=3, random_state=0), y),
+        (lgb.LGBMClassifier(n_estimators=8, objective="multiclassova", verbose=-1, n_jobs=1), y),
+        (GradientBoostingClassifier(n_estimators=20, loss="exponential"), y > 0),
+    ):
+        quick = QWYCEnsemble(model, alpha=0.02, random_state=0).fit(X, labels)
+        full = quick.route(X) == len(quick.order_)
+        # One-versus-all probabilities of LightGBM do not add up to one.
+        expected = quick.estimator_.predict_proba(X)
+        np.testing.assert_allclose(quick.predict_proba(X)[full], expected[full])
+        assert 0 < full.mean() < 1
+
+
 def test_grid_search_and_routing(problem):
     X, y, _, _ = problem
     search = GridSearchCV(cheap(), {"alpha": [0.02, 0.1], "estimator__max_depth": [2, 3]}, cv=2)

@@ -66,6 +66,8 @@ def router():
 def coverage(mutate, n_draws=300, n=600):
     """How often 1.96 standard errors hold the truth; the model of quality is wrong."""
     held = np.zeros(n_draws, dtype=bool)
+    X, chance, _ = table(400_000, seed=5)
+    truth = chance[np.arange(len(X)), np.where(X[:, 1] > 0, 0, 2)].mean()
     for seed in range(n_draws):
         X, q, choice, b, _ = draw_log("depends", n, 10 * seed)
         route = np.where(X[:, 1] > 0, 0, 2)
@@ -73,16 +75,8 @@ def coverage(mutate, n_draws=300, n=600):
         rows = np.arange(n)
         weight = mutate(np.where(route == choice, 1 / b, 0.0))
         found, error, _ = doubly_robust(wrong[rows, route], wrong[rows, choice], q, weight)
-        held[seed] = abs(found - TRUTH) < 1.96 * error
+        held[seed] = abs(found - truth) < 1.96 * error
     return held.mean()
-
-
-def true_mean():
-    X, chance, _ = table(400_000, seed=5)
-    return chance[np.arange(len(X)), np.where(X[:, 1] > 0, 0, 2)].mean()
-
-
-TRUTH = true_mean()
 
 
 @pytest.mark.slow

@@ -6,17 +6,12 @@ from sklearn.linear_model import Ridge
 
 from skroute.metrics import replay
 from skroute.routing import BudgetRouter, OnlineBudgetRouter
-
-COSTS = {"small": 1.0, "middle": 3.0, "large": 10.0}
+from tests.routing.test_online import COSTS, world
 
 
 @pytest.fixture(scope="module")
 def log():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(700, 2))
-    level = np.array([0.5, 0.7, 0.85])
-    Q = level + X[:, [0, 1, 0]] * [0.15, 0.1, -0.05] + 0.05 * rng.normal(size=(700, 3))
-    return X, Q
+    return world(700)[:2]
 
 
 def fitted(kind, log):

@@ -52,21 +52,18 @@ def problem():
     return make_routing_problem(1200, n_models=3, n_features=2, random_state=0)
 
 
-def routers(X, y):
-    yield OccamRouterClassifier(
-        members(), costs=COSTS, budget=2.0, cv=2, quality_estimator=Ridge()
-    ).fit(X, y)
-    yield FrugalMLClassifier(members(), costs=COSTS, budget=2.0, cv=2).fit(X, y)
-    yield SequentialRouterClassifier(
-        members(), costs=COSTS, cv=2, quality_estimator=DecisionTreeRegressor(max_depth=3)
-    ).fit(X, y)
-
-
 @pytest.mark.parametrize("chunks", [(100, 2), (900, 6), (250, 6)])
 def test_it_answers_as_the_estimator_and_asks_once(table, chunks):
     X, y = table
-    for router in routers(X[:300], y[:300]):
-        expected = router.predict_routed(X)
+    told = {"costs": COSTS, "cv": 2}
+    for router in (
+        OccamRouterClassifier(members(), budget=2.0, quality_estimator=Ridge(), **told),
+        FrugalMLClassifier(members(), budget=2.0, **told),
+        SequentialRouterClassifier(
+            members(), quality_estimator=DecisionTreeRegressor(max_depth=3), **told
+        ),
+    ):
+        expected = router.fit(X[:300], y[:300]).predict_routed(X)
         with dask.config.set(scheduler="threads"):
             Counting.asked = 0
             router.predict(X)
@@ -184,14 +181,9 @@ def test_partitions_that_a_filter_empties(table, empty):
     rows = frame.loc[frame.part != empty, names]
     blocks = collection[collection.part != empty][names]
     for target, abstain_cost in ((y, None), (y == "ant", None), ((y == "ant").astype(int), 0.3)):
-        router = OccamRouterClassifier(
-            members(),
-            costs=COSTS,
-            budget=2.0,
-            cv=2,
-            quality_estimator=Ridge(),
-            abstain_cost=abstain_cost,
-        ).fit(pd.DataFrame(X, columns=names), target)
+        told = {"budget": 2.0, "quality_estimator": Ridge(), "abstain_cost": abstain_cost}
+        router = OccamRouterClassifier(members(), costs=COSTS, cv=2, **told)
+        router.fit(pd.DataFrame(X, columns=names), target)
         ours, lazy = router.predict_routed(rows), DaskRouter(router).predict_routed(blocks)
         y_pred, route = dask.compute(lazy.y_pred, lazy.route)
         assert y_pred.tolist() == ours.y_pred.tolist()

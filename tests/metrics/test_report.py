@@ -32,7 +32,6 @@ from tests.router_checks import Counting
 
 pytest.importorskip("vl_convert", reason="the report needs the extra [report]")
 FEW = {"n_resamples": 10, "n_budgets": 6}
-VALUE = ("value", "text")
 SHALLOW = Counting(DecisionTreeClassifier(max_depth=3, random_state=0))
 DEEP = Counting(DecisionTreeClassifier(random_state=0))
 WILD = "</script><b id='out'>large"
@@ -51,7 +50,9 @@ def shown(page):
     for what in dict.fromkeys(row["what"] for row in numbers):
         column = [row for row in numbers if row["what"] == what]
         assert [row["stop"] for row in column] == list(range(len(rows["budget"])))
-        rows[what], rows["text of " + what] = ([row[key] for row in column] for key in VALUE)
+        rows[what], rows["text of " + what] = (
+            [row[key] for row in column] for key in ("value", "text")
+        )
         if what == "router":
             rows |= {key: [row[key] for row in column] for key in ("cost", "low", "high")}
     share = np.array([row["share"] for row in bars["data"]["values"]]).reshape(
@@ -60,10 +61,6 @@ def shown(page):
     layers = spec["vconcat"][1]["layer"]
     singles = [one for part in layers for one in part.get("data", {}).get("values", [])]
     return rows, share, {one["name"]: one for one in singles}
-
-
-def budgets_of(rows):
-    return [np.inf if text == "unlimited" else float(text) for text in rows["budget"]]
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +95,7 @@ def test_every_stop_is_what_the_router_does(router, problem, tmp_path, per_row):
     )
     rows, share, singles = shown(page)
     curve = accuracy_cost_curve(router, X, Q, budgets, **told)
-    assert budgets_of(rows) == budgets
+    assert rows["budget"] == ["unlimited" if b == np.inf else f"{b:g}" for b in budgets]
     for name, expected in {"router": curve.quality, "cost": curve.cost}.items():
         assert_allclose(rows[name], expected, atol=1e-12)
     assert_allclose(share, curve.route_share, atol=1e-12)

@@ -262,23 +262,17 @@ def test_route_and_reserve_agree_on_costs(kind):
             router.stream(100.0, max_costs=[3.0, 4.0, 4.5])
 
 
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
+def test_bad_streams_and_requests(router):
+    with pytest.raises(NotFittedError):
+        BudgetRouter(costs=COSTS).stream(1.0)
+    for args, message in [
         ((10.0, 0), "n_expected must be a positive int or None for unknown, got 0"),
         ((10.0, True), "n_expected must be a positive int"),
         ((10.0, 11), "budget_total=10.0 is below the cheapest .* feasible budget_total is 11"),
         ((0.5,), "the smallest feasible budget_total is 1"),
-    ],
-)
-def test_bad_streams(router, args, message):
-    with pytest.raises(ValueError, match=message):
-        router.stream(*args)
-
-
-def test_bad_requests(router):
-    with pytest.raises(NotFittedError):
-        BudgetRouter(costs=COSTS).stream(1.0)
+    ]:
+        with pytest.raises(ValueError, match=message):
+            router.stream(*args)
     with pytest.raises(ValueError, match="the smallest feasible budget_total is 5"):
         fitted(60, routing_cost=0.25).stream(4.0, 4)
     stream = BudgetStream(router, 10.0)

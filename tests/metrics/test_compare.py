@@ -95,21 +95,17 @@ def test_references(case):
 
 def test_intervals(case):
     curve, Q, costs = case
-    found = compare_with_references(curve, Q, costs, n_resamples=40, random_state=0)
-    again = compare_with_references(curve, Q, costs, n_resamples=40, random_state=0)
-    narrow = compare_with_references(
-        curve, Q, costs, n_resamples=40, random_state=0, confidence_level=0.5
-    )
+    told = {"n_resamples": 40, "random_state": 0}
+    found, again = (compare_with_references(curve, Q, costs, **told) for _ in range(2))
+    narrow = compare_with_references(curve, Q, costs, confidence_level=0.5, **told)
     assert found == again
     apgr = found["apgr"]["router"]
     assert apgr.low < apgr.estimate < apgr.high
     assert apgr.n_samples == N
     assert apgr.low < narrow["apgr"]["router"].low
     # Paired: the gain is surer than the two numbers are apart.
-    independent = np.hypot(
-        found["auc"]["router"].standard_error, found["auc"]["random"].standard_error
-    )
-    assert found["auc"]["gain"].standard_error < independent
+    error = {who: value.standard_error for who, value in found["auc"].items()}
+    assert error["gain"] < np.hypot(error["router"], error["random"])
 
 
 @given(st.integers(0, 2**32 - 1))

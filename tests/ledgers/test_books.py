@@ -26,7 +26,7 @@ from skroute.ledgers import (
     SQLiteLedger,
 )
 from skroute.ledgers._books import Reservation, period_number
-from tests.ledgers.servers import needs_redis, redis_url, why_no_redis
+from tests.ledgers.servers import needs_redis, redis_url
 
 TIMEOUT, REMEMBER = 10.0, 100.0
 # Some time on the 31st of January 2023, UTC.
@@ -61,9 +61,6 @@ class Machine(RuleBasedStateMachine):
 
     purses = ("tenant", "all")
 
-    def make(self):
-        raise NotImplementedError
-
     def again(self):
         """Another object for the same books."""
         self.ledger = pickle.loads(pickle.dumps(self.ledger))
@@ -88,8 +85,7 @@ class Machine(RuleBasedStateMachine):
         self.ledger.open("all", shared)
         for name, money in self.money.items():
             money.counts["held_now"] = lambda name=name: len(self.of("held", name))
-        self.states = {}
-        self.made = {}
+        self.states, self.at, self.made = {}, {}, {}
 
     def of(self, state, purse="tenant"):
         # Only the first purse counts requests.
@@ -114,11 +110,9 @@ class Machine(RuleBasedStateMachine):
     def room(self):
         return min(money.total - money.spent for money in self.money.values()) - self.reserved()
 
-    at: dict
-
     def note(self, made, state):
-        self.made[made.number], self.states[made.number] = made, state
-        self.at = {**getattr(self, "at", {}), made.number: self.now}
+        number = made.number
+        self.made[number], self.states[number], self.at[number] = made, state, self.now
 
     def spare(self, keep):
         money = self.money["tenant"]
@@ -344,17 +338,6 @@ def outcome(function, *arguments, **more):
         return type(error), str(error)
 
 
-def make_ledgers(folder, timeout=TIMEOUT, remember=REMEMBER):
-    """One of each kind, with clocks that stand."""
-    times = {"timeout": timeout, "remember": remember}
-    ledgers = [MemoryLedger(**times), SQLiteLedger(folder / "ledger.sqlite", **times)]
-    if not why_no_redis():
-        ledgers.append(RedisLedger(redis_url(), prefix=uuid.uuid4().hex, **times))
-    for ledger in ledgers:
-        ledger._clock = lambda: START
-    return ledgers
-
-
 # Ends of months and leap days, the hours at which clocks of Europe change, new years.
 DATES = [(2024, 2, 29), (2024, 3, 1), (2023, 3, 1), (2024, 3, 31, 1), (2024, 10, 27, 1)]
 DATES += [(2024, 12, 31), (2025, 1, 1), (2000, 2, 29), (2100, 3, 1)]
@@ -453,31 +436,6 @@ def test_a_period_once_begun_stays_begun(period, calls):
     check()
 
 
-def test_a_deadline_passes_in_the_period_that_runs(tmp_path):
-    offer = Offer(0, "a", 1.0, 0.25, 1.5)
-    for ledger in make_ledgers(tmp_path):
-        now = [EDGES[0] - 1]
-        ledger._clock = lambda now=now: now[0]
-        for name in ("tenant", "all", "another"):
-            ledger.open(name, 8.0, period="day")
-        ledger.reserve(("tenant", "all"), lambda *_, offer=offer: offer, least=1.5)
-        ledger.hold(("tenant", "all"), 1.0)
-        now[0] += TIMEOUT + 1
-        # A purse that is not there is asked for in vain: nothing has happened.
-        with pytest.raises(ValueError, match="There is no purse 'none'"):
-            ledger.hold(("tenant", "none"), 1.0)
-        now[0] -= TIMEOUT + 1
-        assert ledger.books("tenant")[2:8] == (2.5, 1.25, None, 2, 1, 1)
-        now[0] += TIMEOUT + 1
-        ledger.books("another")
-        now[0] -= TIMEOUT + 1
-        for name in ("tenant", "all"):
-            books = ledger.books(name)
-            assert books.period == period_number("day", EDGES[0])
-            assert books[:4] == (8.0, 0.25, 0.0, 0.0)
-            assert (books.n_held, books.n_open, books.n_expired) == (0, 0, 1)
-
-
 @pytest.mark.parametrize("period", ["day", "month"])
 def test_days_and_months_are_those_of_utc(period, monkeypatch):
     monkeypatch.setenv("TZ", "America/New_York")
@@ -491,40 +449,6 @@ def test_days_and_months_are_those_of_utc(period, monkeypatch):
     monkeypatch.undo()
     if hasattr(time, "tzset"):
         time.tzset()
-
-
-@pytest.mark.parametrize("key", [None, "a"])
-def test_a_decision_that_fails_is_not_counted(tmp_path, key):
-    for ledger in make_ledgers(tmp_path):
-        ledger.open("tenant", 4.0, 3)
-        before = ledger.books("tenant")
-        with pytest.raises(ZeroDivisionError):
-            ledger.reserve(("tenant",), lambda *_: 1 / 0, least=1.0, key=key)
-        assert ledger.books("tenant") == before
-
-
-def test_a_call_of_a_key_is_paid_from_its_own_purses(tmp_path):
-    for ledger in make_ledgers(tmp_path):
-        ledger.open("tenant", 4.0)
-        ledger.open("all", 4.0)
-        made = ledger.reserve(("tenant", "all"), lambda *_: ONE, least=1.0, key="a")
-        for again in (
-            ledger.reserve(("tenant",), lambda *_: ONE, least=1.0, key="a"),
-            ledger.hold(("tenant",), 1.0, "a"),
-        ):
-            assert again[:4] == made[:4] == (made.ledger, made.number, ("tenant", "all"), "open")
-        ledger.settle(made.ledger, made.number, "tenant", ONE, 0.5)
-        assert ledger.books("all").spent == ledger.books("tenant").spent == 0.5
-
-
-def test_a_key_that_is_forgotten_when_its_reservation_would_have_expired(tmp_path):
-    for ledger in make_ledgers(tmp_path, timeout=10.0, remember=10.0):
-        ledger.open("tenant", 4.0)
-        made = ledger.reserve(("tenant",), lambda *_: ONE, least=1.0, key="a")
-        ledger.settle(made.ledger, made.number, "tenant", ONE, 1.0)
-        ledger._clock = lambda: START + 11
-        again = ledger.reserve(("tenant",), lambda *_: ONE, least=1.0, key="a")
-        assert again.number != made.number and ledger.books("tenant").n_open == 1
 
 
 def test_a_file_that_cannot_be_books_is_named(tmp_path):

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import Ridge
 
 from skroute.assignment import choose_at_price
 from skroute.ledgers import (
@@ -23,7 +23,10 @@ from skroute.ledgers import (
     RedisLedger,
     SQLiteLedger,
 )
-from skroute.routing import BudgetRouter, OccamRouterClassifier
+from skroute.routing import BudgetRouter
+from tests.decision_checks import fitted as fitted_once
+from tests.decision_checks import rows
+from tests.estimators import ROUTERS
 from tests.ledgers.servers import needs_redis, redis_url
 from tests.routing.test_stream import COSTS, fitted
 
@@ -31,21 +34,22 @@ NAMES = ["choice0", "choice1", "choice2"]
 ROUTER = fitted(500, budget=2.5)
 VALUES = ROUTER.predict_quality(np.random.default_rng(1).uniform(size=(400, 2)))
 ROW = np.array([[0.5, 0.5]])
+ONE = Offer(0, "a", 1.0, 0.0, 1.0)
 
 KINDS = ["memory", "sqlite", pytest.param("redis", marks=needs_redis)]
 
 
 @pytest.fixture(params=KINDS)
 def ledger(request, tmp_path):
-    return make_ledger(request.param, tmp_path, 600.0)
+    return make_ledger(request.param, tmp_path)
 
 
-def make_ledger(kind, folder, timeout):
+def make_ledger(kind, folder):
     if kind == "memory":
-        return MemoryLedger(timeout)
+        return MemoryLedger(600.0)
     if kind == "sqlite":
-        return SQLiteLedger(folder / "ledger.sqlite", timeout=timeout)
-    return RedisLedger(redis_url(), prefix=uuid.uuid4().hex, timeout=timeout)
+        return SQLiteLedger(folder / "ledger.sqlite", timeout=600.0)
+    return RedisLedger(redis_url(), prefix=uuid.uuid4().hex, timeout=600.0)
 
 
 @pytest.mark.parametrize("n_expected", [None, 400])
@@ -169,9 +173,7 @@ def test_a_ledger_says_where_its_books_are(ledger, tmp_path):
     }[type(ledger)]
     assert repr(ledger) == f"{type(ledger).__name__}({place})"
     # It is no booking, which another one may be in the middle of.
-    stream.ledger.reserve(
-        ("stream",), lambda *_: [repr(ledger)] and Offer(0, "a", 1, 0, 1), least=1
-    )
+    stream.ledger.reserve(("stream",), lambda *_: [repr(ledger)] and ONE, least=1)
 
 
 @pytest.mark.parametrize(
@@ -196,13 +198,13 @@ def test_calls_that_wait_for_each_other_have_their_own_answers(ledger):
     def choose(books, room, spare):
         deciding.set()
         assert go.wait(60)
-        return Offer(0, "a", 1, 0, 1) if room >= 1 else None
+        return ONE if room >= 1 else None
 
     with ThreadPoolExecutor(8) as pool:
         first = pool.submit(ledger.reserve, ("a",), choose, least=1)
         assert deciding.wait(60)
         others = [pool.submit(ledger.reserve, ("a",), choose, least=1) for _ in range(4)]
-        failing = pool.submit(ledger.reserve, ("a",), lambda *_: 1 / 0, least=0)
+        failing = pool.submit(ledger.reserve, ("a",), lambda *_: 1 / 0, least=0, key="k")
         unknown = pool.submit(ledger.hold, ("a", "none"), 1.0)
         time.sleep(0.2)
         go.set()
@@ -311,18 +313,60 @@ def test_amounts_of_money_are_refused_in_their_own_words(bad, ledger):
 
 
 def test_what_deciding_asks_cannot_be_excluded():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(200, 3))
-    y = (X[:, 0] > 0).astype(int)
-    members = [("a", LogisticRegression()), ("b", LogisticRegression(C=0.1))]
-    router = OccamRouterClassifier(
-        members, costs=[1, 3], cv=2, embedding="a", quality_estimator=Ridge()
-    ).fit(X, y)
+    router = fitted_once(next(router for router in ROUTERS if router.embedding == "tree"))
     stream = router.stream(1000.0)
-    with pytest.raises(ValueError, match="'a' cannot be excluded: deciding asks it"):
-        stream.exclude(["a"])
-    stream.exclude(["b"])
-    assert stream.route(X[:1]).name == "a"
+    with pytest.raises(ValueError, match="'tree' cannot be excluded: deciding asks it"):
+        stream.exclude(["tree"])
+    stream.exclude(["logreg"])
+    assert stream.route(rows()[0][:1]).name == "tree"
+
+
+def test_a_call_of_a_key_is_paid_from_its_own_purses(ledger):
+    ledger.open("tenant", 4.0)
+    ledger.open("all", 4.0)
+    made = ledger.reserve(("tenant", "all"), lambda *_: ONE, least=1.0, key="a")
+    for again in (
+        ledger.reserve(("tenant",), lambda *_: ONE, least=1.0, key="a"),
+        ledger.hold(("tenant",), 1.0, "a"),
+    ):
+        assert again[:4] == made[:4] == (made.ledger, made.number, ("tenant", "all"), "open")
+    ledger.settle(made.ledger, made.number, "tenant", ONE, 0.5)
+    assert ledger.books("all").spent == ledger.books("tenant").spent == 0.5
+
+
+def test_a_key_that_is_forgotten_when_its_reservation_would_have_expired(ledger):
+    now, ledger.remember = [1e9], ledger.timeout
+    ledger._clock = lambda: now[0]
+    ledger.open("tenant", 4.0)
+    made = ledger.reserve(("tenant",), lambda *_: ONE, least=1.0, key="a")
+    ledger.settle(made.ledger, made.number, "tenant", ONE, 1.0)
+    now[0] += ledger.timeout + 1
+    again = ledger.reserve(("tenant",), lambda *_: ONE, least=1.0, key="a")
+    assert again.number != made.number and ledger.books("tenant").n_open == 1
+
+
+def test_a_deadline_passes_in_the_period_that_runs(ledger):
+    # The day ends between the booking and its deadline.
+    began, later = 20_000 * 86400.0 - 1, 20_000 * 86400.0 + ledger.timeout
+    now = [began]
+    ledger._clock = lambda: now[0]
+    for name in ("tenant", "all", "another"):
+        ledger.open(name, 8.0, period="day")
+    ledger.reserve(("tenant", "all"), lambda *_: Offer(0, "a", 1.0, 0.25, 1.5), least=1.5)
+    ledger.hold(("tenant", "all"), 1.0)
+    now[0] = later
+    # A purse that is not there is asked for in vain: nothing has happened.
+    with pytest.raises(ValueError, match="There is no purse 'none'"):
+        ledger.hold(("tenant", "none"), 1.0)
+    now[0] = began
+    assert ledger.books("tenant")[2:8] == (2.5, 1.25, None, 2, 1, 1)
+    now[0] = later
+    ledger.books("another")
+    now[0] = began
+    for name in ("tenant", "all"):
+        books = ledger.books(name)
+        assert books.period == 20_000 and books[:4] == (8.0, 0.25, 0.0, 0.0)
+        assert (books.n_held, books.n_open, books.n_expired) == (0, 0, 1)
 
 
 def test_a_copy_of_a_shared_stream_is_the_same_purse(tmp_path):
@@ -376,7 +420,7 @@ for thread in threads: thread.join()
 def test_killed_workers_lose_no_money(kind, tmp_path):
     """What the providers count is booked, but for calls that a kill cut off: these are named."""
     total = 1300.0
-    ledger = make_ledger(kind, tmp_path, 600.0)
+    ledger = make_ledger(kind, tmp_path)
     stream = ROUTER.stream(total, max_costs=[1.5, 3.0, 7.5], ledger=ledger)
     (tmp_path / "stream.pickle").write_bytes(pickle.dumps(stream))
 
@@ -422,7 +466,7 @@ def test_killed_workers_lose_no_money(kind, tmp_path):
 @pytest.mark.parametrize("kind", ["plain", "key", "late", "two purses"])
 def test_redis_answers_a_settlement_that_is_sent_again(kind, tmp_path):
     """A connection that breaks after the booking and before the answer."""
-    ledger, now = make_ledger("redis", tmp_path, 600.0), [1e9]
+    ledger, now = make_ledger("redis", tmp_path), [1e9]
     ledger.open("all", 100.0)
     within = ["all"] if kind == "two purses" else []
     stream = ROUTER.stream(100.0, ledger=ledger, within=within)
@@ -459,7 +503,7 @@ def test_redis_answers_a_settlement_that_is_sent_again(kind, tmp_path):
 def test_a_connection_that_breaks_is_made_anew(tmp_path):
     import redis
 
-    stream = ROUTER.stream(100.0, ledger=make_ledger("redis", tmp_path, 600.0))
+    stream = ROUTER.stream(100.0, ledger=make_ledger("redis", tmp_path))
     server = redis.Redis.from_url(redis_url())
     for _ in range(3):
         ticket = stream.route(ROW)

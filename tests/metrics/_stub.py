@@ -13,8 +13,6 @@ class RankRouter(CostAwareMixin, ClassifierMixin, BaseEstimator):
     taken to be uniform on [0, 1].
     """
 
-    choices = ("cheap", "costly")
-
     def __init__(self, budget=None, shift=0.0):
         self.budget = budget
         self.shift = shift
@@ -23,7 +21,7 @@ class RankRouter(CostAwareMixin, ClassifierMixin, BaseEstimator):
         self.classes_ = np.unique(y)
         self.n_features_in_ = np.shape(X)[1]
         self.n_calls_ = 0
-        self.choices_ = list(self.choices)
+        self.choices_ = ["cheap", "costly"]
         return self
 
     def _plan(self, X, budget):

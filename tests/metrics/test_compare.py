@@ -95,21 +95,17 @@ def test_references(case):
 
 def test_intervals(case):
     curve, Q, costs = case
-    found = compare_with_references(curve, Q, costs, n_resamples=40, random_state=0)
-    again = compare_with_references(curve, Q, costs, n_resamples=40, random_state=0)
-    narrow = compare_with_references(
-        curve, Q, costs, n_resamples=40, random_state=0, confidence_level=0.5
-    )
+    told = {"n_resamples": 40, "random_state": 0}
+    found, again = (compare_with_references(curve, Q, costs, **told) for _ in range(2))
+    narrow = compare_with_references(curve, Q, costs, confidence_level=0.5, **told)
     assert found == again
     apgr = found["apgr"]["router"]
     assert apgr.low < apgr.estimate < apgr.high
     assert apgr.n_samples == N
     assert apgr.low < narrow["apgr"]["router"].low
     # Paired: the gain is surer than the two numbers are apart.
-    independent = np.hypot(
-        found["auc"]["router"].standard_error, found["auc"]["random"].standard_error
-    )
-    assert found["auc"]["gain"].standard_error < independent
+    error = {who: value.standard_error for who, value in found["auc"].items()}
+    assert error["gain"] < np.hypot(error["router"], error["random"])
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -186,11 +182,7 @@ def test_undefined_resamples_are_left_out():
         (lambda: bootstrap_interval(float), "needs at least one array of rows, got none"),
         (lambda: bootstrap_interval(float, [1, 2], [1]), "inconsistent numbers of samples"),
         (lambda: bootstrap_interval(float, [1, np.inf]), "Input rows contains infinity"),
-        (lambda: bootstrap_interval(3, [1]), "'statistic' parameter of bootstrap_interval must"),
-        (
-            lambda: bootstrap_interval(float, [1], confidence_level=95),
-            "'confidence_level' parameter of bootstrap_interval must be",
-        ),
+        (lambda: bootstrap_interval(float, [1], confidence_level=95), "'confidence_level' param"),
     ],
 )
 def test_messages_of_intervals(call, message):
@@ -201,7 +193,6 @@ def test_messages_of_intervals(call, message):
 @pytest.mark.parametrize(
     "change, message",
     [
-        (lambda c, Q, costs: (c, Q[:-1], costs), "inconsistent numbers of samples"),
         (lambda c, Q, costs: (c, Q, -costs), "costs must not be negative"),
         (lambda c, Q, costs: (c, Q, costs[::-1]), "strong must cost more than weak and be bet"),
         (lambda c, Q, costs: (c, Q * np.nan, costs), "Q has NaN, not known"),

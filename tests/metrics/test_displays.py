@@ -120,27 +120,21 @@ class TestRouteShare:
             RouteShareDisplay.from_estimator(RankRouter().fit(X, y), X, budgets=[1, None])
 
 
-class TestComplementarity:
-    names = ["zero", "one"]
-
-    def test_from_estimator(self):
-        router = DummyRouterClassifier(
-            [
-                ("zero", DummyClassifier(strategy="constant", constant=0)),
-                ("one", DummyClassifier(strategy="constant", constant=1)),
-            ],
-            costs=[1, 2],
-        ).fit(X, y)
-        rows = np.r_[np.flatnonzero(y == 0)[:30], np.flatnonzero(y == 1)[:10]]
-        display = ComplementarityDisplay.from_estimator(router, X[rows], y[rows])
-        assert_allclose(display.matrix, [[0, 0.75], [0.25, 0]])
-        assert display.names == self.names
-        assert display.text_[0, 1].get_text() == "75.0"
-        assert display.text_[1, 0].get_text() == "25.0"
-        assert display.text_[0, 0].get_text() == ""
-        assert display.ax_.get_ylabel() == "Model that is right"
-        for axis in (display.ax_.xaxis, display.ax_.yaxis):
-            assert [label.get_text() for label in axis.get_ticklabels()] == self.names
+def test_complementarity():
+    members = [
+        (name, DummyClassifier(strategy="constant", constant=label))
+        for label, name in enumerate(["zero", "one"])
+    ]
+    router = DummyRouterClassifier(members, costs=[1, 2]).fit(X, y)
+    rows = np.r_[np.flatnonzero(y == 0)[:30], np.flatnonzero(y == 1)[:10]]
+    display = ComplementarityDisplay.from_estimator(router, X[rows], y[rows])
+    assert_allclose(display.matrix, [[0, 0.75], [0.25, 0]])
+    assert display.names == ["zero", "one"]
+    texts = [[text.get_text() for text in row] for row in display.text_]
+    assert texts == [["", "75.0"], ["25.0", ""]]
+    assert display.ax_.get_ylabel() == "Model that is right"
+    for axis in (display.ax_.xaxis, display.ax_.yaxis):
+        assert [label.get_text() for label in axis.get_ticklabels()] == display.names
 
 
 COSTS = np.array([1.0, 4.0, 6.0])

@@ -66,6 +66,8 @@ def router():
 def coverage(mutate, n_draws=300, n=600):
     """How often 1.96 standard errors hold the truth; the model of quality is wrong."""
     held = np.zeros(n_draws, dtype=bool)
+    X, chance, _ = table(400_000, seed=5)
+    truth = chance[np.arange(len(X)), np.where(X[:, 1] > 0, 0, 2)].mean()
     for seed in range(n_draws):
         X, q, choice, b, _ = draw_log("depends", n, 10 * seed)
         route = np.where(X[:, 1] > 0, 0, 2)
@@ -73,16 +75,8 @@ def coverage(mutate, n_draws=300, n=600):
         rows = np.arange(n)
         weight = mutate(np.where(route == choice, 1 / b, 0.0))
         found, error, _ = doubly_robust(wrong[rows, route], wrong[rows, choice], q, weight)
-        held[seed] = abs(found - TRUTH) < 1.96 * error
+        held[seed] = abs(found - truth) < 1.96 * error
     return held.mean()
-
-
-def true_mean():
-    X, chance, _ = table(400_000, seed=5)
-    return chance[np.arange(len(X)), np.where(X[:, 1] > 0, 0, 2)].mean()
-
-
-TRUTH = true_mean()
 
 
 @pytest.mark.slow
@@ -197,11 +191,9 @@ def test_a_log_without_overlap_is_refused(router):
         ({"choice": np.full(50, 0.5)}, "choice must be names of choices or whole numbers"),
         ({"choice": np.full(50, -1)}, "choice must have numbers from 0 up, got -1"),
         ({"propensity": np.zeros(50)}, "propensity must have numbers above 0"),
-        ({"propensity": [0.5]}, "propensity must have shape"),
         ({"costs": -np.ones(50)}, "costs must be finite and at least 0"),
         ({"q": np.full(50, np.nan)}, "q must have a number for some row"),
         ({"q": np.ones((50, 2))}, "q must have shape"),
-        ({"confidence_level": 1.5}, "confidence_level"),
     ],
 )
 def test_what_is_no_log_is_refused(router, change, message):
@@ -226,11 +218,8 @@ def test_display(router):
     display = OffPolicyDisplay.from_estimator(
         router, X, q, choice=choice, propensity=b, budgets=[2, 4]
     )
-    assert [line.get_label() for line in display.lines_] == [
-        "doubly robust",
-        "SNIPS",
-        "direct method",
-    ]
+    labels = [line.get_label() for line in display.lines_]
+    assert labels == ["doubly robust", "SNIPS", "direct method"]
     np.testing.assert_allclose(
         display.lines_[0].get_ydata(), display.curve.quality.doubly_robust.estimate
     )

@@ -6,21 +6,13 @@ from sklearn.linear_model import Ridge
 
 from skroute.metrics import replay
 from skroute.routing import BudgetRouter, OnlineBudgetRouter
+from tests.routing.test_online import COSTS, world
 
-COSTS = {"small": 1.0, "middle": 3.0, "large": 10.0}
-
-
-@pytest.fixture(scope="module")
-def log():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(700, 2))
-    level = np.array([0.5, 0.7, 0.85])
-    Q = level + X[:, [0, 1, 0]] * [0.15, 0.1, -0.05] + 0.05 * rng.normal(size=(700, 3))
-    return X, Q
+LOG = world(700)[:2]
 
 
-def fitted(kind, log):
-    X, Q = log[0][:300], log[1][:300]
+def fitted(kind):
+    X, Q = LOG[0][:300], LOG[1][:300]
     if kind == "online":
         return OnlineBudgetRouter(COSTS, budget=3.0).fit(X, Q)
     router = BudgetRouter(Ridge(), costs=COSTS, budget=3.0).fit(X, Q)
@@ -28,9 +20,9 @@ def fitted(kind, log):
 
 
 @pytest.mark.parametrize("kind", ["fitted", "stream", "online"])
-def test_the_router_stays_as_it_is(kind, log):
-    X, Q = log[0][300:], log[1][300:]
-    router = fitted(kind, log)
+def test_the_router_stays_as_it_is(kind):
+    X, Q = LOG[0][300:], LOG[1][300:]
+    router = fitted(kind)
     happened, again = (replay(router, X, Q, COSTS) for _ in range(2))
     assert happened.choices == list(COSTS)
     rows = np.arange(400)
@@ -42,40 +34,40 @@ def test_the_router_stays_as_it_is(kind, log):
         assert getattr(status, "spent", 0) == 0 == getattr(status, "n_requests", 0)
 
 
-def test_a_model_that_fails_is_found_out_by_learning_alone(log):
-    X, Q = log[0][300:], log[1][300:].copy()
+def test_a_model_that_fails_is_found_out_by_learning_alone():
+    X, Q = LOG[0][300:], LOG[1][300:].copy()
     Q[50:, 1] = 0.0
     shares = {
-        kind: (replay(fitted(kind, log), X, Q, COSTS).route[200:] == 1).mean()
+        kind: (replay(fitted(kind), X, Q, COSTS).route[200:] == 1).mean()
         for kind in ("fitted", "online")
     }
     assert shares["online"] < 0.1 < 0.4 < shares["fitted"]
 
 
-def test_a_choice_that_the_router_does_not_know_is_not_made(log):
-    X, Q = log[0][300:], np.column_stack([log[1], np.full(700, 0.95)])[300:]
+def test_a_choice_that_the_router_does_not_know_is_not_made():
+    X, Q = LOG[0][300:], np.column_stack([LOG[1], np.full(700, 0.95)])[300:]
     for kind in ("fitted", "online"):
-        happened = replay(fitted(kind, log), X, Q, [1, 3, 10, 2], choices=[*COSTS, "new"])
+        happened = replay(fitted(kind), X, Q, [1, 3, 10, 2], choices=[*COSTS, "new"])
         assert not (happened.route == 3).any()
 
 
-def test_a_router_sees_only_the_cells_of_its_choices(log):
+def test_a_router_sees_only_the_cells_of_its_choices():
     """Other cells may hold anything; what comes late is seen late."""
-    X, Q = log[0][300:], log[1][300:]
-    seen = replay(fitted("online", log), X, Q, COSTS)
+    X, Q = LOG[0][300:], LOG[1][300:]
+    seen = replay(fitted("online"), X, Q, COSTS)
     hidden = np.full(Q.shape, -99.0)
     rows = np.arange(400)
     hidden[rows, seen.route] = Q[rows, seen.route]
-    np.testing.assert_array_equal(replay(fitted("online", log), X, hidden, COSTS).route, seen.route)
-    late = replay(fitted("online", log), X, hidden, COSTS, delay=400)
-    never = fitted("online", log)
+    np.testing.assert_array_equal(replay(fitted("online"), X, hidden, COSTS).route, seen.route)
+    late = replay(fitted("online"), X, hidden, COSTS, delay=400)
+    never = fitted("online")
     names = [never.decide(x).name for x in X]
     assert [late.choices[k] for k in late.route] == names
 
 
-def test_an_exhausted_stream_makes_no_choice(log):
-    X, Q = log[0][300:], log[1][300:]
-    stream = fitted("fitted", log).set_params(budget=3.0).stream(60.0)
+def test_an_exhausted_stream_makes_no_choice():
+    X, Q = LOG[0][300:], LOG[1][300:]
+    stream = fitted("fitted").set_params(budget=3.0).stream(60.0)
     happened = replay(stream, X, Q, COSTS)
     none = happened.route == -1
     assert none.any() and np.isnan(happened.quality[none]).all() and not happened.cost[none].any()
@@ -92,7 +84,7 @@ def test_an_exhausted_stream_makes_no_choice(log):
         ({"router": Ridge()}, "router must be"),
     ],
 )
-def test_errors_say_what_is_wrong(change, words, log):
-    arguments = {"router": fitted("online", log), "quality": log[1], "costs": COSTS} | change
+def test_errors_say_what_is_wrong(change, words):
+    arguments = {"router": fitted("online"), "quality": LOG[1], "costs": COSTS} | change
     with pytest.raises((ValueError, TypeError), match=words):
-        replay(arguments.pop("router"), log[0], arguments.pop("quality"), **arguments)
+        replay(arguments.pop("router"), LOG[0], arguments.pop("quality"), **arguments)

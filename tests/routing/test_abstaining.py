@@ -1,7 +1,5 @@
 """Handing rows over: the choice, its price, and everybody who must know of it."""
 
-import pickle
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -20,7 +18,6 @@ from skroute.routing import (
     OccamRouterRegressor,
     SequentialRouterClassifier,
 )
-from tests.router_checks import Counting
 
 TREE = DecisionTreeRegressor(max_depth=4, min_samples_leaf=20, random_state=0)
 
@@ -75,7 +72,7 @@ def test_it_is_the_router_that_is_told_of_the_choice(
     at = own.predict_quality(X)
     # The same choices but where two are worth the same to rounding.
     near = np.sort(at - own.price_ * own.costs_ if np.isfinite(own.price_) else at, axis=1)
-    clear = np.ones(n, bool) if n_choices == 0 else near[:, -1] - near[:, -2] > 1e-6
+    clear = near[:, -1] - near[:, -2] > 1e-6
     if policy == "online":
         np.testing.assert_array_equal(own.route(X)[clear], same.route(X)[clear])
     assert own.predict_cost(X).mean() == pytest.approx(same.predict_cost(X).mean(), abs=0.3)
@@ -103,9 +100,6 @@ def test_rows_that_nobody_answers_well_are_handed_over():
     # Prices change without a fit; and the penalty is not for what is known.
     router.set_params(costs={"small": 2, "large": 9}, reg_lambda=1.0)
     assert router.costs_.tolist() == [2, 9, 0] and router.quality_std_[-1] == 0
-    assert pickle.loads(pickle.dumps(router)).route(X_new).tolist() == router.route(X_new).tolist()
-    never = BudgetRouter(TREE, costs=[1, 5], abstain_cost=2).fit(X, Q)
-    assert not (never.route(X_new) == 2).any()
 
 
 @pytest.mark.parametrize("estimated", [True, False])
@@ -198,8 +192,8 @@ def test_what_is_refused_in_words():
 def combining(kind, models=None, costs=(1, 2, 5), **told):
     models = models or [
         ("bayes", GaussianNB()),
-        ("small", Counting(DecisionTreeClassifier(max_depth=2, random_state=0))),
-        ("large", Counting(DecisionTreeClassifier(max_depth=6, random_state=0))),
+        ("small", DecisionTreeClassifier(max_depth=2, random_state=0)),
+        ("large", DecisionTreeClassifier(max_depth=6, random_state=0)),
     ]
     if kind is not FrugalMLClassifier:
         told["quality_estimator"] = TREE
@@ -233,10 +227,7 @@ def test_a_row_is_handed_over_after_an_answer(kind):
     assert router.abstain_quality_ == 0.75 and router.min_budget_ == 1
     for budget in (1, 2.5, None):
         routed = router.predict_routed(X_new, budget=budget)
-        handed = np.array([label is None for label in routed.y_pred])
-        assert 0.05 < handed.mean() < 1
-        named = np.array(router.choices_)[routed.route]
-        np.testing.assert_array_equal(handed, [str(n).endswith(" > abstain") for n in named])
+        assert 0.05 < np.mean([label is None for label in routed.y_pred]) < 1
         rows = router.row_quality(X_new, y_new, budget=budget)
         curve = accuracy_cost_curve(router, X_new, y_new, [np.inf if budget is None else budget])
         assert curve.quality[0] == pytest.approx(rows.quality.mean())
@@ -255,20 +246,6 @@ def test_a_row_is_handed_over_after_an_answer(kind):
 def asked(name):
     """The members that a choice asks."""
     return set(name.removesuffix(" > abstain").replace(" > ", " + ").split(" + "))
-
-
-@pytest.mark.parametrize("kind", COMBINING)
-def test_nobody_is_asked_about_rows_that_are_handed_over(kind):
-    X, y = labels(500)
-    router = combining(kind, abstain_cost=0.2, base="bayes").fit(X[:300], y[:300])
-    models = router.named_estimators_
-    for model in (models.small, models.large):
-        model.rows_.clear()
-    routed = router.predict_routed(X[300:], budget=3)
-    named = np.array(router.choices_)[routed.route]
-    for member in ("small", "large"):
-        wanted = sum(member in asked(name) for name in named)
-        assert len(models[member].rows_) == wanted
 
 
 @pytest.mark.parametrize("kind", [FrugalMCTClassifier, SequentialRouterClassifier])
@@ -301,8 +278,6 @@ def test_the_stream_of_a_base_hands_over():
     assert any(label is None for label in routed.y_pred[:40])
     held = router.route(X[500:], exclude=["abstain"])
     assert not any(str(router.choices_[k]).endswith("abstain") for k in held)
-    with pytest.raises(ValueError, match="exclude names"):
-        combining(FrugalMCTClassifier).fit(X[:200], y[:200]).route(X[:9], exclude=["abstain"])
 
 
 @settings(max_examples=4, deadline=None)
@@ -364,7 +339,7 @@ def test_whatever_is_measured_rows_handed_over_count_as_said(kind, name):
     models = [*members(), ("tree", DecisionTreeClassifier(max_depth=5, random_state=0))]
     router = combining(kind, models, prices, quality=quality, abstain_cost=abstain_cost)
     if kind in COMBINING and name in ("log_loss", "brier"):
-        with pytest.raises(ValueError, match="has no rule for quality"):
+        with pytest.raises(ValueError, match="has no rule for quality.*keeps or replaces"):
             router.fit(X[:400], classes[y[:400]])
         return
     router.fit(X[:400], classes[y[:400]])

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import sklearn
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.model_selection import GroupKFold, StratifiedKFold
+from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skroute.routing import (
+    BudgetRouter,
     DummyRouterClassifier,
     FrugalMCTClassifier,
     FrugalMLClassifier,
@@ -18,12 +19,12 @@ from skroute.routing import (
     SequentialRouterClassifier,
 )
 from tests.estimators import COMBINERS, ROUTERS
-from tests.test_out_of_sample import OFFENCES, SpyClassifier, grouped, spied
+from tests.test_out_of_sample import OFFENCES, Spy, grouped, spied
 
 COSTS = [1.0, 3.0]
 N = 240
 # Whose members, estimates and combinations are learned of folds.
-ESTIMATING = [ROUTERS[0], COMBINERS[0], COMBINERS[2]]
+ESTIMATING = [ROUTERS[0], COMBINERS[0], COMBINERS[2], BudgetRouter(costs=COSTS)]
 
 
 @pytest.mark.parametrize("router", ESTIMATING, ids=lambda e: type(e).__name__)
@@ -31,15 +32,18 @@ def test_folds_make_the_estimates_out_of_sample_whatever_they_are(router):
     """A number, a splitter, and groups; lists and iterators: `tests/test_out_of_sample.py`."""
     X, y, groups = grouped()
     router = spied(router)
+    if isinstance(router, BudgetRouter):
+        y = np.column_stack([y == 0, y == 1]) + 0.0
+    splitter = KFold(4) if isinstance(router, BudgetRouter) else StratifiedKFold(4)
     OFFENCES.clear()
-    for cv in (np.int64(3), StratifiedKFold(4)):
+    for cv in (np.int64(3), splitter):
         clone(router).set_params(cv=cv).fit(X + 1e-3 * np.arange(len(X))[:, np.newaxis], y)
     router.set_params(cv=GroupKFold(4))
     with sklearn.config_context(enable_metadata_routing=True):
         clone(router).fit(X, y, groups=groups)
     assert not OFFENCES
     # Without routing nothing is fitted, and the error says how groups are given.
-    with patch.object(SpyClassifier, "fit", side_effect=AssertionError("fitted")):
+    with patch.object(Spy, "_remember", side_effect=AssertionError("fitted")):
         with pytest.raises(ValueError, match="groups") as caught:
             router.fit(X, y)
         assert "enable_metadata_routing=True" in caught.value.__notes__[0]

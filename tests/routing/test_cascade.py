@@ -321,13 +321,6 @@ def test_what_fit_refuses(options, arguments, message):
     assert not hasattr(router, "choices_")
 
 
-def test_too_many_sets_are_refused():
-    names = [f"m{k}" for k in range(20)]
-    router = CascadeRouter(costs=dict.fromkeys(names, 1.0))
-    with pytest.raises(ValueError, match="1350 sets of models; at most 1023"):
-        router.fit(None, np.ones((10, 20)), signals={})
-
-
 def test_what_a_call_refuses(router):
     _, S, _ = log_of()
     X = np.zeros((300, 1))

@@ -76,7 +76,6 @@ CONTAINERS = {
     "integers": lambda X: X.astype(int),
     "float32": lambda X: X.astype(np.float32),
     "fortran": np.asfortranarray,
-    "frame": lambda X: nullable(X, float),
     "object frame": lambda X: nullable(X, object),
     "Int64": lambda X: nullable(X, "Int64"),
     "Float64": lambda X: nullable(X, "Float64"),
@@ -129,14 +128,8 @@ def test_rows_that_are_alike_are_interchangeable(seed, text):
 
 def test_random_state_gives_other_draws():
     X, y = np.random.default_rng(0).normal(size=(300, 2)), np.arange(300) % 2
-    routes = [
-        DummyRouterClassifier(
-            MEMBERS, strategy="random", costs=COSTS, budget=3.0, random_state=state
-        )
-        .fit(X, y)
-        .route(X)
-        for state in (0, 0, 1)
-    ]
+    router = clone(DRAWING["random"]).set_params(budget=3.0)
+    routes = [router.set_params(random_state=state).fit(X, y).route(X) for state in (0, 0, 1)]
     np.testing.assert_array_equal(routes[0], routes[1])
     assert 60 < (routes[0] != routes[2]).sum() < 240
 

@@ -11,12 +11,11 @@ from skroute.routing import DummyRouterClassifier
 from tests.estimators import COSTS, members
 
 X, Y = make_classification(120, n_features=4, n_informative=3, n_redundant=0, random_state=0)
+ORACLE = DummyRouterClassifier(members(), strategy="oracle", costs=COSTS, budget=2.0, cv=2)
 
 
 def test_an_oracle_takes_only_labels_that_fit_has_seen():
-    oracle = DummyRouterClassifier(members(), strategy="oracle", costs=COSTS, budget=2.0, cv=2).fit(
-        X, Y
-    )
+    oracle = clone(ORACLE).fit(X, Y)
     right = oracle.member_quality(X, Y)
     assert right.shape == (len(X), 2) and set(np.unique(right)) <= {0.0, 1.0}
     for unseen in (2, -1):
@@ -26,17 +25,11 @@ def test_an_oracle_takes_only_labels_that_fit_has_seen():
 
 @pytest.mark.parametrize("quality", ["accuracy", "balanced_accuracy"])
 def test_score_curve_and_scorer_give_the_oracle_the_answers(quality):
-    oracle = DummyRouterClassifier(
-        members(), strategy="oracle", costs=COSTS, budget=2.0, cv=2, quality=quality
-    )
-    oracle.fit(X, Y)
+    oracle = clone(ORACLE).set_params(quality=quality).fit(X, Y)
     best = oracle.row_quality(X, Y).quality.mean()
     assert best > oracle.score(X, Y, budget=1.0)
-    for found in (
-        mean_quality_scorer(oracle, X, Y),
-        accuracy_cost_curve(oracle, X, Y, [2.0]).quality[0],
-    ):
-        assert found == pytest.approx(best)
+    curve = accuracy_cost_curve(oracle, X, Y, [2.0])
+    assert mean_quality_scorer(oracle, X, Y) == pytest.approx(best) == curve.quality[0]
 
 
 @pytest.mark.parametrize(

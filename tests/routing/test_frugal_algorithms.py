@@ -39,15 +39,14 @@ def answers(seed, n=40, m=3, n_labels=4, multilabel=False):
 @settings(max_examples=15, deadline=None)
 def test_combination_is_the_best_of_the_grid(multilabel, seed):
     (base, addon, _), target = answers(seed, multilabel=multilabel)
-    accuracy = sample_quality
-    weight, theta, per_row = search_combination(base, addon, target, accuracy)
+    weight, theta, per_row = search_combination(base, addon, target, sample_quality)
     means = [
-        accuracy(target, named_labels(combine((base, addon), (w, 1 - w)), t)).mean()
+        sample_quality(target, named_labels(combine((base, addon), (w, 1 - w)), t)).mean()
         for w, t in product(GRID, GRID if multilabel else [None])
     ]
     assert per_row.mean() == pytest.approx(max(means))
     chosen = named_labels(combine((base, addon), (weight, 1 - weight)), theta)
-    assert_array_equal(per_row, accuracy(target, chosen))
+    assert_array_equal(per_row, sample_quality(target, chosen))
 
 
 def test_combination_of_services_that_agree():
@@ -67,16 +66,17 @@ def test_combination_of_services_that_agree():
 @settings(max_examples=10, deadline=None)
 def test_larger_sets_are_no_worse_than_what_they_grew_from(multilabel, seed):
     scores, target = answers(seed, multilabel=multilabel)
-    accuracy = sample_quality
-    found = search_combinations(scores, target, accuracy, 3)
+    found = search_combinations(scores, target, sample_quality, 3)
     assert len(found) == 7
     for part, (weights, theta, per_row) in found.items():
         assert weights.sum() == pytest.approx(1)
         assert set(np.flatnonzero(weights)) <= part
-        assert_array_equal(per_row, accuracy(target, named_labels(combine(scores, weights), theta)))
+        assert_array_equal(
+            per_row, sample_quality(target, named_labels(combine(scores, weights), theta))
+        )
         for k in part if len(part) > 1 else ():
             assert per_row.mean() >= found[part - {k}][2].mean() - 1e-12
-    assert len(search_combinations(scores, target, accuracy, 2)) == 6
+    assert len(search_combinations(scores, target, sample_quality, 2)) == 6
 
 
 def test_threshold_zero_names_what_has_a_score():

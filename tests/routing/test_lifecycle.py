@@ -70,34 +70,38 @@ def test_without_a_choice_it_decides_as_one_fitted_without_it(seed, kind, policy
     np.testing.assert_allclose(ours.expected_cost, theirs.expected_cost)
 
 
-@settings(max_examples=12, deadline=None)
-@given(st.integers(0, 10**6), st.sampled_from(["online", "batch"]))
-def test_rows_make_only_choices_that_they_are_allowed(seed, policy):
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.booleans())
+def test_rows_make_only_choices_that_they_are_allowed(seed, limited):
     """Batch: the best assignment of the choices allowed, by brute force over a few rows."""
     X, Q = log(100, seed)
-    router = BudgetRouter(Ridge(), costs=COSTS, policy=policy).fit(X, Q)
-    rng = np.random.default_rng(seed)
-    new, allowed = log(4, seed + 1)[0], rng.random((4, 3)) < 0.5
-    allowed[np.arange(4), rng.integers(0, 3, 4)] = True
+    router = BudgetRouter(Ridge(), costs=COSTS).fit(X, Q)
+    rng, rows = np.random.default_rng(seed), np.arange(6)
+    new, allowed = log(6, seed + 1)[0], rng.random((6, 3)) < 0.5
+    allowed[rows, rng.integers(0, 3, 6)] = True
+    allowed |= not limited
+    limits = {"allowed": allowed} if limited else {}
     costs = np.array(list(COSTS.values()))
     least = np.where(allowed, costs, np.inf).min(axis=1).mean()
     budget = least + rng.uniform(0, 3)
-    routed = router.predict_routed(new, budget=budget, allowed=allowed)
-    rows = np.arange(4)
-    assert allowed[rows, routed.route].all()
-    np.testing.assert_array_equal(routed.cost, costs[routed.route])
     values = np.where(allowed, router.predict_quality(new), -np.inf)
-    if policy == "online":
-        price = router.set_params(budget=budget).price_
-        net = values - price * costs if price < np.inf else np.where(allowed, -costs, -np.inf)
-        np.testing.assert_allclose(net[rows, routed.route], net.max(axis=1))
-        return
-    plans = np.stack(np.meshgrid(*[range(3)] * 4), axis=-1).reshape(-1, 4)
+    online = router.predict_routed(new, budget=budget, **limits)
+    price = router.set_params(budget=budget).price_
+    net = values - price * costs if price < np.inf else np.where(allowed, -costs, -np.inf)
+    np.testing.assert_allclose(net[rows, online.route], net.max(axis=1))
+    batch = router.set_params(policy="batch").predict_routed(new, **limits)
+    for routed in (online, batch):
+        assert allowed[rows, routed.route].all()
+        np.testing.assert_array_equal(routed.cost, costs[routed.route])
+    plans = np.stack(np.meshgrid(*[range(3)] * 6), axis=-1).reshape(-1, 6)
     worth = values[rows, plans].mean(axis=1)
     worth[costs[plans].mean(axis=1) > budget * (1 + 1e-12)] = -np.inf
-    assert values[rows, routed.route].mean() == pytest.approx(worth.max())
+    assert values[rows, batch.route].mean() == pytest.approx(worth.max())
+    assert batch.cost.mean() <= budget * (1 + 1e-12)
+    best = router.route(new, budget=np.inf, **limits)
+    np.testing.assert_array_equal(best, values.argmax(axis=1))
     with pytest.raises(ValueError, match="smallest feasible budget is"):
-        router.predict(new, budget=least * 0.99, allowed=allowed)
+        router.predict(new, budget=least * 0.99, **limits)
 
 
 def test_refusals_come_before_any_call():
@@ -181,21 +185,17 @@ def test_equal_requests_one_by_one_are_mixed_by_their_ids():
 
 
 @settings(max_examples=8, deadline=None)
-@given(st.permutations(sorted(COSTS)), st.sampled_from(["frame", "mapping"]))
-def test_frames_of_choices_are_read_by_name(order, named_by):
-    """Limits, costs and quality, whether Q or the mapping of costs has named the choices."""
+@given(st.permutations(sorted(COSTS)))
+def test_frames_of_limits_and_costs_are_read_by_name(order):
+    """Where the mapping of costs has named the choices; where Q has: `tests/test_labels.py`."""
     X, Q = log(150)
-    Q = np.column_stack([Q[:, 0], np.full(150, 0.5), Q[:, 2]])
-    frame = pd.DataFrame(Q, columns=list(COSTS))
-    router = BudgetRouter(Ridge(), costs=COSTS, budget=4.0, cv=2)
-    router.fit(X, frame if named_by == "frame" else Q)
+    router = BudgetRouter(Ridge(), costs=COSTS, budget=4.0, cv=2).fit(X, Q)
     may = np.random.default_rng(0).random((150, 3)) < 0.5
     may[:, 0] |= ~may.any(axis=1)
     allowed = pd.DataFrame(may, columns=list(COSTS))
     expected = router.route(X, allowed=may)
     assert may[np.arange(150), expected].all()
     np.testing.assert_array_equal(router.route(X, allowed=allowed[list(order)]), expected)
-    assert router.score(X, frame[list(order)]) == router.score(X, Q)
     logged = pd.DataFrame(np.outer(1 + np.abs(X[:, 0]), list(COSTS.values())), columns=list(COSTS))
     by_name = clone(router).fit(X, Q, costs=logged[list(order)])
     np.testing.assert_array_equal(by_name.route(X), clone(router).fit(X, Q, costs=logged).route(X))
@@ -208,10 +208,8 @@ def test_frames_of_choices_are_read_by_name(order, named_by):
 def test_a_batch_that_may_use_only_what_is_too_expensive_is_refused(kind):
     X, Q = log(200)
     logged = np.outer(1 + 0.1 * np.abs(X[:, 0]), list(COSTS.values()))
-    if kind == "learned":
-        router = BudgetRouter(Ridge(), cost_estimator=Ridge(), budget=3.0, policy="batch", cv=2)
-    else:
-        router = BudgetRouter(Ridge(), costs=COSTS, budget=3.0, policy="batch", cv=2)
+    priced = {"cost_estimator": Ridge()} if kind == "learned" else {"costs": COSTS}
+    router = BudgetRouter(Ridge(), budget=3.0, policy="batch", cv=2, **priced)
     router.fit(X, Q, costs=None if kind == "fixed" else logged)
     large = np.tile([False, False, True], (50, 1))
     with pytest.raises(ValueError, match=r"budget=3\.0 (does not pay|is below)"):
@@ -221,8 +219,7 @@ def test_a_batch_that_may_use_only_what_is_too_expensive_is_refused(kind):
 
 
 def test_neighbouring_whole_numbers_are_different_requests():
-    X, Q = log(200)
-    draws = [tie_draws(X[:1], [2**60 + i])(np.array([0]))[0] for i in range(200)]
+    draws = [tie_draws(np.ones((1, 2)), [2**60 + i])(np.array([0]))[0] for i in range(200)]
     assert len(set(draws)) == 200 and abs(np.mean(draws) - 0.5) < 0.1
 
 

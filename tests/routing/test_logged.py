@@ -6,6 +6,7 @@ import pytest
 from sklearn.linear_model import Ridge
 
 import skroute.quality._logged as mechanism
+from skroute.metrics import accuracy_cost_curve
 from skroute.routing import BudgetRouter
 from tests.metrics.test_off_policy import COSTS, NAMES, draw_log, table
 from tests.test_out_of_sample import OFFENCES, SpyRegressor
@@ -120,27 +121,26 @@ def test_unknown_outcomes_of_a_table():
         router.overlap_  # noqa: B018
 
 
-def test_score_leaves_out_what_is_not_known():
+def test_scores_and_curves_leave_out_what_is_not_known():
     X, chance, _ = table(300, seed=1)
     router = BudgetRouter(Ridge(), costs=COSTS, budget=3).fit(X, chance)
-    route, rows = router.route(X), np.arange(300)
     holes = chance.copy()
     holes[::2] = np.nan
-    assert router.score(X, holes) == pytest.approx(chance[rows, route][1::2].mean())
-    with pytest.raises(ValueError, match="NaN, not known, for every choice that was made"):
-        router.score(X, np.full((300, 3), np.nan))
+    expected = chance[np.arange(300), router.route(X)][1::2].mean()
+    assert router.score(X, holes) == pytest.approx(expected)
+    assert accuracy_cost_curve(router, X, holes, [3]).quality[0] == pytest.approx(expected)
+    for call in (router.score, lambda X, Q: accuracy_cost_curve(router, X, Q, [3])):
+        with pytest.raises(ValueError, match="not known, for every choice"):
+            call(X, np.full((300, 3), np.nan))
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"choice": NAMES[[0, 1]]}, "choice must name one choice for each of the 60 rows"),
         ({"choice": np.full(60, "huge")}, "choice has 'huge', which is not among"),
         ({"choice": np.zeros(60, dtype=int)}, "fewer than two answers of 'middle'"),
         ({"choice": None}, "propensity belongs to a log"),
         ({"propensity": np.full(60, 1.5)}, "propensity must be finite and"),
-        ({"costs": np.full(60, -1.0)}, "costs must be finite and at least 0"),
-        ({"y": np.full(60, np.nan)}, "y must have a number for some row"),
         ({"y": np.ones((60, 3))}, "y must have shape"),
     ],
 )

@@ -143,27 +143,23 @@ def test_a_log_of_one_answer_takes_a_new_choice():
     assert quality.shape == std.shape == (900, 4) and np.isfinite(std).all()
 
 
-GOOD = {"name": "new", "rows": 30, "cost": 2.0}
-REFUSED = [
-    ({"name": "small"}, "name must be a new one"),
-    ({"name": 3}, "name must be a new one"),
-    ({"rows": 1}, "q must have at least two scores of 'new'"),
-    ({"cost": -1.0}, "cost"),
-    ({"cost": np.nan}, "cost"),
-    ({"q": np.full(30, np.inf)}, "q must be finite"),
-    ({"q": np.zeros(3)}, "shape"),
-]
-
-
-@pytest.mark.parametrize("change, message", REFUSED)
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"name": "small"}, "name must be a new one"),
+        ({"name": 3}, "name must be a new one"),
+        ({"X": [[0.0, 0.0, 0.0]], "q": [1.0]}, "q must have at least two scores of 'new'"),
+        ({"cost": -1.0}, "cost"),
+        ({"q": np.full(30, np.inf)}, "q must be finite"),
+        ({"q": np.zeros(3)}, "shape"),
+    ],
+)
 def test_refusals_leave_all_as_it_was(change, message):
     X, Q = log(k=4)
-    call = GOOD | change
-    n = call.pop("rows")
     router = fitted()
     route = router.route(X)
     with pytest.raises(ValueError, match=message):
-        router.add_choice(call.pop("name"), X[:n], call.pop("q", Q[:n, 3]), **call)
+        router.add_choice(**{"name": "new", "X": X[:30], "q": Q[:30, 3], "cost": 2.0} | change)
     assert router.choices_ == list(COSTS)
     np.testing.assert_array_equal(router.route(X), route)
 

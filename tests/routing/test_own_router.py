@@ -30,16 +30,12 @@ def test_sklearn_checks(estimator, check):
 
 # A class of a page cannot be imported by skops.
 CHECKS = [check for check in DECISION_CHECKS if "skops" not in check.__name__]
+CHECKS += [check_router_takes_frozen_members, check_router_validates_before_any_model_is_called]
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_the_checks_of_decisions(check):
+def test_our_checks(check):
     check(ROUTER)
-
-
-def test_the_checks_of_routers():
-    check_router_takes_frozen_members(ROUTER)
-    check_router_validates_before_any_model_is_called(ROUTER)
 
 
 def test_it_spends_its_budget_on_the_rows_that_are_not_sure():

@@ -8,12 +8,6 @@ from numpy.testing import assert_array_equal
 from skroute.routing._states import any_order, best_move, fixed_order, roll_back
 
 
-def test_states_of_a_fixed_order():
-    states = fixed_order(3, (2, 0))
-    assert_array_equal(states.asked, [[0, 0, 0], [0, 0, 1], [1, 0, 1]])
-    assert_array_equal(states.following, [[-1, -1, 1], [2, -1, -1], [-1, -1, -1]])
-
-
 def test_a_move_takes_what_pays_and_stops_at_ties():
     ways = np.array([[0.5, 0.1], [0.5, 0.1], [0.5, 0.1], [0.2, 0.9]])
     going = np.array([[0.7, 0.9], [0.8, 0.8], [0.6, 0.7], [1.0, 1.0]])[:, :, np.newaxis]

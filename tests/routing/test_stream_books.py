@@ -87,7 +87,12 @@ def test_what_fails_while_deciding_leaves_the_books_as_they_were(kind, monkeypat
         raise kind
 
     monkeypatch.setattr(Hooked, "during", fail)
-    with pytest.raises(kind):
+    with pytest.raises(kind) as caught:
+        stream.route(ROW)
+    if kind is ConnectionError:
+        assert "predict of 'quality_estimator' with 1 rows" in caught.value.__notes__[0]
+    monkeypatch.setattr(Hooked, "predict", lambda self, X: np.full((len(X), 3), np.nan))
+    with pytest.raises(ValueError, match="quality_estimator must estimate finite numbers"):
         stream.route(ROW)
     assert stream.books() == before
 

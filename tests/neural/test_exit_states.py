@@ -406,17 +406,13 @@ def test_rows_and_labels_are_brought_to_the_host(estimator):
 # Parameters -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "net_params, message",
-    [
+def test_what_net_params_may_not_set():
+    for net_params, message in (
         ({"criterion": nn.NLLLoss}, "multiple values for keyword argument 'criterion'"),
         ({"module__width": 3}, "unexpected keyword argument 'width'"),
-    ],
-)
-def test_what_net_params_may_not_set(net_params, message):
-    X, y = problem(40)
-    with pytest.raises(TypeError, match=message):
-        MultiExitClassifier(Builder(), net_params=net_params).fit(X, y)
+    ):
+        with pytest.raises(TypeError, match=message):
+            MultiExitClassifier(Builder(), net_params=net_params).fit(*problem(40))
 
 
 def test_devices():

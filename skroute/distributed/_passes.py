@@ -175,7 +175,9 @@ def solve_in_passes(
             "blocks must be a sequence of blocks, not empty, since they are passed over several "
             f"times, got {type(blocks).__name__}: give a list, of functions where blocks are large."
         )
-    run = run or one_by_one
+    run = one_by_one if run is None else run
+    if not callable(run):
+        raise TypeError(f"run must be callable or None, got {run!r}.")
     budget = check_budget(budget)
     low, shift = 0, 63 - _BITS
     above = np.zeros(2)

@@ -127,7 +127,7 @@ class PortablePolicy:
         """
         record, budget = self.record, float(budget)
         budgets, prices = np.array(record["budgets"]), record["prices"]
-        least_price = record["least_prices"][int(budget == np.inf)]
+        least_price = record["least_prices"][budget == np.inf]
         if budget == np.inf:
             return least_price, 0.0
         smallest = budgets[0] + record["deciding"]

@@ -1,5 +1,6 @@
 """What every router is: the calls with what may be left out of them, and validation figures."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -7,6 +8,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import CostAwareMixin, Plan, Routed, affords, check_affordable
+from skroute.ledgers import Ledger
 from skroute.routing._log import kept_choices
 from skroute.routing._stream import BudgetStream
 from skroute.utils._compat import Integral, Interval, Real, num_samples
@@ -290,7 +292,15 @@ class Router(CostAwareMixin):
 
     @available_if(_decides_by_price)
     def stream(
-        self, budget_total: float, n_expected: int | None = None, **options: Any
+        self,
+        budget_total: float,
+        n_expected: int | None = None,
+        *,
+        max_costs: Any = None,
+        ledger: Ledger | None = None,
+        purse: str = "stream",
+        within: Sequence[str] = (),
+        period: str | float | None = None,
     ) -> BudgetStream:
         """A budget for requests that come one by one, safe in threads and, shared, processes.
 
@@ -300,16 +310,41 @@ class Router(CostAwareMixin):
             Hard cap on the sum of all costs, in the unit of `costs`.
 
         n_expected : int, default=None
-            Number of requests to come, retries included. None is unknown.
+            Number of requests to come, retries included. None is unknown: then each is
+            priced at the router's `budget`, and the total is a cap on top.
 
-        **options : keyword arguments
-            `max_costs`, `ledger`, `purse`, `within` and `period` of :class:`BudgetStream`.
+        max_costs : mapping from str to float or array-like of shape (n_choices,), \
+default=None
+            The most that a call of each choice can cost, which is what is reserved. None
+            reserves the costs themselves; required where they are estimated.
+
+        ledger : Ledger, default=None
+            Where the books are kept, see :mod:`skroute.ledgers`. None keeps them in this
+            process.
+
+        purse : str, default="stream"
+            Name of the purse in the ledger. Streams of the same name and ledger share it.
+
+        within : sequence of str, default=()
+            Further purses of the ledger, opened before, that every request is paid from too.
+
+        period : {"day", "month"} or float, default=None
+            After what time the books begin anew: UTC days, UTC months or so many seconds.
 
         Returns
         -------
         BudgetStream
         """
-        return BudgetStream(self, budget_total, n_expected, **options)
+        return BudgetStream(
+            self,
+            budget_total,
+            n_expected,
+            max_costs=max_costs,
+            ledger=ledger,
+            purse=purse,
+            within=within,
+            period=period,
+        )
 
     @available_if(_decides_by_price)
     def smallest_budget(self, quality=None):

@@ -22,8 +22,6 @@ from skroute.routing import BudgetRouter, CascadeRouter, OccamRouterClassifier, 
 COSTS = {"a": 1.0, "b": 2.0, "c": 5.0}
 OTHER = ["c", "a", "b"]
 SERIES = pd.Series(COSTS)[OTHER]
-
-
 PRICES = list(COSTS.values())
 
 

@@ -21,8 +21,6 @@ from skroute.routing._combining import CombiningRouter
 from tests.estimators import ESTIMATORS
 
 N_GROUPS, N_COPIES = 40, 3
-
-
 # Which spy was asked about how many of its own rows.
 OFFENCES = []
 

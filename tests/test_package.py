@@ -28,13 +28,9 @@ def public_modules():
     return ["skroute", "skroute.base", *(f"skroute.{room}" for room in ROOMS if room != "utils")]
 
 
-def public_objects():
-    """Public classes and functions by dotted name."""
-    modules = [importlib.import_module(name) for name in public_modules()[1:]]
-    return {f"{m.__name__}.{name}": getattr(m, name) for m in modules for name in m.__all__}
-
-
-OBJECTS = public_objects()
+MODULES = [importlib.import_module(name) for name in public_modules()[1:]]
+# Public classes and functions by dotted name.
+OBJECTS = {f"{m.__name__}.{name}": getattr(m, name) for m in MODULES for name in m.__all__}
 
 
 def imported_modules(path):
@@ -124,9 +120,8 @@ def test_public_names_are_the_listed_ones():
     )
 
 
-@pytest.mark.parametrize("name", public_modules()[1:])
-def test_names_are_sorted_and_no_other_is_offered(name):
-    module = importlib.import_module(name)
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_names_are_sorted_and_no_other_is_offered(module):
     assert list(module.__all__) == sorted(set(module.__all__))
     if hasattr(module, "__path__"):
         offered = {item for item in dir(module) if not item.startswith("_")}

@@ -37,7 +37,6 @@ from tests import SKLEARN
 
 seeds = st.integers(0, 9999)
 
-
 LIBRARIES = {
     "LightGBM": lambda: lgb.LGBMClassifier(n_estimators=15, verbose=-1, n_jobs=1),
     "scikit-learn": lambda: HistGradientBoostingClassifier(max_iter=15),

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -37,46 +38,29 @@ def brute_force(values, costs, budget, objective="mean"):
     return best
 
 
-problems = {
-    "seed": st.integers(0, 10_000),
-    "n": st.integers(1, 5),
-    "m": st.integers(1, 4),
-    "per_row": st.booleans(),
-    "degenerate": st.booleans(),
-}
-
-
 @settings(max_examples=200, deadline=None)
-@given(**problems)
-def test_exact_equals_brute_force(seed, n, m, per_row, degenerate):
+@given(
+    seed=st.integers(0, 10_000),
+    n=st.integers(1, 5),
+    m=st.integers(1, 4),
+    per_row=st.booleans(),
+    degenerate=st.booleans(),
+)
+def test_plans_beside_brute_force(seed, n, m, per_row, degenerate):
     values, costs, budget = random_problem(seed, n, m, per_row=per_row, degenerate=degenerate)
-    plan = solve_assignment(values, costs, budget, solver="exact")
+    exact = solve_assignment(values, costs, budget, solver="exact")
+    greedy = solve_assignment(values, costs, budget, solver="greedy")
+    max_min = solve_assignment(values, costs, budget, objective="min")
+    for plan in (exact, greedy, max_min):
+        assert plan.spent <= budget * (1 + 1e-12) + 1e-12
     best = brute_force(values, costs, budget)
-    assert plan.objective == pytest.approx(best, abs=1e-9)
-    assert plan.upper_bound >= best - 1e-9
-    assert plan.spent <= budget * (1 + 1e-12) + 1e-12
-    assert plan.status == "optimal"
-
-
-@settings(max_examples=200, deadline=None)
-@given(**problems)
-def test_greedy_is_feasible_and_its_certificate_holds(seed, n, m, per_row, degenerate):
-    values, costs, budget = random_problem(seed, n, m, per_row=per_row, degenerate=degenerate)
-    plan = solve_assignment(values, costs, budget, solver="greedy")
-    best = brute_force(values, costs, budget)
-    assert plan.objective <= best + 1e-9 <= plan.upper_bound + 2e-9
-    assert plan.spent <= budget * (1 + 1e-12) + 1e-12
+    assert exact.objective == pytest.approx(best, abs=1e-9)
+    assert exact.upper_bound >= best - 1e-9
+    assert exact.status == "optimal"
+    assert greedy.objective <= best + 1e-9 <= greedy.upper_bound + 2e-9
     # Within one increment of the optimum, as the relaxation promises.
-    assert plan.upper_bound - plan.objective <= np.ptp(values, axis=1).max() / n + 1e-9
-
-
-@settings(max_examples=200, deadline=None)
-@given(**problems)
-def test_max_min_equals_brute_force(seed, n, m, per_row, degenerate):
-    values, costs, budget = random_problem(seed, n, m, per_row=per_row, degenerate=degenerate)
-    plan = solve_assignment(values, costs, budget, objective="min")
-    assert plan.objective == brute_force(values, costs, budget, "min")
-    assert plan.spent <= budget * (1 + 1e-12) + 1e-12
+    assert greedy.upper_bound - greedy.objective <= np.ptp(values, axis=1).max() / n + 1e-9
+    assert max_min.objective == brute_force(values, costs, budget, "min")
 
 
 @settings(max_examples=16, deadline=None)
@@ -118,26 +102,6 @@ def test_a_core_too_hard_for_the_search_goes_to_highs(monkeypatch):
     auto = solve_assignment(values, costs, budget, solver="auto")
     assert auto.status == "feasible"
     assert auto.objective <= exact.objective <= auto.upper_bound + 1e-12
-
-
-def test_cvxpy_is_a_reference():
-    pytest.importorskip("cvxpy")
-    values, costs, budget = random_problem(5, 30, 4, per_row=False, degenerate=False)
-    reference = solve_assignment(
-        values, costs, budget, solver="cvxpy", solver_options={"solver": "HIGHS"}
-    )
-    exact = solve_assignment(values, costs, budget, solver="exact")
-    assert exact.objective == pytest.approx(reference.objective, rel=1e-6)
-    free = solve_assignment(values, costs, None, solver="cvxpy")
-    assert free.objective == pytest.approx(values.max(axis=1).mean(), rel=1e-6)
-
-
-def test_missing_cvxpy_names_the_extra(monkeypatch):
-    import sys
-
-    monkeypatch.setitem(sys.modules, "cvxpy", None)
-    with pytest.raises(ImportError, match=re.escape("skroute-ml[cvxpy]")):
-        solve_assignment([[1.0]], [1.0], None, solver="cvxpy")
 
 
 @settings(max_examples=60, deadline=None)
@@ -184,49 +148,33 @@ def test_the_price_meets_the_budget_row_by_row(seed, per_row, degenerate):
     assert choose_at_price(values[7:8], costs[7:8] if per_row else costs, price) == choices[7]
 
 
-def test_a_lower_price_never_buys_less():
-    values, costs, _ = random_problem(0, 500, 6, per_row=False, degenerate=True)
-    spent = [costs[choose_at_price(values, costs, p)].mean() for p in np.linspace(1, 0, 30)]
-    assert (np.diff(spent) >= -1e-15).all()
-
-
-def best_by_definition(values, costs, price):
-    """By the definition: walk each row's points by cost, keep the best score so far."""
-    full = np.broadcast_to(costs, values.shape)
-    choices = np.empty(len(values), int)
-    for j, (v, c) in enumerate(zip(values, full)):
-        order = np.lexsort((-v, c))
-        best = order[0]
-        for i in order[1:]:
-            if v[i] - v[best] > price * (c[i] - c[best]) * (1 + 1e-9) + 1e-15:
-                best = i
-        choices[j] = best
-    return choices
-
-
 @pytest.mark.parametrize("per_row", [False, True])
 def test_a_price_chooses_by_definition(per_row):
+    """Walk each row's points by cost and keep the best score so far."""
     values, costs, _ = random_problem(2, 400, 6, per_row=per_row, degenerate=False)
     for price in [0.0, 0.1, 0.5, 2.0]:
-        np.testing.assert_array_equal(
-            choose_at_price(values, costs, price), best_by_definition(values, costs, price)
-        )
+        expected = []
+        for v, c in zip(values, np.broadcast_to(costs, values.shape)):
+            order = np.lexsort((-v, c))
+            best = order[0]
+            for i in order[1:]:
+                if v[i] - v[best] > price * (c[i] - c[best]) * (1 + 1e-9) + 1e-15:
+                    best = i
+            expected.append(best)
+        np.testing.assert_array_equal(choose_at_price(values, costs, price), expected)
 
 
 @pytest.mark.parametrize("solver", ["auto", "greedy", "exact", "highs"])
 def test_small_and_degenerate_problems(solver):
-    one = solve_assignment([[0.3, 0.8]], [1, 2], 2, solver=solver)
-    assert one.choices.tolist() == [1] and one.gap == 0
-    single_model = solve_assignment(np.ones((4, 1)), [2.0], 2.0, solver=solver)
-    assert single_model.choices.tolist() == [0, 0, 0, 0]
-    free = solve_assignment([[0.3, 0.8], [0.9, 0.1]], [0, 0], 0, solver=solver)
-    assert free.choices.tolist() == [1, 0]
-    equal = solve_assignment([[0.3, 0.8], [0.9, 0.1]], [1, 1], 1, solver=solver)
-    assert equal.choices.tolist() == [1, 0]
-    ties = solve_assignment(np.full((6, 3), 0.5), [3, 1, 2], 1.5, solver=solver)
-    assert ties.objective == 0.5
-    unlimited = solve_assignment([[0.3, 0.8], [0.9, 0.1]], [5, 9], None, solver=solver)
-    assert unlimited.choices.tolist() == [1, 0]
+    two = [[0.3, 0.8], [0.9, 0.1]]
+    for values, costs, budget, expected in (
+        (np.ones((4, 1)), [2.0], 2.0, [0, 0, 0, 0]),
+        (two, [0, 0], 0, [1, 0]),
+        (two, [1, 1], 1, [1, 0]),
+        (two, [5, 9], None, [1, 0]),
+    ):
+        plan = solve_assignment(values, costs, budget, solver=solver)
+        assert plan.choices.tolist() == expected and plan.gap == 0
 
 
 def test_the_cheapest_budget_is_feasible_to_the_last_bit():
@@ -247,14 +195,11 @@ def test_the_cheapest_budget_is_feasible_to_the_last_bit():
     [
         ([[1.0, 2.0]], [1, 2], 0.5, "the smallest feasible budget is 1"),
         ([[1.0, np.nan]], [1, 2], 1, "Input values contains NaN"),
-        ([[1.0, np.inf]], [1, 2], 1, "Input values contains infinity"),
         ([[-1.5e308, 0.0]], [1, 2], 2, "whose sum over the 1 rows is finite, got -1.5e+308"),
-        ([[1.0, 2.0]], [1, np.nan], 1, "Input costs contains NaN"),
         ([[1.0, 2.0]], [1, -2], 1, "costs must not be negative, got -2.0"),
         ([[1.0, 2.0]], [1, 2, 3], 1, "costs must have shape (2,) to be shared"),
         ([[1.0, 2.0]] * 3, np.ones((2, 2)), 1, "(3, 2) with one cost per row"),
         ([[1.0, 2.0]], [1, 2], -1, "The 'budget' parameter"),
-        ([[1.0, 2.0]], [1, 2], np.nan, "'budget' parameter"),
         (np.empty((0, 2)), [1, 2], 1, "0 sample(s)"),
     ],
 )
@@ -263,7 +208,7 @@ def test_bad_input_says_what_and_what_is_allowed(values, costs, budget, message)
         solve_assignment(values, costs, budget)
 
 
-def test_bad_price_and_bad_options():
+def test_bad_price_and_bad_options(monkeypatch):
     with pytest.raises(ValueError, match="price must be a number"):
         choose_at_price([[1.0]], [1.0], np.nan)
     with pytest.raises(ValueError, match="solver_options="):
@@ -280,6 +225,9 @@ def test_bad_price_and_bad_options():
             solver="highs",
             solver_options={"time_limit": 0.0},
         )
+    monkeypatch.setitem(sys.modules, "cvxpy", None)
+    with pytest.raises(ImportError, match=re.escape("skroute-ml[cvxpy]")):
+        solve_assignment([[1.0]], [1.0], None, solver="cvxpy")
 
 
 def test_value_step_finds_the_grid_and_rejects_noise():
@@ -289,14 +237,6 @@ def test_value_step_finds_the_grid_and_rejects_noise():
     mixed = np.full((100, 2), 0.5)
     mixed[99, 1] = 0.123456789
     assert _exact.value_step(mixed) == 0.0
-
-
-def test_inputs_are_not_changed_and_may_be_read_only():
-    values, costs, budget = random_problem(0, 50, 4, per_row=True, degenerate=False)
-    values.flags.writeable = costs.flags.writeable = False
-    solve_assignment(values, costs, budget, solver="exact")
-    assignment_path(values, costs)
-    solve_assignment(np.asfortranarray(values), costs.astype(np.float32), budget)
 
 
 def test_a_plan_of_highs_above_the_budget_is_asked_for_again(monkeypatch):
@@ -322,11 +262,15 @@ def test_a_plan_of_highs_above_the_budget_is_asked_for_again(monkeypatch):
 
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 10_000), degenerate=st.booleans())
-def test_the_bound_of_cvxpys_plan_is_one(seed, degenerate):
+def test_plans_of_cvxpy_beside_brute_force(seed, degenerate):
     """A solver that stops on a gap reports a value below the optimum as if it bounded it."""
     pytest.importorskip("cvxpy")
     values, costs, budget = random_problem(seed, 4, 3, per_row=False, degenerate=degenerate)
+    best = brute_force(values, costs, budget)
     loose = {"solver": "SCIPY", "scipy_options": {"mip_rel_gap": 0.9}}
-    for options in (None, loose):
+    for options in (None, {"solver": "HIGHS"}, loose):
         plan = solve_assignment(values, costs, budget, solver="cvxpy", solver_options=options)
-        assert plan.upper_bound >= brute_force(values, costs, budget) - 1e-9
+        assert plan.upper_bound >= best - 1e-9
+        assert plan.objective == pytest.approx(best, rel=1e-6) or options is loose
+    free = solve_assignment(values, costs, None, solver="cvxpy")
+    assert free.objective == pytest.approx(values.max(axis=1).mean(), rel=1e-6)

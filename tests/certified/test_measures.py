@@ -4,7 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.datasets import make_classification, make_friedman1
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -33,24 +33,23 @@ class Unasked(BaseEstimator):
     predict = fit
 
 
-def regressor(quality="squared_error"):
-    members = [("tree", DecisionTreeRegressor(max_depth=1)), ("ridge", Ridge())]
-    return OccamRouterRegressor(
-        members, costs=[1, 10], quality_estimator=Ridge(), quality=quality, cv=2
-    )
-
-
 @pytest.mark.parametrize(
     "quality", ["squared_error", "absolute_error", lambda y, y_pred: -abs(y - y_pred)]
 )
 def test_numbers_need_a_bound_and_are_counted_by_the_routers_own_quality(quality):
     X, y = make_friedman1(700, random_state=0)
-    unasked = regressor(quality).set_params(tree=Unasked(), ridge=Unasked())
-    with pytest.raises(ValueError, match="has no known bounds.*give loss_range.*or a loss"):
-        CertifiedRouter(unasked, max_loss=0.05).fit(X, y)
-    with pytest.raises(ValueError, match="loss_range must be given beside loss"):
-        CertifiedRouter(unasked, max_loss=0.05, loss=lambda y, y_pred: 0 * y).fit(X, y)
-    fitted = regressor(quality).fit(X[:300], y[:300])
+    members = [("tree", DecisionTreeRegressor(max_depth=1)), ("ridge", Ridge())]
+    made = OccamRouterRegressor(
+        members, costs=[1, 10], quality_estimator=Ridge(), quality=quality, cv=2
+    )
+    unasked = clone(made).set_params(tree=Unasked(), ridge=Unasked())
+    for loss, message in (
+        (None, "has no known bounds.*give loss_range.*or a loss"),
+        (lambda y, y_pred: 0 * y, "loss_range must be given beside loss"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            CertifiedRouter(unasked, max_loss=0.05, loss=loss).fit(X, y)
+    fitted = made.fit(X[:300], y[:300])
     router = CertifiedRouter(
         FrozenEstimator(fitted), max_loss=150.0, loss_range=400.0, reference="ridge", **OPTIONS
     ).fit(X[300:], y[300:])
@@ -128,16 +127,12 @@ def test_what_is_no_mean_over_rows_is_refused_before_anything_is_asked():
         CertifiedRouter(BudgetRouter(Unasked(), costs=[1, 2]), max_loss=0.1).fit(X, Q)
 
 
-def qualities(n, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.random((n, 1))
-    right = rng.random((n, 3)) < np.column_stack([X[:, 0], 0.5 + X[:, 0] / 2, np.full(n, 0.97)])
-    return X, pd.DataFrame(right.astype(int), columns=["s", "m", "l"])
-
-
 @pytest.mark.parametrize("frozen", [True, False])
 def test_frames_of_qualities_are_read_by_name(frozen):
-    X, Q = qualities(600)
+    rng = np.random.default_rng(0)
+    X = rng.random((600, 1))
+    right = rng.random((600, 3)) < np.column_stack([X, 0.5 + X / 2, np.full(600, 0.97)])
+    Q = pd.DataFrame(right.astype(int), columns=["s", "m", "l"])
     costs = {"m": 2, "l": 9, "s": 1}
     model = BudgetRouter(Ridge(alpha=1e-3), costs=costs, cv=2)
     if frozen:

@@ -11,20 +11,7 @@ from scipy import stats
 
 from skroute.certified import PromiseMonitor
 from skroute.certified._monitor import _BETS, _EVERY
-
-
-def first_alarm(values, promised, bets, level):
-    """Bettors as the definition has them, each with its own money; 0 is no alarm."""
-    shares = 1 / (2.11 * np.arange(2, 50) * np.log(np.arange(2, 50)) ** 2)
-    capital = np.zeros((0, len(bets)))
-    for t, value in enumerate(values):
-        if t % _EVERY == 0:
-            new = np.full((1, len(bets)), shares[len(capital)] / len(bets))
-            capital = np.vstack([capital, new])
-        capital = capital * (1 + bets * (value - promised))
-        if capital.sum() >= 1 / level:
-            return t + 1
-    return 0
+from tests.guarantees.reference import money
 
 
 @given(
@@ -42,15 +29,18 @@ def test_alarms_are_those_of_the_definition_in_any_pieces(seed, before, pieces):
         monitor.update(cost=part)
     for cost in costs:
         one_by_one.update(cost=float(cost))
-    expected = first_alarm(np.minimum(costs, 10), 1.0, _BETS["cost"], 0.05)
+    over = money(np.minimum(costs, 10), 1.0, _BETS["cost"], _EVERY) >= 20
     for fed in (monitor, one_by_one):
-        assert (fed.alarm_.row if fed.alarm_ else 0) == expected
+        assert (fed.alarm_ is not None) == over.any()
+        if fed.alarm_ is not None:
+            assert fed.alarm_.row == over.argmax() + 1
+            assert fed.alarm_.mean == pytest.approx(costs[: fed.alarm_.row].mean())
     losses = rng.choice([-1.0, 0.0, 1.0], p=[0.1, 0.5, 0.4], size=n)
     watch = PromiseMonitor(max_loss=0.05)
     for loss in losses:
         watch.update(cost=1.0, loss=loss)
-    expected = first_alarm(losses, 0.05, _BETS["loss"] / 1.05, 0.05)
-    assert (watch.alarm_.row if watch.alarm_ else 0) == expected
+    over = money(losses, 0.05, _BETS["loss"] / 1.05, _EVERY) >= 20
+    assert (watch.alarm_.row if watch.alarm_ else 0) == (over.argmax() + 1 if over.any() else 0)
     assert watch.n_rows_ == watch.n_audited_ == n
 
 
@@ -74,17 +64,6 @@ def test_a_broken_promise_is_noticed_as_soon_after_many_good_rows():
     money += np.log1p(bets * (rng.exponential(0.9, (100_000, 1)).clip(max=10) - 1)).sum(axis=0)
     late = np.log1p(bets * (rng.exponential(1.8, (5_000, 1)).clip(max=10) - 1)).sum(axis=0)
     assert (money + late).max() < np.log(20)
-
-
-@given(seed=st.integers(0, 10**6), fed=st.sampled_from(["whole", "pieces", "single"]))
-@settings(deadline=None, max_examples=20)
-def test_an_alarm_has_the_mean_up_to_its_row(seed, fed):
-    costs = np.random.default_rng(seed).exponential(2.0, 400)
-    monitor = PromiseMonitor(budget=1.0)
-    for part in {"whole": [costs], "pieces": np.split(costs, 8), "single": costs.tolist()}[fed]:
-        monitor.update(cost=part)
-    if monitor.alarm_ is not None:
-        assert monitor.alarm_.mean == pytest.approx(costs[: monitor.alarm_.row].mean())
 
 
 @pytest.mark.slow
@@ -179,7 +158,6 @@ def test_picture_is_bounded():
         ({}, "nothing to watch"),
         ({"max_loss": 1.0}, "never, or always, broken"),
         ({"budget": 1.0, "max_cost": 0.5}, "must be above budget"),
-        ({"budget": 0}, "budget"),
         ({"budget": 1.0, "audit_rate": 0}, "audit_rate"),
     ],
 )
@@ -192,7 +170,6 @@ def test_bad_promises_are_refused(options, message):
     "fed, message",
     [
         ({"cost": -1}, "cost must be finite and at least 0"),
-        ({"cost": np.nan}, "cost must have no missing values"),
         ({"loss": 1.5}, "loss must be finite and from -1 to 1"),
         ({"cost": [[1.0]]}, "cost must have shape"),
         ({"cost": 10**400}, "cost must be numbers"),

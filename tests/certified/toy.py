@@ -40,21 +40,11 @@ class Table(CostAwareMixin, BaseEstimator):
         return np.asarray(X)[np.arange(len(X)), 1 + plan.route].astype(int)
 
 
-class Column:
-    """A model that answers with a column of the table."""
-
-    def __init__(self, column):
-        self.column = column
-
-    def predict(self, X):
-        return np.asarray(X)[:, self.column].astype(int)
-
-
-class Expensive(Column):
+class Expensive:
     """The expensive model of the table, with a name of its own."""
 
-    def __init__(self):
-        super().__init__(2)
+    def predict(self, X):
+        return np.asarray(X)[:, 2].astype(int)
 
 
 def table(n=4000, seed=0):

@@ -111,10 +111,6 @@ class TestDownload:
             download([server.url])
         assert repr([server.url]) in str(caught.value)
 
-    def test_unreachable_host(self):
-        with pytest.raises(OSError, match="refused"):
-            download(["http://127.0.0.1:9"])
-
 
 class TestLoadOrFetch:
     def test_downloads_once_then_reads(self, origin, tmp_path, caplog):
@@ -193,19 +189,11 @@ class TestContentDigest:
         assert content_digest({"x": np.asfortranarray(x)}) == digest
         assert content_digest({"x": x.astype(">i4")}) == digest
 
-    @pytest.mark.parametrize(
-        "other",
-        [
-            {"y": np.arange(6).reshape(2, 3)},
-            {"x": np.arange(6)},
-            {"x": np.arange(6).reshape(2, 3).astype(np.int32)},
-            {"x": np.arange(1, 7).reshape(2, 3)},
-            {"x": np.arange(6).reshape(2, 3), "y": np.arange(2)},
-            {"x": ["a", "b"]},
-        ],
-    )
-    def test_depends_on_everything_else(self, other):
-        assert content_digest(other) != content_digest({"x": np.arange(6).reshape(2, 3)})
+    def test_depends_on_everything_else(self):
+        x = np.arange(6).reshape(2, 3)
+        others = [{"y": x}, {"x": x.ravel()}, {"x": x.astype(np.int32)}, {"x": x + 1}]
+        for other in [*others, {"x": x, "y": np.arange(2)}, {"x": ["a", "b"]}]:
+            assert content_digest(other) != content_digest({"x": x})
 
     @given(st.data())
     def test_no_two_columns_of_texts_are_alike(self, data):

@@ -9,11 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skroute.guarantees._finite import (
-    labels_needed,
-    smallest_allowed,
-    tolerated_disagreements,
-)
+from skroute.guarantees._finite import labels_needed, smallest_allowed, tolerated_disagreements
 from tests.guarantees.test_means import broken_at_most
 
 

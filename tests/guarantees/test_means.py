@@ -67,19 +67,18 @@ def test_bounds_are_in_range_monotone_and_mirrored(data, method):
 
 
 def test_exact_methods_are_those_of_scipy():
+    options = {"method": "binomial", "confidence": 0.9}
     hits = np.array([1.0] * 7 + [0.0] * 93)
-    for order in (hits, hits[::-1]):
-        exact = stats.binomtest(7, 100, alternative="less").proportion_ci(0.9, "exact").high
-        bound = mean_upper_bound(order, method="binomial", confidence=0.9)
-        np.testing.assert_allclose(bound, exact, rtol=1e-9)
     # Without replacement: the largest number of marked rows that 7 of 100 do not refuse.
     marked = [m for m in range(301) if stats.hypergeom.cdf(7, 300, m, 100) > 0.1][-1]
-    bound = mean_upper_bound(hits, method="binomial", confidence=0.9, n_population=300)
+    bound = mean_upper_bound(hits, n_population=300, **options)
     np.testing.assert_allclose(bound, marked / 300, atol=1e-9)
     for n in (1, 7, 60):
         for hits in range(n + 1):
             expected = stats.binomtest(hits, n, alternative="less").proportion_ci(0.9, "exact").high
             np.testing.assert_allclose(share_upper_bound(hits, n, confidence=0.9), expected)
+            values = np.roll(np.arange(n) < hits, n // 2) * 1.0
+            np.testing.assert_allclose(mean_upper_bound(values, **options), expected, rtol=1e-9)
 
 
 LAWS = {
@@ -243,21 +242,17 @@ def test_no_values_spread_more_than_their_range_allows(bounds, mean):
     "values, options, message",
     [
         ([0.2, 1.2], {}, r"values must lie in bounds=(0.0, 1.0), got 0.2"),
-        ([0.2, np.nan], {}, "values must have no missing values"),
         ([], {}, "at least one"),
-        ([[0.2]], {}, "values must have shape"),
         (["much", 0.2], {}, "values must be numbers"),
         (np.ma.masked_array([0.1, 0.9], mask=[False, True]), {}, "are masked"),
         ([0.2], {"bounds": (1, 0)}, "bounds must be two finite numbers"),
         ([0.2], {"bounds": (-1e308, 1e308)}, "bounds must be two finite numbers"),
-        ([0.2], {"bounds": (0, np.inf)}, "bounds must be finite"),
         ([0.2], {"bounds": (0, 1, 2)}, "bounds must have shape"),
         ([0.2], {"method": "binomial"}, "one of the two ends of bounds"),
         ([0.2, 0.3], {"n_population": 1}, "smaller than the number of values"),
         ([0.5], {"method": "trinomial", "n_population": 5}, "independent rows"),
         ([0.2], {"method": "trinomial"}, "one of the two ends of bounds, or their middle"),
         ([0.2], {"confidence": 1}, "confidence"),
-        ([0.2], {"method": "magic"}, "method"),
     ],
 )
 def test_bad_input_is_refused_in_words(values, options, message):

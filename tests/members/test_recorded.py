@@ -17,39 +17,44 @@ LABELS = np.array(["cat", "dog", "cat", "eel"])
 SCORES = np.array([0.9, 0.5, 0.1, 1.0])
 
 
-def column(rows):
-    return np.asarray(rows)[:, None]
-
-
 def test_labels_with_scores():
     model = RecordedClassifier(LABELS, scores=SCORES)
     assert model.classes_.tolist() == ["cat", "dog", "eel"]
-    assert model.predict(column([3, 0])).tolist() == ["eel", "cat"]
+    assert model.predict([[3], [0]]).tolist() == ["eel", "cat"]
     np.testing.assert_allclose(
-        model.predict_proba(column([0, 1, 3])), [[0.9, 0.05, 0.05], [0.25, 0.5, 0.25], [0, 0, 1]]
+        model.predict_proba([[0], [1], [3]]), [[0.9, 0.05, 0.05], [0.25, 0.5, 0.25], [0, 0, 1]]
     )
-    np.testing.assert_array_equal(model.predict_scores(column([0, 1])), [[0.9, 0, 0], [0, 0.5, 0]])
+    np.testing.assert_array_equal(model.predict_scores([[0], [1]]), [[0.9, 0, 0], [0, 0.5, 0]])
     # 0.1 is below one third: the answered label stays on top.
-    proba = model.predict_proba(column([2]))
+    proba = model.predict_proba([[2]])
     np.testing.assert_allclose(proba, 1 / 3)
     assert proba.argmax() == 0 and proba.sum() == pytest.approx(1)
     one_class = RecordedClassifier(["a", "a"], scores=[0.2, 0.0])
     np.testing.assert_array_equal(one_class.predict_proba([[0], [1]]), [[1.0], [1.0]])
+    # A label that is named with a score of 0 stays the answer.
+    named = RecordedClassifier([2, 1], scores=[0.0, 0.4], classes=[0, 1, 2])
+    scores = named.predict_scores([[0], [1]])
+    assert scores.argmax(axis=1).tolist() == [2, 1]
+    np.testing.assert_allclose(scores, [[0, 0, 0], [0, 0.4, 0]], atol=1e-300)
+    model = RecordedClassifier(LABELS)
+    assert not hasattr(model, "predict_proba") and not hasattr(model, "predict_scores")
+    assert model.fit([[0]]).predict([2]).tolist() == ["cat"]
+    assert model.set_params(predictions=LABELS[::-1]).predict([[0]]).tolist() == ["eel"]
 
 
 def test_score_matrix():
     scores = [[0.2, 0.6], [3.0, 1.0], [0.0, 0.0]]
     model = RecordedClassifier(scores=scores, classes=["yes", "no"])
     assert model.classes_.tolist() == ["no", "yes"]
-    assert model.predict(column([0, 1, 2])).tolist() == ["no", "yes", "no"]
+    assert model.predict([[0], [1], [2]]).tolist() == ["no", "yes", "no"]
     np.testing.assert_allclose(
-        model.predict_proba(column([0, 1, 2])), [[0.75, 0.25], [0.25, 0.75], [0.5, 0.5]]
+        model.predict_proba([[0], [1], [2]]), [[0.75, 0.25], [0.25, 0.75], [0.5, 0.5]]
     )
-    np.testing.assert_array_equal(model.predict_scores(column([1])), [[1, 3]])
+    np.testing.assert_array_equal(model.predict_scores([[1]]), [[1, 3]])
     assert RecordedClassifier(scores=scores).classes_.tolist() == [0, 1]
     # Labels that a service chose against its own scores are kept.
     both = RecordedClassifier(["no", "no", "yes"], scores=scores, classes=["yes", "no"])
-    assert both.predict(column([1, 2])).tolist() == ["no", "yes"]
+    assert both.predict([[1], [2]]).tolist() == ["no", "yes"]
 
 
 def test_several_labels():
@@ -62,13 +67,6 @@ def test_several_labels():
     np.testing.assert_array_equal(model.predict_scores([[0]]), [[0, 0.4, 0.9]])
     assert model.__sklearn_tags__().classifier_tags.multi_label
     model.fit([[0], [1]], named)
-
-
-def test_labels_without_scores_have_no_probabilities():
-    model = RecordedClassifier(LABELS)
-    assert not hasattr(model, "predict_proba") and not hasattr(model, "predict_scores")
-    assert model.predict([2]).tolist() == ["cat"]
-    assert model.predict(np.array([[0], [1]], dtype=object)).tolist() == ["cat", "dog"]
 
 
 def test_frames():
@@ -133,41 +131,16 @@ def test_what_is_not_on_record_is_never_guessed(ids, asked):
     [
         ({}, "predictions and scores are both None"),
         ({"scores": [0.5, 0.5]}, "scores of shape (n_rows,) belong to labels"),
-        (
-            {"predictions": LABELS, "scores": SCORES[:2]},
-            "scores must have shape (4,), got shape (2,)",
-        ),
-        (
-            {"predictions": LABELS, "scores": SCORES - 1},
-            "scores must be finite and from 0 to 1, got -0.09999999999999998",
-        ),
-        (
-            {"predictions": LABELS, "scores": SCORES * 3},
-            "scores must be finite and from 0 to 1, got 2.7",
-        ),
+        ({"predictions": LABELS, "scores": SCORES - 1}, "finite and from 0 to 1, got -0.09"),
+        ({"predictions": LABELS, "scores": SCORES * 3}, "finite and from 0 to 1, got 2.7"),
         ({"predictions": LABELS, "scores": SCORES * np.nan}, "NaN"),
         ({"predictions": LABELS, "classes": ["cat", "dog"]}, "have the label 'eel'"),
-        (
-            {"predictions": LABELS, "classes": ["cat", "cat", "dog", "eel"]},
-            "labels that do not repeat",
-        ),
         ({"predictions": LABELS, "ids": [1, 2]}, "ids must have shape (4,), got (2,)"),
-        (
-            {"predictions": LABELS, "ids": [1, 2, 2, 3]},
-            "ids must not repeat; rows 1 and 2",
-        ),
-        (
-            {"scores": [[0.1, 0.2]], "classes": ["a"]},
-            "scores must have shape (1, 1), got shape (1, 2)",
-        ),
+        ({"predictions": LABELS, "ids": [1, 2, 2, 3]}, "ids must not repeat; rows 1 and 2"),
         ({"predictions": LABELS, "scores": np.ones((4, 2))}, "scores must have shape (4, 3)"),
         ({"predictions": [[1, 2]]}, "an indicator matrix of 0 and 1"),
         ({"predictions": [["a", "b"]]}, "predictions must be numbers, got list"),
         ({"predictions": [[1, 0]] * 4, "scores": SCORES}, "scores must have shape (4, 2)"),
-        (
-            {"predictions": [[1, 0]], "scores": [[1, 0, 0]]},
-            "must have shape (1, 3), got shape (1, 2)",
-        ),
     ],
 )
 def test_records_that_are_not_consistent(params, message):
@@ -184,20 +157,6 @@ def test_errors_show_no_texts():
     with pytest.raises(ValueError, match="rows 0 and 2 have the same") as caught:
         RecordedClassifier(["a", "b", "a"], ids=prompts).fit([["x"]])
     assert "ails" not in str(caught.value)
-
-
-def test_bad_X():
-    model = RecordedClassifier(LABELS)
-    with pytest.raises(ValueError, match="X must have one column with row numbers or ids, got 2"):
-        model.predict([[0, 1]])
-    with pytest.raises(ValueError, match="at least one row"):
-        model.predict(np.empty((0, 1)))
-
-
-def test_changed_parameters_are_seen():
-    model = RecordedClassifier(LABELS).fit([[0]])
-    model.set_params(predictions=LABELS[::-1])
-    assert model.predict([[0]]).tolist() == ["eel"]
 
 
 def recorded_problem(n=400, seed=0):
@@ -252,13 +211,6 @@ def test_embedding_is_the_cheap_members_scores():
     assert "'cheap'" in "".join(caught.value.__notes__)
 
 
-def test_a_label_named_with_a_score_of_zero_stays_the_answer():
-    model = RecordedClassifier([2, 1], scores=[0.0, 0.4], classes=[0, 1, 2]).fit([[0], [1]], [0, 1])
-    scores = model.predict_scores([[0], [1]])
-    assert scores.argmax(axis=1).tolist() == [2, 1]
-    np.testing.assert_allclose(scores, [[0, 0, 0], [0, 0.4, 0]], atol=1e-300)
-
-
 @pytest.mark.parametrize("absent", [None, np.nan, pd.NA, pd.NaT])
 @pytest.mark.parametrize("kind", ["list", "object", "string", "category", "numbers"])
 def test_a_log_with_missing_answers_or_ids_is_refused_in_words(kind, absent):
@@ -279,11 +231,15 @@ def test_a_log_with_missing_answers_or_ids_is_refused_in_words(kind, absent):
         RecordedClassifier([1, 2, 3, 4], ids=given).predict([["w"]])
 
 
-def test_a_column_that_is_not_there_is_named():
+def test_rows_are_read_by_one_column():
     X = pd.DataFrame({"row": [1, 0], "x": [0.5, 0.1]})
     assert RecordedClassifier(["a", "b"], column="row").predict(X).tolist() == ["b", "a"]
     with pytest.raises(ValueError, match=r"column='id' is not one of X: \['row', 'x'\]"):
         RecordedClassifier(["a", "b"], column="id").predict(X)
+    with pytest.raises(ValueError, match="X must have one column with row numbers or ids, got 2"):
+        RecordedClassifier(LABELS).predict([[0, 1]])
+    with pytest.raises(ValueError, match="at least one row"):
+        RecordedClassifier(LABELS).predict(np.empty((0, 1)))
 
 
 @settings(max_examples=60, deadline=None)

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.frozen import FrozenEstimator
+from sklearn.base import clone
 
 from skroute.early_exit import QWYCEnsemble
 from skroute.members import CallableClassifier, MultiExitClassifier
+from skroute.routing import OnlineBudgetRouter
 from skroute.utils import _timing
+from tests.estimators import ESTIMATORS
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("skorch")
@@ -146,16 +148,6 @@ def test_whatever_is_asked_on_the_way_predict_is_the_answer(
     assert all(parameter.grad is None for parameter in net.module_.parameters())
 
 
-def test_heads_in_place_do_not_void_the_guarantee():
-    X, y = problem(3000)
-    net = MultiExitClassifier(Builder(heads=(True,) * 3), lr=0.01, random_state=0)
-    net = FrozenEstimator(net.fit(X[:300], y[:300]))
-    quick = QWYCEnsemble(net, alpha=0, calibration=None).optimize(X[300:1000])
-    np.testing.assert_array_equal(quick.predict(X[1000:]), net.predict(X[1000:]))
-    quick = QWYCEnsemble(net, alpha=0.05, guarantee=True, random_state=0).optimize(X[300:1000])
-    assert np.mean(quick.predict(X[1000:]) != net.predict(X[1000:])) <= 0.05
-
-
 @pytest.mark.parametrize(
     "wrap, error, message",
     [
@@ -267,14 +259,6 @@ def test_a_trained_net_is_neither_copied_nor_are_its_rows_cast(as_tensor, monkey
     assert pickle.loads(pickle.dumps(net)).predict(X).shape == (1000,)
 
 
-def test_a_net_on_several_devices_is_refused():
-    X, y = problem(40)
-    module = Builder()(6, 3)
-    module.stages[1].to("meta")
-    with pytest.raises(ValueError, match=r"spread over the devices \['cpu', 'meta'\]"):
-        MultiExitClassifier(module, max_epochs=0).fit(X, y)
-
-
 # Training and evaluation ----------------------------------------------------------------
 
 
@@ -287,15 +271,9 @@ def normalised(n_features, n_classes):
     return net
 
 
-def test_one_row_in_the_last_batch():
+def test_training_mode_is_left_to_predict_and_one_row_may_be_in_the_last_batch():
     X, y = problem(65)
     net = MultiExitClassifier(normalised, max_epochs=2, batch_size=32, random_state=0).fit(X, y)
-    assert net.predict(X).shape == (65,)
-
-
-def test_training_mode_is_left_to_predict():
-    X, y = problem(65)
-    net = MultiExitClassifier(normalised, max_epochs=2, random_state=0).fit(X, y)
     expected = net.predict_proba(X)
     for _ in range(2):
         net.module_.train()
@@ -367,7 +345,10 @@ def test_rows_with_gradients_and_labels_as_tensors():
     expected = net.fit(X, y).predict_proba(X)
     net.fit(tensor, torch.as_tensor(y))
     assert tensor.grad is None and isinstance(net.classes_, np.ndarray)
-    np.testing.assert_array_equal(net.predict_proba(tensor), expected)
+    for rows in (tensor, X):
+        np.testing.assert_array_equal(net.predict_proba(rows), expected)
+    with pytest.raises(ValueError, match="X has 5 features, .* is expecting 6"):
+        net.predict(tensor[:, :5])
 
 
 class OnDevice(torch.Tensor):
@@ -392,32 +373,59 @@ def test_labels_on_a_device():
     CallableClassifier(len, classes=[0, 1, 2]).fit(X, labels)
 
 
+# Estimators that read on the host whatever rows they are given.
+READERS = {
+    "AdaptGatingClassifier",
+    "FrameEncoder",
+    "GreedyFeatureSelector",
+    "OnlineBudgetRouter",
+    "PolyDomSelector",
+    "SequentialFeatureClassifier",
+}
+READING = [estimator for estimator in ESTIMATORS if type(estimator).__name__ in READERS]
+
+
+@pytest.mark.parametrize("estimator", READING, ids=lambda estimator: type(estimator).__name__)
+def test_rows_and_labels_are_brought_to_the_host(estimator):
+    X, y = problem(80, n_classes=2)
+    if isinstance(estimator, OnlineBudgetRouter):
+        estimator, y = OnlineBudgetRouter(costs=[1, 2]), np.column_stack([y, 1.0 - y])
+    rows, labels = (torch.as_tensor(part).as_subclass(OnDevice) for part in (X, y))
+    expected, own = (clone(estimator).fit(*told) for told in ((X, y), (rows, labels)))
+    view = "predict" if hasattr(expected, "predict") else "transform"
+    answers = getattr(expected, view)(X)
+    for fitted in (expected, own):
+        np.testing.assert_array_equal(getattr(fitted, view)(rows), answers)
+    if hasattr(own, "route"):
+        for method in ("route", "predict_cost"):
+            np.testing.assert_array_equal(getattr(own, method)(rows), getattr(expected, method)(X))
+    if hasattr(own, "score"):
+        assert own.score(rows, labels) == expected.score(X, y)
+
+
 # Parameters -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "net_params, message",
-    [
+def test_what_net_params_may_not_set():
+    for net_params, message in (
         ({"criterion": nn.NLLLoss}, "multiple values for keyword argument 'criterion'"),
         ({"module__width": 3}, "unexpected keyword argument 'width'"),
-        ({"criterion__weight": 3}, "unexpected keyword argument 'weight'"),
-        ({"lr": 3}, "multiple values for keyword argument 'lr'"),
-        ({"device": "cpu"}, "multiple values for keyword argument 'device'"),
-    ],
-)
-def test_what_net_params_may_not_set(net_params, message):
-    X, y = problem(40)
-    with pytest.raises(TypeError, match=message):
-        MultiExitClassifier(Builder(), net_params=net_params).fit(X, y)
+    ):
+        with pytest.raises(TypeError, match=message):
+            MultiExitClassifier(Builder(), net_params=net_params).fit(*problem(40))
 
 
-def test_device_may_be_torchs_own():
+def test_devices():
     X, y = problem(60)
-    net = MultiExitClassifier(Builder(), max_epochs=1, random_state=0, device=torch.device("cpu"))
-    np.testing.assert_array_equal(
-        net.fit(X, y).predict_proba(X),
-        MultiExitClassifier(Builder(), max_epochs=1, random_state=0).fit(X, y).predict_proba(X),
-    )
-    with pytest.raises(ValueError, match="device='3' is not available here"):
-        net.set_params(device=3).fit(X, y)
-    assert not hasattr(net, "classes_")
+    net = MultiExitClassifier(Builder(), max_epochs=1, random_state=0)
+    expected = net.fit(X, y).predict_proba(X)
+    net.set_params(device=torch.device("cpu"))
+    np.testing.assert_array_equal(net.fit(X, y).predict_proba(X), expected)
+    for device in (3, "cuda:97", "hpu", "meta"):
+        with pytest.raises(ValueError, match=f"device='{device}' is not available here"):
+            net.set_params(device=device).fit(X, y)
+        assert not hasattr(net, "classes_")
+    module = Builder()(6, 3)
+    module.stages[1].to("meta")
+    with pytest.raises(ValueError, match=r"spread over the devices \['cpu', 'meta'\]"):
+        MultiExitClassifier(module, max_epochs=0).fit(X, y)

@@ -39,6 +39,11 @@ from tests.neural.nets import (
 
 SliceDataset = pytest.importorskip("skorch.helper").SliceDataset
 
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*early exit:UserWarning"),
+    pytest.mark.filterwarnings("ignore:On validation rows:UserWarning"),
+]
+
 COSTS = {"small": 1.0, "large": 3.0}
 QUICK = {"costs": COSTS, "quality_estimator": DecisionTreeRegressor(max_depth=3), "cv": 2}
 
@@ -86,10 +91,8 @@ def kinds(X, y):
     }
 
 
-@pytest.mark.filterwarnings("ignore:.*early exit:UserWarning")
-@pytest.mark.filterwarnings("ignore:On validation rows:UserWarning")
 @pytest.mark.parametrize("name", ROUTERS)
-def test_routers_take_images_in_any_container(name):
+def test_routers_take_images_in_any_container(name, tmp_path):
     """The same rows are routed and answered alike, in float32, in whatever they come."""
     X, y = images()
     router = clone(ROUTERS[name]).fit(X, y)
@@ -97,6 +100,9 @@ def test_routers_take_images_in_any_container(name):
     expected = router.predict_routed(X)
     if name == "occam tied":
         assert 0 < np.mean(expected.route) < 1
+    joblib.dump(router, tmp_path / "router.joblib")
+    for part, same in zip(joblib.load(tmp_path / "router.joblib").predict_routed(X), expected):
+        np.testing.assert_array_equal(part, same)
     fitted = getattr(router, "estimators_", None) or router.estimator_
     for member in fitted:
         seen(member)
@@ -120,8 +126,6 @@ def test_routers_take_images_in_any_container(name):
             assert n <= len(X)
 
 
-@pytest.mark.filterwarnings("ignore:.*early exit:UserWarning")
-@pytest.mark.filterwarnings("ignore:On validation rows:UserWarning")
 @pytest.mark.parametrize("kind", ["tensor", "data set", "slice"])
 @pytest.mark.parametrize("name", ["occam", "random", "frugal mct", "sequential", "early exit"])
 def test_routers_fit_on_any_container(name, kind):
@@ -147,8 +151,10 @@ def test_calls_and_batches_are_counted():
         assert max(sizes, default=0) <= 32
 
 
-def test_rows_with_nan_are_refused_where_they_are():
+def test_images_that_cannot_be_read_are_refused_where_they_are():
     X, y = images()
+    with pytest.raises(ValueError, match=r"X has the shape \(90, 1, 16, 16\)"):
+        OccamRouterClassifier(members(), costs=COSTS, cv=2).fit(X, y)
     router = clone(ROUTERS["single best"]).fit(X, y)
     X[3, 0, 2, 2] = np.nan
     for bad in (X, torch.from_numpy(X)):
@@ -165,13 +171,6 @@ def test_rows_with_nan_are_refused_where_they_are():
     assert "rows" in caught.value.__notes__[-1]
 
 
-def test_the_default_quality_estimator_does_not_read_images():
-    X, y = images()
-    router = OccamRouterClassifier(members(), costs=COSTS, cv=2)
-    with pytest.raises(ValueError, match=r"X has the shape \(90, 1, 16, 16\)"):
-        router.fit(X, y)
-
-
 def test_labels_that_a_net_cannot_name():
     """skorch answers with positions: other labels are an error, not a wrong answer."""
     X, y = rows()
@@ -186,8 +185,6 @@ def test_labels_that_a_net_cannot_name():
         mct.fit(X, y)
 
 
-@pytest.mark.filterwarnings("ignore:On validation rows:UserWarning")
-@pytest.mark.filterwarnings("ignore:.*early exit:UserWarning")
 @pytest.mark.parametrize(
     "estimator",
     [
@@ -225,19 +222,6 @@ def test_a_net_estimates_quality_from_a_log():
         assert router.score(features, quality) > quality.mean()
 
 
-@pytest.mark.parametrize("frozen", [False, True])
-def test_joblib_round_trip(tmp_path, frozen):
-    X, y = images()
-    nets = members()
-    if frozen:
-        nets = [(name, FrozenEstimator(net.fit(X, y))) for name, net in nets]
-    router = OccamRouterClassifier(nets, costs=COSTS, budget=3.0, embedding="small", cv=2).fit(X, y)
-    joblib.dump(router, tmp_path / "router.joblib")
-    loaded = joblib.load(tmp_path / "router.joblib")
-    for part, same in zip(loaded.predict_routed(X), router.predict_routed(X)):
-        np.testing.assert_array_equal(part, same)
-
-
 @pytest.mark.filterwarnings("ignore:Setting self.device:UserWarning")
 def test_a_router_from_a_gpu_loads_without_one(tmp_path, monkeypatch):
     """What a pickle from a machine with CUDA says is made good when there is none."""
@@ -255,7 +239,6 @@ def test_a_router_from_a_gpu_loads_without_one(tmp_path, monkeypatch):
     np.testing.assert_array_equal(loaded.predict(X), expected)
 
 
-@pytest.mark.filterwarnings("ignore:On validation rows:UserWarning")
 class TestCuda:
     pytestmark = cuda
 

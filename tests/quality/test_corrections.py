@@ -7,13 +7,7 @@ import pytest
 
 from skroute.quality import QualityRegressor, _uncertainty
 from skroute.quality import _stacking as stacking
-from skroute.quality._corrections import (
-    corrected,
-    corrections,
-    finished,
-    range_of,
-    sizes_of,
-)
+from skroute.quality._corrections import corrected, corrections, finished, range_of, sizes_of
 from skroute.quality._uncertainty import error_curves, made_up_outcomes
 
 

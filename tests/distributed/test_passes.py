@@ -69,6 +69,26 @@ def test_the_plan_is_that_of_the_solver_in_memory(data):
 
 
 @pytest.mark.parametrize("per_row", [False, True])
+def test_the_objective_is_that_of_memory_and_of_any_partitioning(per_row):
+    values, costs = problem(10_000, 7, np.random.default_rng(0), per_row)
+    budget = float(np.mean(costs)) * 0.7
+    expected = in_memory(values, costs, budget)
+    objectives = []
+    for n_blocks in (1, 2, 16, 160):
+        bounds = np.linspace(0, len(values), n_blocks + 1).astype(int)
+        blocks = [
+            (lambda a=a, b=b: (values[a:b], costs[a:b] if per_row else costs))
+            for a, b in zip(bounds[:-1], bounds[1:])
+        ]
+        plan = solve_in_passes(blocks, budget)
+        objectives.append(plan.objective)
+        assert plan.spent <= budget * (1 + 1e-12)
+        assert plan.gap < 1e-7
+        assert plan.n_passes <= 5
+    np.testing.assert_allclose(objectives, expected.objective, rtol=1e-9)
+
+
+@pytest.mark.parametrize("per_row", [False, True])
 def test_dask_arrays(per_row):
     values, costs = problem(2000, 4, np.random.default_rng(1), per_row)
     array = da.from_array(values, chunks=(300, 2))

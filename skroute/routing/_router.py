@@ -1,5 +1,6 @@
 """What every router is: the calls with what may be left out of them, and validation figures."""
 
+import inspect
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -71,8 +72,13 @@ class Router(CostAwareMixin):
         return self._policy().least
 
     def _respond(self, X, response, budget=None, **call):
-        # What is given goes to `_plan`, which takes what this router can do.
         call = {name: value for name, value in call.items() if value is not None}
+        known = inspect.signature(self._plan).parameters if call else {}
+        if unknown := [name for name in call if name not in known]:
+            raise TypeError(
+                f"{type(self).__name__} does not take {unknown[0]!r} in a call: it takes "
+                f"{', '.join(name for name in known)}."
+            )
         return super()._respond(X, response, budget, **call)
 
     def _alone(self, X, name, response, state=None, **call):

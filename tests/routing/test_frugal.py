@@ -255,6 +255,13 @@ def test_failure_names_the_service_and_the_rows(make, problem):
     assert caught.value.rows[0] == log.asked_[0] - 300
 
 
+def test_what_a_router_cannot_do_in_a_call_is_refused(problem):
+    estimators, X, y = problem
+    router = FrugalMLClassifier(estimators, costs=COSTS, budget=4.0).fit(X[:300], y[:300])
+    with pytest.raises(TypeError, match="does not take 'exclude' in a call: it takes X, budget"):
+        router.predict(X[300:], exclude=["cheap"])
+
+
 def test_mct_quality_estimator_and_ablation(problem):
     estimators, X, y = services(3000)
     dap = FrugalMCTClassifier(

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import skew
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 
@@ -12,6 +13,7 @@ from skroute.metrics import OffPolicyDisplay, off_policy_curve
 from skroute.metrics._off_policy import (
     direct_method,
     doubly_robust,
+    skewness,
     snips,
     unskewed,
     with_intervals,
@@ -210,6 +212,13 @@ def test_a_choice_that_the_router_does_not_have_is_named(router):
     with pytest.warns(UserWarning, match="'Large', 'Middle', 'Small', which the router does not"):
         curve = off_policy_curve(router, X, q, choice=names, propensity=b, budgets=[3])
     assert curve.choices == router.choices_
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-200, 1e200])
+def test_the_skewness_of_a_mean_is_that_of_its_terms_by_the_root_of_their_number(scale):
+    terms = np.random.default_rng(0).exponential(size=500)
+    found = skewness(scale * (terms - terms.mean()))
+    assert found == pytest.approx(skew(terms) / np.sqrt(500), rel=1e-9)
 
 
 def test_display(router):

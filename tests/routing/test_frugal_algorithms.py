@@ -20,7 +20,7 @@ from skroute.routing._combining import (
 from skroute.routing._estimates import answers_forest
 from skroute.routing._frugal_mct import addon_options, search_delta
 from skroute.routing._frugal_ml import label_groups, label_options, label_rules
-from skroute.routing._mixtures import best_mixture
+from skroute.routing._mixtures import best_mixture, best_of
 from skroute.routing._policy import Policy
 
 seeds = st.integers(0, 2**32 - 1)
@@ -229,3 +229,12 @@ def test_label_policies_are_the_best_plans(seed, budget):
 def test_rare_labels_share_a_group():
     labels = np.repeat([0, 1, 2], [40, 3, 30])
     assert_array_equal(label_groups(labels, 4, 30), [1, 0, 3, 0])
+
+
+@pytest.mark.parametrize("lead, taken", [(0.1, 0), (0.001, 1)])
+def test_a_cheaper_policy_is_taken_within_the_noise_of_their_difference(lead, taken):
+    """What two policies have in common is no noise of the lead of one."""
+    rng = np.random.default_rng(0)
+    common, own = rng.standard_normal(400), 0.1 * rng.standard_normal((2, 400))
+    rows = common + own - own.mean(axis=1, keepdims=True) + np.array([[lead], [0.0]])
+    assert best_of(rows.mean(axis=1), np.array([2.0, 1.0]), rows) == taken

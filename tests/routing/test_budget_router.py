@@ -159,6 +159,9 @@ def test_learned_costs():
     np.testing.assert_allclose(routed.cost, planned[np.arange(2000), routed.route])
     true = C_new[np.arange(2000), routed.route].mean()
     assert true == pytest.approx(4.0, rel=0.1) == routed.expected_cost.mean()
+    # A batch that pays for deciding as well stays within the budget by these estimates.
+    deciding = clone(router).set_params(policy="batch", routing_cost=0.5).fit(X, Q, costs=C)
+    assert 3.9 < deciding.predict_cost(X_new).mean() <= 4.0 * (1 + 1e-12)
     # Costs that are known after all take precedence.
     known = router.predict_routed(X_new, costs=C_new)
     np.testing.assert_allclose(known.cost, C_new[np.arange(2000), known.route])

@@ -145,6 +145,7 @@ def test_a_member_that_embeds_is_paid_for_rows_that_are_handed_over():
     ).fit(X, y)
     routed = router.predict_routed(X)
     assert router.min_budget_ == 1 and (routed.cost[routed.route == 2] == 1).all()
+    assert router.costs_.tolist() == [1, 3, 0]
     rows = routed.route == 0
     own = router.named_estimators_.bayes.predict(X[rows])
     assert routed.y_pred[rows].tolist() == own.tolist()

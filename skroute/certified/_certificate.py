@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.utils._optional import axes_of
+from skroute.metrics._displays import Display
 from skroute.utils._validation import warn
 
 # Behind the name of a reference that does not say what it costs.
@@ -183,7 +183,7 @@ class OperatingPoints(NamedTuple):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CertificateDisplay:
+class CertificateDisplay(Display):
     """Plot of the loss bound of each operating point against its cost; certified points are marked.
 
     Made by :meth:`from_estimator`.
@@ -239,8 +239,7 @@ class CertificateDisplay:
         -------
         display : :class:`CertificateDisplay`
         """
-        self.ax_ = ax = axes_of(self, ax)
-        self.figure_, points = ax.figure, self.points
+        ax, points = self._on(ax), self.points
         (self.line_,) = ax.plot(points.cost, points.loss_upper, **kwargs)
         color, sure = self.line_.get_color(), points.certified
         ax.plot(points.cost, points.loss, ":", color=color)

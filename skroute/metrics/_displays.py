@@ -18,8 +18,17 @@ from skroute.utils._once import walking
 from skroute.utils._optional import axes_of, import_optional
 
 
+class Display:
+    """What is drawn on axes that are given or made, and kept."""
+
+    def _on(self, ax):
+        self.ax_ = axes_of(self, ax)
+        self.figure_ = self.ax_.figure
+        return self.ax_
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
-class AccuracyCostDisplay:
+class AccuracyCostDisplay(Display):
     """Plot of quality against mean cost.
 
     Made by :meth:`from_estimator` or :meth:`from_predictions`. Curves of other estimators go on
@@ -112,8 +121,7 @@ class AccuracyCostDisplay:
         -------
         display : :class:`AccuracyCostDisplay`
         """
-        self.ax_ = ax = axes_of(self, ax)
-        self.figure_, self.mix_ = ax.figure, None
+        ax, self.mix_ = self._on(ax), None
         name = self.name if name is None else name
         default = {"marker": "o", "markersize": 4} | ({} if name is None else {"label": name})
         order = np.argsort(self.cost, kind="stable")
@@ -236,7 +244,7 @@ class AccuracyCostDisplay:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class RouteShareDisplay:
+class RouteShareDisplay(Display):
     """Plot of the share of rows that each choice gets, at each budget.
 
     Made by :meth:`from_estimator`.
@@ -292,8 +300,7 @@ class RouteShareDisplay:
         -------
         display : :class:`RouteShareDisplay`
         """
-        self.ax_ = ax = axes_of(self, ax)
-        self.figure_ = ax.figure
+        ax = self._on(ax)
         order = np.argsort(self.budget, kind="stable")
         budget, share = np.asarray(self.budget)[order], np.asarray(self.route_share)[order]
         default = {"labels": [str(choice) for choice in self.choices], "alpha": 0.85}
@@ -402,7 +409,7 @@ def complementarity_matrix(Q: ArrayLike) -> NDArray[np.float64]:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ComplementarityDisplay:
+class ComplementarityDisplay(Display):
     """Plot, as a matrix, of how often one model is right and another one is wrong.
 
     Made by :meth:`from_estimator`.
@@ -456,8 +463,7 @@ class ComplementarityDisplay:
         -------
         display : :class:`ComplementarityDisplay`
         """
-        self.ax_ = ax = axes_of(self, ax)
-        self.figure_, percent = ax.figure, 100 * np.asarray(self.matrix, dtype=np.float64)
+        ax, percent = self._on(ax), 100 * np.asarray(self.matrix, dtype=np.float64)
         drawn = ConfusionMatrixDisplay(percent, display_labels=self.names).plot(
             ax=ax, values_format=".1f", xticks_rotation=45, im_kw={"vmin": 0, **(im_kwargs or {})}
         )
@@ -501,7 +507,7 @@ class ComplementarityDisplay:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class RouterDiagnosticsDisplay:
+class RouterDiagnosticsDisplay(Display):
     """Plot of the observed quality against a router's estimates, with the gain of its decisions.
 
     The title says how much the decisions gain above the best :term:`random mix` that spends the
@@ -568,8 +574,7 @@ class RouterDiagnosticsDisplay:
         -------
         display : :class:`RouterDiagnosticsDisplay`
         """
-        self.ax_ = ax = axes_of(self, ax)
-        self.figure_ = ax.figure
+        ax = self._on(ax)
         for name, (estimate, quality, error) in zip(self.names, self.reliability):
             ax.errorbar(estimate, quality, 1.96 * error, marker="o", markersize=3, label=name)
         estimates = np.concatenate([estimate for estimate, _, _ in self.reliability])
@@ -649,7 +654,7 @@ _NAMES = {"direct": "direct method", "snips": "SNIPS", "doubly_robust": "doubly 
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class OffPolicyDisplay:
+class OffPolicyDisplay(Display):
     """Plot of quality against mean cost, estimated from a log of one answer per request.
 
     Made by :meth:`from_estimator`.
@@ -721,8 +726,7 @@ class OffPolicyDisplay:
             raise ValueError(
                 f"estimators must be some of {list(_NAMES)!r}, got {unknown[0]!r} among them."
             )
-        self.ax_ = ax = axes_of(self, ax)
-        self.figure_, self.lines_, self.band_ = ax.figure, [], None
+        ax, self.lines_, self.band_ = self._on(ax), [], None
         for name in estimators:
             quality, cost = getattr(self.curve.quality, name), getattr(self.curve.cost, name)
             sure = name == "doubly_robust"

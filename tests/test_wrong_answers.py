@@ -242,7 +242,8 @@ def test_columns_in_another_order_are_refused_or_read_by_name(call, order, n):
 @given(
     seeds,
     st.booleans(),
-    st.lists(st.floats(0.1, 20), min_size=3, max_size=5),
+    # Costs that are equal but for rounding are one to a stream, whose prices are finite.
+    st.lists(st.floats(0.1, 20).map(lambda cost: round(cost, 6)), min_size=3, max_size=5),
     st.floats(0, 1),
     st.data(),
 )

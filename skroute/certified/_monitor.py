@@ -77,8 +77,10 @@ class PromiseMonitor:
     **at any time**, however long one watches and however often one looks (Ville's inequality).
     The promises share `false_alarm` equally.
 
-    A change is noticed by who started last before it: the delay grows with the logarithm of the
-    rows that were good before, as the shares do.
+    The promise is that **no false alarm is ever raised**, but with a probability of
+    `false_alarm`. A change is noticed by the bettor that started last before it: the delay grows
+    with the logarithm of the rows that were good before, as the shares do, and a row takes the
+    same time after a million.
 
     Parameters
     ----------

@@ -44,9 +44,9 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
     ----------
     module : torch.nn.Module or callable
         The net. Training starts from its weights and does not change them: `fit` works on
-        a copy; with ``max_epochs=0`` on the net itself, which it moves to `device` and puts into
-        evaluation mode. A function ``module(n_features, n_classes)`` builds a new one in each
-        `fit`.
+        a copy; with ``max_epochs=0`` on the net itself, which it puts into evaluation mode, unless
+        it would move it to `device` or size its lazy layers. A function
+        ``module(n_features, n_classes)`` builds a new one in each `fit`.
 
     stages : sequence of str or of sequence of str, default=None
         Names of submodules, in order; each takes what the one before it returned. Several

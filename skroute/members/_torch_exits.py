@@ -13,6 +13,7 @@ import torch
 from scipy.special import softmax
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.parameter import is_lazy
 
 from skroute.utils._compat import _safe_indexing, num_samples
 from skroute.utils._optional import import_optional
@@ -123,7 +124,9 @@ def available_device(device):
 def build(module, n_features, n_classes, device, *, trained):
     """The module to work on: a new one, or the one given; a copy of it if `fit` would change it."""
     if isinstance(module, nn.Module):
-        built = module if trained else deepcopy(module)
+        lazy = any(is_lazy(parameter) for parameter in module.parameters())
+        keeps = trained and not lazy and device in (None, device_of(module))
+        built = module if keeps else deepcopy(module)
     else:
         built = module(n_features, n_classes)
         if not isinstance(built, nn.Module):

@@ -13,7 +13,7 @@ from sklearn.utils import check_consistent_length
 from skroute.utils._named import in_order
 from skroute.utils._protocol import handed_over, models_of
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import check_known_labels, check_numbers, holds_texts
+from skroute.utils._validation import check_known_labels, check_numbers, holds_texts, refuse_masked
 
 # Least probability that log loss takes a logarithm of, as scikit-learn has it.
 _LEAST = np.finfo(np.float64).eps
@@ -303,7 +303,9 @@ def rated_by(function, name="quality"):
     """A function of true answers and answers, held to one finite number for each row."""
 
     def rate(y, answers):
-        per_row = np.asarray(function(y, answers), dtype=np.float64)
+        found = function(y, answers)
+        refuse_masked(**{f"what {name} returns": found})
+        per_row = np.asarray(found, dtype=np.float64)
         if per_row.shape != (len(y),) or not np.isfinite(per_row).all():
             raise ValueError(
                 f"{name} must return one finite number for each row, shape "

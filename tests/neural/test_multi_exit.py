@@ -125,6 +125,15 @@ def test_the_module_given_is_not_changed_and_training_starts_from_it():
     assert "MultiExitClassifier" in repr(as_is) and "<div" in as_is._repr_html_()
 
 
+def test_fit_sizes_no_lazy_layer_of_the_users_net():
+    X, y = rows(60)
+    module = torch.nn.Module()
+    module.stages = torch.nn.ModuleList([torch.nn.LazyLinear(8), torch.nn.LazyLinear(8)])
+    module.heads = torch.nn.ModuleList([torch.nn.LazyLinear(2), torch.nn.LazyLinear(2)])
+    MultiExitClassifier(module, max_epochs=0).fit(X, y % 2)
+    assert all(torch.nn.parameter.is_lazy(parameter) for parameter in module.parameters())
+
+
 def test_images_and_names_of_submodules():
     torch.manual_seed(0)
     rng = np.random.default_rng(0)

@@ -124,6 +124,7 @@ def test_losses_of_numbers_are_those_of_scikit_learn(name):
         (("predict_proba", 3), "needs a function"),
         (("scores", len), "as a pair must be"),
         (lambda true, given: 1.0, "one finite number for each row"),
+        (lambda true, given: np.ma.masked_array(np.ones(len(true)), true == given), "are masked"),
     ],
 )
 def test_what_is_no_quality_is_refused_before_a_member_is_fitted(quality, message):

@@ -249,11 +249,9 @@ class Policy:
         least_price = float(self.least_prices[budget == np.inf])
         if budget == np.inf:
             return Rule(least_price, 0.0)
-        cheapest = float(self.path.budgets[0])
-        room = (1 - self.margin) * (budget - self.deciding)
-        # Of estimated costs the cheapest plan may seem more expensive than the budget.
-        room = cheapest if affords(cheapest + self.deciding, budget) else room
-        rule = path.rule(max(room, float(path.budgets[0])))
+        # The cheapest plan is always allowed, that of the path's own rows too.
+        least = max(float(self.path.budgets[0]), float(path.budgets[0]))
+        rule = path.rule(max((1 - self.margin) * (budget - self.deciding), least))
         return rule if rule.price >= least_price else Rule(least_price, 0.0)
 
     def room(self, budget):

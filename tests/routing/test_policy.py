@@ -31,13 +31,13 @@ def draw_policy(rng, n=24, m=3):
         rng.integers(0, 5, (n, m)) / 4,
         rng.integers(0, 3, (n, m)) / 2,
         planned,
-        rng.integers(0, 6, (n, m)) / 4 if realised else planned,
         part,
         rng.integers(0, 3, m) / 8,
         reg_lambda=rng.integers(0, 2),
         deciding=rng.integers(0, 2) / 4,
         margin=rng.integers(0, 2) / 8,
         least_prices=(0.0, 0.3) if rng.random() < 0.5 else (0.2, 0.0),
+        realised=rng.integers(0, 6, (n, m)) / 4 if realised else None,
         weight=rng.integers(1, 4, n).astype(float) if weighted else None,
         kind=kind,
     )
@@ -101,7 +101,7 @@ def test_validation_is_by_the_rows_of_other_folds(seed):
                 copies = rows[policy.kind[rows] == policy.kind[j]]
                 if policy.kind[j] >= 0 and len(copies):
                     seen[j], costs[j] = values[copies[0]], full[copies[0]]
-            realised = None if policy.paid is policy.planned else paid[others]
+            realised = None if policy.realised is None else paid[others]
             path = assignment_path(seen[others], costs[others], realised, weight[others])
             choices = decided(values[rows], full[rows], rule_at(policy, budget, path))
             quality[rows] = averaged(policy.quality[rows], choices)
@@ -147,7 +147,7 @@ def test_rows_of_a_call_are_decided_at_the_price_or_together(seed):
     values = estimates - policy.reg_lambda * policy.sigma
     costs = rng.integers(0, 4, (5, 3)) / 4 if policy.per_row else policy.planned
     full, rows, uniform = np.broadcast_to(costs, (5, 3)), np.arange(5), rng.random(5)
-    estimated = policy.paid is not policy.planned
+    estimated = policy.realised is not None
     for budget in budgets_of(policy, rng):
         draws = {"draw": lambda tied: uniform[tied]}
         plan = policy.decide(estimates, costs, budget, **draws)
@@ -183,8 +183,10 @@ def test_one_row_and_some_choices(seed):
     some = policy.restricted(kept).restricted(np.array([1]))
     for field in fields(Policy):
         whole, part = getattr(policy, field.name), getattr(some, field.name)
-        if field.name in ("estimate", "as_new", "quality", "planned", "paid", "sigma"):
+        if field.name in ("estimate", "as_new", "quality", "planned", "sigma"):
             np.testing.assert_array_equal(part, whole[..., [2]])
-        elif field.name != "_kept" and field.name != "columns":
+        elif field.name == "realised" and whole is not None:
+            np.testing.assert_array_equal(part, whole[:, [2]])
+        elif field.name not in ("_kept", "columns"):
             assert part is whole
     assert list(some.kept) == [2] and policy.restricted(np.arange(3)) is policy

@@ -249,11 +249,11 @@ def test_skewness_is_taken_out_of_intervals():
     for _ in range(800):
         weight = 5.0 * (rng.random(400) < 0.2)
         value = rng.lognormal(-0.72, 1.2, size=400)
-        estimate, error, skewness = doubly_robust(np.ones(400), np.ones(400), value, weight)
+        estimate, error, skewness = doubly_robust(np.ones((1, 400)), np.ones(400), value, weight)
         degrees = np.array([weight.sum() ** 2 / (weight @ weight) - 1])
         for corrected in held:
-            term = (estimate, error, skewness if corrected else 0.0)
-            found = with_intervals([(term,) * 3], degrees, 0.95).doubly_robust
+            term = (estimate, error, skewness if corrected else np.zeros(1))
+            found = with_intervals((term,) * 3, degrees, 0.95).doubly_robust
             held[corrected].append(found.low[0] <= 1.0 <= found.high[0])
     assert np.mean(held[False]) < 0.91 < 0.92 < np.mean(held[True]) < 0.97
 

@@ -54,8 +54,8 @@ def walk_rows(X, start, stop, trees, offset, thresholds, beta, score, members, a
     block = min(1024, stop - start)
     rows = np.empty(block, dtype=np.int64)
     g = np.empty((block, n_outputs), dtype=np.float64)
-    pairs = np.empty(max(block, _TOGETHER), dtype=np.int64)
-    leaf = np.empty(max(block, _TOGETHER), dtype=np.int64)
+    pairs = np.empty(max(block, _TOGETHER), dtype=np.uint64)
+    going, leaf = np.empty_like(pairs), np.empty_like(pairs)
     for begin in range(start, stop, block):
         m, known, next_tree = min(block, stop - begin), 0, 0
         for j in range(m):
@@ -67,7 +67,7 @@ def walk_rows(X, start, stop, trees, offset, thresholds, beta, score, members, a
                 if t >= next_tree:
                     # Alone, a row also goes down trees that it may not need: their loads overlap.
                     known, next_tree = t, min(t + (1 if m > 1 else _TOGETHER), len(outputs))
-                    leaves(X, rows, m, trees, t, next_tree, pairs, leaf)
+                    leaves(X, rows, m, trees, t, next_tree, pairs, going, leaf)
                 first, width = max(outputs[t], 0), n_outputs if outputs[t] < 0 else 1
                 for j in range(m):
                     for k in range(width):

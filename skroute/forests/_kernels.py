@@ -79,10 +79,11 @@ def _go_down(X, rows, at, going, nodes, levels):
 
 
 @njit(cache=True, nogil=True)
-def leaves(X, rows, m, trees, first, last, pairs, going, out):
+def leaves(X, rows, m, trees, first, last, scratch, out):
     """Leaf of each of the first `m` rows of `rows` in trees ``first, ..., last - 1``, into `out`,
-    tree after tree; `pairs` and `going` are scratch."""
+    tree after tree; `scratch` is two rows as long as `out`."""
     nodes, _, roots, depths, _, _, cat_words, cat_start, special = trees
+    pairs, going = scratch[0], scratch[1]
     n, left = 0, np.int64(0)
     for t in range(first, last):
         left = max(left, np.int64(depths[t]))
@@ -132,8 +133,8 @@ def add_leaves(X, start, stop, trees, first, last, column, out):
     # Few rows go down many trees together, many rows down one after the other.
     together = max(512 // block, 1)
     rows = np.empty(block, dtype=np.uint64)
-    pairs = np.empty(block * together, dtype=np.uint64)
-    going, at = np.empty_like(pairs), np.empty_like(pairs)
+    scratch = np.empty((2, block * together), dtype=np.uint64)
+    at = np.empty(block * together, dtype=np.uint64)
     for begin in range(start, stop, block):
         m = min(block, stop - begin)
         for j in range(m):
@@ -142,7 +143,7 @@ def add_leaves(X, start, stop, trees, first, last, column, out):
             if together == 1 and outputs[t] >= 0 and column[outputs[t]] < 0:
                 continue
             beyond = min(t + together, member_start[last])
-            leaves(X, rows, m, trees, t, beyond, pairs, going, at)
+            leaves(X, rows, m, trees, t, beyond, scratch, at)
             n = 0
             for i in range(t, beyond):
                 to, width = (outputs[i], 1) if outputs[i] >= 0 else (0, len(column))

@@ -285,11 +285,14 @@ def _n_above(v, limit):
 
 
 @njit(cache=True, nogil=True)
-def _n_below(v, limit):
-    count = np.int32(0)
+def _tail(v, wrong, limits, beyond):
+    """The largest values of the rows that are wrong, and how many rows lie above each."""
+    limits[:] = -np.inf
     for i in range(len(v)):
-        count += v[i] < limit
-    return count
+        if wrong[i] and v[i] > limits[-1]:
+            _add_largest(v[i], limits)
+    for j in range(len(limits)):
+        beyond[j] = _n_above(v, limits[j])
 
 
 @njit(cache=True, nogil=True)
@@ -357,21 +360,11 @@ def scan(scores, candidates, active, g, target, first, last, use_lo, use_hi, dec
             else:
                 v[i], bad[i] = best - second, leader != target[i]
         if use_hi:
-            top[:] = -np.inf
-            for i in range(n):
-                if bad[i] and v[i] > top[last]:
-                    _add_largest(v[i], top)
-            for j in range(len(top)):
-                above[j] = _n_above(v, top[j])
+            _tail(v, bad, top, above)
         if use_lo:
             # The lowest are the largest of the negated.
-            bottom[:] = -np.inf
-            for i in range(n):
-                if not bad[i] and -v[i] > bottom[last]:
-                    _add_largest(-v[i], bottom)
-            for j in range(len(bottom)):
-                bottom[j] = -bottom[j]
-                below[j] = _n_below(v, bottom[j])
+            _tail(-v, ~bad, bottom, below)
+            bottom[:] = -bottom
         decided[c] = _most_decided(above, below, top, bottom, n, first, last)
 
 

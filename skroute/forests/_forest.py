@@ -8,14 +8,7 @@ import numpy as np
 
 from skroute.forests._bitvector import bit_trees
 from skroute.forests._code_walk import coded_trees
-from skroute.forests._trees import (
-    CATEGORICAL,
-    FEATURE_MASK,
-    NODE,
-    Trees,
-    breadth_first,
-    is_special,
-)
+from skroute.forests._trees import CATEGORICAL, FEATURE_MASK, NODE, Trees, breadth_first
 from skroute.utils._validation import read_only
 
 # What a forest makes of its trees, once.
@@ -306,6 +299,5 @@ class ForestBuilder:
             member_start=np.array(self._starts, dtype=np.int32),
             cat_words=np.array(self._words or [0], dtype=np.uint32),
             cat_start=np.array(self._cat_start, dtype=np.int32),
-            special=is_special(nodes),
         )
         return Forest(trees, np.atleast_1d(np.asarray(offset, dtype=np.float64)), **keywords)

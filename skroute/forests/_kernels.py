@@ -35,23 +35,22 @@ def step(X, row, nodes, at):
 
 
 @njit(cache=True, nogil=True)
-def step_special(X, i, nodes, at, cat_words, cat_start):
+def step_special(X, row, nodes, at, cat_words, cat_start):
     """As `step`, for forests with categorical nodes or zero as missing."""
     node = nodes[at]
-    x = X[i, node["feature"] & _MASK]
-    missing = x != x or ((node["feature"] & _ZERO_MISSING) != 0 and abs(x) <= _ZERO)
-    if missing:
-        return node["child"] + ((node["feature"] >> _MISSING_RIGHT_BIT) & 1)
-    if node["feature"] & _CATEGORICAL:
+    feature = np.uint32(node["feature"])
+    x = X[row, np.uint64(feature & _MASK)]
+    right = x > node["threshold"]
+    if x != x or ((feature & _ZERO_MISSING) != 0 and abs(x) <= _ZERO):
+        right = (feature >> _MISSING_RIGHT_BIT) & 1 != 0
+    elif feature & _CATEGORICAL:
         s = int(node["threshold"])
-        code = np.int64(-1)
-        if -1 < x < 2147483648.0:
+        right = True
+        if -1 < x < 32 * (cat_start[s + 1] - cat_start[s]):
             code = np.int64(x)
-        if 0 <= code < 32 * (cat_start[s + 1] - cat_start[s]):
             word = np.int64(cat_words[cat_start[s] + code // 32])
-            return node["child"] + (1 - ((word >> (code % 32)) & 1))
-        return node["child"] + 1
-    return node["child"] + (x > node["threshold"])
+            right = (word >> (code % 32)) & 1 == 0
+    return np.uint64(np.uint32(node["child"])) + np.uint64(right)
 
 
 @njit(cache=True, nogil=True)
@@ -94,7 +93,7 @@ def leaves(X, rows, m, trees, first, last, scratch, out):
         below = step_special(X, pairs[j], nodes, out[j], cat_words, cat_start)
         while below != out[j]:
             out[j] = below
-            below = step_special(X, pairs[j], nodes, out[j], cat_words, cat_start)
+            below = step_special(X, pairs[j], nodes, below, cat_words, cat_start)
     levels = 0 if special else _FIRST
     while n > 0 and levels > 0:
         levels = min(levels, left)

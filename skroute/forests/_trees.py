@@ -59,11 +59,13 @@ class Trees(NamedTuple):
     member_start: Any
     cat_words: Any
     cat_start: Any
-    special: bool
+    special: bool = False
 
     def read_only(self):
-        """These trees, not to be written to: kernels are compiled once for them."""
-        return self._replace(**{name: read_only(getattr(self, name)) for name in _KINDS})
+        """These trees, not to be written to: kernels are compiled once for them. Sets `special`."""
+        special = bool(np.any(self.nodes["feature"] & (CATEGORICAL | ZERO_MISSING)))
+        arrays = {name: read_only(getattr(self, name)) for name in _KINDS}
+        return self._replace(**arrays, special=special)
 
     def taken(self, order):
         """These members in this order, and their nodes in memory as well."""
@@ -82,8 +84,6 @@ class Trees(NamedTuple):
             depths=self.depths[picked],
             outputs=self.outputs[picked],
             member_start=np.append(0, np.cumsum(np.diff(start)[order])).astype(np.int32),
-            # None of these trees may have what others have.
-            special=is_special(nodes),
         )
 
     def checked(self, n_features, n_outputs):
@@ -148,17 +148,11 @@ def _are_whole(trees, n_features, n_outputs):
         and _rises_from_0(trees.cat_start, 0)
         and trees.cat_start[-1] <= len(trees.cat_words)
         and np.isin(sets, np.arange(len(trees.cat_start) - 1)).all()
-        and bool(trees.special) == is_special(nodes)
     )
 
 
 def _rises_from_0(numbers, least):
     return len(numbers) > 0 and numbers[0] == 0 and (np.diff(numbers) >= least).all()
-
-
-def is_special(nodes):
-    """Whether some node is categorical or takes zero as missing."""
-    return bool(np.any(nodes["feature"] & (CATEGORICAL | ZERO_MISSING)))
 
 
 def breadth_first(left, right, sizes):

@@ -128,7 +128,7 @@ def policy_of(estimate, quality, costs, deciding):
     """A policy of estimates that are out of sample as they stand."""
     n, sigma = len(estimate), np.zeros(len(costs))
     part = np.zeros(n, dtype=int)
-    table = (None, estimate, estimate, quality, costs, costs, part, sigma)
+    table = (None, estimate, estimate, quality, costs, part, sigma)
     return Policy(*table, deciding=deciding)
 
 

@@ -92,7 +92,7 @@ class Linear(NamedTuple):
 
     def predict(self, rows):
         X = rows if self.columns is None else rows[:, self.columns]
-        return X.astype(np.float64) @ self.coef + self.offset
+        return X @ self.coef + self.offset
 
     def weighted(self, level, difference, sizes=1.0):
         coef, offset = (
@@ -102,17 +102,20 @@ class Linear(NamedTuple):
 
 
 class Landmarks(NamedTuple):
-    """A linear member on similarities ``exp(-gamma * squared distance)`` to some centres."""
+    """A linear member on similarities ``exp(-distance**2 / 2)`` to centres, in units of a width.
+
+    The centres are columns, of which half the squared lengths are `halves`.
+    """
 
     centres: np.ndarray
-    squares: np.ndarray
-    gamma: float
+    halves: np.ndarray
+    width: float
     linear: Linear
 
     def similarities(self, rows):
-        X = rows.astype(np.float64)
-        squares = (X**2).sum(axis=1)[:, None] + self.squares
-        return np.exp(-self.gamma * np.maximum(squares - 2 * (X @ self.centres.T), 0))
+        X = rows.astype(np.float64) / self.width
+        exponent = X @ self.centres - self.halves - (X**2).sum(axis=1)[:, None] / 2
+        return np.exp(np.minimum(exponent, 0))
 
     def predict(self, rows):
         return self.linear.predict(self.similarities(rows))
@@ -202,12 +205,13 @@ def fit_landmarks(rows, deviations, seed):
     drawn = np.random.RandomState(seed).permutation(len(rows))[: 20 * _CENTRES]
     drawn = rows[drawn].astype(np.float64)
     first = np.unique(drawn[: max(1, min(_CENTRES, len(rows) // 4))], axis=0)
-    near = cdist(drawn, first, "sqeuclidean").argmin(axis=1)
-    centres = np.array([drawn[near == k].mean(axis=0) for k in range(len(first))])
-    one, other = np.array_split(drawn[:300], 2)
-    apart = ((one[:, None] - other[None]) ** 2).sum(axis=-1)
-    typical = float(np.median(apart[apart > 0])) if (apart > 0).any() else 1.0
-    found = Landmarks(centres, (centres**2).sum(axis=1), 1 / typical, None)
+    # Nearest by squared distance, less what is the same for all.
+    near = (drawn @ first.T - (first**2).sum(axis=1) / 2).argmax(axis=1)
+    centres = np.array([drawn[near == k].mean(axis=0) for k in np.unique(near)])
+    apart = cdist(*np.array_split(drawn[:300], 2), "sqeuclidean")
+    width = float(np.median(apart[apart > 0]) / 2) ** 0.5 if (apart > 0).any() else 1.0
+    centres /= width
+    found = Landmarks(centres.T, (centres**2).sum(axis=1) / 2, width, None)
     linear = Linear(None, *shared_ridge(found.similarities(rows), deviations))
     return found._replace(linear=linear)
 

@@ -227,8 +227,9 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 f"y must have entries of at most {_LARGEST:g} in size, got "
                 f"{np.abs(quality).max():g}. Give quality in another unit."
             )
-        if folds is None:
-            folds = self._folds(len(X))
+        if folds is None and len(X) >= _FEWEST_ROWS:
+            splitter = KFold(self.cv, shuffle=True, random_state=self.random_state)
+            folds = list(splitter.split(X))
         mean = quality.mean(axis=0)
         self.compared_, self._parts, self._knots, self._errors = [], [], None, None
         # No estimate leaves the range of what was seen.
@@ -240,7 +241,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 self._errors = np.stack([mean, error / len(X) ** 0.5], axis=1)[..., None]
             self._range = mean, mean, None
             estimate = quality.copy()
-            for train, test in folds:
+            for train, test in folds or ():
                 estimate[test] = quality[train].mean(axis=0)
             self.mean_ = mean
             return estimate, np.tile(mean, (len(X), 1))
@@ -265,12 +266,6 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             self._range = mean, mean, None
         self.mean_ = mean
         return choice.estimate * sizes, choice.kept * sizes
-
-    def _folds(self, n_rows):
-        if n_rows < _FEWEST_ROWS:
-            return []
-        splitter = KFold(self.cv, shuffle=True, random_state=self.random_state)
-        return list(splitter.split(np.empty(n_rows)))
 
     def _rows(self, X):
         """Standardised rows in single precision; what it cannot hold is clipped."""

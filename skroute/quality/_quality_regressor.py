@@ -89,7 +89,8 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     Notes
     -----
     Time is bounded: a tree sees at most 10,000 rows and a cut at most 40 features, and the
-    linear member takes at most 1,000 columns. The fitted estimator keeps no row of `fit`.
+    linear member takes at most 1,000 columns. The forest is that of all folds together, 16 trees
+    each; what else has weight is fitted again on all rows, none of which is kept.
 
     Texts and categories are encoded once, from all rows, without their outcomes; the
     out-of-sample estimates are of members that did not see the outcomes of a row.

@@ -174,11 +174,11 @@ def certify_batch(certified, router, X, n_labels, label_cost, call):
     rest = np.delete(np.arange(n), labelled)
     if "costs" in call:
         for rows in filter(len, (labelled, rest)):
-            budgets = within_reach(router, *part(rows), budgets)
+            budgets = within_reach(walking(router), *part(rows), budgets)
     # About the labelled rows nothing is asked twice.
     X_labelled, call_labelled = part(labelled)
     walked, reference = walking(router), certified.reference
-    name, seen = ask_reference(walked, reference, X_labelled, call_labelled, loss)
+    name, seen = ask_reference(walked, reference, X_labelled, call_labelled, loss.worth)
     route = seen.route if isinstance(reference, str) else np.full(n_labels, -1)
     price = seen.cost if label_cost is None else np.full(n_labels, float(label_cost))
     bought = Routed(np.asarray(seen.y_pred), route, price)
@@ -253,7 +253,7 @@ def _check_batch(certified, router, test, label_cost):
         raise ValueError(f"n_labels must be a whole number from 1 up, got {n_labels!r}.")
     if n_labels > n:
         raise ValueError(f"n_labels={n_labels!r} is more than the {n} rows of the batch.")
-    if loss.asks != "predict":
+    if loss.worth.asks != "predict":
         raise ValueError(
             f"The loss of the wrapped router is one of probabilities ({loss.unit}), and a batch "
             "compares answers: give loss and loss_range."

@@ -285,7 +285,7 @@ def _check_batch(certified, router, test, label_cost):
 
 def _check_answers(bought, router, loss):
     """Refuse names of choices where answers are compared: they say nothing about agreement."""
-    unknown = loss.worth.function is None and not hasattr(router, "classes_")
+    unknown = loss.worth.name == "accuracy" and not hasattr(router, "classes_")
     if unknown and {str(y) for y in np.ravel(bought.y_pred)} <= set(router.choices_):
         raise ValueError(
             "The answers are names of choices, so that two that differ may say the same: certify "

@@ -33,7 +33,7 @@ from skroute.certified._evidence import collect, groups_of_rows, has_missing, op
 from skroute.certified._loss import loss_of
 from skroute.certified._monitor import PromiseMonitor
 from skroute.certified._selection import Selection
-from skroute.metrics._objectives import Worth
+from skroute.metrics._objectives import OF_LABELS
 from skroute.metrics._off_policy import count_seen
 from skroute.utils._compat import (
     HasMethods,
@@ -875,7 +875,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         if is_regressor(model):
             answers = np.array(routed.y_pred[rows].tolist())
             return float(r2_score(y[rows], answers, sample_weight=weight))
-        quality = check_numbers(Worth().of_routed(y, routed, model)[rows], "y")
+        quality = check_numbers(OF_LABELS["accuracy"].of_routed(y, routed, model)[rows], "y")
         return float(np.average(quality, weights=weight))
 
     # scikit-learn ---------------------------------------------------------------------

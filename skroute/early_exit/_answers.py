@@ -46,8 +46,9 @@ def settle(engine, walked, ask):
     Where full scores are ties but for rounding, ``ask(rows)`` tells those of the library.
     """
     score, members, answer = walked
-    last = (members == engine.n_members).nonzero()[0]
-    if len(last) and engine.rounding:
+    # Of one row argmax takes a third of the time that a comparison does.
+    if engine.rounding and members[members.argmax()] == engine.n_members:
+        last = np.flatnonzero(members == engine.n_members)
         ties = last[_is_tie(engine, score[last])]
         if len(ties):
             answer[ties] = ask(ties)

@@ -15,7 +15,7 @@ from skroute.early_exit._algorithms import checked
 from skroute.early_exit._answers import probabilities, sided
 from skroute.early_exit._learning import shares_of
 from skroute.forests._forest import Forest
-from skroute.forests._trees import NODE, Trees, is_special
+from skroute.forests._trees import NODE, Trees
 from skroute.utils._compat import validate_params
 
 __all__ = ["PortableEnsemble", "export_ensemble"]
@@ -146,7 +146,7 @@ def forest_of(exported):
     nodes = np.empty(len(exported["child"]), dtype=NODE)
     for name in NODE.names:
         nodes[name] = exported[name]
-    trees = Trees(nodes, *(exported[name] for name in _ARRAYS), is_special(nodes))
+    trees = Trees(nodes, *(exported[name] for name in _ARRAYS))
     for name, value in more.items():
         if _MORE[name] is not None and value not in _MORE[name]:
             raise ValueError(

@@ -9,7 +9,7 @@ from scipy.special import expit
 from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
 from sklearn.utils.extmath import softmax as sk_softmax
 
-from skroute.forests._code_walk import leaf_sums, walk_of
+from skroute.forests._code_walk import walk_of
 from skroute.forests._readers import averaged_regressor
 from skroute.forests._rows import are_plain, rows_of
 
@@ -97,10 +97,10 @@ def exact_sums(forest, X, n_jobs=None):
     out = np.empty((n, forest.n_outputs), dtype=forest.sums)
     out[:] = 0.0 if forest.offset_last else forest.offset
     column = np.arange(forest.n_outputs)
-    walk = walk_of(forest, n, (0, forest.n_members))
+    walk, layout = walk_of(forest, n, 0, forest.n_members)
 
     def add(start, stop):
-        walk(X, start, stop, column, out)
+        walk(X, start, stop, layout, 0, forest.n_members, column, out)
         if forest.offset_last:
             out[start:stop] += forest.offset
 
@@ -154,6 +154,4 @@ def average_of(model, X):
     forest = kept[2]
     if not are_plain(forest, X) or not np.isfinite(X).all():
         return model.predict(X)
-    found = leaf_sums(forest, rows_of(forest, X))
-    found /= len(members)
-    return found[:, 0] if model.n_outputs_ == 1 else found
+    return answer(forest, exact_sums(forest, rows_of(forest, X), n_jobs=1))

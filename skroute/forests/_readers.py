@@ -196,7 +196,18 @@ def _lightgbm_forest(booster, blocks):
         if (i + 1) % per_iteration == 0:
             builder.end_member()
     columns = booster.pandas_categorical or []
-    categorical = _lightgbm_categorical_columns(head, len(columns))
+    # Those of a data frame that were categorical.
+    infos = enumerate(head["feature_infos"].split(" ") if columns else ())
+    categorical = [i for i, info in infos if info != "none" and info[0] != "["]
+    if len(categorical) != len(columns):
+        raise ValueError(
+            "The booster was trained on a data frame with categorical columns of which some "
+            "were constant, and its text does not say which; train on codes instead."
+        )
+    categories = {}
+    for column, values in zip(categorical, columns):
+        floats = all(isinstance(value, float) for value in values)
+        categories[column] = np.asarray(values, dtype=float if floats else object)
     return builder.build(
         np.zeros(per_iteration),
         # boosting="rf" adds its trees up and averages before the link.
@@ -204,33 +215,12 @@ def _lightgbm_forest(booster, blocks):
         n_features=int(head["max_feature_idx"]) + 1,
         finite=False,
         cast="float32",
-        categories={
-            column: np.asarray(values, dtype=float if _are_floats(values) else object)
-            for column, values in zip(categorical, columns)
-        },
+        categories=categories,
     )
-
-
-def _are_floats(values):
-    return all(isinstance(value, float) for value in values)
 
 
 def _fields(block):
     return dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
-
-
-def _lightgbm_categorical_columns(head, n_columns):
-    """Positions of the data-frame columns that were categorical, from ``feature_infos``."""
-    if not n_columns:
-        return []
-    infos = head["feature_infos"].split(" ")
-    categorical = [i for i, info in enumerate(infos) if info != "none" and info[0] != "["]
-    if len(categorical) != n_columns:
-        raise ValueError(
-            "The booster was trained on a data frame with categorical columns of which some "
-            "were constant, and its text does not say which; train on codes instead."
-        )
-    return categorical
 
 
 def _lightgbm_trees(builder, trees):

@@ -9,14 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.base import Plan, Routed, check_affordable, check_budget, check_costs
 from skroute.routing._cascade_rules import Outcomes, candidates, learn_path, scores_of
 from skroute.routing._estimates import cross_fit, estimates_without_folds, folds_of, predict_matrix
-from skroute.routing._log import (
-    check_matrix,
-    check_row_costs,
-    choice_names,
-    column_names,
-    is_named,
-    read_table,
-)
+from skroute.routing._log import check_matrix, check_row_costs, column_names, read_table
 from skroute.routing._mixtures import validated_mixture
 from skroute.routing._signals import as_columns, split_signals
 from skroute.routing._states import check_sets, fixed_order
@@ -254,13 +247,13 @@ class CascadeRouter(TableRouter):
         X = self._rows_of_fit(X, y, optional=True, costs=costs, signals=signals)
         quality = check_matrix(y, "y")
         check_consistent_length(X, quality)
-        names, self._named = choice_names(y, self.costs), is_named(y, self.costs)
         if self.costs is not None and costs is not None:
             raise ValueError(
                 "costs was given both to the constructor and to fit; costs per row need "
                 "CascadeRouter(costs=None)."
             )
-        log = read_table(quality, costs, self.costs, names, self._named)
+        log = read_table(y, costs, self.costs)
+        names, self._named = log.names, log.named
         log = log.with_handing_over(self.abstain_cost)
         n_rows, n_models = quality.shape
         row_costs = np.broadcast_to(log.paid[..., :n_models], quality.shape)

@@ -19,6 +19,8 @@ from skroute.utils._named import columns_of, part_of
 # rows: a ridge of 10 halves what 10 rows of unit variance would say.
 _OWN, _OTHERS, _VALUES = 1.0, 10.0, 10.0
 _LARGEST = 30.0
+# Newton's steps of a logistic fit at most.
+_MAX_STEPS = 25
 
 
 class RankScores:
@@ -59,25 +61,31 @@ def _finite(values):
     return np.clip(values, -largest, largest)
 
 
-def fit_logistic(features, target, ridge, n_steps=25):
+def _probability(linear):
+    """The logistic function, which is never 0 or 1."""
+    return expit(np.clip(linear, -_LARGEST, _LARGEST))
+
+
+def fit_logistic(features, target, ridge):
     """Ridge logistic regression on targets in [0, 1], and its leave-one-out estimates."""
-    coef = np.zeros(features.shape[1])
-    for _ in range(n_steps):
-        mean = expit(np.clip(features @ coef, -_LARGEST, _LARGEST))
+
+    def expand(coef):
+        mean = _probability(features @ coef)
         weight = np.maximum(mean * (1 - mean), 1e-6)
-        hessian = (features * weight[:, np.newaxis]).T @ features + np.diag(ridge)
+        return mean, weight, (features * weight[:, np.newaxis]).T @ features + np.diag(ridge)
+
+    coef = np.zeros(features.shape[1])
+    for _ in range(_MAX_STEPS):
+        mean, _, hessian = expand(coef)
         step = np.linalg.solve(hessian, features.T @ (target - mean) - ridge * coef)
         size = np.abs(step).max()
         coef = coef + step * min(1.0, 5.0 / max(size, 1e-12))
         if size < 1e-7:
             break
-    linear = features @ coef
-    mean = expit(np.clip(linear, -_LARGEST, _LARGEST))
-    weight = np.maximum(mean * (1 - mean), 1e-6)
-    hessian = (features * weight[:, np.newaxis]).T @ features + np.diag(ridge)
+    mean, weight, hessian = expand(coef)
     lever = np.einsum("ij,ji->i", features, np.linalg.solve(hessian, features.T))
-    without = linear - lever * (target - mean) / np.maximum(1 - lever * weight, 0.05)
-    return coef, expit(np.clip(without, -_LARGEST, _LARGEST))
+    without = features @ coef - lever * (target - mean) / np.maximum(1 - lever * weight, 0.05)
+    return coef, _probability(without)
 
 
 class StateEstimate(NamedTuple):
@@ -93,8 +101,7 @@ class StateEstimate(NamedTuple):
 
     def predict(self, features):
         """Estimates for rows, ndarray of shape (n_rows, n_ways + n_values)."""
-        linear = self.ways[0] + features @ self.ways[1:]
-        ways = expit(np.clip(linear, -_LARGEST, _LARGEST))
+        ways = _probability(self.ways[0] + features @ self.ways[1:])
         if not self.values.shape[1]:
             return ways
         values = np.clip(_terms(ways, features) @ self.values, self.low, self.high)

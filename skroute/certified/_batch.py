@@ -104,26 +104,11 @@ def walk(router, budgets, X, call, bought, test, *, from_full):
     count never falls along the path and the proof in the user guide holds: order the rows by that
     first budget. Neither the grid nor the order depends on the labels.
 
-    Parameters
-    ----------
-    router : fitted decision estimator, walking over these rows
-    budgets : ndarray of shape (n_points,)
-        Falling, the unlimited one first.
-    X, call : the labelled rows in the order drawn, and what is said about them
-    bought : Routed
-        The reference's answers to them; a route of -1 is none of the choices.
-    test : BatchTest
-    from_full : bool
-        Whether what was bought is the plan without a budget, which needs no test.
-
-    Returns
-    -------
-    last : int
-        Index of the last certified budget, -1 where not even the first is.
-    loss, upper : float
-        Mean on the labelled rows there (at the first budget, if none is certified), and bound.
-    tried : ndarray of shape (n_labels,)
-        What was spent on these rows along the path beside the bought answers, at most.
+    `budgets` fall from the unlimited one, `router` is walking over the rows, and `bought` are the
+    reference's answers to them (Routed; a route of -1 is none of the choices): `from_full` says
+    that they are the plan without a budget, which needs no test. Returns the index of the last
+    certified budget (-1: none), the mean loss there and its bound (at the first budget, if none is
+    certified), and what was spent on each row beside the bought answers, at most.
     """
     rows = np.arange(len(bought.route))
     found, tried = np.zeros(len(rows), dtype=bool), np.zeros(len(rows))

@@ -219,6 +219,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
     What the wrapped estimator takes about the rows of a call, such as ``costs`` or ``size``, is
     taken by every call here, and by `fit`, :meth:`recertify` and :meth:`certify_batch` for the
     evidence rows; with metadata routing it is what the estimator requests for its `predict`.
+    Operating points below what rows cost at least, by the ``costs`` given, are left out.
 
     References
     ----------

@@ -228,9 +228,7 @@ def _split(values, n_rows, columns):
         names = list(values.columns)
         parts = [values[name] for name in (columns if set(columns) <= set(names) else names)]
     else:
-        if np.ma.isMaskedArray(values):
-            values = values.astype(object).filled(None)
-        table = np.asarray(values, dtype=None if hasattr(values, "dtype") else object)
+        table = np.asanyarray(values, dtype=None if hasattr(values, "dtype") else object)
         if table.shape != (n_rows, len(columns)):
             raise _wrong_shape(table.shape, n_rows, columns)
         return list(table.T)

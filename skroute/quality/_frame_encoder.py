@@ -11,10 +11,10 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import OneHotEncoder, StandardScaler, normalize
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from skroute.utils._compat import HasMethods, Integral, Interval, StrOptions, _fit_context
-from skroute.utils._frames import CATEGORY, ColumnReader, columns_of, is_frame, texts_of
+from skroute.utils._frames import CATEGORY, ColumnReader, as_rows, columns_of, is_frame, texts_of
 from skroute.utils._tensors import on_host
 
 # A column of strings with at most this many different values is one of categories.
@@ -193,27 +193,15 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
 
 def _checked_columns(X):
     """Names of the columns as strings, or None, and the columns; refuses what has none."""
-    if isinstance(X, (str, bytes)) or np.isscalar(X):
+    if isinstance(X, (str, bytes)):
         raise TypeError(f"X must be rows, got {type(X).__name__}. One row is a list of one.")
-    if hasattr(X, "toarray"):
-        raise TypeError("FrameEncoder got a sparse X, and sparse rows are numbers already.")
     if not is_frame(X):
-        X = np.asarray(on_host(X))
-        if X.dtype.kind == "c":
-            raise ValueError("Complex data not supported: X must hold real numbers, or strings.")
-        if X.ndim == 0 or X.ndim > 2:
-            raise ValueError(f"X must have rows and columns, got {X.ndim} dimensions.")
-        if X.ndim == 1 and len(X) and not any(isinstance(cell, str) for cell in X):
-            raise ValueError(
-                "Expected 2D array, got 1D array instead. Reshape your data using "
-                "array.reshape(-1, 1) if it has a single feature."
-            )
-    if 0 in X.shape:
-        what = "sample" if X.shape[0] == 0 else "feature"
-        raise ValueError(
-            f"Found array with 0 {what}(s) (shape={tuple(X.shape)}) while a minimum of 1 is "
-            "required by FrameEncoder."
-        )
+        X = X if issparse(X) else as_rows(X)
+        if X.ndim == 1 and any(isinstance(cell, str) for cell in X):
+            X = X[:, None]
+        check_array(X, dtype=None, ensure_all_finite=False, input_name="X")
+    elif 0 in X.shape:
+        raise ValueError(f"X must have rows and columns, got shape {tuple(X.shape)}.")
     names, columns = columns_of(X)
     return None if names is None else [str(name) for name in names], columns
 
@@ -247,7 +235,7 @@ class _Column:
         if self.reader.kind == CATEGORY:
             texts = texts_of(column)
             texts[[text is None for text in texts]] = ""
-            return texts.astype(object)[:, None]
+            return texts[:, None]
         numbers = self.reader.read(column)
         if np.isinf(numbers).any():
             raise ValueError(f"Column {self.reader.name!r} must be finite, got infinity.")

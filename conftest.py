@@ -5,7 +5,6 @@ from pathlib import Path
 
 _NEEDS_TORCH = [
     "doc/user_guide/neural_nets.rst",
-    "skroute/members/_exit_run.py",
     "skroute/members/_multi_exit.py",
     "skroute/members/_torch_exits.py",
 ]

@@ -195,7 +195,7 @@ def measure_gate(draw, router, n, budgets, seed):
     for share in SHARES if most > low else ():
         budget = float(low + share * (most - low))
         if isinstance(fitted, FrugalMCTClassifier):
-            policy = fitted._policy_at(budget)
+            policy = fitted._options_at(budget).policy
             if budget > policy.deciding + policy.path.budgets[-1]:
                 continue
         found.append([fitted.predict_cost(X, budget=budget).mean() / budget - 1])

@@ -31,9 +31,8 @@ class Evidence(NamedTuple):
         Share of the rows that are handed over.
     references : ndarray of shape (n_rows, n_references)
         Loss of each reference.
-    reference_names : list of str
-    reference_costs : ndarray of shape (n_references,)
-        Mean cost; NaN where it is not known.
+    reference_costs : dict from str to float
+        Mean cost of each reference, by its name; NaN where it is not known.
     reference_index : int
         The reference that the first point itself is, against which its loss is 0; -1 for none.
     single : str or None
@@ -55,8 +54,7 @@ class Evidence(NamedTuple):
     costs: NDArray[np.float64]
     handed: NDArray[np.float64]
     references: NDArray[np.float64]
-    reference_names: list[str]
-    reference_costs: NDArray[np.float64]
+    reference_costs: dict[str, float]
     reference_index: int
     single: str | None
     groups: dict[str, NDArray[np.bool_]]
@@ -121,24 +119,21 @@ def operating_budgets(router, X, n_points, call):
     expected = router._respond(X, None, budget=np.inf, **call).expected_cost
     most = max(float(expected.mean()), least)
     budgets = np.unique(np.linspace(least, most, n_points))[::-1]
-    if call:
-        # What a call leaves out may leave no plan as cheap as that of all choices.
-        budgets = [budget for budget in budgets if _is_feasible(router, X, budget, call)]
-    return np.r_[np.inf, budgets]
+    budgets = np.r_[np.inf, budgets]
+    return within_reach(router, X, call, budgets) if call else budgets
 
 
-def _is_feasible(router, X, budget, call):
-    """Whether a router has a plan for rows within a budget."""
-    try:
-        router._respond(X, None, budget=budget, **call)
-    except ValueError:
-        return False
-    return True
+def within_reach(router, X, call, budgets):
+    """The first of falling budgets, as long as there is a plan for these rows.
 
-
-def knows_costs(routed):
-    """Whether the costs of a pass are what its calls cost, and not prices that differ from it."""
-    return np.array_equal(routed.cost, routed.expected_cost)
+    What a call leaves out, or says that rows cost, may leave none as cheap as in `fit`.
+    """
+    for k, budget in enumerate(budgets[1:], start=1):
+        try:
+            router._respond(X, None, budget=budget, **call)
+        except ValueError:
+            return budgets[:k]
+    return budgets
 
 
 def collect(router, budgets, X, y, call, *, reference, loss, group, from_single):
@@ -148,6 +143,8 @@ def collect(router, budgets, X, y, call, *, reference, loss, group, from_single)
     twice about a row. `from_single` says whether the path begins with the single choice that the
     loss is measured against.
     """
+    if "costs" in call:
+        budgets = within_reach(router, X, call, budgets)
     passes = [router._respond(X, loss.asks, budget=budget, **call) for budget in budgets]
     losses = [loss.of_routed(y, seen, router) for seen in passes]
     found = _references(router, X, y, call, reference, loss)
@@ -169,13 +166,12 @@ def collect(router, budgets, X, y, call, *, reference, loss, group, from_single)
         np.column_stack(costs),
         np.array(handed),
         np.column_stack([lost for lost, _ in found.values()]),
-        list(found),
-        np.array([cost for _, cost in found.values()]),
+        {name: cost for name, (_, cost) in found.items()},
         index,
         single,
         groups,
         loss.exact and not any(hands_over),
-        all(knows_costs(seen) for seen in passes),
+        all(np.array_equal(seen.cost, seen.expected_cost) for seen in passes),
         once_of(router).calls,
         set(call),
     )
@@ -197,15 +193,13 @@ def _safe_end(router, call, reference):
 
 def _references(router, X, y, call, reference, loss):
     """By name what the loss is measured against: losses of the rows, and the mean cost."""
-    names, asked, found = single_choices(router), [reference], {}
-    if isinstance(reference, str):
-        if reference not in ("best", "full", *names):
-            raise ValueError(
-                f"reference={reference!r} is neither 'best', 'full' nor one of the single choices "
-                f"{names!r}. A fitted estimator is allowed as well."
-            )
-        asked = (names or ["full"]) if reference == "best" else asked
-    for one in asked:
+    names, found = single_choices(router), {}
+    if isinstance(reference, str) and reference not in ("best", "full", *names):
+        raise ValueError(
+            f"reference={reference!r} is neither 'best', 'full' nor one of the single choices "
+            f"{names!r}. A fitted estimator is allowed as well."
+        )
+    for one in (names or ["full"]) if reference == "best" else [reference]:
         name, seen = ask_reference(router, one, X, call, loss)
         if isinstance(one, str) and one in names:
             losses = loss.best - loss.worth.of_single(y, seen, router)

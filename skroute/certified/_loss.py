@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import is_classifier, is_regressor
 
 from skroute.base import note_failure
-from skroute.metrics._objectives import Worth, rated_by, worth_of
+from skroute.metrics._objectives import Objective, rated_by, worth_of
 from skroute.utils._compat import num_samples
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import check_numbers, check_probabilities
@@ -26,7 +26,7 @@ class Loss:
 
     Attributes
     ----------
-    worth : Worth
+    worth : Objective
         What an answer is worth.
     range : float
         What two losses of a row can differ by at most.
@@ -35,7 +35,7 @@ class Loss:
         Whether losses are 0 and 1 by what they are, not only on some rows.
     """
 
-    worth: Worth
+    worth: Objective
     range: float
     unit: str
     exact: bool = False
@@ -48,7 +48,7 @@ class Loss:
     @property
     def best(self):
         """The quality that loses nothing: 1 of labels and logged qualities, else 0."""
-        return 1.0 if self.worth.objective is None and self.worth.function is None else 0.0
+        return 1.0 if self.worth.name == "accuracy" else 0.0
 
     def of(self, y, answers):
         """Loss of each answer, ndarray of shape (n_rows,)."""
@@ -61,7 +61,7 @@ class Loss:
     def against(self, bought, answers):
         """Loss of each answer beyond that of `bought`, the answers which are the truth."""
         found = self.of(bought, answers)
-        return found if self.worth.objective is None else found - self.of(bought, bought)
+        return found if self.worth.name == "loss" else found - self.of(bought, bought)
 
     def ask(self, name, model, X):
         """What a fitted model answers, with probabilities in the order of the classes."""
@@ -91,7 +91,7 @@ def loss_of(estimator, y, loss, loss_range):
         lost = rated_by(loss, "loss")
         # The best is not known: a row that is handed over loses what handing over costs.
         handed = -float(getattr(estimator, "abstain_cost", None) or 0.0)
-        worth = Worth(function=lambda y, answers: -lost(y, answers), handed=handed)
+        worth = Objective("loss", lambda y, answers: -lost(y, answers), handed=handed)
         return Loss(worth, float(loss_range), "by the loss given")
     if is_regressor(estimator) and estimator.get_params(deep=False).get("quality") is None:
         raise ValueError(
@@ -99,10 +99,9 @@ def loss_of(estimator, y, loss, loss_range):
             "loss and loss_range, what two losses of a row can differ by at most."
         )
     worth = worth_of(estimator, y)
-    objective, classes = worth.objective, worth.classes
     # What answers can lose stands along the last axis, of one row or of several kinds.
     known, exact = None, False
-    if objective is None and y is not None and y.ndim == 2:
+    if worth.name == "accuracy" and y is not None and y.ndim == 2:
         known, unit = [0.0, 1.0], "label sets not in common"
         if not is_classifier(estimator):
             unit, exact = "quality given up per row", y.dtype.kind in "bui"
@@ -113,30 +112,30 @@ def loss_of(estimator, y, loss, loss_range):
                     "give loss_range, what two qualities of a row can differ by at most, also on "
                     "rows that are in no sample."
                 )
-    elif objective is None:
+    elif worth.name == "accuracy":
         known, unit, exact = [0.0, 1.0], "wrong answers per row", True
-    elif objective.by_class:
+    elif worth.by_class:
         raise ValueError(
-            f"quality={objective.name!r} is no mean of losses over rows, which is what can be "
+            f"quality={worth.name!r} is no mean of losses over rows, which is what can be "
             'promised: give loss and loss_range. groups="class" promises a loss in each class.'
         )
-    elif objective.name == "cost matrix":
-        codes = np.arange(len(classes))
-        known = [-objective.of(np.full(len(codes), code), codes) for code in codes]
+    elif worth.name == "cost matrix":
+        labels = worth.classes
+        known = [-worth.of(np.full_like(labels, label), labels) for label in labels]
         unit = "in the unit of the cost matrix"
-    elif objective.name in _SCORES:
-        ends, unit = _SCORES[objective.name]
-        known = ends(len(classes))
+    elif worth.name in _SCORES:
+        ends, unit = _SCORES[worth.name]
+        known = ends(len(worth.classes))
     elif loss_range is None:
         raise ValueError(
-            f"The quality of {type(estimator).__name__}, {objective.name!r}, has no known bounds, "
+            f"The quality of {type(estimator).__name__}, {worth.name!r}, has no known bounds, "
             "and a promise needs them: give loss_range, what two losses of a row can differ by at "
             "most, or a loss that is bounded with its loss_range, such as "
             "loss=lambda y, y_pred: np.minimum((y - y_pred) ** 2, 10), loss_range=10."
         )
     else:
-        own = objective.name == "callable"
-        unit = "by the router's own quality" if own else objective.name.replace("_", " ")
+        own = worth.name == "callable"
+        unit = "by the router's own quality" if own else worth.name.replace("_", " ")
     if loss_range is None:
         known, abstained = np.asarray(known), getattr(estimator, "abstain_quality_", None)
         if abstained is not None:

@@ -102,28 +102,25 @@ def bootstrap_interval(
         check_array(array, ensure_2d=False, dtype=np.float64, input_name="rows") for array in rows
     ]
     check_consistent_length(*arrays)
-    estimate = statistic(*(array.mean(axis=0) for array in arrays))
-    values = resampled_values(statistic, arrays, n_resamples, check_random_state(random_state))
-    return interval(float(estimate), values, confidence_level, len(arrays[0]))
+    return intervals(statistic, arrays, confidence_level, n_resamples, random_state)[0]
 
 
-def resampled_values(statistic, arrays, n_resamples, random_state):
-    """The statistic on each resample, shape (n_resamples,) or (n_resamples, n_values)."""
-    n, values = len(arrays[0]), []
-    for _ in range(n_resamples):
-        times = np.bincount(random_state.randint(n, size=n), minlength=n).astype(np.float64)
-        values.append(statistic(*(times @ array / n for array in arrays)))
-    return np.array(values, dtype=np.float64)
-
-
-def interval(estimate, values, confidence_level, n_samples):
-    """Percentile interval from the values of the resamples; those that are NaN do not count."""
-    values = values[~np.isnan(values)]
-    if np.isnan(estimate) or not len(values):
-        return BootstrapInterval(estimate, np.nan, np.nan, np.nan, n_samples)
-    tail = (1 - confidence_level) / 2
-    low, high = np.quantile(values, [tail, 1 - tail])
-    return BootstrapInterval(estimate, float(low), float(high), float(np.std(values)), n_samples)
+def intervals(statistic, arrays, confidence_level, n_resamples, random_state):
+    """Percentile intervals of the numbers of a statistic, by the same resamples for all."""
+    n, rng = len(arrays[0]), check_random_state(random_state)
+    estimates = np.ravel(statistic(*(array.mean(axis=0) for array in arrays)))
+    drawn, tail = np.empty((n_resamples, len(estimates))), (1 - confidence_level) / 2
+    for values in drawn:
+        times = np.bincount(rng.randint(n, size=n), minlength=n).astype(np.float64)
+        values[:] = np.ravel(statistic(*(times @ array / n for array in arrays)))
+    found = []
+    for estimate, values in zip(estimates, drawn.T):
+        # Resamples in which there is no such number do not count.
+        known, sure = values[~np.isnan(values)], [np.nan] * 3
+        if len(known) and not np.isnan(estimate):
+            sure = [*np.quantile(known, [tail, 1 - tail]), np.std(known)]
+        found.append(BootstrapInterval(*map(float, [estimate, *sure]), n))
+    return found
 
 
 def numbers_of_curve(cost, quality, models, weak, strong):
@@ -137,16 +134,14 @@ def numbers_of_curve(cost, quality, models, weak, strong):
     x, y = check_curve(cost, quality)
     # The lower end of a jump is no point that anybody would choose.
     top = np.r_[x[1:] > x[:-1], True]
-    front = pareto_front(*models)
-    within = np.searchsorted(models[0][front], x[top], side="right")
-    best = np.r_[-np.inf, models[1][front]][within]
+    single = np.where(models[0] <= x[top, np.newaxis], models[1], -np.inf).max(axis=1)
     return [
         weak[1] + apgr * (strong - weak)[1],
         apgr,
         call_performance_threshold(cost, quality, 0.5, **ends),
         call_performance_threshold(cost, quality, 0.8, **ends),
         cost_reduction_at(cost, quality, reference_cost=strong[0], reference_quality=strong[1]),
-        np.maximum(best - y[top], 0.0).mean(),
+        np.maximum(single - y[top], 0.0).mean(),
     ]
 
 
@@ -237,39 +232,29 @@ def compare_with_references(
     quality, costs = known_table(Q, costs)
     check_consistent_length(quality, curve.row_quality)
     # Validates the costs too. The greedy plan is within one row of the best.
-    plans = [
-        solve_assignment(
-            quality, costs, limit if np.isfinite(limit) else None, solver="greedy"
-        ).choices
-        for limit in curve.budget
-    ]
-    row_costs = np.broadcast_to(np.asarray(costs, dtype=np.float64), quality.shape)
-    mean_cost = row_costs.mean(axis=0)
-    mean_quality = quality.mean(axis=0)
+    plans = np.column_stack(
+        [solve_assignment(quality, costs, limit, solver="greedy").choices for limit in curve.budget]
+    )
+    singles = np.broadcast_to(np.asarray(costs, dtype=np.float64), quality.shape), quality
+    oracle = [np.take_along_axis(table, plans, axis=1) for table in singles]
+    means = np.array([table.mean(axis=0) for table in singles])
     # Of equals the better of the cheapest, the cheapest of the best.
-    weak = int(np.lexsort((-mean_quality, mean_cost))[0])
-    strong = int(np.lexsort((mean_cost, -mean_quality))[0])
-    check_anchors((mean_cost[weak], mean_quality[weak]), (mean_cost[strong], mean_quality[strong]))
-    rows = np.arange(len(quality))
-    oracle_quality = np.column_stack([quality[rows, plan] for plan in plans])
-    oracle_cost = np.column_stack([row_costs[rows, plan] for plan in plans])
+    weak, strong = pareto_front(*means)[[0, -1]]
+    check_anchors(*means.T[[weak, strong]])
 
-    def statistic(cost, value, best_cost, best_value, models_quality, models_cost):
-        models, hull = (models_cost, models_quality), random_mix(models_quality, models_cost)
+    def statistic(cost, quality, oracle_cost, oracle_quality, *models):
         curves = [
-            (cost, value),
-            (hull.budgets, hull.objectives),
+            (cost, quality),
+            random_mix(*models),
             _staircase(*models),
-            (best_cost, best_value),
+            (oracle_cost, oracle_quality),
         ]
         table = np.array([numbers_of_curve(*curve, models, weak, strong) for curve in curves])
-        return np.vstack([table, table[0] - table[1]]).ravel()
+        return np.vstack([table, table[0] - table[1]])
 
-    arrays = [curve.row_cost, curve.row_quality, oracle_cost, oracle_quality, quality, row_costs]
-    estimate = statistic(*(array.mean(axis=0) for array in arrays))
-    values = resampled_values(statistic, arrays, n_resamples, check_random_state(random_state))
+    arrays = [curve.row_cost, curve.row_quality, *oracle, *singles]
+    numbers = intervals(statistic, arrays, confidence_level, n_resamples, random_state)
     found: dict[str, dict[str, BootstrapInterval]] = {metric: {} for metric in METRICS}
-    names = product(CONTENDERS, METRICS)
-    for (who, metric), number, column in zip(names, estimate, values.T):
-        found[metric][who] = interval(float(number), column, confidence_level, len(quality))
+    for (who, metric), number in zip(product(CONTENDERS, METRICS), numbers):
+        found[metric][who] = number
     return found

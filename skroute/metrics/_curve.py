@@ -103,6 +103,13 @@ class Walk:
         self.call = {"y_true": y, **call} if takes(router, "y_true") else call
         self.router = walking(router)
 
+    @property
+    def label(self):
+        """What the quality is called in pictures; None for accuracy and logged qualities."""
+        names = {"cost matrix": "minus cost", "callable": "given function"}
+        name = names.get(self.worth.name, self.worth.name)
+        return None if name in ("accuracy", "row_quality") else f"Quality ({name})"
+
     def at(self, budget):
         """Quality, route and cost of each row at a budget."""
         routed = self.router._respond(self.X, self.worth.asks, budget=budget, **self.call)

@@ -122,8 +122,8 @@ class AccuracyCostDisplay(Display):
         display : :class:`AccuracyCostDisplay`
         """
         ax, self.mix_ = self._on(ax), None
-        name = self.name if name is None else name
-        default = {"marker": "o", "markersize": 4} | ({} if name is None else {"label": name})
+        label = self.name if name is None else name
+        default = {"marker": "o", "markersize": 4, "label": label}
         order = np.argsort(self.cost, kind="stable")
         (self.line_,) = ax.plot(
             np.asarray(self.cost)[order],
@@ -133,11 +133,9 @@ class AccuracyCostDisplay(Display):
         ax.set(xlabel=self.xlabel, ylabel=self.ylabel)
         if self.singles:
             cost, quality = np.array(list(self.singles.values()), dtype=np.float64).T
-            gray, mix = "0.5", random_mix(quality, cost)
-            (self.mix_,) = ax.plot(
-                mix.budgets, mix.objectives, "--", color=gray, label="random mix"
-            )
-            ax.plot(cost, quality, "o", color=gray, markersize=4)
+            mix = random_mix(cost, quality)
+            (self.mix_,) = ax.plot(*mix, "--", color="0.5", label="random mix")
+            ax.plot(cost, quality, "o", color="0.5", markersize=4)
             beside = {"xytext": (4, -4), "textcoords": "offset points", "va": "top"}
             for single, at in self.singles.items():
                 ax.annotate(single, at, fontsize="small", color="0.4", **beside)
@@ -186,7 +184,7 @@ class AccuracyCostDisplay(Display):
         display : :class:`AccuracyCostDisplay`
         """
         walk = Walk(estimator, X, y, row_quality, sample_weight, **params)
-        curve, label = walk.curve(check_budgets(budgets)), walk.worth.label
+        curve = walk.curve(check_budgets(budgets))
         singles = None
         if references or (references is None and ax is None):
             names, worth, paid = walk.singles()
@@ -195,7 +193,7 @@ class AccuracyCostDisplay(Display):
             cost=curve.cost,
             quality=curve.quality,
             name=type(estimator).__name__ if name is None else name,
-            ylabel="Mean quality" if label is None else f"Quality ({label})",
+            ylabel=walk.label or "Mean quality",
             singles=singles,
         )
         return display.plot(ax=ax, curve_kwargs=curve_kwargs)
@@ -729,17 +727,17 @@ class OffPolicyDisplay(Display):
         ax, self.lines_, self.band_ = self._on(ax), [], None
         for name in estimators:
             quality, cost = getattr(self.curve.quality, name), getattr(self.curve.cost, name)
+            curve = AccuracyCostDisplay(
+                cost=cost.estimate, quality=quality.estimate, name=_NAMES[name]
+            )
             sure = name == "doubly_robust"
-            style = {"marker": "o"} if sure else {"linestyle": "--"}
-            style = validate_style_kwargs({**style, "label": _NAMES[name]}, curve_kwargs or {})
-            order = np.argsort(cost.estimate, kind="stable")
-            spent, found, low, high = (part[order] for part in (cost.estimate, *quality[:3]))
-            self.lines_ += ax.plot(spent, found, **style)
+            default = {} if sure else {"linestyle": "--", "marker": ""}
+            style = validate_style_kwargs(default, curve_kwargs or {})
+            self.lines_.append(curve.plot(ax=ax, curve_kwargs=style).line_)
             if sure:
-                color = self.lines_[-1].get_color()
-                self.band_ = ax.fill_between(spent, low, high, alpha=0.2, color=color)
-        ax.set(xlabel="Mean cost per sample", ylabel="Mean quality")
-        ax.legend(loc="best")
+                order = np.argsort(cost.estimate, kind="stable")
+                ends, color = (part[order] for part in quality[1:3]), self.lines_[-1].get_color()
+                self.band_ = ax.fill_between(cost.estimate[order], *ends, alpha=0.2, color=color)
         return self
 
     @classmethod

@@ -83,19 +83,25 @@ def sample_quality(y_true: ArrayLike, y_pred: ArrayLike) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Objective:
-    """One quality: from true and given answers, encoded, to one number per row.
+    """One quality: from true answers and answers to one number per row.
 
     Attributes
     ----------
     name : str
         For displays and messages.
     function : callable
-        From true and given answers, or probabilities, to one number per row.
+        From true answers and answers, or probabilities, to one number per row.
     asks : {"predict", "predict_proba"}
+        What models are asked for.
     by_class : bool
         Whether all true classes weigh the same, however many rows they have.
     share : ndarray of shape (n_classes,) or None
         With `by_class` the weight of each class, where it is bound to rows.
+    classes : ndarray of shape (n_classes,) or None
+        The labels that the function is given the positions of; None where it is given answers as
+        they are.
+    handed : float or None
+        What a row counts as that is handed over; None takes the estimator's own.
     """
 
     name: str
@@ -103,11 +109,21 @@ class Objective:
     asks: str = "predict"
     by_class: bool = False
     share: Any = None
+    classes: Any = None
+    handed: float | None = None
 
-    def of(self, target, answers, weight=None):
+    def of(self, true, answers, weight=None):
         """One number per row, whose mean by `weight` is the quality of all answers."""
-        found = self.function(target, answers)
-        return found * self.bound(target, weight).share[target] if self.by_class else found
+        if self.classes is not None:
+            true = self.codes(true, "y")
+            answers = self.codes(answers, "y_pred") if self.asks == "predict" else answers
+        found = self.function(true, answers)
+        return found * self.bound(true, weight).share[true] if self.by_class else found
+
+    def codes(self, labels, name):
+        """Positions of labels among the classes."""
+        check_known_labels(labels, self.classes, name)
+        return np.searchsorted(self.classes, np.asarray(labels))
 
     def bound(self, target, weight=None):
         """The same, with the weights of classes that all rows give it."""
@@ -122,6 +138,42 @@ class Objective:
     def table(self, target, responses):
         """Quality of each member, by its answers or probabilities, (n_rows, n_members)."""
         return np.column_stack([self.of(target, part) for part in responses])
+
+    def of_single(self, y, routed, estimator, weight=None):
+        """Quality of each row of a pass in which all are answered, by choices or another model."""
+        if self._is_logged(y, routed.y_pred, estimator):
+            return y[np.arange(len(y)), routed.route].astype(np.float64)
+        return self.of(y, routed.y_pred, weight)
+
+    def of_routed(self, y, routed, estimator, weight=None):
+        """Quality of each row of a pass; one that is handed over counts as its estimator has it."""
+        rows = np.flatnonzero(~handed_over(estimator, routed.route))
+        if len(rows) == len(y):
+            return self.of_single(y, routed, estimator, weight)
+        own = estimator.abstain_quality_ if self.handed is None else self.handed
+        found = np.full(len(y), float(own))
+        if len(rows):
+            # Labels again, where None stood beside them.
+            answers, route = np.array(routed.y_pred[rows].tolist()), routed.route[rows]
+            weight = None if weight is None else weight[rows]
+            part = replace(routed, y_pred=answers, route=route)
+            found[rows] = self.of_single(y[rows], part, estimator, weight)
+        return found
+
+    def _is_logged(self, y, y_pred, estimator):
+        """Whether y has the quality of each choice, and not true answers."""
+        if self.name != "accuracy" or y.ndim != 2 or y.shape == np.shape(y_pred):
+            return False
+        if is_classifier(estimator):
+            return False
+        if y.shape[1] == len(models_of(estimator)):
+            return True
+        raise ValueError(
+            f"y of shape {y.shape} and predictions of shape {np.shape(y_pred)} do not go "
+            "together: give one label per row, an indicator matrix for predictions of the same "
+            "shape, or, for an estimator that only routes, a quality matrix with one column for "
+            f"each of its choices_ (there are {len(models_of(estimator))})."
+        )
 
 
 def _true_probability(target, proba):
@@ -192,13 +244,8 @@ def objective_of_labels(quality, classes, *, several=False, takes=None, who=""):
     the names of the qualities that the method of the router `who` has the mathematics for.
     """
     pair, named = is_pair(quality), isinstance(quality, str)
-    if pair and (len(quality) != 2 or quality[0] != "predict_proba"):
-        raise ValueError(
-            'quality as a pair must be ("predict_proba", function), got '
-            f"one that begins with {quality[0]!r} and has {len(quality)} entries."
-        )
-    if pair and not callable(quality[1]):
-        raise ValueError(f'quality=("predict_proba", ...) needs a function, got {quality[1]!r}.')
+    if pair and (len(quality) != 2 or quality[0] != "predict_proba" or not callable(quality[1])):
+        raise ValueError(f'quality as a pair must be ("predict_proba", function), got {quality!r}.')
     if named and quality not in OF_LABELS:
         raise ValueError(
             f"quality={quality!r} is none of {list(OF_LABELS)!r}. It may also be a cost "
@@ -281,20 +328,28 @@ def _by_label(costs, known):
 
 def objective_of_numbers(quality):
     """The objective that the parameter `quality` of a regressor stands for."""
-    if not isinstance(quality, str):
-        return Objective("callable", rated_by(quality))
-    # Losses of positive numbers have no value for others, which are refused.
-    function = np.errstate(divide="ignore", invalid="ignore")(OF_NUMBERS[quality])
-    return Objective(quality, rated_by(function, quality))
+    if isinstance(quality, str):
+        # Losses of positive numbers have no value for others, which are refused.
+        function = np.errstate(divide="ignore", invalid="ignore")(OF_NUMBERS[quality])
+        name, rate = quality, rated_by(function, quality)
+    else:
+        name, rate = "callable", rated_by(quality)
+
+    def of(true, given):
+        return rate(np.asarray(true, dtype=np.float64), np.asarray(given, dtype=np.float64))
+
+    return Objective(name, of)
 
 
 def _called(function, classes, several, kind):
     """The objective of a user's function of labels, of classes or of several in each row."""
     rate = rated_by(function)
 
+    def decoded(given):
+        return np.asarray(given, dtype=bool) if several else classes[given]
+
     def of(target, answers):
-        coded = kind == "predict" and not several
-        return rate(target if several else classes[target], classes[answers] if coded else answers)
+        return rate(decoded(target), decoded(answers) if kind == "predict" else answers)
 
     return Objective("callable", of, asks=kind)
 
@@ -317,97 +372,6 @@ def rated_by(function, name="quality"):
     return rate
 
 
-# The answers of a decision estimator -----------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Worth:
-    """What the answers of a decision estimator are worth, one number per row.
-
-    Attributes
-    ----------
-    objective : Objective or None
-        The estimator's own `quality`; None for labels, label sets and logged qualities.
-    classes : ndarray of shape (n_classes,) or None
-        Of the objective; None where answers are not encoded.
-    function : callable or None
-        The user's own, of true answers and answers (:func:`rated_by`).
-    handed : float or None
-        What a row counts as that is handed over; None takes the estimator's own.
-    """
-
-    objective: Any = None
-    classes: Any = None
-    function: Any = None
-    handed: float | None = None
-
-    @property
-    def asks(self):
-        """What models are asked for, ``"predict"`` or ``"predict_proba"``."""
-        return "predict" if self.objective is None else self.objective.asks
-
-    @property
-    def label(self):
-        """What it is called in pictures; None for accuracy and logged qualities."""
-        if self.objective is None:
-            return None
-        names = {"cost matrix": "minus cost", "callable": "given function"}
-        return names.get(self.objective.name, self.objective.name)
-
-    def of(self, y, answers, route=None, weight=None):
-        """Quality of each answer; `route` where y has the quality of each choice."""
-        if self.function is not None:
-            return self.function(y, answers)
-        if route is not None:
-            return y[np.arange(len(y)), route].astype(np.float64)
-        if self.objective is None:
-            return sample_quality(y, answers)
-        if self.classes is None:
-            return self.objective.of(np.asarray(y, np.float64), np.asarray(answers, np.float64))
-        if self.asks == "predict":
-            answers = self.codes(answers, "y_pred")
-        return self.objective.of(self.codes(y, "y"), answers, weight)
-
-    def of_single(self, y, seen, estimator):
-        """Quality of each row where a single choice answers all; it may be none of choices_."""
-        route = seen.route if self.is_logged(y, estimator, seen.y_pred) else None
-        return self.of(y, seen.y_pred, route)
-
-    def of_routed(self, y, routed, estimator, weight=None):
-        """Quality of each row of a pass; one that is handed over counts as its estimator has it."""
-        handed = handed_over(estimator, routed.route)
-        route = routed.route if self.is_logged(y, estimator, routed.y_pred) else None
-        if not handed.any():
-            return self.of(y, routed.y_pred, route, weight)
-        own = estimator.abstain_quality_ if self.handed is None else self.handed
-        found, rows = np.full(len(y), float(own)), np.flatnonzero(~handed)
-        if len(rows):
-            route, weight = (one if one is None else one[rows] for one in (route, weight))
-            # Labels again, where None stood beside them.
-            found[rows] = self.of(y[rows], np.array(routed.y_pred[rows].tolist()), route, weight)
-        return found
-
-    def is_logged(self, y, estimator, y_pred):
-        """Whether y has the quality of each choice, and not true answers."""
-        if self.function is not None or self.objective is not None or y.ndim != 2:
-            return False
-        if is_classifier(estimator) or y.shape == np.shape(y_pred):
-            return False
-        if y.shape[1] == len(models_of(estimator)):
-            return True
-        raise ValueError(
-            f"y of shape {y.shape} and predictions of shape {np.shape(y_pred)} do not go "
-            "together: give one label per row, an indicator matrix for predictions of the same "
-            "shape, or, for an estimator that only routes, a quality matrix with one column for "
-            f"each of its choices_ (there are {len(models_of(estimator))})."
-        )
-
-    def codes(self, labels, name):
-        """Positions of labels among the classes."""
-        check_known_labels(labels, self.classes, name)
-        return np.searchsorted(self.classes, np.asarray(labels))
-
-
 def worth_of(estimator, y=None, row_quality=None):
     """What answers of a decision estimator are worth: a given function, or its own `quality`.
 
@@ -419,7 +383,7 @@ def worth_of(estimator, y=None, row_quality=None):
                 "row_quality must be a function of (y, y_pred) that returns one number per row, or "
                 f"None, got {row_quality!r}."
             )
-        return Worth(function=rated_by(row_quality, "row_quality"))
+        return Objective("row_quality", rated_by(row_quality, "row_quality"))
     while hasattr(getattr(estimator, "estimator_", None), "predict_routed"):
         # What is promised, or spread out, about an estimator is measured as it is.
         estimator = estimator.estimator_
@@ -430,16 +394,16 @@ def worth_of(estimator, y=None, row_quality=None):
                 f"{type(estimator).__name__} answers with numbers, of which no quality is known: "
                 "give row_quality, a function of true and given numbers."
             )
-        return Worth(objective_of_numbers(quality))
-    accuracy = quality is None or (isinstance(quality, str) and quality == "accuracy")
-    if accuracy or not is_classifier(estimator):
-        return Worth()
+        return objective_of_numbers(quality)
+    if quality is None or not is_classifier(estimator):
+        return OF_LABELS["accuracy"]
     several = y is not None and np.ndim(y) == 2
     classes = getattr(estimator, "classes_", None)
     if classes is None:
         classes = np.arange(np.shape(y)[1]) if several else np.unique(y)
     objective = objective_of_labels(quality, classes, several=several)
-    return Worth(objective, None if several else classes)
+    plain = several or objective.name == "accuracy"
+    return objective if plain else replace(objective, classes=classes)
 
 
 def rows_of(y, estimator):

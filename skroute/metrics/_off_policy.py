@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats import sem
 from scipy.stats import t as student
 from sklearn.utils import check_consistent_length
 
@@ -261,19 +262,16 @@ Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and 
         _check_overlap(route, logged, weight, names, limit)
 
     def judged(of_rows, ratio):
-        """The three estimates, each with error and skewness, at each budget."""
+        """The three estimates at each budget, with their errors and skewness."""
         table = np.full((n, len(every)), np.nan)
         table[np.arange(n), position] = of_rows
         model, every_row = estimate_cells(rows, table, folds, ratio=ratio)[at], np.arange(len(at))
-        own, value, found = model[every_row, logged], of_rows[at], []
-        for route, weight in zip(routes, weights):
-            made = model[every_row, route]
-            both = doubly_robust(made, own, value, weight)
-            found.append((direct_method(made), snips(value, weight), both))
-        return found
+        made, own, value = model[every_row, routes], model[every_row, logged], of_rows[at]
+        both = doubly_robust(made, own, value, weights)
+        return direct_method(made), snips(value, weights), both
 
     if paid is None:
-        cost = [(direct_method(plan.cost[at]),) * 3 for plan in plans]
+        cost = (direct_method(np.array([plan.cost[at] for plan in plans])),) * 3
     else:
         cost = judged(paid, ratio=True)
     size = np.array([effective_size(weight) for weight in weights])
@@ -294,15 +292,20 @@ Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and 
 
 
 def direct_method(model):
-    """Mean of what a model expects of the choices made, its standard error and skewness."""
-    return float(model.mean()), standard_error(model), skewness(model - model.mean())
+    """Means of what a model expects of the choices made, standard errors and skewness.
+
+    Rows are along the last axis, here and below.
+    """
+    mean = model.mean(axis=-1)
+    return mean, sem(model, axis=-1), skewness(model - mean[..., np.newaxis])
 
 
 def snips(value, weight):
     """Self-normalised inverse propensity score, its standard error (delta method) and skewness."""
-    found = float(weight @ value / weight.sum())
-    terms = weight * (value - found)
-    return found, float(np.sqrt(terms @ terms) / weight.sum()), skewness(terms)
+    total = weight.sum(axis=-1)
+    found = weight @ value / total
+    terms = weight * (value - found[..., np.newaxis])
+    return found, np.linalg.norm(terms, axis=-1) / total, skewness(terms)
 
 
 def doubly_robust(model, own, value, weight):
@@ -314,21 +317,16 @@ def doubly_robust(model, own, value, weight):
     return direct_method(model + weight * (value - own))
 
 
-def standard_error(terms):
-    """Standard error of the mean of terms."""
-    return float(terms.std(ddof=1) / np.sqrt(len(terms)))
-
-
 def skewness(deviations):
     """Skewness of the terms over the root of their number: that of their mean."""
-    largest = float(np.abs(deviations).max())
-    unit = deviations / largest if largest > 0 else deviations
-    squares = float(unit @ unit)
-    return float((unit**3).sum() / squares**1.5) if squares > 0 else 0.0
+    largest = np.abs(deviations).max(axis=-1, keepdims=True)
+    unit = deviations / np.where(largest > 0, largest, 1.0)
+    # The largest is 1, unless all are 0.
+    return (unit**3).sum(axis=-1) / np.maximum((unit**2).sum(axis=-1), 1.0) ** 1.5
 
 
 def with_intervals(terms, degrees, confidence_level):
-    """Estimates of all budgets, with Student's intervals of so many degrees of freedom.
+    """Three estimates, each for all budgets, with Student's intervals of degrees of freedom.
 
     The mean of skewed terms, few of which have much weight, is skewed as well. Hall's monotone
     transformation takes that out: an interval is longer towards the rare side. It is not made
@@ -336,8 +334,7 @@ def with_intervals(terms, degrees, confidence_level):
     """
     width = student.ppf((1 + confidence_level) / 2, np.maximum(degrees, 1.0))
     found = []
-    for each in zip(*terms):
-        estimate, error, skewed = np.array(each, dtype=np.float64).T
+    for estimate, error, skewed in terms:
         low = np.maximum(unskewed(width, skewed), width)
         high = np.minimum(unskewed(-width, skewed), -width)
         found.append(
@@ -377,7 +374,7 @@ def _check_overlap(route, logged, weight, names, budget):
             f"sample size of {size:.1f}, below {_LEAST_ROWS}: too few to say what the policy is "
             f"worth. {advice}"
         )
-    if 1 - weight.mean() > max(_LACKS, 5 * standard_error(weight)):
+    if 1 - weight.mean() > max(_LACKS, 5 * sem(weight)):
         raise ValueError(
             f"{where} the rows on which log and policy agree stand for {weight.mean():.1%} of all "
             "rows by their propensities: the log never made the policy's choice on the others (or "

@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import check_random_state
 
-from skroute.base import check_affordable
-from skroute.metrics._compare import RESAMPLING, interval, resampled_values
+from skroute.metrics._compare import RESAMPLING, intervals
 from skroute.metrics._curve import Walk, check_budgets
 from skroute.metrics._tradeoff import check_all_known, random_mix, reference_curves
 from skroute.utils._compat import Integral, Interval, validate_params
@@ -160,11 +158,9 @@ def decision_report(
         most = float(np.mean(walk.router.predict_cost(walk.X, budget=np.inf, **walk.call)))
         steps = np.linspace(least, max(least, most), n_budgets)
         limits = np.unique(np.r_[steps, own] if least < own < most else steps)
-    check_affordable(float(limits[0]), least, advice="Raise the smallest of budgets.")
-    label = "Quality" if walk.worth.label is None else f"Quality ({walk.worth.label})"
     tables = _numbers(walk, limits, confidence_level, n_resamples, random_state)
     stops = [_text(limit) + unit for limit in limits]
-    spec = _spec(tables, stops, quality_label or label, unit)
+    spec = _spec(tables, stops, quality_label or walk.label or "Quality", unit)
     # The largest budget that is at most the router's own.
     spec["params"][0]["value"] = max(int(np.searchsorted(limits, own, side="right")) - 1, 0)
     page = _PAGE.format(
@@ -190,14 +186,11 @@ def _numbers(walk, limits, confidence_level, n_resamples, random_state):
     beside = reference_curves(quality, cost, np.maximum(curve.cost, cost.min(axis=1).mean()))
 
     def statistic(worth, paid, of_singles, prices):
-        mix = random_mix(of_singles, prices)
-        random = np.interp(paid, mix.budgets, mix.objectives, left=np.nan)
+        random = np.interp(paid, *random_mix(prices, of_singles), left=np.nan)
         return np.r_[paid, worth, worth - random]
 
-    arrays, rng = [curve.row_quality, curve.row_cost, quality, cost], random_state
-    drawn = resampled_values(statistic, arrays, n_resamples, check_random_state(rng))
-    means = np.r_[curve.cost, curve.quality, curve.quality - beside.random]
-    sure = [interval(mean, part, confidence_level, walk.n) for mean, part in zip(means, drawn.T)]
+    arrays = [curve.row_quality, curve.row_cost, quality, cost]
+    sure = intervals(statistic, arrays, confidence_level, n_resamples, random_state)
     spent, router, above = np.array(sure)[:, :3].reshape(3, len(limits), 3)
     columns = {
         "spent per row": spent,

@@ -65,19 +65,17 @@ def risk_coverage_curve(
     lost = check_numbers(loss, "loss", shape=(None,))
     rank = check_numbers(confidence, "confidence", shape=(None,))
     check_consistent_length(lost, rank)
-    weight = check_numbers(check_sample_weight(sample_weight, lost), "sample_weight")
-    order = np.argsort(-rank, kind="stable")
-    rank, weight = rank[order], weight[order]
-    last = np.append(rank[1:] != rank[:-1], True)
-    total, sums = np.cumsum(weight), np.cumsum(weight * lost[order])
-    keep = np.flatnonzero(last)
+    weight = check_sample_weight(sample_weight, lost, dtype=np.float64, ensure_non_negative=True)
+    steps, step = np.unique(-rank, return_inverse=True)
+    weights, losses = np.bincount(step, weight), np.bincount(step, weight * lost)
     # Rows without weight make no point of their own.
-    keep = keep[np.diff(total[keep], prepend=0.0) > 0]
-    if not len(keep):
+    keep = weights > 0
+    if not keep.any():
         raise ValueError("sample_weight must not be zero for every row.")
-    coverage, risk = total[keep] / total[keep[-1]], sums[keep] / total[keep]
-    share = np.diff(coverage, prepend=0.0)
-    return RiskCoverageCurve(coverage, risk, rank[keep], float(share @ risk))
+    total = np.cumsum(weights[keep])
+    coverage, risk = total / total[-1], np.cumsum(losses[keep]) / total
+    area = np.diff(coverage, prepend=0.0) @ risk
+    return RiskCoverageCurve(coverage, risk, -steps[keep], float(area))
 
 
 def risk_coverage_scorer(estimator: Any, X: Any, y: Any, **params: Any) -> float:
@@ -133,5 +131,5 @@ def risk_coverage_scorer(estimator: Any, X: Any, y: Any, **params: Any) -> float
             "estimator must have predict_quality or predict_proba to rank its answers by, which "
             f"{type(router).__name__} has not."
         )
-    best = 1.0 if walk.worth.objective is None else 0.0
+    best = 1.0 if walk.worth.name == "accuracy" else 0.0
     return -risk_coverage_curve(best - quality[rows], confidence).area

@@ -137,14 +137,13 @@ def make_budget_scorer(
     Several budgets in one search: ``scoring={"at 0.1": make_budget_scorer(0.1), "at 1":
     make_budget_scorer(1.0)}``.
     """
-    budget = check_budget(budget)
     if isinstance(scoring, str):
         get_scorer(scoring)
     elif scoring is not None and not callable(scoring):
         raise ValueError(
             f"scoring must be the name of a scorer, a callable or None, got {scoring!r}."
         )
-    return partial(_score_at, budget=budget, scoring=scoring)
+    return partial(_score_at, budget=check_budget(budget), scoring=scoring)
 
 
 def _score_curve(estimator, X, y, *, metric, budgets, options, **kwargs):

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
 from skroute.assignment import assignment_path
-from skroute.base import affords, check_affordable, check_costs
+from skroute.base import affords, check_costs
 from skroute.metrics._curve import check_budgets
 from skroute.utils._compat import Interval, Real, validate_params
 from skroute.utils._named import by_label, in_order
@@ -388,10 +388,11 @@ def known_table(Q, costs):
     return check_all_known(Q), costs_by_name(costs, names)
 
 
-def random_mix(quality, cost):
-    """The best mixes of choices of these mean qualities and costs, as a path of budgets."""
+def random_mix(cost, quality):
+    """Costs and qualities of the best mixes of choices of these mean costs and qualities."""
     # A problem of one row whose choices are the models: its relaxation mixes two of them.
-    return assignment_path(np.asarray(quality)[np.newaxis], cost)
+    path = assignment_path(np.asarray(quality)[np.newaxis], cost)
+    return path.budgets, path.objectives
 
 
 def reference_curves(Q: ArrayLike, costs: Any, budgets: ArrayLike) -> ReferenceCurves:
@@ -442,18 +443,12 @@ def reference_curves(Q: ArrayLike, costs: Any, budgets: ArrayLike) -> ReferenceC
     limits = check_budgets(budgets)
     values, costs = known_table(Q, costs)
     oracle = assignment_path(values, costs)
-    check_affordable(
-        float(limits.min()), oracle.budgets[0], advice="Raise the smallest of budgets."
-    )
-    quality = values.mean(axis=0)
-    cost = np.asarray(costs, dtype=np.float64)
-    cost = cost if cost.ndim == 1 else cost.mean(axis=0)
-    mix = random_mix(quality, cost)
+    quality, cost = (np.atleast_2d(table).mean(axis=0) for table in (values, costs))
     fits = affords(limits[:, np.newaxis], cost)
     some = fits.any(axis=1)
     return ReferenceCurves(
         limits,
         np.array([oracle.objective(limit) for limit in limits]),
-        np.where(some, np.interp(limits, mix.budgets, mix.objectives), np.nan),
+        np.where(some, np.interp(limits, *random_mix(cost, quality)), np.nan),
         np.where(some, np.where(fits, quality, -np.inf).max(axis=1), np.nan),
     )

@@ -15,9 +15,7 @@ from skroute.routing._learn import learn_policy, predict_costs, warn_of_fit
 from skroute.routing._log import (
     check_new_choice,
     check_row_costs,
-    choice_names,
     costs_now,
-    is_named,
     kept_choices,
     overlap_of,
     read_answers,
@@ -28,7 +26,7 @@ from skroute.routing._newcomers import with_newcomer
 from skroute.routing._policy import check_lambda
 from skroute.routing._table_router import TableRouter, realised_quality
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
-from skroute.utils._named import check_rows_match, in_order
+from skroute.utils._named import check_rows_match
 from skroute.utils._once import once_of
 from skroute.utils._protocol import models_of
 from skroute.utils._validation import check_numbers, warn
@@ -285,7 +283,14 @@ class BudgetRouter(TableRouter):
                 f"costs={self.costs!r}. Leave one of them out."
             )
         X = self._rows_of_fit(X, y, costs=costs, choice=choice, propensity=propensity)
-        log = self._read(X, y, costs, choice, propensity)
+        if choice is not None:
+            learned = self.cost_estimator is not None
+            log = read_answers(X, y, choice, propensity, costs, self.costs, estimates_costs=learned)
+        elif propensity is not None:
+            raise ValueError("propensity belongs to a log of one answer per request: give choice.")
+        else:
+            log = read_table(y, costs, self.costs)
+        self._named = log.named
         check_consistent_length(X, log.quality)
         budget, cheapest = check_budget(self.budget), 0.0
         if self.abstain_cost is None and log.known_costs is None:
@@ -321,8 +326,8 @@ class BudgetRouter(TableRouter):
             n_jobs=self.n_jobs,
             fit_params=routed["quality_estimator"]["fit"],
         )
-        taken_off, deciding = float(self.reg_lambda), float(self.routing_cost)
-        self._learned = learned.at(reg_lambda=taken_off, deciding=deciding)
+        penalty, deciding = float(self.reg_lambda), float(self.routing_cost)
+        self._learned = learned.at(reg_lambda=penalty, deciding=deciding)
         self._log, self._row_keys = log, row_keys(X)
         self.abstain_quality_ = log.handing
         known = np.isfinite(log.quality) if log.known is None else log.known.weight > 0
@@ -337,30 +342,6 @@ class BudgetRouter(TableRouter):
                 "them has the log made this choice: its quality there is extrapolated. overlap_ "
                 "has the counts; log some of these rows at random, or take a smaller budget."
             )
-
-    def _read(self, X, y, costs, choice, propensity):
-        """The log of a table, or of one answer for each request."""
-        self._named = is_named(y, self.costs)
-        if choice is None:
-            if propensity is not None:
-                raise ValueError(
-                    "propensity belongs to a log of one answer per request: give choice."
-                )
-            names = choice_names(y, self.costs)
-            # Frames of costs and of quality are read by these names from here on.
-            y = in_order(y, names) if self._named else y
-            return read_table(y, costs, self.costs, names, self._named)
-        self._named = self._named or np.asarray(choice).dtype.kind not in "iu"
-        return read_answers(
-            X,
-            y,
-            choice,
-            propensity,
-            costs,
-            self.costs,
-            named=self._named,
-            estimates_costs=self.cost_estimator is not None,
-        )
 
     def _seen(self, X):
         """Which rows equal rows of `fit`."""

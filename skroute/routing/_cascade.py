@@ -9,19 +9,13 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.base import Plan, Routed, check_affordable, check_budget, check_costs
 from skroute.routing._cascade_rules import Outcomes, candidates, learn_path, scores_of
 from skroute.routing._estimates import cross_fit, estimates_without_folds, folds_of, predict_matrix
-from skroute.routing._log import (
-    check_matrix,
-    check_row_costs,
-    choice_names,
-    column_names,
-    is_named,
-    read_table,
-)
+from skroute.routing._log import check_matrix, check_row_costs, column_names, read_table
 from skroute.routing._mixtures import validated_mixture
 from skroute.routing._signals import as_columns, split_signals
 from skroute.routing._states import check_sets, fixed_order
 from skroute.routing._table_router import TableRouter, realised_quality
 from skroute.utils._compat import Integral, Interval, num_samples
+from skroute.utils._named import check_rows_match
 from skroute.utils._once import once_of
 
 # Sets of models that are compared; each is fitted for each fold.
@@ -254,17 +248,17 @@ class CascadeRouter(TableRouter):
         X = self._rows_of_fit(X, y, optional=True, costs=costs, signals=signals)
         quality = check_matrix(y, "y")
         check_consistent_length(X, quality)
-        names, self._named = choice_names(y, self.costs), is_named(y, self.costs)
         if self.costs is not None and costs is not None:
             raise ValueError(
                 "costs was given both to the constructor and to fit; costs per row need "
                 "CascadeRouter(costs=None)."
             )
-        log = read_table(quality, costs, self.costs, names, self._named)
+        log = read_table(y, costs, self.costs)
+        names, self._named = log.names, log.named
         log = log.with_handing_over(self.abstain_cost)
         n_rows, n_models = quality.shape
         row_costs = np.broadcast_to(log.paid[..., :n_models], quality.shape)
-        by_name = split_signals(signals, names)
+        by_name = split_signals(signals, names, X)
         self._signal_names = [
             column_names(by_name.get(name), f"signals of {name!r}") for name in names
         ]
@@ -340,6 +334,7 @@ class CascadeRouter(TableRouter):
 
     def _plan(self, X, budget, signals=None, costs=None, request_id=None):
         check_affordable(budget, self._least())
+        check_rows_match(X=X, costs=costs, request_id=request_id)
         signals = self._check_signals(X, signals)
         n_rows, n_models = len(signals[0]), len(self.model_names_)
         costs = self._costs_of(costs, n_rows)
@@ -367,7 +362,7 @@ class CascadeRouter(TableRouter):
 
     def _check_signals(self, X, signals):
         """What each model's answers show, as columns; everything given is checked."""
-        by_name = split_signals(signals, self.model_names_)
+        by_name = split_signals(signals, self.model_names_, X)
         if X is not None:
             n_rows = num_samples(X)
         elif by_name:

@@ -85,8 +85,7 @@ class Fitted(NamedTuple):
         nexts, values = np.flatnonzero(self.states.following[state] >= 0), self.values[state]
         features = features_of(self.states, state, scores)
         ways, going = values.split(values.model.predict(features))
-        if len(nexts):
-            going = np.take_along_axis(going, price_at[:, np.newaxis], axis=2)
+        going = np.take_along_axis(going, price_at[:, np.newaxis], axis=2)
         found = best_move(ways, going, self.costs[nexts], self.prices[price_at])
         # What hands over comes after the models; -1 where nothing has been asked.
         choices = np.array([*self.states.answers[state], len(self.costs)])

@@ -7,7 +7,7 @@ from sklearn.base import ClassifierMixin
 
 from skroute.base import Routed, dispatch
 from skroute.metrics import sample_quality
-from skroute.metrics._objectives import OF_LABELS, objective_of_labels
+from skroute.metrics._objectives import OF_LABELS
 from skroute.routing._members import AMOUNT, MemberRouter
 from skroute.routing._mixtures import validated_mixture
 from skroute.routing._targets import MultiLabel, SingleLabel
@@ -16,8 +16,6 @@ from skroute.utils._once import EVERY, Once, once_of
 
 # {0, 1/M, ..., 1} with the M = 10 of the paper, for the weight and for the threshold.
 GRID = np.linspace(0.0, 1.0, 11)
-# Names of qualities that rules of labels and thresholds have the mathematics for.
-_MEANS_OF_LABELS = ("accuracy", "balanced_accuracy", "cost matrix")
 
 
 class CombiningRouter(ClassifierMixin, MemberRouter):
@@ -33,24 +31,15 @@ class CombiningRouter(ClassifierMixin, MemberRouter):
         "base": [str],
         "quality": [StrOptions(set(OF_LABELS)), dict, tuple, callable, "array-like"],
         "abstain_cost": AMOUNT,
-        "cv": ["cv_object"],
     }
     # Where it is no parameter.
     base = "auto"
     _target_kinds: tuple[type, ...] = (SingleLabel, MultiLabel)
+    _qualities = ("accuracy", "balanced_accuracy", "cost matrix")
     score = MemberRouter.score
 
     def _asks(self):
         return "scores"
-
-    def _objective_of(self, target):
-        return objective_of_labels(
-            self.quality,
-            target.classes,
-            several=isinstance(target, MultiLabel),
-            takes=_MEANS_OF_LABELS,
-            who=type(self).__name__,
-        )
 
     def _least_cost(self, costs, names):
         return float(costs[possible_bases(self.base, names)].min())

@@ -10,7 +10,7 @@ from skroute.base import Plan, affords, check_affordable
 from skroute.metrics._objectives import OF_LABELS, OF_NUMBERS
 from skroute.routing._draws import row_uniforms
 from skroute.routing._members import AMOUNT, MemberRouter
-from skroute.routing._targets import Numbers, SingleLabel
+from skroute.routing._targets import Numbers
 from skroute.utils._compat import StrOptions, num_samples
 
 # Rows on which the price of random values is learned; the values are synthetic.
@@ -25,7 +25,6 @@ class DummyRouter(MemberRouter):
         **MemberRouter._parameter_constraints,
         "strategy": [StrOptions({"single_best", "random", "oracle"})],
         "exchange_rate": AMOUNT,
-        "cv": ["cv_object"],
         "random_state": ["random_state"],
     }
 
@@ -273,7 +272,6 @@ class DummyRouterClassifier(ClassifierMixin, DummyRouter):
     oracle 1.0
     """
 
-    _target_kinds = (SingleLabel,)
     _parameter_constraints: dict = {
         **DummyRouter._parameter_constraints,
         "quality": [StrOptions(set(OF_LABELS)), dict, tuple, callable, "array-like"],

@@ -363,12 +363,9 @@ class FrugalMCTClassifier(CombiningRouter):
             rows.append(found[-1].quality)
         return allowed[best_of(np.array(quality), _spent(allowed, budget), rows)]
 
-    def _policy_at(self, budget):
-        return self._options_at(budget).policy
-
     def _policy(self):
         check_is_fitted(self)
-        return self._policy_at(self._effective_budget(None))
+        return self._options_at(self._effective_budget(None)).policy
 
     def _validation(self, budget):
         """Quality and cost of each row; the base of each part is the best one on the others."""

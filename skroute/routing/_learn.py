@@ -55,23 +55,22 @@ def learn_policy(
     part, planned_as_new, kind = part_of(folds, len(quality)), None, None
     # Costs that are known row by row do not repeat.
     if planned.ndim == 1 or cost_estimator is not None:
-        rows, first, code = frequent_rows(X, part)
+        numbers, first = frequent_rows(X, part)
         if len(first):
-            kind = np.full(len(quality), -1)
-            kind[rows] = code
-            again = _safe_indexing(X, first)
+            kind, rows, again = numbers, numbers >= 0, _safe_indexing(X, first)
             as_new = as_new.copy()
-            as_new[rows, estimated] = predict_matrix(fitted, again, "quality_estimator")[code]
+            estimates = predict_matrix(fitted, again, "quality_estimator")
+            as_new[rows, estimated] = estimates[kind[rows]]
             if cost_estimator is not None:
                 planned_as_new = planned.copy()
-                planned_as_new[rows, estimated] = predict_costs(cost_estimator, again)[code]
+                planned_as_new[rows, estimated] = predict_costs(cost_estimator, again)[kind[rows]]
     return Policy(
         estimator=fitted,
         estimate=estimate,
         as_new=as_new,
         quality=quality,
         planned=planned,
-        paid=planned if log.planned is None else log.judged_costs(X),
+        realised=None if log.planned is None else log.judged_costs(X),
         part=part,
         sigma=sigma,
         weight=weight,
@@ -88,22 +87,18 @@ def predict_costs(fitted, X):
 
 
 def frequent_rows(X, part):
-    """Rows that occur often and in several folds, where each first does, and which it is.
+    """Numbers of the kinds of rows that occur often and in several folds, -1 for other rows.
 
-    The folds' estimates of such rows differ from one another, and from the one number that the
-    fitted estimator gives all of them later.
+    And where each kind first occurs. The folds' estimates of such rows differ from one another,
+    and from the one number that the fitted estimator gives all of them later.
     """
     _, first, code, counts = np.unique(
         row_keys(X), return_index=True, return_inverse=True, return_counts=True
     )
-    low, high = np.full(len(counts), part.max()), np.zeros(len(counts), dtype=part.dtype)
-    np.minimum.at(low, code, part)
-    np.maximum.at(high, code, part)
-    often = np.flatnonzero((counts >= _OFTEN) & (low < high))
-    number = np.full(len(counts), -1)
-    number[often] = np.arange(len(often))
-    rows = np.flatnonzero(number[code] >= 0)
-    return rows, first[often], number[code[rows]]
+    n_parts = part.max() + 1
+    of_kind, _ = np.divmod(np.unique(code * n_parts + part), n_parts)
+    often = (counts >= _OFTEN) & (np.bincount(of_kind) > 1)
+    return np.where(often, np.cumsum(often) - 1, -1)[code], first[often]
 
 
 # What a user may not think of a fit ------------------------------------------------------------
@@ -131,7 +126,7 @@ def _slack(policy, names, budget):
 
 def _contradiction(policy, names, budget):
     """Of a price list that is far from the logged costs."""
-    if policy.paid is policy.planned or policy.per_row:
+    if policy.realised is None or policy.per_row:
         return None
     found = policy.paid.mean(axis=0)
     off = np.abs(found - policy.planned)

@@ -69,6 +69,8 @@ class Log:
         The cells of `quality` and of `paid` that are known; None where all are.
     propensity : {"given", "estimated"}, default=None
         Of a log of one answer for each request, how the chance of each answer is known.
+    named : bool
+        Whether the user has named the choices; else they are columns.
     handing : float, default=None
         What handing a row over is worth, which is the last choice then; None where it is none.
     """
@@ -80,6 +82,7 @@ class Log:
     known: KnownCells | None = None
     known_costs: KnownCells | None = None
     propensity: str | None = None
+    named: bool = False
     handing: float | None = None
 
     def with_handing_over(self, abstain_cost):
@@ -122,11 +125,12 @@ def with_last(table, values):
     return np.concatenate([table, column], axis=-1)
 
 
-def read_table(y, costs, listed, names, named):
+def read_table(y, costs, listed):
     """The log of a table of outcomes, NaN where one is not known.
 
-    `costs` are those of the calls, `listed` the price list; `named`, frames are read by `names`.
+    `costs` are those of the calls, `listed` the price list.
     """
+    names, named = choice_names(y, listed)
     quality = check_matrix(y, "y", allow_nan=True)
     planned = None if listed is None else check_costs(listed, names)
     if costs is not None:
@@ -140,7 +144,7 @@ def read_table(y, costs, listed, names, named):
         paid, planned = planned, None
     missing = np.isnan(quality)
     if not missing.any():
-        return Log(names, quality, paid, planned)
+        return Log(names, quality, paid, planned, named=named)
     if len(few := np.flatnonzero((~missing).sum(axis=0) < 2)):
         raise ValueError(
             f"y has fewer than two rows on which the quality of {names[few[0]]!r} is known (is "
@@ -149,24 +153,26 @@ def read_table(y, costs, listed, names, named):
     # Cells are missing at random, choice by choice.
     weight = ~missing * (len(quality) / (~missing).sum(axis=0))
     known = KnownCells(quality, weight, float(weight[~missing].mean()))
-    return Log(names, quality, paid, planned, known)
+    return Log(names, quality, paid, planned, known, named=named)
 
 
-def read_answers(X, y, choice, propensity, costs, listed, *, named, estimates_costs):
+def read_answers(X, y, choice, propensity, costs, listed, *, estimates_costs):
     """The log of one answer for each request; propensities that are not given are estimated.
 
-    Tables and lists as in `read_table`; `estimates_costs`, costs of other choices are learned.
+    Costs as in `read_table`; `estimates_costs`, those of other choices are learned.
     """
     n = num_samples(X)
     quality = read_values(y, "y", n, allow_nan=True)
-    names = [] if listed is None else choice_names(np.empty((0, len(listed))), listed)
+    names, named = [], False
+    if listed is not None:
+        names, named = choice_names(np.empty((0, len(listed))), listed)
     position, found = read_choice(choice, names, n)
     if listed is not None and len(found) > len(names):
-        named = isinstance(by_label(listed), Mapping)
         unnamed = "" if named else " Give costs as a mapping from name to number."
         raise ValueError(
             f"choice has {found[len(names)]!r}, which is not among {names!r}.{unnamed}"
         )
+    named = named or np.asarray(choice).dtype.kind not in "iu"
     made = np.bincount(position[~np.isnan(quality)], minlength=len(found))
     if never := [name for name, count in zip(found, made) if count < 2]:
         raise ValueError(
@@ -204,27 +210,25 @@ def read_answers(X, y, choice, propensity, costs, listed, *, named, estimates_co
     else:
         paid, planned = planned, None
     how = "estimated" if propensity is None else "given"
-    return Log(found, known.table, paid, planned, known, known_costs, how)
+    return Log(found, known.table, paid, planned, known, known_costs, how, named)
 
 
 def choice_names(y, listed):
-    """Names of the columns of a table: the frame's, else those of the prices, else numbers."""
+    """Names of the columns of a table, and whether they are the user's.
+
+    They are the frame's, else those of the prices, else numbered.
+    """
     names, listed = column_names(y), by_label(listed)
+    named = names is not None or isinstance(listed, Mapping)
     n_choices = np.shape(y)[1] if np.ndim(y) == 2 else 1
     if names is None:
-        named = isinstance(listed, Mapping)
         names = [str(key) for key in listed] if named else [f"choice{k}" for k in range(n_choices)]
     if len(names) != n_choices:
         raise ValueError(
             f"y has {n_choices} columns but costs names {len(names)} choices: {names!r}."
             + " For a log of one answer for each request give choice, too." * (n_choices == 1)
         )
-    return names
-
-
-def is_named(y, listed):
-    """Whether a frame, or a mapping of costs, gives choices their names."""
-    return columns_of(y) is not None or isinstance(by_label(listed), Mapping)
+    return names, named
 
 
 def costs_now(costs, names, known, n_fitted):

@@ -30,7 +30,7 @@ from skroute.metrics._objectives import (
 )
 from skroute.routing._estimates import folds_of, part_of, read_rows
 from skroute.routing._log import costs_now
-from skroute.routing._router import BUDGET, N_JOBS, Router
+from skroute.routing._router import BUDGET, Router
 from skroute.routing._targets import (
     MultiLabel,
     Numbers,
@@ -82,7 +82,7 @@ class OutOfFold:
 
 
 class MemberRouter(Router, BaseHeterogeneousEnsemble):
-    """Base of routers with a constructor parameter ``estimators``: names and models, with costs.
+    """Base of routers with constructor parameters ``estimators``, their ``costs``, and ``cv``.
 
     A subclass implements ``_learn(X, answers)``, which sets what ``_plan`` needs and
     ``choices_``, and may replace ``_asks``, the method of members that it learns from.
@@ -92,12 +92,15 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         "estimators": [list],
         "costs": [dict, "array-like", StrOptions({"time"})],
         "budget": BUDGET,
-        "n_jobs": N_JOBS,
+        "cv": ["cv_object"],
+        "n_jobs": [Integral, None],
     }
     # The kinds of target that the router takes.
     _target_kinds: tuple[type, ...] = (SingleLabel,)
     # Whether sample_weight counts in what the router itself learns.
     _weighs = False
+    # Names of the qualities of labels that it has the mathematics for; None: all.
+    _qualities: tuple[str, ...] | None = None
 
     @property
     def named_estimators_(self):
@@ -264,11 +267,10 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
 
     def _splits(self, X, y, kind, routed):
         """How members are cross-validated, and how what the router learns of them is."""
-        cv = getattr(self, "cv", None)
-        splitter = check_cv(cv, y, classifier=kind is not Numbers)
-        if cv is None or isinstance(cv, Integral):
+        splitter = check_cv(self.cv, y, classifier=kind is not Numbers)
+        if self.cv is None or isinstance(self.cv, Integral):
             # Values are not classes: what is learned from them is not stratified.
-            return list(splitter.split(np.zeros(num_samples(X)), y)), folds_of(cv, X)
+            return list(splitter.split(np.zeros(num_samples(X)), y)), folds_of(self.cv, X)
         splits = folds_of(splitter, X, y, **routed["cv"]["split"])
         return splits, splits
 
@@ -326,7 +328,11 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         if isinstance(target, Numbers):
             return objective_of_numbers(self.quality)
         return objective_of_labels(
-            self.quality, target.classes, several=isinstance(target, MultiLabel)
+            self.quality,
+            target.classes,
+            several=isinstance(target, MultiLabel),
+            takes=self._qualities,
+            who=type(self).__name__,
         )
 
     def _least_prices(self):
@@ -442,10 +448,8 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         for name, member in self.estimators:
             if member != "drop":
                 router.add(**{name: member}, method_mapping=fit)
-        if hasattr(self, "cv"):
-            split = MethodMapping().add(caller="fit", callee="split")
-            router.add(cv=self.cv, method_mapping=split)
-        return router
+        split = MethodMapping().add(caller="fit", callee="split")
+        return router.add(cv=self.cv, method_mapping=split)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -115,22 +115,19 @@ def with_newcomer(policy, n_fitted, X, q, cost):
     low, high = float(min(known.min(), q.min())), float(max(known.max(), q.max()))
     model, noise = shrunk_regression(as_table(estimator.base.predict(X)), q, noise, low, high)
     own, as_new = policy.estimate[:, :n_fitted], policy.as_new[:, :n_fitted]
-    planned = with_last(policy.planned, cost)
-    paid = planned
-    if policy.paid is not policy.planned:
+    planned, realised = policy.planned, policy.realised
+    if realised is not None:
         # Its calls cost more, or less, than the list says where those of the others do.
-        factor = np.divide(
-            policy.paid, policy.planned, out=np.ones_like(policy.paid), where=policy.planned > 0
-        )
-        paid = with_last(policy.paid, cost * factor.mean(axis=1))
+        factor = np.divide(realised, planned, out=np.ones_like(realised), where=planned > 0)
+        realised = with_last(realised, cost * factor.mean(axis=1))
     return replace(
         policy,
         estimator=WithNewcomers(estimator.base, (*estimator.models, model)),
         estimate=with_last(policy.estimate, model.predict(own)),
         as_new=with_last(policy.as_new, model.predict(as_new)),
         quality=with_last(policy.quality, model.expected(own)),
-        planned=planned,
-        paid=paid,
+        planned=with_last(planned, cost),
+        realised=realised,
         sigma=with_last(policy.sigma, np.sqrt(noise + np.mean(model.std(own) ** 2))),
         _kept={},
     )

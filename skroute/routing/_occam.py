@@ -14,8 +14,9 @@ from skroute.routing._learn import learn_policy, warn_of_fit
 from skroute.routing._log import Log, kept_choices, with_last
 from skroute.routing._members import AMOUNT, MemberRouter
 from skroute.routing._policy import check_lambda
-from skroute.routing._targets import Numbers, SingleLabel
+from skroute.routing._targets import Numbers
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
+from skroute.utils._named import check_rows_match
 from skroute.utils._once import EVERY, once_of
 from skroute.utils._timing import seconds_per_sample
 
@@ -33,7 +34,6 @@ class Occam(MemberRouter):
         "policy": [StrOptions({"online", "batch"})],
         "abstain_cost": AMOUNT,
         "routing_cost": AMOUNT,
-        "cv": ["cv_object"],
     }
 
     # Fit ------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ class Occam(MemberRouter):
                 features = self.embedding_.fit_transform(X, labels)
         objective = self._objective_of(self._target).bound(answers.target, answers.weight)
         quality = objective.table(answers.target, responses)
-        deciding, added = self._split_costs(self._costs_of_fit, names, self._embedder_answers)
+        _, added = self._split_costs(self._costs_of_fit, names, self._embedder_answers)
         log = Log(names, quality, added).with_handing_over(self.abstain_cost)
         self.abstain_quality_ = log.handing
         policy = learn_policy(
@@ -113,13 +113,10 @@ class Occam(MemberRouter):
         self._routing_seconds = 0.0
         if isinstance(self.costs, str) and self.routing_cost is None:
             self._routing_seconds = self._time_decisions(policy, X)
-        deciding += self._routing_seconds
-        self._learned = policy = policy.at(
-            deciding=deciding, least_prices=self._least_prices(), reg_lambda=float(self.reg_lambda)
-        )
+        self._learned, self.choices_ = policy, log.names
+        self._learned = policy = self._policy()
         budget = check_budget(self.budget)
         check_affordable(budget, policy.least)
-        self.choices_ = log.names
         warn_of_fit(policy, self.choices_, budget)
 
     def _time_decisions(self, policy, X):
@@ -176,6 +173,7 @@ class Occam(MemberRouter):
         return super()._alone(X, name, response, state=state)
 
     def _plan(self, X, budget, exclude=None, allowed=None, request_id=None):
+        check_rows_match(X=X, allowed=allowed, request_id=request_id)
         kept, allowed = kept_choices(self.choices_, num_samples(X), exclude, allowed)
         if self._embedder is not None and self._embedder not in kept:
             raise ValueError(
@@ -394,7 +392,6 @@ class OccamRouterClassifier(ClassifierMixin, Occam):
     True
     """
 
-    _target_kinds = (SingleLabel,)
     _parameter_constraints: dict = {
         **Occam._parameter_constraints,
         "quality": [StrOptions(set(OF_LABELS)), dict, tuple, callable, "array-like"],

@@ -1,6 +1,6 @@
 """OnlineBudgetRouter: learn from the one outcome that each request shows, within a budget."""
 
-from copy import copy
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,6 @@ from skroute.routing._log import (
     check_names,
     check_new_choice,
     choice_names,
-    is_named,
 )
 from skroute.routing._online_state import COST, QUALITY, Decision, OnlineStatus, Serving, unit_of
 from skroute.routing._router import BUDGET
@@ -175,12 +174,8 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         self.n_expected = n_expected
 
     def __copy__(self):
-        # Its own books and beliefs, as a pickle has them.
-        other = type(self).__new__(type(self))
-        vars(other).update(vars(self))
-        if "_serving" in vars(self):
-            other._serving = copy(self._serving)
-        return other
+        # Its own books and beliefs, as a pickle has them; nothing changes the prior.
+        return deepcopy(self, {id(self.prior): self.prior})
 
     # Learning from a log ----------------------------------------------------------------------
 
@@ -274,7 +269,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
             listed = dict(zip(prior.choices_, np.asarray(prior.costs_).tolist()))
         # Single answers, or none at all, name no columns.
         table = np.empty((0, len(listed))) if y is None or choice is not None else y
-        names, self._named = choice_names(table, listed), is_named(table, listed)
+        names, self._named = choice_names(table, listed)
         if prior is not None:
             if self._named and sorted(names) != sorted(prior.choices_):
                 raise ValueError(f"prior has the choices {prior.choices_!r}, costs or y {names!r}.")
@@ -339,10 +334,6 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
 
     def _least(self):
         return self._current().least()
-
-    def _check_X(self, X):
-        whole_rows(X, self)
-        return X
 
     def _plan(self, X, budget, only=None):
         return self._current().plan(*self._features(X), budget, only)

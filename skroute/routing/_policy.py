@@ -24,6 +24,8 @@ _TIE = 1e-9
 _MAX_PARTS = 10
 # Budgets at which a policy is compared with others on validation rows.
 _N_CURVE = 33
+# What has an entry for each choice, where it is not None.
+_OF_CHOICES = ("estimate", "as_new", "quality", "planned", "planned_as_new", "realised", "sigma")
 # Rows of evidence that the figures of a single choice are shrunk by towards those of all.
 _PRIOR_ROWS = 20.0
 
@@ -113,8 +115,6 @@ class Policy:
         Outcomes that decisions are judged by.
     planned : ndarray
         Costs that rows are decided by.
-    paid : ndarray
-        What choices have cost, in which budgets are met; `planned` itself where it is no other.
     part : ndarray of shape (n_rows,), dtype=int64
         Number of the fold that each row was estimated in.
     sigma : ndarray of shape (n_choices,)
@@ -126,6 +126,8 @@ class Policy:
     least_prices : tuple of two floats
         The smallest price, within a budget and where it is unlimited: what one unit of cost is
         worth in quality where both are money.
+    realised : ndarray of shape (n_rows, n_choices), default=None
+        What choices have cost, in which budgets are met; None where that is `planned`.
     weight : ndarray of shape (n_rows,), default=None
         How much each row of the log counts.
     noise : float
@@ -146,13 +148,13 @@ class Policy:
     as_new: np.ndarray
     quality: np.ndarray
     planned: np.ndarray
-    paid: np.ndarray
     part: np.ndarray
     sigma: np.ndarray
     reg_lambda: float = 0.0
     deciding: float = 0.0
     margin: float = 0.0
     least_prices: tuple = (0.0, 0.0)
+    realised: np.ndarray | None = None
     weight: np.ndarray | None = None
     noise: float = 1.0
     planned_as_new: np.ndarray | None = None
@@ -177,13 +179,12 @@ class Policy:
             # Handing over, the last choice, costs nothing and may be left out.
             costs = np.append(costs, np.zeros(len(self.planned) - len(costs)))
         if costs is not None and not np.array_equal(costs, self.planned):
-            paid = costs
-            if self.paid is not self.planned:
+            changes["planned"] = costs
+            if self.realised is not None:
                 factor = np.divide(
                     costs, self.planned, out=np.ones_like(costs), where=self.planned > 0
                 )
-                paid = self.paid * factor
-            changes |= {"planned": costs, "paid": paid}
+                changes["realised"] = self.realised * factor
         return replace(self, **changes, _kept={}) if changes else self
 
     def restricted(self, kept):
@@ -192,22 +193,19 @@ class Policy:
             return self
         key = tuple(kept)
         if key not in self._kept:
-            planned = np.ascontiguousarray(self.planned[..., kept])
-            own_paid = self.paid is not self.planned
-            new = self.planned_as_new
-            self._kept[key] = replace(
-                self,
-                estimate=self.estimate[:, kept],
-                as_new=self.as_new[:, kept],
-                quality=self.quality[:, kept],
-                planned=planned,
-                paid=np.ascontiguousarray(self.paid[..., kept]) if own_paid else planned,
-                sigma=self.sigma[kept],
-                planned_as_new=None if new is None else new[:, kept],
-                columns=self.kept[kept],
-                _kept={},
-            )
+            tables = {name: getattr(self, name) for name in _OF_CHOICES}
+            parts = {
+                name: np.ascontiguousarray(table[..., kept])
+                for name, table in tables.items()
+                if table is not None
+            }
+            self._kept[key] = replace(self, **parts, columns=self.kept[kept], _kept={})
         return self._kept[key]
+
+    @property
+    def paid(self):
+        """What choices have cost, in which budgets are met."""
+        return self.planned if self.realised is None else self.realised
 
     @property
     def kept(self):
@@ -235,8 +233,7 @@ class Policy:
     @cached_property
     def path(self):
         """The price of every budget, what deciding costs not included (`AssignmentPath`)."""
-        realised = None if self.paid is self.planned else self.paid
-        return assignment_path(*self._decided_as_new, realised, self.weight)
+        return assignment_path(*self._decided_as_new, self.realised, self.weight)
 
     @property
     def least(self):
@@ -249,17 +246,15 @@ class Policy:
         least_price = float(self.least_prices[budget == np.inf])
         if budget == np.inf:
             return Rule(least_price, 0.0)
-        cheapest = float(self.path.budgets[0])
-        room = (1 - self.margin) * (budget - self.deciding)
-        # Of estimated costs the cheapest plan may seem more expensive than the budget.
-        room = cheapest if affords(cheapest + self.deciding, budget) else room
-        rule = path.rule(max(room, float(path.budgets[0])))
+        # The cheapest plan is always allowed, that of the path's own rows too.
+        least = max(float(self.path.budgets[0]), float(path.budgets[0]))
+        rule = path.rule(max((1 - self.margin) * (budget - self.deciding), least))
         return rule if rule.price >= least_price else Rule(least_price, 0.0)
 
     def room(self, budget):
         """What a cap leaves for choices, in the costs that rows are decided by."""
         room = budget - self.deciding
-        return room if self.paid is self.planned else self.path.planned_at(room)
+        return room if self.realised is None else self.path.planned_at(room)
 
     # Decisions ------------------------------------------------------------------------------
 
@@ -297,7 +292,7 @@ class Policy:
         rows = np.arange(len(values))
         if allowed is not None:
             values, costs, stand_in = stand_ins(values, costs, allowed)
-        estimated = self.paid is not self.planned and not told
+        estimated = self.realised is not None and not told
         least = self.least
         # One row alone has no mean that a budget could hold for.
         if policy == "batch" or (told and len(values) > 1):
@@ -335,13 +330,12 @@ class Policy:
         """For each part of the rows their positions and the path of the other rows."""
         part = self.part % _MAX_PARTS if len(np.unique(self.part)) > _MAX_PARTS else self.part
         values = self.estimate - self.penalty
-        realised = None if self.paid is self.planned else self.paid
         found = []
         for rows, others in rows_and_others(part):
             path = assignment_path(
                 self._alike(values, rows)[others],
                 of_rows(self._alike(self.planned, rows), others),
-                of_rows(realised, others),
+                of_rows(self.realised, others),
                 None if self.weight is None else self.weight[others],
             )
             found.append((rows, path))
@@ -355,10 +349,10 @@ class Policy:
         if self.kind is None or table.ndim == 1:
             return table
         tested = rows[self.kind[rows] >= 0]
-        own = np.full((self.kind.max() + 1, table.shape[1]), np.nan)
+        # The last row is that of all that are of no kind.
+        own = np.full((self.kind.max() + 2, table.shape[1]), np.nan)
         own[self.kind[tested]] = table[tested]
-        found = np.where(self.kind[:, np.newaxis] >= 0, own[self.kind], np.nan)
-        return np.where(np.isnan(found), table, found)
+        return np.where(np.isnan(own[self.kind]), table, own[self.kind])
 
     def validate(self, budget):
         """The cross-fitted decisions at a mean budget, judged by the log (`Validation`)."""

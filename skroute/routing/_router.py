@@ -12,15 +12,9 @@ from skroute.base import CostAwareMixin, Plan, Routed, affords, check_affordable
 from skroute.ledgers import Ledger
 from skroute.routing._log import kept_choices
 from skroute.routing._stream import BudgetStream
-from skroute.utils._compat import Integral, Interval, Real, num_samples
+from skroute.utils._compat import Interval, Real, num_samples
 from skroute.utils._once import once_of
 
-# The range of n_jobs: 0 jobs do nothing.
-N_JOBS = [
-    Interval(Integral, None, -1, closed="right"),
-    Interval(Integral, 1, None, closed="left"),
-    None,
-]
 BUDGET = [Interval(Real, 0, None, closed="both"), None]
 # Draws of validation rows for the standard error of a budget.
 _N_RESAMPLES = 200
@@ -63,10 +57,6 @@ class Router(CostAwareMixin):
     :class:`~skroute.base.CostAwareMixin`, and either ``_policy()``, the fitted policy at the
     parameters of now, or ``_least()`` and ``_validated(budget)``.
     """
-
-    def _policy_at(self, budget):
-        """The policy that decides at a budget."""
-        return self._policy()
 
     def _least(self):
         return self._policy().least
@@ -211,7 +201,7 @@ class Router(CostAwareMixin):
 
     def _validated(self, budget):
         """Quality and cost of decisions on rows that they were not learned from (`Validated`)."""
-        return self._policy_at(budget).validated(budget)
+        return self._policy().validated(budget)
 
     def _figures(self):
         check_is_fitted(self)
@@ -381,7 +371,7 @@ default=None
         """
         policy = self._policy()
         if quality is None:
-            quality = float(np.average(policy.quality, axis=0, weights=policy.weight).max())
+            quality = float(self.mean_quality_.max())
         budgets, found = policy.curve
         rows = np.array([each.quality for each in found])
         weight = np.ones(rows.shape[1]) if policy.weight is None else policy.weight
@@ -414,9 +404,8 @@ default=None
     @property
     def price_(self):
         """Price at `budget`; infinite where it is the smallest feasible one."""
-        check_is_fitted(self)
-        budget = self._effective_budget(None)
-        return float(self._policy_at(budget).rule(budget).price)
+        policy = self._policy()
+        return float(policy.rule(self._effective_budget(None)).price)
 
 
 def _first_reaching(budgets, mean, quality):

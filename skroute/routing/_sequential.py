@@ -306,7 +306,7 @@ class SequentialRouterClassifier(CombiningRouter):
             ways, costs = np.take(made, options, axis=1), self.choice_costs_[options]
             n_answers = len(options) - (handing is not None)
             model, estimate = fit(start, ways[:, :n_answers])
-            self._addons[start] = StateValues(model, n_answers, 0, handing)
+            self._addons[start] = StateValues(model, n_answers, 0, 0, handing)
             estimate, _ = self._addons[start].split(estimate)
             path = assignment_path(estimate, costs)
             # Where little is spent, each bit of it buys most.
@@ -373,15 +373,8 @@ class SequentialRouterClassifier(CombiningRouter):
             ways, _ = values.split(predict_matrix(values.model, features, "quality_estimator"))
             return -1, options[choose_at_price(ways, self.choice_costs_[options], price)]
         values, nexts = self._values[at], np.flatnonzero(self._states.following[at] >= 0)
-        first = self._first_choice[at]
-        if values.model is None:
-            return -1, first
         ways, going = values.split(predict_matrix(values.model, features, "quality_estimator"))
-        if not len(nexts):
-            return -1, first + ways.argmax(axis=1)
-        move = best_move(
-            ways, going[:, :, [price_at]], self._costs_of_fit[nexts], np.array([price])
-        )
-        onward = move.onward[:, 0]
-        state = np.where(onward >= 0, self._states.following[at, nexts[onward]], -1)
-        return state, first + move.way
+        going, costs = going[:, :, [price_at]], self._costs_of_fit[nexts]
+        move = best_move(ways, going, costs, np.array([price]))
+        after = np.append(self._states.following[at, nexts], -1)[move.onward[:, 0]]
+        return after, self._first_choice[at] + move.way

@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 from scipy.special import expit, ndtri
 
 from skroute.routing._log import column_names
-from skroute.utils._named import columns_of, part_of
+from skroute.utils._named import check_rows_match, columns_of, part_of
 
 # Penalty of a model's own signals, of those of others, and of the regressions of value, in
 # rows: a ridge of 10 halves what 10 rows of unit variance would say.
 _OWN, _OTHERS, _VALUES = 1.0, 10.0, 10.0
 _LARGEST = 30.0
+# Newton's steps of a logistic fit at most.
+_MAX_STEPS = 25
 
 
 class RankScores:
@@ -59,25 +61,31 @@ def _finite(values):
     return np.clip(values, -largest, largest)
 
 
-def fit_logistic(features, target, ridge, n_steps=25):
+def _probability(linear):
+    """The logistic function, which is never 0 or 1."""
+    return expit(np.clip(linear, -_LARGEST, _LARGEST))
+
+
+def fit_logistic(features, target, ridge):
     """Ridge logistic regression on targets in [0, 1], and its leave-one-out estimates."""
-    coef = np.zeros(features.shape[1])
-    for _ in range(n_steps):
-        mean = expit(np.clip(features @ coef, -_LARGEST, _LARGEST))
+
+    def expand(coef):
+        mean = _probability(features @ coef)
         weight = np.maximum(mean * (1 - mean), 1e-6)
-        hessian = (features * weight[:, np.newaxis]).T @ features + np.diag(ridge)
+        return mean, weight, (features * weight[:, np.newaxis]).T @ features + np.diag(ridge)
+
+    coef = np.zeros(features.shape[1])
+    for _ in range(_MAX_STEPS):
+        mean, _, hessian = expand(coef)
         step = np.linalg.solve(hessian, features.T @ (target - mean) - ridge * coef)
         size = np.abs(step).max()
         coef = coef + step * min(1.0, 5.0 / max(size, 1e-12))
         if size < 1e-7:
             break
-    linear = features @ coef
-    mean = expit(np.clip(linear, -_LARGEST, _LARGEST))
-    weight = np.maximum(mean * (1 - mean), 1e-6)
-    hessian = (features * weight[:, np.newaxis]).T @ features + np.diag(ridge)
+    mean, weight, hessian = expand(coef)
     lever = np.einsum("ij,ji->i", features, np.linalg.solve(hessian, features.T))
-    without = linear - lever * (target - mean) / np.maximum(1 - lever * weight, 0.05)
-    return coef, expit(np.clip(without, -_LARGEST, _LARGEST))
+    without = features @ coef - lever * (target - mean) / np.maximum(1 - lever * weight, 0.05)
+    return coef, _probability(without)
 
 
 class StateEstimate(NamedTuple):
@@ -93,8 +101,7 @@ class StateEstimate(NamedTuple):
 
     def predict(self, features):
         """Estimates for rows, ndarray of shape (n_rows, n_ways + n_values)."""
-        linear = self.ways[0] + features @ self.ways[1:]
-        ways = expit(np.clip(linear, -_LARGEST, _LARGEST))
+        ways = _probability(self.ways[0] + features @ self.ways[1:])
         if not self.values.shape[1]:
             return ways
         values = np.clip(_terms(ways, features) @ self.values, self.low, self.high)
@@ -173,23 +180,24 @@ def as_columns(signals, name, n_rows, columns=None):
     return found.reshape(n_rows, -1) if found.size else np.empty((n_rows, 0))
 
 
-def split_signals(signals, names):
-    """Signals by the names of the models that show something, whatever they are given as."""
+def split_signals(signals, names, X):
+    """Signals of rows X by the names of the models that show something, however they are given."""
     if signals is None:
         return {}
     if (columns := column_names(signals, "signals")) is not None:
         signals = {name: signals[key] for name, key in zip(columns, columns_of(signals))}
-    if isinstance(signals, Mapping):
-        if unknown := [key for key in signals if key not in names]:
+    if not isinstance(signals, Mapping):
+        array = np.asarray(signals)
+        if array.ndim not in (2, 3) or array.shape[1] != len(names):
             raise ValueError(
-                f"signals has entries for {unknown!r}, which are not among the models {names!r}."
+                "signals must be a mapping from the name of a model to its columns, or an array of "
+                f"shape (n_samples, {len(names)}) or (n_samples, {len(names)}, n_signals), got "
+                f"shape {array.shape}."
             )
-        return {name: signals[name] for name in names if name in signals}
-    array = np.asarray(signals)
-    if array.ndim not in (2, 3) or array.shape[1] != len(names):
+        return {name: array[:, k] for k, name in enumerate(names)}
+    if unknown := [key for key in signals if key not in names]:
         raise ValueError(
-            "signals must be a mapping from the name of a model to its columns, or an array of "
-            f"shape (n_samples, {len(names)}) or (n_samples, {len(names)}, n_signals), got shape "
-            f"{array.shape}."
+            f"signals has entries for {unknown!r}, which are not among the models {names!r}."
         )
-    return {name: array[:, k] for k, name in enumerate(names)}
+    check_rows_match(X=X, **{f"signals of {name!r}": signals[name] for name in signals})
+    return {name: signals[name] for name in names if name in signals}

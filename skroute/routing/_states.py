@@ -26,14 +26,10 @@ class States(NamedTuple):
         return int(self.asked.sum(axis=1).max())
 
 
-def n_sets(n_members, max_calls):
-    """How many sets of one to `max_calls` members there are."""
-    return sum(comb(n_members, size) for size in range(1, min(max_calls, n_members) + 1))
-
-
 def check_sets(n_members, max_calls, most):
     """Refuse more sets of one to `max_calls` members than can be learned."""
-    if (count := n_sets(n_members, max_calls)) > most:
+    count = sum(comb(n_members, size) for size in range(1, min(max_calls, n_members) + 1))
+    if count > most:
         raise ValueError(
             f"max_calls={max_calls!r} with {n_members} members makes {count} sets of models; at "
             f"most {most} are allowed. Lower max_calls or leave members out."
@@ -69,22 +65,21 @@ def fixed_order(n_members, chain):
 class StateValues(NamedTuple):
     """What a state estimates: the quality of each answer, and what going on is worth."""
 
-    # A fitted regressor; None where nothing is to be decided.
+    # A fitted regressor. Its first outputs are ways to answer; the others are what each of the
+    # members that may be asked next is worth at each price.
     model: Any
-    # Ways to answer, its first outputs, and members that may be asked next: the other outputs are
-    # what each of them is worth at each price.
     n_answers: int
     n_next: int
+    n_prices: int
     # What handing a row over is worth, which is one more way to end it; None where it cannot be.
     handing: float | None
 
     def split(self, outputs):
         """Quality of the ways to end a row, and of asking each next member at each price."""
-        ways = outputs[:, : self.n_answers]
+        ways, going = outputs[:, : self.n_answers], outputs[:, self.n_answers :]
         if self.handing is not None:
             ways = with_last(ways, self.handing)
-        n_prices = (outputs.shape[1] - self.n_answers) // max(self.n_next, 1)
-        return ways, outputs[:, self.n_answers :].reshape(len(outputs), self.n_next, n_prices)
+        return ways, going.reshape(len(outputs), self.n_next, self.n_prices)
 
 
 class Move(NamedTuple):
@@ -147,14 +142,9 @@ def roll_back(states, realised, costs, prices, fit, *, only=None, handing=None, 
         answers = realised[state]
         ends = handing if states.asked[state].any() else None
         ways = answers if ends is None else with_last(answers, ends)
-        if ways.shape[1] == 1 and not later and not trust:
-            model, estimate = None, ways
-        else:
-            model, estimate = fit(state, np.column_stack([answers, *net]))
-        values[state] = StateValues(model, answers.shape[1], len(later), ends)
+        model, estimate = fit(state, np.column_stack([answers, *net]))
+        values[state] = StateValues(model, answers.shape[1], len(later), len(prices), ends)
         estimated, going = values[state].split(estimate)
-        if not later:
-            going = np.empty((n_rows, 0, len(prices)))
         move = best_move(estimated, going, costs[nexts], prices)
         ended = ways[np.arange(n_rows), move.way] if ways.shape[1] else np.zeros(n_rows)
         quality[state] = np.repeat(ended[:, np.newaxis], len(prices), axis=1)

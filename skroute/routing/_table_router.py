@@ -12,8 +12,8 @@ from skroute.quality import QualityRegressor
 from skroute.routing._estimates import read_rows
 from skroute.routing._log import check_matrix, with_last
 from skroute.routing._members import AMOUNT
-from skroute.routing._router import BUDGET, N_JOBS, Router
-from skroute.utils._compat import HasMethods, check_sample_weight
+from skroute.routing._router import BUDGET, Router
+from skroute.utils._compat import HasMethods, Integral, check_sample_weight
 from skroute.utils._named import check_rows_match
 from skroute.utils._protocol import models_of
 
@@ -32,7 +32,7 @@ class TableRouter(MetaEstimatorMixin, Router, BaseEstimator):
         "budget": BUDGET,
         "abstain_cost": AMOUNT,
         "cv": ["cv_object"],
-        "n_jobs": N_JOBS,
+        "n_jobs": [Integral, None],
     }
 
     def _readers(self):

@@ -61,6 +61,7 @@ def test_plans_beside_brute_force(seed, n, m, per_row, degenerate):
     # Within one increment of the optimum, as the relaxation promises.
     assert greedy.upper_bound - greedy.objective <= np.ptp(values, axis=1).max() / n + 1e-9
     assert max_min.objective == brute_force(values, costs, budget, "min")
+    assert max_min.gap == 0
 
 
 @settings(max_examples=16, deadline=None)
@@ -119,8 +120,14 @@ def test_path_is_the_linear_relaxation(seed, per_row, degenerate):
         b_eq=np.ones(n),
     )
     assert path.objective(budget) == pytest.approx(-lp.fun / n, abs=1e-9)
-    solved = solve_assignment(values, costs, budget, solver="greedy").price
-    assert path.price(budget) == np.inf or path.price(budget) == pytest.approx(solved, rel=1e-9)
+    greedy = solve_assignment(values, costs, budget, solver="greedy", tol=0)
+    assert path.price(budget) == np.inf or path.price(budget) == pytest.approx(greedy.price)
+    assert greedy.upper_bound == pytest.approx(max(-lp.fun / n, greedy.objective), abs=1e-9)
+    # No single change that can be paid gains anything.
+    rows = np.arange(n)
+    gain = values - values[rows, greedy.choices][:, np.newaxis]
+    extra = full - full[rows, greedy.choices][:, np.newaxis]
+    assert not ((gain > 1e-9) & (extra < n * (budget - greedy.spent) - 1e-9)).any()
     assert (np.diff(path.budgets) > 0).all() and (np.diff(path.prices) < 0).all()
     # Optimality of the dual price: L(p) equals the primal value (strong duality).
     price = path.price(budget)

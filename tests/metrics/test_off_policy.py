@@ -135,6 +135,8 @@ def test_propensities_are_estimated_from_what_made_the_choice(router):
     X, q, choice, b, _ = draw_log("depends", 1500, 3)
     given = off_policy_curve(router, X, q, choice=choice, propensity=b, budgets=[3])
     found = off_policy_curve(router, X, q, choice=choice, budgets=[3])
+    budgets = off_policy_curve(router, X, q, choice=choice, propensity=b).budget
+    np.testing.assert_allclose(budgets[[0, -1]], router.price_path_.budgets[[0, -1]])
     assert found.estimated and not given.estimated
     assert abs(found.mean_weight[0] - 1) < 0.15
     gap = found.quality.doubly_robust.estimate - given.quality.doubly_robust.estimate
@@ -247,11 +249,11 @@ def test_skewness_is_taken_out_of_intervals():
     for _ in range(800):
         weight = 5.0 * (rng.random(400) < 0.2)
         value = rng.lognormal(-0.72, 1.2, size=400)
-        estimate, error, skewness = doubly_robust(np.ones(400), np.ones(400), value, weight)
+        estimate, error, skewness = doubly_robust(np.ones((1, 400)), np.ones(400), value, weight)
         degrees = np.array([weight.sum() ** 2 / (weight @ weight) - 1])
         for corrected in held:
-            term = (estimate, error, skewness if corrected else 0.0)
-            found = with_intervals([(term,) * 3], degrees, 0.95).doubly_robust
+            term = (estimate, error, skewness if corrected else np.zeros(1))
+            found = with_intervals((term,) * 3, degrees, 0.95).doubly_robust
             held[corrected].append(found.low[0] <= 1.0 <= found.high[0])
     assert np.mean(held[False]) < 0.91 < 0.92 < np.mean(held[True]) < 0.97
 

@@ -71,8 +71,15 @@ def binary():
     return NeuralNetBinaryClassifier(Dense, module__n_out=1, criterion=FloatTarget, **COMMON)
 
 
+class Regressor(NeuralNetRegressor):
+    """Its targets get the type of its answers, as torch needs before 2.13."""
+
+    def get_loss(self, y_pred, y_true, *args, **kwargs):
+        return super().get_loss(y_pred, y_true.to(y_pred.dtype), *args, **kwargs)
+
+
 def regressor():
-    return NeuralNetRegressor(Dense, callbacks=[OutputsOfTarget()], **COMMON)
+    return Regressor(Dense, callbacks=[OutputsOfTarget()], **COMMON)
 
 
 def images(n=90, seed=0):

@@ -248,9 +248,7 @@ class TestCuda:
             (name, FrozenEstimator(conv(width, device="cuda").fit(X, y)))
             for name, width in (("small", 1), ("large", 3))
         ]
-        return OccamRouterClassifier(
-            nets, costs="time", embedding=("small", "penultimate"), cv=2, **params
-        )
+        return OccamRouterClassifier(nets, costs="time", embedding="small", cv=2, **params)
 
     def test_rows_stay_on_the_device(self):
         X, y = images()

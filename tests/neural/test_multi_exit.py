@@ -285,6 +285,17 @@ def test_on_cuda(net):
     )
 
 
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("max_epochs", [0, 1])
+def test_the_users_net_stays_on_its_device(max_epochs):
+    X, y = rows(60)
+    module = build(X.shape[1], 3)
+    fitted = MultiExitClassifier(module, max_epochs=max_epochs, device="cuda").fit(X, y)
+    assert next(fitted.module_.parameters()).is_cuda
+    assert not any(parameter.is_cuda for parameter in module.parameters())
+
+
 def test_threads_and_read_only_memory_maps(tmp_path):
     """What `tests/test_hostile.py` shows of the estimators that need no torch."""
     X, y = rows()

@@ -121,7 +121,7 @@ def test_losses_of_numbers_are_those_of_scikit_learn(name):
         ({("no", "maybe"): 1.0}, "whose key is not a pair"),
         ({("no", "yes"): np.nan, ("yes", "no"): 1.0}, "no missing values|no entry"),
         (np.eye(3), r"shape \(2, 2\)"),
-        (("predict_proba", 3), "needs a function"),
+        (("predict_proba", 3), "as a pair must be"),
         (("scores", len), "as a pair must be"),
         (lambda true, given: 1.0, "one finite number for each row"),
         (lambda true, given: np.ma.masked_array(np.ones(len(true)), true == given), "are masked"),

@@ -53,13 +53,12 @@ def test_what_is_not_reached_is_not_learned():
     assert values[0] is values[2] is None
 
 
-def test_where_nothing_is_to_be_decided_nothing_is_learned():
-    states = any_order(2, 1)
+def test_where_nothing_is_to_be_decided_rows_get_the_only_answer():
+    states, prices = any_order(2, 1), np.array([0.5, 0.0])
     realised = [np.empty((2, 0)), np.array([[1.0], [0.0]]), np.array([[1.0], [1.0]])]
-    values, quality, spent = roll_back(
-        states, realised, np.ones(2), np.array([0.5, 0.0]), None, only=[1, 2]
+    _, quality, spent = roll_back(
+        states, realised, np.ones(2), prices, lambda state, target: (None, 1 - target), only=[1, 2]
     )
-    assert values[1].model is values[2].model is None
     for state in (1, 2):
         assert_array_equal(quality[state], np.repeat(realised[state], 2, axis=1))
         assert not spent[state].any()

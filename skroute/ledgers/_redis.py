@@ -125,13 +125,13 @@ class RedisLedger(RecordLedger):
             self._view[read] = None if answer is False else answer
         return done
 
-    def _keep(self, body, arguments):
+    def _keep(self, body):
         if len(self._view) > _MANY:
             self._view.clear()
         while True:
             self._reads, self._fields, self._writes = {}, {}, []
             try:
-                found = self._booked(body, arguments)
+                found = self._booked(body)
             except Exception:
                 # It may have read books that have changed.
                 if self._call(self._reads):

@@ -115,10 +115,10 @@ class SQLiteLedger(RecordLedger):
         self._connection = connection
         self._execute = connection.execute
 
-    def _keep(self, body, arguments):
+    def _keep(self, body):
         self._execute("BEGIN IMMEDIATE")
         try:
-            found = self._booked(body, arguments)
+            found = self._booked(body)
         except BaseException:
             self._execute("ROLLBACK")
             raise

@@ -5,8 +5,6 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import partial, wraps
-from typing import TypeVar
 
 from skroute.ledgers._books import (
     AlreadyCommittedError,
@@ -27,22 +25,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: [ledger._forked() for ledger in _LEDGERS])
 
 
-_Method = TypeVar("_Method", bound=Callable)
-
-
-def _transaction(method: _Method) -> _Method:
-    """A method that is one transaction; an error that it returns is raised after it."""
-
-    @wraps(method)
-    def booked(self, *args, **kwargs):
-        found = self._transact(partial(method, self, *args, **kwargs))
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-    return booked  # type: ignore[return-value]
-
-
 class Ledger(ABC):
     """Base class of ledgers: purses (accounts) in which requests reserve and spend money.
 
@@ -50,9 +32,9 @@ class Ledger(ABC):
     ledgers; a subclass is a store. It implements these methods, all of them but the first two
     called inside a transaction:
 
-    ``_transact(body)``
-        What ``body()`` returns, in a transaction: what it changes is kept as a whole, or not at
-        all where it raises. It may be called again, with newer books.
+    ``_transact(body, *arguments)``
+        What ``body(*arguments)`` returns, in a transaction: what it changes is kept as a whole,
+        or not at all where it raises. It may be called again, with newer books.
     ``_forked()``
         Called in a child that was forked.
     ``_purse(name)``, ``_add_purse(purse)``
@@ -96,7 +78,7 @@ class Ledger(ABC):
     _clock = staticmethod(time.time)
 
     @abstractmethod
-    def _transact(self, body): ...
+    def _transact(self, body, *arguments): ...
 
     @abstractmethod
     def _forked(self): ...
@@ -104,7 +86,6 @@ class Ledger(ABC):
     def __repr__(self):
         return f"{type(self).__name__}()"
 
-    @_transaction
     def open(
         self,
         purse: str,
@@ -138,16 +119,20 @@ class Ledger(ABC):
             For terms that are none, or a purse that was opened with others.
         """
         terms = check_terms(total, n_expected, period)
-        found = self._purse(purse)
-        if found is None:
-            self._add_purse(Purse.opened(purse, terms, self._clock()))
-        elif found.terms != terms:
+        found = self._transact(self._open, purse, terms)
+        if found != terms:
             raise ValueError(
-                f"The purse {purse!r} was opened with {found.terms._asdict()!r}, and cannot be "
-                f"opened with {terms._asdict()!r}. Use top_up or reset, or another name."
+                f"The purse {purse!r} was opened with {found._asdict()!r}, and cannot be opened "
+                f"with {terms._asdict()!r}. Use top_up or reset, or another name."
             )
 
-    @_transaction
+    def _open(self, name, terms):
+        found = self._purse(name)
+        if found is None:
+            found = Purse.opened(name, terms, self._clock())
+            self._add_purse(found)
+        return found.terms
+
     def hold(self, purses: tuple[str, ...], amount: float, key: str | None = None) -> Reservation:
         """Reserve an amount in every purse for a request, before its decision.
 
@@ -155,6 +140,9 @@ class Ledger(ABC):
         :class:`BudgetExhaustedError` where it has no room, :class:`AlreadyCommittedError`
         where the key was committed.
         """
+        return _returned(self._transact(self._hold, purses, amount, key))
+
+    def _hold(self, purses, amount, key):
         now, books = self._begin(purses)
         known = self._known(purses[0], key)
         if known is not None:
@@ -168,9 +156,11 @@ class Ledger(ABC):
             purse.hold(amount)
         return self._insert(purses, "held", amount, None, self._deadline(now), None)
 
-    @_transaction
     def release(self, held: Reservation) -> None:
         """Return the amount reserved for a request that failed before its decision."""
+        self._transact(self._release, held)
+
+    def _release(self, held):
         now, _ = self._begin(held.purses)
         self._give_back(self._find(held.number), now)
 
@@ -184,7 +174,6 @@ class Ledger(ABC):
             purse.unhold(held.amount)
         self._delete(held)
 
-    @_transaction
     def reserve(
         self,
         purses: tuple[str, ...],
@@ -205,6 +194,9 @@ class Ledger(ABC):
         and must not take locks. What `held` has is given back first, also where `choose` raises.
         Returns and raises as `hold` does.
         """
+        return _returned(self._transact(self._reserve, purses, choose, least, keep, held, key))
+
+    def _reserve(self, purses, choose, least, keep, held, key):
         now, books = self._begin(purses)
         if held is not None:
             held = self._find(held.number)
@@ -225,7 +217,7 @@ class Ledger(ABC):
         except Exception as error:
             # Raised after the transaction: what time has done, and the hold given back, stay.
             own.n_started -= 1
-            return error  # type: ignore[return-value]
+            return error
         if offer is None:
             own.n_started -= 1
             own.n_rejected += 1
@@ -234,7 +226,6 @@ class Ledger(ABC):
             purse.reserve(offer)
         return self._insert(purses, "open", offer.reserved, offer, self._deadline(now), key)
 
-    @_transaction
     def settle(
         self, ledger: str, number: int, purse: str, offer: Offer, cost: float | None
     ) -> tuple[float, bool]:
@@ -245,6 +236,15 @@ class Ledger(ABC):
         than the total of a purse (of several, the most; below 0 where all have money left),
         and whether the reservation had expired.
         """
+        found = self._transact(self._settle, ledger, number, purse, offer, cost)
+        if found is None:
+            raise ValueError(
+                f"Ticket {number} for {offer.name!r} is not open: it was committed or refunded "
+                "already, was changed, or belongs to another stream."
+            )
+        return found
+
+    def _settle(self, ledger, number, purse, offer, cost):
         now, _ = self._begin((purse,))
         found = self._find(number)
         if (
@@ -254,10 +254,7 @@ class Ledger(ABC):
             or found.ledger != ledger
             or found.purses[0] != purse
         ):
-            return ValueError(  # type: ignore[return-value]
-                f"Ticket {number} for {offer.name!r} is not open: it was committed or refunded "
-                "already, was changed, or belongs to another stream."
-            )
+            return None
         books = self._books_of(found, now)
         for one in books:
             one.settle(offer, cost, found.state == "expired")
@@ -268,7 +265,6 @@ class Ledger(ABC):
             self._replace(found._replace(state="committed", deadline=until))
         return max([one.spent - one.total for one in books]), found.state == "expired"
 
-    @_transaction
     def books(self, purse: str) -> Books:
         """The amounts and the counts of a purse.
 
@@ -286,9 +282,11 @@ class Ledger(ABC):
         ValueError
             If there is none of this name.
         """
-        return self._begin((purse,))[1][0].books()
+        return self._transact(self._books, purse)
 
-    @_transaction
+    def _books(self, name):
+        return self._begin((name,))[1][0].books()
+
     def top_up(self, purse: str, amount: float, n_more: int = 0) -> None:
         """Add money to a purse, for the current period.
 
@@ -306,12 +304,14 @@ class Ledger(ABC):
         amount = check_amount(amount, "amount")
         if not isinstance(n_more, Integral) or isinstance(n_more, bool) or n_more < 0:
             raise ValueError(f"n_more must be an int that is not negative, got {n_more!r}.")
-        books = self._begin((purse,))[1][0]
-        books.total += amount
-        if books.n_expected is not None:
-            books.n_expected += int(n_more)
+        self._transact(self._top_up, purse, amount, int(n_more))
 
-    @_transaction
+    def _top_up(self, name, amount, n_more):
+        purse = self._begin((name,))[1][0]
+        purse.total += amount
+        if purse.n_expected is not None:
+            purse.n_expected += n_more
+
     def reset(self, purse: str) -> None:
         """Start again with the total that the purse was opened with.
 
@@ -322,10 +322,12 @@ class Ledger(ABC):
         purse : str
             Its name.
         """
-        books = self._begin((purse,))[1][0]
-        books.begin(books.period)
+        self._transact(self._reset, purse)
 
-    @_transaction
+    def _reset(self, name):
+        purse = self._begin((name,))[1][0]
+        purse.begin(purse.period)
+
     def unsettled(self, purse: str) -> list[Reservation]:
         """Reservations that are open or expired, oldest first.
 
@@ -341,8 +343,11 @@ class Ledger(ABC):
         -------
         list of Reservation
         """
-        self._begin((purse,))
-        found = [one for one in self._all(purse) if one.state in ("open", "expired")]
+        return self._transact(self._unsettled, purse)
+
+    def _unsettled(self, name):
+        self._begin((name,))
+        found = [one for one in self._all(name) if one.state in ("open", "expired")]
         return sorted(found, key=lambda one: one.number)
 
     def _deadline(self, now):
@@ -400,6 +405,13 @@ def _rolled(purses, now):
         if purse.period is not None:
             purse.roll(now)
     return purses
+
+
+def _returned(found):
+    """What a transaction has found, or the error that it ends with."""
+    if isinstance(found, Exception):
+        raise found
+    return found
 
 
 def _exhausted(purse, amount):

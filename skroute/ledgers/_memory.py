@@ -52,9 +52,9 @@ class MemoryLedger(Ledger):
         self._n_issued = 0
         self._identity = uuid.uuid4().hex
 
-    def _transact(self, body):
+    def _transact(self, body, *arguments):
         with _LOCK:
-            return body()
+            return body(*arguments)
 
     def _forked(self):
         """A ledger of its own from here on, without what was held for requests under way."""

@@ -15,7 +15,7 @@ class RecordLedger(Ledger):
 
     ``_connect()``
         Called in each process before the first transaction.
-    ``_keep(body)``
+    ``_keep(body, arguments)``
         As ``_transact``, for one thread at a time, by ``_booked``.
     ``_read_purse(name)``, ``_write_purse(name, text)``
         The text of a purse, or None; and write it.
@@ -35,19 +35,19 @@ class RecordLedger(Ledger):
         self._lock, self._connected = threading.Lock(), False
 
     @abstractmethod
-    def _keep(self, body): ...
+    def _keep(self, body, arguments): ...
 
-    def _transact(self, body):
+    def _transact(self, body, *arguments):
         with self._lock:
             if not self._connected:
                 self._connect()
                 self._connected = True
-            return self._keep(body)
+            return self._keep(body, arguments)
 
-    def _booked(self, body):
-        """What ``body()`` returns; purses that it has changed are written."""
+    def _booked(self, body, arguments):
+        """What ``body(*arguments)`` returns; purses that it has changed are written."""
         self._used.clear()
-        found = body()
+        found = body(*arguments)
         for name, (before, purse) in self._used.items():
             if purse is not None:
                 text = text_of(*purse.terms, *purse.books())

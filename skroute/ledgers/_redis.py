@@ -125,13 +125,13 @@ class RedisLedger(RecordLedger):
             self._view[read] = None if answer is False else answer
         return done
 
-    def _keep(self, body):
+    def _keep(self, body, arguments):
         if len(self._view) > _MANY:
             self._view.clear()
         while True:
             self._reads, self._fields, self._writes = {}, {}, []
             try:
-                found = self._booked(body)
+                found = self._booked(body, arguments)
             except Exception:
                 # It may have read books that have changed.
                 if self._call(self._reads):

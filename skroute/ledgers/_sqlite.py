@@ -115,10 +115,10 @@ class SQLiteLedger(RecordLedger):
         self._connection = connection
         self._execute = connection.execute
 
-    def _keep(self, body):
+    def _keep(self, body, arguments):
         self._execute("BEGIN IMMEDIATE")
         try:
-            found = self._booked(body)
+            found = self._booked(body, arguments)
         except BaseException:
             self._execute("ROLLBACK")
             raise

@@ -206,11 +206,8 @@ def fetch_routellm_mmlu(
 
     Parameters
     ----------
-    data_home : str or path-like, default=None
-        Folder to look in and to download to, as in :func:`get_data_home`.
-
-    download_if_missing : bool, default=True
-        Whether to download the set where the file is absent, which is an error otherwise.
+    data_home, download_if_missing
+        As in :func:`fetch_frugalml`.
 
     Returns
     -------
@@ -238,8 +235,7 @@ def fetch_routellm_mmlu(
     Raises
     ------
     OSError
-        If the file is absent and may not be downloaded, if no address of the origin answers, or
-        if the content is not that of the known data set.
+        As in :func:`fetch_frugalml`.
 
     References
     ----------
@@ -279,11 +275,8 @@ def fetch_llmrouter(
 
     Parameters
     ----------
-    data_home : str or path-like, default=None
-        Folder to look in and to download to, as in :func:`get_data_home`.
-
-    download_if_missing : bool, default=True
-        Whether to download the set where the file is absent, which is an error otherwise.
+    data_home, download_if_missing
+        As in :func:`fetch_frugalml`.
 
     Returns
     -------
@@ -317,8 +310,7 @@ def fetch_llmrouter(
     Raises
     ------
     OSError
-        If the file is absent and may not be downloaded, if no address of the origin answers, or
-        if the content is not that of the known data set.
+        As in :func:`fetch_frugalml`.
 
     Examples
     --------

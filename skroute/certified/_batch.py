@@ -10,8 +10,14 @@ from sklearn.utils import check_random_state
 
 from skroute.base import Routed, affords, check_budget, check_costs
 from skroute.certified._certificate import Certificate, warn_of_no_saving
-from skroute.certified._evidence import FULL, ask_reference, knows_costs, operating_budgets
+from skroute.certified._evidence import (
+    FULL,
+    ask_reference,
+    operating_budgets,
+    within_reach,
+)
 from skroute.certified._loss import Loss, loss_of
+from skroute.certified._selection import smallest_loss
 from skroute.guarantees import mean_p_value, mean_upper_bound
 from skroute.guarantees._finite import (
     labels_needed,
@@ -98,48 +104,32 @@ def walk(router, budgets, X, call, bought, test, *, from_full):
     count never falls along the path and the proof in the user guide holds: order the rows by that
     first budget. Neither the grid nor the order depends on the labels.
 
-    Parameters
-    ----------
-    router : fitted decision estimator, walking over these rows
-    budgets : ndarray of shape (n_points,)
-        Falling, the unlimited one first.
-    X, call : the labelled rows in the order drawn, and what is said about them
-    bought : Routed
-        The reference's answers to them; a route of -1 is none of the choices.
-    test : BatchTest
-    from_full : bool
-        Whether what was bought is the plan without a budget, which needs no test.
-
-    Returns
-    -------
-    last : int
-        Index of the last certified budget, -1 where not even the first is.
-    loss, upper : float
-        Mean on the labelled rows there (at the first budget, if none is certified), and bound.
-    tried : ndarray of shape (n_labels,)
-        What was spent on these rows along the path beside the bought answers, at most.
+    `budgets` fall from the unlimited one, `router` is walking over the rows, and `bought` are the
+    reference's answers to them (Routed; a route of -1 is none of the choices): `from_full` says
+    that they are the plan without a budget, which needs no test. Returns the index of the last
+    certified budget (-1: none), the mean loss there and its bound (at the first budget, if none is
+    certified), and what was spent on each row beside the bought answers, at most.
     """
     rows = np.arange(len(bought.route))
     found, tried = np.zeros(len(rows), dtype=bool), np.zeros(len(rows))
     # One column more, for a reference that is no choice.
     paid = np.zeros((len(rows), len(router.choices_) + 1), dtype=bool)
     paid[rows, bought.route] = True
-    last, kept = (0, None) if from_full else (-1, None)
-    for k, budget in enumerate(budgets[from_full:], start=int(from_full)):
+    last = -1
+    for k, budget in enumerate(budgets):
         seen = router._respond(X, "predict", budget=budget, **call)
         tried = tried + np.where(paid[rows, seen.route], 0.0, seen.cost)
         paid[rows, seen.route] = True
         losses = test.losses(bought.y_pred, seen.y_pred)
         found = found | (losses > 0)
-        passed = test.passes(found, losses)
+        passed = (from_full and k == 0) or test.passes(found, losses)
         if passed or k == 0:
             kept = found, losses
         if not passed:
             break
         last = k
-    if kept is None:
-        return last, 0.0, 0.0, tried
-    return last, float(kept[1].mean()), test.upper(*kept), tried
+    upper = 0.0 if from_full and last == 0 else test.upper(*kept)
+    return last, float(kept[1].mean()), upper, tried
 
 
 def certify_batch(certified, router, X, n_labels, label_cost, call):
@@ -159,16 +149,21 @@ def certify_batch(certified, router, X, n_labels, label_cost, call):
     scale, labelled = np.sort(rng.permutation(n)[:_SCALE_ROWS]), rng.permutation(n)[:n_labels]
     X_scale, call_scale = part(scale)
     walked = walking(router)
-    if np.isfinite(limit) and not knows_costs(walked._respond(X_scale, None, np.inf, **call_scale)):
+    plan = walked._respond(X_scale, None, np.inf, **call_scale)
+    if np.isfinite(limit) and not np.array_equal(plan.cost, plan.expected_cost):
         raise ValueError(
             f"budget={limit!r} cannot be held: what calls of the wrapped estimator cost is known "
             "only after them. Leave it out; max_loss is promised without it."
         )
     budgets = operating_budgets(walked, X_scale, certified.n_points, call_scale)
+    rest = np.delete(np.arange(n), labelled)
+    if "costs" in call:
+        for rows in filter(len, (labelled, rest)):
+            budgets = within_reach(walking(router), *part(rows), budgets)
     # About the labelled rows nothing is asked twice.
     X_labelled, call_labelled = part(labelled)
     walked, reference = walking(router), certified.reference
-    name, seen = ask_reference(walked, reference, X_labelled, call_labelled, loss)
+    name, seen = ask_reference(walked, reference, X_labelled, call_labelled, loss.worth)
     route = seen.route if isinstance(reference, str) else np.full(n_labels, -1)
     price = seen.cost if label_cost is None else np.full(n_labels, float(label_cost))
     bought = Routed(np.asarray(seen.y_pred), route, price)
@@ -180,23 +175,24 @@ def certify_batch(certified, router, X, n_labels, label_cost, call):
         walked, budgets, X_labelled, call_labelled, bought, test, from_full=name == FULL
     )
     if last < 0:
-        raise ValueError(_refusal(test, lost, upper))
+        needed = np.inf if lost >= test.max_loss else min(4 * n_labels, n)
+        if test.loss.exact:
+            needed = labels_needed(n, test.allowed, test.level, lost)
+        raise ValueError(
+            f"max_loss={test.max_loss!r} cannot be promised by {n_labels} labels on a batch of {n} "
+            f"rows. {smallest_loss(test.max_loss, upper, needed, lost, 'labels')}"
+        )
     operating, parts = float(budgets[last]), [replace(bought, cost=bought.cost + tried)]
-    rest = np.delete(np.arange(n), labelled)
-    if len(rest):
-        X_rest, call_rest = part(rest)
-    if np.isfinite(limit):
-        costs = parts[0].cost
-        if len(rest):
-            # Of this batch costs are known before they are spent.
-            plan = router._respond(X_rest, None, operating, **call_rest)
-            costs = np.r_[costs, plan.cost]
-        if not affords(limit, costs.mean()):
-            raise ValueError(
-                f"budget={limit!r} is below the {costs.mean():.17g} per row that this batch costs "
-                f"at the cheapest point that keeps max_loss={test.max_loss!r}, labels "
-                "included: raise max_loss or budget, or lower n_labels."
-            )
+    costs, (X_rest, call_rest) = parts[0].cost, part(rest)
+    if np.isfinite(limit) and len(rest):
+        # Of this batch costs are known before they are spent.
+        costs = np.r_[costs, router._respond(X_rest, None, operating, **call_rest).cost]
+    if not affords(limit, costs.mean()):
+        raise ValueError(
+            f"budget={limit!r} is below the {costs.mean():.17g} per row that this batch costs "
+            f"at the cheapest point that keeps max_loss={test.max_loss!r}, labels "
+            "included: raise max_loss or budget, or lower n_labels."
+        )
     if len(rest):
         parts.append(router._respond(X_rest, "predict", operating, **call_rest))
     order = np.argsort(np.r_[labelled, rest])
@@ -242,7 +238,7 @@ def _check_batch(certified, router, test, label_cost):
         raise ValueError(f"n_labels must be a whole number from 1 up, got {n_labels!r}.")
     if n_labels > n:
         raise ValueError(f"n_labels={n_labels!r} is more than the {n} rows of the batch.")
-    if loss.asks != "predict":
+    if loss.worth.asks != "predict":
         raise ValueError(
             f"The loss of the wrapped router is one of probabilities ({loss.unit}), and a batch "
             "compares answers: give loss and loss_range."
@@ -280,21 +276,3 @@ def _check_answers(bought, router, loss):
             "The answers are names of choices, so that two that differ may say the same: certify "
             "a router that has the models, or give a loss."
         )
-
-
-def _refusal(test, loss, upper):
-    """What these labels can promise, and how many the loss asked for takes."""
-    if test.loss.exact:
-        needed = labels_needed(test.n_rows, test.allowed, test.level, loss)
-    else:
-        needed = np.inf if loss >= test.max_loss else min(4 * test.n_labels, test.n_rows)
-    more = (
-        f"max_loss={test.max_loss!r} would need about {needed:.0f} labels"
-        if np.isfinite(needed)
-        else f"no number of labels would be enough if the loss at the safe end is {loss:.3g}, "
-        f"as seen: raise max_loss={test.max_loss!r} above it"
-    )
-    return (
-        f"max_loss={test.max_loss!r} cannot be promised by {test.n_labels} labels on a batch of "
-        f"{test.n_rows} rows. The smallest loss that they can promise is {upper:.3g}; {more}."
-    )

@@ -11,7 +11,8 @@ from skroute.utils._compat import num_samples
 from skroute.utils._frames import is_missing
 from skroute.utils._once import once_of
 from skroute.utils._protocol import handed_over, models_of
-from skroute.utils._validation import refuse_masked
+from skroute.utils._tensors import on_host
+from skroute.utils._validation import check_probabilities, refuse_masked
 
 # Not "the full model": a gate and an early exit have one, and it is another.
 FULL = "the estimator itself without a budget"
@@ -25,15 +26,14 @@ class Evidence(NamedTuple):
     budgets : ndarray of shape (n_points,)
         Falling, from infinity; twice infinity where the first point is a single choice.
     losses : ndarray of shape (n_rows, n_points)
-        Loss of the answer, not yet against a reference.
+        Minus what the answer is worth, not yet against a reference.
     costs : ndarray of shape (n_rows, n_points)
     handed : ndarray of shape (n_points,)
         Share of the rows that are handed over.
     references : ndarray of shape (n_rows, n_references)
-        Loss of each reference.
-    reference_names : list of str
-    reference_costs : ndarray of shape (n_references,)
-        Mean cost; NaN where it is not known.
+        The same of each reference.
+    reference_costs : dict from str to float
+        Mean cost of each reference, by its name; NaN where it is not known.
     reference_index : int
         The reference that the first point itself is, against which its loss is 0; -1 for none.
     single : str or None
@@ -55,8 +55,7 @@ class Evidence(NamedTuple):
     costs: NDArray[np.float64]
     handed: NDArray[np.float64]
     references: NDArray[np.float64]
-    reference_names: list[str]
-    reference_costs: NDArray[np.float64]
+    reference_costs: dict[str, float]
     reference_index: int
     single: str | None
     groups: dict[str, NDArray[np.bool_]]
@@ -121,24 +120,21 @@ def operating_budgets(router, X, n_points, call):
     expected = router._respond(X, None, budget=np.inf, **call).expected_cost
     most = max(float(expected.mean()), least)
     budgets = np.unique(np.linspace(least, most, n_points))[::-1]
-    if call:
-        # What a call leaves out may leave no plan as cheap as that of all choices.
-        budgets = [budget for budget in budgets if _is_feasible(router, X, budget, call)]
-    return np.r_[np.inf, budgets]
+    budgets = np.r_[np.inf, budgets]
+    return within_reach(router, X, call, budgets) if call else budgets
 
 
-def _is_feasible(router, X, budget, call):
-    """Whether a router has a plan for rows within a budget."""
-    try:
-        router._respond(X, None, budget=budget, **call)
-    except ValueError:
-        return False
-    return True
+def within_reach(router, X, call, budgets):
+    """The first of falling budgets, as long as there is a plan for these rows.
 
-
-def knows_costs(routed):
-    """Whether the costs of a pass are what its calls cost, and not prices that differ from it."""
-    return np.array_equal(routed.cost, routed.expected_cost)
+    What a call leaves out, or says that rows cost, may leave none as cheap as in `fit`.
+    """
+    for k, budget in enumerate(budgets[1:], start=1):
+        try:
+            router._respond(X, None, budget=budget, **call)
+        except ValueError:
+            return budgets[:k]
+    return budgets
 
 
 def collect(router, budgets, X, y, call, *, reference, loss, group, from_single):
@@ -148,9 +144,12 @@ def collect(router, budgets, X, y, call, *, reference, loss, group, from_single)
     twice about a row. `from_single` says whether the path begins with the single choice that the
     loss is measured against.
     """
-    passes = [router._respond(X, loss.asks, budget=budget, **call) for budget in budgets]
-    losses = [loss.of_routed(y, seen, router) for seen in passes]
-    found = _references(router, X, y, call, reference, loss)
+    if "costs" in call:
+        budgets = within_reach(router, X, call, budgets)
+    worth = loss.worth
+    passes = [router._respond(X, worth.asks, budget=budget, **call) for budget in budgets]
+    losses = [-worth.of_routed(y, seen, router) for seen in passes]
+    found = _references(router, X, y, call, reference, worth)
     costs = [seen.cost for seen in passes]
     handed = [handed_over(router, seen.route).mean() for seen in passes]
     single, index = None, 0 if FULL in found else -1
@@ -169,13 +168,12 @@ def collect(router, budgets, X, y, call, *, reference, loss, group, from_single)
         np.column_stack(costs),
         np.array(handed),
         np.column_stack([lost for lost, _ in found.values()]),
-        list(found),
-        np.array([cost for _, cost in found.values()]),
+        {name: cost for name, (_, cost) in found.items()},
         index,
         single,
         groups,
         loss.exact and not any(hands_over),
-        all(knows_costs(seen) for seen in passes),
+        all(np.array_equal(seen.cost, seen.expected_cost) for seen in passes),
         once_of(router).calls,
         set(call),
     )
@@ -195,40 +193,46 @@ def _safe_end(router, call, reference):
     return reference if isinstance(reference, str) and reference in models_of(router) else None
 
 
-def _references(router, X, y, call, reference, loss):
+def _references(router, X, y, call, reference, worth):
     """By name what the loss is measured against: losses of the rows, and the mean cost."""
-    names, asked, found = single_choices(router), [reference], {}
-    if isinstance(reference, str):
-        if reference not in ("best", "full", *names):
-            raise ValueError(
-                f"reference={reference!r} is neither 'best', 'full' nor one of the single choices "
-                f"{names!r}. A fitted estimator is allowed as well."
-            )
-        asked = (names or ["full"]) if reference == "best" else asked
-    for one in asked:
-        name, seen = ask_reference(router, one, X, call, loss)
+    names, found = single_choices(router), {}
+    if isinstance(reference, str) and reference not in ("best", "full", *names):
+        raise ValueError(
+            f"reference={reference!r} is neither 'best', 'full' nor one of the single choices "
+            f"{names!r}. A fitted estimator is allowed as well."
+        )
+    for one in (names or ["full"]) if reference == "best" else [reference]:
+        name, seen = ask_reference(router, one, X, call, worth)
         if isinstance(one, str) and one in names:
-            losses = loss.best - loss.worth.of_single(y, seen, router)
+            quality = worth.of_single(y, seen, router)
         elif seen.route is None:
-            losses = loss.of(y, seen.y_pred)
+            quality = worth.of(y, seen.y_pred)
         else:
-            losses = loss.of_routed(y, seen, router if isinstance(one, str) else one)
-        found[name] = losses, float(seen.cost.mean())
+            quality = worth.of_routed(y, seen, router if isinstance(one, str) else one)
+        found[name] = -quality, float(seen.cost.mean())
     return found
 
 
-def ask_reference(router, reference, X, call, loss):
+def ask_reference(router, reference, X, call, worth):
     """Name of a reference, and its answers to all rows (Routed).
 
     What does not route has no route, and a cost of NaN: not known.
     """
+    asks = worth.asks
     if isinstance(reference, str):
         if reference == "full":
-            return FULL, router._respond(X, loss.asks, budget=np.inf, **call)
-        return reference, router._alone(X, reference, loss.asks, **call)
+            return FULL, router._respond(X, asks, budget=np.inf, **call)
+        return reference, router._alone(X, reference, asks, **call)
     name, n = type(reference).__name__, num_samples(X)
-    if hasattr(reference, "predict_routed") and loss.asks == "predict":
+    if hasattr(reference, "predict_routed") and asks == "predict":
         with note_failure(name, n, "predict_routed"):
             return name, reference.predict_routed(X)
     once_of(router).count(name, n)
-    return name, Routed(loss.ask(name, reference, X), None, np.full(n, np.nan))
+    with note_failure(name, n, asks):
+        answers = np.asarray(on_host(getattr(reference, asks)(X)))
+        if asks == "predict_proba":
+            # In the order of the router's classes.
+            proba = check_probabilities(answers, name)
+            answers = np.zeros((n, len(worth.classes)), dtype=proba.dtype)
+            answers[:, worth.codes(reference.classes_, "classes_")] = proba
+    return name, Routed(answers, None, np.full(n, np.nan))

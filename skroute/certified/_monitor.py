@@ -18,6 +18,8 @@ from skroute.utils._validation import check_numbers
 _BETS = {"cost": np.geomspace(0.02, 0.5, 8), "loss": np.geomspace(0.1, 0.6, 5)}
 # Rows after which a new bettor starts.
 _EVERY = 250
+# One lock for the books of all monitors: it is held for microseconds.
+_BOOKING = threading.Lock()
 
 
 class Alarm(NamedTuple):
@@ -45,23 +47,23 @@ class Bettors:
     """
 
     def __init__(self, kind, promised, low, most, threshold):
-        self.promised, self.most, self.threshold = float(promised), float(most), threshold
+        self.kind, self.promised, self.most = kind, float(promised), float(most)
+        self.threshold = threshold
         self.bets = _BETS[kind] / (promised - low)
         self.money = np.full(len(self.bets), -np.inf)
-        self.n, self.total, self.refuted = 0, 0.0, False
+        self.n, self.total, self.alarm = 0, 0.0, None
 
-    def feed(self, values):
-        """Bet on values; where the promise is first refuted and the mean until then, or None."""
+    def feed(self, values, rows):
+        """Bet on the values of some rows; ``alarm`` is the first one."""
         from skroute.guarantees._kernels import restarted_bets
 
-        capped, n, found = np.minimum(values, self.most), self.n, None
+        capped, n = np.minimum(values, self.most), self.n
         args = n, self.promised, self.bets, self.money, self.threshold, _EVERY
         at = restarted_bets(capped, *args)
-        if at >= 0 and not self.refuted:
-            self.refuted = True
-            found = at, (self.total + float(values[: at + 1].sum())) / (n + at + 1)
+        if at >= 0 and self.alarm is None:
+            mean = (self.total + float(values[: at + 1].sum())) / (n + at + 1)
+            self.alarm = Alarm(self.kind, int(rows[at]), mean, self.promised)
         self.n, self.total = n + len(values), self.total + float(values.sum())
-        return found
 
     def evidence(self):
         """Log of the money over that at which there is an alarm."""
@@ -197,7 +199,6 @@ class PromiseMonitor:
         self.loss_range = loss_range
         self.max_cost = max_cost
         self.random_state = random_state
-        self._lock = threading.Lock()
         self._random = check_random_state(random_state)
         self.reset()
 
@@ -207,8 +208,7 @@ class PromiseMonitor:
 
     def reset(self) -> None:
         """Start again: no rows, no alarm, and the whole of `false_alarm` for later rows."""
-        with self._lock:
-            self.alarms_: list[Alarm] = []
+        with _BOOKING:
             self.n_rows_ = self.n_audited_ = 0
             self._history: list[tuple[float, ...]] = []
             both = self.max_loss is not None and self.budget is not None
@@ -220,6 +220,12 @@ class PromiseMonitor:
             if self.max_loss is not None:
                 top = self.loss_range
                 self._bettors["loss"] = Bettors("loss", self.max_loss, -top, top, threshold)
+
+    @property
+    def alarms_(self) -> list[Alarm]:
+        """The first alarm of each promise, in the order in which they came."""
+        found = [bettors.alarm for bettors in self._bettors.values() if bettors.alarm is not None]
+        return sorted(found, key=lambda alarm: alarm.row)
 
     @property
     def alarm_(self) -> Alarm | None:
@@ -243,7 +249,7 @@ class PromiseMonitor:
         ndarray of shape (n_rows,), dtype=bool
             Each is True with the probability `audit_rate`, independently of all else.
         """
-        with self._lock:
+        with _BOOKING:
             return self._random.random_sample(n_rows) < self.audit_rate
 
     def update(
@@ -281,29 +287,22 @@ class PromiseMonitor:
                 "loss may be NaN, not audited, only where it has one entry per row, as cost: "
                 f"got {len(losses)} for {len(costs)} rows."
             )
-        with self._lock:
+        with _BOOKING:
             before = self.n_rows_
             self.n_audited_ += len(known)
             # Who feeds losses alone feeds a row with each.
             self.n_rows_ = max(before + len(costs), self.n_audited_)
             rows, late = np.arange(before, self.n_rows_) + 1, np.full(len(known), self.n_rows_)
-            self._feed("cost", costs, rows)
-            self._feed("loss", losses[known], rows[known] if len(losses) == len(rows) else late)
+            audited = rows[known] if len(losses) == len(rows) else late
+            fed = {"cost": (costs, rows), "loss": (losses[known], audited)}
+            for kind, bettors in self._bettors.items():
+                bettors.feed(*fed[kind])
             evidence = [bettors.evidence() for bettors in self._bettors.values()]
             self._history.append((self.n_rows_, *evidence))
             if len(self._history) > 2000:
                 # Of the picture every second point goes.
                 self._history = self._history[1::2]
             return self.alarm_
-
-    def _feed(self, kind, values, rows):
-        """Bet against one promise, and note the first alarm about it."""
-        if kind not in self._bettors or not len(values):
-            return
-        if (found := self._bettors[kind].feed(values)) is not None:
-            at, mean = found
-            alarm = Alarm(kind, int(rows[at]), mean, self._bettors[kind].promised)
-            self.alarms_ = sorted([*self.alarms_, alarm], key=lambda alarm: alarm.row)
 
     def plot(self, *, ax: Any = None) -> Any:
         """Draw the evidence against each guarantee over time; at 0 there is an alarm.
@@ -318,7 +317,7 @@ class PromiseMonitor:
         matplotlib Axes
         """
         ax = axes_of(self, ax)
-        with self._lock:
+        with _BOOKING:
             kinds, history = list(self._bettors), np.array(self._history)
         for column, kind in enumerate(kinds, start=1):
             if len(history):
@@ -329,13 +328,9 @@ class PromiseMonitor:
         return ax
 
     def __getstate__(self):
-        with self._lock:
+        with _BOOKING:
             # A deep copy: the books go on while this one is written.
-            return deepcopy({k: value for k, value in vars(self).items() if k != "_lock"})
-
-    def __setstate__(self, state):
-        vars(self).update(state)
-        self._lock = threading.Lock()
+            return deepcopy(vars(self))
 
 
 def _column(values, name, **limits):

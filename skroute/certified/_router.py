@@ -41,7 +41,6 @@ from skroute.utils._compat import (
     Interval,
     Real,
     StrOptions,
-    VisualBlock,
     check_method_params,
     check_sample_weight,
     num_samples,
@@ -220,6 +219,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
     What the wrapped estimator takes about the rows of a call, such as ``costs`` or ``size``, is
     taken by every call here, and by `fit`, :meth:`recertify` and :meth:`certify_batch` for the
     evidence rows; with metadata routing it is what the estimator requests for its `predict`.
+    Operating points below what rows cost at least, by the ``costs`` given, are left out.
 
     References
     ----------
@@ -328,9 +328,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
                 "would have answered is not known. skroute.metrics.off_policy_curve has intervals "
                 "for such logs; a certificate takes rows with the outcome of every choice."
             )
-        if params.get("sample_weight") is not None and (
-            self._wraps_fitted() or not routing_enabled()
-        ):
+        if params.get("sample_weight") is not None and not routing_enabled():
             raise TypeError(UNWEIGHTED)
         return super().fit(X, y, **params)
 
@@ -363,27 +361,25 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         order = check_random_state(self.random_state).permutation(n)
         rest, rows = np.sort(order[:n_rest]), order[n_rest:]
         X_rest, model = _safe_indexing(X, rest), clone(self.estimator)
-        if not frozen:
-            with task.step("fit estimator"), note_failure("estimator", n_rest, "fit"):
-                learned = check_method_params(X, learned, indices=rest)
-                y_rest = _safe_indexing(values if is_classifier(model) else y, rest)
-                model.fit(X_rest, y_rest, **learned)
-        check_is_fitted(unfrozen(model))
+        with task.step("fit estimator"), note_failure("estimator", n_rest, "fit"):
+            learned = check_method_params(X, learned, indices=rest)
+            y_rest = _safe_indexing(values if is_classifier(model) else y, rest)
+            # A frozen one says here whether it is fitted, and learns nothing.
+            model.fit(X_rest, y_rest, **learned)
         self.estimator_ = copy(unfrozen(model))
         if hasattr(self.estimator_, "costs"):
             # Prices act at once: those that its owner writes into later were not certified.
             self.estimator_.costs = deepcopy(self.estimator_.costs)
         if hasattr(self.estimator_, "classes_"):
             self.classes_ = self.estimator_.classes_
-        values, self._y_ndim = self._values(y), values.ndim
-        self._group_values = None if groups is None else np.unique(groups)
+        self.abstain_quality_ = getattr(self.estimator_, "abstain_quality_", None)
+        self._y_ndim, self._group_values = values.ndim, np.unique([] if groups is None else groups)
         if isinstance(self.groups, str) and hasattr(self, "classes_"):
             self._group_values = np.union1d(self._group_values, self.classes_)
-        self._check_evidence(values[rows], None if groups is None else groups[rows])
         call_rest = check_method_params(X, call, indices=rest)
-        budgets = operating_budgets(self.estimator_, X_rest, self.n_points, call_rest)
+        budgets = operating_budgets(walking(self.estimator_), X_rest, self.n_points, call_rest)
         with task.step("collect evidence"):
-            self._weigh(X, values, groups, rows, budgets, call, seen=frozen)
+            self._weigh(X, y, groups, rows, budgets, call, seen=frozen)
         self.choices_ = list(self.estimator_.choices_)
 
     def recertify(self, X, y, groups=None, **call):
@@ -421,12 +417,10 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             raise ValueError(
                 f"y must have as many axes as in fit, {self._y_ndim}, got shape {values.shape}."
             )
-        values = self._values(y)
-        self._check_evidence(values, groups)
         rows = check_random_state(self.random_state).permutation(num_samples(X))
         points = self._selection.evidence
         budgets = points.budgets[int(points.single is not None) :]
-        self._weigh(X, values, groups, rows, budgets, self._call_of(call), seen=True)
+        self._weigh(X, y, groups, rows, budgets, self._call_of(call), seen=True)
         return self
 
     def _wraps_fitted(self):
@@ -455,14 +449,14 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         model = unfrozen(self.estimator)
         if routing_enabled():
             routed = self._route_metadata(params)["estimator"]
-            return dict(routed["fit"]), dict(routed.get("predict", {}))
+            return dict(routed.get("fit", {})), dict(routed.get("predict", {}))
         if self._wraps_fitted():
             return {}, params
         known = signature(model.fit).parameters
         learned = {name: value for name, value in params.items() if name in known}
         call = {name: value for name, value in params.items() if takes(model, name)}
-        unknown = params.keys() - learned.keys() - call.keys()
-        raise_for_params({name: params[name] for name in unknown}, self, "fit")
+        unknown = {name: params[name] for name in params.keys() - learned.keys() - call.keys()}
+        raise_for_params(unknown, self, "fit")
         return learned, call
 
     def _call_of(self, call):
@@ -490,39 +484,36 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
     def _values(self, y):
         """Targets as an array; qualities of choices in the order of the fitted estimator's."""
         model = self.estimator_
-        values = _array(y)
-        if values.ndim == 2 and not (is_classifier(model) or is_regressor(model)):
-            values = _array(in_order(y, models_of(model), "y"))
-        return values
+        if not (is_classifier(model) or is_regressor(model)):
+            y = in_order(y, models_of(model), "y")
+        return _array(y)
 
-    def _check_evidence(self, values, groups):
-        """Refuse labels of another type, of which no loss is seen, and groups without rows."""
+    def _weigh(self, X, y, groups, rows, budgets, call, *, seen):
+        """Call everything on the evidence rows, in the order of `rows`, and bound it.
+
+        `seen` says whether the wrapped estimator may have been fitted on them.
+        """
+        walked, X_rows, values = walking(self.estimator_), _safe_indexing(X, rows), self._values(y)
+        loss, values = loss_of(walked, values, self.loss, self.loss_range), values[rows]
+        groups = None if groups is None else groups[rows]
         classes = getattr(self, "classes_", None)
         if self.loss is None and values.ndim == 1 and isinstance(classes, np.ndarray):
             check_some_known(values, classes)
-        missing = 0 if groups is None else int((~np.isin(self._group_values, groups)).sum())
+        missing = int((~np.isin(self._group_values, groups)).sum())
         if missing:
             raise ValueError(
                 f"groups: {missing} of {len(self._group_values)} have no evidence rows, so that "
                 "nothing can be promised within them. Give more rows, or join small groups."
             )
-
-    def _weigh(self, X, values, groups, rows, budgets, call, *, seen):
-        """Call everything on the evidence rows, in the order of `rows`, and bound it.
-
-        `seen` says whether the wrapped estimator may have been fitted on them.
-        """
-        walked, X_rows = walking(self.estimator_), _safe_indexing(X, rows)
-        loss = loss_of(walked, values, self.loss, self.loss_range)
         evidence = collect(
             walked,
             budgets,
             X_rows,
-            values[rows],
+            values,
             check_method_params(X, call, indices=rows),
             reference=self.reference,
             loss=loss,
-            group=None if groups is None else groups[rows],
+            group=groups,
             from_single=self.max_loss is not None,
         )
         largest = float(evidence.costs.max())
@@ -557,7 +548,11 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
     # What is promised -----------------------------------------------------------------
 
     def _least(self):
-        return self._selection.least()
+        selection = self._selection
+        if not selection.evidence.costs_known:
+            return np.inf
+        loss, cost = selection.certified(np.finfo(float).max)
+        return cost[loss].min(initial=np.inf)
 
     @property
     def operating_points_(self):
@@ -570,12 +565,6 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         """The guarantee at the present budget (:class:`Certificate`)."""
         check_is_fitted(self)
         return self._selection.certificate(check_budget(self.budget))
-
-    @property
-    def abstain_quality_(self):
-        """Quality of a row on which the wrapped estimator abstains; None if it never abstains."""
-        check_is_fitted(self)
-        return getattr(self.estimator_, "abstain_quality_", None)
 
     def certify_batch(self, X, *, n_labels=100, label_cost=None, **call):
         """Answer a batch of known rows, with a guarantee for these rows.
@@ -658,11 +647,10 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         self._validate_params()
         if not self._wraps_fitted():
             check_is_fitted(self)
-        fitted = hasattr(self, "choices_")
-        router = self.estimator_ if fitted else unfrozen(self.estimator)
+        router = self.estimator_ if hasattr(self, "choices_") else unfrozen(self.estimator)
         self._check_estimator(router)
         check_is_fitted(router)
-        X = check_rows(self, X, reset=False) if fitted else X
+        X = check_rows(router, X, reset=False)
         return certify_batch(self, router, X, n_labels, label_cost, self._call_of(call))
 
     def monitor(self, *, audit_rate=0.02, false_alarm=0.05, random_state=None):
@@ -742,13 +730,13 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
                 "the certificate is about such calls. Give costs, or fit without them."
             )
         limits = {name for name in ("costs", "exclude", "allowed") if call.get(name) is not None}
-        if limits - evidence.told:
+        if untold := limits - evidence.told:
             warn(
-                f"{' and '.join(sorted(limits))}: the evidence says nothing of such calls, so that "
+                f"{' and '.join(sorted(untold))}: the evidence says nothing of such calls, so that "
                 "nothing is promised about them, whatever certificate_ says of others."
             )
         model = self.estimator_
-        if k == 0 and evidence.single is not None and not limits:
+        if k == 0 and evidence.single is not None and not untold:
             found = model._alone(X, evidence.single, None, **call)
             return Plan(found.route, found.cost, (evidence.single, call))
         try:
@@ -895,10 +883,8 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
 
     def __sklearn_tags__(self):
         tags, inner = super().__sklearn_tags__(), unfrozen(self.estimator)
-        if not hasattr(inner, "__sklearn_tags__"):
-            # Tags are asked for before parameters are validated; fit will say it.
-            return tags
-        own = get_tags(inner)
+        # Tags are asked for before parameters are validated; fit will say it.
+        own = get_tags(inner) if hasattr(inner, "__sklearn_tags__") else tags
         tags.estimator_type, tags.classifier_tags = own.estimator_type, own.classifier_tags
         tags.target_tags = own.target_tags
         return inherit_member_tags(tags, [inner])
@@ -918,9 +904,6 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             mapping.add(caller="fit", callee="fit")
         router = MetadataRouter(owner=self).add_self_request(self)
         return router.add(estimator=unfrozen(self.estimator), method_mapping=mapping)
-
-    def _sk_visual_block_(self):
-        return VisualBlock("parallel", [self.estimator], names=["estimator"])
 
 
 def _array(y):

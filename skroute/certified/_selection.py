@@ -82,9 +82,14 @@ class Selection:
         options = {"confidence": 1 - level, **self._options(level)}
         return [mean_upper_bound(part, **options) for part in self.evidence.differences(k)]
 
-    def loss_upper(self, k, level):
+    def loss_upper(self, k):
         """Upper bound of the loss of one operating point, taken for itself."""
-        return max([self.evidence.least_loss(k), *self._loss_bounds(k, level)])
+        return max([self.evidence.least_loss(k), *self._loss_bounds(k, self.level())])
+
+    @cached_property
+    def loss_uppers(self):
+        """Those of all operating points, which nobody but a reader of them needs."""
+        return np.array([self.loss_upper(k) for k in range(len(self.evidence.budgets))])
 
     def sequence(self, level):
         """Which points are certified at a level, from the safe end.
@@ -148,13 +153,6 @@ class Selection:
         keys = (mean_cost, mean_loss) if self.max_loss is None else (mean_loss, mean_cost)
         return int(points[np.lexsort(keys)[0]])
 
-    def least(self):
-        """The smallest budget that can be promised; infinity where none can."""
-        if not self.evidence.costs_known:
-            return np.inf
-        loss, cost = self.certified(np.finfo(float).max)
-        return float(cost[loss].min(initial=np.inf))
-
     def _advice_on_budget(self, budget, k):
         """What the budget asked for would take, at the cheapest point that may be taken."""
         costs, level = self.evidence.costs[:, k], self.level(budget)
@@ -184,18 +182,13 @@ class Selection:
         needed = _more_rows_needed(max_loss, worst, upper, span, level)
         # A plan without a budget, which the fallback is, keeps none.
         without = f"leave out budget={budget!r} and " if np.isfinite(budget) else ""
-        fallback = f'{without}take fallback="safe"'
-        if np.isfinite(needed):
-            more = f"max_loss={max_loss!r} would need about {needed:.0f}. Give more rows, raise "
-            more += f"max_loss, or {fallback}."
-        else:
-            more = "no number of rows would be enough if the loss at the safe end is "
-            more += f"{worst.mean():.3g}, as seen. Raise max_loss above it, or {fallback}."
         where = " of its smallest or worst group" if evidence.groups else ""
+        found = smallest_loss(
+            max_loss, upper, needed, worst.mean(), "rows", f', or {without}take fallback="safe"'
+        )
         raise ValueError(
             f"max_loss={max_loss!r} cannot be promised with confidence={self.confidence!r} "
-            f"on {len(worst)} evidence rows{where}. The smallest loss that they can promise is "
-            f"{upper:.3g}; {more}"
+            f"on {len(worst)} evidence rows{where}. {found}"
         )
 
     # Records --------------------------------------------------------------------------
@@ -203,11 +196,11 @@ class Selection:
     def operating_points(self, budget):
         """All points with their bounds (OperatingPoints)."""
         loss, cost = self.certified(budget)
-        evidence, points = self.evidence, range(len(loss))
+        evidence = self.evidence
         return OperatingPoints(
             evidence.budgets,
-            np.array([evidence.mean_loss(k) for k in points]),
-            np.array([self.loss_upper(k, self.level()) for k in points]),
+            np.array([evidence.mean_loss(k) for k in range(len(loss))]),
+            self.loss_uppers,
             evidence.costs.mean(axis=0),
             self.cost_upper(self.level()),
             loss & affords(budget, cost),
@@ -225,9 +218,9 @@ class Selection:
         k, limited = self.point(budget), bool(np.isfinite(budget))
         promised = bool(self.certified(budget)[0].any()) and (max_loss is not None or limited)
         best = int(np.argmin(evidence.references.mean(axis=0)))
-        one = len(evidence.reference_names) == 1
-        reference = evidence.reference_names[0] if one else "the best single choice"
-        reference_cost = float(evidence.reference_costs[best])
+        reference, reference_cost = list(evidence.reference_costs.items())[best]
+        if len(evidence.reference_costs) > 1:
+            reference = "the best single choice"
         if np.isnan(reference_cost):
             reference += UNPRICED
             reference_cost = float(evidence.costs[:, 0].mean())
@@ -249,7 +242,7 @@ class Selection:
             operating_budget=float(evidence.budgets[k]),
             loss=evidence.mean_loss(k),
             cost=float(costs.mean()),
-            loss_upper=self.loss_upper(k, self.level()),
+            loss_upper=self.loss_upper(k),
             cost_upper=mean_upper_bound(costs, **options),
             reference_cost=reference_cost,
             groups=list(evidence.groups),
@@ -274,3 +267,13 @@ def _more_rows_needed(limit, values, upper, bounds, level):
     if not np.isfinite(needed):
         return needed
     return max(needed, np.ceil(n * (upper - mean) / (limit - mean)), n + 1.0)
+
+
+def smallest_loss(max_loss, upper, needed, seen, rows, or_else=""):
+    """What these rows, or labels, can promise, and how many of them `max_loss` would take."""
+    more = f"max_loss={max_loss!r} would need about {needed:.0f} {rows}. "
+    more += f"Give more {rows} or a larger max_loss"
+    if np.isinf(needed):
+        more = f"no number of {rows} would be enough if the loss at the safe end is {seen:.3g}, as "
+        more += "seen. Raise max_loss above it"
+    return f"The smallest loss that they can promise is {upper:.3g}; {more}{or_else}."

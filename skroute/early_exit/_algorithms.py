@@ -240,10 +240,11 @@ def never(n_members):
 
 
 def checked(thresholds, n_members):
-    """These thresholds, read-only, if there is a pair for each position: files can be damaged."""
+    """Lower and upper thresholds as one read-only array of shape (2, n_members): files can be
+    damaged."""
     if any(part.dtype != np.float64 or part.shape != (n_members,) for part in thresholds):
         raise ValueError(f"The thresholds of {n_members} members are damaged.")
-    return tuple(map(read_only, thresholds))
+    return read_only(thresholds)
 
 
 def leaving(values, lo, hi):

@@ -14,7 +14,9 @@ class Tradeoff(NamedTuple):
 
     Attributes
     ----------
-    thresholds : list of (lo, hi)
+    thresholds : list of ndarray of shape (2, n_members)
+        Lower and upper ones, by position.
+
     cost : ndarray of shape (n_policies,)
         Mean cost per row.
 

@@ -42,7 +42,7 @@ def walk_rows(X, start, stop, trees, offset, thresholds, beta, score, members, a
         In evaluation order.
 
     offset : ndarray of shape (n_outputs,)
-    thresholds : (lo, hi)
+    thresholds : ndarray of shape (2, n_members)
     beta : float
         A full score of one output that is above is answered with the second class.
 
@@ -50,12 +50,13 @@ def walk_rows(X, start, stop, trees, offset, thresholds, beta, score, members, a
     members, answer : ndarray of shape (n_samples,), dtype=int64
     """
     _, values, _, _, outputs, member_start, _, _, _ = trees
-    n_members, n_outputs, (lo, hi) = len(member_start) - 1, len(offset), thresholds
+    n_members, n_outputs = len(member_start) - 1, len(offset)
+    lo, hi = thresholds[0], thresholds[1]
     block = min(1024, stop - start)
     rows = np.empty(block, dtype=np.int64)
     g = np.empty((block, n_outputs), dtype=np.float64)
-    pairs = np.empty(max(block, _TOGETHER), dtype=np.int64)
-    leaf = np.empty(max(block, _TOGETHER), dtype=np.int64)
+    scratch = np.empty((2, max(block, _TOGETHER)), dtype=np.uint64)
+    leaf = np.empty(max(block, _TOGETHER), dtype=np.uint64)
     for begin in range(start, stop, block):
         m, known, next_tree = min(block, stop - begin), 0, 0
         for j in range(m):
@@ -67,7 +68,7 @@ def walk_rows(X, start, stop, trees, offset, thresholds, beta, score, members, a
                 if t >= next_tree:
                     # Alone, a row also goes down trees that it may not need: their loads overlap.
                     known, next_tree = t, min(t + (1 if m > 1 else _TOGETHER), len(outputs))
-                    leaves(X, rows, m, trees, t, next_tree, pairs, leaf)
+                    leaves(X, rows, m, trees, t, next_tree, scratch, leaf)
                 first, width = max(outputs[t], 0), n_outputs if outputs[t] < 0 else 1
                 for j in range(m):
                     for k in range(width):
@@ -173,8 +174,8 @@ def walk_stage(X, rows, n_rows, first, bits, thresholds, beta, score, members, a
     bits : BitTrees
         Members of the stage.
 
-    thresholds : (lo, hi)
-        A pair for each position of all stages.
+    thresholds : ndarray of shape (2, n_members)
+        Of all stages.
 
     beta, score, members, answer
         As for :func:`walk_rows`; of rows that stay, `score` has the partial sums so far.
@@ -185,7 +186,7 @@ def walk_stage(X, rows, n_rows, first, bits, thresholds, beta, score, members, a
         How many rows stay.
     """
     n_outputs, last_position = score.shape[1], len(thresholds[0]) - 1
-    (columns, tests), (lo, hi) = bits, thresholds
+    (columns, tests), lo, hi = bits, thresholds[0], thresholds[1]
     values, leaf_start, words = tests.values, tests.leaf_start, tests.words
     limit, reads, cuts, clears = tests.limit, tests.column, tests.cut, tests.clear
     test_start, outputs, member_start = tests.test_start, tests.outputs, tests.member_start
@@ -284,11 +285,14 @@ def _n_above(v, limit):
 
 
 @njit(cache=True, nogil=True)
-def _n_below(v, limit):
-    count = np.int32(0)
+def _tail(v, wrong, limits, beyond):
+    """The largest values of the rows that are wrong, and how many rows lie above each."""
+    limits[:] = -np.inf
     for i in range(len(v)):
-        count += v[i] < limit
-    return count
+        if wrong[i] and v[i] > limits[-1]:
+            _add_largest(v[i], limits)
+    for j in range(len(limits)):
+        beyond[j] = _n_above(v, limits[j])
 
 
 @njit(cache=True, nogil=True)
@@ -356,21 +360,11 @@ def scan(scores, candidates, active, g, target, first, last, use_lo, use_hi, dec
             else:
                 v[i], bad[i] = best - second, leader != target[i]
         if use_hi:
-            top[:] = -np.inf
-            for i in range(n):
-                if bad[i] and v[i] > top[last]:
-                    _add_largest(v[i], top)
-            for j in range(len(top)):
-                above[j] = _n_above(v, top[j])
+            _tail(v, bad, top, above)
         if use_lo:
             # The lowest are the largest of the negated.
-            bottom[:] = -np.inf
-            for i in range(n):
-                if not bad[i] and -v[i] > bottom[last]:
-                    _add_largest(-v[i], bottom)
-            for j in range(len(bottom)):
-                bottom[j] = -bottom[j]
-                below[j] = _n_below(v, bottom[j])
+            _tail(-v, ~bad, bottom, below)
+            bottom[:] = -bottom
         decided[c] = _most_decided(above, below, top, bottom, n, first, last)
 
 

@@ -162,37 +162,14 @@ def learn(
     n_jobs=None,
     on_position=None,
 ):
-    """Order and thresholds, from the scores of the members on rows.
+    """Order and thresholds, from the scores of the members on rows: what each member adds, float32
+    of shape (n_members, n_samples, n_outputs).
 
-    Parameters
-    ----------
-    scores : ndarray of shape (n_members, n_samples, n_outputs), dtype=float32
-    offset : ndarray of shape (n_outputs,)
-    beta : float
-    costs : ndarray of shape (n_members,)
-    alpha : float or ndarray of shape (n_classes,)
-        Share of all rows that may be answered otherwise, or of the rows of each answer.
-
-    order : "qwyc" or ndarray of shape (n_members,), default="qwyc"
-    stopping : {"thresholds", "votes"}, default="thresholds"
-    use_lo, use_hi : bool, default=True
-        Which thresholds there are.
-
-    never_leave : bool, default=False
-        Whether every member is evaluated on every row.
-
-    n_jobs : int, default=None
-    on_position : callable, default=None
-        Called after each position of the order search.
-
-    Returns
-    -------
-    order : ndarray of shape (n_members,), dtype=int64
-    policies : list of (lo, hi)
-        From cautious to hurried.
-
-    values, bad : ndarray of shape (n_members, n_samples)
-        From :func:`running_values`.
+    `alpha` is the share of all rows that may be answered otherwise, or an array with one for each
+    answer; `order` is a permutation or "qwyc"; `use_lo` and `use_hi` are which thresholds there
+    are, and with `never_leave` there are none. ``on_position()`` is called after each position of
+    the order search. Returns the order, thresholds from cautious to hurried, and what
+    :func:`running_values` does.
     """
     sides = use_lo, use_hi
     share, weights = _errors(scores, offset, beta, alpha)
@@ -236,34 +213,13 @@ def _errors(scores, offset, beta, alpha):
 
 
 def certify(policies, values, bad, answers, n_answers, costs, alpha, limits=None, labels=()):
-    """What sets of thresholds change on rows, the one to use, and bounds of what it changes.
+    """What sets of thresholds, from cautious to hurried, change on rows, the one to use, and bounds
+    of what it changes.
 
-    Parameters
-    ----------
-    policies : list of (lo, hi)
-        From cautious to hurried.
-
-    values, bad : ndarray of shape (n_members, n_samples)
-        From :func:`running_values`.
-
-    answers : ndarray of shape (n_samples,), dtype=int
-        From :func:`full_answers`, of `n_answers`.
-
-    n_answers : int
-    costs : ndarray of shape (n_members,)
-        In evaluation order.
-
-    alpha : float or ndarray of shape (n_answers,)
-    limits : (float, bool), default=None
-        Confidence, and whether the bound must hold with it. None where the rows are those that
-        the thresholds were learned from.
-
-    labels : list
-        For a warning.
-
-    Returns
-    -------
-    Certified
+    `values` and `bad` are those of :func:`running_values`, `answers` those of :func:`full_answers`,
+    of which there are `n_answers`, and `costs` are in evaluation order. `limits` is the confidence,
+    and whether the bound must hold with it; None where the rows are those that the thresholds were
+    learned from. `labels` are for a warning.
     """
     policies = [checked(policy, len(costs)) for policy in policies]
     n_rows, spent = np.bincount(answers, minlength=n_answers), np.cumsum(costs)
@@ -317,31 +273,10 @@ def _choose(counts, n_rows, alpha, limits, labels):
 def learn_exits(engine, how, share, limits, X, X_calibration, costs, rng, task, labels):
     """Order and thresholds learned on rows, and certified on others.
 
-    Parameters
-    ----------
-    engine : engine
-    how : dict
-        Arguments of :func:`learn`; `stopping` may be "auto".
-
-    share : float
-        Share of `X` to hold out where `X_calibration` is None.
-
-    limits : (float, bool)
-        Confidence, and whether the bound must hold with it.
-
-    X, X_calibration : indexable
-        Rows to learn from; rows that nothing else has used, or None.
-
-    costs : ndarray of shape (n_members,)
-    rng : RandomState
-    task : FitTask
-    labels : list
-
-    Returns
-    -------
-    stopping : {"thresholds", "votes"}
-    order : ndarray of shape (n_members,), dtype=int64
-    certified : Certified
+    `how` has the arguments of :func:`learn`, where `stopping` may be "auto"; a `share` of `X` is
+    held out where there is no `X_calibration`, of rows that nothing else has used; `limits` are
+    those of :func:`certify`. Returns the stopping that is used, the order, and
+    :class:`Certified`.
     """
     n_rows = num_samples(X)
     with note_failure("the ensemble", n_rows, "scoring members"):

@@ -15,7 +15,7 @@ from skroute.early_exit._algorithms import checked
 from skroute.early_exit._answers import probabilities, sided
 from skroute.early_exit._learning import shares_of
 from skroute.forests._forest import Forest
-from skroute.forests._trees import NODE, Trees, is_special
+from skroute.forests._trees import NODE, Trees
 from skroute.utils._compat import validate_params
 
 __all__ = ["PortableEnsemble", "export_ensemble"]
@@ -146,14 +146,14 @@ def forest_of(exported):
     nodes = np.empty(len(exported["child"]), dtype=NODE)
     for name in NODE.names:
         nodes[name] = exported[name]
-    trees = Trees(nodes, *(exported[name] for name in _ARRAYS), is_special(nodes))
+    trees = Trees(nodes, *(exported[name] for name in _ARRAYS))
     for name, value in more.items():
         if _MORE[name] is not None and value not in _MORE[name]:
             raise ValueError(
                 f"The entry {name!r} of an exported ensemble must be one of {_MORE[name]!r}."
             )
     forest = Forest(trees, **{name: exported[name] for name in _NUMBERS}, **more)
-    trees.checked(forest.n_features, forest.n_outputs)
+    trees.check(forest.n_features, forest.n_outputs)
     checked((exported["lo"], exported["hi"]), forest.n_members)
     if len(exported["classes"]) not in ((1, 2) if forest.n_outputs == 1 else (forest.n_outputs,)):
         raise ValueError("The classes of an exported ensemble are not as many as its scores.")

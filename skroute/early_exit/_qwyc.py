@@ -383,7 +383,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         self.estimator_, self.classes_ = fitted, np.asarray(classes)
         self._before = ()
         if not isinstance(fitted, list):
-            self._before = take_apart(fitted).before
+            _, self._before, _ = take_apart(fitted)
             check_same_answers(fitted, engine, self.classes_, X, self._before)
         X = prepared(self._before, X)
         if X_calibration is not None:

@@ -9,7 +9,7 @@ from scipy.special import expit
 from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
 from sklearn.utils.extmath import softmax as sk_softmax
 
-from skroute.forests._code_walk import leaf_sums, walk_of
+from skroute.forests._code_walk import walk_of
 from skroute.forests._readers import averaged_regressor
 from skroute.forests._rows import are_plain, rows_of
 
@@ -48,10 +48,7 @@ def answer(forest, scores):
         return found
     if forest.classes is None:
         return found[:, 0]
-    proba = np.empty((len(found), 2), dtype=found.dtype)
-    proba[:, 1:] = found
-    proba[:, :1] = 1 - found
-    return proba
+    return np.concatenate([1 - found, found], axis=1)
 
 
 def _by_c_library(kind, scores, slope):
@@ -82,10 +79,7 @@ def label_positions(forest, scores):
         if scores.shape[1] == 1:
             return (scores[:, 0] > forest.beta).astype(np.intp)
         return np.argmax(scores, axis=1)
-    proba = answer(forest, scores)
-    if proba.shape[1] == 2:
-        return (proba[:, 1] > proba[:, 0]).astype(np.intp)
-    return np.argmax(proba, axis=1)
+    return np.argmax(answer(forest, scores), axis=1)
 
 
 def exact_sums(forest, X, n_jobs=None):
@@ -97,10 +91,10 @@ def exact_sums(forest, X, n_jobs=None):
     out = np.empty((n, forest.n_outputs), dtype=forest.sums)
     out[:] = 0.0 if forest.offset_last else forest.offset
     column = np.arange(forest.n_outputs)
-    walk = walk_of(forest, n, (0, forest.n_members))
+    walk, layout = walk_of(forest, n, 0, forest.n_members)
 
     def add(start, stop):
-        walk(X, start, stop, column, out)
+        walk(X, start, stop, layout, 0, forest.n_members, column, out)
         if forest.offset_last:
             out[start:stop] += forest.offset
 
@@ -154,6 +148,4 @@ def average_of(model, X):
     forest = kept[2]
     if not are_plain(forest, X) or not np.isfinite(X).all():
         return model.predict(X)
-    found = leaf_sums(forest, rows_of(forest, X))
-    found /= len(members)
-    return found[:, 0] if model.n_outputs_ == 1 else found
+    return answer(forest, exact_sums(forest, rows_of(forest, X), n_jobs=1))

@@ -48,31 +48,38 @@ def _contents(model):
     return found, np.atleast_1d(np.asarray(bias, dtype=np.float64))
 
 
-def _complete(tree, n_outputs):
-    """An oblivious tree as parallel arrays: the last split is asked first."""
-    splits = tree.get("splits") or []
-    depth = len(splits)
-    n_inner = 2**depth - 1
-    at = np.arange(2 * n_inner + 1)
-    left = np.where(at < n_inner, 2 * at + 1, -1)
-    # Nodes of level k are 2**k - 1, ..., 2**(k + 1) - 2.
-    level = np.frexp((at[:n_inner] + 1).astype(np.float64))[1] - 1
-    split = [splits[depth - 1 - k] for k in level]
-    value = np.zeros((len(at), n_outputs))
-    value[n_inner:] = np.reshape(tree["leaf_values"], (-1, n_outputs))
-    return left, split, value
+def _nested(splits, values):
+    """An oblivious tree as nodes within nodes: the last split is asked first."""
+    if not splits:
+        return {"value": values}
+    left, right = np.split(values, 2)
+    return {
+        "split": splits[-1],
+        "left": _nested(splits[:-1], left),
+        "right": _nested(splits[:-1], right),
+    }
 
 
-def _grown(tree, n_outputs):
-    """A tree that is not oblivious as parallel arrays."""
-    left, splits, value, todo = [], [], [], [tree]
-    for node in todo:
-        is_leaf = "value" in node
-        left.append(-1 if is_leaf else len(todo))
-        splits.append(None if is_leaf else node["split"])
-        value.append(np.ravel(node["value"]) if is_leaf else np.zeros(n_outputs))
-        todo += [] if is_leaf else [node["left"], node["right"]]
-    return np.array(left), splits, np.array(value)
+def _add_tree(builder, tree, columns, n_outputs):
+    """Add a tree of nodes within nodes."""
+    left, nodes = [], [tree]
+    for node in nodes:
+        left.append(len(nodes) if "split" in node else -1)
+        nodes += [node["left"], node["right"]] if "split" in node else []
+    feature, flags = np.zeros((2, len(nodes)), dtype=np.int32)
+    threshold, value = np.zeros(len(nodes)), np.zeros((len(nodes), n_outputs))
+    for i, node in enumerate(nodes):
+        if "split" in node:
+            column = columns[node["split"]["float_feature_index"]]
+            feature[i] = column["flat_feature_index"]
+            threshold[i] = np.float32(node["split"]["border"])
+            flags[i] = MISSING_RIGHT if column["nan_value_treatment"] == "AsTrue" else 0
+        else:
+            value[i] = node["value"]
+    left = np.array(left)
+    to = -1 if n_outputs > 1 else 0
+    builder.add_tree(left, left + 1, feature, threshold, value, flags, to)
+    builder.end_member()
 
 
 @reads("catboost", "CatBoost")
@@ -99,7 +106,14 @@ def _catboost_model(model):
         if len(bias) == 1:
             share = float(model.get_probability_threshold() or 0.5)
             beta = math.log(share / (1 - share))
-    return _builder_of(found, len(bias)).build(
+    builder = ForestBuilder()
+    columns = found["features_info"].get("float_features", [])
+    for tree in found.get("trees", []):
+        _add_tree(builder, tree, columns, len(bias))
+    for tree in found.get("oblivious_trees", []):
+        values = np.reshape(tree["leaf_values"], (-1, len(bias)))
+        _add_tree(builder, _nested(tree.get("splits") or [], values), columns, len(bias))
+    return builder.build(
         bias,
         offset_last=True,
         answer=answer,
@@ -113,27 +127,3 @@ def _catboost_model(model):
         dtype="float32",
         finite=False,
     )
-
-
-def _builder_of(found, n_outputs):
-    columns = found["features_info"].get("float_features", [])
-    builder = ForestBuilder()
-    oblivious = "oblivious_trees" in found
-    lay_out = _complete if oblivious else _grown
-    for tree in found["oblivious_trees" if oblivious else "trees"]:
-        left, splits, value = lay_out(tree, n_outputs)
-        feature = np.zeros(len(left), dtype=np.int32)
-        threshold = np.zeros(len(left))
-        flags = np.zeros(len(left), dtype=np.int32)
-        for i, split in enumerate(splits):
-            if split is None:
-                continue
-            column = columns[split["float_feature_index"]]
-            feature[i] = column["flat_feature_index"]
-            threshold[i] = np.float32(split["border"])
-            flags[i] = MISSING_RIGHT if column["nan_value_treatment"] == "AsTrue" else 0
-        right = np.where(left < 0, -1, left + 1)
-        to = -1 if n_outputs > 1 else 0
-        builder.add_tree(left, right, feature, threshold, value, flags, to)
-        builder.end_member()
-    return builder

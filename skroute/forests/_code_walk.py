@@ -9,14 +9,14 @@ from skroute.utils._validation import read_only
 FEWEST_TREES = 16
 
 
-def coded_trees(trees, dtype):
-    """The layout of some trees for rows of a type; None for categories and beyond what codes say.
+# A node whose threshold is a code.
+CODED = np.dtype([("threshold", np.uint16), ("feature", np.uint16), ("child", np.uint32)])
 
-    Columns; nodes as uint64, with the left child from bit 32, the column from bit 16, and the cut;
-    the fields of `trees`.
-    """
-    child = trees.nodes["child"].astype(np.uint64)
-    inner = np.flatnonzero(child != np.arange(len(child), dtype=np.uint64))
+
+def coded_trees(trees, dtype):
+    """Columns to bin rows of a type to, and the trees for binned rows, as plain tuples; None for
+    categories and beyond what codes say."""
+    inner = trees.nodes["child"] != np.arange(len(trees.nodes))
     found = find_tests(trees.nodes[inner], trees, np.dtype(dtype))
     if found is None:
         return None
@@ -24,32 +24,25 @@ def coded_trees(trees, dtype):
     if not 0 < len(columns.feature) <= 65535 or (columns.limit >= 0).any():
         return None
     # No code is above that of a leaf, which is its own child.
-    nodes = child << np.uint64(32) | np.uint64(0xFFFF)
-    nodes[inner] ^= np.uint64(0xFFFF)
-    nodes[inner] |= column.astype(np.uint64) << np.uint64(16) | cut.astype(np.uint64)
-    return columns, nodes, tuple(trees)
+    nodes = np.array((0xFFFF, 0, 0), dtype=CODED).repeat(len(inner))
+    nodes["child"] = trees.nodes["child"]
+    nodes["threshold"][inner], nodes["feature"][inner] = cut, column
+    return columns, tuple(trees._replace(nodes=read_only(nodes), special=False))
 
 
-def walk_of(forest, n_rows, members):
-    """The walk of members ``(first, last)``, the second excluded, for so many rows.
+def walk_of(forest, n_rows, first, last):
+    """The fastest walk of so many rows through members ``first, ..., last - 1``, and its layout:
+    the kernel's argument after the rows, which are those of `rows_of`."""
+    from skroute.forests._bitvector_kernels import add_members
+    from skroute.forests._kernels import add_coded, add_leaves
 
-    ``walk(X, start, stop, column, out)`` adds the members to rows ``start:stop`` of `out`, in
-    its type. X is what :func:`~skroute.forests._rows.rows_of` returns; `column` says for each
-    output which column of `out` it adds to, -1 for none.
-    """
-    from skroute.forests._kernels import add_leaves
-
-    layout = None
     if n_rows >= FEWEST_ROWS:
-        from skroute.forests._bitvector_kernels import add_members
-        from skroute.forests._code_kernels import add_coded
-
-        layout, add, starts = forest.bits, add_members, forest.trees.member_start
-        if layout is None and starts[members[1]] - starts[members[0]] >= FEWEST_TREES:
-            layout, add = forest.coded, add_coded
-    if layout is None:
-        layout, add = tuple(forest.trees), add_leaves
-    return lambda X, start, stop, column, out: add(X, start, stop, layout, *members, column, out)
+        if forest.bits is not None:
+            return add_members, forest.bits
+        starts = forest.trees.member_start
+        if starts[last] - starts[first] >= FEWEST_TREES and forest.coded is not None:
+            return add_coded, forest.coded
+    return add_leaves, tuple(forest.trees)
 
 
 def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
@@ -95,5 +88,6 @@ def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
     chosen = np.arange(forest.n_outputs) if outputs is None else np.asarray(outputs)
     column[chosen] = np.arange(len(chosen))
     out = np.zeros((len(X), len(chosen)))
-    walk_of(forest, len(X), (first, last))(X, 0, len(X), column, out)
+    walk, layout = walk_of(forest, len(X), first, last)
+    walk(X, 0, len(X), layout, first, last, column, out)
     return out

@@ -26,7 +26,7 @@ from skroute.forests._library import (
 )
 from skroute.forests._readers import find_reader, read_bagged
 from skroute.forests._rows import are_plain, rows_of
-from skroute.forests._wrapped import Parts, prepared, take_apart
+from skroute.forests._wrapped import prepared, take_apart
 from skroute.utils._compat import (
     HasMethods,
     Integral,
@@ -50,7 +50,7 @@ def _classifies(self):
 def _has_scores(self):
     forest = vars(self).get("forest_")
     if forest is None:
-        averaged = find_reader(take_apart(self.estimator).ensemble) is read_bagged
+        averaged = find_reader(take_apart(self.estimator)[0]) is read_bagged
     else:
         averaged = forest.answer == "mean"
     if not _classifies(self) or averaged:
@@ -256,24 +256,24 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
     def _read(self, model, X):
         self._check_n_jobs()
         model = unfrozen(model)
-        parts = take_apart(model)
-        forest = _forest_of(parts.ensemble)
+        ensemble, before, cut = take_apart(model)
+        forest = _forest_of(ensemble)
         at_thresholds = rows_at_thresholds(forest)
         if X is not None:
             probes = varied_rows(as_rows(X), unseen=not forest.refuses_unseen)
-            _compare(model, parts, replace(forest, cut=parts.cut), probes)
-        elif at_thresholds is None or parts.before:
-            why = "are prepared by a pipeline" if parts.before else "have categories of text"
+            _compare(model, ensemble, before, replace(forest, cut=cut), probes)
+        elif at_thresholds is None or before:
+            why = "are prepared by a pipeline" if before else "have categories of text"
             raise ValueError(f"The rows {why}: give rows X to compare answers on.")
         if at_thresholds is not None:
             probes = {"rows at the thresholds": at_thresholds}
-            _compare(parts.ensemble, Parts(parts.ensemble), forest, probes)
-        self.forest_, self._before = replace(forest, cut=parts.cut), parts.before
+            _compare(ensemble, ensemble, (), forest, probes)
+        self.forest_, self._before = replace(forest, cut=cut), before
         if forest.classes is not None:
             self.classes_ = forest.classes
         if not hasattr(self, "n_features_in_"):
             self.n_features_in_ = forest.n_features
-            if parts.before:
+            if before:
                 self.n_features_in_ = getattr(model, "n_features_in_", np.shape(X)[1])
             names = getattr(model, "feature_names_in_", getattr(model, "feature_names_", None))
             names = [] if names is None else list(names)
@@ -405,7 +405,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
 
 
 def _reader_of(estimator):
-    model = take_apart(estimator).ensemble
+    model, _, _ = take_apart(estimator)
     reader = find_reader(model)
     if reader is None:
         raise TypeError(
@@ -432,22 +432,22 @@ def _forest_of(model):
     return forest
 
 
-def _compare(model, parts, forest, probes):
-    """Answers of a model beside those of its forest: raises at a difference."""
+def _compare(model, ensemble, before, forest, probes):
+    """Answers of a model, taken apart, beside those of its forest: raises at a difference."""
+
+    classifies = forest.classes is not None
 
     def own(X):
-        found = {"sums": own_sums(parts.ensemble, prepared(parts.before, X))}
-        if forest.classes is None:
-            return found | {"numbers": own_predict(model, X)}
-        return found | {"labels": own_predict(model, X), "probabilities": own_proba(model, X)}
+        sums = own_sums(ensemble, prepared(before, X))
+        found = {"sums": sums, "labels" if classifies else "numbers": own_predict(model, X)}
+        return found | {"probabilities": own_proba(model, X) if classifies else None}
 
     def ours(X):
-        scores = exact_sums(forest, rows_of(forest, prepared(parts.before, X)))
-        found = {"sums": decision(forest, scores)}
-        if forest.classes is None:
-            return found | {"numbers": answer(forest, scores)}
-        labels = forest.classes[label_positions(forest, scores)]
-        return found | {"labels": labels, "probabilities": answer(forest, scores)}
+        scores = exact_sums(forest, rows_of(forest, prepared(before, X)))
+        labels = forest.classes[label_positions(forest, scores)] if classifies else None
+        numbers = answer(forest, scores)
+        found = {"sums": decision(forest, scores), "labels": labels}
+        return found | {"numbers": numbers, "probabilities": numbers}
 
     tolerance = max(forest.blur, 4 * np.finfo(forest.sums).eps)
     compare(type(model).__name__, probes, own, ours, tolerance, tolerance)

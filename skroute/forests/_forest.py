@@ -1,6 +1,5 @@
 """A forest: its trees, its library's rules for reading rows and for answers, and its builder."""
 
-import itertools
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -9,7 +8,7 @@ import numpy as np
 
 from skroute.forests._bitvector import bit_trees
 from skroute.forests._code_walk import coded_trees
-from skroute.forests._trees import CATEGORICAL, FEATURE_MASK, NODE, Trees, is_special
+from skroute.forests._trees import CATEGORICAL, FEATURE_MASK, NODE, Trees, breadth_first
 from skroute.utils._validation import read_only
 
 # What a forest makes of its trees, once.
@@ -132,7 +131,7 @@ class Forest:
         vars(self).update(state)
         if self.offset.ndim != 1:
             raise ValueError("The arrays of the forest are damaged: offset has no one dimension.")
-        self.trees.checked(self.n_features, self.n_outputs)
+        self.trees.check(self.n_features, self.n_outputs)
         self.__post_init__()
 
     @property
@@ -211,42 +210,6 @@ class Forest:
         return np.unique(split).astype(np.intp)
 
 
-def _breadth_first(left, right, sizes):
-    """Lay out trees that are given one after the other; children count from their tree's root.
-
-    Where each node was, where its left child is (a leaf's is itself), which nodes are leaves, and
-    the root and the depth of each tree.
-    """
-    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    level, tree = starts, np.arange(len(sizes))
-    sources, children, of_tree, depths = [], [], [], np.zeros(len(sizes), dtype=np.int64)
-    size = len(level)
-    # Level by level of all trees at once.
-    for depth in itertools.count():
-        depths[tree] = depth
-        inner = left[level] >= 0
-        child = np.full(len(level), -1)
-        child[inner] = size + 2 * np.arange(inner.sum())
-        sources.append(level)
-        children.append(child)
-        of_tree.append(tree)
-        size += 2 * int(inner.sum())
-        parents, tree = level[inner], tree[inner]
-        if not len(parents):
-            break
-        below = np.column_stack([left[parents], right[parents]]) + starts[tree][:, None]
-        level, tree = below.ravel(), np.repeat(tree, 2)
-    of_tree = np.concatenate(of_tree)
-    order = np.argsort(of_tree, kind="stable")
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = np.arange(len(order))
-    child = np.concatenate(children)[order]
-    leaf = child < 0
-    child = np.where(leaf, np.arange(len(order)), place[child])
-    roots = np.searchsorted(of_tree[order], np.arange(len(sizes)))
-    return np.concatenate(sources)[order], child, leaf, roots, depths
-
-
 class ForestBuilder:
     """Collects trees, given as parallel arrays, and stores them in breadth-first order.
 
@@ -320,7 +283,7 @@ class ForestBuilder:
         # All trees at once: one by one, many small ones take longer to lay out than to grow.
         left, right, feature, threshold, value, flags = map(np.concatenate, zip(*self._trees))
         sizes = np.array([len(tree[0]) for tree in self._trees])
-        source, child, leaf, roots, depths = _breadth_first(left, right, sizes)
+        source, child, leaf, roots, depths = breadth_first(left, right, sizes)
         nodes = np.empty(len(source), dtype=NODE)
         # Nothing is above infinity and a missing value stays left: a leaf keeps its rows.
         nodes["threshold"] = np.where(leaf, np.inf, threshold[source])
@@ -336,6 +299,5 @@ class ForestBuilder:
             member_start=np.array(self._starts, dtype=np.int32),
             cat_words=np.array(self._words or [0], dtype=np.uint32),
             cat_start=np.array(self._cat_start, dtype=np.int32),
-            special=is_special(nodes),
         )
         return Forest(trees, np.atleast_1d(np.asarray(offset, dtype=np.float64)), **keywords)

@@ -9,106 +9,105 @@ import math
 import numpy as np
 from numba import njit
 
+from skroute.forests._bitvector_kernels import GAP, bin_rows
+
 # The layout of _forest.py; compiled code wants literals of its own.
 _MASK = (1 << 28) - 1
 _MISSING_RIGHT_BIT = 28
 _CATEGORICAL = 1 << 29
 _ZERO_MISSING = 1 << 30
 _ZERO = float(np.float32(1e-35))
+# Rows of a block take about this many bytes.
+_BYTES = 1 << 16
+_FEWEST, _MOST = 256, 2048
+# Levels that all go down, and then those that are not at a leaf, before that is looked at.
+_FIRST, _NEXT = 8, 4
 
 
 @njit(cache=True, nogil=True, inline="always")
-def step(X, i, nodes, at):
-    """Child that row `i` goes to from a numerical node; a leaf returns itself."""
+def step(X, row, nodes, at):
+    """Child that a row goes to from a numerical node; a leaf returns itself."""
     node = nodes[at]
-    x = X[i, node["feature"] & _MASK]
-    missing_right = (node["feature"] >> _MISSING_RIGHT_BIT) & 1
-    return node["child"] + ((x > node["threshold"]) | ((x != x) & missing_right))
+    feature = np.uint32(node["feature"])
+    x = X[row, np.uint64(feature & _MASK)]
+    right = (x > node["threshold"]) | ((x != x) & (feature >> _MISSING_RIGHT_BIT) & 1)
+    return np.uint64(np.uint32(node["child"])) + np.uint64(right)
 
 
 @njit(cache=True, nogil=True)
-def step_special(X, i, nodes, at, cat_words, cat_start):
+def step_special(X, row, nodes, at, cat_words, cat_start):
     """As `step`, for forests with categorical nodes or zero as missing."""
     node = nodes[at]
-    x = X[i, node["feature"] & _MASK]
-    missing = x != x or ((node["feature"] & _ZERO_MISSING) != 0 and abs(x) <= _ZERO)
-    if missing:
-        return node["child"] + ((node["feature"] >> _MISSING_RIGHT_BIT) & 1)
-    if node["feature"] & _CATEGORICAL:
+    feature = np.uint32(node["feature"])
+    x = X[row, np.uint64(feature & _MASK)]
+    right = x > node["threshold"]
+    if x != x or ((feature & _ZERO_MISSING) != 0 and abs(x) <= _ZERO):
+        right = (feature >> _MISSING_RIGHT_BIT) & 1 != 0
+    elif feature & _CATEGORICAL:
         s = int(node["threshold"])
-        code = np.int64(-1)
-        if -1 < x < 2147483648.0:
+        right = True
+        if -1 < x < 32 * (cat_start[s + 1] - cat_start[s]):
             code = np.int64(x)
-        if 0 <= code < 32 * (cat_start[s + 1] - cat_start[s]):
             word = np.int64(cat_words[cat_start[s] + code // 32])
-            return node["child"] + (1 - ((word >> (code % 32)) & 1))
-        return node["child"] + 1
-    return node["child"] + (x > node["threshold"])
+            right = (word >> (code % 32)) & 1 == 0
+    return np.uint64(np.uint32(node["child"])) + np.uint64(right)
 
 
 @njit(cache=True, nogil=True)
-def go_down(X, rows, at, m, trees, depth):
-    """Take each of the first `m` rows of `rows` from its node in `at` to its leaf, in place.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-    rows, at : ndarray of int64
-        Many rows at the root of one tree, or one row at the roots of several.
-
-    m : int
-    trees : tuple
-    depth : int
-        Levels below the deepest node in `at`.
-    """
-    nodes, _, _, _, _, _, cat_words, cat_start, special = trees
-    j = 0
-    # Eight at a time: their loads overlap, no branch depends on the data.
-    while j + 8 <= m and not special:
-        r0, r1, r2, r3 = rows[j], rows[j + 1], rows[j + 2], rows[j + 3]
-        r4, r5, r6, r7 = rows[j + 4], rows[j + 5], rows[j + 6], rows[j + 7]
-        a0, a1, a2, a3 = at[j], at[j + 1], at[j + 2], at[j + 3]
-        a4, a5, a6, a7 = at[j + 4], at[j + 5], at[j + 6], at[j + 7]
-        for _ in range(depth):
-            b0, b1 = step(X, r0, nodes, a0), step(X, r1, nodes, a1)
-            b2, b3 = step(X, r2, nodes, a2), step(X, r3, nodes, a3)
-            b4, b5 = step(X, r4, nodes, a4), step(X, r5, nodes, a5)
-            b6, b7 = step(X, r6, nodes, a6), step(X, r7, nodes, a7)
-            moved = (a0 ^ b0) | (a1 ^ b1) | (a2 ^ b2) | (a3 ^ b3)
-            moved |= (a4 ^ b4) | (a5 ^ b5) | (a6 ^ b6) | (a7 ^ b7)
-            # In an unbalanced tree all rows may be at leaves long before its depth.
-            if moved == 0:
-                break
-            a0, a1, a2, a3, a4, a5, a6, a7 = b0, b1, b2, b3, b4, b5, b6, b7
-        at[j], at[j + 1], at[j + 2], at[j + 3] = a0, a1, a2, a3
-        at[j + 4], at[j + 5], at[j + 6], at[j + 7] = a4, a5, a6, a7
-        j += 8
-    while j < m:
-        here = at[j]
-        while True:
-            if special:
-                below = step_special(X, rows[j], nodes, here, cat_words, cat_start)
-            else:
-                below = step(X, rows[j], nodes, here)
-            if below == here:
-                break
-            here = below
-        at[j] = here
-        j += 1
+def _go_down(X, rows, at, going, nodes, levels):
+    """Some levels for the pairs of a row and a node named, eight at a time: their loads overlap."""
+    eights = len(going) // 8 * 8
+    for i in range(0, eights, 8):
+        j0, j1, j2, j3 = going[i], going[i + 1], going[i + 2], going[i + 3]
+        j4, j5, j6, j7 = going[i + 4], going[i + 5], going[i + 6], going[i + 7]
+        r0, r1, r2, r3 = rows[j0], rows[j1], rows[j2], rows[j3]
+        r4, r5, r6, r7 = rows[j4], rows[j5], rows[j6], rows[j7]
+        a0, a1, a2, a3 = at[j0], at[j1], at[j2], at[j3]
+        a4, a5, a6, a7 = at[j4], at[j5], at[j6], at[j7]
+        for _ in range(levels):
+            a0, a1 = step(X, r0, nodes, a0), step(X, r1, nodes, a1)
+            a2, a3 = step(X, r2, nodes, a2), step(X, r3, nodes, a3)
+            a4, a5 = step(X, r4, nodes, a4), step(X, r5, nodes, a5)
+            a6, a7 = step(X, r6, nodes, a6), step(X, r7, nodes, a7)
+        at[j0], at[j1], at[j2], at[j3] = a0, a1, a2, a3
+        at[j4], at[j5], at[j6], at[j7] = a4, a5, a6, a7
+    for i in range(eights, len(going)):
+        j = going[i]
+        for _ in range(levels):
+            at[j] = step(X, rows[j], nodes, at[j])
 
 
-@njit(cache=True, nogil=True, inline="always")
-def leaves(X, rows, m, trees, first, last, pairs, out):
+@njit(cache=True, nogil=True)
+def leaves(X, rows, m, trees, first, last, scratch, out):
     """Leaf of each of the first `m` rows of `rows` in trees ``first, ..., last - 1``, into `out`,
-    tree after tree; `pairs` is scratch."""
-    roots, depths = trees[2], trees[3]
-    n, deepest = 0, np.int64(0)
+    tree after tree; `scratch` is two rows as long as `out`."""
+    nodes, _, roots, depths, _, _, cat_words, cat_start, special = trees
+    pairs, going = scratch[0], scratch[1]
+    n, left = 0, np.int64(0)
     for t in range(first, last):
-        deepest = max(deepest, np.int64(depths[t]))
+        left = max(left, np.int64(depths[t]))
         for j in range(m):
-            pairs[n], out[n] = rows[j], roots[t]
+            pairs[n], going[n], out[n] = rows[j], n, roots[t]
             n += 1
-    go_down(X, pairs, out, n, trees, deepest)
+    for j in range(n if special else 0):
+        below = step_special(X, pairs[j], nodes, out[j], cat_words, cat_start)
+        while below != out[j]:
+            out[j] = below
+            below = step_special(X, pairs[j], nodes, below, cat_words, cat_start)
+    levels = 0 if special else _FIRST
+    while n > 0 and levels > 0:
+        levels = min(levels, left)
+        _go_down(X, pairs, out, going[:n], nodes, levels)
+        left -= levels
+        levels = min(_NEXT, left)
+        if levels > 0:
+            # In an unbalanced tree most are at a leaf early. No branch depends on the rows.
+            still = 0
+            for i in range(n):
+                j = going[i]
+                going[still] = j
+                still += np.uint64(np.uint32(nodes[out[j]]["child"])) != out[j]
+            n = still
 
 
 @njit(cache=True, nogil=True)
@@ -128,11 +127,13 @@ def add_leaves(X, start, stop, trees, first, last, column, out):
         The sums are added in its type.
     """
     _, values, _, _, outputs, member_start, _, _, _ = trees
-    block = max(min(512, stop - start), 1)
+    block = max(_BYTES // (X.itemsize * X.shape[1]), _FEWEST)
+    block = max(min(block, _MOST, stop - start), 1)
     # Few rows go down many trees together, many rows down one after the other.
-    together = 512 // block
-    pairs = np.empty(block * together, dtype=np.int64)
-    at, rows = np.empty(block * together, dtype=np.int64), np.empty(block, dtype=np.int64)
+    together = max(512 // block, 1)
+    rows = np.empty(block, dtype=np.uint64)
+    scratch = np.empty((2, block * together), dtype=np.uint64)
+    at = np.empty(block * together, dtype=np.uint64)
     for begin in range(start, stop, block):
         m = min(block, stop - begin)
         for j in range(m):
@@ -141,15 +142,29 @@ def add_leaves(X, start, stop, trees, first, last, column, out):
             if together == 1 and outputs[t] >= 0 and column[outputs[t]] < 0:
                 continue
             beyond = min(t + together, member_start[last])
-            leaves(X, rows, m, trees, t, beyond, pairs, at)
+            leaves(X, rows, m, trees, t, beyond, scratch, at)
             n = 0
             for i in range(t, beyond):
                 to, width = (outputs[i], 1) if outputs[i] >= 0 else (0, len(column))
-                for j in range(m):
-                    for k in range(width):
-                        if column[to + k] >= 0:
-                            out[begin + j, column[to + k]] += values[at[n], k]
-                    n += 1
+                for k in range(width):
+                    into = column[to + k]
+                    for j in range(m if into >= 0 else 0):
+                        out[begin + j, into] += values[at[n + j], k]
+                n += m
+
+
+@njit(cache=True, nogil=True)
+def add_coded(X, start, stop, coded, first, last, column, out):
+    """As `add_leaves`, with rows that are binned first, as the nodes of `coded` are."""
+    columns, trees = coded
+    width = len(columns.feature)
+    used = np.ones(width, dtype=np.bool_)
+    by_column = np.empty((width, min(_MOST, stop - start) + GAP), dtype=np.uint16)
+    for begin in range(start, stop, _MOST):
+        m = min(_MOST, stop - begin)
+        bin_rows(X, np.arange(begin, begin + m), m, columns, used, by_column)
+        codes = by_column[:, :m].T.copy()
+        add_leaves(codes, 0, m, trees, first, last, column, out[begin : begin + m])
 
 
 @njit(cache=True, nogil=True)

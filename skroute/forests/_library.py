@@ -22,14 +22,28 @@ _VALUES = {
 }
 
 
-def _comes_from(model, package):
-    """Whether the class of a model, or one that it derives from, is of a package."""
-    return any(cls.__module__.split(".")[0] == package for cls in type(model).__mro__)
+# How a library is asked for the sums of the leaves.
+_RAW = {
+    "lightgbm": {"raw_score": True},
+    "xgboost": {"output_margin": True},
+    "catboost": {"prediction_type": "RawFormulaVal"},
+}
+
+
+def _raw_options(model):
+    """What `predict` of a model takes to answer with the sums; None where it cannot."""
+    for cls in type(model).__mro__:
+        # This one answers with sums, and has no parameter for it.
+        if cls.__name__ == "CatBoostRanker":
+            return {}
+        if (options := _RAW.get(cls.__module__.split(".")[0])) is not None:
+            return options
+    return None
 
 
 def _is_xgboost_booster(model):
     """Whether a model is a raw booster of XGBoost, which takes rows in a class of its own."""
-    return _comes_from(model, "xgboost") and not hasattr(model, "get_booster")
+    return _raw_options(model) == _RAW["xgboost"] and not hasattr(model, "get_booster")
 
 
 def own_predict(model, X, raw=False):
@@ -37,25 +51,17 @@ def own_predict(model, X, raw=False):
 
     A single column, which CatBoost has of labels, is flat.
     """
+    options = _raw_options(model) if raw else {}
     if _is_xgboost_booster(model):
-        rows = sys.modules["xgboost"].DMatrix(X, enable_categorical=True)
-        return model.predict(rows, output_margin=raw, validate_features=False)
-    options = {}
-    if raw and _comes_from(model, "xgboost"):
-        options = {"output_margin": True}
-    elif raw and _comes_from(model, "catboost"):
-        # Rankers answer with sums, and have no parameter for it.
-        ranks = any(cls.__name__ == "CatBoostRanker" for cls in type(model).__mro__)
-        options = {} if ranks else {"prediction_type": "RawFormulaVal"}
-    elif raw:
-        options = {"raw_score": True}
+        X = sys.modules["xgboost"].DMatrix(X, enable_categorical=True)
+        options = options | {"validate_features": False}
     found = np.asarray(model.predict(X, **options))
     return found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
 
 
 def own_sums(model, X):
     """The sums of the leaves by the library itself; None where it does not tell them."""
-    if any(_comes_from(model, package) for package in ("lightgbm", "xgboost", "catboost")):
+    if _raw_options(model) is not None:
         return own_predict(model, X, raw=True)
     return model.decision_function(X) if hasattr(model, "decision_function") else None
 

@@ -76,7 +76,8 @@ def moved(forest, cut):
     second = cut.positive is None or forest.classes[1] == cut.positive
     if cut.response == "decision_function":
         beta = share if second else -share
-        return _decided_at(forest, beta, 16 * np.finfo(np.float64).eps * (1 + abs(beta)))
+        blur = 16 * np.finfo(np.float64).eps * (1 + abs(beta))
+        return replace(forest, beta=beta, shift=beta, least_rounding=blur)
     if not 0 < share < 1:
         raise ValueError(
             f"The threshold is {share!r}: every row gets the same answer, and nothing is to be "
@@ -87,14 +88,8 @@ def moved(forest, cut):
     blur = 64 * np.finfo(forest.sums).eps / (share * (1 - share))
     if forest.link == "mean":
         # Each tree's distance from the threshold in place of that from even chances.
-        return replace(
-            forest,
-            trees=_with_leaves(forest.trees, forest.trees.values + (0.5 - share)),
-            shift=share - 0.5,
-            least_rounding=blur * forest.n_members,
-        )
-    return _decided_at(forest, math.log(share / (1 - share)) / forest.slope, blur / forest.slope)
-
-
-def _decided_at(forest, beta, blur):
+        trees = _with_leaves(forest.trees, forest.trees.values + (0.5 - share))
+        blur *= forest.n_members
+        return replace(forest, trees=trees, shift=share - 0.5, least_rounding=blur)
+    beta, blur = math.log(share / (1 - share)) / forest.slope, blur / forest.slope
     return replace(forest, beta=beta, shift=beta, least_rounding=blur)

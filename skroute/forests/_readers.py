@@ -196,7 +196,18 @@ def _lightgbm_forest(booster, blocks):
         if (i + 1) % per_iteration == 0:
             builder.end_member()
     columns = booster.pandas_categorical or []
-    categorical = _lightgbm_categorical_columns(head, len(columns))
+    # Those of a data frame that were categorical.
+    infos = enumerate(head["feature_infos"].split(" ") if columns else ())
+    categorical = [i for i, info in infos if info != "none" and info[0] != "["]
+    if len(categorical) != len(columns):
+        raise ValueError(
+            "The booster was trained on a data frame with categorical columns of which some "
+            "were constant, and its text does not say which; train on codes instead."
+        )
+    categories = {}
+    for column, values in zip(categorical, columns):
+        floats = all(isinstance(value, float) for value in values)
+        categories[column] = np.asarray(values, dtype=float if floats else object)
     return builder.build(
         np.zeros(per_iteration),
         # boosting="rf" adds its trees up and averages before the link.
@@ -204,33 +215,12 @@ def _lightgbm_forest(booster, blocks):
         n_features=int(head["max_feature_idx"]) + 1,
         finite=False,
         cast="float32",
-        categories={
-            column: np.asarray(values, dtype=float if _are_floats(values) else object)
-            for column, values in zip(categorical, columns)
-        },
+        categories=categories,
     )
-
-
-def _are_floats(values):
-    return all(isinstance(value, float) for value in values)
 
 
 def _fields(block):
     return dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
-
-
-def _lightgbm_categorical_columns(head, n_columns):
-    """Positions of the data-frame columns that were categorical, from ``feature_infos``."""
-    if not n_columns:
-        return []
-    infos = head["feature_infos"].split(" ")
-    categorical = [i for i, info in enumerate(infos) if info != "none" and info[0] != "["]
-    if len(categorical) != n_columns:
-        raise ValueError(
-            "The booster was trained on a data frame with categorical columns of which some "
-            "were constant, and its text does not say which; train on codes instead."
-        )
-    return categorical
 
 
 def _lightgbm_trees(builder, trees):
@@ -267,13 +257,11 @@ def _lightgbm_trees(builder, trees):
     flags |= np.where(categorical, CATEGORICAL, 0)
     tree_of = np.repeat(np.arange(len(trees)), n_leaves - 1)
     for t in np.unique(tree_of[categorical]):
-        bounds, words = (
-            np.array(trees[t][key].split(), dtype=np.int64)
-            for key in ("cat_boundaries", "cat_threshold")
-        )
-        for i in np.flatnonzero(categorical & (tree_of == t)):
-            s = int(threshold[i])
-            threshold[i] = builder.add_set(words[bounds[s] : bounds[s + 1]])
+        bounds = np.array(trees[t]["cat_boundaries"].split(), dtype=np.int64)
+        words = np.array(trees[t]["cat_threshold"].split(), dtype=np.int64)
+        sets = [builder.add_set(words[a:b]) for a, b in zip(bounds, bounds[1:])]
+        here = categorical & (tree_of == t)
+        threshold[here] = np.take(sets, threshold[here].astype(np.int64))
 
     def children(key):
         # A negative child ~i is leaf i.

@@ -59,37 +59,35 @@ class Trees(NamedTuple):
     member_start: Any
     cat_words: Any
     cat_start: Any
-    special: bool
+    special: bool = False
 
     def read_only(self):
-        """These trees, not to be written to: kernels are compiled once for them."""
-        return self._replace(**{name: read_only(getattr(self, name)) for name in _KINDS})
+        """These trees, not to be written to: kernels are compiled once for them. Sets `special`."""
+        special = bool(np.any(self.nodes["feature"] & (CATEGORICAL | ZERO_MISSING)))
+        arrays = {name: read_only(getattr(self, name)) for name in _KINDS}
+        return self._replace(**arrays, special=special)
 
     def taken(self, order):
         """These members in this order, and their nodes in memory as well."""
-        members = [np.arange(self.member_start[t], self.member_start[t + 1]) for t in order]
-        picked = np.concatenate(members)
-        ends = np.append(self.roots[1:], len(self.nodes))
-        spans = [np.arange(self.roots[t], ends[t]) for t in picked]
-        sizes = np.array([len(span) for span in spans])
-        roots = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int32)
-        take = np.concatenate(spans)
+        start, order = self.member_start, np.asarray(order)
+        picked = np.concatenate([np.arange(start[t], start[t + 1]) for t in order])
+        sizes = np.diff(self.roots, append=len(self.nodes))[picked]
+        roots = (np.cumsum(sizes) - sizes).astype(np.int32)
+        moved = np.repeat(roots - self.roots[picked], sizes)
+        take = np.arange(len(moved)) - moved
         nodes = self.nodes[take]
-        nodes["child"] += np.repeat(roots - self.roots[picked], sizes)
-        sizes = np.array([len(member) for member in members])
+        nodes["child"] += moved
         return self._replace(
             nodes=nodes,
             values=np.ascontiguousarray(self.values[take]),
             roots=roots,
             depths=self.depths[picked],
             outputs=self.outputs[picked],
-            member_start=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32),
-            # None of these trees may have what others have.
-            special=is_special(nodes),
+            member_start=np.append(0, np.cumsum(np.diff(start)[order])).astype(np.int32),
         )
 
-    def checked(self, n_features, n_outputs):
-        """These trees; a ValueError unless a walk through them stays inside the arrays and ends.
+    def check(self, n_features, n_outputs):
+        """A ValueError unless a walk through these trees stays inside the arrays and ends.
 
         Files can be damaged, and compiled code trusts its arrays.
         """
@@ -98,7 +96,6 @@ class Trees(NamedTuple):
                 "The arrays of the forest are damaged: a walk through them would leave them, or "
                 "not end. Make the file anew."
             )
-        return self
 
 
 _KINDS = {
@@ -131,12 +128,8 @@ def _are_whole(trees, n_features, n_outputs):
         return False
     if not np.array_equal(below, np.setdiff1d(at, roots)):
         return False
-    level, depths, here = 0, np.zeros(len(roots), dtype=np.int64), roots.astype(np.int64)
-    while len(here):
-        np.maximum.at(depths, tree[here], level)
-        here = here[~leaf[here]]
-        here = np.concatenate([child[here], child[here] + 1]).astype(np.int64)
-        level += 1
+    left = np.where(leaf, -1, child - roots[tree])
+    depths = breadth_first(left, left + 1, np.diff(roots, append=size))[-1]
     outputs, start, width = trees.outputs, trees.member_start, trees.values.shape[1]
     sets = nodes["threshold"][(feature & CATEGORICAL) != 0]
     lowest = 0 if width == 1 and n_outputs > 1 else -1
@@ -154,7 +147,6 @@ def _are_whole(trees, n_features, n_outputs):
         and _rises_from_0(trees.cat_start, 0)
         and trees.cat_start[-1] <= len(trees.cat_words)
         and np.isin(sets, np.arange(len(trees.cat_start) - 1)).all()
-        and bool(trees.special) == is_special(nodes)
     )
 
 
@@ -162,6 +154,27 @@ def _rises_from_0(numbers, least):
     return len(numbers) > 0 and numbers[0] == 0 and (np.diff(numbers) >= least).all()
 
 
-def is_special(nodes):
-    """Whether some node is categorical or takes zero as missing."""
-    return bool(np.any(nodes["feature"] & (CATEGORICAL | ZERO_MISSING)))
+def breadth_first(left, right, sizes):
+    """Lay out trees that are given one after the other; children count from their tree's root.
+
+    Where each node was, where its left child is (a leaf's is itself), which nodes are leaves, and
+    the root and the depth of each tree.
+    """
+    starts, depths = np.cumsum(sizes) - sizes, np.full(len(sizes), -1)
+    level, tree = starts, np.arange(len(sizes))
+    levels, trees = [], []
+    # Level by level of all trees at once.
+    while len(level):
+        levels.append(level)
+        trees.append(tree)
+        depths[tree] += 1
+        parents, tree = level[left[level] >= 0], np.repeat(tree[left[level] >= 0], 2)
+        level = np.column_stack([left[parents], right[parents]]).ravel() + starts[tree]
+    tree = np.concatenate(trees)
+    order = np.argsort(tree, kind="stable")
+    source, tree = np.concatenate(levels)[order], tree[order]
+    at, place = np.arange(len(source)), np.empty(len(left), dtype=np.int64)
+    place[source] = at
+    leaf = left[source] < 0
+    child = np.where(leaf, at, place[np.where(leaf, 0, left[source] + starts[tree])])
+    return source, child, leaf, np.searchsorted(tree, np.arange(len(sizes))), depths

@@ -36,23 +36,6 @@ class Cut(NamedTuple):
         return ((response >= self.threshold) == second).astype(np.intp)
 
 
-class Parts(NamedTuple):
-    """An ensemble, and what stands around it.
-
-    Attributes
-    ----------
-    ensemble : object
-    before : tuple of transformers
-        Applied to the rows, one after the other.
-
-    cut : Cut or None
-    """
-
-    ensemble: Any
-    before: tuple = ()
-    cut: Cut | None = None
-
-
 def prepared(before, X):
     """Rows behind the transformers that stand before an ensemble."""
     for transformer in before:
@@ -61,7 +44,8 @@ def prepared(before, X):
 
 
 def take_apart(model):
-    """The ensemble that a model, fitted or not, ends in, and what stands around it."""
+    """The ensemble that a model, fitted or not, ends in, the transformers before it, which are
+    applied one after the other, and the Cut, or None."""
     before, cut = (), None
     while True:
         if isinstance(model, FrozenEstimator):
@@ -76,7 +60,7 @@ def take_apart(model):
             cut = _cut(model) if cut is None else cut
             model = getattr(model, "estimator_", model.estimator)
         else:
-            return Parts(model, before, cut)
+            return model, before, cut
 
 
 def _cut(model):

@@ -329,7 +329,7 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         -------
         ndarray of shape (n_samples, n_classes)
         """
-        return self.start(X).proba(self.n_exits_ - 1, keep=False)
+        return self.start(X).proba(self.n_exits_ - 1)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Labels by the last exit.

@@ -25,26 +25,8 @@ def _check_present(values, name):
         )
 
 
-def _names_of_columns(tables, labels, classes):
-    """The classes in the order of the columns of what is a matrix."""
-    headings = [] if classes is None else [classes]
-    headings += [table.columns for table in tables if hasattr(table, "columns")]
-    if headings:
-        names = headings[0]
-    elif labels is not None:
-        names = np.unique(labels)
-    elif tables:
-        names = np.arange(np.shape(tables[0])[1])
-    else:
-        raise ValueError(
-            "scores of shape (n_rows,) belong to labels: give predictions, or a score matrix "
-            "with one column per class."
-        )
-    return check_classes(names)
-
-
 class _Record:
-    """The log as it is looked up in: answers as positions of classes, scores, rows by id."""
+    """The log as it is looked up in: answers and scores of classes in their order, rows by id."""
 
     def __init__(self, predictions, scores, classes, ids):
         self.source = (predictions, scores, classes, ids)
@@ -65,40 +47,46 @@ class _Record:
             _check_present(labels, "predictions")
         tables = [scores] if np.ndim(scores) == 2 else []
         tables += [predictions] if self.multilabel else []
-        names = _names_of_columns(tables, labels, classes)
-        order = np.argsort(names, kind="stable")
-        self.classes, self.scores = names[order], None
-        n_rows = num_samples(scores if predictions is None else predictions)
-        columns = names.astype(str)
-        if scores is not None:
-            in_labels = np.ndim(scores) == 1 and labels is not None
-            self.scores = check_numbers(
-                in_order(scores, columns),
-                "scores",
-                shape=(n_rows,) if in_labels else (n_rows, len(names)),
-                low=0,
-                high=1 if in_labels else np.inf,
+        framed = [table.columns for table in tables if hasattr(table, "columns")]
+        if classes is not None:
+            names = classes
+        elif framed:
+            names = framed[0]
+        elif labels is not None:
+            names = np.unique(labels)
+        elif tables:
+            names = np.arange(np.shape(tables[0])[1])
+        else:
+            raise ValueError(
+                "scores of shape (n_rows,) belong to labels: give predictions, or a score matrix "
+                "with one column per class."
             )
-            if not in_labels:
-                self.scores = self.scores[:, order]
+        names = check_classes(names)
+        n_rows = num_samples(scores if predictions is None else predictions)
+        shape, columns, order = (n_rows, len(names)), names.astype(str), np.argsort(names)
+        self.classes, self.scores = names[order], None
+        if np.ndim(scores) == 1 and labels is not None:
+            self.scores = check_numbers(scores, "scores", shape=(n_rows,), low=0, high=1)
+        elif scores is not None:
+            table = check_numbers(in_order(scores, columns), "scores", shape=shape, low=0)
+            self.scores = table[:, order]
         if self.multilabel:
             table = in_order(predictions, map(str, getattr(scores, "columns", columns)))
-            table = in_order(table, columns)
-            table = check_numbers(table, "predictions", shape=(n_rows, len(names)))
+            table = check_numbers(in_order(table, columns), "predictions", shape=shape)
             if not np.isin(table, (0, 1)).all():
                 raise ValueError(
                     "predictions of several labels must be an indicator matrix of 0 and 1."
                 )
             self.answers = table[:, order].astype(np.int64)
         elif labels is None:
-            self.answers = self.scores.argmax(axis=1)
+            self.answers = self.classes[self.scores.argmax(axis=1)]
         else:
             if (strange := ~np.isin(labels, self.classes)).any():
                 raise ValueError(
                     f"predictions have the label {labels[strange].tolist()[0]!r}, which is not in "
                     f"classes: {self.classes.tolist()!r}."
                 )
-            self.answers = np.searchsorted(self.classes, labels)
+            self.answers = self.classes[np.searchsorted(self.classes, labels)]
         self._index(ids, n_rows)
 
     def _index(self, ids, n_rows):
@@ -125,8 +113,7 @@ class _Record:
         if self.dates and asked.dtype.kind in "mM":
             dates = asked.astype(self.dates)
             # An hour is not the day that it is cut to.
-            exact = dates.astype(asked.dtype) == asked
-            keys = [date if same else None for date, same in zip(dates.tolist(), exact)]
+            keys = np.where(dates.astype(asked.dtype) == asked, dates.astype(object), None)
         digits = np.finfo(asked.dtype).nmant if asked.dtype.kind == "f" else 52
         if self.largest > 2 ** (digits + 1) and any(isinstance(key, float) for key in keys):
             raise ValueError(
@@ -147,7 +134,8 @@ class _Record:
     def around(self, rows, named, others):
         """A matrix with `named` at the label that was answered, and `others` at the others."""
         matrix = np.repeat(others[:, np.newaxis], len(self.classes), axis=1)
-        matrix[np.arange(len(rows)), self.answers[rows]] = named
+        answered = np.searchsorted(self.classes, self.answers[rows])
+        matrix[np.arange(len(rows)), answered] = named
         return matrix
 
 
@@ -306,9 +294,7 @@ class RecordedClassifier(MemberClassifier):
         ndarray of shape (n_samples,) or (n_samples, n_classes)
             Labels, or an indicator matrix where that was recorded.
         """
-        record, rows = self._recorded(), self._rows(X)
-        answers = record.answers[rows]
-        return answers if record.multilabel else record.classes[answers]
+        return self._recorded().answers[self._rows(X)]
 
     @_has_scores
     def predict_scores(self, X: Any) -> NDArray[np.float64]:

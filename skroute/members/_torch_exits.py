@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from scipy.special import softmax
+from sklearn.utils import gen_batches
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import is_lazy
@@ -86,11 +87,7 @@ def map_state(function, *states):
 
 def take_rows(state, rows):
     """A copy of some rows of a hidden state."""
-
-    def taken(tensor):
-        return tensor.index_select(0, torch.as_tensor(rows, device=tensor.device))
-
-    return map_state(taken, state)
+    return map_state(lambda tensor: tensor[torch.as_tensor(rows)], state)
 
 
 class SummedCrossEntropy(nn.CrossEntropyLoss):
@@ -167,8 +164,7 @@ def _find_parts(module, names, attribute):
             f"{attribute} names {unknown[0]!r}, which is no submodule of "
             f"{type(module).__name__}; it has {has!r}."
         )
-    parts = [[known[name] for name in part] for part in names]
-    return [part[0] if len(part) == 1 else nn.Sequential(*part) for part in parts]
+    return [nn.Sequential(*(known[name] for name in part)) for part in names]
 
 
 def look_at(exits, X, classes):
@@ -254,13 +250,13 @@ class ExitRun:
         self.exits, self.n_classes = exits, n_classes
         self.X, self.batch_size = X, batch_size
         self.depth = np.zeros(num_samples(X), dtype=np.int64)
-        # By depth: the rows that wait there, and their states.
-        self._held: dict[int, tuple[np.ndarray, Any]] = {}
+        # By depth: the rows that wait there and their states, in the parts that they came in.
+        self._held: dict[int, list[tuple[np.ndarray, Any]]] = {}
 
     @property
     def n_held(self):
         """Number of rows whose hidden states are in memory."""
-        return sum(len(rows) for rows, _ in self._held.values())
+        return sum(len(rows) for parts in self._held.values() for rows, _ in parts)
 
     def branch(self):
         """A run that goes on from here, and leaves this one where it is."""
@@ -268,12 +264,12 @@ class ExitRun:
         run.depth, run._held = self.depth.copy(), self._held.copy()
         return run
 
-    def logits(self, exit, rows=None, *, keep=True):
+    def logits(self, exit, rows=None):
         """Scores of one exit, from 0, for some rows, which go through the stages up to it.
 
         No row is given twice, and none has been as far as this exit; None means all rows. The
-        heads of exits that are passed on the way are not evaluated. Without `keep` no row may go
-        on, and nothing is held. Returns an ndarray of shape (n_rows, n_classes), float64.
+        heads of exits that are passed on the way are not evaluated. Returns an ndarray of shape
+        (n_rows, n_classes), float64.
         """
         rows = np.arange(len(self.depth)) if rows is None else np.asarray(rows, dtype=np.int64)
         depths = self.depth[rows]
@@ -283,61 +279,55 @@ class ExitRun:
         with torch.inference_mode():
             for depth in np.unique(depths):
                 at = np.flatnonzero(depths == depth)
-                out[at] = self._advance(rows[at], depth, exit, keep)
+                out[at] = self._advance(rows[at], depth, exit)
         return out
 
-    def proba(self, exit, rows=None, *, keep=True):
+    def proba(self, exit, rows=None):
         """Class probabilities of one exit; parameters and shape as of :meth:`logits`."""
-        return softmax(self.logits(exit, rows, keep=keep), axis=1)
+        return softmax(self.logits(exit, rows), axis=1)
 
     def release(self, rows):
         """Hold no longer what rows need to go on, by position: those that will not."""
         self.depth[rows] = 0
-        for depth in list(self._held):
-            self._drop(depth)
+        for depth in self._held:
+            self._tidy(depth)
 
-    def _advance(self, rows, depth, exit, keep):
-        """Scores of an exit for rows of one depth, batch by batch."""
-        held, waiting = self._held.get(depth, (rows, None))
-        # Of a row that was released and came again, the last place.
-        place = np.empty(len(self.depth), dtype=np.int64)
-        place[held] = np.arange(len(held))
-        last = exit + 1 == len(self.exits.stages)
-        scores, states = [], []
-        try:
-            for start in range(0, len(rows), self.batch_size):
-                some = rows[start : start + self.batch_size]
-                # A stage may work in place: both are copies.
-                if depth:
-                    state = take_rows(waiting, place[some])
-                else:
-                    state = self.exits.first_state(self.X, some)
-                for stage in self.exits.stages[depth : exit + 1]:
-                    state = stage(state)
-                # Not the other way round: some devices know no float64.
-                scores.append(self.exits.scores(exit, state).cpu().double().numpy())
-                if keep and not last:
-                    states.append(state)
-        finally:
-            # What a call that fails has not come to stays where it was.
-            done = rows[: sum(map(len, scores))]
-            self.depth[done] = exit + 1 if keep or last else 0
+    def _advance(self, rows, depth, exit):
+        """Scores of an exit for rows of one depth; after a failure those of some batches are on."""
+        scores = []
+        if depth:
+            held, waiting = self._tidy(depth)
+            # Of a row that was released and came again, the last place.
+            place = np.empty(len(self.depth), dtype=np.int64)
+            place[held] = np.arange(len(held))
+        for batch in gen_batches(len(rows), self.batch_size):
+            some = rows[batch]
+            # A stage may work in place: both are copies.
             if depth:
-                self._drop(depth)
-            if states:
-                if exit + 1 in self._held:
-                    held, state = self._held[exit + 1]
-                    done, states = np.concatenate([held, done]), [state, *states]
-                joined = map_state(lambda *parts: torch.cat(parts), *states)
-                self._held[exit + 1] = done, joined if len(states) > 1 else states[0]
+                state = take_rows(waiting, place[some])
+            else:
+                state = self.exits.first_state(self.X, some)
+            for stage in self.exits.stages[depth : exit + 1]:
+                state = stage(state)
+            # Not the other way round: some devices know no float64.
+            scores.append(self.exits.scores(exit, state).cpu().double().numpy())
+            self.depth[some] = exit + 1
+            if exit + 1 < len(self.exits.stages):
+                self._held[exit + 1] = [*self._held.get(exit + 1, []), (some, state)]
+        if depth:
+            self._tidy(depth)
         return np.concatenate(scores)
 
-    def _drop(self, depth):
-        """Hold no longer the states at a depth of rows that are elsewhere, once they are most."""
-        held, state = self._held.pop(depth)
-        stays = np.flatnonzero(self.depth[held] == depth)
-        # A copy each time that some rows leave would cost more than what it frees.
-        if 2 * len(stays) >= len(held):
-            self._held[depth] = held, state
-        elif len(stays):
-            self._held[depth] = held[stays], take_rows(state, stays)
+    def _tidy(self, depth):
+        """The rows held at a depth and their states, joined; rows that left go once they are most.
+
+        A copy each time that some rows leave would cost more than what it frees.
+        """
+        rows, states = zip(*self._held[depth])
+        rows = np.concatenate(rows)
+        state = map_state(lambda *parts: torch.cat(parts), *states) if states[1:] else states[0]
+        stays = np.flatnonzero(self.depth[rows] == depth)
+        if 2 * len(stays) < len(rows):
+            rows, state = rows[stays], take_rows(state, stays)
+        self._held[depth] = [(rows, state)]
+        return rows, state

@@ -142,8 +142,8 @@ def selection(losses, costs, single=None, **terms):
     """Points of these losses and costs on the evidence rows, against a reference that loses 0."""
     n, k = losses.shape
     evidence = Evidence(
-        np.r_[[np.inf] * (k - 1), 1.0], losses, costs, np.zeros(k), np.zeros((n, 2)), ["a", "b"],
-        np.ones(2), 0 if single else -1, single, {}, False, True, {}, set(),
+        np.r_[[np.inf] * (k - 1), 1.0], losses, costs, np.zeros(k), np.zeros((n, 2)),
+        {"a": 1.0, "b": 1.0}, 0 if single else -1, single, {}, False, True, {}, set(),
     )  # fmt: skip
     asked = {"max_loss": 0.1, "max_cost": 1.0, "confidence": 0.9, "fallback": "raise", **terms}
     return Selection(evidence, loss_range=1.0, asserted=False, unit="losses", **asked)

@@ -24,7 +24,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from skroute.base import Plan, check_affordable
-from skroute.certified import CertificateDisplay, CertifiedRouter
+from skroute.certified import CertificateDisplay, CertifiedRouter, _selection
 from skroute.datasets import make_routing_problem
 from skroute.guarantees import mean_upper_bound
 from skroute.routing import (
@@ -344,6 +344,9 @@ def test_metadata_routing_decides_who_is_told_what():
         np.testing.assert_allclose(
             router.predict_cost(X, size=size), size * router.predict_cost(X), rtol=1e-12
         )
+        # What is fitted learns nothing of them; this was a KeyError.
+        frozen = FrozenEstimator(clone(told).fit(X, y, size=size))
+        assert CertifiedRouter(frozen, **TOLD).fit(X, y, size=size).certificate_.cost > 1.5
         alias = Sized().set_fit_request(size=False).set_predict_request(size="weight")
         router = CertifiedRouter(alias, **TOLD).fit(X, y, weight=size)
         assert router.estimator_.fit_size_ is None and router.certificate_.cost > 1.5
@@ -370,6 +373,52 @@ def test_costs_of_a_call_are_what_is_promised(logged):
     assert abs(made.certificate_.cost / cost.mean() - 1) < 0.1
     with pytest.raises(ValueError, match="costs"):
         made.predict(X)
+
+
+def test_rows_that_cost_more_than_those_of_fit_need_no_budget(logged):
+    """A budget of the path was "below the cheapest feasible plan", though nobody had named one."""
+    _, X, Q = logged
+    costs = np.array([1.0, 5.0]) * np.random.default_rng(0).choice([0.5, 1.5], (1200, 1))[400:]
+    router = BudgetRouter(Ridge(alpha=1e-3), cv=3)
+    router.fit(X[:200], Q[:200], costs=costs[:200])
+    X, Q, costs = X[200:], Q[200:], costs[200:]
+    # Only the rows that set the scale cost as little as those of fit, in a batch the bought ones.
+    rng = np.random.RandomState(0)
+    scale, labelled = rng.permutation(600)[:10], rng.permutation(600)[:100]
+    dear = 1.5 * costs
+    dear[scale] = costs[scale]
+    made = CertifiedRouter(FrozenEstimator(router), max_loss=0.3, n_points=20, random_state=0)
+    assert made.fit(X, Q, costs=dear).certificate_.promised
+    assert made.operating_points_.budget.min() > router.min_budget_
+    assert made.recertify(X, Q, costs=9 * costs).certificate_.promised
+    assert set(made.operating_points_.budget) == {np.inf}
+    dear[labelled] = costs[labelled]
+    options = {"loss": lambda y, y_pred: 1.0 * (y != y_pred), "loss_range": 1.0}
+    batch = made.set_params(reference="full", max_loss=0.9, **options)
+    batch = batch.certify_batch(X, n_labels=100, costs=dear)
+    assert batch.certificate.promised and set(batch.labelled) == set(labelled)
+    assert router.min_budget_ < batch.certificate.operating_budget < np.inf
+
+
+def test_a_single_choice_that_is_certified_answers_calls_with_costs_as_well(logged):
+    """The unlimited plan did, of which nothing was promised."""
+    _, X, Q = logged
+    costs = np.array([1.0, 5.0]) * np.random.default_rng(0).choice([0.5, 1.5], (len(X), 1))
+    poor = BudgetRouter(DummyRegressor(), cv=2).fit(X - 1, 1 - Q, costs=costs)
+    frozen, large = FrozenEstimator(poor), poor.choices_[1]
+    made = CertifiedRouter(frozen, max_loss=1e-4, reference=large, **OPTIONS)
+    made.fit(X, Q, costs=costs)
+    assert made.certificate_.single == large
+    routed = made.predict_routed(X, costs=costs)
+    assert set(routed.route) == {1}
+    np.testing.assert_array_equal(routed.cost, costs[:, 1])
+
+
+def test_bounds_of_operating_points_are_computed_once(fitted, monkeypatch):
+    points = fitted.operating_points_
+    monkeypatch.setattr(_selection, "mean_upper_bound", lambda *_, **__: pytest.fail("again"))
+    for again, known in zip(fitted.operating_points_, points):
+        np.testing.assert_array_equal(again, known)
 
 
 def test_costs_that_only_the_evidence_knows_promise_nothing():

@@ -235,7 +235,7 @@ def lengths(texts):
 
 
 def test_measured_costs(items, monkeypatch):
-    monkeypatch.setattr("skroute.feature_sets._costs._clock", CLOCK)
+    monkeypatch.setattr("skroute.utils._timing._clock", CLOCK)
     X, y = items
     model = selector(costs="time").fit(X, y)
     sizes = np.unique([np.size(item) for item in X])
@@ -256,7 +256,7 @@ class SlowNB(GaussianNB):
 
 
 def test_the_models_own_time_can_be_part_of_the_cost(items, monkeypatch):
-    monkeypatch.setattr("skroute.feature_sets._costs._clock", CLOCK)
+    monkeypatch.setattr("skroute.utils._timing._clock", CLOCK)
     X, y = items
     model = selector(costs=MeasuredCosts(include_model=True), alpha=None)
     model.set_params(estimator=SlowNB()).fit(X, y)
@@ -276,7 +276,7 @@ def test_the_models_own_time_can_be_part_of_the_cost(items, monkeypatch):
 @pytest.fixture
 def timed(items, monkeypatch):
     """A selector whose extractors take exactly their cost on a fake clock."""
-    monkeypatch.setattr("skroute.feature_sets._costs._clock", CLOCK)
+    monkeypatch.setattr("skroute.utils._timing._clock", CLOCK)
 
     def fit(**params):
         return selector(costs="time", **params).fit(*items)

@@ -135,6 +135,8 @@ def test_propensities_are_estimated_from_what_made_the_choice(router):
     X, q, choice, b, _ = draw_log("depends", 1500, 3)
     given = off_policy_curve(router, X, q, choice=choice, propensity=b, budgets=[3])
     found = off_policy_curve(router, X, q, choice=choice, budgets=[3])
+    budgets = off_policy_curve(router, X, q, choice=choice, propensity=b).budget
+    np.testing.assert_allclose(budgets[[0, -1]], router.price_path_.budgets[[0, -1]])
     assert found.estimated and not given.estimated
     assert abs(found.mean_weight[0] - 1) < 0.15
     gap = found.quality.doubly_robust.estimate - given.quality.doubly_robust.estimate

@@ -112,7 +112,10 @@ ENDS = {"weak": (0, 0), "strong": (1, 1)}
             lambda: average_performance_gap_recovered([1], [1], weak=(1,), strong=(2,)),
             r"weak and strong, each a pair \(cost, quality\), must have shape",
         ),
-        (lambda: call_performance_threshold([1], [1], 80, **ENDS), "share must be above 0 and at"),
+        (
+            lambda: call_performance_threshold([1], [1], 1.01, **ENDS),
+            "share must be above 0 and at",
+        ),
         (lambda: reference_curves([[1, 0]], [1, 2], [0.5]), "smallest feasible budget is 1"),
     ],
 )

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
+from skroute.assignment import assignment_path, choose_at_price
 from skroute.metrics import sample_quality
 from skroute.routing._combining import (
     GRID,
@@ -19,7 +20,7 @@ from skroute.routing._combining import (
 )
 from skroute.routing._estimates import answers_forest
 from skroute.routing._frugal_mct import addon_options, search_delta
-from skroute.routing._frugal_ml import label_groups, label_options, label_rules
+from skroute.routing._frugal_ml import between, label_groups, label_options, label_rules
 from skroute.routing._mixtures import best_mixture, best_of
 from skroute.routing._policy import Policy
 
@@ -140,8 +141,16 @@ def test_delta_is_from_the_papers_grid_and_keeps_the_budget(seed):
     estimate = rng.random((n, 2))
     realised = (rng.random((n, 2)) < estimate).astype(float)
     policy = policy_of(estimate, realised, costs, 1.0)
-    delta = search_delta(policy, 3.0)
-    assert np.isclose(delta * n / np.log(n), np.arange(-10, 11)).any()
+    halves, found = np.array_split(np.random.default_rng(0).permutation(n), 2), []
+    for delta in np.arange(10, -11, -1) * np.log(n) / n:
+        route = np.empty(n, dtype=int)
+        for learn, check in (halves, halves[::-1]):
+            path = assignment_path(estimate[learn], costs)
+            price = path.price(max((1 - delta) * 2.0, 1.0))
+            route[check] = choose_at_price(estimate[check], costs, price)
+        if 1 + costs[route].mean() <= 3 + 1e-9:
+            found.append((realised[np.arange(n), route].mean(), delta))
+    assert search_delta(policy, 3.0) == pytest.approx(max(found)[1])
     assert search_delta(policy, np.inf) == 0
     assert search_delta(policy_of(estimate[:3], realised[:3], costs, 1.0), 3.0) == 0
 
@@ -154,6 +163,11 @@ def test_delta_is_the_largest_where_none_keeps_the_budget():
     estimate[costly, 1] += 1.0
     delta = search_delta(policy_of(estimate, estimate, np.array([0.0, 1.0]), 0.0), budget)
     assert delta == 10 * np.log(n) / n
+
+
+def test_thresholds_are_between_the_scores_as_far_as_rows_are_below():
+    found = between(np.array([0.1, 0.5, 0.9]), np.array([0.1, 0.5, 0.9, np.inf]))
+    np.testing.assert_allclose(found, [-np.inf, 0.1 + 0.4 / 3, 0.5 + 0.4 * 2 / 3, np.inf])
 
 
 @given(seeds)

@@ -266,8 +266,11 @@ def fetch_frugalmct(
         text (LSVT, MTWI, ReCTS). 9,742 (MTWI) to 123,287 (COCO) rows; at most 1.2 MB on
         disk, 20 MB to download.
 
-    data_home, download_if_missing
-        As in :func:`fetch_frugalml`.
+    data_home : str or path-like, default=None
+        Folder to look in and to download to, as in :func:`get_data_home`.
+
+    download_if_missing : bool, default=True
+        Whether to download the set where the file is absent, which is an error otherwise.
 
     Returns
     -------
@@ -301,7 +304,8 @@ def fetch_frugalmct(
     Raises
     ------
     OSError
-        As in :func:`fetch_frugalml`.
+        If the file is absent and may not be downloaded, if no address of the origin answers, or
+        if the content is not that of the known data set.
 
     References
     ----------

@@ -206,8 +206,11 @@ def fetch_routellm_mmlu(
 
     Parameters
     ----------
-    data_home, download_if_missing
-        As in :func:`fetch_frugalml`.
+    data_home : str or path-like, default=None
+        Folder to look in and to download to, as in :func:`get_data_home`.
+
+    download_if_missing : bool, default=True
+        Whether to download the set where the file is absent, which is an error otherwise.
 
     Returns
     -------
@@ -235,7 +238,8 @@ def fetch_routellm_mmlu(
     Raises
     ------
     OSError
-        As in :func:`fetch_frugalml`.
+        If the file is absent and may not be downloaded, if no address of the origin answers, or
+        if the content is not that of the known data set.
 
     References
     ----------
@@ -275,8 +279,11 @@ def fetch_llmrouter(
 
     Parameters
     ----------
-    data_home, download_if_missing
-        As in :func:`fetch_frugalml`.
+    data_home : str or path-like, default=None
+        Folder to look in and to download to, as in :func:`get_data_home`.
+
+    download_if_missing : bool, default=True
+        Whether to download the set where the file is absent, which is an error otherwise.
 
     Returns
     -------
@@ -310,7 +317,8 @@ def fetch_llmrouter(
     Raises
     ------
     OSError
-        As in :func:`fetch_frugalml`.
+        If the file is absent and may not be downloaded, if no address of the origin answers, or
+        if the content is not that of the known data set.
 
     Examples
     --------

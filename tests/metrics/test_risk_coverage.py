@@ -32,7 +32,7 @@ def test_it_is_the_mean_loss_of_all_rows_above_each_threshold(seed, n, weighted)
 
 
 def test_weights_that_are_negative_are_refused():
-    with pytest.raises(ValueError, match="Negative values in data passed to `sample_weight`"):
+    with pytest.raises(ValueError, match="sample_weight must be finite and at least 0, got -1"):
         risk_coverage_curve([0, 1, 0], [0.9, 0.6, 0.2], sample_weight=[1, -1, 1])
 
 

@@ -59,11 +59,7 @@ class Stage(nn.Module):
         return wrap(self.linear(tensor))
 
 
-class Head(nn.Module):
-    def __init__(self, n_in, n_out, form, inplace):
-        super().__init__()
-        self.linear, self.form, self.inplace = nn.Linear(n_in, n_out), form, inplace
-
+class Head(Stage):
     def forward(self, state):
         tensor = FORMS[self.form][1](state)
         return self.linear(torch.relu_(tensor) if self.inplace else torch.relu(tensor))
@@ -169,9 +165,6 @@ def test_states_that_rows_cannot_be_taken_from_are_refused_in_fit(
     assert not hasattr(net, "classes_")
 
 
-# What is held -------------------------------------------------------------------------
-
-
 def test_rows_that_have_left_are_not_held():
     X, y = problem(1500)
     net = MultiExitClassifier(Builder(), max_epochs=0, eval_batch_size=100).fit(X, y)
@@ -233,9 +226,6 @@ def test_a_failed_call_can_be_made_again():
     )
 
 
-# What is copied -----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("as_tensor", [True, False])
 def test_a_trained_net_is_neither_copied_nor_are_its_rows_cast(as_tensor, monkeypatch):
     module = Builder()(6, 3)
@@ -257,9 +247,6 @@ def test_a_trained_net_is_neither_copied_nor_are_its_rows_cast(as_tensor, monkey
     MultiExitClassifier(module, max_epochs=1, batch_size=100).fit(X, y)
     assert max(cast) <= 100
     assert pickle.loads(pickle.dumps(net)).predict(X).shape == (1000,)
-
-
-# Training and evaluation ----------------------------------------------------------------
 
 
 def normalised(n_features, n_classes):
@@ -299,9 +286,6 @@ def test_the_clock_waits_for_every_device_in_use(kind, monkeypatch):
     monkeypatch.setattr(_timing.time, "perf_counter", lambda: log.append("clock") or clock())
     _timing.seconds_per_sample(lambda rows: log.append("call"), np.ones((5, 2)), n_repeats=2)
     assert log == ["call", *2 * [*wait, "clock", "call", *wait, "clock"]]
-
-
-# Rows -------------------------------------------------------------------------------
 
 
 def test_tensors_are_checked_as_arrays_are():
@@ -401,9 +385,6 @@ def test_rows_and_labels_are_brought_to_the_host(estimator):
             np.testing.assert_array_equal(getattr(own, method)(rows), getattr(expected, method)(X))
     if hasattr(own, "score"):
         assert own.score(rows, labels) == expected.score(X, y)
-
-
-# Parameters -----------------------------------------------------------------------------
 
 
 def test_what_net_params_may_not_set():

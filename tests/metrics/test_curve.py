@@ -24,11 +24,7 @@ from skroute.metrics import (
     sample_quality,
 )
 from skroute.metrics._curve import find_router
-from skroute.routing import (
-    BudgetRouter,
-    FrugalMLClassifier,
-    OccamRouterClassifier,
-)
+from skroute.routing import BudgetRouter, FrugalMLClassifier, OccamRouterClassifier
 from tests.metrics._stub import RankRouter, problem
 from tests.router_checks import Counting
 

@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose
 from sklearn.dummy import DummyClassifier
 from sklearn.frozen import FrozenEstimator
 
+from skroute.features import LazyFeatures
 from skroute.features._lazy import RawRows
 from skroute.gating import AdaptGatingClassifier, BoostedGate, SequentialFeatureClassifier
 from skroute.quality import FrameEncoder, QualityRegressor
@@ -139,3 +140,20 @@ def test_cells_of_a_source_are_matched_by_value(library):
     for wrong in (days.astype(np.int64), np.array(["2020-01-01"] * 200, dtype=object)):
         with pytest.raises(ValueError, match="'day' held dates in fit, and now something else"):
             raw.rows({0: wrong, 1: bought}, 200)
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+def test_labels_of_a_sources_frame_put_no_cell_elsewhere(zone):
+    X, _ = log()
+    X["day"] = X["day"].dt.tz_localize(zone)
+    lazy = LazyFeatures(lambda columns, rows: X.iloc[rows][columns], n_samples=len(X))
+    cells = lazy.fetch(list(X.columns), np.array([4, 2]))
+    found = RawRows.of(X).rows(dict(enumerate(cells)), 2)
+    pd.testing.assert_frame_equal(found, X.iloc[[4, 2]].reset_index(drop=True))
+
+
+def test_masked_cells_of_a_source_are_missing():
+    table = np.ma.masked_array([["red", 1], ["blue", 2]], [[True, False], [False, True]], object)
+    lazy = LazyFeatures(lambda columns, rows: table[np.ix_(rows, columns)], n_samples=2)
+    words, numbers = (texts_of(cells).tolist() for cells in lazy.fetch([0, 1], np.arange(2)))
+    assert words == [None, "blue"] and numbers == ["1", None]

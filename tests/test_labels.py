@@ -193,6 +193,10 @@ def test_rows_whose_labels_are_in_another_order_are_refused():
     by_row = BudgetRouter(Ridge()).fit(rows, known, costs=paid)
     online = OnlineBudgetRouter(PRICES, budget=3.0).fit(rows, known)
     cascade = CascadeRouter(Ridge(), costs=PRICES).fit(rows, known)
+    shown = CascadeRouter(Ridge(), costs=PRICES).fit(rows, known, signals=known)
+    members = [(name, DecisionTreeClassifier(max_depth=1)) for name in known]
+    occam = OccamRouterClassifier(members, costs=PRICES, quality_estimator=Ridge())
+    occam.fit(rows, np.arange(100) % 2)
     choice = pd.Series(np.arange(100) % 3, index=rows.index)
     calls = [
         lambda: BudgetRouter(Ridge(), costs=PRICES).fit(rows, other),
@@ -208,6 +212,10 @@ def test_rows_whose_labels_are_in_another_order_are_refused():
         lambda: online.score(rows, other),
         lambda: CascadeRouter(Ridge(), costs=PRICES).fit(rows, other),
         lambda: cascade.score(rows, other),
+        lambda: cascade.route(rows, costs=spent),
+        lambda: shown.route(rows, signals=other),
+        lambda: shown.route(rows, signals={name: other[name] for name in other}),
+        lambda: occam.route(rows, allowed=other > -1),
         lambda: solve_assignment(known, spent, 3.0),
         lambda: CertifiedRouter(FrozenEstimator(router), max_loss=0.5).fit(rows, other),
     ]

@@ -104,26 +104,11 @@ def walk(router, budgets, X, call, bought, test, *, from_full):
     count never falls along the path and the proof in the user guide holds: order the rows by that
     first budget. Neither the grid nor the order depends on the labels.
 
-    Parameters
-    ----------
-    router : fitted decision estimator, walking over these rows
-    budgets : ndarray of shape (n_points,)
-        Falling, the unlimited one first.
-    X, call : the labelled rows in the order drawn, and what is said about them
-    bought : Routed
-        The reference's answers to them; a route of -1 is none of the choices.
-    test : BatchTest
-    from_full : bool
-        Whether what was bought is the plan without a budget, which needs no test.
-
-    Returns
-    -------
-    last : int
-        Index of the last certified budget, -1 where not even the first is.
-    loss, upper : float
-        Mean on the labelled rows there (at the first budget, if none is certified), and bound.
-    tried : ndarray of shape (n_labels,)
-        What was spent on these rows along the path beside the bought answers, at most.
+    `budgets` fall from the unlimited one, `router` is walking over the rows, and `bought` are the
+    reference's answers to them (Routed; a route of -1 is none of the choices): `from_full` says
+    that they are the plan without a budget, which needs no test. Returns the index of the last
+    certified budget (-1: none), the mean loss there and its bound (at the first budget, if none is
+    certified), and what was spent on each row beside the bought answers, at most.
     """
     rows = np.arange(len(bought.route))
     found, tried = np.zeros(len(rows), dtype=bool), np.zeros(len(rows))
@@ -174,11 +159,11 @@ def certify_batch(certified, router, X, n_labels, label_cost, call):
     rest = np.delete(np.arange(n), labelled)
     if "costs" in call:
         for rows in filter(len, (labelled, rest)):
-            budgets = within_reach(router, *part(rows), budgets)
+            budgets = within_reach(walking(router), *part(rows), budgets)
     # About the labelled rows nothing is asked twice.
     X_labelled, call_labelled = part(labelled)
     walked, reference = walking(router), certified.reference
-    name, seen = ask_reference(walked, reference, X_labelled, call_labelled, loss)
+    name, seen = ask_reference(walked, reference, X_labelled, call_labelled, loss.worth)
     route = seen.route if isinstance(reference, str) else np.full(n_labels, -1)
     price = seen.cost if label_cost is None else np.full(n_labels, float(label_cost))
     bought = Routed(np.asarray(seen.y_pred), route, price)
@@ -253,7 +238,7 @@ def _check_batch(certified, router, test, label_cost):
         raise ValueError(f"n_labels must be a whole number from 1 up, got {n_labels!r}.")
     if n_labels > n:
         raise ValueError(f"n_labels={n_labels!r} is more than the {n} rows of the batch.")
-    if loss.asks != "predict":
+    if loss.worth.asks != "predict":
         raise ValueError(
             f"The loss of the wrapped router is one of probabilities ({loss.unit}), and a batch "
             "compares answers: give loss and loss_range."

@@ -11,7 +11,8 @@ from skroute.utils._compat import num_samples
 from skroute.utils._frames import is_missing
 from skroute.utils._once import once_of
 from skroute.utils._protocol import handed_over, models_of
-from skroute.utils._validation import refuse_masked
+from skroute.utils._tensors import on_host
+from skroute.utils._validation import check_probabilities, refuse_masked
 
 # Not "the full model": a gate and an early exit have one, and it is another.
 FULL = "the estimator itself without a budget"
@@ -25,12 +26,12 @@ class Evidence(NamedTuple):
     budgets : ndarray of shape (n_points,)
         Falling, from infinity; twice infinity where the first point is a single choice.
     losses : ndarray of shape (n_rows, n_points)
-        Loss of the answer, not yet against a reference.
+        Minus what the answer is worth, not yet against a reference.
     costs : ndarray of shape (n_rows, n_points)
     handed : ndarray of shape (n_points,)
         Share of the rows that are handed over.
     references : ndarray of shape (n_rows, n_references)
-        Loss of each reference.
+        The same of each reference.
     reference_costs : dict from str to float
         Mean cost of each reference, by its name; NaN where it is not known.
     reference_index : int
@@ -145,9 +146,10 @@ def collect(router, budgets, X, y, call, *, reference, loss, group, from_single)
     """
     if "costs" in call:
         budgets = within_reach(router, X, call, budgets)
-    passes = [router._respond(X, loss.asks, budget=budget, **call) for budget in budgets]
-    losses = [loss.of_routed(y, seen, router) for seen in passes]
-    found = _references(router, X, y, call, reference, loss)
+    worth = loss.worth
+    passes = [router._respond(X, worth.asks, budget=budget, **call) for budget in budgets]
+    losses = [-worth.of_routed(y, seen, router) for seen in passes]
+    found = _references(router, X, y, call, reference, worth)
     costs = [seen.cost for seen in passes]
     handed = [handed_over(router, seen.route).mean() for seen in passes]
     single, index = None, 0 if FULL in found else -1
@@ -191,7 +193,7 @@ def _safe_end(router, call, reference):
     return reference if isinstance(reference, str) and reference in models_of(router) else None
 
 
-def _references(router, X, y, call, reference, loss):
+def _references(router, X, y, call, reference, worth):
     """By name what the loss is measured against: losses of the rows, and the mean cost."""
     names, found = single_choices(router), {}
     if isinstance(reference, str) and reference not in ("best", "full", *names):
@@ -200,29 +202,37 @@ def _references(router, X, y, call, reference, loss):
             f"{names!r}. A fitted estimator is allowed as well."
         )
     for one in (names or ["full"]) if reference == "best" else [reference]:
-        name, seen = ask_reference(router, one, X, call, loss)
+        name, seen = ask_reference(router, one, X, call, worth)
         if isinstance(one, str) and one in names:
-            losses = loss.best - loss.worth.of_single(y, seen, router)
+            quality = worth.of_single(y, seen, router)
         elif seen.route is None:
-            losses = loss.of(y, seen.y_pred)
+            quality = worth.of(y, seen.y_pred)
         else:
-            losses = loss.of_routed(y, seen, router if isinstance(one, str) else one)
-        found[name] = losses, float(seen.cost.mean())
+            quality = worth.of_routed(y, seen, router if isinstance(one, str) else one)
+        found[name] = -quality, float(seen.cost.mean())
     return found
 
 
-def ask_reference(router, reference, X, call, loss):
+def ask_reference(router, reference, X, call, worth):
     """Name of a reference, and its answers to all rows (Routed).
 
     What does not route has no route, and a cost of NaN: not known.
     """
+    asks = worth.asks
     if isinstance(reference, str):
         if reference == "full":
-            return FULL, router._respond(X, loss.asks, budget=np.inf, **call)
-        return reference, router._alone(X, reference, loss.asks, **call)
+            return FULL, router._respond(X, asks, budget=np.inf, **call)
+        return reference, router._alone(X, reference, asks, **call)
     name, n = type(reference).__name__, num_samples(X)
-    if hasattr(reference, "predict_routed") and loss.asks == "predict":
+    if hasattr(reference, "predict_routed") and asks == "predict":
         with note_failure(name, n, "predict_routed"):
             return name, reference.predict_routed(X)
     once_of(router).count(name, n)
-    return name, Routed(loss.ask(name, reference, X), None, np.full(n, np.nan))
+    with note_failure(name, n, asks):
+        answers = np.asarray(on_host(getattr(reference, asks)(X)))
+        if asks == "predict_proba":
+            # In the order of the router's classes.
+            proba = check_probabilities(answers, name)
+            answers = np.zeros((n, len(worth.classes)), dtype=proba.dtype)
+            answers[:, worth.codes(reference.classes_, "classes_")] = proba
+    return name, Routed(answers, None, np.full(n, np.nan))

@@ -5,11 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.base import is_classifier, is_regressor
 
-from skroute.base import note_failure
 from skroute.metrics._objectives import Objective, rated_by, worth_of
-from skroute.utils._compat import num_samples
-from skroute.utils._tensors import on_host
-from skroute.utils._validation import check_numbers, check_probabilities
+from skroute.utils._validation import check_numbers
 
 # Smallest and largest loss of a proper score for a number of classes, and its unit.
 _SCORES = {
@@ -22,7 +19,7 @@ _SCORES = {
 
 @dataclass(frozen=True)
 class Loss:
-    """How much an answer loses: the best quality less its own.
+    """How much an answer loses: minus what it is worth.
 
     Attributes
     ----------
@@ -32,7 +29,7 @@ class Loss:
         What two losses of a row can differ by at most.
     unit : str
     exact : bool
-        Whether losses are 0 and 1 by what they are, not only on some rows.
+        Whether losses differ by -1, 0 or 1 by what they are, not only on some rows.
     """
 
     worth: Objective
@@ -40,39 +37,10 @@ class Loss:
     unit: str
     exact: bool = False
 
-    @property
-    def asks(self):
-        """What models are asked for, ``"predict"`` or ``"predict_proba"``."""
-        return self.worth.asks
-
-    @property
-    def best(self):
-        """The quality that loses nothing: 1 of labels and logged qualities, else 0."""
-        return 1.0 if self.worth.name == "accuracy" else 0.0
-
-    def of(self, y, answers):
-        """Loss of each answer, ndarray of shape (n_rows,)."""
-        return self.best - self.worth.of(y, answers)
-
-    def of_routed(self, y, routed, estimator):
-        """Loss of each row of a pass; one that is handed over counts as its estimator has it."""
-        return self.best - self.worth.of_routed(y, routed, estimator)
-
     def against(self, bought, answers):
         """Loss of each answer beyond that of `bought`, the answers which are the truth."""
-        found = self.of(bought, answers)
-        return found if self.worth.name == "loss" else found - self.of(bought, bought)
-
-    def ask(self, name, model, X):
-        """What a fitted model answers, with probabilities in the order of the classes."""
-        with note_failure(name, num_samples(X), self.asks):
-            answers = np.asarray(on_host(getattr(model, self.asks)(X)))
-            if self.asks == "predict":
-                return answers
-            check_probabilities(answers, name)
-            aligned = np.zeros((len(answers), len(self.worth.classes)), dtype=answers.dtype)
-            aligned[:, self.worth.codes(model.classes_, "classes_")] = answers
-            return aligned
+        own = 0.0 if self.worth.name == "loss" else self.worth.of(bought, bought)
+        return own - self.worth.of(bought, answers)
 
 
 def loss_of(estimator, y, loss, loss_range):
@@ -89,7 +57,7 @@ def loss_of(estimator, y, loss, loss_range):
                 "most, also on rows that are in no sample."
             )
         lost = rated_by(loss, "loss")
-        # The best is not known: a row that is handed over loses what handing over costs.
+        # A row that is handed over loses what handing over costs.
         handed = -float(getattr(estimator, "abstain_cost", None) or 0.0)
         worth = Objective("loss", lambda y, answers: -lost(y, answers), handed=handed)
         return Loss(worth, float(loss_range), "by the loss given")
@@ -102,7 +70,7 @@ def loss_of(estimator, y, loss, loss_range):
     # What answers can lose stands along the last axis, of one row or of several kinds.
     known, exact = None, False
     if worth.name == "accuracy" and y is not None and y.ndim == 2:
-        known, unit = [0.0, 1.0], "label sets not in common"
+        known, unit = [-1.0, 0.0], "label sets not in common"
         if not is_classifier(estimator):
             unit, exact = "quality given up per row", y.dtype.kind in "bui"
             y = check_numbers(y, "y")
@@ -113,7 +81,7 @@ def loss_of(estimator, y, loss, loss_range):
                     "rows that are in no sample."
                 )
     elif worth.name == "accuracy":
-        known, unit, exact = [0.0, 1.0], "wrong answers per row", True
+        known, unit, exact = [-1.0, 0.0], "wrong answers per row", True
     elif worth.by_class:
         raise ValueError(
             f"quality={worth.name!r} is no mean of losses over rows, which is what can be "
@@ -139,7 +107,6 @@ def loss_of(estimator, y, loss, loss_range):
     if loss_range is None:
         known, abstained = np.asarray(known), getattr(estimator, "abstain_quality_", None)
         if abstained is not None:
-            lost = np.full((*known.shape[:-1], 1), Loss(worth, 0.0, unit).best - abstained)
-            known = np.concatenate([known, lost], axis=-1)
+            known = np.concatenate([known, np.full((*known.shape[:-1], 1), -abstained)], axis=-1)
         loss_range = np.ptp(known, axis=-1).max()
     return Loss(worth, float(loss_range), unit, exact)

@@ -219,6 +219,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
     What the wrapped estimator takes about the rows of a call, such as ``costs`` or ``size``, is
     taken by every call here, and by `fit`, :meth:`recertify` and :meth:`certify_batch` for the
     evidence rows; with metadata routing it is what the estimator requests for its `predict`.
+    Operating points below what rows cost at least, by the ``costs`` given, are left out.
 
     References
     ----------
@@ -360,12 +361,11 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         order = check_random_state(self.random_state).permutation(n)
         rest, rows = np.sort(order[:n_rest]), order[n_rest:]
         X_rest, model = _safe_indexing(X, rest), clone(self.estimator)
-        if not frozen:
-            with task.step("fit estimator"), note_failure("estimator", n_rest, "fit"):
-                learned = check_method_params(X, learned, indices=rest)
-                y_rest = _safe_indexing(values if is_classifier(model) else y, rest)
-                model.fit(X_rest, y_rest, **learned)
-        check_is_fitted(unfrozen(model))
+        with task.step("fit estimator"), note_failure("estimator", n_rest, "fit"):
+            learned = check_method_params(X, learned, indices=rest)
+            y_rest = _safe_indexing(values if is_classifier(model) else y, rest)
+            # A frozen one says here whether it is fitted, and learns nothing.
+            model.fit(X_rest, y_rest, **learned)
         self.estimator_ = copy(unfrozen(model))
         if hasattr(self.estimator_, "costs"):
             # Prices act at once: those that its owner writes into later were not certified.
@@ -377,7 +377,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         if isinstance(self.groups, str) and hasattr(self, "classes_"):
             self._group_values = np.union1d(self._group_values, self.classes_)
         call_rest = check_method_params(X, call, indices=rest)
-        budgets = operating_budgets(self.estimator_, X_rest, self.n_points, call_rest)
+        budgets = operating_budgets(walking(self.estimator_), X_rest, self.n_points, call_rest)
         with task.step("collect evidence"):
             self._weigh(X, y, groups, rows, budgets, call, seen=frozen)
         self.choices_ = list(self.estimator_.choices_)
@@ -449,7 +449,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         model = unfrozen(self.estimator)
         if routing_enabled():
             routed = self._route_metadata(params)["estimator"]
-            return dict(routed["fit"]), dict(routed.get("predict", {}))
+            return dict(routed.get("fit", {})), dict(routed.get("predict", {}))
         if self._wraps_fitted():
             return {}, params
         known = signature(model.fit).parameters
@@ -730,13 +730,13 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
                 "the certificate is about such calls. Give costs, or fit without them."
             )
         limits = {name for name in ("costs", "exclude", "allowed") if call.get(name) is not None}
-        if limits - evidence.told:
+        if untold := limits - evidence.told:
             warn(
-                f"{' and '.join(sorted(limits))}: the evidence says nothing of such calls, so that "
+                f"{' and '.join(sorted(untold))}: the evidence says nothing of such calls, so that "
                 "nothing is promised about them, whatever certificate_ says of others."
             )
         model = self.estimator_
-        if k == 0 and evidence.single is not None and not limits:
+        if k == 0 and evidence.single is not None and not untold:
             found = model._alone(X, evidence.single, None, **call)
             return Plan(found.route, found.cost, (evidence.single, call))
         try:

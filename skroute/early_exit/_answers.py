@@ -77,11 +77,9 @@ def probabilities(engine, score, members, n_classes):
         if kind == "softmax":
             return softmax(slope * score, axis=1)
         return expit(slope * score) if kind == "ova" else score
-    out = np.empty((len(score), 2))
-    out[:, 1:] = 0.5 + shift + score if kind == "mean" else expit(slope * (score + shift))
-    np.subtract(1.0, out[:, 1], out=out[:, 0])
+    found = 0.5 + shift + score if kind == "mean" else expit(slope * (score + shift))
     # An ensemble of one class has its column alone.
-    return out[:, -n_classes:]
+    return np.concatenate([1.0 - found, found], axis=1)[:, -n_classes:]
 
 
 def own_answers(estimator, engine, classes, before, X, once, ties):

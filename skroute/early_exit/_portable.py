@@ -153,7 +153,7 @@ def forest_of(exported):
                 f"The entry {name!r} of an exported ensemble must be one of {_MORE[name]!r}."
             )
     forest = Forest(trees, **{name: exported[name] for name in _NUMBERS}, **more)
-    trees.checked(forest.n_features, forest.n_outputs)
+    trees.check(forest.n_features, forest.n_outputs)
     checked((exported["lo"], exported["hi"]), forest.n_members)
     if len(exported["classes"]) not in ((1, 2) if forest.n_outputs == 1 else (forest.n_outputs,)):
         raise ValueError("The classes of an exported ensemble are not as many as its scores.")

@@ -26,13 +26,7 @@ from skroute.base import (
     inherit_member_tags,
     note_failure,
 )
-from skroute.feature_sets._costs import (
-    MeasuredCosts,
-    given_costs,
-    measured_costs,
-    timed,
-    timed_rows,
-)
+from skroute.feature_sets._costs import MeasuredCosts, given_costs, measured_costs, timed_rows
 from skroute.feature_sets._extractors import ItemExtractors, check_extractors
 from skroute.feature_sets._lattice import NO_FEATURES, indicator, members, set_name
 from skroute.feature_sets._training import SetTrainer
@@ -50,6 +44,7 @@ from skroute.utils._compat import (
 )
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
+from skroute.utils._timing import timed
 from skroute.utils._validation import check_numbers
 
 # Sets times queries that are looked at together: they stay near the processor's cache.

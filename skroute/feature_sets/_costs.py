@@ -5,7 +5,6 @@ that are not negative: powers, for polynomials; hat functions, for measured cost
 own functions.
 """
 
-import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -17,10 +16,8 @@ from scipy.sparse import eye_array, hstack
 from skroute.base import check_costs
 from skroute.utils._compat import _safe_indexing, num_samples
 from skroute.utils._named import by_label
-from skroute.utils._timing import synchronize_device
+from skroute.utils._timing import timed
 from skroute.utils._validation import check_numbers, is_amount, warn
-
-_clock = time.perf_counter
 
 _N_TIMED = 100
 _N_REPEATS = 3
@@ -158,15 +155,6 @@ def _coefficients(cost, name):
             f"size, got {cost!r}."
         )
     return np.array(coef, dtype=np.float64)
-
-
-def timed(call, *given):
-    """Seconds that a call takes, those of devices included."""
-    synchronize_device()
-    start = _clock()
-    call(*given)
-    synchronize_device()
-    return _clock() - start
 
 
 def timed_rows(sizes, n_timed=_N_TIMED):

@@ -28,23 +28,11 @@ class GreedyFeatureSelector(BaseFeatureSelector):
         :class:`~sklearn.compose.make_column_selector`, not by names that may be absent.
 
     extractors : mapping from str to columns or list of (str, transformer), default=None
-        Where features come from. At most 62.
-
-        - A mapping from a name to the columns of X that it yields: a column name or
-          number, a list of them, a slice or a boolean mask. Entries of columns that are
-          not used for a row may be missing (NaN) in `predict`.
-        - A list of ``(name, transformer)``: transformers of raw items (images, texts,
-          arrays of differing size). `fit` calls each on all items, `predict` only those
-          of the chosen set, on the items that need them.
-        - None: each column of X is an extractor of its own, and X must be complete.
+        Where features come from, as in :class:`PolyDomSelector`. At most 62.
 
     costs : mapping from str to cost, sequence of costs, "time" or MeasuredCosts, default=None
-        Cost of each extractor on one item, in any unit. A cost is a number, a sequence of
-        polynomial coefficients in the size (lowest degree first, none negative, as
-        :mod:`numpy.polynomial`), or a callable of an array of sizes. ``"time"`` measures
-        transformers, see :class:`MeasuredCosts`, with which the model's own time can be part of
-        the cost. None is allowed with ``extractors=None`` only: each column costs 1, and
-        `budget` is a number of columns.
+        Cost of each extractor on one item, in any unit, as in :class:`PolyDomSelector`. None is
+        allowed with ``extractors=None`` only: each column costs 1.
 
     trade_offs : array-like of float, default=None
         The quality that a unit of cost must bring, one sequence for each. ``[0]`` looks at
@@ -53,10 +41,8 @@ class GreedyFeatureSelector(BaseFeatureSelector):
         sets.
 
     size : str, int or callable, default=None
-        Size of an item: a column of X by name or number, or a function that is called
-        with one item and returns a number. For a size of two dimensions return one
-        number, for example ``lambda image: image.shape[0] * image.shape[1]``. Can be
-        passed to each method instead. None: costs must not depend on the size.
+        Size of an item, as in :class:`PolyDomSelector`: a column of X, or a function of one
+        item. Can be passed to each method instead. None: costs must not depend on the size.
 
     budget : float or array-like of shape (n_samples,), default=None
         What may be spent on each item, in the unit of `costs`; an array has one budget

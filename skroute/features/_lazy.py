@@ -6,7 +6,6 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.utils import check_array
 
 from skroute.utils._frames import (
     CATEGORY,
@@ -14,8 +13,8 @@ from skroute.utils._frames import (
     cells_of,
     columns_of,
     dates_of,
-    is_missing,
     kind_of_type,
+    numbers_of,
     texts_of,
 )
 
@@ -155,8 +154,7 @@ class LazyFeatures:
         list of ndarray of shape (n_rows,)
             The cells of each column, in the order of `columns`.
         """
-        values, columns = self._ask(columns, rows)
-        cells = _split(values, len(rows), columns)
+        cells = self._ask(columns, rows)
         self._note(columns, rows)
         return cells
 
@@ -172,34 +170,37 @@ class LazyFeatures:
         -------
         ndarray of shape (n_rows, n_columns), dtype=float64
         """
-        values, columns = self._ask(columns, rows)
-        if isinstance(values, _Parts):
-            parts = zip(columns, _split(values, len(rows), columns))
-            found = np.column_stack([as_numbers(p, (len(rows),), [c]) for c, p in parts])
-        else:
-            found = as_numbers(values, (len(rows), len(columns)), columns)
+        found = [numbers_of(cells) for cells in self._ask(columns, rows)]
+        if wrong := [name for name, numbers in zip(columns, found) if numbers is None]:
+            raise ValueError(
+                "The feature source returned values that are not real numbers for the columns "
+                f"{wrong!r}."
+            )
         self._note(columns, rows)
-        return found
+        return np.column_stack(found)
 
     def _ask(self, columns, rows):
-        """What the source returns: the columns of a mapping, or a table."""
-        columns = list(columns)
+        """The cells of each column that the source returns."""
+        columns, shape = list(columns), (len(rows), len(columns))
         rows = self._positions[rows] if self._positions is not None else rows
-        if not isinstance(self.source, Mapping):
-            values = self.source(columns, rows)
-            return (_select(values, columns) if hasattr(values, "columns") else values), columns
-        if missing := [column for column in columns if column not in self.source]:
-            raise ValueError(f"The feature source has no entry for {missing!r}.")
-        parts = [self.source[column] for column in columns]
-        return _Parts(p(rows) if callable(p) else _as_given(p)[rows] for p in parts), columns
+        if isinstance(self.source, Mapping):
+            if missing := [column for column in columns if column not in self.source]:
+                raise ValueError(f"The feature source has no entry for {missing!r}.")
+            parts = [self.source[column] for column in columns]
+            parts = [part(rows) if callable(part) else _as_given(part)[rows] for part in parts]
+        else:
+            parts = _columns_of(self.source(columns, rows), columns, shape)
+        for column, part in zip(columns, parts):
+            if np.shape(part) != shape[:1]:
+                raise ValueError(
+                    f"The feature source returned an array of shape {np.shape(part)} for "
+                    f"{shape[0]} rows of the column {column!r}; it must be {shape[:1]}."
+                )
+        return parts
 
     def _note(self, columns, rows):
         rows = self._positions[rows] if self._positions is not None else rows
-        self.acquisition_log_.append(Purchase(columns, rows))
-
-
-class _Parts(list):
-    """The cells of each column of a mapping."""
+        self.acquisition_log_.append(Purchase(list(columns), rows))
 
 
 def _as_given(part):
@@ -209,81 +210,24 @@ def _as_given(part):
     return np.asanyarray(part)
 
 
-def _select(frame, columns):
-    """The columns asked for, by name; a frame without names has them in the order asked for."""
-    names = list(frame.columns)
-    if set(columns) <= set(names):
-        return frame[columns]
-    if any(isinstance(column, str) for column in columns):
+def _columns_of(table, columns, shape):
+    """The columns of a table by name; one without names has them in the order asked for."""
+    if hasattr(table, "columns"):
+        names = list(table.columns)
         missing = [column for column in columns if column not in names]
-        raise ValueError(f"The feature source returned no column {missing!r}.")
-    return frame
-
-
-def _split(values, n_rows, columns):
-    """The cells of each column of what a source returned."""
-    if isinstance(values, _Parts):
-        parts = values
-    elif hasattr(values, "columns"):
-        names = list(values.columns)
-        parts = [values[name] for name in (columns if set(columns) <= set(names) else names)]
+        if missing and any(isinstance(column, str) for column in columns):
+            raise ValueError(f"The feature source returned no column {missing!r}.")
+        names = names if missing else columns
+        found, parts = (len(table), len(names)), [table[name] for name in names]
     else:
-        if np.ma.isMaskedArray(values):
-            values = values.astype(object).filled(None)
-        table = np.asarray(values, dtype=None if hasattr(values, "dtype") else object)
-        if table.shape != (n_rows, len(columns)):
-            raise _wrong_shape(table.shape, n_rows, columns)
-        return list(table.T)
-    for column, part in zip(columns, parts):
-        if np.shape(part) != (n_rows,):
-            raise ValueError(
-                f"The feature source returned an array of shape {np.shape(part)} for {n_rows} rows "
-                f"of the column {column!r}; it must be {(n_rows,)}."
-            )
-    return parts
-
-
-def _wrong_shape(shape, n_rows, columns):
-    return ValueError(
-        f"The feature source returned an array of shape {shape} for {n_rows} rows of the columns "
-        f"{columns!r}; it must be {(n_rows, len(columns))}."
-    )
-
-
-def as_numbers(values, shape, columns):
-    """What a source returned as float64 of the shape expected; masked cells are NaN."""
-    if np.ma.isMaskedArray(values):
-        values = values.astype(np.float64).filled(np.nan)
-    if getattr(getattr(values, "dtype", None), "kind", "") == "O" and not hasattr(
-        values, "columns"
-    ):
-        # pandas' NA is no number, but missing.
-        cells = np.asarray(values)
-        gone = [is_missing(cell) for cell in cells.ravel()]
-        values = np.where(np.reshape(gone, cells.shape), np.nan, cells)
-    try:
-        values = check_array(
-            values,
-            dtype=np.float64,
-            ensure_2d=False,
-            allow_nd=True,
-            ensure_all_finite=False,
-            ensure_min_samples=0,
-            ensure_min_features=0,
-        )
-    except (TypeError, ValueError) as error:
-        # The message of the conversion has the value in it.
-        kind = type(error).__name__
+        table = np.asanyarray(table, dtype=None if hasattr(table, "dtype") else object)
+        found, parts = table.shape, table.T
+    if found != shape:
         raise ValueError(
-            f"The feature source returned values that are not real numbers ({kind}) for the "
-            f"columns {columns!r}."
-        ) from None
-    if values.shape != shape:
-        raise ValueError(
-            f"The feature source returned an array of shape {values.shape} for {shape[0]} rows "
-            f"of the columns {columns!r}; it must be {shape}."
+            f"The feature source returned an array of shape {found} for {shape[0]} rows of the "
+            f"columns {columns!r}; it must be {shape}."
         )
-    return values
+    return list(parts)
 
 
 class RawRows(NamedTuple):
@@ -327,11 +271,12 @@ class RawRows(NamedTuple):
 
 def _pandas_column(pandas, cells, dtype):
     """Cells as a series of a dtype; whole numbers of `fit` may have gaps and fractions now."""
-    if getattr(cells, "dtype", None) is not None and cells.dtype.kind == "M":
-        return pandas.Series(cells).astype(dtype)
+    if getattr(getattr(cells, "dtype", None), "kind", "") == "M":
+        # Without the labels of a series, by which the columns would be put side by side.
+        return pandas.Series(np.asarray(cells)).astype(dtype)
     if isinstance(dtype, pandas.CategoricalDtype):
         # By value, as `ColumnReader` finds them; a cell that is none of them is missing.
-        places = {text: at for at, text in enumerate(texts_of(dtype.categories.to_series()))}
+        places = {text: at for at, text in enumerate(texts_of(dtype.categories))}
         codes = [places.get(text, -1) for text in texts_of(cells)]
         return pandas.Series(pandas.Categorical.from_codes(codes, dtype=dtype))
     cells = cells_of(cells)

@@ -48,10 +48,7 @@ def answer(forest, scores):
         return found
     if forest.classes is None:
         return found[:, 0]
-    proba = np.empty((len(found), 2), dtype=found.dtype)
-    proba[:, 1:] = found
-    proba[:, :1] = 1 - found
-    return proba
+    return np.concatenate([1 - found, found], axis=1)
 
 
 def _by_c_library(kind, scores, slope):
@@ -82,10 +79,7 @@ def label_positions(forest, scores):
         if scores.shape[1] == 1:
             return (scores[:, 0] > forest.beta).astype(np.intp)
         return np.argmax(scores, axis=1)
-    proba = answer(forest, scores)
-    if proba.shape[1] == 2:
-        return (proba[:, 1] > proba[:, 0]).astype(np.intp)
-    return np.argmax(proba, axis=1)
+    return np.argmax(answer(forest, scores), axis=1)
 
 
 def exact_sums(forest, X, n_jobs=None):

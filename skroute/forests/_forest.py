@@ -131,7 +131,7 @@ class Forest:
         vars(self).update(state)
         if self.offset.ndim != 1:
             raise ValueError("The arrays of the forest are damaged: offset has no one dimension.")
-        self.trees.checked(self.n_features, self.n_outputs)
+        self.trees.check(self.n_features, self.n_outputs)
         self.__post_init__()
 
     @property

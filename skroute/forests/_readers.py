@@ -257,13 +257,11 @@ def _lightgbm_trees(builder, trees):
     flags |= np.where(categorical, CATEGORICAL, 0)
     tree_of = np.repeat(np.arange(len(trees)), n_leaves - 1)
     for t in np.unique(tree_of[categorical]):
-        bounds, words = (
-            np.array(trees[t][key].split(), dtype=np.int64)
-            for key in ("cat_boundaries", "cat_threshold")
-        )
-        for i in np.flatnonzero(categorical & (tree_of == t)):
-            s = int(threshold[i])
-            threshold[i] = builder.add_set(words[bounds[s] : bounds[s + 1]])
+        bounds = np.array(trees[t]["cat_boundaries"].split(), dtype=np.int64)
+        words = np.array(trees[t]["cat_threshold"].split(), dtype=np.int64)
+        sets = [builder.add_set(words[a:b]) for a, b in zip(bounds, bounds[1:])]
+        here = categorical & (tree_of == t)
+        threshold[here] = np.take(sets, threshold[here].astype(np.int64))
 
     def children(key):
         # A negative child ~i is leaf i.

@@ -86,8 +86,8 @@ class Trees(NamedTuple):
             member_start=np.append(0, np.cumsum(np.diff(start)[order])).astype(np.int32),
         )
 
-    def checked(self, n_features, n_outputs):
-        """These trees; a ValueError unless a walk through them stays inside the arrays and ends.
+    def check(self, n_features, n_outputs):
+        """A ValueError unless a walk through these trees stays inside the arrays and ends.
 
         Files can be damaged, and compiled code trusts its arrays.
         """
@@ -96,7 +96,6 @@ class Trees(NamedTuple):
                 "The arrays of the forest are damaged: a walk through them would leave them, or "
                 "not end. Make the file anew."
             )
-        return self
 
 
 _KINDS = {

@@ -26,7 +26,7 @@ def _check_present(values, name):
 
 
 class _Record:
-    """The log as it is looked up in: answers as positions of classes, scores, rows by id."""
+    """The log as it is looked up in: answers and scores of classes in their order, rows by id."""
 
     def __init__(self, predictions, scores, classes, ids):
         self.source = (predictions, scores, classes, ids)
@@ -79,14 +79,14 @@ class _Record:
                 )
             self.answers = table[:, order].astype(np.int64)
         elif labels is None:
-            self.answers = self.scores.argmax(axis=1)
+            self.answers = self.classes[self.scores.argmax(axis=1)]
         else:
             if (strange := ~np.isin(labels, self.classes)).any():
                 raise ValueError(
                     f"predictions have the label {labels[strange].tolist()[0]!r}, which is not in "
                     f"classes: {self.classes.tolist()!r}."
                 )
-            self.answers = np.searchsorted(self.classes, labels)
+            self.answers = self.classes[np.searchsorted(self.classes, labels)]
         self._index(ids, n_rows)
 
     def _index(self, ids, n_rows):
@@ -134,7 +134,8 @@ class _Record:
     def around(self, rows, named, others):
         """A matrix with `named` at the label that was answered, and `others` at the others."""
         matrix = np.repeat(others[:, np.newaxis], len(self.classes), axis=1)
-        matrix[np.arange(len(rows)), self.answers[rows]] = named
+        answered = np.searchsorted(self.classes, self.answers[rows])
+        matrix[np.arange(len(rows)), answered] = named
         return matrix
 
 
@@ -293,9 +294,7 @@ class RecordedClassifier(MemberClassifier):
         ndarray of shape (n_samples,) or (n_samples, n_classes)
             Labels, or an indicator matrix where that was recorded.
         """
-        record, rows = self._recorded(), self._rows(X)
-        answers = record.answers[rows]
-        return answers if record.multilabel else record.classes[answers]
+        return self._recorded().answers[self._rows(X)]
 
     @_has_scores
     def predict_scores(self, X: Any) -> NDArray[np.float64]:

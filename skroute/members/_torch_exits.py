@@ -164,8 +164,7 @@ def _find_parts(module, names, attribute):
             f"{attribute} names {unknown[0]!r}, which is no submodule of "
             f"{type(module).__name__}; it has {has!r}."
         )
-    parts = [[known[name] for name in part] for part in names]
-    return [part[0] if len(part) == 1 else nn.Sequential(*part) for part in parts]
+    return [nn.Sequential(*(known[name] for name in part)) for part in names]
 
 
 def look_at(exits, X, classes):

@@ -34,35 +34,28 @@ def corrections(estimate, quality):
         For each choice the lowest estimate of its curve, the width, infinite where there is none,
         and what to add at even steps; in between it is interpolated.
     """
-    ends = np.quantile(estimate, [_ENDS, 1 - _ENDS], axis=0).T
-    at, n_choices = np.linspace(*ends.T, _POINTS, axis=1), len(ends)
-    curves = np.zeros((n_choices, _POINTS, _DEGREE + 1))
-    coef, noise = np.zeros((2, n_choices, _DEGREE + 1))
-    for k, (values, error) in enumerate(zip(estimate.T, (quality - estimate).T)):
-        basis, triangle = np.linalg.qr(_powers(values, ends[k]))
-        size = np.abs(np.diag(triangle)) / np.sqrt(len(values))
-        # Few different values have few powers: what is left of the others is rounding.
-        used = int(np.argmin(np.append(size > _APART, False)))
-        basis, triangle = basis[:, :used], triangle[:used, :used]
-        curves[k, :, :used] = np.linalg.solve(triangle.T, _powers(at[k], ends[k])[:, :used].T).T
-        products = basis * error[:, None]
-        coef[k, :used] = products.sum(axis=0)
-        noise[k, :used] = np.maximum(
-            (products**2).sum(axis=0) - coef[k, :used] ** 2 / len(values), 0
-        )
+    low, high = np.quantile(estimate, [_ENDS, 1 - _ENDS], axis=0)
+    width, n_rows = real_widths(low, high), len(estimate)
+    degree, at = min(_DEGREE, n_rows - 1), np.linspace(low, high, _POINTS)
+
+    def powers(values):
+        """Legendre polynomials of the places of values between the ends."""
+        return legvander(2 * np.clip((values - low) / width, 0, 1) - 1, degree)
+
+    basis, triangle = np.linalg.qr(powers(estimate).swapaxes(0, 1))
+    size = np.abs(np.diagonal(triangle, axis1=1, axis2=2)) / np.sqrt(n_rows)
+    # Few different values have few powers: what is left of the others is rounding.
+    used = np.logical_and.accumulate(size > _APART, axis=1)[:, None]
+    products = np.where(used, basis, 0) * (quality - estimate).T[..., None]
+    coef = products.sum(axis=1)
+    noise = np.maximum((products**2).sum(axis=1) - coef**2 / n_rows, 0)
     real = np.maximum((coef**2 - noise).mean(axis=0), 0.0)
     shrink = np.divide(real, real + noise, out=np.zeros_like(noise), where=real + noise > 0)
-    add = np.einsum("kpj,kj->kp", curves, shrink * coef)
-    add = np.maximum.accumulate(at + add, axis=1) - at
-    low, high = ends.T
-    return np.column_stack([low, np.where(high > low, high - low, np.inf), add])
-
-
-def _powers(values, ends):
-    """Legendre polynomials of the places of values between two ends."""
-    low, high = ends
-    width = high - low if high - low > _ROUNDING * max(abs(low), abs(high)) else np.inf
-    return legvander(2 * np.clip((values - low) / width, 0, 1) - 1, _DEGREE)
+    triangle = np.where(used, triangle, np.eye(degree + 1))
+    of_powers = np.linalg.solve(triangle, (shrink * coef)[..., None])[..., 0]
+    add = (powers(at) * of_powers).sum(axis=2)
+    add = np.maximum.accumulate(at + add) - at
+    return np.column_stack([low, width, add.T])
 
 
 def corrected(estimate, knots):
@@ -91,15 +84,14 @@ def range_of(quality):
     width. Ranges far wider than the narrowest do not count: the others would be rounded off.
     """
     low, high = quality.min(axis=0), quality.max(axis=0)
-    widest = min(float((high - low).max()), _ALIKE * narrowest(low, high))
+    widest = min(float((high - low).max()), _ALIKE * float(real_widths(low, high).min()))
     return low, high, float(2.0 ** (np.ceil(np.log2(widest)) - 20)) if widest > 0 else None
 
 
-def narrowest(low, high):
-    """The least range of a choice that is more than rounding; infinite where there is none."""
-    widths = high - low
-    real = widths > _ROUNDING * np.maximum(np.abs(low), np.abs(high))
-    return float(widths[real].min()) if real.any() else np.inf
+def real_widths(low, high):
+    """Widths of ranges; infinite where they are rounding."""
+    width = high - low
+    return np.where(width > _ROUNDING * np.maximum(np.abs(low), np.abs(high)), width, np.inf)
 
 
 def sizes_of(quality):
@@ -120,7 +112,7 @@ def sizes_of(quality):
         about its standard deviation; the others are 1.
     """
     low, high, spread = quality.min(axis=0), quality.max(axis=0), quality.std(axis=0)
-    width, least = high - low, narrowest(low, high)
+    width, least = high - low, real_widths(low, high).min()
     sizes, wide = np.ones(len(low)), (width > _ALIKE * least) & (width > _TAIL * spread)
     if wide.any():
         ratio = spread[wide] / spread[width == least].max()

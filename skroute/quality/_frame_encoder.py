@@ -8,13 +8,14 @@ from scipy.sparse import hstack, issparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import HashingVectorizer
-from sklearn.impute import MissingIndicator, SimpleImputer
-from sklearn.pipeline import make_pipeline, make_union
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler, normalize
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from skroute.utils._compat import HasMethods, Integral, Interval, StrOptions, _fit_context
-from skroute.utils._frames import CATEGORY, ColumnReader, columns_of, is_frame, texts_of
+from skroute.utils._frames import CATEGORY, ColumnReader, as_rows, columns_of, is_frame, texts_of
+from skroute.utils._named import in_order
 from skroute.utils._tensors import on_host
 
 # A column of strings with at most this many different values is one of categories.
@@ -167,12 +168,9 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
             For other columns than `fit` saw.
         """
         check_is_fitted(self)
-        names, columns = _checked_columns(X)
-        own = getattr(self, "feature_names_in_", None)
-        if names is not None and own is not None:
-            if sorted(names) != sorted(own):
-                raise ValueError(f"X must have the columns {list(own)!r}, got {names!r}.")
-            columns = [columns[names.index(name)] for name in own]
+        if hasattr(self, "feature_names_in_"):
+            X = in_order(X, self.feature_names_in_, "X")
+        _, columns = _checked_columns(X)
         if len(columns) != self.n_features_in_:
             raise ValueError(
                 f"X has {len(columns)} features, but FrameEncoder is expecting "
@@ -193,27 +191,15 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
 
 def _checked_columns(X):
     """Names of the columns as strings, or None, and the columns; refuses what has none."""
-    if isinstance(X, (str, bytes)) or np.isscalar(X):
+    if isinstance(X, (str, bytes)):
         raise TypeError(f"X must be rows, got {type(X).__name__}. One row is a list of one.")
-    if hasattr(X, "toarray"):
-        raise TypeError("FrameEncoder got a sparse X, and sparse rows are numbers already.")
     if not is_frame(X):
-        X = np.asarray(on_host(X))
-        if X.dtype.kind == "c":
-            raise ValueError("Complex data not supported: X must hold real numbers, or strings.")
-        if X.ndim == 0 or X.ndim > 2:
-            raise ValueError(f"X must have rows and columns, got {X.ndim} dimensions.")
-        if X.ndim == 1 and len(X) and not any(isinstance(cell, str) for cell in X):
-            raise ValueError(
-                "Expected 2D array, got 1D array instead. Reshape your data using "
-                "array.reshape(-1, 1) if it has a single feature."
-            )
-    if 0 in X.shape:
-        what = "sample" if X.shape[0] == 0 else "feature"
-        raise ValueError(
-            f"Found array with 0 {what}(s) (shape={tuple(X.shape)}) while a minimum of 1 is "
-            "required by FrameEncoder."
-        )
+        X = X if issparse(X) else as_rows(X)
+        if X.ndim == 1 and any(isinstance(cell, str) for cell in X):
+            X = X[:, None]
+        check_array(X, dtype=None, ensure_all_finite=False, input_name="X")
+    elif 0 in X.shape:
+        raise ValueError(f"X must have rows and columns, got shape {tuple(X.shape)}.")
     names, columns = columns_of(X)
     return None if names is None else [str(name) for name in names], columns
 
@@ -225,11 +211,11 @@ class _Column:
         self.reader = ColumnReader.fit(column, name)
         self.kind = self.reader.kind
         if self.kind != CATEGORY:
-            scaled = make_pipeline(
+            # What is missing becomes 0, which is the mean.
+            self.transformer = make_pipeline(
                 StandardScaler(),
-                SimpleImputer(strategy="constant", fill_value=0.0, keep_empty_features=True),
+                SimpleImputer(strategy="constant", keep_empty_features=True, add_indicator=True),
             )
-            self.transformer = make_union(scaled, MissingIndicator(error_on_new=False))
             return
         texts = self._cells(column)
         different = len(np.unique(texts))
@@ -239,15 +225,16 @@ class _Column:
             return
         self.kind = "text"
         n_components = min(encoder.n_components, max(1, len(texts) // 5))
-        how = n_components, encoder.random_state
-        is_hashed = isinstance(encoder.text, str)
-        self.transformer = _Text(*how) if is_hashed else _Encoded(encoder.text, name, *how)
+        if isinstance(encoder.text, str):
+            self.transformer = _Text(n_components, encoder.random_state)
+        else:
+            self.transformer = _Encoded(encoder.text, name, n_components, encoder.random_state)
 
     def _cells(self, column):
         if self.reader.kind == CATEGORY:
             texts = texts_of(column)
             texts[[text is None for text in texts]] = ""
-            return texts.astype(object)[:, None]
+            return texts[:, None]
         numbers = self.reader.read(column)
         if np.isinf(numbers).any():
             raise ValueError(f"Column {self.reader.name!r} must be finite, got infinity.")
@@ -314,7 +301,7 @@ class _Encoded:
 
     def _vectors(self, texts):
         """What the encoder makes of texts; of equal ones once."""
-        different, place = np.unique(np.array(texts, dtype=object), return_inverse=True)
+        different, place = np.unique(texts, return_inverse=True)
         different = different.tolist()
         own = self.encoder
         found = own.transform(different) if hasattr(own, "transform") else own(different)

@@ -112,16 +112,19 @@ class CellForest:
         if len(row) > _MOST_CELLS:
             some = np.random.default_rng(0).choice(len(row), _MOST_CELLS, replace=False)
             row, choice = row[some], choice[some]
-        values = table[row, choice]
-        self.mean = choice_means(choice, values, table.shape[1])
-        unit = np.where(self.mean > 0, self.mean, 1.0) if self.ratio else np.ones(len(self.mean))
-        self.unit = unit
+        values, n_choices = table[row, choice], table.shape[1]
+        known = np.bincount(choice, minlength=n_choices)
+        # That of all cells where a choice was never made.
+        self.mean = np.full(n_choices, values.mean())
+        total = np.bincount(choice, values, n_choices)
+        np.divide(total, known, out=self.mean, where=known > 0)
+        self.unit = np.where(self.ratio & (self.mean > 0), self.mean, 1.0)
         leaf = int(np.clip(len(row) // 200, 3, 50))
         self.forest = ExtraTreesRegressor(
             _N_TREES, min_samples_leaf=leaf, max_features=0.5, random_state=0
         )
-        target = (values - self.mean[choice]) / unit[choice]
-        self.forest.fit(_beside(rows[row], np.eye(len(unit))[choice]), target)
+        target = (values - self.mean[choice]) / self.unit[choice]
+        self.forest.fit(_beside(rows[row], np.eye(n_choices)[choice]), target)
         return self
 
     def predict(self, rows):
@@ -133,11 +136,9 @@ class CellForest:
 
 
 def _beside(rows, columns):
-    return (
-        sparse.hstack([rows, columns]).tocsr()
-        if sparse.issparse(rows)
-        else np.hstack([rows, columns])
-    )
+    """Rows with more columns, sparse where the rows are."""
+    parts = [rows, columns]
+    return sparse.hstack(parts, format="csr") if sparse.issparse(rows) else np.hstack(parts)
 
 
 def estimate_cells(rows, table, folds, *, ratio=False):
@@ -210,15 +211,6 @@ class KnownCellsRegressor(RegressorMixin, BaseEstimator):
 
     def _rows(self, X):
         return as_numbers(X) if self.encoder_ is None else self.encoder_.transform(X)
-
-
-def choice_means(choice, values, n_choices, weight=None):
-    """Mean value of each choice; that of all rows where a choice was never made."""
-    weight = np.ones(len(values)) if weight is None else weight
-    made = np.bincount(choice, weight, n_choices)
-    total = np.bincount(choice, weight * values, n_choices)
-    overall = np.full(n_choices, np.average(values, weights=weight))
-    return np.divide(total, made, out=overall, where=made > 0)
 
 
 def effective_size(weight):

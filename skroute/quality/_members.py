@@ -1,16 +1,15 @@
 """The estimators that `QualityRegressor` compares: trees, boosted trees, ridge, similarities.
 
-Each of `MEMBERS` is a function ``(rows, deviations, seed, share)`` that fits standardised float32
-rows to outcomes less their mean, with `share` of its trees, and gives a fitted member. A member
-has ``predict(rows)``, deviations from the mean, and ``weighted(level, difference, sizes)``, the
-same member with its outputs weighted by :func:`weigh_outputs`.
+Each of `MEMBERS` is a function ``(rows, deviations, seed)`` that fits standardised float32 rows, in
+C order, to outcomes less their mean and gives a fitted member. A member has ``predict(rows)``,
+deviations from the mean, and ``weighted(level, difference, sizes)``, the same member with its
+outputs weighted by :func:`weigh_outputs`.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 from scipy.spatial.distance import cdist
-from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.tree import ExtraTreeRegressor
 
 from skroute.utils._validation import read_only
@@ -20,6 +19,9 @@ from skroute.utils._validation import read_only
 _MOST_ROWS = 10_000
 _MOST_CANDIDATES = 40
 _MOST_COLUMNS = 1000
+# Trees of a forest, and steps of boosting with their rate.
+_TREES = 16
+_STEPS, _RATE = 60, 0.1
 _CENTRES = 200
 _PENALTIES = np.geomspace(1e-4, 1e3, 22)
 
@@ -40,27 +42,34 @@ class Forest(NamedTuple):
     values: np.ndarray
 
     @classmethod
-    def of(cls, trees, weight):
-        """The sum of fitted scikit-learn trees, each times `weight`."""
-        parts, n_nodes, n_leaves = [], 0, 0
-        for tree in trees:
-            tree = tree.tree_
-            leaf = tree.children_left < 0
-            cut = tree.threshold.astype(np.float32)
-            # Rounded down: a float32 row is up to it where it is up to the threshold.
-            cut = np.where(cut > tree.threshold, np.nextafter(cut, np.float32(-np.inf)), cut)
-            child = np.where(leaf, np.cumsum(leaf) - 1 + n_leaves, tree.children_right + n_nodes)
-            values = weight * tree.value[leaf, :, 0]
-            parts.append((n_nodes, np.where(leaf, -1, tree.feature), cut, child, values))
-            n_nodes, n_leaves = n_nodes + len(leaf), n_leaves + len(values)
-        roots, feature, threshold, child, values = zip(*parts)
+    def of(cls, tree, weight):
+        """A fitted scikit-learn tree, times `weight`."""
+        tree = tree.tree_
+        leaf = tree.children_left < 0
+        cut = tree.threshold.astype(np.float32)
+        # Rounded down: a float32 row is up to it where it is up to the threshold.
+        cut = np.where(cut > tree.threshold, np.nextafter(cut, np.float32(-np.inf)), cut)
         return cls(
-            np.array(roots),
-            np.concatenate(feature).astype(np.int32),
-            np.concatenate(threshold),
-            np.concatenate(child).astype(np.int32),
-            np.concatenate(values).astype(np.float32),
+            np.zeros(1, dtype=np.int64),
+            np.where(leaf, -1, tree.feature).astype(np.int32),
+            cut,
+            np.where(leaf, np.cumsum(leaf) - 1, tree.children_right).astype(np.int32),
+            (weight * tree.value[leaf, :, 0]).astype(np.float32),
         )
+
+    @classmethod
+    def joined(cls, forests):
+        """The sum of several forests."""
+        nodes = np.cumsum([0, *(len(forest.feature) for forest in forests)], dtype=np.int32)
+        leaves = np.cumsum([0, *(len(forest.values) for forest in forests)], dtype=np.int32)
+        moved = [
+            forest._replace(
+                roots=forest.roots + node,
+                child=forest.child + np.where(forest.feature < 0, leaf, node),
+            )
+            for forest, node, leaf in zip(forests, nodes, leaves)
+        ]
+        return cls(*map(np.concatenate, zip(*moved)))
 
     def predict(self, rows):
         from skroute.quality._kernels import add_trees
@@ -83,7 +92,7 @@ class Linear(NamedTuple):
 
     def predict(self, rows):
         X = rows if self.columns is None else rows[:, self.columns]
-        return X.astype(np.float64) @ self.coef + self.offset
+        return X @ self.coef + self.offset
 
     def weighted(self, level, difference, sizes=1.0):
         coef, offset = (
@@ -93,17 +102,20 @@ class Linear(NamedTuple):
 
 
 class Landmarks(NamedTuple):
-    """A linear member on similarities ``exp(-gamma * squared distance)`` to some centres."""
+    """A linear member on similarities ``exp(-distance**2 / 2)`` to centres, in units of a width.
+
+    The centres are columns, of which half the squared lengths are `halves`.
+    """
 
     centres: np.ndarray
-    squares: np.ndarray
-    gamma: float
+    halves: np.ndarray
+    width: float
     linear: Linear
 
     def similarities(self, rows):
-        X = rows.astype(np.float64)
-        squares = (X**2).sum(axis=1)[:, None] + self.squares
-        return np.exp(-self.gamma * np.maximum(squares - 2 * (X @ self.centres.T), 0))
+        X = rows.astype(np.float64) / self.width
+        exponent = X @ self.centres - self.halves - (X**2).sum(axis=1)[:, None] / 2
+        return np.exp(np.minimum(exponent, 0))
 
     def predict(self, rows):
         return self.linear.predict(self.similarities(rows))
@@ -112,51 +124,37 @@ class Landmarks(NamedTuple):
         return self._replace(linear=self.linear.weighted(level, difference, sizes))
 
 
-def _candidates(n_features):
-    """Features that are tried at a cut."""
-    return min(n_features, _MOST_CANDIDATES)
+def _grown(rows, outcomes, rng, n_used, **limits):
+    """An extremely randomised tree on so many of the rows, drawn at random, within some limits."""
+    n_used = min(n_used, _MOST_ROWS)
+    some = rng.permutation(len(rows))[:n_used] if n_used < len(rows) else slice(None)
+    tree = ExtraTreeRegressor(
+        max_features=min(rows.shape[1], _MOST_CANDIDATES), random_state=rng, **limits
+    )
+    # Unchecked: that takes as long as a tree.
+    return tree.fit(rows[some], outcomes[some], check_input=False)
 
 
-def _one_or_many(Y):
-    """Outcomes as scikit-learn takes them without a warning: a column alone is flat."""
-    return Y[:, 0] if Y.shape[1] == 1 else Y
-
-
-def fit_trees(rows, deviations, seed, share=1.0):
+def fit_trees(rows, deviations, seed):
     """Extremely randomised trees, with leaves of a thousandth of the rows."""
-    many = len(rows) > _MOST_ROWS
-    forest = ExtraTreesRegressor(
-        max(5, round(60 * share)),
-        min_samples_leaf=int(np.clip(len(rows) // 1000, 5, 100)),
-        max_features=_candidates(rows.shape[1]),
-        bootstrap=many,
-        max_samples=_MOST_ROWS if many else None,
-        random_state=seed,
-    ).fit(rows, _one_or_many(deviations))
-    return Forest.of(forest.estimators_, 1 / len(forest.estimators_))
+    rng, leaf = np.random.RandomState(seed), int(np.clip(len(rows) // 1000, 5, 100))
+    trees = [_grown(rows, deviations, rng, len(rows), min_samples_leaf=leaf) for _ in range(_TREES)]
+    return Forest.joined([Forest.of(tree, 1 / _TREES) for tree in trees])
 
 
-def fit_boosted(rows, deviations, seed, share=1.0, rate=0.1):
-    """Sixty shallow trees, each fitted to what those before leave over on part of the rows."""
-    # What scikit-learn would make of the rows at each fit; its checks take as long as a tree.
-    rows = np.ascontiguousarray(rows, dtype=np.float32)
-    left = np.array(deviations, dtype=np.float64, order="C")
-    rng, trees = np.random.RandomState(seed), []
-    n_used = min(int(np.ceil(0.7 * len(rows))), _MOST_ROWS)
-    for _ in range(60):
-        some = rng.permutation(len(rows))[:n_used]
-        tree = ExtraTreeRegressor(
-            max_depth=4,
-            min_samples_leaf=int(np.clip(len(rows) // 50, 5, 50)),
-            max_features=_candidates(rows.shape[1]),
-            random_state=rng,
-        ).fit(rows[some], left[some], check_input=False)
-        left -= rate * tree.predict(rows, check_input=False).reshape(left.shape)
-        trees.append(tree)
-    return Forest.of(trees, rate)
+def fit_boosted(rows, deviations, seed):
+    """Shallow trees, each fitted to what those before leave over on part of the rows."""
+    rng, leaf = np.random.RandomState(seed), int(np.clip(len(rows) // 50, 5, 50))
+    left, trees = deviations.copy(), []
+    for _ in range(_STEPS):
+        n_used = int(np.ceil(0.7 * len(rows)))
+        tree = _grown(rows, left, rng, n_used, max_depth=4, min_samples_leaf=leaf)
+        trees.append(Forest.of(tree, _RATE))
+        left -= trees[-1].predict(rows)
+    return Forest.joined(trees)
 
 
-def fit_linear(rows, deviations, seed, share=1.0):
+def fit_linear(rows, deviations, seed):
     """Ridge regression on factors that the choices share."""
     columns = None
     if rows.shape[1] > _MOST_COLUMNS:
@@ -202,17 +200,18 @@ def shared_ridge(X, Y):
     return coef, mean - centre @ coef
 
 
-def fit_landmarks(rows, deviations, seed, share=1.0):
+def fit_landmarks(rows, deviations, seed):
     """Ridge regression on similarities to cluster centres: means around rows drawn at random."""
     drawn = np.random.RandomState(seed).permutation(len(rows))[: 20 * _CENTRES]
     drawn = rows[drawn].astype(np.float64)
     first = np.unique(drawn[: max(1, min(_CENTRES, len(rows) // 4))], axis=0)
-    near = cdist(drawn, first, "sqeuclidean").argmin(axis=1)
-    centres = np.array([drawn[near == k].mean(axis=0) for k in range(len(first))])
-    one, other = np.array_split(drawn[:300], 2)
-    apart = ((one[:, None] - other[None]) ** 2).sum(axis=-1)
-    typical = float(np.median(apart[apart > 0])) if (apart > 0).any() else 1.0
-    found = Landmarks(centres, (centres**2).sum(axis=1), 1 / typical, None)
+    # Nearest by squared distance, less what is the same for all.
+    near = (drawn @ first.T - (first**2).sum(axis=1) / 2).argmax(axis=1)
+    centres = np.array([drawn[near == k].mean(axis=0) for k in np.unique(near)])
+    apart = cdist(*np.array_split(drawn[:300], 2), "sqeuclidean")
+    width = float(np.median(apart[apart > 0]) / 2) ** 0.5 if (apart > 0).any() else 1.0
+    centres /= width
+    found = Landmarks(centres.T, (centres**2).sum(axis=1) / 2, width, None)
     linear = Linear(None, *shared_ridge(found.similarities(rows), deviations))
     return found._replace(linear=linear)
 

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 
 from skroute.quality._corrections import corrected, finished, range_of, sizes_of
 from skroute.quality._frame_encoder import FrameEncoder
-from skroute.quality._members import MEMBERS, pack, unpack
+from skroute.quality._members import MEMBERS, Forest, pack, unpack
 from skroute.quality._stacking import Compared, as_one_price_each, choose_weights, weigh
 from skroute.quality._uncertainty import error_curves, made_up_outcomes
 from skroute.utils._compat import Integral, Interval, _fit_context, threadpool_controller
@@ -19,8 +19,6 @@ from skroute.utils._frames import needs_encoding
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import refuse_masked, whole_rows
 
-# Trees of a fold, as a share of those of the final forest.
-_OF_A_FOLD = 0.4
 # Rows that are estimated at once, which bounds the memory.
 _BLOCK = 4096
 # With fewer rows than this there is nothing to compare by: the means are the estimate.
@@ -91,7 +89,8 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     Notes
     -----
     Time is bounded: a tree sees at most 10,000 rows and a cut at most 40 features, and the
-    linear member takes at most 1,000 columns. The fitted estimator keeps no row of `fit`.
+    linear member takes at most 1,000 columns. The forest is that of all folds together, 16 trees
+    each; what else has weight is fitted again on all rows, none of which is kept.
 
     Texts and categories are encoded once, from all rows, without their outcomes; the
     out-of-sample estimates are of members that did not see the outcomes of a row.
@@ -229,8 +228,9 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 f"y must have entries of at most {_LARGEST:g} in size, got "
                 f"{np.abs(quality).max():g}. Give quality in another unit."
             )
-        if folds is None:
-            folds = self._folds(len(X))
+        if folds is None and len(X) >= _FEWEST_ROWS:
+            splitter = KFold(self.cv, shuffle=True, random_state=self.random_state)
+            folds = list(splitter.split(X))
         mean = quality.mean(axis=0)
         self.compared_, self._parts, self._knots, self._errors = [], [], None, None
         # No estimate leaves the range of what was seen.
@@ -242,7 +242,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 self._errors = np.stack([mean, error / len(X) ** 0.5], axis=1)[..., None]
             self._range = mean, mean, None
             estimate = quality.copy()
-            for train, test in folds:
+            for train, test in folds or ():
                 estimate[test] = quality[train].mean(axis=0)
             self.mean_ = mean
             return estimate, np.tile(mean, (len(X), 1))
@@ -252,11 +252,11 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         quality = quality / sizes
         for train, test in folds:
             means[test] = quality[train].mean(axis=0)
-        estimates = self._out_of_sample(names, rows, quality, folds)
+        estimates, of_folds = self._out_of_sample(names, rows, quality, folds)
         choice = choose_weights(
             names, estimates, quality - means, quality, [test for _, test in folds], costs, sizes
         )
-        self._fit_members(names, choice, rows, quality - mean / sizes, sizes)
+        self._fit_members(names, choice, of_folds, rows, quality - mean / sizes, sizes)
         if self.standard_errors:
             self._errors = self._made_up_errors(names, choice, rows, quality, folds)
             self._errors *= sizes[:, None, None]
@@ -268,12 +268,6 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.mean_ = mean
         return choice.estimate * sizes, choice.kept * sizes
 
-    def _folds(self, n_rows):
-        if n_rows < _FEWEST_ROWS:
-            return []
-        splitter = KFold(self.cv, shuffle=True, random_state=self.random_state)
-        return list(splitter.split(np.empty(n_rows)))
-
     def _rows(self, X):
         """Standardised rows in single precision; what it cannot hold is clipped."""
         with np.errstate(over="ignore"):
@@ -282,33 +276,40 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return np.minimum(np.maximum(rows, -1e18), 1e18).astype(np.float32)
 
     def _out_of_sample(self, names, rows, quality, folds):
-        """Deviations from the fold's means, of shape (n_members, n_rows, n_outputs)."""
+        """Deviations from the fold's means, (n_members, n_rows, n_outputs), and members by fold."""
 
-        def fitted(i, k, train, test):
+        def fitted(name, k, train, test):
             deviations = quality[train] - quality[train].mean(axis=0)
-            fit = MEMBERS[names[i]]
-            member = fit(rows[train], deviations, self.random_state + k + 1, _OF_A_FOLD)
-            found[i, test] = member.predict(rows[test])
+            member = MEMBERS[name](rows[train], deviations, self.random_state + k + 1)
+            found[names.index(name), test] = member.predict(rows[test])
+            return member
 
         found = np.empty((len(names), *quality.shape))
-        jobs = [(i, k, *folds[k]) for i in range(len(names)) for k in range(len(folds))]
-        self._in_threads(delayed(fitted)(*job) for job in jobs)
-        return found
+        jobs = [(name, k, *fold) for name in names for k, fold in enumerate(folds)]
+        members = self._in_threads(delayed(fitted)(*job) for job in jobs)
+        return found, [members[i : i + len(folds)] for i in range(0, len(jobs), len(folds))]
 
     def _in_threads(self, jobs):
         return Parallel(n_jobs=self._threads, require="sharedmem")(jobs)
 
-    def _fit_members(self, names, choice, rows, deviations, sizes):
-        """Fit on all rows what has weight."""
-        used = np.flatnonzero(choice.weights.any(axis=0))
-        fitted = self._in_threads(
-            delayed(MEMBERS[names[i]])(rows, deviations, self.random_state) for i in used
-        )
-        for i, member in zip(used, fitted):
-            difference, level = choice.weights[:, i]
-            member = member.weighted(level, difference, sizes)
-            # As it comes back from a file, where leaves are in half precision.
-            self._parts.append(unpack(*pack(member)))
+    def _fit_members(self, names, choice, of_folds, rows, deviations, sizes):
+        """What has weight, fitted on all rows; the forests of the folds together have seen all."""
+
+        def fitted(i):
+            if names[i] == "trees":
+                return of_folds[i]
+            return [MEMBERS[names[i]](rows, deviations, self.random_state)]
+
+        used, parts = np.flatnonzero(choice.weights.any(axis=0)), []
+        for i, members in zip(used, self._in_threads(delayed(fitted)(i) for i in used)):
+            difference, level = choice.weights[:, i] / len(members)
+            parts += [member.weighted(level, difference, sizes) for member in members]
+        forests = [part for part in parts if isinstance(part, Forest)]
+        parts = [part for part in parts if not isinstance(part, Forest)]
+        if forests:
+            parts.append(Forest.joined(forests))
+        # As they come back from a file, where leaves are in half precision.
+        self._parts = [unpack(*pack(part)) for part in parts]
 
     def _made_up_errors(self, names, choice, rows, quality, folds):
         """Errors of what is taken on rows whose quality is known, as it is made up.
@@ -318,7 +319,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         rng, truth = np.random.default_rng(self.random_state), choice.estimate
         outcomes = made_up_outcomes(truth, quality, rng)
         used = np.flatnonzero(choice.weights.any(axis=0))
-        parts = self._out_of_sample([names[i] for i in used], rows, outcomes, folds)
+        parts, _ = self._out_of_sample([names[i] for i in used], rows, outcomes, folds)
         estimate = weigh(parts, choice.weights[:, used])
         for train, test in folds:
             estimate[test] += outcomes[train].mean(axis=0)

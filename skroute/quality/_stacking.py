@@ -7,6 +7,7 @@ from scipy.optimize import nnls
 
 from skroute.assignment import assignment_path, choose_at_price
 from skroute.quality._corrections import corrected, corrections, finished, range_of
+from skroute.quality._members import weigh_outputs
 
 # Where between the cheapest choice and the best one the decisions are judged.
 SHARES = np.array([0.1, 0.25, 0.5, 0.75, 1.0])
@@ -30,10 +31,8 @@ def weigh(estimates, weights):
     -------
     ndarray of shape (n_rows, n_choices)
     """
-    difference, level = weights
-    mean = estimates.mean(axis=2)
-    apart = np.tensordot(difference, estimates - mean[..., None], axes=1)
-    return apart + (level @ mean)[:, None]
+    difference, level = weights[..., None, None]
+    return weigh_outputs(estimates, level, difference).sum(axis=0)
 
 
 def stacked_weights(estimates, outcomes, members):

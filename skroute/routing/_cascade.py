@@ -15,6 +15,7 @@ from skroute.routing._signals import as_columns, split_signals
 from skroute.routing._states import check_sets, fixed_order
 from skroute.routing._table_router import TableRouter, realised_quality
 from skroute.utils._compat import Integral, Interval, num_samples
+from skroute.utils._named import check_rows_match
 from skroute.utils._once import once_of
 
 # Sets of models that are compared; each is fitted for each fold.
@@ -257,7 +258,7 @@ class CascadeRouter(TableRouter):
         log = log.with_handing_over(self.abstain_cost)
         n_rows, n_models = quality.shape
         row_costs = np.broadcast_to(log.paid[..., :n_models], quality.shape)
-        by_name = split_signals(signals, names)
+        by_name = split_signals(signals, names, X)
         self._signal_names = [
             column_names(by_name.get(name), f"signals of {name!r}") for name in names
         ]
@@ -333,6 +334,7 @@ class CascadeRouter(TableRouter):
 
     def _plan(self, X, budget, signals=None, costs=None, request_id=None):
         check_affordable(budget, self._least())
+        check_rows_match(X=X, costs=costs, request_id=request_id)
         signals = self._check_signals(X, signals)
         n_rows, n_models = len(signals[0]), len(self.model_names_)
         costs = self._costs_of(costs, n_rows)
@@ -360,7 +362,7 @@ class CascadeRouter(TableRouter):
 
     def _check_signals(self, X, signals):
         """What each model's answers show, as columns; everything given is checked."""
-        by_name = split_signals(signals, self.model_names_)
+        by_name = split_signals(signals, self.model_names_, X)
         if X is not None:
             n_rows = num_samples(X)
         elif by_name:

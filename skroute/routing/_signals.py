@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, ndtri
 
 from skroute.routing._log import column_names
-from skroute.utils._named import columns_of, part_of
+from skroute.utils._named import check_rows_match, columns_of, part_of
 
 # Penalty of a model's own signals, of those of others, and of the regressions of value, in
 # rows: a ridge of 10 halves what 10 rows of unit variance would say.
@@ -180,23 +180,24 @@ def as_columns(signals, name, n_rows, columns=None):
     return found.reshape(n_rows, -1) if found.size else np.empty((n_rows, 0))
 
 
-def split_signals(signals, names):
-    """Signals by the names of the models that show something, whatever they are given as."""
+def split_signals(signals, names, X):
+    """Signals of rows X by the names of the models that show something, however they are given."""
     if signals is None:
         return {}
     if (columns := column_names(signals, "signals")) is not None:
         signals = {name: signals[key] for name, key in zip(columns, columns_of(signals))}
-    if isinstance(signals, Mapping):
-        if unknown := [key for key in signals if key not in names]:
+    if not isinstance(signals, Mapping):
+        array = np.asarray(signals)
+        if array.ndim not in (2, 3) or array.shape[1] != len(names):
             raise ValueError(
-                f"signals has entries for {unknown!r}, which are not among the models {names!r}."
+                "signals must be a mapping from the name of a model to its columns, or an array of "
+                f"shape (n_samples, {len(names)}) or (n_samples, {len(names)}, n_signals), got "
+                f"shape {array.shape}."
             )
-        return {name: signals[name] for name in names if name in signals}
-    array = np.asarray(signals)
-    if array.ndim not in (2, 3) or array.shape[1] != len(names):
+        return {name: array[:, k] for k, name in enumerate(names)}
+    if unknown := [key for key in signals if key not in names]:
         raise ValueError(
-            "signals must be a mapping from the name of a model to its columns, or an array of "
-            f"shape (n_samples, {len(names)}) or (n_samples, {len(names)}, n_signals), got shape "
-            f"{array.shape}."
+            f"signals has entries for {unknown!r}, which are not among the models {names!r}."
         )
-    return {name: array[:, k] for k, name in enumerate(names)}
+    check_rows_match(X=X, **{f"signals of {name!r}": signals[name] for name in signals})
+    return {name: signals[name] for name in names if name in signals}

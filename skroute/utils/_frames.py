@@ -1,5 +1,6 @@
 """Columns of frames as numbers, read one by one as `fit` saw them: the one way in all rooms."""
 
+from datetime import date, datetime
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,32 +22,26 @@ def is_frame(X):
 
 
 def is_missing(cell):
-    """Whether a cell is None, NaN, pandas' NA or NaT."""
-    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
+    """Whether a cell is None, NaN, masked, pandas' NA or NaT."""
+    if cell is None or cell is np.ma.masked or type(cell).__name__ in ("NAType", "NaTType"):
         return True
     kinds = (float, np.floating, np.datetime64, np.timedelta64)
     return isinstance(cell, kinds) and bool(cell != cell)
 
 
 def cells_of(column):
-    """A column as an array of objects, what is missing as None.
+    """A column as an array of Python's objects, None where a cell is missing."""
+    cells = column.to_pylist() if hasattr(column, "to_pylist") else list(column)
+    return np.fromiter(map(_cell, cells), dtype=object, count=len(cells))
 
-    numpy makes whole numbers of dates finer than microseconds; here they stay dates.
-    """
-    if np.ma.isMaskedArray(column):
-        column = column.astype(object).filled(None)
-    elif hasattr(column, "iloc") and not isinstance(column.dtype, np.dtype):
-        # A gap makes floats of whole numbers otherwise, here and below.
-        column = column.astype(object)
-    elif hasattr(column, "null_count"):
-        column = column.to_pylist() if hasattr(column, "to_pylist") else column.to_list()
-        column = np.fromiter(column, dtype=object, count=len(column))
-    cells = np.asarray(column)
-    if cells.dtype.kind in "mM":
-        cells = cells.astype(f"{cells.dtype.kind}8[us]")
-    cells = np.array(cells, dtype=object)
-    cells[[is_missing(cell) for cell in cells]] = None
-    return cells
+
+def _cell(cell):
+    if is_missing(cell):
+        return None
+    if isinstance(cell, (np.datetime64, np.timedelta64)):
+        # numpy makes whole numbers of those finer than microseconds.
+        cell = cell.astype(f"{cell.dtype.kind}8[us]")
+    return cell.item() if isinstance(cell, np.generic) else cell
 
 
 def texts_of(column):
@@ -62,34 +57,31 @@ def texts_of(column):
 def _text(cell):
     if cell is None or isinstance(cell, str):
         return cell
-    if isinstance(cell, (bool, np.bool_)):
-        return str(int(cell))
-    if isinstance(cell, (float, np.floating)) and float(cell).is_integer():
-        return str(int(cell))
-    return str(cell.item() if isinstance(cell, np.generic) else cell)
+    whole = isinstance(cell, (bool, float)) and float(cell).is_integer()
+    return str(int(cell) if whole else cell)
 
 
-def numbers_of(column):
-    """A column as float64, NaN where it is missing; None where an entry is no number."""
-    dtype = getattr(column, "dtype", None)
-    kind = getattr(dtype, "kind", "")
-    if kind not in ("O", "c") and kind_of_type(dtype) is None and not np.ma.isMaskedArray(column):
-        try:
-            return np.asarray(column, dtype=np.float64)
-        except (TypeError, ValueError):
-            pass
+def numbers_of(column, lenient=False):
+    """A column as float64, NaN where it is missing; None where an entry is no number.
+
+    To the lenient, what is no number is missing.
+    """
+    if not np.ma.isMaskedArray(column):
+        array = np.asarray(column)
+        if array.dtype.kind in "biuf":
+            return array.astype(np.float64)
     cells = cells_of(column)
-    # numpy's own dates and durations would be counts of their unit.
-    if any(isinstance(cell, (np.datetime64, np.timedelta64)) for cell in cells):
-        return None
     try:
         return np.array([np.nan if cell is None else float(cell) for cell in cells])
     except (TypeError, ValueError):
-        return None
+        return np.array([_number(cell) for cell in cells]) if lenient else None
 
 
-def _is_date(cell):
-    return hasattr(cell, "isoformat") or isinstance(cell, np.datetime64)
+def _number(cell):
+    try:
+        return np.nan if cell is None else float(cell)
+    except (TypeError, ValueError):
+        return np.nan
 
 
 def kind_of_type(dtype):
@@ -97,25 +89,22 @@ def kind_of_type(dtype):
     name = str(dtype).lower()
     if name.startswith(("categor", "enum", "dictionary")):
         return CATEGORY
-    if name.startswith(("date", "timestamp")):
-        return DATE
-    return "duration" if name.startswith(("timedelta", "duration")) else None
+    return DATE if name.startswith(("date", "timestamp")) else None
 
 
 def dates_of(column):
     """Seconds since 1970 of a column of dates; None where an entry is no date."""
     cells = cells_of(column)
-    if not all(cell is None or _is_date(cell) for cell in cells):
+    if not all(cell is None or isinstance(cell, date) for cell in cells):
         return None
-    dates = [None if cell is None else _plain(cell) for cell in cells]
-    dates = np.array(dates, dtype="datetime64[us]")
+    dates = np.array([_universal(cell) for cell in cells], dtype="datetime64[us]")
     return np.where(np.isnat(dates), np.nan, dates.astype(np.int64) / 1e6)
 
 
-def _plain(date):
+def _universal(moment):
     """A date without its time zone: the same moment in universal time."""
-    offset = getattr(date, "utcoffset", lambda: None)()
-    return date if offset is None else (date - offset).replace(tzinfo=None)
+    offset = moment.utcoffset() if isinstance(moment, datetime) else None
+    return moment if offset is None else (moment - offset).replace(tzinfo=None)
 
 
 class ColumnReader(NamedTuple):
@@ -136,13 +125,13 @@ class ColumnReader(NamedTuple):
         Strings that all say numbers are numbers, as to scikit-learn; a pandas or polars category
         is a category, whatever its cells are.
         """
-        cells = [cell for cell in cells_of(column) if cell is not None]
-        strings = any(isinstance(cell, str) for cell in cells)
         kind = kind_of_type(getattr(column, "dtype", None))
-        if kind not in (CATEGORY, DATE):
+        if kind is None:
+            cells = [cell for cell in cells_of(column) if cell is not None]
+            strings = any(isinstance(cell, str) for cell in cells)
             if numbers_of(column) is not None:
                 return cls(name, NUMBER, was_strings=strings or not cells)
-            kind = DATE if all(map(_is_date, cells)) else CATEGORY
+            kind = DATE if all(isinstance(cell, date) for cell in cells) else CATEGORY
             if kind == CATEGORY and not strings:
                 raise TypeError(
                     f"Column {name!r} must hold numbers, strings, categories or dates, got cells "
@@ -158,25 +147,13 @@ class ColumnReader(NamedTuple):
         if self.kind == CATEGORY:
             found = [self.codes.get(text, np.nan) for text in texts_of(column)]
             return np.array(found, dtype=np.float64)
-        if self.kind == DATE:
-            found = dates_of(column)
-        else:
-            found = numbers_of(column)
-            if found is None and self.was_strings:
-                found = np.array([_number(cell) for cell in cells_of(column)])
+        found = dates_of(column) if self.kind == DATE else numbers_of(column, self.was_strings)
         if found is None:
             # Outside of what failed, which quotes the cell.
             raise ValueError(
                 f"Column {self.name!r} held {self.kind}s in fit, and now something else."
             )
         return found
-
-
-def _number(cell):
-    try:
-        return np.nan if cell is None else float(cell)
-    except (TypeError, ValueError):
-        return np.nan
 
 
 def columns_of(X):
@@ -186,28 +163,26 @@ def columns_of(X):
         if len({str(name) for name in names}) < len(names):
             raise ValueError(f"X must not have two columns of the same name, got {names!r}.")
         return names, [X[name] for name in names]
-    X = np.asarray(on_host(X))
+    X = as_rows(X)
     return None, list(X.T) if X.ndim == 2 else [X]
 
 
 def needs_encoding(X):
     """Whether rows hold texts, categories or dates, which a regressor of numbers does not read."""
     if is_frame(X):
-        return any(not _plain_numbers(X[name]) for name in list(X.columns))
+        return not all(map(_plain_numbers, [X[name] for name in X.columns]))
     if isinstance(X, (list, tuple)):
         return len(X) > 0 and isinstance(X[0], str)
     try:
-        found = np.asarray(X)
+        X = np.asarray(X)
     except Exception:
         # Rows of a kind that only their own models read.
         return False
-    if found.dtype.kind not in "OUST" or found.ndim not in (1, 2):
-        return False
-    columns = [found] if found.ndim == 1 else list(found.T)
     kinds = (str, int, float, bool, np.generic, type(None))
-    if not all(isinstance(cell, kinds) for column in columns for cell in column):
+    tabular = X.dtype.kind in "OUST" and X.ndim in (1, 2)
+    if not tabular or not all(isinstance(cell, kinds) for cell in X.flat):
         return False
-    return any(not _plain_numbers(column) for column in columns)
+    return not all(map(_plain_numbers, columns_of(X)[1]))
 
 
 def _plain_numbers(column):

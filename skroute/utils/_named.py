@@ -3,13 +3,10 @@
 
 def by_label(values):
     """A series whose labels are names as a mapping; anything else as it is."""
-    labels = getattr(values, "index", None)
-    # The index of a list is a method, and a frame has two axes.
-    if callable(labels) or getattr(values, "ndim", None) != 1 or not hasattr(values, "to_dict"):
+    if not hasattr(values, "iloc") or values.ndim != 1:
         return values
-    labels = list(labels)
-    named = labels and all(isinstance(label, str) for label in labels)
-    return values.to_dict() if named and len(set(labels)) == len(labels) else values
+    named = len(values) and all(isinstance(label, str) for label in values.index)
+    return values.to_dict() if named and values.index.is_unique else values
 
 
 def columns_of(frame):

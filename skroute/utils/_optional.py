@@ -2,17 +2,8 @@
 
 import importlib
 
-_EXTRAS = {
-    "cvxpy": "cvxpy",
-    "torch": "torch",
-    "skorch": "torch",
-    "matplotlib": "plot",
-    "redis": "redis",
-    "dask": "dask",
-    "distributed": "dask",
-    "pyarrow": "parquet",
-    "vl_convert": "report",
-}
+# Extras of another name than their package.
+_EXTRAS = {"skorch": "torch", "matplotlib": "plot", "vl_convert": "report"}
 
 
 def import_optional(module, caller):
@@ -23,9 +14,10 @@ def import_optional(module, caller):
         package = module.split(".")[0]
         if error.name is None or error.name.split(".")[0] != package:
             raise
-        extra = _EXTRAS.get(package)
-        how = f"pip install 'skroute-ml[{extra}]'" if extra else f"pip install {package}"
-        raise ImportError(f"{caller} needs {package}, which is not installed: {how}.") from error
+        raise ImportError(
+            f"{caller} needs {package}, which is not installed: pip install "
+            f"'skroute-ml[{_EXTRAS.get(package, package)}]'."
+        ) from error
 
 
 def axes_of(display, ax):

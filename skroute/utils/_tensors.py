@@ -33,15 +33,14 @@ def on_host(array):
         return array.float().numpy()
 
 
-def _is_torch_dataset(X):
-    data = getattr(getattr(sys.modules.get("torch"), "utils", None), "data", None)
-    return data is not None and isinstance(X, data.Dataset)
+def _is_a(X, module, name):
+    """Whether `X` is an instance of a class, if its module is loaded."""
+    return isinstance(X, getattr(sys.modules.get(module), name, ()))
 
 
 def is_dataset(X):
     """Whether `X` is a torch data set, or skorch's view of one."""
-    view = getattr(sys.modules.get("skorch.helper"), "SliceDataset", None)
-    return _is_torch_dataset(X) or (view is not None and isinstance(X, view))
+    return _is_a(X, "torch.utils.data", "Dataset") or _is_a(X, "skorch.helper", "SliceDataset")
 
 
 def indexable_dataset(X):
@@ -50,6 +49,6 @@ def indexable_dataset(X):
     skorch's SliceDataset refers to rows without reading them: they are loaded in the
     batches of the net that is asked about them.
     """
-    if not _is_torch_dataset(X):
+    if not _is_a(X, "torch.utils.data", "Dataset"):
         return X
     return import_optional("skorch.helper", "A torch Dataset as X").SliceDataset(X)

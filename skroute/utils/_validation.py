@@ -18,10 +18,8 @@ _INNER = ("skroute", "sklearn", "joblib")
 
 def read_only(array, dtype=None):
     """The array in C order, not to be written to: one type to compiled code, whoever made it."""
-    array = np.ascontiguousarray(array, dtype)
-    if array.flags.writeable:
-        array = array.view()
-        array.setflags(write=False)
+    array = np.ascontiguousarray(array, dtype).view()
+    array.setflags(write=False)
     return array
 
 
@@ -69,15 +67,12 @@ def check_numbers(values, name, *, shape=None, low=-np.inf, high=np.inf, allow_n
             # Without numpy's error: nobody else should read what may be the text of a row.
             raise ValueError(f"{name} must be numbers, got {type(values).__name__}.")
     if shape is not None and (
-        array.ndim != len(shape)
-        or any(want is not None and want != got for want, got in zip(shape, array.shape))
+        array.ndim != len(shape) or any(n not in (None, m) for n, m in zip(shape, array.shape))
     ):
         wanted = str(tuple("any" if n is None else n for n in shape)).replace("'", "")
         raise ValueError(f"{name} must have shape {wanted}, got shape {array.shape}.")
-    right = np.isfinite(array)
-    if low > -np.inf or high < np.inf:
-        right &= (array >= low) & (array <= high)
-    if np.count_nonzero(right) == right.size:
+    right = np.isfinite(array) & (array >= low) & (array <= high)
+    if right.all():
         return array
     missing = np.isnan(array)
     if missing.any() and not allow_nan:

@@ -190,8 +190,7 @@ def test_a_row_that_is_handed_over_counts_as_the_router_has_it(quality):
         for k in range(int(evidence.single is not None), len(evidence.budgets)):
             budget = evidence.budgets[k]
             seen = router.row_quality(X[300:][order], y[300:][order], budget=budget)
-            best = 1.0 if quality == "accuracy" else 0.0
-            np.testing.assert_allclose(evidence.losses[:, k], best - seen.quality)
+            np.testing.assert_allclose(evidence.losses[:, k], -seen.quality)
             handed += (seen.route == 2).sum()
         assert handed
         worth = -router.abstain_quality_
@@ -238,9 +237,9 @@ def test_a_loss_of_ones_own_is_that_of_the_references_too(named):
             FrozenEstimator(router), max_loss=0.08 * (unit or 1.0), **own, **OPTIONS
         ).fit(X[500:], Q[500:])
         references = certified._selection.evidence.references
-        np.testing.assert_allclose(
-            references.mean(axis=0) / (unit or 1.0), 1 - Q[500:].mean(axis=0), atol=0.02
-        )
+        # Of a quality what it falls short of is not known.
+        expected = (unit is not None) - Q[500:].mean(axis=0)
+        np.testing.assert_allclose(references.mean(axis=0) / (unit or 1.0), expected, atol=0.02)
         one = certified.certificate_
         found.append((one.cost, one.loss / (unit or 1.0), one.single))
     for one in found[1:]:
@@ -261,8 +260,8 @@ def test_the_range_is_what_two_answers_to_a_row_can_differ_by(quality, n_classes
     given = matrix if quality == "matrix" else quality
     router, y = OccamRouterClassifier(MEMBERS, costs=[1, 10], quality=given), np.arange(n_classes)
     measure = loss_of(router, y, None, None)
-    sure = np.eye(n_classes) if measure.asks == "predict_proba" else y
-    found = np.array([measure.of(y, np.array([sure[j]] * n_classes)) for j in y])
+    sure = np.eye(n_classes) if measure.worth.asks == "predict_proba" else y
+    found = np.array([-measure.worth.of(y, np.array([sure[j]] * n_classes)) for j in y])
     assert measure.range == pytest.approx(np.ptp(found, axis=0).max())
     assert measure.exact == (quality == "accuracy")
     if quality == "matrix":

@@ -344,6 +344,9 @@ def test_metadata_routing_decides_who_is_told_what():
         np.testing.assert_allclose(
             router.predict_cost(X, size=size), size * router.predict_cost(X), rtol=1e-12
         )
+        # What is fitted learns nothing of them; this was a KeyError.
+        frozen = FrozenEstimator(clone(told).fit(X, y, size=size))
+        assert CertifiedRouter(frozen, **TOLD).fit(X, y, size=size).certificate_.cost > 1.5
         alias = Sized().set_fit_request(size=False).set_predict_request(size="weight")
         router = CertifiedRouter(alias, **TOLD).fit(X, y, weight=size)
         assert router.estimator_.fit_size_ is None and router.certificate_.cost > 1.5
@@ -395,6 +398,20 @@ def test_rows_that_cost_more_than_those_of_fit_need_no_budget(logged):
     batch = batch.certify_batch(X, n_labels=100, costs=dear)
     assert batch.certificate.promised and set(batch.labelled) == set(labelled)
     assert router.min_budget_ < batch.certificate.operating_budget < np.inf
+
+
+def test_a_single_choice_that_is_certified_answers_calls_with_costs_as_well(logged):
+    """The unlimited plan did, of which nothing was promised."""
+    _, X, Q = logged
+    costs = np.array([1.0, 5.0]) * np.random.default_rng(0).choice([0.5, 1.5], (len(X), 1))
+    poor = BudgetRouter(DummyRegressor(), cv=2).fit(X - 1, 1 - Q, costs=costs)
+    frozen, large = FrozenEstimator(poor), poor.choices_[1]
+    made = CertifiedRouter(frozen, max_loss=1e-4, reference=large, **OPTIONS)
+    made.fit(X, Q, costs=costs)
+    assert made.certificate_.single == large
+    routed = made.predict_routed(X, costs=costs)
+    assert set(routed.route) == {1}
+    np.testing.assert_array_equal(routed.cost, costs[:, 1])
 
 
 def test_bounds_of_operating_points_are_computed_once(fitted, monkeypatch):

@@ -89,7 +89,7 @@ POLYNOMIALS = {"mean": 1.0, "spread": [1.0, 0.1], "both": [2.0, 0.3]}
 @pytest.fixture(autouse=True)
 def only_extractors_take_time(monkeypatch):
     CALLS.clear()
-    monkeypatch.setattr("skroute.feature_sets._costs._clock", CLOCK)
+    monkeypatch.setattr("skroute.utils._timing._clock", CLOCK)
 
 
 TRADE_OFFS = {"greedy": None, "greedy_acc": [0.0], "greedy_cost": [np.inf]}

@@ -148,7 +148,7 @@ def timed_with(monkeypatch, sizes, seconds, percentile=0.95):
         now[0] += next(left)
         return np.zeros((len(items), 1))
 
-    monkeypatch.setattr("skroute.feature_sets._costs._clock", lambda: now[0])
+    monkeypatch.setattr("skroute.utils._timing._clock", lambda: now[0])
     extractors = ItemExtractors(["f"], [FunctionTransformer(transform)])
     return measured_costs(extractors, [None] * len(sizes), sizes, percentile)
 

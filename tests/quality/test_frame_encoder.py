@@ -148,7 +148,7 @@ def test_dates_are_dates():
     encoder = FrameEncoder().fit(log)
     assert encoder.kinds_ == ["number", "date"]
     np.testing.assert_allclose(encoder.transform(log)[:, 1:], [[-1, 0], [1, 0], [0, 1]])
-    with pytest.raises(TypeError, match="cells of timedelta"):
+    with pytest.raises(TypeError, match="cells of Timedelta"):
         FrameEncoder().fit(pd.DataFrame({"wait": dates - dates[0]}))
 
 
@@ -224,3 +224,12 @@ def test_a_column_of_which_fit_knew_nothing_may_say_anything_later(nothing):
     found = encoder.transform(later)
     assert np.isfinite(found).all()
     np.testing.assert_array_equal(found[::4], rows[::4])
+
+
+def test_masked_cells_are_missing():
+    X = frame().to_numpy()
+    encoder = FrameEncoder(n_components=2).fit(frame())
+    missing = X.copy()
+    missing[3], missing[5, 2] = None, None
+    masked = np.ma.masked_array(X, mask=missing == np.array(None))
+    np.testing.assert_array_equal(encoder.transform(masked), encoder.transform(missing))

@@ -33,7 +33,7 @@ def test_the_walk_of_trees_is_scikit_learns(n, k, grid, seed):
     peer = ExtraTreesRegressor(5, random_state=seed).fit(X[:n], Y if k > 1 else Y[:, 0])
     # New rows that stand on a threshold as well.
     X[n] = peer.estimators_[0].tree_.threshold[0].astype(np.float32)
-    found = Forest.of(peer.estimators_, 1 / 5).predict(X)
+    found = Forest.joined([Forest.of(tree, 1 / 5) for tree in peer.estimators_]).predict(X)
     np.testing.assert_allclose(found, peer.predict(X).reshape(-1, k), atol=1e-6)
 
 
@@ -41,7 +41,7 @@ def test_the_walk_of_trees_is_scikit_learns(n, k, grid, seed):
 def test_every_member_is_weighted_in_level_and_difference(name):
     X, Q, _ = log(150)
     rows = X.astype(np.float32)
-    member = MEMBERS[name](rows, Q - Q.mean(axis=0), 0, 0.4)
+    member = MEMBERS[name](rows, Q - Q.mean(axis=0), 0)
     plain = member.predict(rows)
     assert plain.shape == Q.shape
     expected = weigh_outputs(plain, 0.3, 0.7)

@@ -19,7 +19,7 @@ from skroute.utils import _timing
 from tests.estimators import ESTIMATORS
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("skorch")
+SliceDataset = pytest.importorskip("skorch.helper").SliceDataset
 nn = torch.nn
 
 Pair = namedtuple("Pair", "first second")
@@ -308,8 +308,6 @@ def test_tensors_are_checked_as_arrays_are():
 
 
 def test_data_sets_are_refused_in_words():
-    from skorch.helper import SliceDataset
-
     X, y = problem(40)
     data = torch.utils.data.TensorDataset(torch.as_tensor(X), torch.as_tensor(y))
     net = MultiExitClassifier(Builder(), max_epochs=1)
@@ -319,19 +317,6 @@ def test_data_sets_are_refused_in_words():
     stopped = QWYCEnsemble(net, alpha=0.1).fit(X, y)
     with pytest.raises(TypeError, match="X is a data set, but fit saw rows of"):
         stopped.predict(data)
-
-
-def test_rows_with_gradients_and_labels_as_tensors():
-    X, y = problem(60)
-    tensor = torch.as_tensor(X).requires_grad_()
-    net = MultiExitClassifier(Builder(), max_epochs=2, random_state=0)
-    expected = net.fit(X, y).predict_proba(X)
-    net.fit(tensor, torch.as_tensor(y))
-    assert tensor.grad is None and isinstance(net.classes_, np.ndarray)
-    for rows in (tensor, X):
-        np.testing.assert_array_equal(net.predict_proba(rows), expected)
-    with pytest.raises(ValueError, match="X has 5 features, .* is expecting 6"):
-        net.predict(tensor[:, :5])
 
 
 class OnDevice(torch.Tensor):
@@ -347,12 +332,21 @@ class OnDevice(torch.Tensor):
         return self.as_subclass(torch.Tensor)
 
 
-def test_labels_on_a_device():
+def test_rows_with_gradients_and_labels_as_tensors():
     X, y = problem(60)
+    tensor = torch.as_tensor(X).requires_grad_()
+    net = MultiExitClassifier(Builder(), max_epochs=2, random_state=0)
+    expected = net.fit(X, y).predict_proba(X)
+    net.fit(tensor, torch.as_tensor(y))
+    assert tensor.grad is None and isinstance(net.classes_, np.ndarray)
+    for rows in (tensor, X):
+        np.testing.assert_array_equal(net.predict_proba(rows), expected)
+    with pytest.raises(ValueError, match="X has 5 features, .* is expecting 6"):
+        net.predict(tensor[:, :5])
     labels = torch.as_tensor(y).as_subclass(OnDevice)
     with pytest.raises(TypeError, match="can't convert cuda"):
         np.asarray(labels)
-    MultiExitClassifier(Builder(), max_epochs=1).fit(X, labels)
+    np.testing.assert_array_equal(net.fit(X, labels).predict_proba(X), expected)
     CallableClassifier(len, classes=[0, 1, 2]).fit(X, labels)
 
 

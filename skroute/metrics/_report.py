@@ -151,13 +151,11 @@ def decision_report(
         about += f" {certificate}. The page starts at the budget that this is about."
         own = certificate.operating_budget
         walk = Walk(walk.router.estimator_, walk.X, y, **params)
-    least = walk.router.min_budget_
-    if budgets is not None:
-        limits = np.unique(check_budgets(budgets))
-    else:
-        most = float(np.mean(walk.router.predict_cost(walk.X, budget=np.inf, **walk.call)))
-        steps = np.linspace(least, max(least, most), n_budgets)
-        limits = np.unique(np.r_[steps, own] if least < own < most else steps)
+    if budgets is None:
+        least = walk.router.min_budget_
+        most = max(least, walk.router.predict_cost(walk.X, budget=np.inf, **walk.call).mean())
+        budgets = [*np.linspace(least, most, n_budgets), np.clip(own, least, most)]
+    limits = np.unique(check_budgets(budgets))
     tables = _numbers(walk, limits, confidence_level, n_resamples, random_state)
     stops = [_text(limit) + unit for limit in limits]
     spec = _spec(tables, stops, quality_label or walk.label or "Quality", unit)

@@ -48,7 +48,7 @@ def risk_coverage_curve(
     Raises
     ------
     ValueError
-        For numbers that are not finite, or lengths that differ.
+        For numbers that are not finite, negative weights, or lengths that differ.
 
     References
     ----------
@@ -65,7 +65,7 @@ def risk_coverage_curve(
     lost = check_numbers(loss, "loss", shape=(None,))
     rank = check_numbers(confidence, "confidence", shape=(None,))
     check_consistent_length(lost, rank)
-    weight = check_sample_weight(sample_weight, lost, dtype=np.float64, ensure_non_negative=True)
+    weight = check_numbers(check_sample_weight(sample_weight, lost), "sample_weight", low=0.0)
     steps, step = np.unique(-rank, return_inverse=True)
     weights, losses = np.bincount(step, weight), np.bincount(step, weight * lost)
     # Rows without weight make no point of their own.

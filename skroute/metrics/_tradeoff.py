@@ -11,7 +11,7 @@ from skroute.assignment import assignment_path
 from skroute.base import affords, check_costs
 from skroute.metrics._curve import check_budgets
 from skroute.utils._compat import Interval, Real, validate_params
-from skroute.utils._named import by_label, in_order
+from skroute.utils._named import by_label, columns_of, in_order
 from skroute.utils._validation import check_numbers
 
 
@@ -182,15 +182,13 @@ def _area(x, y, start, end):
 
 
 def _with_anchors(cost, quality, weak, strong):
-    """The curve from the weak to the strong model, which can always be had themselves."""
-    cost, quality = check_curve(cost, quality)
-    anchors = check_anchors(weak, strong)
-    if cost[0] > anchors[0, 0]:
-        cost, quality = np.r_[anchors[0, 0], cost], np.r_[anchors[0, 1], quality]
-    if cost[-1] < anchors[1, 0]:
-        cost, quality = np.r_[cost, anchors[1, 0]], np.r_[quality, anchors[1, 1]]
-    scale = anchors[1] - anchors[0]
-    return (cost - anchors[0, 0]) / scale[0], (quality - anchors[0, 1]) / scale[1]
+    """The curve on the scale from weak to strong model, which can always be had themselves."""
+    points, (weak, strong) = np.transpose(check_curve(cost, quality)), check_anchors(weak, strong)
+    if points[0, 0] > weak[0]:
+        points = np.vstack([weak, points])
+    if points[-1, 0] < strong[0]:
+        points = np.vstack([points, strong])
+    return ((points - weak) / (strong - weak)).T
 
 
 def average_performance_gap_recovered(
@@ -265,19 +263,16 @@ def call_performance_threshold(
 
     On a scale where 0 is the weak and 1 the strong model's cost, and the curve is straight between
     its points. With two models of fixed cost that is RouteLLM's share of calls to the strong
-    model [1]_. A random mix of the two models has ``share``.
+    model (the source is that of :func:`average_performance_gap_recovered`). A random mix of the
+    two models has ``share``.
 
     Parameters
     ----------
-    cost, quality : array-like of shape (n_points,)
-        Means at each point of the curve.
+    cost, quality, weak, strong
+        As in :func:`average_performance_gap_recovered`.
 
     share : float
         Share of the gap to recover, above 0 and at most 1: 0.8 for CPT(80 %).
-
-    weak, strong : tuple of (float, float)
-        Cost and quality of the cheap and of the expensive model on the same rows; both are larger
-        for `strong`.
 
     Returns
     -------
@@ -290,11 +285,6 @@ def call_performance_threshold(
     ValueError
         If the curve is not valid, `strong` is not both more expensive and better, or `share`
         is outside its range.
-
-    References
-    ----------
-    .. [1] I. Ong et al. (2024). RouteLLM: Learning to route LLMs with preference data.
-       Section on metrics. arXiv:2406.18665
 
     Examples
     --------
@@ -384,7 +374,7 @@ def costs_by_name(costs, names):
 
 def known_table(Q, costs):
     """Qualities, none of them NaN, and costs in the order of Q's columns."""
-    names = [str(column) for column in getattr(Q, "columns", ())]
+    names = [str(column) for column in columns_of(Q) or ()]
     return check_all_known(Q), costs_by_name(costs, names)
 
 

@@ -8,8 +8,8 @@ from scipy.sparse import hstack, issparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import HashingVectorizer
-from sklearn.impute import SimpleImputer
-from sklearn.pipeline import make_pipeline
+from sklearn.impute import MissingIndicator, SimpleImputer
+from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import OneHotEncoder, StandardScaler, normalize
 from sklearn.utils.validation import check_array, check_is_fitted
 
@@ -211,11 +211,12 @@ class _Column:
         self.reader = ColumnReader.fit(column, name)
         self.kind = self.reader.kind
         if self.kind != CATEGORY:
-            # What is missing becomes 0, which is the mean.
-            self.transformer = make_pipeline(
+            scaled = make_pipeline(
                 StandardScaler(),
-                SimpleImputer(strategy="constant", keep_empty_features=True, add_indicator=True),
+                SimpleImputer(strategy="constant", fill_value=0.0, keep_empty_features=True),
             )
+            # Beside the scaler: of a column without a known number it knows no scale.
+            self.transformer = make_union(scaled, MissingIndicator(error_on_new=False))
             return
         texts = self._cells(column)
         different = len(np.unique(texts))

@@ -44,6 +44,9 @@ class CombiningRouter(ClassifierMixin, MemberRouter):
     def _least_cost(self, costs, names):
         return float(costs[possible_bases(self.base, names)].min())
 
+    def _least(self):
+        return self.choice_costs_.min()
+
     def _check(self, members):
         super()._check(members)
         if self.base != "auto" and self.base not in members:

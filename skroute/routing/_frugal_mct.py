@@ -322,9 +322,6 @@ class FrugalMCTClassifier(CombiningRouter):
 
     # Decisions ------------------------------------------------------------------------------
 
-    def _least(self):
-        return float(self.choice_costs_.min())
-
     def _options_now(self, exclude=None):
         """What can be bought after each base, at the costs of now, without some members."""
         costs, found = self._member_costs, []
@@ -488,6 +485,5 @@ def search_delta(policy, budget):
             cost[j] += (fixed + costs[choice]).sum() / n
             value[j] += policy.quality[check, choice].sum() / n
     allowed = affords(budget, cost)
-    if not allowed.any():
-        return float(deltas[0])
+    # Where none does, the largest.
     return float(deltas[int(np.where(allowed, value, -np.inf).argmax())])

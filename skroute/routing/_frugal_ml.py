@@ -347,9 +347,6 @@ class FrugalMLClassifier(CombiningRouter):
             [unit[addon] for _, addon in pairs],
         )
 
-    def _least(self):
-        return self._costs_of_fit[self._bases].min()
-
     def _plan(self, X, budget, request_id=None):
         check_affordable(budget, self._least())
         rules = self.rules_

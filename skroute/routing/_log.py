@@ -163,9 +163,7 @@ def read_answers(X, y, choice, propensity, costs, listed, *, estimates_costs):
     """
     n = num_samples(X)
     quality = read_values(y, "y", n, allow_nan=True)
-    names, named = [], False
-    if listed is not None:
-        names, named = choice_names(np.empty((0, len(listed))), listed)
+    names, named = ([], False) if listed is None else choice_names(None, listed)
     position, found = read_choice(choice, names, n)
     if listed is not None and len(found) > len(names):
         unnamed = "" if named else " Give costs as a mapping from name to number."
@@ -216,11 +214,13 @@ def read_answers(X, y, choice, propensity, costs, listed, *, estimates_costs):
 def choice_names(y, listed):
     """Names of the columns of a table, and whether they are the user's.
 
-    They are the frame's, else those of the prices, else numbered.
+    They are the frame's, else those of the prices, else numbered. A log of single answers, or of
+    none, is no table: None.
     """
     names, listed = column_names(y), by_label(listed)
     named = names is not None or isinstance(listed, Mapping)
-    n_choices = np.shape(y)[1] if np.ndim(y) == 2 else 1
+    shape = (0, len(listed)) if y is None else np.shape(y)
+    n_choices = shape[1] if len(shape) == 2 else 1
     if names is None:
         names = [str(key) for key in listed] if named else [f"choice{k}" for k in range(n_choices)]
     if len(names) != n_choices:

@@ -76,9 +76,8 @@ def docked_quality(cost, quality, simple, slack):
             price = np.diff(mixture.quality)[low] / np.diff(mixture.cost)[low]
         gain = quality[rule] - price * cost[rule]
         for position, weight in ((low, 1 - share), (high, share)):
-            if weight:
-                other = kept[position]
-                gain = gain - weight * (quality[other] - price * cost[other])
+            other = kept[position]
+            gain = gain - weight * (quality[other] - price * cost[other])
         docked[rule] -= slack * gain.std() / np.sqrt(len(gain))
     return docked
 
@@ -131,10 +130,7 @@ def best_of(quality, spent, rows):
     `quality` and `spent` have one number for each policy, `rows` the quality of each row.
     """
     best = int(np.argmax(quality))
-    found = best
-    for other in np.flatnonzero(spent < 0.99 * spent[best]):
-        noise = np.std(rows[best] - rows[other]) / np.sqrt(len(rows[best]))
-        within = quality[best] - quality[other] <= noise
-        if within and (found == best or quality[other] > quality[found]):
-            found = int(other)
-    return found
+    noise = [np.std(rows[best] - own) / np.sqrt(len(own)) for own in rows]
+    near = quality[best] - quality <= noise
+    cheaper = np.flatnonzero(near & (spent < 0.99 * spent[best]))
+    return int(cheaper[quality[cheaper].argmax()]) if len(cheaper) else best

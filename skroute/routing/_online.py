@@ -267,9 +267,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
             if prior is None:
                 raise ValueError("costs must be given, got None: what a call of each choice costs.")
             listed = dict(zip(prior.choices_, np.asarray(prior.costs_).tolist()))
-        # Single answers, or none at all, name no columns.
-        table = np.empty((0, len(listed))) if y is None or choice is not None else y
-        names, self._named = choice_names(table, listed)
+        names, self._named = choice_names(y if choice is None else None, listed)
         if prior is not None:
             if self._named and sorted(names) != sorted(prior.choices_):
                 raise ValueError(f"prior has the choices {prior.choices_!r}, costs or y {names!r}.")

@@ -24,7 +24,12 @@ from skroute.metrics import (
     sample_quality,
 )
 from skroute.metrics._curve import find_router
-from skroute.routing import BudgetRouter, FrugalMLClassifier, OccamRouterClassifier
+from skroute.routing import (
+    BudgetRouter,
+    FrugalMLClassifier,
+    OccamRouterClassifier,
+    SequentialRouterClassifier,
+)
 from tests.metrics._stub import RankRouter, problem
 from tests.router_checks import Counting
 
@@ -137,3 +142,16 @@ def test_the_curve_and_scorers_of_a_router_are_its_own_scores(per_row):
             assert_allclose(own(router, X, Q, **params), value)
     with pytest.raises(ValueError, match=r"for each of its choices_ \(there are 3\)"):
         accuracy_cost_curve(router, X, Q[:, :2], budgets, **params)
+
+
+def test_a_function_of_label_sets_is_given_truth_values_as_in_fit():
+    X = np.random.default_rng(0).random((120, 2))
+    Y = np.column_stack([X[:, 0] > 0.5, X.sum(axis=1) > 1]).astype(int)
+    members = [("shallow", DecisionTreeClassifier(max_depth=1)), ("deep", DecisionTreeClassifier())]
+    router = SequentialRouterClassifier(
+        members, costs=[1, 2], quality=lambda true, given: (~(true ^ given)).mean(axis=1), cv=2
+    ).fit(X, Y)
+    curve = accuracy_cost_curve(router, X, Y, [2])
+    own = router.row_quality(X, Y, budget=2).quality
+    assert_allclose(curve.row_quality[:, 0], own)
+    assert_allclose(own, (router.predict(X, budget=2) == Y).mean(axis=1))

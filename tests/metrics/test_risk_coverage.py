@@ -31,6 +31,11 @@ def test_it_is_the_mean_loss_of_all_rows_above_each_threshold(seed, n, weighted)
     assert curve.area == pytest.approx(np.mean(risks))
 
 
+def test_weights_that_are_negative_are_refused():
+    with pytest.raises(ValueError, match="sample_weight must be finite and at least 0, got -1"):
+        risk_coverage_curve([0, 1, 0], [0.9, 0.6, 0.2], sample_weight=[1, -1, 1])
+
+
 def test_scorer_of_classifiers_of_routers_and_of_cascades_that_hand_over():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 2))

@@ -224,6 +224,8 @@ def test_a_column_of_which_fit_knew_nothing_may_say_anything_later(nothing):
     found = encoder.transform(later)
     assert np.isfinite(found).all()
     np.testing.assert_array_equal(found[::4], rows[::4])
+    # The one number among them is known.
+    np.testing.assert_array_equal(found[:, -1], [1, 0, 1, 1] * 10)
 
 
 def test_masked_cells_are_missing():

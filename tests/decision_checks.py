@@ -147,7 +147,6 @@ def check_decision_rows_are_decided_alone(estimator):
 
 
 def check_decision_deciding_changes_nothing(estimator):
-    """A call leaves the estimator as it was, whatever the budget."""
     estimator, X = fitted(estimator), rows()[2]
     before = estimator.predict_routed(X)
     for budget in (np.inf, estimator.min_budget_, middle(estimator)):

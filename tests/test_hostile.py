@@ -491,6 +491,9 @@ def test_a_failure_of_a_model_leaves_nothing_fitted(learner):
         assert any("fit of 'logreg'" in note or "fit of 'deep'" in note for note in notes)
     if isinstance(learner, CertifiedRouter):
         assert any("fit of 'estimator'" in note for note in notes)
+    if isinstance(learner, (FastForest, QWYCEnsemble)):
+        n_rows = 30 if isinstance(learner, FastForest) else 22
+        assert f"fit of '{type(change['estimator']).__name__}' with {n_rows} rows" in notes[0]
     with pytest.raises(NotFittedError):
         check_is_fitted(refitted)
 
@@ -561,8 +564,6 @@ def test_threads_share_a_fitted_estimator(estimator):
     for ours, alone in zip(found, expected):
         np.testing.assert_array_equal(ours, alone)
 
-
-# Anything together ----------------------------------------------------------------------
 
 NUMBERS = st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.5, 1e-320, 1e-200, 1e200, 1e308, -1e308, 3.0])
 

@@ -29,6 +29,7 @@ import router_service  # noqa: E402
 import run  # noqa: E402
 
 from skroute.routing import BudgetRouter  # noqa: E402
+from tests.ledgers.servers import free_port  # noqa: E402
 
 
 def ask(text="Name a river.", **more):
@@ -130,12 +131,6 @@ def test_a_failed_call_is_refunded_and_an_unknown_one_counts_in_full(make):
     provider.error = TimeoutError("late")
     assert call(app, ask())[0].status_code == 504
     assert stream.status().spent == 4.0 and stream.status().n_open == 0
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @contextmanager

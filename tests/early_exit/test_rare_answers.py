@@ -13,11 +13,7 @@ from sklearn.frozen import FrozenEstimator
 
 from skroute.early_exit import QWYCEnsemble
 from skroute.early_exit._algorithms import full_answers, running_values
-from skroute.early_exit._calibration import (
-    allowed_wrong,
-    fewest_rows,
-    hold_out,
-)
+from skroute.early_exit._calibration import allowed_wrong, fewest_rows, hold_out
 from skroute.early_exit._learning import certify
 
 

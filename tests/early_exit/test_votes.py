@@ -7,11 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 from scipy.stats import hypergeom
 from sklearn.datasets import make_classification
-from sklearn.ensemble import (
-    BaggingClassifier,
-    RandomForestClassifier,
-    VotingClassifier,
-)
+from sklearn.ensemble import BaggingClassifier, RandomForestClassifier, VotingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB

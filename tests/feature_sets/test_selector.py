@@ -11,7 +11,8 @@ import polars as pl
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
-from sklearn.base import clone
+from sklearn import config_context
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.datasets import load_iris, make_classification
 from sklearn.exceptions import NotFittedError
@@ -24,19 +25,71 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 from skroute.feature_sets import GreedyFeatureSelector, MeasuredCosts, PolyDomSelector
-from tests.feature_sets._items import CALLS, CLOCK, Moment, make_extractors, make_items
+from tests.features.test_pipeline import hospital
+
+# Rows in each call of `transform`, by extractor.
+CALLS: dict[str, list[int]] = {}
+
+
+class FakeClock:
+    """A clock that only extractors move."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+CLOCK = FakeClock()
+
+
+class Moment(TransformerMixin, BaseEstimator):
+    """One moment of an item; takes ``fixed + per_pixel * size`` of the fake clock."""
+
+    def __init__(self, name, power=1, noise=1.0, fixed=0.0, per_pixel=0.0, slow_down=1.0):
+        self.name = name
+        self.power = power
+        self.noise = noise
+        self.fixed = fixed
+        self.per_pixel = per_pixel
+        self.slow_down = slow_down
+
+    def fit(self, X, y=None):
+        self.fitted_ = True
+        return self
+
+    def transform(self, X):
+        CALLS.setdefault(self.name, []).append(len(X))
+        for item in X:
+            CLOCK.now += self.slow_down * (self.fixed + self.per_pixel * np.size(item))
+        return np.array([[np.mean(item**self.power), np.std(item) * self.noise] for item in X])
+
+
+@pytest.fixture(scope="module")
+def items():
+    """Arrays of 4 to 60 numbers whose mean and spread tell three classes apart."""
+    rng = np.random.default_rng(0)
+    y, sizes = rng.integers(3, size=90), rng.integers(4, 60, size=90)
+    items = [rng.normal(0.7 * (c == 1), 1.0 + 0.8 * (c == 2), size=n) for c, n in zip(y, sizes)]
+    return items, y
+
+
+def make_extractors():
+    return [
+        ("mean", Moment("mean", 1, 0.0, fixed=1.0)),
+        ("spread", Moment("spread", 2, 0.0, fixed=1.0, per_pixel=0.1)),
+        ("both", Moment("both", 1, 1.0, fixed=2.0, per_pixel=0.3)),
+    ]
+
 
 POLYNOMIALS = {"mean": 1.0, "spread": [1.0, 0.1], "both": [2.0, 0.3]}
 
 
 @pytest.fixture(autouse=True)
-def no_calls():
+def only_extractors_take_time(monkeypatch):
     CALLS.clear()
-
-
-@pytest.fixture(scope="module")
-def items():
-    return make_items()
+    monkeypatch.setattr("skroute.utils._timing._clock", CLOCK)
 
 
 TRADE_OFFS = {"greedy": None, "greedy_acc": [0.0], "greedy_cost": [np.inf]}
@@ -107,9 +160,7 @@ def test_route_select_and_skyline_agree(fitted, items):
 def test_budget_zero_is_the_class_prior(fitted, items):
     X, y = items
     prior = np.bincount(y) / len(y)
-    CALLS.clear()
     assert_allclose(fitted.predict_proba(X, budget=0), np.tile(prior, (len(X), 1)))
-    assert CALLS == {}
     assert_array_equal(fitted.predict_cost(X, budget=0), 0)
     assert_array_equal(fitted.predict(X, budget=0), np.argmax(prior))
 
@@ -132,8 +183,9 @@ def test_answers_come_from_the_chosen_model(fitted, items):
 def test_only_features_of_the_chosen_set_are_computed(items):
     """In `fit` each once; to decide none; to answer those of the chosen sets."""
     X, y = items
+    objects = np.array(X, dtype=object)
     with joblib.parallel_config("threading"):
-        model = selector(n_jobs=2).fit(_objects(X), y)
+        model = selector(n_jobs=2).fit(objects, y)
     assert CALLS == {"mean": [len(X)], "spread": [len(X)], "both": [len(X)]}
     for budget in (0.0, 1.0, 4.0, 9.0, np.inf):
         CALLS.clear()
@@ -147,7 +199,7 @@ def test_only_features_of_the_chosen_set_are_computed(items):
     assert_array_equal(route, np.argmax(model.quality_))
     alone = selector().fit(X, y)
     assert_array_equal(alone.expanded_, model.expanded_)
-    assert_array_equal(alone.predict(X, budget=7.0), model.predict(_objects(X), budget=7.0))
+    assert_array_equal(alone.predict(X, budget=7.0), model.predict(objects, budget=7.0))
 
 
 @pytest.fixture
@@ -234,8 +286,7 @@ def lengths(texts):
     return np.array([[len(text)] for text in texts])
 
 
-def test_measured_costs(items, monkeypatch):
-    monkeypatch.setattr("skroute.utils._timing._clock", CLOCK)
+def test_measured_costs(items):
     X, y = items
     model = selector(costs="time").fit(X, y)
     sizes = np.unique([np.size(item) for item in X])
@@ -255,8 +306,7 @@ class SlowNB(GaussianNB):
         return super().predict(X)
 
 
-def test_the_models_own_time_can_be_part_of_the_cost(items, monkeypatch):
-    monkeypatch.setattr("skroute.utils._timing._clock", CLOCK)
+def test_the_models_own_time_can_be_part_of_the_cost(items):
     X, y = items
     model = selector(costs=MeasuredCosts(include_model=True), alpha=None)
     model.set_params(estimator=SlowNB()).fit(X, y)
@@ -273,20 +323,9 @@ def test_the_models_own_time_can_be_part_of_the_cost(items, monkeypatch):
     assert_allclose(model.skyline(20).cost[1:], plain.skyline(20).cost[1:] + 1.0)
 
 
-@pytest.fixture
-def timed(items, monkeypatch):
-    """A selector whose extractors take exactly their cost on a fake clock."""
-    monkeypatch.setattr("skroute.utils._timing._clock", CLOCK)
-
-    def fit(**params):
-        return selector(costs="time", **params).fit(*items)
-
-    return fit
-
-
-def test_anytime_is_poly_dom_when_estimates_are_right(timed, items):
+def test_anytime_is_poly_dom_when_estimates_are_right(items):
     X, _ = items
-    model = timed(alpha=0.0)
+    model = selector(costs="time", alpha=0.0).fit(*items)
     budget = np.linspace(0.001, 25, len(X))
     planned = model.select([np.size(item) for item in X], budget)
     answer, route, cost = model.predict_routed(X, budget=budget, anytime=True)
@@ -299,9 +338,9 @@ def test_anytime_is_poly_dom_when_estimates_are_right(timed, items):
     assert_allclose(walked[same], model.predict_proba(X, budget=budget)[same])
 
 
-def test_anytime_stops_early_when_features_are_expensive(timed, items):
+def test_anytime_stops_early_when_features_are_expensive(items):
     X, _ = items
-    model = timed(alpha=0.0)
+    model = selector(costs="time", alpha=0.0).fit(*items)
     budget = np.full(len(X), 8.0)
     before = model.route(X, budget=budget, anytime=True)
     for transformer in model.extractors_.transformers:
@@ -316,9 +355,9 @@ def test_anytime_stops_early_when_features_are_expensive(timed, items):
 
 
 @pytest.mark.parametrize("strategy", ["greedy", "greedy_acc", "greedy_cost"])
-def test_anytime_greedy_walks_its_sequence(timed, items, strategy):
+def test_anytime_greedy_walks_its_sequence(items, strategy):
     X, _ = items
-    model = timed(strategy=strategy)
+    model = selector(strategy, costs="time").fit(*items)
     budget = np.linspace(0.001, 25, len(X))
     sizes = [np.size(item) for item in X]
     _, route, cost = model.predict_routed(X, budget=budget, anytime=True)
@@ -400,21 +439,14 @@ def test_memory_trains_nothing_twice(items, tmp_path):
         assert fit.call_count == len(again.choices_) - 1
 
 
-def test_sample_weight_reaches_models_and_scorer(items):
+def test_sample_weight_and_other_metadata(items):
     X, y = items
-    heavy = np.where(y == 2, 50.0, 1.0)
-    model = selector().fit(X, y, sample_weight=heavy)
+    weight = np.where(y == 2, 50.0, 1.0)
+    model = selector().fit(X, y, sample_weight=weight)
     assert_array_equal(model.predict(X, budget=0), 2)
     assert model.expanded_quality_[0] > 0.9
     with pytest.raises(ValueError, match="metadata"):
-        selector().fit(X, y, colour=heavy)
-
-
-def test_metadata_routing(items):
-    from sklearn import config_context
-
-    X, y = items
-    weight = np.where(y == 2, 50.0, 1.0)
+        selector().fit(X, y, colour=weight)
     sizes = np.array([np.size(item) for item in X])
     with config_context(enable_metadata_routing=True):
         weighted = GaussianNB().set_fit_request(sample_weight=True)
@@ -425,18 +457,12 @@ def test_metadata_routing(items):
         assert model.expanded_quality_[0] > 0.9
         model.set_score_request(size=True, budget=True, sample_weight=False)
         search = GridSearchCV(model, {"alpha": [0.0, 0.1]}, cv=2)
-        search.fit(_objects(X), y, size=sizes, sample_weight=weight, budget=9.0)
+        search.fit(np.array(X, dtype=object), y, size=sizes, sample_weight=weight, budget=9.0)
         assert search.best_estimator_.quality_.shape[0] > 1
         # Nobody asked for it.
         plain = selector(size=None)
         with pytest.raises(ValueError, match="sample_weight"):
             plain.set_fit_request(size=True).fit(X, y, size=sizes, sample_weight=weight)
-
-
-def _objects(items):
-    out = np.empty(len(items), dtype=object)
-    out[:] = items
-    return out
 
 
 def test_nested_parameters():
@@ -567,16 +593,8 @@ def test_refused_budgets_and_sizes(fitted, items):
 
 def test_raw_frames_behind_a_column_transformer():
     """Each set's model selects its columns by their type, whatever is there."""
-    rng = np.random.default_rng(0)
-    y = np.where(rng.random(150) < 0.5, "ill", "well")
-    frame = pd.DataFrame(
-        {
-            "ward": rng.choice(["a", "b", "rare"], 150, p=[0.6, 0.38, 0.02]),
-            "hb": rng.normal(size=150) + (y == "ill"),
-            "finding": np.where((y == "ill") ^ (rng.random(150) < 0.2), "shadow", "clear"),
-        }
-    )
-    frame = frame.mask(rng.random(frame.shape) < 0.1)
+    frame, y = hospital(150)
+    frame = frame[["ward", "hb", "finding"]]
     encode = make_column_transformer(
         (SimpleImputer(), make_column_selector(dtype_include=float)),
         (OneHotEncoder(handle_unknown="ignore"), make_column_selector(dtype_exclude=float)),

@@ -197,7 +197,6 @@ def test_costs_cover_the_percentile(percentile, monkeypatch):
 def test_costs_beyond_and_below_what_was_measured(monkeypatch):
     sizes = np.linspace(10, 1000, 50)
     costs, *_ = timed_with(monkeypatch, sizes, np.tile(1e-6 * sizes, 3))
-    assert_allclose(costs([10, 400, 1000])[0], [1e-5, 4e-4, 1e-3], rtol=1e-6)
     assert_allclose(costs([1.0, 2000.0])[0], [1e-5, 2e-3], rtol=1e-6)
     constant, *_ = timed_with(monkeypatch, np.zeros(4), np.full(12, 2.0))
     assert_allclose(constant([0.0, 7.0])[0], 2.0)

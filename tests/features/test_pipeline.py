@@ -21,11 +21,7 @@ from sklearn.utils.estimator_checks import (
 )
 
 from skroute.features import CostAwarePipeline, LazyFeatures
-from skroute.gating import (
-    AdaptGatingClassifier,
-    BoostedGate,
-    SequentialFeatureClassifier,
-)
+from skroute.gating import AdaptGatingClassifier, BoostedGate, SequentialFeatureClassifier
 from skroute.metrics import best_within_budget, mean_cost_scorer
 from skroute.routing import DummyRouterClassifier
 

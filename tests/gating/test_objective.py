@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 from scipy.special import logit
+from sklearn.metrics import log_loss
 
 from skroute.gating import _objective as obj
 
@@ -42,8 +43,6 @@ def test_smallest_price_meets_the_constraint_across_a_jump():
 
 
 def test_losses_agree_with_scikit_learn():
-    from sklearn.metrics import log_loss
-
     rng = np.random.default_rng(0)
     for columns, classes in ((1, 2), (4, 4)):
         scores, y = rng.normal(0, 3, (50, columns)), rng.integers(0, classes, 50)

@@ -321,7 +321,10 @@ def test_what_deciding_asks_cannot_be_excluded():
     assert stream.route(rows()[0][:1]).name == "tree"
 
 
-def test_a_call_of_a_key_is_paid_from_its_own_purses(ledger):
+def test_a_call_of_a_key_is_paid_from_its_own_purses_until_the_key_is_forgotten(ledger):
+    # That is when its reservation would have expired.
+    now, ledger.remember = [1e9], ledger.timeout
+    ledger._clock = lambda: now[0]
     ledger.open("tenant", 4.0)
     ledger.open("all", 4.0)
     made = ledger.reserve(("tenant", "all"), lambda *_: ONE, least=1.0, key="a")
@@ -332,14 +335,6 @@ def test_a_call_of_a_key_is_paid_from_its_own_purses(ledger):
         assert again[:4] == made[:4] == (made.ledger, made.number, ("tenant", "all"), "open")
     ledger.settle(made.ledger, made.number, "tenant", ONE, 0.5)
     assert ledger.books("all").spent == ledger.books("tenant").spent == 0.5
-
-
-def test_a_key_that_is_forgotten_when_its_reservation_would_have_expired(ledger):
-    now, ledger.remember = [1e9], ledger.timeout
-    ledger._clock = lambda: now[0]
-    ledger.open("tenant", 4.0)
-    made = ledger.reserve(("tenant",), lambda *_: ONE, least=1.0, key="a")
-    ledger.settle(made.ledger, made.number, "tenant", ONE, 1.0)
     now[0] += ledger.timeout + 1
     again = ledger.reserve(("tenant",), lambda *_: ONE, least=1.0, key="a")
     assert again.number != made.number and ledger.books("tenant").n_open == 1

@@ -1,6 +1,6 @@
 import pickle
 import re
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
@@ -137,11 +137,8 @@ def test_bad_parameters(params, message):
 
 def test_counts_survive_pickling_and_threads():
     model = CallableClassifier(sign_of_the_first_column, classes=[0, 1], cost=1.0, batch_size=1)
-    threads = [threading.Thread(target=model.predict, args=(X,)) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(model.predict, [X] * 8))
     assert model.statistics() == (80, 0, 80, 80.0)
     copy = pickle.loads(pickle.dumps(model))
     copy.predict(X)

@@ -19,7 +19,7 @@ from skroute.utils import _timing
 from tests.estimators import ESTIMATORS
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("skorch")
+SliceDataset = pytest.importorskip("skorch.helper").SliceDataset
 nn = torch.nn
 
 Pair = namedtuple("Pair", "first second")
@@ -59,11 +59,7 @@ class Stage(nn.Module):
         return wrap(self.linear(tensor))
 
 
-class Head(nn.Module):
-    def __init__(self, n_in, n_out, form, inplace):
-        super().__init__()
-        self.linear, self.form, self.inplace = nn.Linear(n_in, n_out), form, inplace
-
+class Head(Stage):
     def forward(self, state):
         tensor = FORMS[self.form][1](state)
         return self.linear(torch.relu_(tensor) if self.inplace else torch.relu(tensor))
@@ -169,9 +165,6 @@ def test_states_that_rows_cannot_be_taken_from_are_refused_in_fit(
     assert not hasattr(net, "classes_")
 
 
-# What is held -------------------------------------------------------------------------
-
-
 def test_rows_that_have_left_are_not_held():
     X, y = problem(1500)
     net = MultiExitClassifier(Builder(), max_epochs=0, eval_batch_size=100).fit(X, y)
@@ -233,9 +226,6 @@ def test_a_failed_call_can_be_made_again():
     )
 
 
-# What is copied -----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("as_tensor", [True, False])
 def test_a_trained_net_is_neither_copied_nor_are_its_rows_cast(as_tensor, monkeypatch):
     module = Builder()(6, 3)
@@ -257,9 +247,6 @@ def test_a_trained_net_is_neither_copied_nor_are_its_rows_cast(as_tensor, monkey
     MultiExitClassifier(module, max_epochs=1, batch_size=100).fit(X, y)
     assert max(cast) <= 100
     assert pickle.loads(pickle.dumps(net)).predict(X).shape == (1000,)
-
-
-# Training and evaluation ----------------------------------------------------------------
 
 
 def normalised(n_features, n_classes):
@@ -300,9 +287,6 @@ def test_the_clock_waits_for_every_device_in_use(kind, monkeypatch):
     assert log == ["call", *5 * [*wait, "clock", "call", *wait, "clock"]]
 
 
-# Rows -------------------------------------------------------------------------------
-
-
 def test_tensors_are_checked_as_arrays_are():
     X, y = problem(40)
     tensor = torch.as_tensor(X)
@@ -324,8 +308,6 @@ def test_tensors_are_checked_as_arrays_are():
 
 
 def test_data_sets_are_refused_in_words():
-    from skorch.helper import SliceDataset
-
     X, y = problem(40)
     data = torch.utils.data.TensorDataset(torch.as_tensor(X), torch.as_tensor(y))
     net = MultiExitClassifier(Builder(), max_epochs=1)
@@ -335,19 +317,6 @@ def test_data_sets_are_refused_in_words():
     stopped = QWYCEnsemble(net, alpha=0.1).fit(X, y)
     with pytest.raises(TypeError, match="X is a data set, but fit saw rows of"):
         stopped.predict(data)
-
-
-def test_rows_with_gradients_and_labels_as_tensors():
-    X, y = problem(60)
-    tensor = torch.as_tensor(X).requires_grad_()
-    net = MultiExitClassifier(Builder(), max_epochs=2, random_state=0)
-    expected = net.fit(X, y).predict_proba(X)
-    net.fit(tensor, torch.as_tensor(y))
-    assert tensor.grad is None and isinstance(net.classes_, np.ndarray)
-    for rows in (tensor, X):
-        np.testing.assert_array_equal(net.predict_proba(rows), expected)
-    with pytest.raises(ValueError, match="X has 5 features, .* is expecting 6"):
-        net.predict(tensor[:, :5])
 
 
 class OnDevice(torch.Tensor):
@@ -363,12 +332,21 @@ class OnDevice(torch.Tensor):
         return self.as_subclass(torch.Tensor)
 
 
-def test_labels_on_a_device():
+def test_rows_with_gradients_and_labels_as_tensors():
     X, y = problem(60)
+    tensor = torch.as_tensor(X).requires_grad_()
+    net = MultiExitClassifier(Builder(), max_epochs=2, random_state=0)
+    expected = net.fit(X, y).predict_proba(X)
+    net.fit(tensor, torch.as_tensor(y))
+    assert tensor.grad is None and isinstance(net.classes_, np.ndarray)
+    for rows in (tensor, X):
+        np.testing.assert_array_equal(net.predict_proba(rows), expected)
+    with pytest.raises(ValueError, match="X has 5 features, .* is expecting 6"):
+        net.predict(tensor[:, :5])
     labels = torch.as_tensor(y).as_subclass(OnDevice)
     with pytest.raises(TypeError, match="can't convert cuda"):
         np.asarray(labels)
-    MultiExitClassifier(Builder(), max_epochs=1).fit(X, labels)
+    np.testing.assert_array_equal(net.fit(X, labels).predict_proba(X), expected)
     CallableClassifier(len, classes=[0, 1, 2]).fit(X, labels)
 
 
@@ -400,9 +378,6 @@ def test_rows_and_labels_are_brought_to_the_host(estimator):
             np.testing.assert_array_equal(getattr(own, method)(rows), getattr(expected, method)(X))
     if hasattr(own, "score"):
         assert own.score(rows, labels) == expected.score(X, y)
-
-
-# Parameters -----------------------------------------------------------------------------
 
 
 def test_what_net_params_may_not_set():

@@ -77,9 +77,6 @@ def test_sklearn_checks(estimator, check):
     check(estimator)
 
 
-# The classifier ----------------------------------------------------------------------
-
-
 def test_exits_get_better_and_the_last_one_predicts(net):
     X, y = rows()
     staged = list(net.staged_predict_proba(X[200:]))
@@ -125,15 +122,6 @@ def test_the_module_given_is_not_changed_and_training_starts_from_it():
     assert "MultiExitClassifier" in repr(as_is) and "<div" in as_is._repr_html_()
 
 
-def test_fit_sizes_no_lazy_layer_of_the_users_net():
-    X, y = rows(60)
-    module = torch.nn.Module()
-    module.stages = torch.nn.ModuleList([torch.nn.LazyLinear(8), torch.nn.LazyLinear(8)])
-    module.heads = torch.nn.ModuleList([torch.nn.LazyLinear(2), torch.nn.LazyLinear(2)])
-    MultiExitClassifier(module, max_epochs=0).fit(X, y % 2)
-    assert all(torch.nn.parameter.is_lazy(parameter) for parameter in module.parameters())
-
-
 def test_images_and_names_of_submodules():
     torch.manual_seed(0)
     rng = np.random.default_rng(0)
@@ -155,12 +143,14 @@ def test_two_classes_with_one_score_each():
     assert set(quick.predict(X)) == {"no", "yes"}
 
 
-def test_lazy_layers_take_their_size_from_the_rows():
+def test_lazy_layers_take_their_size_from_the_rows_but_those_of_the_users_net():
     X, y = rows()
     module = nn.Module()
-    module.stages = nn.Sequential(nn.LazyLinear(8), nn.ReLU())
+    module.stages = nn.Sequential(nn.LazyLinear(8), nn.LazyLinear(8))
     module.heads = nn.Sequential(nn.LazyLinear(3), nn.LazyLinear(3))
-    net = MultiExitClassifier(module, max_epochs=5, lr=0.03, random_state=0).fit(X, y)
+    for max_epochs in (0, 5):
+        net = MultiExitClassifier(module, max_epochs=max_epochs, lr=0.03, random_state=0).fit(X, y)
+        assert all(nn.parameter.is_lazy(parameter) for parameter in module.parameters())
     assert net.score(X, y) > 0.7
 
 
@@ -195,9 +185,6 @@ def test_skorch_parameters_and_search():
     assert search.best_params_["multiexitclassifier__lr"] == 0.1
 
 
-# Under the decision estimators --------------------------------------------------------
-
-
 def test_qwyc_counts_stages(fresh):
     X, y = rows(3000, seed=0)
     quick = QWYCEnsemble(FrozenEstimator(fresh), alpha=0.03, random_state=0).optimize(X[400:1500])
@@ -219,9 +206,6 @@ def test_qwyc_fits_the_net():
     quick = QWYCEnsemble(net, alpha=0.05, costs="time", random_state=0).fit(X[:600], y[:600])
     assert (quick.costs_ > 0).all() and not hasattr(net, "classes_")
     assert quick.score(X[600:], y[600:]) > 0.85
-
-
-# What is refused ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -257,9 +241,6 @@ def test_without_torch_the_error_names_the_extra(missing, monkeypatch):
         MultiExitClassifier(build).fit(X, y)
     if missing == "skorch":
         assert MultiExitClassifier(build, max_epochs=0).fit(X, y).predict(X).shape == (30,)
-
-
-# Devices --------------------------------------------------------------------------------
 
 
 @pytest.mark.cuda

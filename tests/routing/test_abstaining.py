@@ -313,11 +313,16 @@ def test_unknown_outcomes_are_estimated_as_without_the_choice(
 
 
 COSTS_OF_ERRORS = np.array([[-1.0, 30.0, 4.0], [9.0, 0.0, 25.0], [2.0, 40.0, 0.0]])
+# What is asked for, what it says of labels, answers and probabilities, and a cost of abstaining.
 WORTH = {
-    "cost matrix": (lambda y, given, proba: -COSTS_OF_ERRORS[y, given], 8.0),
-    "log_loss": (lambda y, given, proba: np.log(proba[np.arange(len(y)), y]), 0.4),
-    "brier": (lambda y, given, proba: -((np.eye(3)[y] - proba) ** 2).sum(axis=1), 0.3),
-    "callable": (lambda y, given, proba: 1.0 - 3.0 * (y != given) * (y == 1), 0.5),
+    "cost matrix": (COSTS_OF_ERRORS, lambda y, given, proba: -COSTS_OF_ERRORS[y, given], 8.0),
+    "log_loss": ("log_loss", lambda y, given, proba: np.log(proba[np.arange(len(y)), y]), 0.4),
+    "brier": ("brier", lambda y, given, proba: -((np.eye(3)[y] - proba) ** 2).sum(axis=1), 0.3),
+    "callable": (
+        lambda true, given: 1.0 - 3.0 * (true != given) * (true == "bee"),
+        lambda y, given, proba: 1.0 - 3.0 * (y != given) * (y == 1),
+        0.5,
+    ),
 }
 ALL = [OccamRouterClassifier, *COMBINING]
 
@@ -330,13 +335,7 @@ def test_whatever_is_measured_rows_handed_over_count_as_said(kind, name):
         700, n_features=6, n_informative=4, n_classes=3, weights=[0.1, 0.3], random_state=1
     )
     classes = np.array(["ant", "bee", "hornet"])
-    (of, abstain_cost), prices = WORTH[name], np.array([1.0, 3.0, 6.0])
-    if name == "cost matrix":
-        quality = COSTS_OF_ERRORS
-    elif name == "callable":
-        quality = lambda true, given: 1.0 - 3.0 * (true != given) * (true == "bee")  # noqa: E731
-    else:
-        quality = name
+    (quality, of, abstain_cost), prices = WORTH[name], np.array([1.0, 3.0, 6.0])
     models = [*members(), ("tree", DecisionTreeClassifier(max_depth=5, random_state=0))]
     router = combining(kind, models, prices, quality=quality, abstain_cost=abstain_cost)
     if kind in COMBINING and name in ("log_loss", "brier"):

@@ -3,10 +3,12 @@ import warnings
 from unittest.mock import patch
 
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor
@@ -87,7 +89,10 @@ def test_protocol():
     assert router.score(X, Q) == pytest.approx(realised.mean())
     expected = np.average(realised, weights=weight)
     assert router.score(X, Q, sample_weight=weight) == pytest.approx(expected)
+    # At the smallest budget nothing is bought, whatever a row far out promises.
     assert (router.predict_cost(X, budget=1.25) == 1.25).all()
+    assert router.predict_quality([[9.0]]).argmax() == 1
+    assert router.predict([[9.0]], budget=1.25).tolist() == ["small"]
 
 
 def row_costs(X, seed=0):
@@ -258,15 +263,6 @@ def test_costs_of_a_call_decide_what_is_feasible():
     assert router.predict_cost(X[:1], costs=[[7.0, 90.0]]).tolist() == [7.0]
 
 
-def test_at_the_smallest_budget_nothing_is_bought_whatever_new_rows_promise():
-    X = np.linspace(0, 1, 50)[:, None]
-    Q = np.column_stack([1 - X[:, 0], np.full(50, -1.0)])
-    router = BudgetRouter(Ridge(1e-6), costs=COSTS, budget=1.0).fit(X, Q)
-    # On the log the cheap choice is always the better one; far out it is not.
-    assert router.predict_quality([[9.0]]).argmax() == 1
-    assert router.predict([[9.0]]).tolist() == ["small"]
-
-
 @pytest.mark.slow
 def test_the_smallest_budget_that_reaches_a_quality():
     rng = np.random.default_rng(0)
@@ -311,6 +307,13 @@ def test_errors_do_not_quote_rows():
         BudgetRouter(Ridge(), costs=COSTS).fit(X, quality)
     assert "secret" not in str(caught.value) and caught.value.__context__ is None
 
+    texts = [f"my secret number {i}" for i in range(30)]
+    for rows in (texts, pd.DataFrame({"words": np.arange(30.0), "text": texts})):
+        with pytest.raises(ValueError) as caught:
+            BudgetRouter(Ridge(), costs=[1, 2]).fit(rows, Q)
+        notes = " ".join(caught.value.__notes__)
+        assert "skroute.quality.FrameEncoder" in notes and "secret" not in notes
+
     class Blank(DummyRegressor):
         def predict(self, X):
             return np.full((len(X), 2), np.nan)
@@ -320,18 +323,15 @@ def test_errors_do_not_quote_rows():
 
 
 def test_names_of_choices_are_strings():
-    pandas = pytest.importorskip("pandas")
     X, Q = log(30)
-    router = BudgetRouter(Ridge(), costs={7: 1, 9: 5}).fit(X, pandas.DataFrame(Q, columns=[9, 7]))
+    router = BudgetRouter(Ridge(), costs={7: 1, 9: 5}).fit(X, pd.DataFrame(Q, columns=[9, 7]))
     assert router.choices_ == ["9", "7"] and router.costs_.tolist() == [5, 1]
     assert BudgetRouter(Ridge(), costs=[1, 5]).fit(X, Q).choices_ == ["choice0", "choice1"]
     with pytest.raises(ValueError, match="two columns of the same name"):
-        BudgetRouter(Ridge(), costs=[1, 5]).fit(X, pandas.DataFrame(Q, columns=["7", 7]))
+        BudgetRouter(Ridge(), costs=[1, 5]).fit(X, pd.DataFrame(Q, columns=["7", 7]))
 
 
 def test_sparse_and_missing_values_where_the_estimator_takes_them():
-    from scipy.sparse import csr_array
-
     X, Q = log(100)
     router = BudgetRouter(Ridge(), costs=COSTS, budget=2.5)
     assert get_tags(router).input_tags.sparse and not get_tags(router).input_tags.allow_nan
@@ -450,14 +450,3 @@ def test_a_regressor_of_one_output_fails_with_advice():
     with pytest.raises(ValueError) as caught:
         BudgetRouter(LinearRegression(), costs=[1, 2]).fit([["a"], ["b"]] * 20, Q)
     assert not any("MultiOutputRegressor" in note for note in caught.value.__notes__)
-
-
-def test_an_estimator_of_numbers_says_what_makes_texts_numbers():
-    pd = pytest.importorskip("pandas")
-    texts, Q = [f"question {i}" for i in range(40)], np.ones((40, 2))
-    frame = pd.DataFrame({"words": np.arange(40.0), "text": texts})
-    for X in (texts, frame):
-        with pytest.raises(ValueError) as failure:
-            BudgetRouter(Ridge(), costs=[1, 2]).fit(X, Q)
-        notes = " ".join(failure.value.__notes__)
-        assert "skroute.quality.FrameEncoder" in notes and "question" not in notes

@@ -1,4 +1,4 @@
-"""Cascades: backward induction by hand, special cases, what is asked, live requests."""
+"""Cascades: states, backward induction by hand, special cases, what is asked, live requests."""
 
 import pickle
 
@@ -14,15 +14,10 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from skroute.metrics import accuracy_cost_curve
 from skroute.routing import CascadeRouter
-from skroute.routing._cascade_rules import (
-    Outcomes,
-    choose_and_judge,
-    choose_simple,
-    fit_cascade,
-)
+from skroute.routing._cascade_rules import Outcomes, choose_and_judge, choose_simple, fit_cascade
 from skroute.routing._estimates import estimates_without_folds
 from skroute.routing._signals import RankScores, StateBasis, fit_logistic
-from skroute.routing._states import any_order, fixed_order
+from skroute.routing._states import any_order, best_move, fixed_order, roll_back
 
 NAMES = ["small", "middle", "large"]
 COSTS = {"small": 1.0, "middle": 4.0, "large": 20.0}
@@ -107,6 +102,76 @@ def test_scores_of_ranks_know_no_scale(seed, missing):
     assert (np.diff(scores[seen, 0][order]) >= 0).all()
     far = RankScores(x).transform(np.array([[-np.inf], [np.inf], [np.nan]]))[:, 0]
     assert far[0] == scores[seen, 0].min() and far[1] == scores[seen, 0].max() and far[2] == 0
+
+
+def test_a_move_takes_what_pays_and_stops_at_ties():
+    ways = np.array([[0.5, 0.1], [0.5, 0.1], [0.5, 0.1], [0.2, 0.9]])
+    going = np.array([[0.7, 0.9], [0.8, 0.8], [0.6, 0.7], [1.0, 1.0]])[:, :, np.newaxis]
+    move = best_move(ways, going, np.array([1.0, 2.0]), np.array([0.1]))
+    np.testing.assert_array_equal(move.onward[:, 0], [1, 0, -1, -1])
+    np.testing.assert_array_equal(move.way, [0, 0, 0, 1])
+    np.testing.assert_allclose(move.worth[:, 0], [0.7, 0.7, 0.5, 0.9])
+
+
+@given(st.integers(0, 10_000), st.sampled_from([None, 0.6]))
+@settings(max_examples=15, deadline=None)
+def test_with_full_knowledge_each_row_ends_in_the_best_set(seed, handing):
+    rng = np.random.default_rng(seed)
+    n, costs, prices = 20, np.array([1.0, 2.0, 4.0]), np.array([0.3, 0.1, 0.0])
+    states = any_order(3, 3)
+    realised = [rng.random((n, row.sum())) for row in states.asked]
+    found = roll_back(
+        states, realised, costs, prices, lambda state, target: (None, target), handing=handing
+    )
+    _, quality, spent = found
+    set_costs = states.asked @ costs
+    best = [table.max(axis=1, initial=-np.inf) for table in realised]
+    if handing is not None:
+        best = [best[0], *(np.maximum(part, handing) for part in best[1:])]
+    for state, row in enumerate(states.asked):
+        reachable = [s for s, other in enumerate(states.asked) if (other >= row).all()]
+        for j, price in enumerate(prices):
+            net = [best[s] - price * (set_costs[s] - set_costs[state]) for s in reachable]
+            worth = quality[state][:, j] - price * spent[state][:, j]
+            np.testing.assert_allclose(worth, np.max(net, axis=0))
+
+
+def test_what_is_not_reached_is_not_learned():
+    states, asked = any_order(2, 2), []
+
+    def fit(state, target):
+        asked.append(state)
+        return state, target
+
+    realised = [np.ones((5, row.sum())) for row in states.asked]
+    values, quality, _ = roll_back(states, realised, np.ones(2), np.array([0.0]), fit, only=[1, 3])
+    assert asked == [3, 1] and sorted(quality) == [1, 3]
+    assert values[0] is values[2] is None
+
+
+def test_where_nothing_is_to_be_decided_rows_get_the_only_answer():
+    states, prices = any_order(2, 1), np.array([0.5, 0.0])
+    realised = [np.empty((2, 0)), np.array([[1.0], [0.0]]), np.array([[1.0], [1.0]])]
+    _, quality, spent = roll_back(
+        states, realised, np.ones(2), prices, lambda state, target: (None, 1 - target), only=[1, 2]
+    )
+    for state in (1, 2):
+        np.testing.assert_array_equal(quality[state], np.repeat(realised[state], 2, axis=1))
+        assert not spent[state].any()
+
+
+def test_trust_mixes_what_is_estimated_with_what_came_of_it():
+    """Estimates of 1 for a state whose outcomes are 0: half of either, at a trust of a half."""
+    states = fixed_order(2, (0, 1))
+    targets = {}
+
+    def fit(state, target):
+        targets[state] = target
+        return None, np.ones_like(target)
+
+    realised = [np.empty((3, 0)), np.zeros((3, 1)), np.zeros((3, 1))]
+    roll_back(states, realised, np.zeros(2), np.zeros(1), fit, trust=0.5)
+    np.testing.assert_allclose(targets[1], [[0.0, 0.5]] * 3)
 
 
 @pytest.mark.parametrize("handing", [None, 0.55])
@@ -321,11 +386,14 @@ def test_what_fit_refuses(options, arguments, message):
     assert not hasattr(router, "choices_")
 
 
-def test_what_a_call_refuses(router):
-    _, S, _ = log_of()
-    X = np.zeros((300, 1))
+def test_what_calls_and_frames_may_not_say(router):
+    Q, S, _ = log_of()
+    X, frame = np.zeros((300, 1)), pd.DataFrame(S, columns=NAMES)
+    twice = frame.set_axis(["small", "small", "large"], axis=1)
     for arguments, message in [
         ({"signals": {"small": S[:, 0]}}, "has nothing of"),
+        ({"signals": frame.assign(nobody=1.0)}, r"entries for \['nobody'\], which are not among"),
+        ({"signals": twice}, "two columns of the same name"),
         ({"signals": S[:20]}, "must have shape \\(300,\\)"),
         ({"signals": S, "costs": np.ones((300, 2))}, "one cost for each row and choice"),
     ]:
@@ -333,6 +401,10 @@ def test_what_a_call_refuses(router):
             router.predict(X, **arguments)
     with pytest.raises(ValueError, match="signals must say"):
         router.predict(None)
+    part = CascadeRouter(costs=COSTS).fit(None, Q, signals=frame[["large"]])
+    assert part.predict(None, signals=frame[["large"]]).shape == (300,)
+    with pytest.raises(ValueError, match="not among the models"):
+        CascadeRouter(costs=list(COSTS.values())).fit(None, Q, signals=frame)
 
 
 def test_costs_per_row_are_counted_as_they_were():
@@ -367,19 +439,6 @@ def test_signals_of_a_frame_are_found_by_name(of_fit, of_call, library):
     answers = expected.fit(None, Q, signals=columns).predict(None, signals=columns)
     frame = FRAMES[library]({name: columns[name] for name in of_call})
     np.testing.assert_array_equal(found.predict(None, signals=frame), answers)
-
-
-def test_a_frame_of_signals_lacks_and_has_too_much_as_a_mapping(router):
-    Q, S, _ = log_of()
-    frame = pd.DataFrame(S, columns=NAMES)
-    with pytest.raises(ValueError, match=r"entries for \['nobody'\], which are not among"):
-        router.predict(None, signals=frame.assign(nobody=1.0))
-    with pytest.raises(ValueError, match="two columns of the same name"):
-        router.predict(None, signals=frame.set_axis(["small", "small", "large"], axis=1))
-    part = CascadeRouter(costs=COSTS).fit(None, Q, signals=frame[["large"]])
-    assert part.predict(None, signals=frame[["large"]]).shape == (300,)
-    with pytest.raises(ValueError, match="not among the models"):
-        CascadeRouter(costs=list(COSTS.values())).fit(None, Q, signals=frame)
 
 
 def test_columns_of_one_model_are_found_by_name():

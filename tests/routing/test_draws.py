@@ -5,6 +5,7 @@ import tracemalloc
 from functools import cache
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -61,11 +62,6 @@ def test_the_mix_holds_the_budget_however_few_rows_differ(name, n_distinct):
     np.testing.assert_array_equal(router.route(X, budget=3.0), router.route(X, budget=3.0))
 
 
-def nullable(X, dtype):
-    pd = pytest.importorskip("pandas")
-    return pd.DataFrame(X).astype(dtype)
-
-
 def explicit_zeros(X):
     n, m = X.shape
     order = np.tile(np.arange(m)[::-1], n)
@@ -76,11 +72,13 @@ CONTAINERS = {
     "integers": lambda X: X.astype(int),
     "float32": lambda X: X.astype(np.float32),
     "fortran": np.asfortranarray,
-    "object frame": lambda X: nullable(X, object),
-    "Int64": lambda X: nullable(X, "Int64"),
-    "Float64": lambda X: nullable(X, "Float64"),
-    "mixed frame": lambda X: nullable(X, {0: "Int64", 1: float, 2: object}),
-    "pyarrow": lambda X: nullable(X, pytest.importorskip("pyarrow") and "int64[pyarrow]"),
+    "object frame": lambda X: pd.DataFrame(X).astype(object),
+    "Int64": lambda X: pd.DataFrame(X).astype("Int64"),
+    "Float64": lambda X: pd.DataFrame(X).astype("Float64"),
+    "mixed frame": lambda X: pd.DataFrame(X).astype({0: "Int64", 1: float, 2: object}),
+    "pyarrow": lambda X: pd.DataFrame(X).astype(
+        pytest.importorskip("pyarrow") and "int64[pyarrow]"
+    ),
     "polars": lambda X: pytest.importorskip("polars").DataFrame(X),
     "csr": sparse.csr_array,
     "csr_matrix": sparse.csr_matrix,

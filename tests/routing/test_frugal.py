@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -93,20 +94,9 @@ def forget(router):
         log.estimator.asked_.clear()
 
 
-def frugal_ml(estimators, **options):
-    return FrugalMLClassifier(estimators, costs=COSTS, **options)
-
-
-def frugal_mct(estimators, quality_estimator=TREE, **options):
-    options["quality_estimator"] = quality_estimator
-    return FrugalMCTClassifier(estimators, costs=COSTS, **options)
-
-
-def sequential(estimators, quality_estimator=TREE, **options):
-    options["quality_estimator"] = quality_estimator
-    return SequentialRouterClassifier(estimators, costs=COSTS, n_prices=6, **options)
-
-
+frugal_ml = partial(FrugalMLClassifier, costs=COSTS)
+frugal_mct = partial(FrugalMCTClassifier, costs=COSTS, quality_estimator=TREE)
+sequential = partial(SequentialRouterClassifier, costs=COSTS, quality_estimator=TREE, n_prices=6)
 POLICIES = [frugal_ml, frugal_mct, sequential]
 
 
@@ -255,13 +245,6 @@ def test_failure_names_the_service_and_the_rows(make, problem):
     assert caught.value.rows[0] == log.asked_[0] - 300
 
 
-def test_what_a_router_cannot_do_in_a_call_is_refused(problem):
-    estimators, X, y = problem
-    router = FrugalMLClassifier(estimators, costs=COSTS, budget=4.0).fit(X[:300], y[:300])
-    with pytest.raises(TypeError, match="does not take 'exclude' in a call: it takes X, budget"):
-        router.predict(X[300:], exclude=["cheap"])
-
-
 def test_mct_quality_estimator_and_ablation(problem):
     estimators, X, y = services(3000)
     dap = FrugalMCTClassifier(
@@ -404,7 +387,7 @@ def test_too_many_sets_are_refused(problem):
         CascadeRouter(costs=[1.0] * 20).fit(None, np.ones((10, 20)), signals={})
 
 
-def test_frugalml_mixes_bases(problem):
+def test_frugalml_mixes_bases_and_refuses_what_it_cannot_do(problem):
     estimators, X, y = problem
     router = FrugalMLClassifier(estimators, costs=COSTS).fit(X[:300], y[:300])
     policies = router.rules_
@@ -415,6 +398,8 @@ def test_frugalml_mixes_bases(problem):
     route = router.route(X, budget=between)
     bases = {router.choices_[choice].split(" > ")[0] for choice in np.unique(route)}
     assert len(bases) == 2
+    with pytest.raises(TypeError, match="does not take 'exclude' in a call: it takes X, budget"):
+        router.predict(X[300:], exclude=["cheap"])
     with pytest.raises(ValueError, match="FrugalMLClassifier is for one label per row"):
         FrugalMLClassifier(estimators, costs=COSTS).fit(X, np.ones((len(X), 2), dtype=int))
 

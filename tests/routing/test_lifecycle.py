@@ -7,12 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skroute.quality import BaggedNeighborsRegressor
 from skroute.routing import BudgetRouter, FrugalMCTClassifier, OccamRouterClassifier
 from skroute.routing._draws import tie_draws
+from tests.estimators import members
 from tests.router_checks import Counting, problem
 
 COSTS = {"small": 1.0, "middle": 3.0, "large": 8.0}
@@ -122,9 +123,8 @@ def test_refusals_come_before_any_call():
         with pytest.raises(ValueError, match=message):
             router.predict(X, **call)
     X, y, X_test, _ = problem()
-    members = [("tree", DecisionTreeClassifier(max_depth=2)), ("logreg", LogisticRegression())]
-    members = [(name, Counting(member)) for name, member in members]
-    occam = OccamRouterClassifier(members, costs=[1, 3], budget=4, embedding="tree").fit(X, y)
+    counting = [(name, Counting(member)) for name, member in members()]
+    occam = OccamRouterClassifier(counting, costs=[1, 3], budget=4, embedding="tree").fit(X, y)
     for member in occam.estimators_:
         member.rows_.clear()
     for call in ({"exclude": ["tree"]}, {"exclude": ["tree", "logreg"]}, {"budget": 0.5}):
@@ -136,16 +136,12 @@ def test_refusals_come_before_any_call():
 
 def test_a_member_that_is_down_is_not_called():
     X, y, X_test, _ = problem()
-    members = [
-        ("tree", DecisionTreeClassifier(max_depth=2)),
-        ("logreg", LogisticRegression()),
-        ("deep", DecisionTreeClassifier(random_state=0)),
-    ]
-    members = [(name, FrozenEstimator(Counting(m).fit(X, y))) for name, m in members]
+    models = [*members(), ("deep", DecisionTreeClassifier(random_state=0))]
+    models = [(name, FrozenEstimator(Counting(model).fit(X, y))) for name, model in models]
     X, y, _, _ = problem(seed=1)
     for kind in (OccamRouterClassifier, FrugalMCTClassifier):
-        router = kind(members, costs=[1, 2, 5], budget=6, quality_estimator=TREE).fit(X, y)
-        for down, member in members:
+        router = kind(models, costs=[1, 2, 5], budget=6, quality_estimator=TREE).fit(X, y)
+        for down, member in models:
             member.estimator.rows_.clear()
             routed = router.predict_routed(X_test, exclude=[down])
             assert not member.estimator.rows_
@@ -158,8 +154,7 @@ def test_a_member_that_is_down_is_not_called():
 
 def test_new_prices_of_frugalmct_are_those_of_a_new_fit():
     X, y, X_test, _ = problem()
-    members = [("tree", DecisionTreeClassifier(max_depth=2)), ("logreg", LogisticRegression())]
-    router = FrugalMCTClassifier(members, costs=[1.0, 3.0], budget=3.0, quality_estimator=TREE)
+    router = FrugalMCTClassifier(members(), costs=[1.0, 3.0], budget=3.0, quality_estimator=TREE)
     router.fit(X, y)
     for costs in ([1.0, 8.0], [4.0, 1.0], [2.0, 6.0]):
         budget = min(costs) + 1.5
@@ -182,6 +177,9 @@ def test_equal_requests_one_by_one_are_mixed_by_their_ids():
     together = router.route(np.ones((400, 1)), request_id=np.arange(400))
     np.testing.assert_array_equal(alone, together)
     assert len({router.route([[1.0]])[0] for _ in range(20)}) == 1
+    # Neighbouring whole numbers are different requests.
+    draws = [tie_draws(np.ones((1, 2)), [2**60 + i])(np.array([0]))[0] for i in range(200)]
+    assert len(set(draws)) == 200 and abs(np.mean(draws) - 0.5) < 0.1
 
 
 @settings(max_examples=8, deadline=None)
@@ -216,11 +214,6 @@ def test_a_batch_that_may_use_only_what_is_too_expensive_is_refused(kind):
         router.predict(X[:50], allowed=large)
     small = np.tile([True, False, True], (50, 1))
     assert router.predict_routed(X[:50], allowed=small).expected_cost.mean() < 3.3
-
-
-def test_neighbouring_whole_numbers_are_different_requests():
-    draws = [tie_draws(np.ones((1, 2)), [2**60 + i])(np.array([0]))[0] for i in range(200)]
-    assert len(set(draws)) == 200 and abs(np.mean(draws) - 0.5) < 0.1
 
 
 @pytest.mark.slow

@@ -77,8 +77,7 @@ def test_costs_of_the_answers_given_are_learned():
     X, q, choice, b, c = draw_log("uniform", 900, 1)
     router = BudgetRouter(Ridge(), cost_estimator=Ridge(), budget=3)
     router.fit(X, q, choice=choice, propensity=b, costs=c)
-    _, _, costs = table(4000, seed=2)
-    X_new = table(4000, seed=2)[0]
+    X_new, _, costs = table(4000, seed=2)
     route = router.route(X_new)
     assert abs(costs[np.arange(4000), route].mean() - 3) < 0.5
     assert router.choices_ == ["choice0", "choice1", "choice2"]

@@ -134,10 +134,7 @@ def test_rows_that_the_default_estimator_cannot_read_are_refused_before_any_fit(
     X, y = blobs()
     mixed = pd.DataFrame(X).rename(columns=str).assign(colour=np.where(y == 1, "red", "blue"))
     numbers = ColumnTransformer([("numbers", "passthrough", [0, 1])])
-    members = [
-        (name, Counting(make_pipeline(numbers, model)))
-        for name, model in [("cheap", GaussianNB()), ("costly", LogisticRegression())]
-    ]
+    members = [(name, Counting(make_pipeline(numbers, m))) for name, m in blob_members()]
     router = OccamRouterClassifier(members, costs=COSTS, cv=2)
     with patch.object(Counting, "fit", side_effect=AssertionError("fitted")):
         with pytest.raises((TypeError, ValueError), match="as embedding") as caught:

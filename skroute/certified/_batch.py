@@ -10,20 +10,11 @@ from sklearn.utils import check_random_state
 
 from skroute.base import Routed, affords, check_budget, check_costs
 from skroute.certified._certificate import Certificate, warn_of_no_saving
-from skroute.certified._evidence import (
-    FULL,
-    ask_reference,
-    operating_budgets,
-    within_reach,
-)
+from skroute.certified._evidence import FULL, ask_reference, operating_budgets, within_reach
 from skroute.certified._loss import Loss, loss_of
 from skroute.certified._selection import smallest_loss
 from skroute.guarantees import mean_p_value, mean_upper_bound
-from skroute.guarantees._finite import (
-    labels_needed,
-    smallest_allowed,
-    tolerated_disagreements,
-)
+from skroute.guarantees._finite import labels_needed, smallest_allowed, tolerated_disagreements
 from skroute.metrics._objectives import single_choices
 from skroute.utils._compat import Integral, _safe_indexing, check_method_params, num_samples
 from skroute.utils._once import walking

@@ -52,12 +52,7 @@ from skroute.utils._named import check_rows_match, in_order
 from skroute.utils._once import once_of, walking
 from skroute.utils._protocol import answered, models_of, takes, unfrozen
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import (
-    check_numbers,
-    check_some_known,
-    refuse_masked,
-    warn,
-)
+from skroute.utils._validation import check_numbers, check_some_known, refuse_masked, warn
 
 # Around a fitted estimator: the share of the rows that only set the scale of the operating points,
 # and how many are enough where that is more. Each is a row less of evidence.

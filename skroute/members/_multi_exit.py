@@ -11,13 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skroute.base import check_rows
 from skroute.members._base import checked_labels
-from skroute.utils._compat import (
-    Integral,
-    Interval,
-    Real,
-    _safe_indexing,
-    num_samples,
-)
+from skroute.utils._compat import Integral, Interval, Real, _safe_indexing, num_samples
 from skroute.utils._optional import import_optional
 from skroute.utils._tensors import is_dataset, torch_of
 from skroute.utils._validation import check_numbers

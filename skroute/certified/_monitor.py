@@ -233,8 +233,7 @@ class PromiseMonitor:
         return self.alarms_[0] if self.alarms_ else None
 
     @validate_params(
-        {"n_rows": [Interval(Integral, 0, None, closed="left")]},
-        prefer_skip_nested_validation=True,
+        {"n_rows": [Interval(Integral, 0, None, closed="left")]}, prefer_skip_nested_validation=True
     )
     def audit(self, n_rows: int = 1) -> NDArray[np.bool_]:
         """Select which of the next rows need an answer of the reference, or a label.

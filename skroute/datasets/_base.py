@@ -30,10 +30,7 @@ _N_ATTEMPTS = 4
 _DELAY = 1.0
 
 # Constraints that all fetchers share.
-FETCH_PARAMS = {
-    "data_home": [str, os.PathLike, None],
-    "download_if_missing": ["boolean"],
-}
+FETCH_PARAMS = {"data_home": [str, os.PathLike, None], "download_if_missing": ["boolean"]}
 
 
 @validate_params({"data_home": [str, os.PathLike, None]}, prefer_skip_nested_validation=True)

@@ -154,10 +154,7 @@ arXiv 2102.09127.
     {"name": [StrOptions(set(FRUGALML))], **FETCH_PARAMS}, prefer_skip_nested_validation=True
 )
 def fetch_frugalml(
-    name: str,
-    *,
-    data_home: str | os.PathLike[str] | None = None,
-    download_if_missing: bool = True,
+    name: str, *, data_home: str | os.PathLike[str] | None = None, download_if_missing: bool = True
 ) -> Bunch:
     """Load answers of commercial APIs to single-label tasks, with scores and prices.
 
@@ -248,10 +245,7 @@ def fetch_frugalml(
     {"name": [StrOptions(set(FRUGALMCT))], **FETCH_PARAMS}, prefer_skip_nested_validation=True
 )
 def fetch_frugalmct(
-    name: str,
-    *,
-    data_home: str | os.PathLike[str] | None = None,
-    download_if_missing: bool = True,
+    name: str, *, data_home: str | os.PathLike[str] | None = None, download_if_missing: bool = True
 ) -> Bunch:
     """Load the accuracy of commercial APIs on multi-label tasks, with prices.
 

@@ -15,10 +15,7 @@ from skroute.utils._compat import validate_params
 _ROUTELLM = ("lm-sys/RouteLLM", "0b64fdafe049e596a3f5657c219329f24af24198")
 _LLMROUTER = ("ulab-uiuc/LLMRouter", "4e7a796942ce26e9d5f2b93191c7c2585c99c2e3")
 
-_MMLU_MODELS = {
-    "mistralai/Mixtral-8x7B-Instruct-v0.1": 0.24,
-    "gpt-4-1106-preview": 24.7,
-}
+_MMLU_MODELS = {"mistralai/Mixtral-8x7B-Instruct-v0.1": 0.24, "gpt-4-1106-preview": 24.7}
 _SUBJECTS = """
     abstract_algebra anatomy astronomy business_ethics clinical_knowledge college_biology
     college_chemistry college_computer_science college_mathematics college_medicine
@@ -195,9 +192,7 @@ benchmarks named in the task, which have licences of their own.
 
 @validate_params(FETCH_PARAMS, prefer_skip_nested_validation=True)
 def fetch_routellm_mmlu(
-    *,
-    data_home: str | os.PathLike[str] | None = None,
-    download_if_missing: bool = True,
+    *, data_home: str | os.PathLike[str] | None = None, download_if_missing: bool = True
 ) -> Bunch:
     """Load whether two language models answer each MMLU question correctly.
 
@@ -268,9 +263,7 @@ def fetch_routellm_mmlu(
 
 @validate_params(FETCH_PARAMS, prefer_skip_nested_validation=True)
 def fetch_llmrouter(
-    *,
-    data_home: str | os.PathLike[str] | None = None,
-    download_if_missing: bool = True,
+    *, data_home: str | os.PathLike[str] | None = None, download_if_missing: bool = True
 ) -> Bunch:
     """Load the scores of nine language models on prompts of 14 benchmarks.
 

@@ -117,10 +117,7 @@ def gather(values, costs, low, high):
 
 
 def solve_in_passes(
-    blocks: Sequence[Any],
-    budget: float | None,
-    *,
-    run: Callable | None = None,
+    blocks: Sequence[Any], budget: float | None, *, run: Callable | None = None
 ) -> PassedAssignment:
     """Solve the assignment problem over blocks of rows, in passes.
 

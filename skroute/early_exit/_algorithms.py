@@ -124,10 +124,7 @@ def optimal_thresholds(values, bad, k, use_lo=True, use_hi=True):
         cut = _between(ordered, int(np.searchsorted(ordered, top[first], side="right")))
         return cut, cut
     best = int(np.argmax(above + below[::-1]))
-    return (
-        _between(ordered, int(below[k - best])),
-        _between(ordered, n - int(above[best])),
-    )
+    return (_between(ordered, int(below[k - best])), _between(ordered, n - int(above[best])))
 
 
 def tails(values, bad, k, use_lo, use_hi):

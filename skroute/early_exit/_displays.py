@@ -225,8 +225,7 @@ class TradeoffDisplay:
             style = validate_style_kwargs({"marker": ".", "label": name}, given)
             self.lines_ += ax.plot(100 * share[by], cost[by], **style)
         ax.set(
-            xlabel="Answers that differ from the full ensemble (%)",
-            ylabel="Mean members evaluated",
+            xlabel="Answers that differ from the full ensemble (%)", ylabel="Mean members evaluated"
         )
         ax.legend()
         self.ax_, self.figure_ = ax, ax.figure

@@ -343,7 +343,7 @@ def _warn_of_no_exit(alpha, n_rows, guarantee, confidence, labels):
         f"No early exit keeps alpha={alpha!r} on {n_rows.sum()} "
         f"calibration rows: every member is evaluated on every row.{why} Give more rows, hold "
         "out a larger share of them, give rows that the ensemble was not fitted on, or raise "
-        "alpha.",
+        "alpha."
     )
 
 
@@ -367,5 +367,5 @@ def warn_of_rare_answers(alpha, certified, labels, confidence):
             f"alpha={alpha!r} is a share of all rows: of the rows that the full ensemble answers "
             f"with {label!r}, {n} of {n_rows}, it is {-share:.0%}, and {wrong} of these {n} got "
             f"another answer.{more} Give a share for each answer, "
-            "alpha=dict.fromkeys(classes, share), to keep those of rare classes.",
+            "alpha=dict.fromkeys(classes, share), to keep those of rare classes."
         )

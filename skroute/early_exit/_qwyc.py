@@ -242,10 +242,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         "estimator": "no_validation",
         "alpha": [Interval(Real, 0, 1, closed="left"), dict],
         "mode": [StrOptions({"both", "negative"})],
-        "order": [
-            StrOptions({"qwyc", "natural", "random"}),
-            "array-like",
-        ],
+        "order": [StrOptions({"qwyc", "natural", "random"}), "array-like"],
         "stopping": [StrOptions({"auto", "thresholds", "votes"})],
         "calibration": [Interval(Real, 0, 1, closed="neither"), None],
         "confidence": [Interval(Real, 0, 1, closed="neither")],

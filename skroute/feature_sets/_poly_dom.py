@@ -278,7 +278,7 @@ class PolyDomSelector(BaseFeatureSelector):
                 f"{len(violations)} of the {len(found.masks)} scored sets are not so, the worst "
                 f"being {worst.superset!r}, which is {worst.drop:.4g} below {worst.subset!r}. "
                 f"monotonicity_tol={np.ceil(worst.drop * 1e4) / 1e4:.4g} would hold on these "
-                "sets; see monotonicity_violations_.",
+                "sets; see monotonicity_violations_."
             )
 
 

@@ -97,11 +97,7 @@ class AccuracyCostDisplay(Display):
     singles: dict[str, tuple[float, float]] | None = None
 
     def plot(
-        self,
-        *,
-        ax: Any = None,
-        name: str | None = None,
-        curve_kwargs: dict[str, Any] | None = None,
+        self, *, ax: Any = None, name: str | None = None, curve_kwargs: dict[str, Any] | None = None
     ) -> Self:
         """Draw the curve, and the single choices with their random mix where they are known.
 
@@ -308,10 +304,7 @@ class RouteShareDisplay(Display):
             default["colors"] = pyplot.get_cmap("turbo")(np.linspace(0.05, 0.95, share.shape[1]))
         self.areas_ = ax.stackplot(budget, share.T, **{**default, **(area_kwargs or {})})
         ax.set(
-            xlabel="Budget (mean cost per sample)",
-            ylabel="Share of rows",
-            xmargin=0,
-            ylim=(0, 1),
+            xlabel="Budget (mean cost per sample)", ylabel="Share of rows", xmargin=0, ylim=(0, 1)
         )
         handles, labels = ax.get_legend_handles_labels()
         # Outside, since the areas fill the axes; in the order of the areas.

@@ -27,13 +27,7 @@ class Replay(NamedTuple):
     prefer_skip_nested_validation=True,
 )
 def replay(
-    router: Any,
-    X: Any,
-    quality: Any,
-    costs: Any,
-    *,
-    choices: Any = None,
-    delay: int = 0,
+    router: Any, X: Any, quality: Any, costs: Any, *, choices: Any = None, delay: int = 0
 ) -> Replay:
     """Run a router over a logged table in the order of its rows.
 

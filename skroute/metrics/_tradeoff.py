@@ -113,11 +113,7 @@ def cost_reduction_at(
     {"low": [*_FINITE, None], "high": [*_FINITE, None]}, prefer_skip_nested_validation=True
 )
 def cost_quality_auc(
-    cost: ArrayLike,
-    quality: ArrayLike,
-    *,
-    low: float | None = None,
-    high: float | None = None,
+    cost: ArrayLike, quality: ArrayLike, *, low: float | None = None, high: float | None = None
 ) -> float:
     """Area under the curve of quality over cost, divided by its width.
 
@@ -192,11 +188,7 @@ def _with_anchors(cost, quality, weak, strong):
 
 
 def average_performance_gap_recovered(
-    cost: ArrayLike,
-    quality: ArrayLike,
-    *,
-    weak: tuple[float, float],
-    strong: tuple[float, float],
+    cost: ArrayLike, quality: ArrayLike, *, weak: tuple[float, float], strong: tuple[float, float]
 ) -> float:
     r"""APGR: the share of the gap between two models that is recovered, averaged over cost.
 

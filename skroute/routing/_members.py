@@ -27,6 +27,8 @@ from skroute.metrics._objectives import (
     is_money,
     objective_of_labels,
     objective_of_numbers,
+    rows_of,
+    worth_of,
 )
 from skroute.routing._estimates import folds_of, part_of, read_rows
 from skroute.routing._log import costs_now
@@ -375,23 +377,12 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         check_consistent_length(X, y)
         if sample_weight is not None:
             sample_weight = check_sample_weight(sample_weight, X, dtype=np.float64)
-        objective, target = self._objective_of(self._target), self._encoded(y)
-        routed = self._respond(X, objective.asks, budget, **call)
-        rows = np.flatnonzero(~handed_over(self, routed.route))
-        quality = np.full(len(routed.route), getattr(self, "abstain_quality_", None), dtype=float)
-        if len(rows):
-            answers = routed.y_pred[rows]
-            if objective.asks == "predict":
-                answers = self._encoded(answers.astype(self._answer_dtype))
-            weight = None if sample_weight is None else sample_weight[rows]
-            quality[rows] = objective.of(target[rows], answers, weight)
+        # Refused before a model is asked.
+        self._encoded(y)
+        worth = worth_of(self, y)
+        routed = self._respond(X, worth.asks, budget, **call)
+        quality = worth.of_routed(rows_of(y, self), routed, self, sample_weight)
         return RowQuality(quality, routed.route, routed.cost)
-
-    @property
-    def _answer_dtype(self):
-        if isinstance(self._target, SingleLabel):
-            return self.classes_.dtype
-        return np.int64 if isinstance(self._target, MultiLabel) else np.float64
 
     def score(
         self, X, y, sample_weight=None, budget=None, *, exclude=None, allowed=None, request_id=None
@@ -425,7 +416,8 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         rows = answered(self, routed.route)
         if not len(rows):
             return np.nan
-        answers = routed.y_pred[rows].astype(self._answer_dtype)
+        # Labels again, where None stood beside them.
+        answers = np.array(routed.y_pred[rows].tolist())
         weight = None if sample_weight is None else np.asarray(sample_weight)[rows]
         return self._score_of(y[rows], answers, weight)
 

@@ -194,6 +194,7 @@ def test_a_log_without_overlap_is_refused(router):
         ({"choice": [0, 1]}, "choice must name one choice for each of the 50 rows"),
         ({"choice": np.full(50, 0.5)}, "choice must be names of choices or whole numbers"),
         ({"choice": np.full(50, -1)}, "choice must have numbers from 0 up, got -1"),
+        ({"choice": np.full(50, 50)}, "choice has the column number 50"),
         ({"propensity": np.zeros(50)}, "propensity must have numbers above 0"),
         ({"costs": -np.ones(50)}, "costs must be finite and at least 0"),
         ({"q": np.full(50, np.nan)}, "q must have a number for some row"),

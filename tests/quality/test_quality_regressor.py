@@ -219,6 +219,10 @@ def test_features_of_any_scale_are_read(scale):
 def test_of_few_rows_the_means_are_the_estimate(n):
     X, Q, _ = log(n)
     np.testing.assert_allclose(QualityRegressor().fit(X, Q).predict(X), np.tile(Q.mean(0), (n, 1)))
+    if n > 1:
+        folds = [(np.arange(1, n), [0]), ([0], np.arange(1, n))]
+        found = QualityRegressor().cross_fit(X, Q, folds=folds)
+        np.testing.assert_allclose(found, [Q[1:].mean(axis=0), *np.tile(Q[0], (n - 1, 1))])
 
 
 @pytest.mark.parametrize("family", [[], ["forest"], ["trees", "trees"]])

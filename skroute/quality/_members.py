@@ -19,8 +19,9 @@ from skroute.utils._validation import read_only
 _MOST_ROWS = 10_000
 _MOST_CANDIDATES = 40
 _MOST_COLUMNS = 1000
-# Trees of a forest, and steps of boosting with their rate.
-_TREES = 16
+# Trees of a forest that was fitted without a fold, of all of which so many are kept; steps of
+# boosting and their rate.
+_TREES, _KEPT = 24, 60
 _STEPS, _RATE = 60, 0.1
 _CENTRES = 200
 _PENALTIES = np.geomspace(1e-4, 1e3, 22)
@@ -70,6 +71,14 @@ class Forest(NamedTuple):
             for forest, node, leaf in zip(forests, nodes, leaves)
         ]
         return cls(*map(np.concatenate, zip(*moved)))
+
+    def kept(self, n_folds):
+        """The share of a fold's trees in the forest of all folds."""
+        n_trees = min(-(-_KEPT // n_folds), len(self.roots))
+        n_nodes = np.append(self.roots, len(self.feature))[n_trees]
+        n_leaves = np.count_nonzero(self.feature[:n_nodes] < 0)
+        nodes = (part[:n_nodes] for part in (self.feature, self.threshold, self.child))
+        return Forest(self.roots[:n_trees], *nodes, self.values[:n_leaves] * _TREES / n_trees)
 
     def predict(self, rows):
         from skroute.quality._kernels import add_trees

@@ -89,8 +89,8 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     Notes
     -----
     Time is bounded: a tree sees at most 10,000 rows and a cut at most 40 features, and the
-    linear member takes at most 1,000 columns. The forest is that of all folds together, 16 trees
-    each; what else has weight is fitted again on all rows, none of which is kept.
+    linear member takes at most 1,000 columns. The forest is that of all folds together, sixty
+    trees in all; what else has weight is fitted again on all rows, none of which is kept.
 
     Texts and categories are encoded once, from all rows, without their outcomes; the
     out-of-sample estimates are of members that did not see the outcomes of a row.
@@ -297,7 +297,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
         def fitted(i):
             if names[i] == "trees":
-                return of_folds[i]
+                return [forest.kept(len(of_folds[i])) for forest in of_folds[i]]
             return [MEMBERS[names[i]](rows, deviations, self.random_state)]
 
         used, parts = np.flatnonzero(choice.weights.any(axis=0)), []

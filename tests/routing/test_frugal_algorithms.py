@@ -150,7 +150,9 @@ def test_delta_is_from_the_papers_grid_and_keeps_the_budget(seed):
             route[check] = choose_at_price(estimate[check], costs, price)
         if 1 + costs[route].mean() <= 3 + 1e-9:
             found.append((realised[np.arange(n), route].mean(), delta))
-    assert search_delta(policy, 3.0) == pytest.approx(max(found)[1])
+    # Which of several that are as good is a matter of rounding.
+    best = [delta for quality, delta in found if quality >= max(found)[0] - 1e-9]
+    assert np.isclose(search_delta(policy, 3.0), best).any()
     assert search_delta(policy, np.inf) == 0
     assert search_delta(policy_of(estimate[:3], realised[:3], costs, 1.0), 3.0) == 0
 

@@ -18,8 +18,6 @@ from skroute.utils._validation import check_numbers
 _BETS = {"cost": np.geomspace(0.02, 0.5, 8), "loss": np.geomspace(0.1, 0.6, 5)}
 # Rows after which a new bettor starts.
 _EVERY = 250
-# One lock for the books of all monitors: it is held for microseconds.
-_BOOKING = threading.Lock()
 
 
 class Alarm(NamedTuple):
@@ -199,6 +197,7 @@ class PromiseMonitor:
         self.loss_range = loss_range
         self.max_cost = max_cost
         self.random_state = random_state
+        self._lock = threading.Lock()
         self._random = check_random_state(random_state)
         self.reset()
 
@@ -208,7 +207,7 @@ class PromiseMonitor:
 
     def reset(self) -> None:
         """Start again: no rows, no alarm, and the whole of `false_alarm` for later rows."""
-        with _BOOKING:
+        with self._lock:
             self.n_rows_ = self.n_audited_ = 0
             self._history: list[tuple[float, ...]] = []
             both = self.max_loss is not None and self.budget is not None
@@ -248,7 +247,7 @@ class PromiseMonitor:
         ndarray of shape (n_rows,), dtype=bool
             Each is True with the probability `audit_rate`, independently of all else.
         """
-        with _BOOKING:
+        with self._lock:
             return self._random.random_sample(n_rows) < self.audit_rate
 
     def update(
@@ -286,7 +285,7 @@ class PromiseMonitor:
                 "loss may be NaN, not audited, only where it has one entry per row, as cost: "
                 f"got {len(losses)} for {len(costs)} rows."
             )
-        with _BOOKING:
+        with self._lock:
             before = self.n_rows_
             self.n_audited_ += len(known)
             # Who feeds losses alone feeds a row with each.
@@ -316,7 +315,7 @@ class PromiseMonitor:
         matplotlib Axes
         """
         ax = axes_of(self, ax)
-        with _BOOKING:
+        with self._lock:
             kinds, history = list(self._bettors), np.array(self._history)
         for column, kind in enumerate(kinds, start=1):
             if len(history):
@@ -327,9 +326,13 @@ class PromiseMonitor:
         return ax
 
     def __getstate__(self):
-        with _BOOKING:
+        with self._lock:
             # A deep copy: the books go on while this one is written.
-            return deepcopy(vars(self))
+            return deepcopy({k: value for k, value in vars(self).items() if k != "_lock"})
+
+    def __setstate__(self, state):
+        vars(self).update(state)
+        self._lock = threading.Lock()
 
 
 def _column(values, name, **limits):

@@ -89,8 +89,9 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     Notes
     -----
     Time is bounded: a tree sees at most 10,000 rows and a cut at most 40 features, and the
-    linear member takes at most 1,000 columns. The forest is that of all folds together, sixty
-    trees in all; what else has weight is fitted again on all rows, none of which is kept.
+    linear member takes at most 1,000 columns. The forest is that of all folds together, about
+    sixty trees, at least one of each fold; what else has weight is fitted again on all rows, none
+    of which is kept.
 
     Texts and categories are encoded once, from all rows, without their outcomes; the
     out-of-sample estimates are of members that did not see the outcomes of a row.

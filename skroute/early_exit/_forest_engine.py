@@ -73,7 +73,7 @@ class ForestEngine:
                 for bits in self._layouts:
                     if n_rows:
                         n_rows = walk_stage(X, rows, n_rows, first, bits, thresholds, beta, *out)
-                    first += len(bits.tests.member_start) - 1
+                    first += len(bits.member_start) - 1
 
         in_parts(part, n, n_jobs)
         return out

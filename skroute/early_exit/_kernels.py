@@ -92,16 +92,6 @@ def walk_rows(X, start, stop, trees, offset, thresholds, beta, score, members, a
 
 
 @njit(cache=True, nogil=True)
-def _last_trees(tests):
-    """The last tree of a stage that reads each column."""
-    last = np.zeros(len(tests.limit), dtype=np.int64)
-    for t in range(len(tests.outputs)):
-        for k in range(tests.test_start[t], tests.test_start[t + 1]):
-            last[tests.column[k]] = t
-    return last
-
-
-@njit(cache=True, nogil=True)
 def _those_outside(x, m, low, high, at):
     """Positions of the values below `low` or above `high`, into `at`; how many there are."""
     count = np.int32(0)
@@ -153,6 +143,17 @@ def _margins(total, m, best, margin):
 
 
 @njit(cache=True, nogil=True)
+def _last_trees(bits):
+    """The last tree of a stage that reads each column: codes are not moved together beyond it, and
+    a column that no tree reads has 0."""
+    last = np.zeros(len(bits.columns.limit), dtype=np.int64)
+    for t in range(len(bits.outputs)):
+        for k in range(bits.test_start[t], bits.test_start[t + 1]):
+            last[bits.column[k]] = t
+    return last
+
+
+@njit(cache=True, nogil=True)
 def walk_stage(X, rows, n_rows, first, bits, thresholds, beta, score, members, answer):
     """Evaluate one stage by bit vectors for rows that have not left; keep those that do not leave.
 
@@ -186,11 +187,11 @@ def walk_stage(X, rows, n_rows, first, bits, thresholds, beta, score, members, a
         How many rows stay.
     """
     n_outputs, last_position = score.shape[1], len(thresholds[0]) - 1
-    (columns, tests), lo, hi = bits, thresholds[0], thresholds[1]
-    values, leaf_start, words = tests.values, tests.leaf_start, tests.words
-    limit, reads, cuts, clears = tests.limit, tests.column, tests.cut, tests.clear
-    test_start, outputs, member_start = tests.test_start, tests.outputs, tests.member_start
-    needed = _last_trees(tests)
+    columns, lo, hi = bits.columns, thresholds[0], thresholds[1]
+    values, leaf_start, words = bits.values, bits.leaf_start, bits.words
+    limit, reads, cuts, clears = columns.limit, bits.column, bits.cut, bits.clear
+    test_start, outputs, member_start = bits.test_start, bits.outputs, bits.member_start
+    needed = _last_trees(bits)
     block = min(BLOCK, n_rows)
     codes = np.empty((len(needed), block + GAP), dtype=np.uint16)
     used = np.ones(len(needed), dtype=np.bool_)

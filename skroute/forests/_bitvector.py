@@ -58,13 +58,13 @@ class Columns(NamedTuple):
     limit: Any
 
 
-class NodeTests(NamedTuple):
-    """Trees as tests on binned rows.
+class BitTrees(NamedTuple):
+    """Trees as tests on binned rows: what the kernels of `_bitvector_kernels` take.
 
     Attributes
     ----------
-    limit : ndarray
-        As in :class:`Columns`.
+    columns : Columns
+        What a row is binned to.
 
     column : ndarray of shape (n_tests,), dtype=int32
         What a test reads.
@@ -72,6 +72,9 @@ class NodeTests(NamedTuple):
     cut : ndarray of shape (n_tests,), dtype=int32
         A row goes right where its code is above; for categories the first word of a bit
         set, and members of the set go left.
+
+    words : ndarray, dtype=uint32
+        Bit sets of categories.
 
     clear : ndarray of shape (n_tests,), dtype=uint32, uint64, int16 or int32
         Leaves that are left for a row that goes right; signed where all trees are oblivious.
@@ -84,29 +87,18 @@ class NodeTests(NamedTuple):
 
     outputs, member_start : ndarray, dtype=int32
         As in :class:`~skroute.forests._trees.Trees`.
-
-    words : ndarray, dtype=uint32
-        Bit sets of categories.
     """
 
-    limit: Any
+    columns: Columns
     column: Any
     cut: Any
+    words: Any
     clear: Any
     test_start: Any
     leaf_start: Any
     values: Any
     outputs: Any
     member_start: Any
-    words: Any
-
-
-class BitTrees(NamedTuple):
-    """What the kernels of `_bitvector_kernels` take: the columns depend on the type of the rows,
-    the tests on the number of leaves."""
-
-    columns: Columns
-    tests: NodeTests
 
 
 def bit_trees(trees, dtype):
@@ -151,20 +143,8 @@ def bit_trees(trees, dtype):
     found = find_tests(nodes[ask], trees, np.dtype(dtype))
     if found is None:
         return None
-    columns, column, cut, words = found
-    tests = NodeTests(
-        columns.limit,
-        column,
-        cut,
-        clear,
-        test_start.astype(np.int32),
-        leaf_start.astype(np.int32),
-        values,
-        trees.outputs,
-        trees.member_start,
-        words,
-    )
-    return BitTrees(columns, tests)
+    starts = test_start.astype(np.int32), leaf_start.astype(np.int32)
+    return BitTrees(*found, clear, *starts, values, trees.outputs, trees.member_start)
 
 
 def _levels_of_oblivious(nodes, roots, of_tree, leaf):
@@ -200,7 +180,8 @@ def _numbered_leaves(child, roots, leaf):
 
 
 def find_tests(nodes, trees, dtype):
-    """Columns, and the column and cut of each inner node; None beyond what codes can say."""
+    """Columns, the column and cut of each inner node, and the bit sets; None beyond what codes can
+    say."""
     flags = nodes["feature"] & (CATEGORICAL | ZERO_MISSING | MISSING_RIGHT)
     categorical = (flags & CATEGORICAL) != 0
     if (categorical & ((flags & ZERO_MISSING) != 0)).any():

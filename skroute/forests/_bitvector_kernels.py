@@ -1,8 +1,7 @@
 """Compiled evaluation by bit vectors. Imported on first use.
 
-A block of rows is binned once, to the :class:`skroute.forests._bitvector.Columns`; ranges of
-trees, as :class:`skroute.forests._bitvector.NodeTests`, are then evaluated on its codes, also
-after rows have left.
+A block of rows is binned once, to the columns of a :class:`skroute.forests._bitvector.BitTrees`;
+ranges of its trees are then evaluated on the codes, also after rows have left.
 """
 
 import numpy as np
@@ -26,18 +25,10 @@ _TOGETHER = 32
 @intrinsic
 def _lowest_bit(context, x):
     """Number of the lowest bit that is set; there is one. What is signed is a complement."""
-    if x.signed:
-
-        def turn(context, builder, signature, args):
-            return builder.not_(args[0])
-
-        return x(x), turn
-    word, one = ir.IntType(x.bitwidth), ir.IntType(1)
 
     def build(context, builder, signature, args):
-        kind = ir.FunctionType(word, [word, one])
-        call = builder.module.declare_intrinsic("llvm.cttz", (word,), kind)
-        return builder.call(call, [args[0], ir.Constant(one, 1)])
+        none = ir.Constant(ir.IntType(1), 1)
+        return builder.not_(args[0]) if x.signed else builder.cttz(args[0], none)
 
     return x(x), build
 
@@ -168,7 +159,7 @@ def find_leaves(codes, m, span, limit, reads, cuts, clears, words, left):
         The first test of the tree, and the one behind its last.
 
     limit, reads, cuts, clears, words : ndarray
-        `limit`, `column`, `cut`, `clear` and `words` of the tests.
+        `limit` of the columns, `column`, `cut`, `clear` and `words` of the trees.
 
     left : ndarray of shape (n,), dtype of `clears`
     """
@@ -214,13 +205,13 @@ def add_values(values, start, k, left, m, total):
 
 
 @njit(cache=True, nogil=True)
-def columns_of(tests, first, last, column):
+def columns_of(bits, first, last, column):
     """Which columns the trees ``first, ..., last - 1`` of some outputs read."""
-    used = np.zeros(len(tests.limit), dtype=np.bool_)
+    used = np.zeros(len(bits.columns.limit), dtype=np.bool_)
     for t in range(first, last):
-        if tests.outputs[t] < 0 or column[tests.outputs[t]] >= 0:
-            for k in range(tests.test_start[t], tests.test_start[t + 1]):
-                used[tests.column[k]] = True
+        if bits.outputs[t] < 0 or column[bits.outputs[t]] >= 0:
+            for k in range(bits.test_start[t], bits.test_start[t + 1]):
+                used[bits.column[k]] = True
     return used
 
 
@@ -241,13 +232,12 @@ def add_members(X, start, stop, bits, first, last, column, out):
         The sums are added in its type.
     """
     block = min(BLOCK, stop - start)
-    columns, tests = bits
     # Local names: what a tuple of arrays costs at each tree would be more than the tree.
-    limit, values, leaf_start = tests.limit, tests.values, tests.leaf_start
-    reads, cuts, clears, words = tests.column, tests.cut, tests.clear, tests.words
-    test_start, outputs = tests.test_start, tests.outputs
-    begin_tree, end_tree = tests.member_start[first], tests.member_start[last]
-    used = columns_of(tests, begin_tree, end_tree, column)
+    columns, limit, reads, cuts = bits.columns, bits.columns.limit, bits.column, bits.cut
+    clears, words, values, leaf_start = bits.clear, bits.words, bits.values, bits.leaf_start
+    test_start, outputs = bits.test_start, bits.outputs
+    begin_tree, end_tree = bits.member_start[first], bits.member_start[last]
+    used = columns_of(bits, begin_tree, end_tree, column)
     codes = np.empty((len(used), block + GAP), dtype=np.uint16)
     left = np.empty(block, dtype=clears.dtype)
     total = np.empty((out.shape[1], block), dtype=out.dtype)

@@ -149,9 +149,9 @@ def test_oblivious_trees_have_a_test_for_each_level(depths, n_outputs, categoric
         forest = replace(forest, trees=forest.trees._replace(nodes=nodes))
     bits, n_tests = forest.bits, sum(depths)
     if not (spoiled and max(depths) >= 2) and max(depths) >= 2:
-        assert bits.tests.clear.dtype == np.int16 and len(bits.tests.column) == n_tests
+        assert bits.clear.dtype == np.int16 and len(bits.column) == n_tests
     elif bits is not None:
-        assert bits.tests.clear.dtype.kind == "u" and len(bits.tests.column) == inner.sum()
+        assert bits.clear.dtype.kind == "u" and len(bits.column) == inner.sum()
     X = rows_near(rng, cuts, "float32", 150)
     outputs = list(range(n_outputs))
     expected = walked(forest, X, outputs, 0, forest.n_members)
@@ -166,10 +166,10 @@ def test_the_shape_chooses_the_layout_and_no_answer_depends_on_it(drawn):
     leaf = nodes["child"] == np.arange(len(nodes))
     most = np.add.reduceat(leaf, forest.trees.roots).max()
     bits = forest.bits
-    oblivious = bits is not None and bits.tests.clear.dtype.kind == "i"
+    oblivious = bits is not None and bits.clear.dtype.kind == "i"
     assert (bits is None) == (most > 64 and not oblivious)
     if bits is not None and not oblivious:
-        assert bits.tests.clear.dtype == (np.uint32 if most <= 32 else np.uint64)
+        assert bits.clear.dtype == (np.uint32 if most <= 32 else np.uint64)
     outputs = range(forest.n_outputs)
     expected = walked(forest, X, list(outputs), 0, forest.n_members)
     np.testing.assert_array_equal(leaf_sums(forest, X), expected)

@@ -10,7 +10,7 @@ from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
 from sklearn.utils.extmath import softmax as sk_softmax
 
 from skroute.forests._code_walk import walk_of
-from skroute.forests._readers import averaged_regressor
+from skroute.forests._readers import averaged
 from skroute.forests._rows import are_plain, rows_of
 
 # So many rows are walked by one thread: kernels work on them together.
@@ -144,7 +144,7 @@ def average_of(model, X):
     kept = _READ.get(model)
     # A second fit makes another list, and one that goes on makes it longer.
     if kept is None or kept[0] is not members or kept[1] != len(members):
-        kept = _READ[model] = members, len(members), averaged_regressor(model)
+        kept = _READ[model] = members, len(members), averaged(model)
     forest = kept[2]
     if not are_plain(forest, X) or not np.isfinite(X).all():
         return model.predict(X)

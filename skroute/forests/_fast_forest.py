@@ -24,7 +24,7 @@ from skroute.forests._library import (
     rows_at_thresholds,
     varied_rows,
 )
-from skroute.forests._readers import find_reader, read_bagged
+from skroute.forests._readers import find_reader, read_averaged
 from skroute.forests._rows import are_plain, rows_of
 from skroute.forests._wrapped import prepared, take_apart
 from skroute.utils._compat import (
@@ -50,7 +50,7 @@ def _classifies(self):
 def _has_scores(self):
     forest = vars(self).get("forest_")
     if forest is None:
-        averaged = find_reader(take_apart(self.estimator)[0]) is read_bagged
+        averaged = find_reader(take_apart(self.estimator)[0]) is read_averaged
     else:
         averaged = forest.answer == "mean"
     if not _classifies(self) or averaged:

@@ -8,7 +8,7 @@ import numpy as np
 
 from skroute.forests._bitvector import bit_trees
 from skroute.forests._code_walk import coded_trees
-from skroute.forests._trees import CATEGORICAL, FEATURE_MASK, NODE, Trees, breadth_first
+from skroute.forests._trees import CATEGORICAL, FEATURE_MASK, Trees, laid_out
 from skroute.utils._validation import read_only
 
 # What a forest makes of its trees, once.
@@ -281,23 +281,10 @@ class ForestBuilder:
         Forest
         """
         # All trees at once: one by one, many small ones take longer to lay out than to grow.
-        left, right, feature, threshold, value, flags = map(np.concatenate, zip(*self._trees))
+        left, right, *others = map(np.concatenate, zip(*self._trees))
         sizes = np.array([len(tree[0]) for tree in self._trees])
-        source, child, leaf, roots, depths = breadth_first(left, right, sizes)
-        nodes = np.empty(len(source), dtype=NODE)
-        # Nothing is above infinity and a missing value stays left: a leaf keeps its rows.
-        nodes["threshold"] = np.where(leaf, np.inf, threshold[source])
-        nodes["feature"] = np.where(leaf, 0, feature[source] | flags[source])
-        nodes["child"] = child
-        values = np.where(leaf[:, None], value[source], 0.0)
-        trees = Trees(
-            nodes=nodes,
-            values=np.ascontiguousarray(values, dtype=np.float64),
-            roots=roots.astype(np.int32),
-            depths=depths.astype(np.int32),
-            outputs=np.array(self._outputs, dtype=np.int32),
-            member_start=np.array(self._starts, dtype=np.int32),
-            cat_words=np.array(self._words or [0], dtype=np.uint32),
-            cat_start=np.array(self._cat_start, dtype=np.int32),
-        )
+        roots = np.cumsum(sizes) - sizes
+        first = np.repeat(roots, sizes)
+        nodes = np.where(left < 0, -1, left + first), right + first, *others
+        trees = laid_out(*nodes, roots, self._outputs, self._starts, self._words, self._cat_start)
         return Forest(trees, np.atleast_1d(np.asarray(offset, dtype=np.float64)), **keywords)

@@ -10,8 +10,8 @@ from reprlib import repr as short_repr
 
 import numpy as np
 
-from skroute.forests._forest import ForestBuilder
-from skroute.forests._trees import CATEGORICAL, MISSING_RIGHT, ZERO, ZERO_MISSING
+from skroute.forests._forest import Forest, ForestBuilder
+from skroute.forests._trees import CATEGORICAL, MISSING_RIGHT, ZERO, ZERO_MISSING, laid_out
 
 _READERS: dict[tuple[str, str], Callable] = {}
 
@@ -188,13 +188,8 @@ def _lightgbm_forest(booster, blocks):
     head = _fields(blocks[0])
     per_iteration = int(head["num_tree_per_iteration"])
     trees = [_fields(block) for block in blocks if block.lstrip().startswith("Tree=")]
-    builder = ForestBuilder()
     if any(tree.get("is_linear", "0") != "0" for tree in trees):
         raise ValueError("Linear trees (linear_tree=True) are not supported.")
-    for i, tree in enumerate(_lightgbm_trees(builder, trees)):
-        builder.add_tree(*tree, i % per_iteration)
-        if (i + 1) % per_iteration == 0:
-            builder.end_member()
     columns = booster.pandas_categorical or []
     # Those of a data frame that were categorical.
     infos = enumerate(head["feature_infos"].split(" ") if columns else ())
@@ -208,7 +203,8 @@ def _lightgbm_forest(booster, blocks):
     for column, values in zip(categorical, columns):
         floats = all(isinstance(value, float) for value in values)
         categories[column] = np.asarray(values, dtype=float if floats else object)
-    return builder.build(
+    return Forest(
+        _lightgbm_trees(trees, per_iteration),
         np.zeros(per_iteration),
         # boosting="rf" adds its trees up and averages before the link.
         divisor=len(trees) / per_iteration if "average_output" in blocks[0] else 1.0,
@@ -223,27 +219,17 @@ def _fields(block):
     return dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
 
 
-def _lightgbm_trees(builder, trees):
-    """What `builder` takes of each tree; the numbers of all trees are read at once."""
+def _lightgbm_trees(trees, per_iteration):
+    """The trees of some blocks of text; the numbers of all are read at once."""
 
-    def numbers(key, dtype):
+    def numbers(key, dtype=np.int64):
         return np.array(" ".join(tree.get(key, "") for tree in trees).split(), dtype=dtype)
 
-    n_leaves = np.array([int(tree["num_leaves"]) for tree in trees])
-    sizes = 2 * n_leaves - 1
-    ends = np.cumsum(sizes)
-    # Leaves follow the inner nodes here.
-    place = np.arange(ends[-1]) - np.repeat(ends - sizes, sizes)
-    is_inner = place < np.repeat(n_leaves - 1, sizes)
-    n_inner = np.repeat(n_leaves - 1, n_leaves - 1)
-
-    def at_inner(values, elsewhere=0):
-        found = np.full(len(is_inner), elsewhere, dtype=values.dtype)
-        found[is_inner] = values
-        return found
-
-    kind = numbers("decision_type", np.int32)
-    threshold = numbers("threshold", np.float64)
+    n_leaves, n_sets, tree = numbers("num_leaves"), numbers("num_cat"), np.arange(len(trees))
+    # All inner nodes come first here, and then all leaves.
+    first_inner, tree_of = np.cumsum(n_leaves) - n_leaves - tree, np.repeat(tree, n_leaves - 1)
+    first_leaf = len(tree_of) + first_inner + tree
+    kind, threshold = numbers("decision_type"), numbers("threshold", np.float64)
     categorical = (kind & 1) != 0
     # Rows come with zeros in place of what counts as zero.
     zero = ~categorical & (np.abs(threshold) <= ZERO)
@@ -255,97 +241,81 @@ def _lightgbm_trees(builder, trees):
     flags = np.where(left_if_missing, 0, MISSING_RIGHT)
     flags |= np.where((missing_type == 1) & ~categorical, ZERO_MISSING, 0)
     flags |= np.where(categorical, CATEGORICAL, 0)
-    tree_of = np.repeat(np.arange(len(trees)), n_leaves - 1)
-    for t in np.unique(tree_of[categorical]):
-        bounds = np.array(trees[t]["cat_boundaries"].split(), dtype=np.int64)
-        words = np.array(trees[t]["cat_threshold"].split(), dtype=np.int64)
-        sets = [builder.add_set(words[a:b]) for a, b in zip(bounds, bounds[1:])]
-        here = categorical & (tree_of == t)
-        threshold[here] = np.take(sets, threshold[here].astype(np.int64))
+    threshold += np.where(categorical, (np.cumsum(n_sets) - n_sets)[tree_of], 0)
+    # The bounds of each tree's sets begin at 0.
+    n_words = np.diff(numbers("cat_boundaries"))
+    leaf = np.full(n_leaves.sum(), -1)
 
     def children(key):
         # A negative child ~i is leaf i.
-        child = numbers(key, np.int64)
-        return at_inner(np.where(child < 0, n_inner + ~child, child), -1)
+        child = numbers(key)
+        at = np.where(child < 0, first_leaf[tree_of] + ~child, first_inner[tree_of] + child)
+        return np.append(at, leaf)
 
-    value = np.zeros(len(is_inner))
-    value[~is_inner] = numbers("leaf_value", np.float64)
-    columns = (
+    return laid_out(
         children("left_child"),
         children("right_child"),
-        at_inner(numbers("split_feature", np.int32)),
-        at_inner(threshold),
-        value[:, None],
-        at_inner(flags.astype(np.int32)),
+        np.append(numbers("split_feature"), leaf),
+        np.append(threshold, leaf),
+        np.append(np.zeros(len(kind)), numbers("leaf_value", np.float64))[:, None],
+        np.append(flags, leaf),
+        np.where(n_leaves > 1, first_inner, first_leaf),
+        tree % per_iteration,
+        np.arange(0, len(trees) + 1, per_iteration),
+        numbers("cat_threshold"),
+        np.append(0, np.cumsum(n_words[n_words > 0])),
     )
-    return zip(*(np.split(column, ends[:-1]) for column in columns))
 
 
 # scikit-learn -----------------------------------------------------------------------
 
 
-def _add_sklearn_tree(builder, tree, value, output=0, features=None):
-    feature = np.maximum(tree.feature, 0).astype(np.int32)
-    if features is not None:
-        feature = np.asarray(features, dtype=np.int32)[feature]
-    flags = np.where(tree.missing_go_to_left, 0, MISSING_RIGHT).astype(np.int32)
-    builder.add_tree(
-        tree.children_left, tree.children_right, feature, tree.threshold, value, flags, output
-    )
-
-
-def _averaged(model, values, classes=None):
-    """Forest of trees whose answers are averaged."""
-    features = getattr(model, "estimators_features_", [None] * len(values))
-    builder = ForestBuilder()
-    for member, value, columns in zip(model.estimators_, values, features):
-        _add_sklearn_tree(builder, member.tree_, value, -1, columns)
+def _sklearn_forest(model, members, offset, **rules):
+    """Forest of members: of each tree the arrays, what its nodes add, and to which output."""
+    builder, columns = ForestBuilder(), getattr(model, "estimators_features_", None)
+    for t, trees in enumerate(members):
+        for tree, value, output in trees:
+            feature = np.maximum(tree.feature, 0)
+            feature = feature if columns is None else np.asarray(columns[t])[feature]
+            flags = np.where(tree.missing_go_to_left, 0, MISSING_RIGHT)
+            child = tree.children_left, tree.children_right
+            builder.add_tree(*child, feature, tree.threshold, value, flags, output)
         builder.end_member()
-    return builder.build(
-        np.zeros(values[0].shape[1]),
-        answer="mean",
-        classes=classes,
-        divisor=float(len(values)),
-        # Threads of the library add in any order.
-        blur=1e-12,
-        n_features=model.n_features_in_,
-        dtype="float32",
-        finite="allow-nan",
-    )
+    return builder.build(offset, n_features=model.n_features_in_, dtype="float32", **rules)
 
 
-@reads("sklearn", "ForestClassifier", "BaggingClassifier")
-def read_bagged(model):
-    """Forest of a fitted bagging of decision trees; None for other members."""
-    _check_one_target(model, np.size(model.n_classes_))
-    if not reads_trees(model):
-        return None
-    values = []
-    for member in model.estimators_:
-        proba = np.zeros((member.tree_.node_count, len(model.classes_)))
-        # A member that saw fewer classes has fewer columns.
-        proba[:, member.classes_.astype(np.intp)] = member.tree_.value[:, 0, :]
-        values.append(proba)
-    return _averaged(model, values, np.asarray(model.classes_))
-
-
-@reads("sklearn", "ForestRegressor")
-def _bagged_regressor(model):
-    _check_one_target(model, model.n_outputs_)
-    return averaged_regressor(model)
-
-
-def _check_one_target(model, n_targets):
-    if n_targets != 1:
+@reads("sklearn", "ForestClassifier", "BaggingClassifier", "ForestRegressor")
+def read_averaged(model):
+    """Forest of a fitted ensemble whose trees' answers are averaged; None for other members."""
+    if (n_targets := getattr(model, "n_outputs_", 1)) != 1:
         raise ValueError(
             f"Multi-output forests are not supported: the {type(model).__name__} was fitted to y "
             f"with {n_targets} columns; fit it to one target."
         )
+    return averaged(model) if reads_trees(model) else None
 
 
-def averaged_regressor(model):
-    """Forest of a fitted ``ForestRegressor``, of any number of outputs."""
-    return _averaged(model, [member.tree_.value[:, :, 0] for member in model.estimators_])
+def averaged(model):
+    """Forest of a fitted ensemble of averaged trees; a regressor may have any number of outputs."""
+    classes, members = labels_of(model), []
+    for member in model.estimators_:
+        value = member.tree_.value[:, :, 0]
+        if classes is not None:
+            value = np.zeros((len(value), len(classes)))
+            # A member that saw fewer classes has fewer columns.
+            value[:, member.classes_.astype(np.intp)] = member.tree_.value[:, 0, :]
+        members.append([(member.tree_, value, -1)])
+    return _sklearn_forest(
+        model,
+        members,
+        np.zeros(value.shape[1]),
+        answer="mean",
+        classes=classes,
+        divisor=float(len(members)),
+        # Threads of the library add in any order.
+        blur=1e-12,
+        finite="allow-nan",
+    )
 
 
 @reads("sklearn", "AdaBoostClassifier")
@@ -358,21 +328,20 @@ def _adaboost(model):
         )
     if not reads_trees(model):
         return None
-    builder, one = ForestBuilder(), n_classes == 2
+    members, one = [], n_classes == 2
     for member, weight in zip(model.estimators_, model.estimator_weights_):
         label = member.classes_[np.argmax(member.tree_.value[:, 0, :], axis=1)]
         hit = label[:, None] == classes[None, 1 if one else 0 :]
         value = np.where(hit, weight, -1 / (n_classes - 1) * weight)
-        _add_sklearn_tree(builder, member.tree_, value, 0 if one else -1)
-        builder.end_member()
-    return builder.build(
+        members.append([(member.tree_, value, 0 if one else -1)])
+    return _sklearn_forest(
+        model,
+        members,
         np.zeros(1 if one else n_classes),
         answer="vote",
         classes=np.asarray(classes),
         divisor=float(model.estimator_weights_.sum()),
         by_score=True,
-        n_features=model.n_features_in_,
-        dtype="float32",
     )
 
 
@@ -383,17 +352,15 @@ def _gradient_boosting(model):
             f"{type(model).__name__} has init={short_repr(model.init)}: the score before the "
             "first tree depends on the row. Use init=None or init='zero'."
         )
-    builder = ForestBuilder()
-    for stage in model.estimators_:
-        for output, regressor in enumerate(stage):
-            value = model.learning_rate * regressor.tree_.value[:, 0, :]
-            _add_sklearn_tree(builder, regressor.tree_, value, output)
-        builder.end_member()
-    return builder.build(
+    rate = model.learning_rate
+    return _sklearn_forest(
+        model,
+        [
+            [(one.tree_, rate * one.tree_.value[:, 0, :], k) for k, one in enumerate(stage)]
+            for stage in model.estimators_
+        ],
         np.ravel(model._raw_predict_init(np.zeros((1, model.n_features_in_), np.float32))),
         slope=2.0 if model.loss == "exponential" else 1.0,
-        n_features=model.n_features_in_,
-        dtype="float32",
         # This library answers positive at a score of exactly zero.
         beta=float(np.nextafter(0.0, -1.0)),
         **_boosted_answer(model, model.estimators_.shape[1], "identity"),
@@ -401,6 +368,7 @@ def _gradient_boosting(model):
 
 
 def _boosted_answer(model, n_outputs, of_numbers):
+    """How boosting of scikit-learn answers with its sums."""
     classes = labels_of(model)
     if classes is None:
         return {"answer": of_numbers}

@@ -128,8 +128,8 @@ def _are_whole(trees, n_features, n_outputs):
         return False
     if not np.array_equal(below, np.setdiff1d(at, roots)):
         return False
-    left = np.where(leaf, -1, child - roots[tree])
-    depths = breadth_first(left, left + 1, np.diff(roots, append=size))[-1]
+    left = np.where(leaf, -1, child)
+    depths = breadth_first(left, left + 1, roots)[-1]
     outputs, start, width = trees.outputs, trees.member_start, trees.values.shape[1]
     sets = nodes["threshold"][(feature & CATEGORICAL) != 0]
     lowest = 0 if width == 1 and n_outputs > 1 else -1
@@ -154,14 +154,25 @@ def _rises_from_0(numbers, least):
     return len(numbers) > 0 and numbers[0] == 0 and (np.diff(numbers) >= least).all()
 
 
-def breadth_first(left, right, sizes):
-    """Lay out trees that are given one after the other; children count from their tree's root.
+def laid_out(
+    left, right, feature, threshold, value, flags, roots, outputs, member_start, words, cat_start
+):
+    """The trees of some roots, of parallel arrays of nodes in any order; children are positions."""
+    source, child, leaf, roots, depths = breadth_first(left, right, roots)
+    nodes = np.empty(len(source), dtype=NODE)
+    # Nothing is above infinity and a missing value stays left: a leaf keeps its rows.
+    nodes["threshold"] = np.where(leaf, np.inf, threshold[source])
+    nodes["feature"] = np.where(leaf, 0, feature[source] | flags[source])
+    nodes["child"] = child
+    values = np.where(leaf[:, None], value[source], 0.0)
+    arrays = nodes, values, roots, depths, outputs, member_start, words, cat_start
+    return Trees(*(np.array(array, dtype) for array, (dtype, _) in zip(arrays, _KINDS.values())))
 
-    Where each node was, where its left child is (a leaf's is itself), which nodes are leaves, and
-    the root and the depth of each tree.
-    """
-    starts, depths = np.cumsum(sizes) - sizes, np.full(len(sizes), -1)
-    level, tree = starts, np.arange(len(sizes))
+
+def breadth_first(left, right, roots):
+    """The order of :func:`laid_out`, tree after tree: where each node was, where its left child is
+    (a leaf's is itself), which nodes are leaves, and the root and the depth of each tree."""
+    depths, level, tree = np.full(len(roots), -1), roots, np.arange(len(roots))
     levels, trees = [], []
     # Level by level of all trees at once.
     while len(level):
@@ -169,12 +180,12 @@ def breadth_first(left, right, sizes):
         trees.append(tree)
         depths[tree] += 1
         parents, tree = level[left[level] >= 0], np.repeat(tree[left[level] >= 0], 2)
-        level = np.column_stack([left[parents], right[parents]]).ravel() + starts[tree]
+        level = np.column_stack([left[parents], right[parents]]).ravel()
     tree = np.concatenate(trees)
     order = np.argsort(tree, kind="stable")
     source, tree = np.concatenate(levels)[order], tree[order]
-    at, place = np.arange(len(source)), np.empty(len(left), dtype=np.int64)
+    at, place = np.arange(len(source)), np.zeros(len(left), dtype=np.int64)
     place[source] = at
     leaf = left[source] < 0
-    child = np.where(leaf, at, place[np.where(leaf, 0, left[source] + starts[tree])])
-    return source, child, leaf, np.searchsorted(tree, np.arange(len(sizes))), depths
+    child = np.where(leaf, at, place[left[source]])
+    return source, child, leaf, np.searchsorted(tree, np.arange(len(roots))), depths

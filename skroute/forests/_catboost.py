@@ -48,35 +48,33 @@ def _contents(model):
     return found, np.atleast_1d(np.asarray(bias, dtype=np.float64))
 
 
-def _nested(splits, values):
-    """An oblivious tree as nodes within nodes: the last split is asked first."""
-    if not splits:
-        return {"value": values}
-    left, right = np.split(values, 2)
-    return {
-        "split": splits[-1],
-        "left": _nested(splits[:-1], left),
-        "right": _nested(splits[:-1], right),
-    }
-
-
-def _add_tree(builder, tree, columns, n_outputs):
-    """Add a tree of nodes within nodes."""
-    left, nodes = [], [tree]
+def _nodes(tree, n_outputs):
+    """The nodes of a tree, level by level."""
+    if "leaf_values" in tree:
+        # Oblivious: the last split is asked first.
+        splits = reversed(tree.get("splits") or [])
+        inner = [{"split": split} for level, split in enumerate(splits) for _ in range(2**level)]
+        return inner + [{"value": v} for v in np.reshape(tree["leaf_values"], (-1, n_outputs))]
+    nodes = [tree]
     for node in nodes:
-        left.append(len(nodes) if "split" in node else -1)
         nodes += [node["left"], node["right"]] if "split" in node else []
+    return nodes
+
+
+def _add_tree(builder, nodes, columns, n_outputs):
+    inner = np.array(["split" in node for node in nodes])
+    # Level by level, the children of all inner nodes follow each other.
+    left = np.where(inner, 2 * np.cumsum(inner) - 1, -1)
     feature, flags = np.zeros((2, len(nodes)), dtype=np.int32)
     threshold, value = np.zeros(len(nodes)), np.zeros((len(nodes), n_outputs))
     for i, node in enumerate(nodes):
-        if "split" in node:
+        if inner[i]:
             column = columns[node["split"]["float_feature_index"]]
             feature[i] = column["flat_feature_index"]
             threshold[i] = np.float32(node["split"]["border"])
             flags[i] = MISSING_RIGHT if column["nan_value_treatment"] == "AsTrue" else 0
         else:
             value[i] = node["value"]
-    left = np.array(left)
     to = -1 if n_outputs > 1 else 0
     builder.add_tree(left, left + 1, feature, threshold, value, flags, to)
     builder.end_member()
@@ -108,11 +106,8 @@ def _catboost_model(model):
             beta = math.log(share / (1 - share))
     builder = ForestBuilder()
     columns = found["features_info"].get("float_features", [])
-    for tree in found.get("trees", []):
-        _add_tree(builder, tree, columns, len(bias))
-    for tree in found.get("oblivious_trees", []):
-        values = np.reshape(tree["leaf_values"], (-1, len(bias)))
-        _add_tree(builder, _nested(tree.get("splits") or [], values), columns, len(bias))
+    for tree in found.get("trees") or found.get("oblivious_trees", []):
+        _add_tree(builder, _nodes(tree, len(bias)), columns, len(bias))
     return builder.build(
         bias,
         offset_last=True,

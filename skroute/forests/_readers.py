@@ -382,24 +382,16 @@ def _hist_gradient_boosting(model):
     builder = ForestBuilder()
     for stage in model._predictors:
         for output, predictor in enumerate(stage):
-            nodes = predictor.nodes
-            leaf = nodes["is_leaf"].astype(bool)
-            categorical = nodes["is_categorical"].astype(bool) & ~leaf
-            threshold = np.where(leaf, 0.0, nodes["num_threshold"])
+            nodes, sets = predictor.nodes, predictor.raw_left_cat_bitsets
+            threshold, categorical = nodes["num_threshold"].copy(), nodes["is_categorical"] != 0
             for i in np.flatnonzero(categorical):
-                words = predictor.raw_left_cat_bitsets[nodes["bitset_idx"][i]]
-                threshold[i] = builder.add_set(words)
+                threshold[i] = builder.add_set(sets[nodes["bitset_idx"][i]])
             flags = np.where(nodes["missing_go_to_left"], 0, MISSING_RIGHT)
             flags |= np.where(categorical, CATEGORICAL, 0)
-            builder.add_tree(
-                np.where(leaf, -1, nodes["left"].astype(np.int64)),
-                np.where(leaf, -1, nodes["right"].astype(np.int64)),
-                column[nodes["feature_idx"]].astype(np.int32),
-                threshold,
-                nodes["value"][:, None],
-                flags.astype(np.int32),
-                output,
-            )
+            left = np.where(nodes["is_leaf"], -1, nodes["left"].astype(np.int64))
+            right, feature = nodes["right"].astype(np.int64), column[nodes["feature_idx"]]
+            value = nodes["value"][:, None]
+            builder.add_tree(left, right, feature, threshold, value, flags, output)
         builder.end_member()
     of_numbers = "sk_exp" if model.loss in ("poisson", "gamma") else "identity"
     return builder.build(

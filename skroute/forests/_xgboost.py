@@ -124,13 +124,11 @@ def _categories(boost, learner, name):
 
 
 def _add_xgboost_tree(builder, tree, output):
-    left = np.array(tree["left_children"])
-    right = np.array(tree["right_children"])
+    left, right = np.array(tree["left_children"]), np.array(tree["right_children"])
     condition = np.array(tree["split_conditions"], dtype=np.float32)
     categorical = np.array(tree["split_type"]) == 1
     # This library goes left where x < condition, in single precision.
     threshold = np.nextafter(condition, np.float32(-np.inf)).astype(np.float64)
-    left_if_missing = np.array(tree["default_left"]) != 0
     segments = zip(tree["categories_nodes"], tree["categories_segments"], tree["categories_sizes"])
     for node, start, size in segments:
         codes = np.array(tree["categories"][start : start + size])
@@ -139,14 +137,7 @@ def _add_xgboost_tree(builder, tree, output):
         threshold[node] = builder.add_set(words)
     # Its sets go right; ours go left.
     left, right = np.where(categorical, right, left), np.where(categorical, left, right)
-    left_if_missing ^= categorical
+    left_if_missing = (np.array(tree["default_left"]) != 0) ^ categorical
     flags = np.where(left_if_missing, 0, MISSING_RIGHT) | np.where(categorical, CATEGORICAL, 0)
-    builder.add_tree(
-        left,
-        right,
-        np.array(tree["split_indices"], dtype=np.int32),
-        threshold,
-        condition.astype(np.float64)[:, None],
-        flags.astype(np.int32),
-        output,
-    )
+    feature, value = np.array(tree["split_indices"]), condition[:, None]
+    builder.add_tree(left, right, feature, threshold, value, flags, output)

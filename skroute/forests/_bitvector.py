@@ -118,8 +118,7 @@ def bit_trees(trees, dtype):
         missing.
     """
     nodes, roots, size = trees.nodes, trees.roots, len(trees.nodes)
-    sizes = np.diff(np.append(roots, size))
-    of_tree = np.repeat(np.arange(len(roots)), sizes)
+    of_tree = np.repeat(np.arange(len(roots)), np.diff(roots, append=size))
     leaf = nodes["child"] == np.arange(size)
     n_leaves = np.bincount(of_tree[leaf], minlength=len(roots))
     first, n_left = _numbered_leaves(nodes["child"], roots, leaf)
@@ -196,8 +195,7 @@ def find_tests(nodes, trees, dtype):
     cuts, words, n_words = [np.empty(0, dtype)], [np.zeros(1, np.uint32)], 1
     start, limit = [0], np.full(n_columns, -1, dtype=np.int32)
     splits = np.split(order, np.searchsorted(column[order], np.arange(1, n_columns)))
-    for c in range(n_columns):
-        at = splits[c]
+    for c, at in zip(range(n_columns), splits):
         if key[c] & CATEGORICAL:
             sets = nodes["threshold"][at].astype(np.int64)
             longest = int((trees.cat_start[sets + 1] - trees.cat_start[sets]).max())

@@ -81,41 +81,13 @@ def _search_cuts(x, m, cuts, base, code):
 
 
 @njit(cache=True, nogil=True)
-def _categories(x, m, limit, code):
-    for j in range(m):
-        category = np.int32(limit)
-        # Truncation as in C: -0.5 is category 0.
-        if -1 < x[j] < limit:
-            category = np.int32(x[j])
-        code[j] = np.uint16(category)
-
-
-@njit(cache=True, nogil=True)
-def take_cells(X, rows, m, feature, cells):
-    """Values of the first `m` rows for each column, in the type that the cuts have.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-    rows : ndarray of shape (n,), dtype=int64
-        None is negative.
-
-    m : int
-    feature : ndarray of shape (n_columns,)
-    cells : ndarray of shape (n_columns, n)
-    """
-    for j in range(m):
-        row = X[np.uint64(rows[j])]
-        for c in range(len(feature)):
-            cells[c, j] = row[np.uint64(feature[c])]
-
-
-@njit(cache=True, nogil=True)
 def bin_column(x, m, columns, c, base, code):
     """Codes of the first `m` values for column `c`, into `code`; `base` is scratch."""
-    cuts = columns.cuts[columns.start[c] : columns.start[c + 1]]
-    if columns.limit[c] >= 0:
-        _categories(x, m, columns.limit[c], code)
+    cuts, limit = columns.cuts[columns.start[c] : columns.start[c + 1]], columns.limit[c]
+    if limit >= 0:
+        for j in range(m):
+            # Truncation as in C: -0.5 is category 0.
+            code[j] = np.uint16(np.int32(x[j]) if -1 < x[j] < limit else limit)
     elif len(cuts) * x.itemsize > _FEW_CUTS:
         _search_cuts(x, m, cuts, base.view(np.int32), code)
     elif x.itemsize == 4:
@@ -134,14 +106,17 @@ def bin_column(x, m, columns, c, base, code):
 
 @njit(cache=True, nogil=True)
 def bin_rows(X, rows, m, columns, used, codes):
-    """Codes of the first `m` rows named, into `codes` of shape (n_columns, n); columns that are
-    not used are left as they are."""
-    n_columns = len(columns.feature)
+    """Codes of the first `m` rows named, none of them negative, into `codes` of shape (n_columns,
+    n); columns that are not used are left as they are."""
+    feature, n_columns = columns.feature, len(columns.feature)
     base = np.empty(m, dtype=np.int64)
     cells = np.empty((min(n_columns, _TOGETHER), m + GAP), dtype=columns.cuts.dtype)
     for first in range(0, n_columns, _TOGETHER):
         last = min(first + _TOGETHER, n_columns)
-        take_cells(X, rows, m, columns.feature[first:last], cells)
+        for j in range(m):
+            row = X[np.uint64(rows[j])]
+            for c in range(first, last):
+                cells[c - first, j] = row[np.uint64(feature[c])]
         for c in range(first, last):
             if used[c]:
                 bin_column(cells[c - first], m, columns, c, base, codes[c])
@@ -205,17 +180,6 @@ def add_values(values, start, k, left, m, total):
 
 
 @njit(cache=True, nogil=True)
-def columns_of(bits, first, last, column):
-    """Which columns the trees ``first, ..., last - 1`` of some outputs read."""
-    used = np.zeros(len(bits.columns.limit), dtype=np.bool_)
-    for t in range(first, last):
-        if bits.outputs[t] < 0 or column[bits.outputs[t]] >= 0:
-            for k in range(bits.test_start[t], bits.test_start[t + 1]):
-                used[bits.column[k]] = True
-    return used
-
-
-@njit(cache=True, nogil=True)
 def add_members(X, start, stop, bits, first, last, column, out):
     """Add members ``first, ..., last - 1`` to rows ``start:stop`` of `out`, in place.
 
@@ -237,7 +201,11 @@ def add_members(X, start, stop, bits, first, last, column, out):
     clears, words, values, leaf_start = bits.clear, bits.words, bits.values, bits.leaf_start
     test_start, outputs = bits.test_start, bits.outputs
     begin_tree, end_tree = bits.member_start[first], bits.member_start[last]
-    used = columns_of(bits, begin_tree, end_tree, column)
+    used = np.zeros(len(limit), dtype=np.bool_)
+    for t in range(begin_tree, end_tree):
+        if outputs[t] < 0 or column[outputs[t]] >= 0:
+            for k in range(test_start[t], test_start[t + 1]):
+                used[reads[k]] = True
     codes = np.empty((len(used), block + GAP), dtype=np.uint16)
     left = np.empty(block, dtype=clears.dtype)
     total = np.empty((out.shape[1], block), dtype=out.dtype)

@@ -203,8 +203,7 @@ class Forest:
         ndarray of int
         """
         trees = self.trees
-        ends = np.append(trees.roots[1:], len(trees.nodes))
-        of_node = np.repeat(trees.outputs, ends - trees.roots)
+        of_node = np.repeat(trees.outputs, np.diff(trees.roots, append=len(trees.nodes)))
         inner = trees.nodes["child"] != np.arange(len(trees.nodes))
         split = trees.nodes["feature"][inner & np.isin(of_node, outputs)] & FEATURE_MASK
         return np.unique(split).astype(np.intp)

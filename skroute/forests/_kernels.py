@@ -171,7 +171,6 @@ def add_coded(X, start, stop, coded, first, last, column, out):
 def exponential(x):
     """The C library's exponential, as boosting libraries take it, in the precision of `x`."""
     out = np.empty_like(x)
-    for i in range(x.shape[0]):
-        for k in range(x.shape[1]):
-            out[i, k] = math.exp(x[i, k])
+    for i, value in enumerate(x.flat):
+        out.flat[i] = math.exp(value)
     return out

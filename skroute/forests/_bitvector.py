@@ -193,18 +193,17 @@ def find_tests(nodes, trees, dtype):
     n_columns, order = len(key), np.argsort(column, kind="stable")
     cut = np.zeros(len(nodes), dtype=np.int32)
     cuts, words, n_words = [np.empty(0, dtype)], [np.zeros(1, np.uint32)], 1
-    start, limit = [0], np.full(n_columns, -1, dtype=np.int32)
+    sets, limit = np.split(trees.cat_words, trees.cat_start[1:]), np.full(n_columns, -1, np.int32)
     splits = np.split(order, np.searchsorted(column[order], np.arange(1, n_columns)))
     for c, at in zip(range(n_columns), splits):
         if key[c] & CATEGORICAL:
-            sets = nodes["threshold"][at].astype(np.int64)
-            longest = int((trees.cat_start[sets + 1] - trees.cat_start[sets]).max())
+            own = [sets[s] for s in nodes["threshold"][at].astype(np.int64)]
+            longest = max(map(len, own))
             limit[c] = 32 * longest
             if limit[c] + 1 >= MISSING_CODE:
                 return None
             table = np.zeros((len(at), longest + 1), dtype=np.uint32)
-            for i, s in enumerate(sets):
-                bits = trees.cat_words[trees.cat_start[s] : trees.cat_start[s + 1]]
+            for i, bits in enumerate(own):
                 table[i, : len(bits)] = bits
             # The bit after the limit stands for missing values.
             table[:, longest] = np.where(flags[at] & MISSING_RIGHT, 0, 2)
@@ -217,12 +216,11 @@ def find_tests(nodes, trees, dtype):
             if len(found) >= MISSING_CODE:
                 return None
         cuts.append(found)
-        start.append(start[-1] + len(found))
     missing = np.where((key & MISSING_RIGHT) != 0, MISSING_CODE, 0)
     columns = Columns(
         (key >> 32 & FEATURE_MASK).astype(np.int32),
         np.concatenate(cuts),
-        np.array(start, dtype=np.int32),
+        np.cumsum([len(found) for found in cuts], dtype=np.int32),
         np.where(limit >= 0, limit + 1, missing).astype(np.uint16),
         (key & ZERO_MISSING) != 0,
         limit,

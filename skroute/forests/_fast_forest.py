@@ -49,10 +49,8 @@ def _classifies(self):
 
 def _has_scores(self):
     forest = vars(self).get("forest_")
-    if forest is None:
-        averaged = find_reader(take_apart(self.estimator)[0]) is read_averaged
-    else:
-        averaged = forest.answer == "mean"
+    reader = find_reader(take_apart(self.estimator)[0])
+    averaged = reader is read_averaged if forest is None else forest.answer == "mean"
     if not _classifies(self) or averaged:
         raise AttributeError("A forest that averages probabilities has no decision_function.")
     return True
@@ -170,7 +168,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
             If an option of the model is not supported, or an answer differs.
         """
         model = unfrozen(model)
-        _reader_of(model)
+        _check_ensemble(model)
         frozen = FrozenEstimator(model) if hasattr(model, "fit") else None
         if frozen is not None:
             check_is_fitted(model)
@@ -217,7 +215,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
                 "estimator=None has nothing to fit: give an ensemble, or call "
                 "FastForest.from_ensemble(model). A forest from a file only answers."
             )
-        _reader_of(self.estimator)
+        _check_ensemble(self.estimator)
         if routing_enabled():
             params = process_routing(self, "fit", **params)["estimator"]["fit"]
         else:
@@ -275,8 +273,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
             self.n_features_in_ = forest.n_features
             if before:
                 self.n_features_in_ = getattr(model, "n_features_in_", np.shape(X)[1])
-            names = getattr(model, "feature_names_in_", getattr(model, "feature_names_", None))
-            names = [] if names is None else list(names)
+            names = list(getattr(model, "feature_names_in_", getattr(model, "feature_names_", [])))
             # What LightGBM calls columns without names, and those that are numbered.
             generic = [[f"{name}{i}" for i in range(len(names))] for name in ("Column_", "")]
             if names and names not in generic:
@@ -404,16 +401,14 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         return tags
 
 
-def _reader_of(estimator):
+def _check_ensemble(estimator):
     model, _, _ = take_apart(estimator)
-    reader = find_reader(model)
-    if reader is None:
+    if find_reader(model) is None:
         raise TypeError(
             "FastForest takes ensembles of decision trees of LightGBM, XGBoost, CatBoost or "
             "scikit-learn (boosting, forests, bagging, AdaBoost) and pipelines that end in one, "
             f"got {type(model).__name__}."
         )
-    return reader
 
 
 def _forest_of(model):

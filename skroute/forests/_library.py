@@ -70,11 +70,9 @@ def own_labels(model, X, classes):
     """Labels by the library itself; `classes` are those of a booster, which does not know them."""
     if hasattr(model, "classes_"):
         return own_predict(model, X)
-    # With several classes a booster of XGBoost may answer with positions; sums it always tells.
-    answers = own_predict(model, X, raw=True) if _is_xgboost_booster(model) else None
-    if answers is None or answers.ndim == 1:
-        answers = own_predict(model, X)
-    at = answers > 0.5 if answers.ndim == 1 else np.argmax(answers, axis=1)
+    proba = own_proba(model, X)
+    # Where there are none, the objective answers with positions.
+    at = own_predict(model, X) if proba is None else np.argmax(proba, axis=1)
     return classes[at.astype(np.intp)]
 
 
@@ -192,7 +190,7 @@ def compare(name, probes, own, ours, rtol, atol):
                 continue
             found = ours(rows)
         wrong, differ = [], np.zeros(num_samples(rows), dtype=bool)
-        compared = found.get("compared", np.ones(len(differ), dtype=bool))
+        compared = found.get("compared", True)
         for what, values in expected.items():
             if values is None:
                 continue

@@ -47,11 +47,8 @@ def find_reader(estimator):
     >>> find_reader(RandomForestClassifier()) is None, find_reader(GaussianNB()) is None
     (False, True)
     """
-    for cls in type(estimator).__mro__:
-        reader = _READERS.get((cls.__module__.split(".")[0], cls.__name__))
-        if reader is not None:
-            return reader
-    return None
+    names = [(cls.__module__.split(".")[0], cls.__name__) for cls in type(estimator).__mro__]
+    return next((_READERS[name] for name in names if name in _READERS), None)
 
 
 def read_forest(estimator):

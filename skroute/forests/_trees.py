@@ -120,21 +120,19 @@ def _are_whole(trees, n_features, n_outputs):
     at, child, feature = np.arange(size), nodes["child"], nodes["feature"]
     if not _rises_from_0(roots, 1) or roots[-1] >= size:
         return False
-    leaf, tree = child == at, np.searchsorted(roots, at, side="right") - 1
-    ends, inner = np.append(roots[1:], size)[tree], np.flatnonzero(~leaf)
-    below = np.sort(np.concatenate([child[inner], child[inner] + 1]))
-    # Children come after their parents, in the same tree, and have one each: a walk ends.
-    if (~leaf & ((child <= at) | (child + 1 >= ends))).any():
-        return False
-    if not np.array_equal(below, np.setdiff1d(at, roots)):
-        return False
+    leaf = child == at
     left = np.where(leaf, -1, child)
-    depths = breadth_first(left, left + 1, roots)[-1]
+    below = np.sort(np.concatenate([left[~leaf], left[~leaf] + 1]))
+    # Children come after their parents and have one each: a walk ends.
+    if (child < at).any() or not np.array_equal(below, np.setdiff1d(at, roots)):
+        return False
+    order, *_, depths = breadth_first(left, left + 1, roots)
     outputs, start, width = trees.outputs, trees.member_start, trees.values.shape[1]
     sets = nodes["threshold"][(feature & CATEGORICAL) != 0]
     lowest = 0 if width == 1 and n_outputs > 1 else -1
     return bool(
-        np.array_equal(trees.depths, depths)
+        np.array_equal(order, at)
+        and np.array_equal(trees.depths, depths)
         and ((nodes["threshold"] == np.inf) & (feature == 0))[leaf].all()
         and ((feature >= 0) & ((feature & FEATURE_MASK) < n_features)).all()
         and len(trees.values) == size

@@ -94,10 +94,10 @@ class FrugalMCTClassifier(CombiningRouter):
         service.
 
     quality_estimator : multi-output regressor, default=None
-        Predicts the accuracy of each combination from the base's answer. None takes a forest of
-        30 to 100 extremely randomised trees (more where rows are few), each grown on up to 5,000
-        rows. Training rows are estimated out of sample: from ``oob_prediction_`` where the fitted
-        estimator has it, else by cross-validation.
+        Predicts the accuracy of each combination from the base's answer. None takes a
+        random forest of 30 to 100 trees (more where rows are few), each grown on up to 5,000
+        rows. Its training rows are estimated out of sample: from ``oob_prediction_`` where the
+        fitted estimator has it, else by cross-validation.
         :class:`~sklearn.dummy.DummyRegressor` is the ablation that the paper calls DAP.
 
     weight : float or "auto", default="auto"

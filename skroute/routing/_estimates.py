@@ -14,17 +14,13 @@ from skroute.utils._compat import Integral, _safe_indexing, check_method_params,
 from skroute.utils._frames import needs_encoding
 from skroute.utils._tensors import holds_numbers, on_host
 
-# Rows that a tree of the forest on answers sees at most: with 15,000 it is as good, at three times
-# the seconds.
-_MOST_ROWS = 5_000
 
-
-def answers_forest(n_samples, n_jobs=None):
+def answers_forest(n_samples, most_rows, n_jobs=None):
     """A forest on the answers so far, which knows its own rows out of bag.
 
-    A tree sees some of many rows, which decides no worse than all of them: time is bounded.
+    Each tree sees so many of the rows at most, which bounds the time.
     """
-    n_seen = min(n_samples, _MOST_ROWS)
+    n_seen = min(n_samples, most_rows)
     leaf = int(np.clip(n_samples // 60, 5, 150))
     return RandomForestRegressor(
         n_estimators=int(np.clip(300_000 // n_samples, 30, 100)),

@@ -1,6 +1,5 @@
 """Measure what answers cost and what they are worth."""
 
-from skroute.metrics._compare import bootstrap_interval, compare_with_references
 from skroute.metrics._curve import AccuracyCostCurve, accuracy_cost_curve
 from skroute.metrics._displays import (
     AccuracyCostDisplay,
@@ -25,7 +24,9 @@ from skroute.metrics._scorers import (
 from skroute.metrics._search import BudgetSearchCV
 from skroute.metrics._tradeoff import (
     average_performance_gap_recovered,
+    bootstrap_interval,
     call_performance_threshold,
+    compare_with_references,
     cost_quality_auc,
     cost_reduction_at,
     pareto_front,

@@ -9,9 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skroute.metrics._compare import RESAMPLING, intervals
 from skroute.metrics._curve import Walk, check_budgets
-from skroute.metrics._tradeoff import check_all_known, random_mix, reference_curves
+from skroute.metrics._tradeoff import (
+    RESAMPLING,
+    check_all_known,
+    intervals,
+    random_mix,
+    reference_curves,
+)
 from skroute.utils._compat import Integral, Interval, validate_params
 from skroute.utils._optional import import_optional
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -261,7 +262,8 @@ def objective_of_labels(quality, classes, *, several=False, takes=None, who=""):
     if named:
         found = OF_LABELS[quality]
     elif pair or callable(quality):
-        found = _called(quality[1] if pair else quality, classes, several, asks_of(quality))
+        decoded = partial(np.asarray, dtype=bool) if several else classes.take
+        found = _called(quality[1] if pair else quality, decoded, asks_of(quality))
     else:
         found = cost_objective(quality, classes)
     of_answers = found.name == "callable" and found.asks == "predict"
@@ -328,30 +330,22 @@ def _by_label(costs, known):
 
 def objective_of_numbers(quality):
     """The objective that the parameter `quality` of a regressor stands for."""
-    if isinstance(quality, str):
-        # Losses of positive numbers have no value for others, which are refused.
-        function = np.errstate(divide="ignore", invalid="ignore")(OF_NUMBERS[quality])
-        name, rate = quality, rated_by(function, quality)
-    else:
-        name, rate = "callable", rated_by(quality)
+    numbers = partial(np.asarray, dtype=np.float64)
+    if not isinstance(quality, str):
+        return _called(quality, numbers)
+    # Losses of positive numbers have no value for others, which are refused.
+    function = np.errstate(divide="ignore", invalid="ignore")(OF_NUMBERS[quality])
+    return _called(function, numbers, name=quality)
+
+
+def _called(function, decoded, asks="predict", name="callable"):
+    """The objective of a function that is given answers as users know them."""
+    rate = rated_by(function, "quality" if name == "callable" else name)
 
     def of(true, given):
-        return rate(np.asarray(true, dtype=np.float64), np.asarray(given, dtype=np.float64))
+        return rate(decoded(true), decoded(given) if asks == "predict" else given)
 
-    return Objective(name, of)
-
-
-def _called(function, classes, several, kind):
-    """The objective of a user's function of labels, of classes or of several in each row."""
-    rate = rated_by(function)
-
-    def decoded(given):
-        return np.asarray(given, dtype=bool) if several else classes[given]
-
-    def of(target, answers):
-        return rate(decoded(target), decoded(answers) if kind == "predict" else answers)
-
-    return Objective("callable", of, asks=kind)
+    return Objective(name, of, asks)
 
 
 def rated_by(function, name="quality"):

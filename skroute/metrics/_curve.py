@@ -283,8 +283,7 @@ def risk_coverage_curve(
     ([0.25, 0.5, 0.75, 1.0], [0.0, 0.0, 0.33, 0.5])
     """
     lost = check_numbers(loss, "loss", shape=(None,))
-    rank = check_numbers(confidence, "confidence", shape=(None,))
-    check_consistent_length(lost, rank)
+    rank = check_numbers(confidence, "confidence", shape=lost.shape)
     weight = check_numbers(check_sample_weight(sample_weight, lost), "sample_weight", low=0.0)
     steps, step = np.unique(-rank, return_inverse=True)
     weights, losses = np.bincount(step, weight), np.bincount(step, weight * lost)

@@ -306,9 +306,8 @@ class RouteShareDisplay(Display):
         ax.set(
             xlabel="Budget (mean cost per sample)", ylabel="Share of rows", xmargin=0, ylim=(0, 1)
         )
-        handles, labels = ax.get_legend_handles_labels()
         # Outside, since the areas fill the axes; in the order of the areas.
-        ax.legend(handles[::-1], labels[::-1], loc="center left", bbox_to_anchor=(1.01, 0.5))
+        ax.legend(reverse=True, loc="center left", bbox_to_anchor=(1.01, 0.5))
         return self
 
     @classmethod

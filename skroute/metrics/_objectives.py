@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import kl_div
 from sklearn.base import is_classifier, is_regressor
-from sklearn.utils import check_consistent_length
 
 from skroute.utils._named import in_order
 from skroute.utils._protocol import handed_over, models_of
@@ -59,8 +58,7 @@ def sample_quality(y_true: ArrayLike, y_pred: ArrayLike) -> NDArray[np.float64]:
     array([0.5, 1. ])
     """
     y_true, y_pred = np.asarray(y_true), np.asarray(y_pred)
-    check_consistent_length(y_true, y_pred)
-    if y_true.shape != y_pred.shape or y_true.ndim > 2:
+    if y_true.shape != y_pred.shape or y_true.ndim not in (1, 2):
         raise ValueError(
             f"y_true of shape {y_true.shape} and y_pred of shape {y_pred.shape} do not go "
             "together: give one label per row, or two indicator matrices of the same shape."

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import sem
 from scipy.stats import t as student
-from sklearn.utils import check_consistent_length
 
 from skroute.metrics._curve import check_budgets, find_router
 from skroute.quality._logged import (
@@ -237,7 +236,6 @@ Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and 
     """
     router, X = find_router(estimator, X)
     n, names = num_samples(X), [str(name) for name in router.choices_]
-    check_consistent_length(X, q)
     value = read_values(q, "q", n, allow_nan=True)
     position, every = read_choice(choice, names, n)
     if others := every[len(names) :]:

@@ -163,7 +163,7 @@ def decision_report(
     limits = np.unique(check_budgets(budgets))
     tables = _numbers(walk, limits, confidence_level, n_resamples, random_state)
     stops = [_text(limit) + unit for limit in limits]
-    spec = _spec(tables, stops, quality_label or walk.label or "Quality", unit)
+    spec = _spec(*tables, stops, quality_label or walk.label or "Quality", unit)
     # The largest budget that is at most the router's own.
     spec["params"][0]["value"] = max(int(np.searchsorted(limits, own, side="right")) - 1, 0)
     page = _PAGE.format(
@@ -219,10 +219,10 @@ def _numbers(walk, limits, confidence_level, n_resamples, random_state):
     return numbers, shares, [dict(zip(("name", "cost", "value"), one)) for one in singles]
 
 
-def _spec(tables, budgets, label, unit):
+def _spec(numbers, shares, singles, budgets, label, unit):
     """The page's pictures in Vega-Lite, which all show the stop of one slider."""
-    numbers, shares, singles = tables
     at_stop, router = {"filter": "datum.stop == stop"}, {"filter": "datum.what == 'router'"}
+    curved = {"filter": {"field": "what", "oneOf": ["router", "random mix", "oracle"]}}
     x = {"field": "cost", "type": "quantitative", "title": f"Mean cost per row{unit}"}
     y = {"field": "value", "type": "quantitative", "title": label, "scale": {"zero": False}}
     in_order = {"type": "nominal", "sort": None, "title": None}
@@ -236,9 +236,7 @@ def _spec(tables, budgets, label, unit):
             "encoding": {"y": y | {"field": "low"}, "y2": {"field": "high"}},
         },
         {
-            "transform": [
-                {"filter": {"field": "what", "oneOf": ["router", "random mix", "oracle"]}}
-            ],
+            "transform": [curved],
             "mark": "line",
             "encoding": {"color": what, "strokeDash": what},
         },
@@ -270,11 +268,7 @@ def _spec(tables, budgets, label, unit):
         "params": [{"name": "stop", "bind": slider}, {"name": "budgets", "value": budgets}],
         "title": {"text": {"expr": "'Budget: ' + budgets[stop]"}, "fontSize": 18},
         "vconcat": [{"hconcat": [table, bars]}, curves],
-        "config": {
-            "view": {"stroke": None},
-            "axis": {"grid": False, "labelLimit": 120},
-            "legend": {"orient": "top", "title": None},
-        },
+        "config": {"view": {"stroke": None}, "legend": {"orient": "top", "title": None}},
     }
 
 

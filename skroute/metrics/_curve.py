@@ -127,7 +127,8 @@ class Walk:
                 quality[:, k], cost[:, k] = self.router.abstain_quality_, 0.0
                 continue
             seen = self.router._alone(self.X, name, self.worth.asks, **self.call)
-            quality[:, k], cost[:, k] = self.worth.of_single(self.y, seen, self.router), seen.cost
+            quality[:, k] = self.worth.of_single(self.y, seen, self.router, self.weight)
+            cost[:, k] = seen.cost
         return names, quality, cost
 
     def curve(self, limits):
@@ -309,7 +310,7 @@ def risk_coverage_scorer(estimator: Any, X: Any, y: Any, **params: Any) -> float
         As in :func:`accuracy_cost_curve`. Rows that are handed over are left out.
 
     **params : keyword arguments
-        Further arguments of ``predict_routed``, for example ``budget`` or ``signals``.
+        ``sample_weight``, ``budget`` and further arguments of ``predict_routed``.
 
     Returns
     -------
@@ -351,4 +352,5 @@ def risk_coverage_scorer(estimator: Any, X: Any, y: Any, **params: Any) -> float
             f"{type(router).__name__} has not."
         )
     best = 1.0 if walk.worth.name == "accuracy" else 0.0
-    return -risk_coverage_curve(best - quality[rows], confidence).area
+    loss, weight = best - quality[rows], walk.weight[rows]
+    return -risk_coverage_curve(loss, confidence, sample_weight=weight).area

@@ -149,7 +149,8 @@ def decision_report(
     path, unit = Path(path), f" ({cost_unit})" if cost_unit else ""
     if not path.parent.is_dir():
         raise FileNotFoundError(f"path={str(path)!r}: there is no folder {str(path.parent)!r}.")
-    walk = Walk(estimator, X, y, **params)
+    # Means and intervals here are over rows that weigh the same.
+    walk = Walk(estimator, X, y, sample_weight=None, **params)
     about = f"{walk.n} rows. Intervals of {confidence_level:.0%} are from resampled rows."
     own = walk.router._effective_budget(None)
     if (certificate := getattr(walk.router, "certificate_", None)) is not None:

@@ -231,9 +231,8 @@ def asks_of(quality):
 
 def is_money(quality):
     """Whether a quality is a cost matrix."""
-    return not (
-        quality is None or isinstance(quality, str) or callable(quality) or is_pair(quality)
-    )
+    named = quality is None or isinstance(quality, str)
+    return not (named or callable(quality) or is_pair(quality))
 
 
 def objective_of_labels(quality, classes, *, several=False, takes=None, who=""):

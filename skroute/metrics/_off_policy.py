@@ -333,11 +333,9 @@ def with_intervals(terms, degrees, confidence_level):
     width = student.ppf((1 + confidence_level) / 2, np.maximum(degrees, 1.0))
     found = []
     for estimate, error, skewed in terms:
-        low = np.maximum(unskewed(width, skewed), width)
-        high = np.minimum(unskewed(-width, skewed), -width)
-        found.append(
-            OffPolicyEstimate(estimate, estimate - error * low, estimate - error * high, error)
-        )
+        low = estimate - error * np.maximum(unskewed(width, skewed), width)
+        high = estimate - error * np.minimum(unskewed(-width, skewed), -width)
+        found.append(OffPolicyEstimate(estimate, low, high, error))
     return OffPolicyEstimates(*found)
 
 

@@ -224,45 +224,35 @@ def _spec(numbers, shares, singles, budgets, label, unit):
     """The page's pictures in Vega-Lite, which all show the stop of one slider."""
     at_stop, router = {"filter": "datum.stop == stop"}, {"filter": "datum.what == 'router'"}
     curved = {"filter": {"field": "what", "oneOf": ["router", "random mix", "oracle"]}}
-    x = {"field": "cost", "type": "quantitative", "title": f"Mean cost per row{unit}"}
-    y = {"field": "value", "type": "quantitative", "title": label, "scale": {"zero": False}}
     in_order = {"type": "nominal", "sort": None, "title": None}
-    what, x = in_order | {"field": "what"}, x | {"scale": {"zero": False}}
-    point = {"type": "point", "filled": True, "color": "gray"}
-    names = {"type": "text", "align": "left", "dx": 6, "dy": 10, "limit": 120}
+    what, choice = in_order | {"field": "what"}, in_order | {"field": "choice"}
+    number = {"type": "quantitative", "scale": {"zero": False}}
+    x = number | {"field": "cost", "title": f"Mean cost per row{unit}"}
+    y = number | {"field": "value", "title": label}
+    band = {"y": y | {"field": "low"}, "y2": {"field": "high"}}
+    beside = {"type": "text", "align": "left", "dx": 6, "dy": 10, "limit": 120}
     layers = [
-        {
-            "transform": [router],
-            "mark": {"type": "area", "opacity": 0.2},
-            "encoding": {"y": y | {"field": "low"}, "y2": {"field": "high"}},
-        },
-        {
-            "transform": [curved],
-            "mark": "line",
-            "encoding": {"color": what, "strokeDash": what},
-        },
-        {
-            "data": {"values": singles},
-            "layer": [{"mark": point}, {"mark": names, "encoding": {"text": {"field": "name"}}}],
-        },
-        {"transform": [router, at_stop], "mark": point | {"size": 130, "color": "black"}},
+        {"transform": [router], "mark": {"type": "area", "opacity": 0.2}, "encoding": band},
+        {"transform": [curved], "mark": "line", "encoding": {"color": what, "strokeDash": what}},
+        {"data": {"values": singles}, "mark": {"type": "circle", "color": "gray"}},
+        {"data": {"values": singles}, "mark": beside, "encoding": {"text": {"field": "name"}}},
+        {"transform": [router, at_stop], "mark": {"type": "circle", "size": 130, "color": "black"}},
     ]
-    curves = {"width": 540, "height": 300, "encoding": {"x": x, "y": y}, "layer": layers}
     table = {
         "transform": [at_stop],
         "mark": {"type": "text", "align": "left", "fontSize": 13},
         "width": 230,
         "encoding": {"x": {"value": 0}, "y": what, "text": {"field": "text"}},
     }
-    share = {"field": "share", "type": "quantitative", "title": "Share of the rows"}
-    share["scale"] = {"domain": [0, 1]}
+    share = {"field": "share", "title": "Share of the rows", "scale": {"domain": [0, 1]}}
     bars = {
         "data": {"values": shares},
         "transform": [at_stop],
         "mark": "bar",
         "width": 160,
-        "encoding": {"x": share, "y": in_order | {"field": "choice"}},
+        "encoding": {"x": number | share, "y": choice},
     }
+    curves = {"width": 540, "height": 300, "encoding": {"x": x, "y": y}, "layer": layers}
     slider = {"input": "range", "min": 0, "max": len(budgets) - 1, "step": 1, "name": "Budget "}
     return {
         "data": {"values": numbers},

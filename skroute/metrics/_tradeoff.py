@@ -655,13 +655,9 @@ def compare_with_references(
     weak, strong = pareto_front(*means)[[0, -1]]
     check_anchors(*means.T[[weak, strong]])
 
-    def statistic(cost, quality, oracle_cost, oracle_quality, *models):
-        curves = [
-            (cost, quality),
-            random_mix(*models),
-            _staircase(*models),
-            (oracle_cost, oracle_quality),
-        ]
+    def statistic(*means):
+        router, oracle, models = means[:2], means[2:4], means[4:]
+        curves = [router, random_mix(*models), _staircase(*models), oracle]
         table = np.array([numbers_of_curve(*curve, models, weak, strong) for curve in curves])
         return np.vstack([table, table[0] - table[1]])
 

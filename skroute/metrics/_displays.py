@@ -488,7 +488,7 @@ class ComplementarityDisplay(Display):
         """
         router, X = find_router(estimator, X)
         members = router.named_estimators_
-        right = np.column_stack([member.predict(X) == np.asarray(y) for member in members.values()])
+        right = np.column_stack([sample_quality(y, one.predict(X)) for one in members.values()])
         display = cls(matrix=complementarity_matrix(right), names=list(members))
         return display.plot(ax=ax, im_kwargs=im_kwargs)
 

@@ -273,7 +273,6 @@ Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and 
     else:
         cost = judged(paid, ratio=True)
     size = np.array([effective_size(weight) for weight in weights])
-    n_fitted = count_seen(router, X, "it is judged too well for these")
     return OffPolicyCurve(
         budget=limits,
         quality=with_intervals(judged(value, ratio=False), size - 1, confidence_level),
@@ -284,7 +283,7 @@ Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and 
         effective_sample_size=size,
         max_weight=weights.max(axis=1),
         mean_weight=weights.mean(axis=1),
-        n_fitted=n_fitted,
+        n_fitted=count_seen(router, X, "it is judged too well for these"),
         estimated=propensity is None,
     )
 

@@ -40,7 +40,6 @@ padding: 0 1rem }} input {{ width: min(40rem, 75vw) }} input + span {{ display: 
 @validate_params(
     {
         "path": [str, PathLike],
-        "budgets": ["array-like", None],
         "title": [str, None],
         "cost_unit": [str],
         "quality_label": [str, None],
@@ -162,9 +161,10 @@ def decision_report(
         most = max(least, walk.router.predict_cost(walk.X, budget=np.inf, **walk.call).mean())
         budgets = [*np.linspace(least, most, n_budgets), np.clip(own, least, most)]
     limits = np.unique(check_budgets(budgets))
-    tables = _numbers(walk, limits, confidence_level, n_resamples, random_state)
+    numbers, shares, singles = _numbers(walk, limits, confidence_level, n_resamples, random_state)
     stops = [_text(limit) + unit for limit in limits]
-    spec = _spec(*tables, stops, quality_label or walk.label or "Quality", unit)
+    label = quality_label or walk.label or "Quality"
+    spec = _spec(numbers, shares, singles, stops, label, unit)
     # The largest budget that is at most the router's own.
     spec["params"][0]["value"] = max(int(np.searchsorted(limits, own, side="right")) - 1, 0)
     page = _PAGE.format(

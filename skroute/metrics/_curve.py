@@ -63,23 +63,20 @@ def check_budgets(budgets):
 
 def find_router(estimator, X):
     """The cost-aware estimator inside a search or a pipeline, and the rows that it sees."""
-    inner = estimator
-    while True:
-        if hasattr(inner, "best_estimator_"):
-            inner = inner.best_estimator_
-        elif hasattr(inner, "_seen_by_decider"):
-            inner, X = inner._decider(), inner._seen_by_decider(X)
-        elif hasattr(inner, "predict_routed"):
-            check_is_fitted(inner)
-            return inner, X
-        elif hasattr(inner, "steps"):
-            X = inner[:-1].transform(X) if len(inner.steps) > 1 else X
-            inner = inner[-1]
-        else:
-            raise TypeError(
-                "estimator must be a fitted cost-aware estimator (one with predict_routed), a "
-                f"pipeline that ends with one, or a search over one of these; got {inner!r}."
-            )
+    if hasattr(estimator, "best_estimator_"):
+        return find_router(estimator.best_estimator_, X)
+    if hasattr(estimator, "_seen_by_decider"):
+        return find_router(estimator._decider(), estimator._seen_by_decider(X))
+    if hasattr(estimator, "predict_routed"):
+        check_is_fitted(estimator)
+        return estimator, X
+    if hasattr(estimator, "steps"):
+        X = estimator[:-1].transform(X) if len(estimator.steps) > 1 else X
+        return find_router(estimator[-1], X)
+    raise TypeError(
+        "estimator must be a fitted cost-aware estimator (one with predict_routed), a pipeline "
+        f"that ends with one, or a search over one of these; got {estimator!r}."
+    )
 
 
 class Walk:

@@ -161,9 +161,8 @@ class Objective:
 
     def _is_logged(self, y, y_pred, estimator):
         """Whether y has the quality of each choice, and not true answers."""
-        if self.name != "accuracy" or y.ndim != 2 or y.shape == np.shape(y_pred):
-            return False
-        if is_classifier(estimator):
+        of_answers = y.ndim != 2 or y.shape == np.shape(y_pred) or is_classifier(estimator)
+        if self.name != "accuracy" or of_answers:
             return False
         if y.shape[1] == len(models_of(estimator)):
             return True

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import sem
 from scipy.stats import t as student
-from sklearn.utils import check_consistent_length
 
 from skroute.metrics._curve import check_budgets, find_router
 from skroute.quality._logged import (
@@ -237,7 +236,6 @@ Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and 
     """
     router, X = find_router(estimator, X)
     n, names = num_samples(X), [str(name) for name in router.choices_]
-    check_consistent_length(X, q)
     value = read_values(q, "q", n, allow_nan=True)
     position, every = read_choice(choice, names, n)
     if others := every[len(names) :]:
@@ -275,7 +273,6 @@ Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and 
     else:
         cost = judged(paid, ratio=True)
     size = np.array([effective_size(weight) for weight in weights])
-    n_fitted = count_seen(router, X, "it is judged too well for these")
     return OffPolicyCurve(
         budget=limits,
         quality=with_intervals(judged(value, ratio=False), size - 1, confidence_level),
@@ -286,7 +283,7 @@ Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and 
         effective_sample_size=size,
         max_weight=weights.max(axis=1),
         mean_weight=weights.mean(axis=1),
-        n_fitted=n_fitted,
+        n_fitted=count_seen(router, X, "it is judged too well for these"),
         estimated=propensity is None,
     )
 
@@ -335,11 +332,9 @@ def with_intervals(terms, degrees, confidence_level):
     width = student.ppf((1 + confidence_level) / 2, np.maximum(degrees, 1.0))
     found = []
     for estimate, error, skewed in terms:
-        low = np.maximum(unskewed(width, skewed), width)
-        high = np.minimum(unskewed(-width, skewed), -width)
-        found.append(
-            OffPolicyEstimate(estimate, estimate - error * low, estimate - error * high, error)
-        )
+        low = estimate - error * np.maximum(unskewed(width, skewed), width)
+        high = estimate - error * np.minimum(unskewed(-width, skewed), -width)
+        found.append(OffPolicyEstimate(estimate, low, high, error))
     return OffPolicyEstimates(*found)
 
 

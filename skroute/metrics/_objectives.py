@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,14 +17,6 @@ from skroute.utils._validation import check_known_labels, check_numbers, holds_t
 
 # Least probability that log loss takes a logarithm of, as scikit-learn has it.
 _LEAST = np.finfo(np.float64).eps
-
-
-class RowQuality(NamedTuple):
-    """How good the answer to each row is, higher being better, the choice made and its cost."""
-
-    quality: NDArray[np.float64]
-    route: NDArray[np.int64]
-    cost: NDArray[np.float64]
 
 
 def sample_quality(y_true: ArrayLike, y_pred: ArrayLike) -> NDArray[np.float64]:

@@ -31,48 +31,6 @@ _REPEATED = 0.01
 _LACKS = 0.1
 
 
-class Overlap(NamedTuple):
-    """What a log of one answer per request says where a policy would go.
-
-    Attributes
-    ----------
-    choices : list of str
-        Names of the choices, in the order of the arrays.
-
-    n_rows : ndarray of shape (n_choices,), dtype=int64
-        Logged answers of each choice.
-
-    effective_sample_size : ndarray of shape (n_choices,), dtype=float64
-        ``(sum w)^2 / sum w^2`` of its rows, with ``w = 1 / propensity``: as many rows of
-        equal weight would say as much.
-
-    max_weight : ndarray of shape (n_choices,), dtype=float64
-        The largest ``1 / propensity`` of its rows: one row stands for so many.
-
-    needed : ndarray of shape (n_choices,), dtype=float64
-        Share of the rows that the policy sends to each choice.
-
-    matched : ndarray of shape (n_choices,), dtype=int64
-        Of these rows those on which the log made the same choice.
-
-    never : list of str
-        Choices that the policy makes on rows of which the log made none like it: what they
-        are worth there is extrapolated.
-
-    estimated : bool
-        Whether propensities are estimates.
-    """
-
-    choices: list[str]
-    n_rows: NDArray[np.int64]
-    effective_sample_size: NDArray[np.float64]
-    max_weight: NDArray[np.float64]
-    needed: NDArray[np.float64]
-    matched: NDArray[np.int64]
-    never: list[str]
-    estimated: bool
-
-
 class OffPolicyEstimate(NamedTuple):
     """Means per row at each budget, with the ends and the standard error of each."""
 

@@ -148,8 +148,9 @@ def decision_report(
     path, unit = Path(path), f" ({cost_unit})" if cost_unit else ""
     if not path.parent.is_dir():
         raise FileNotFoundError(f"path={str(path)!r}: there is no folder {str(path.parent)!r}.")
-    # Means and intervals here are over rows that weigh the same.
-    walk = Walk(estimator, X, y, sample_weight=None, **params)
+    if "sample_weight" in params:
+        raise TypeError("decision_report takes no sample_weight: all rows weigh the same.")
+    walk = Walk(estimator, X, y, **params)
     about = f"{walk.n} rows. Intervals of {confidence_level:.0%} are from resampled rows."
     own = walk.router._effective_budget(None)
     if (certificate := getattr(walk.router, "certificate_", None)) is not None:

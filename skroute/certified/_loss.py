@@ -8,12 +8,18 @@ from sklearn.base import is_classifier, is_regressor
 from skroute.metrics._objectives import Objective, rated_by, worth_of
 from skroute.utils._validation import check_numbers
 
-# Smallest and largest loss of a proper score for a number of classes, and its unit.
-_SCORES = {
-    "probability": (lambda n: (-1.0, 0.0), "probability of the true label given up"),
-    "brier": (lambda n: (0.0, 1.0 if n == 2 else 2.0), "Brier score"),
+# By the name of a quality what answers can lose, which stands along the last axis, of one row or of
+# several kinds, and the unit.
+_KNOWN = {
+    "accuracy": (lambda worth: [-1.0, 0.0], "wrong answers per row"),
+    "probability": (lambda worth: [-1.0, 0.0], "probability of the true label given up"),
+    "brier": (lambda worth: [0.0, 1.0 if len(worth.classes) == 2 else 2.0], "Brier score"),
     # Probabilities are taken from the smallest float on.
-    "log_loss": (lambda n: (0.0, float(-np.log(np.finfo(np.float64).eps))), "log loss"),
+    "log_loss": (lambda worth: [0.0, -np.log(np.finfo(np.float64).eps)], "log loss"),
+    "cost matrix": (
+        lambda worth: -worth.function(*np.indices((len(worth.classes),) * 2)),
+        "in the unit of the cost matrix",
+    ),
 }
 
 
@@ -67,33 +73,15 @@ def loss_of(estimator, y, loss, loss_range):
             "loss and loss_range, what two losses of a row can differ by at most."
         )
     worth = worth_of(estimator, y)
-    # What answers can lose stands along the last axis, of one row or of several kinds.
-    known, exact = None, False
-    if worth.name == "accuracy" and y is not None and y.ndim == 2:
-        known, unit = [-1.0, 0.0], "label sets not in common"
-        if not is_classifier(estimator):
-            unit, exact = "quality given up per row", y.dtype.kind in "bui"
-            y = check_numbers(y, "y")
-            if loss_range is None and (y.min() < 0 or y.max() > 1):
-                raise ValueError(
-                    f"The qualities in y go from {y.min():.6g} to {y.max():.6g}, beyond 0 to 1: "
-                    "give loss_range, what two qualities of a row can differ by at most, also on "
-                    "rows that are in no sample."
-                )
-    elif worth.name == "accuracy":
-        known, unit, exact = [-1.0, 0.0], "wrong answers per row", True
-    elif worth.by_class:
+    if worth.by_class:
         raise ValueError(
             f"quality={worth.name!r} is no mean of losses over rows, which is what can be "
             'promised: give loss and loss_range. groups="class" promises a loss in each class.'
         )
-    elif worth.name == "cost matrix":
-        labels = worth.classes
-        known = [-worth.of(np.full_like(labels, label), labels) for label in labels]
-        unit = "in the unit of the cost matrix"
-    elif worth.name in _SCORES:
-        ends, unit = _SCORES[worth.name]
-        known = ends(len(worth.classes))
+    known, exact = None, worth.name == "accuracy"
+    if worth.name in _KNOWN:
+        losses, unit = _KNOWN[worth.name]
+        known = losses(worth)
     elif loss_range is None:
         raise ValueError(
             f"The quality of {type(estimator).__name__}, {worth.name!r}, has no known bounds, "
@@ -104,6 +92,17 @@ def loss_of(estimator, y, loss, loss_range):
     else:
         own = worth.name == "callable"
         unit = "by the router's own quality" if own else worth.name.replace("_", " ")
+    if exact and y is not None and y.ndim == 2:
+        unit, exact = "label sets not in common", False
+        if not is_classifier(estimator):
+            unit, exact = "quality given up per row", y.dtype.kind in "bui"
+            y = check_numbers(y, "y")
+            if loss_range is None and (y.min() < 0 or y.max() > 1):
+                raise ValueError(
+                    f"The qualities in y go from {y.min():.6g} to {y.max():.6g}, beyond 0 to 1: "
+                    "give loss_range, what two qualities of a row can differ by at most, also on "
+                    "rows that are in no sample."
+                )
     if loss_range is None:
         known, abstained = np.asarray(known), getattr(estimator, "abstain_quality_", None)
         if abstained is not None:

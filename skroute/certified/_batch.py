@@ -155,9 +155,8 @@ def certify_batch(certified, router, X, n_labels, label_cost, call):
         budgets = within_reach(walked, X_labelled, call_labelled, budgets)
         if len(rest):
             budgets = within_reach(others, X_rest, call_rest, budgets)
-    reference = certified.reference
-    name, seen = ask_reference(walked, reference, X_labelled, call_labelled, loss.worth)
-    route = seen.route if isinstance(reference, str) else np.full(n_labels, -1)
+    name, seen = ask_reference(walked, certified.reference, X_labelled, call_labelled, loss.worth)
+    route = seen.route if isinstance(certified.reference, str) else np.full(n_labels, -1)
     price = seen.cost if label_cost is None else np.full(n_labels, float(label_cost))
     bought = Routed(np.asarray(seen.y_pred), route, price)
     _check_answers(bought, router, loss)

@@ -12,7 +12,7 @@ from skroute.utils._frames import is_missing
 from skroute.utils._once import once_of
 from skroute.utils._protocol import handed_over, models_of
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import check_probabilities, refuse_masked
+from skroute.utils._validation import check_probabilities
 
 # Not "the full model": a gate and an early exit have one, and it is another.
 FULL = "the estimator itself without a budget"
@@ -98,7 +98,6 @@ def groups_of_rows(groups, y):
                 'groups="class" needs a label in every row: a row without one is of no class.'
             )
         return y
-    refuse_masked(groups=groups)
     groups = np.asarray(groups)
     if groups.shape != (len(y),):
         raise ValueError(

@@ -396,7 +396,6 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         check_is_fitted(self)
         if "sample_weight" in call:
             raise TypeError(UNWEIGHTED)
-        refuse_masked(X=X, y=y)
         given = self.groups if isinstance(self.groups, str) else groups
         if self.groups is not None and given is None:
             raise ValueError("groups must be given for the new rows, as they were in fit.")
@@ -456,6 +455,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
                 "CertifiedRouter requires y to be passed, but the target y is None: a promise "
                 "rests on what the right answers are."
             )
+        refuse_masked(y=y, groups=groups)
         X = check_rows(self, X, reset=reset)
         check_consistent_length(X, y)
         if len(getattr(y, "shape", ())) == 2:

@@ -231,6 +231,15 @@ def test_a_log_with_missing_answers_or_ids_is_refused_in_words(kind, absent):
         RecordedClassifier([1, 2, 3, 4], ids=given).predict([["w"]])
 
 
+def test_what_is_masked_is_not_known():
+    """It was read as what is under the mask."""
+    masked = np.ma.array([1, 0], mask=[False, True])
+    rows = masked[:, np.newaxis]
+    for params, X in (([masked], [[0]]), ([[1, 2], masked], [[1]]), ([[1, 2]], rows)):
+        with pytest.raises(ValueError, match="no missing values: 1 are masked"):
+            RecordedClassifier(params[0], ids=params[1] if len(params) > 1 else None).predict(X)
+
+
 def test_rows_are_read_by_one_column():
     X = pd.DataFrame({"row": [1, 0], "x": [0.5, 0.1]})
     assert RecordedClassifier(["a", "b"], column="row").predict(X).tolist() == ["b", "a"]

@@ -8,8 +8,8 @@ from sklearn.base import is_classifier, is_regressor
 from skroute.metrics._objectives import Objective, rated_by, worth_of
 from skroute.utils._validation import check_numbers
 
-# By the name of a quality what answers can lose, which stands along the last axis, of one row or of
-# several kinds, and the unit.
+# By the name of a quality what answers can lose, along the last axis, in any row or in each kind of
+# rows, where that is known; and the unit.
 _KNOWN = {
     "accuracy": (lambda worth: [-1.0, 0.0], "wrong answers per row"),
     "probability": (lambda worth: [-1.0, 0.0], "probability of the true label given up"),
@@ -20,6 +20,7 @@ _KNOWN = {
         lambda worth: -worth.function(*np.indices((len(worth.classes),) * 2)),
         "in the unit of the cost matrix",
     ),
+    "callable": (None, "by the router's own quality"),
 }
 
 
@@ -78,20 +79,15 @@ def loss_of(estimator, y, loss, loss_range):
             f"quality={worth.name!r} is no mean of losses over rows, which is what can be "
             'promised: give loss and loss_range. groups="class" promises a loss in each class.'
         )
-    known, exact = None, worth.name == "accuracy"
-    if worth.name in _KNOWN:
-        losses, unit = _KNOWN[worth.name]
-        known = losses(worth)
-    elif loss_range is None:
+    known, unit = _KNOWN.get(worth.name, (None, worth.name.replace("_", " ")))
+    if known is None and loss_range is None:
         raise ValueError(
             f"The quality of {type(estimator).__name__}, {worth.name!r}, has no known bounds, "
             "and a promise needs them: give loss_range, what two losses of a row can differ by at "
             "most, or a loss that is bounded with its loss_range, such as "
             "loss=lambda y, y_pred: np.minimum((y - y_pred) ** 2, 10), loss_range=10."
         )
-    else:
-        own = worth.name == "callable"
-        unit = "by the router's own quality" if own else worth.name.replace("_", " ")
+    exact = worth.name == "accuracy"
     if exact and y is not None and y.ndim == 2:
         unit, exact = "label sets not in common", False
         if not is_classifier(estimator):
@@ -104,8 +100,8 @@ def loss_of(estimator, y, loss, loss_range):
                     "rows that are in no sample."
                 )
     if loss_range is None:
-        known, abstained = np.asarray(known), getattr(estimator, "abstain_quality_", None)
+        losses, abstained = np.asarray(known(worth)), getattr(estimator, "abstain_quality_", None)
         if abstained is not None:
-            known = np.concatenate([known, np.full((*known.shape[:-1], 1), -abstained)], axis=-1)
-        loss_range = np.ptp(known, axis=-1).max()
+            losses = np.concatenate([losses, np.full((*losses.shape[:-1], 1), -abstained)], axis=-1)
+        loss_range = np.ptp(losses, axis=-1).max()
     return Loss(worth, float(loss_range), unit, exact)

@@ -44,11 +44,10 @@ class _Record:
             if not indices[-1].equals(ids):
                 raise ValueError("predictions and scores must have the same index.")
         self.multilabel = np.ndim(predictions) == 2 and np.shape(predictions)[1] > 1
-        labels = None
-        if predictions is not None and not self.multilabel:
-            labels = column_or_1d(_present(predictions, "predictions"))
-        tables = [scores] if np.ndim(scores) == 2 else []
-        tables += [predictions] if self.multilabel else []
+        named, labels = (predictions, None) if self.multilabel else (None, predictions)
+        if labels is not None:
+            labels = column_or_1d(_present(labels, "predictions"))
+        tables = [table for table in (scores, named) if np.ndim(table) == 2]
         framed = [table.columns for table in tables if hasattr(table, "columns")]
         if classes is not None:
             names = classes

@@ -142,19 +142,6 @@ def test_a_budget_of_a_batch_is_known_before_it_is_spent():
     for budget, n_labels in ((cost * 0.9, 100), (2.0, 600)):
         with pytest.raises(ValueError, match="is below the .* per row that this batch costs"):
             around(budget=budget).certify_batch(X, n_labels=n_labels)
-    # Deciding asks the tree, about ten rows more: of the rest it was asked twice, and paid.
-    X, y = make_classification(700, random_state=0)
-    members = [
-        ("tree", Counted(DecisionTreeClassifier(), "tree")),
-        ("linear", LogisticRegression()),
-    ]
-    router = FrozenEstimator(
-        FrugalMCTClassifier(members, costs=[1, 10], cv=2).fit(X[:400], y[:400])
-    )
-    made = CertifiedRouter(router, max_loss=0.3, budget=11, reference="linear", random_state=0)
-    ASKED.clear()
-    made.certify_batch(X[400:])
-    assert len(ASKED["tree"]) <= 310
 
 
 def test_too_few_labels_are_refused_before_any_is_bought(monkeypatch):

@@ -171,8 +171,7 @@ def test_rows_that_have_left_are_not_held():
     order = np.random.default_rng(0).permutation(1500)
     run = net.start(X)
     run.logits(0)
-    held = run._held.values()
-    assert sum(len(rows) for parts in held for rows, _ in parts) == 1500
+    assert sum(len(rows) for rows, _ in run._held[1]) == 1500
     for start in range(0, 1400, 100):
         run.logits(1, order[start : start + 100])
         run.release(order[start : start + 100])

@@ -1,5 +1,6 @@
 """`solve_assignment`: one call for every solver."""
 
+from bisect import bisect_left
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -192,21 +193,18 @@ def solve_assignment(
 def solve_max_min(problem):
     """The plan whose smallest value is largest, among those the cheapest, and that value."""
     values, costs, total, _ = problem
-    room = total + problem.slack_for_rounding
 
     def cheapest_sufficient(threshold):
         return np.where(values >= threshold, costs, np.inf).argmin(axis=1)
 
-    # No threshold above a row's best value can be met.
+    def is_too_expensive(threshold):
+        _, spent = totals(problem, cheapest_sufficient(threshold))
+        return spent > total + problem.slack_for_rounding
+
+    # No threshold above a row's best value can be met; the lowest always can.
     thresholds = np.unique(values[values <= values.max(axis=1).min()])
-    low, high = 0, len(thresholds) - 1
-    while low < high:
-        middle = (low + high + 1) // 2
-        if totals(problem, cheapest_sufficient(thresholds[middle]))[1] <= room:
-            low = middle
-        else:
-            high = middle - 1
-    choices = cheapest_sufficient(thresholds[low])
+    highest = bisect_left(thresholds[1:], True, key=is_too_expensive)
+    choices = cheapest_sufficient(thresholds[highest])
     return choices, float(values[np.arange(len(values)), choices].min())
 
 

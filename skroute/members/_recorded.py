@@ -93,11 +93,10 @@ class _Record:
     def _index(self, ids, n_rows):
         """Rows by id, which are row numbers where none are given."""
         self.known = f"row numbers 0 to {n_rows - 1}" if ids is None else f"{n_rows} ids"
-        ids = np.arange(n_rows) if ids is None else _present(ids, "ids")
-        if ids.shape != (n_rows,):
-            raise ValueError(f"ids must have shape ({n_rows},), got {ids.shape}.")
-        self.dates = ids.dtype if ids.dtype.kind in "mM" else None
-        keys = ids.tolist()
+        self.ids = np.arange(n_rows) if ids is None else _present(ids, "ids")
+        if self.ids.shape != (n_rows,):
+            raise ValueError(f"ids must have shape ({n_rows},), got {self.ids.shape}.")
+        keys = self.ids.tolist()
         self.row_of = {key: row for row, key in enumerate(keys)}
         if len(self.row_of) < n_rows:
             # Ids may be the texts that were asked about, which are not shown.
@@ -110,8 +109,8 @@ class _Record:
     def find(self, asked):
         """Positions of the rows asked for; an unknown one is a KeyError."""
         keys = asked.tolist()
-        if self.dates and asked.dtype.kind in "mM":
-            dates = asked.astype(self.dates)
+        if self.ids.dtype.kind in "mM" and asked.dtype.kind in "mM":
+            dates = asked.astype(self.ids.dtype)
             # An hour is not the day that it is cut to.
             keys = np.where(dates.astype(asked.dtype) == asked, dates.astype(object), None)
         digits = np.finfo(asked.dtype).nmant if asked.dtype.kind == "f" else 52
@@ -338,11 +337,10 @@ class RecordedClassifier(MemberClassifier):
             Columns in the order of ``classes_``.
         """
         record, rows = self._recorded(), self._rows(X)
-        n_classes = len(record.classes)
-        if record.scores.ndim == 1:
-            named = np.maximum(record.scores[rows], min((1 + 1e-9) / n_classes, 1.0))
+        scores, n_classes = record.scores[rows], len(record.classes)
+        if scores.ndim == 1:
+            named = np.maximum(scores, min((1 + 1e-9) / n_classes, 1.0))
             return record.around(rows, named, (1 - named) / max(n_classes - 1, 1))
-        scores = record.scores[rows]
         if record.multilabel:
             return scores
         total = scores.sum(axis=1, keepdims=True)

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from skroute.assignment._exact import solve_cvxpy, solve_exact, solve_highs
 from skroute.assignment._hulls import solve_greedy
-from skroute.assignment._problem import check_values_and_costs, problem_of, totals
+from skroute.assignment._problem import check_values_and_costs, problem_of, total_cost, totals
 from skroute.base import check_budget
 from skroute.utils._compat import Interval, Real, StrOptions, validate_params
 
@@ -166,8 +166,8 @@ def solve_assignment(
     n, price = len(problem.values), np.nan
     if objective == "min":
         choices, value = solve_max_min(problem)
-        _, spent = totals(problem, choices)
-        return Assignment(choices, value, spent / n, value, 0.0, price, "optimal")
+        spent = total_cost(problem, choices) / n
+        return Assignment(choices, value, spent, value, 0.0, price, "optimal")
     if solver in ("highs", "cvxpy"):
         # HiGHS stops at an absolute gap; scale the relative one by the largest sum possible.
         tolerance = tol * max(float(np.abs(problem.values).max(axis=1).sum()), 1e-300)
@@ -198,8 +198,8 @@ def solve_max_min(problem):
         return np.where(values >= threshold, costs, np.inf).argmin(axis=1)
 
     def is_too_expensive(threshold):
-        _, spent = totals(problem, cheapest_sufficient(threshold))
-        return spent > total + problem.slack_for_rounding
+        cost = total_cost(problem, cheapest_sufficient(threshold))
+        return cost > total + problem.slack_for_rounding
 
     # No threshold above a row's best value can be met; the lowest always can.
     thresholds = np.unique(values[values <= values.max(axis=1).min()])

@@ -611,7 +611,8 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         Examples
         --------
         >>> from sklearn.datasets import load_digits
-        >>>         >>> from sklearn.naive_bayes import GaussianNB
+        >>> from sklearn.frozen import FrozenEstimator
+        >>> from sklearn.naive_bayes import GaussianNB
         >>> from sklearn.svm import SVC
         >>> from skroute.certified import CertifiedRouter
         >>> from skroute.routing import OccamRouterClassifier

@@ -18,6 +18,7 @@ from torch.nn.parameter import is_lazy
 
 from skroute.utils._compat import _safe_indexing, num_samples
 from skroute.utils._optional import import_optional
+from skroute.utils._tensors import on_host
 
 
 class AllExits(nn.Module):
@@ -57,8 +58,7 @@ class AllExits(nn.Module):
 
 def device_of(module):
     """Where a module's parameters are."""
-    parameter = next(module.parameters(), None)
-    return torch.device("cpu") if parameter is None else parameter.device
+    return next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
 
 
 # Hidden states: tensors, or tensors and None in tuples, lists and mappings of any type.
@@ -215,9 +215,7 @@ def train(exits, X, y, exit_weights, net_params, *, batch_size, **own):
     net = skorch.NeuralNetClassifier(exits, batch_size=batch_size, **own, **params)
     # On the host: on a device each row would be taken in a launch of its own. A tensor on memory
     # that may not be written to is not allowed.
-    is_tensor = isinstance(X, torch.Tensor)
-    X = X.cpu() if is_tensor else torch.as_tensor(np.require(X, requirements=["C", "W"]))
-    net.fit(X, torch.as_tensor(y))
+    net.fit(np.require(on_host(X), requirements=["C", "W"]), y)
     exits.zero_grad()
     return [
         {key: value for key, value in epoch.items() if key != "batches"} for epoch in net.history
@@ -252,11 +250,6 @@ class ExitRun:
         self.depth = np.zeros(num_samples(X), dtype=np.int64)
         # By depth: the rows that wait there and their states, in the parts that they came in.
         self._held: dict[int, list[tuple[np.ndarray, Any]]] = {}
-
-    @property
-    def n_held(self):
-        """Number of rows whose hidden states are in memory."""
-        return sum(len(rows) for parts in self._held.values() for rows, _ in parts)
 
     def branch(self):
         """A run that goes on from here, and leaves this one where it is."""

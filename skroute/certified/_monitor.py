@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
-from skroute.utils._compat import Interval, Real, validate_params
+from skroute.utils._compat import Integral, Interval, Real, validate_params
 from skroute.utils._optional import axes_of
 from skroute.utils._validation import check_numbers
 
@@ -231,6 +231,9 @@ class PromiseMonitor:
         """The first alarm, or None."""
         return self.alarms_[0] if self.alarms_ else None
 
+    @validate_params(
+        {"n_rows": [Interval(Integral, 0, None, closed="left")]}, prefer_skip_nested_validation=True
+    )
     def audit(self, n_rows: int = 1) -> NDArray[np.bool_]:
         """Select which of the next rows need an answer of the reference, or a label.
 

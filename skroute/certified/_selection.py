@@ -157,9 +157,8 @@ class Selection:
         """What the budget asked for would take, at the cheapest point that may be taken."""
         costs, level = self.evidence.costs[:, k], self.level(budget)
         beside = "" if self.max_loss is None else f" beside max_loss={self.max_loss!r}"
-        needed = _more_rows_needed(
-            budget, costs, self.cost_upper(level)[k], self.cost_range(), level
-        )
+        upper = float(self.cost_upper(level)[k])
+        needed = _more_rows_needed(budget, costs, upper, self.cost_range(), level)
         more = (
             f"budget={budget!r} would need about {needed:.0f}"
             if np.isfinite(needed)

@@ -18,7 +18,6 @@ from torch.nn.parameter import is_lazy
 
 from skroute.utils._compat import _safe_indexing, num_samples
 from skroute.utils._optional import import_optional
-from skroute.utils._tensors import on_host
 
 
 class AllExits(nn.Module):
@@ -215,7 +214,9 @@ def train(exits, X, y, exit_weights, net_params, *, batch_size, **own):
     net = skorch.NeuralNetClassifier(exits, batch_size=batch_size, **own, **params)
     # On the host: on a device each row would be taken in a launch of its own. A tensor on memory
     # that may not be written to is not allowed.
-    net.fit(np.require(on_host(X), requirements=["C", "W"]), y)
+    is_tensor = isinstance(X, torch.Tensor)
+    X = X.cpu() if is_tensor else torch.as_tensor(np.require(X, requirements=["C", "W"]))
+    net.fit(X, torch.as_tensor(y))
     exits.zero_grad()
     return [
         {key: value for key, value in epoch.items() if key != "batches"} for epoch in net.history

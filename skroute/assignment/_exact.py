@@ -24,10 +24,12 @@ def value_step(values):
     Averages of K outcomes are multiples of 1/K; any two plans then differ by at least
     1/K, which closes a gap that rounding the bound down cannot see otherwise.
     """
-    some = [Fraction(value).limit_denominator(10_000) for value in values.ravel()[:64].tolist()]
-    denominator = math.lcm(*(value.denominator for value in some))
-    if denominator > 10_000:
-        return 0.0
+    denominator = 1
+    for value in values.ravel()[:64].tolist():
+        nearest = Fraction(value).limit_denominator(10_000)
+        denominator = math.lcm(denominator, nearest.denominator)
+        if denominator > 10_000:
+            return 0.0
     scaled = values * denominator
     scaled -= np.rint(scaled)
     # All roundings together must stay well below one step.
@@ -56,10 +58,8 @@ def solve_exact(problem, greedy, tolerance, *, finish):
     if len(changed):
         choices = greedy.break_choices.copy()
         choices[row[changed]] = choice[changed]
-    if complete:
-        return choices, totals(problem, choices)[0]
-    if not finish:
-        return choices, greedy.bound
+    if complete or not finish:
+        return choices, totals(problem, choices)[0] if complete else greedy.bound
     return _finish_core(problem, greedy, choices, gap, tolerance)
 
 

@@ -41,40 +41,30 @@ def build_hulls(problem):
     """The increments that the relaxation chooses from."""
     from skroute.assignment import _kernels
 
-    n, m = problem.values.shape
+    values, costs, _, order = problem
+    n, m = values.shape
+    starts, cheapest = np.empty(n + 1, np.int64), np.empty(n, np.int64)
     # Upper bounds; the operating system gives memory only to what is written.
     size = n * (m - 1)
-    hulls = Hulls(
-        np.empty(n + 1, np.int64),
-        np.empty(size, np.int32),
-        np.empty(size),
-        np.empty(size),
-        np.empty(n, np.int64),
+    choice, efficiency, extra_cost = np.empty(size, np.int32), np.empty(size), np.empty(size)
+    count = _kernels.build_hulls(
+        values, costs, order, starts, choice, efficiency, extra_cost, cheapest
     )
-    count = _kernels.build_hulls(problem.values, problem.costs, problem.order, *hulls)
-    return hulls._replace(
-        choice=hulls.choice[:count],
-        efficiency=hulls.efficiency[:count],
-        extra_cost=hulls.extra_cost[:count],
-    )
+    return Hulls(starts, choice[:count], efficiency[:count], extra_cost[:count], cheapest)
 
 
 def solve_greedy(problem, tolerance):
     """Greedy plan of the relaxation, improved by single changes until its relative gap closes."""
     total, hulls = problem.total, build_hulls(problem)
     room = total - total_cost(problem, hulls.cheapest) + problem.slack_for_rounding
-    by_efficiency = np.argsort(-hulls.efficiency, kind="stable")
-    n_bought = np.searchsorted(np.cumsum(hulls.extra_cost[by_efficiency]), room, side="right")
-    bought = np.zeros(len(by_efficiency), dtype=bool)
-    bought[by_efficiency[:n_bought]] = True
-    # Efficiency falls within a row: what it buys are its first increments.
-    last = np.append(0, np.cumsum(bought))[hulls.starts]
-    last = hulls.starts[:-1] + np.diff(last) - 1
-    choices = np.where(last >= hulls.starts[:-1], np.append(hulls.choice, 0)[last], hulls.cheapest)
+    bought, price = _buy(hulls, room)
+    # Efficiency falls within a row: the last of its increments that are bought says its choice.
+    rows = np.repeat(np.arange(len(hulls.cheapest)), np.diff(hulls.starts))
+    choices = hulls.cheapest.copy()
+    choices[rows[bought]] = hulls.choice[bought]
     value, spent = totals(problem, choices)
-    if n_bought == len(by_efficiency):
-        return GreedyPlan(choices, value, value, 0.0, choices, total - spent)
-    price = float(hulls.efficiency[by_efficiency[n_bought]])
+    if price == 0:
+        return GreedyPlan(choices, value, value, price, choices, total - spent)
     slack = max(total - spent, 0.0)
     bound = value + slack * price
     plan, enough = choices, tolerance * abs(bound)
@@ -85,6 +75,24 @@ def solve_greedy(problem, tolerance):
         if gained > value and paid <= total + problem.slack_for_rounding:
             plan, value = filled, gained
     return GreedyPlan(plan, value, max(bound, value), price, choices, slack)
+
+
+def _buy(hulls, room):
+    """Which increments are bought, by falling efficiency, and the dual price, 0 if all are."""
+    efficiency, cost = hulls.efficiency, hulls.extra_cost
+    while len(efficiency):
+        # The median halves those that may have the price.
+        price = np.partition(efficiency, len(efficiency) // 2)[len(efficiency) // 2]
+        above = efficiency > price
+        left = room - (cost * above).sum()
+        after_ties = left - (cost * (efficiency == price)).sum()
+        if left >= 0 > after_ties:
+            bought, tied = hulls.efficiency > price, np.flatnonzero(hulls.efficiency == price)
+            bought[tied[np.cumsum(hulls.extra_cost[tied]) <= left]] = True
+            return bought, float(price)
+        room, some = (room, above) if left < 0 else (after_ties, efficiency < price)
+        efficiency, cost = efficiency[some], cost[some]
+    return np.ones(len(hulls.efficiency), dtype=bool), 0.0
 
 
 def _fill(problem, choices, room, enough):

@@ -1,5 +1,6 @@
 """`solve_assignment`: one call for every solver."""
 
+from bisect import bisect_left
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -7,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from skroute.assignment._exact import solve_cvxpy, solve_exact, solve_highs
 from skroute.assignment._hulls import solve_greedy
-from skroute.assignment._problem import check_values_and_costs, problem_of, totals
+from skroute.assignment._problem import check_values_and_costs, problem_of, total_cost, totals
 from skroute.base import check_budget
 from skroute.utils._compat import Interval, Real, StrOptions, validate_params
 
@@ -165,8 +166,8 @@ def solve_assignment(
     n, price = len(problem.values), np.nan
     if objective == "min":
         choices, value = solve_max_min(problem)
-        _, spent = totals(problem, choices)
-        return Assignment(choices, value, spent / n, value, 0.0, price, "optimal")
+        spent = total_cost(problem, choices) / n
+        return Assignment(choices, value, spent, value, 0.0, price, "optimal")
     if solver in ("highs", "cvxpy"):
         # HiGHS stops at an absolute gap; scale the relative one by the largest sum possible.
         tolerance = tol * max(float(np.abs(problem.values).max(axis=1).sum()), 1e-300)
@@ -192,21 +193,18 @@ def solve_assignment(
 def solve_max_min(problem):
     """The plan whose smallest value is largest, among those the cheapest, and that value."""
     values, costs, total, _ = problem
-    room = total + problem.slack_for_rounding
 
     def cheapest_sufficient(threshold):
         return np.where(values >= threshold, costs, np.inf).argmin(axis=1)
 
-    # No threshold above a row's best value can be met.
+    def is_too_expensive(threshold):
+        cost = total_cost(problem, cheapest_sufficient(threshold))
+        return cost > total + problem.slack_for_rounding
+
+    # No threshold above a row's best value can be met; the lowest always can.
     thresholds = np.unique(values[values <= values.max(axis=1).min()])
-    low, high = 0, len(thresholds) - 1
-    while low < high:
-        middle = (low + high + 1) // 2
-        if totals(problem, cheapest_sufficient(thresholds[middle]))[1] <= room:
-            low = middle
-        else:
-            high = middle - 1
-    choices = cheapest_sufficient(thresholds[low])
+    highest = bisect_left(thresholds[1:], True, key=is_too_expensive)
+    choices = cheapest_sufficient(thresholds[highest])
     return choices, float(values[np.arange(len(values)), choices].min())
 
 

@@ -139,23 +139,24 @@ def certify_batch(certified, router, X, n_labels, label_cost, call):
     limit, rng = check_budget(certified.budget), check_random_state(certified.random_state)
     scale, labelled = np.sort(rng.permutation(n)[:_SCALE_ROWS]), rng.permutation(n)[:n_labels]
     X_scale, call_scale = part(scale)
-    walked = walking(router)
-    plan = walked._respond(X_scale, None, np.inf, **call_scale)
+    scaled = walking(router)
+    plan = scaled._respond(X_scale, None, np.inf, **call_scale)
     if np.isfinite(limit) and not np.array_equal(plan.cost, plan.expected_cost):
         raise ValueError(
             f"budget={limit!r} cannot be held: what calls of the wrapped estimator cost is known "
             "only after them. Leave it out; max_loss is promised without it."
         )
-    budgets = operating_budgets(walked, X_scale, certified.n_points, call_scale)
+    budgets = operating_budgets(scaled, X_scale, certified.n_points, call_scale)
     rest = np.delete(np.arange(n), labelled)
+    # Nothing is asked twice, neither about the labelled rows nor about the rest.
+    walked, (X_labelled, call_labelled) = walking(router), part(labelled)
+    others, (X_rest, call_rest) = walking(router), part(rest)
     if "costs" in call:
-        for rows in filter(len, (labelled, rest)):
-            budgets = within_reach(walking(router), *part(rows), budgets)
-    # About the labelled rows nothing is asked twice.
-    X_labelled, call_labelled = part(labelled)
-    walked, reference = walking(router), certified.reference
-    name, seen = ask_reference(walked, reference, X_labelled, call_labelled, loss.worth)
-    route = seen.route if isinstance(reference, str) else np.full(n_labels, -1)
+        budgets = within_reach(walked, X_labelled, call_labelled, budgets)
+        if len(rest):
+            budgets = within_reach(others, X_rest, call_rest, budgets)
+    name, seen = ask_reference(walked, certified.reference, X_labelled, call_labelled, loss.worth)
+    route = seen.route if isinstance(certified.reference, str) else np.full(n_labels, -1)
     price = seen.cost if label_cost is None else np.full(n_labels, float(label_cost))
     bought = Routed(np.asarray(seen.y_pred), route, price)
     _check_answers(bought, router, loss)
@@ -173,11 +174,11 @@ def certify_batch(certified, router, X, n_labels, label_cost, call):
             f"max_loss={test.max_loss!r} cannot be promised by {n_labels} labels on a batch of {n} "
             f"rows. {smallest_loss(test.max_loss, upper, needed, lost, 'labels')}"
         )
-    operating, parts = float(budgets[last]), [replace(bought, cost=bought.cost + tried)]
-    costs, (X_rest, call_rest) = parts[0].cost, part(rest)
+    operating, costs = float(budgets[last]), bought.cost + tried
+    parts = [replace(bought, cost=costs)]
     if np.isfinite(limit) and len(rest):
         # Of this batch costs are known before they are spent.
-        costs = np.r_[costs, router._respond(X_rest, None, operating, **call_rest).cost]
+        costs = np.r_[costs, others._respond(X_rest, None, operating, **call_rest).cost]
     if not affords(limit, costs.mean()):
         raise ValueError(
             f"budget={limit!r} is below the {costs.mean():.17g} per row that this batch costs "
@@ -185,7 +186,7 @@ def certify_batch(certified, router, X, n_labels, label_cost, call):
             "included: raise max_loss or budget, or lower n_labels."
         )
     if len(rest):
-        parts.append(router._respond(X_rest, "predict", operating, **call_rest))
+        parts.append(others._respond(X_rest, "predict", operating, **call_rest))
     order = np.argsort(np.r_[labelled, rest])
     y_pred, route, cost = (np.concatenate(one)[order] for one in zip(*parts))
     certificate = Certificate(

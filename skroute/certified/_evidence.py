@@ -12,7 +12,7 @@ from skroute.utils._frames import is_missing
 from skroute.utils._once import once_of
 from skroute.utils._protocol import handed_over, models_of
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import check_probabilities, refuse_masked
+from skroute.utils._validation import check_probabilities
 
 # Not "the full model": a gate and an early exit have one, and it is another.
 FULL = "the estimator itself without a budget"
@@ -98,7 +98,6 @@ def groups_of_rows(groups, y):
                 'groups="class" needs a label in every row: a row without one is of no class.'
             )
         return y
-    refuse_masked(groups=groups)
     groups = np.asarray(groups)
     if groups.shape != (len(y),):
         raise ValueError(
@@ -119,8 +118,7 @@ def operating_budgets(router, X, n_points, call):
         return np.array([np.inf])
     expected = router._respond(X, None, budget=np.inf, **call).expected_cost
     most = max(float(expected.mean()), least)
-    budgets = np.unique(np.linspace(least, most, n_points))[::-1]
-    budgets = np.r_[np.inf, budgets]
+    budgets = np.r_[np.inf, np.unique(np.linspace(least, most, n_points))[::-1]]
     return within_reach(router, X, call, budgets) if call else budgets
 
 
@@ -148,32 +146,30 @@ def collect(router, budgets, X, y, call, *, reference, loss, group, from_single)
         budgets = within_reach(router, X, call, budgets)
     worth = loss.worth
     passes = [router._respond(X, worth.asks, budget=budget, **call) for budget in budgets]
+    costs_known = all(np.array_equal(seen.cost, seen.expected_cost) for seen in passes)
     losses = [-worth.of_routed(y, seen, router) for seen in passes]
     found = _references(router, X, y, call, reference, worth)
-    costs = [seen.cost for seen in passes]
-    handed = [handed_over(router, seen.route).mean() for seen in passes]
     single, index = None, 0 if FULL in found else -1
     if from_single and (name := _safe_end(router, call, reference)) in found:
         single, index = name, list(found).index(name)
         budgets = np.r_[np.inf, budgets]
         losses = [found[name][0], *losses]
-        costs = [router._alone(X, name, None, **call).cost, *costs]
-        handed = [0.0, *handed]
+        passes = [router._alone(X, name, None, **call), *passes]
     # What handing over loses lies between right and wrong.
     hands_over = [getattr(one, "abstain_quality_", None) is not None for one in (router, reference)]
     groups = {} if group is None else {str(one): group == one for one in np.unique(group)}
     return Evidence(
         budgets,
         np.column_stack(losses),
-        np.column_stack(costs),
-        np.array(handed),
+        np.column_stack([seen.cost for seen in passes]),
+        np.array([handed_over(router, seen.route).mean() for seen in passes]),
         np.column_stack([lost for lost, _ in found.values()]),
         {name: cost for name, (_, cost) in found.items()},
         index,
         single,
         groups,
         loss.exact and not any(hands_over),
-        all(np.array_equal(seen.cost, seen.expected_cost) for seen in passes),
+        costs_known,
         once_of(router).calls,
         set(call),
     )

@@ -8,12 +8,19 @@ from sklearn.base import is_classifier, is_regressor
 from skroute.metrics._objectives import Objective, rated_by, worth_of
 from skroute.utils._validation import check_numbers
 
-# Smallest and largest loss of a proper score for a number of classes, and its unit.
-_SCORES = {
-    "probability": (lambda n: (-1.0, 0.0), "probability of the true label given up"),
-    "brier": (lambda n: (0.0, 1.0 if n == 2 else 2.0), "Brier score"),
+# By the name of a quality what answers can lose, along the last axis, in any row or in each kind of
+# rows, where that is known; and the unit.
+_KNOWN = {
+    "accuracy": (lambda worth: [-1.0, 0.0], "wrong answers per row"),
+    "probability": (lambda worth: [-1.0, 0.0], "probability of the true label given up"),
+    "brier": (lambda worth: [0.0, 1.0 if len(worth.classes) == 2 else 2.0], "Brier score"),
     # Probabilities are taken from the smallest float on.
-    "log_loss": (lambda n: (0.0, float(-np.log(np.finfo(np.float64).eps))), "log loss"),
+    "log_loss": (lambda worth: [0.0, -np.log(np.finfo(np.float64).eps)], "log loss"),
+    "cost matrix": (
+        lambda worth: -worth.function(*np.indices((len(worth.classes),) * 2)),
+        "in the unit of the cost matrix",
+    ),
+    "callable": (None, "by the router's own quality"),
 }
 
 
@@ -67,10 +74,22 @@ def loss_of(estimator, y, loss, loss_range):
             "loss and loss_range, what two losses of a row can differ by at most."
         )
     worth = worth_of(estimator, y)
-    # What answers can lose stands along the last axis, of one row or of several kinds.
-    known, exact = None, False
-    if worth.name == "accuracy" and y is not None and y.ndim == 2:
-        known, unit = [-1.0, 0.0], "label sets not in common"
+    if worth.by_class:
+        raise ValueError(
+            f"quality={worth.name!r} is no mean of losses over rows, which is what can be "
+            'promised: give loss and loss_range. groups="class" promises a loss in each class.'
+        )
+    known, unit = _KNOWN.get(worth.name, (None, worth.name.replace("_", " ")))
+    if known is None and loss_range is None:
+        raise ValueError(
+            f"The quality of {type(estimator).__name__}, {worth.name!r}, has no known bounds, "
+            "and a promise needs them: give loss_range, what two losses of a row can differ by at "
+            "most, or a loss that is bounded with its loss_range, such as "
+            "loss=lambda y, y_pred: np.minimum((y - y_pred) ** 2, 10), loss_range=10."
+        )
+    exact = worth.name == "accuracy"
+    if exact and y is not None and y.ndim == 2:
+        unit, exact = "label sets not in common", False
         if not is_classifier(estimator):
             unit, exact = "quality given up per row", y.dtype.kind in "bui"
             y = check_numbers(y, "y")
@@ -80,33 +99,9 @@ def loss_of(estimator, y, loss, loss_range):
                     "give loss_range, what two qualities of a row can differ by at most, also on "
                     "rows that are in no sample."
                 )
-    elif worth.name == "accuracy":
-        known, unit, exact = [-1.0, 0.0], "wrong answers per row", True
-    elif worth.by_class:
-        raise ValueError(
-            f"quality={worth.name!r} is no mean of losses over rows, which is what can be "
-            'promised: give loss and loss_range. groups="class" promises a loss in each class.'
-        )
-    elif worth.name == "cost matrix":
-        labels = worth.classes
-        known = [-worth.of(np.full_like(labels, label), labels) for label in labels]
-        unit = "in the unit of the cost matrix"
-    elif worth.name in _SCORES:
-        ends, unit = _SCORES[worth.name]
-        known = ends(len(worth.classes))
-    elif loss_range is None:
-        raise ValueError(
-            f"The quality of {type(estimator).__name__}, {worth.name!r}, has no known bounds, "
-            "and a promise needs them: give loss_range, what two losses of a row can differ by at "
-            "most, or a loss that is bounded with its loss_range, such as "
-            "loss=lambda y, y_pred: np.minimum((y - y_pred) ** 2, 10), loss_range=10."
-        )
-    else:
-        own = worth.name == "callable"
-        unit = "by the router's own quality" if own else worth.name.replace("_", " ")
     if loss_range is None:
-        known, abstained = np.asarray(known), getattr(estimator, "abstain_quality_", None)
+        losses, abstained = np.asarray(known(worth)), getattr(estimator, "abstain_quality_", None)
         if abstained is not None:
-            known = np.concatenate([known, np.full((*known.shape[:-1], 1), -abstained)], axis=-1)
-        loss_range = np.ptp(known, axis=-1).max()
+            losses = np.concatenate([losses, np.full((*losses.shape[:-1], 1), -abstained)], axis=-1)
+        loss_range = np.ptp(losses, axis=-1).max()
     return Loss(worth, float(loss_range), unit, exact)

@@ -52,7 +52,10 @@ class Bettors:
         self.n, self.total, self.alarm = 0, 0.0, None
 
     def feed(self, values, rows):
-        """Bet on the values of some rows; ``alarm`` is the first one."""
+        """Bet on the values of some rows; ``alarm`` is the first one.
+
+        Returns the log of the money over that at which there is an alarm.
+        """
         from skroute.guarantees._kernels import restarted_bets
 
         capped, n = np.minimum(values, self.most), self.n
@@ -62,9 +65,6 @@ class Bettors:
             mean = (self.total + float(values[: at + 1].sum())) / (n + at + 1)
             self.alarm = Alarm(self.kind, int(rows[at]), mean, self.promised)
         self.n, self.total = n + len(values), self.total + float(values.sum())
-
-    def evidence(self):
-        """Log of the money over that at which there is an alarm."""
         return float(np.logaddexp.reduce(self.money) - self.threshold)
 
 
@@ -293,9 +293,7 @@ class PromiseMonitor:
             rows, late = np.arange(before, self.n_rows_) + 1, np.full(len(known), self.n_rows_)
             audited = rows[known] if len(losses) == len(rows) else late
             fed = {"cost": (costs, rows), "loss": (losses[known], audited)}
-            for kind, bettors in self._bettors.items():
-                bettors.feed(*fed[kind])
-            evidence = [bettors.evidence() for bettors in self._bettors.values()]
+            evidence = [bettors.feed(*fed[kind]) for kind, bettors in self._bettors.items()]
             self._history.append((self.n_rows_, *evidence))
             if len(self._history) > 2000:
                 # Of the picture every second point goes.

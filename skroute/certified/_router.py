@@ -1,12 +1,12 @@
 """A promise around any decision estimator."""
 
 from copy import copy, deepcopy
+from functools import partial
 from inspect import signature
 
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
-from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import r2_score
 from sklearn.utils import (
     _safe_indexing,
@@ -19,14 +19,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import (
-    CostAwareMixin,
-    Plan,
-    check_budget,
-    check_rows,
-    inherit_member_tags,
-    note_failure,
-)
+from skroute.base import CostAwareMixin, Plan, check_budget, check_rows, note_failure
 from skroute.certified._batch import certify_batch
 from skroute.certified._certificate import warn_of_no_saving
 from skroute.certified._evidence import collect, groups_of_rows, has_missing, operating_budgets
@@ -50,7 +43,7 @@ from skroute.utils._compat import (
 )
 from skroute.utils._named import check_rows_match, in_order
 from skroute.utils._once import once_of, walking
-from skroute.utils._protocol import answered, models_of, takes, unfrozen
+from skroute.utils._protocol import answered, is_frozen, models_of, takes, unfrozen
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import check_numbers, check_some_known, refuse_masked, warn
 
@@ -344,7 +337,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
                 f"{0.01 * loss.range:.3g}."
             )
         learned, call = self._split(params)
-        n, frozen = num_samples(X), self._wraps_fitted()
+        n, frozen = num_samples(X), is_frozen(self.estimator)
         n_rest = min(max(1, round(n * _SCALE_SHARE)), max(_SCALE_ROWS, n // 100))
         if not frozen:
             n_rest = n - max(1, round(n * self.calibration))
@@ -403,7 +396,6 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         check_is_fitted(self)
         if "sample_weight" in call:
             raise TypeError(UNWEIGHTED)
-        refuse_masked(X=X, y=y)
         given = self.groups if isinstance(self.groups, str) else groups
         if self.groups is not None and given is None:
             raise ValueError("groups must be given for the new rows, as they were in fit.")
@@ -417,10 +409,6 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         budgets = points.budgets[int(points.single is not None) :]
         self._weigh(X, y, groups, rows, budgets, self._call_of(call), seen=True)
         return self
-
-    def _wraps_fitted(self):
-        """Whether the wrapped estimator comes fitted."""
-        return isinstance(self.estimator, FrozenEstimator)
 
     def _check_estimator(self, model):
         """Refuse what is no decision estimator, or decides for all rows of a call together."""
@@ -445,7 +433,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         if routing_enabled():
             routed = self._route_metadata(params)["estimator"]
             return dict(routed.get("fit", {})), dict(routed.get("predict", {}))
-        if self._wraps_fitted():
+        if is_frozen(self.estimator):
             return {}, params
         known = signature(model.fit).parameters
         learned = {name: value for name, value in params.items() if name in known}
@@ -467,6 +455,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
                 "CertifiedRouter requires y to be passed, but the target y is None: a promise "
                 "rests on what the right answers are."
             )
+        refuse_masked(y=y, groups=groups)
         X = check_rows(self, X, reset=reset)
         check_consistent_length(X, y)
         if len(getattr(y, "shape", ())) == 2:
@@ -494,8 +483,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         classes = getattr(self, "classes_", None)
         if self.loss is None and values.ndim == 1 and isinstance(classes, np.ndarray):
             check_some_known(values, classes)
-        missing = int((~np.isin(self._group_values, groups)).sum())
-        if missing:
+        if missing := int((~np.isin(self._group_values, groups)).sum()):
             raise ValueError(
                 f"groups: {missing} of {len(self._group_values)} have no evidence rows, so that "
                 "nothing can be promised within them. Give more rows, or join small groups."
@@ -640,7 +628,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         True
         """
         self._validate_params()
-        if not self._wraps_fitted():
+        if not is_frozen(self.estimator):
             check_is_fitted(self)
         router = self.estimator_ if hasattr(self, "choices_") else unfrozen(self.estimator)
         self._check_estimator(router)
@@ -732,21 +720,19 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             )
         model = self.estimator_
         if k == 0 and evidence.single is not None and not untold:
-            found = model._alone(X, evidence.single, None, **call)
-            return Plan(found.route, found.cost, (evidence.single, call))
+            alone = partial(model._alone, X, evidence.single, **call)
+            found = alone(None)
+            return Plan(found.route, found.cost, lambda response: alone(response).y_pred)
         try:
             plan = model._plan(X, float(evidence.budgets[k]), **call)
         except ValueError as error:
             if limits:
                 error.add_note("The budget is that of the operating point; estimator_ takes yours.")
             raise
-        return plan._replace(state=(None, plan))
+        return plan._replace(state=partial(model._answer, X, plan))
 
     def _answer(self, X, plan, response):
-        single, state = plan.state
-        if single is not None:
-            return self.estimator_._alone(X, single, response, **state).y_pred
-        return self.estimator_._answer(X, state, response)
+        return plan.state(response)
 
     def _offers_proba(self):
         return hasattr(vars(self).get("estimator_", unfrozen(self.estimator)), "predict_proba")
@@ -877,12 +863,9 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
     # scikit-learn ---------------------------------------------------------------------
 
     def __sklearn_tags__(self):
-        tags, inner = super().__sklearn_tags__(), unfrozen(self.estimator)
+        inner = unfrozen(self.estimator)
         # Tags are asked for before parameters are validated; fit will say it.
-        own = get_tags(inner) if hasattr(inner, "__sklearn_tags__") else tags
-        tags.estimator_type, tags.classifier_tags = own.estimator_type, own.classifier_tags
-        tags.target_tags = own.target_tags
-        return inherit_member_tags(tags, [inner])
+        return get_tags(inner) if hasattr(inner, "__sklearn_tags__") else super().__sklearn_tags__()
 
     def get_metadata_routing(self):
         """Metadata routing of this object: see the scikit-learn user guide.
@@ -895,7 +878,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         # What is said about rows is requested for `predict`, and serves every call.
         for caller in ("fit", "predict", "predict_proba", "score"):
             mapping.add(caller=caller, callee="predict")
-        if not self._wraps_fitted():
+        if not is_frozen(self.estimator):
             mapping.add(caller="fit", callee="fit")
         router = MetadataRouter(owner=self).add_self_request(self)
         return router.add(estimator=unfrozen(self.estimator), method_mapping=mapping)

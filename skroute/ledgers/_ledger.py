@@ -154,7 +154,7 @@ class Ledger(ABC):
         books[0].n_started += 1
         for purse in books:
             purse.hold(amount)
-        return self._insert(purses, "held", amount, None, self._deadline(now), None)
+        return self._insert(purses, "held", amount, None, _after(self.timeout, now), None)
 
     def release(self, held: Reservation) -> None:
         """Return the amount reserved for a request that failed before its decision."""
@@ -168,7 +168,7 @@ class Ledger(ABC):
         """Take a hold back, unless its deadline has done so or the ledger is a copy."""
         if held is None or held.state != "held":
             return
-        books = self._books_of(held, now)
+        books = self._at(held.purses, now)
         books[0].n_started -= 1
         for purse in books:
             purse.unhold(held.amount)
@@ -224,7 +224,7 @@ class Ledger(ABC):
             return _exhausted(full, least)
         for purse in books:
             purse.reserve(offer)
-        return self._insert(purses, "open", offer.reserved, offer, self._deadline(now), key)
+        return self._insert(purses, "open", offer.reserved, offer, _after(self.timeout, now), key)
 
     def settle(
         self, ledger: str, number: int, purse: str, offer: Offer, cost: float | None
@@ -255,14 +255,13 @@ class Ledger(ABC):
             or found.purses[0] != purse
         ):
             return None
-        books = self._books_of(found, now)
+        books = self._at(found.purses, now)
         for one in books:
             one.settle(offer, cost, found.state == "expired")
         if found.key is None or cost is None:
             self._delete(found)
         else:
-            until = None if self.remember is None else now + self.remember
-            self._replace(found._replace(state="committed", deadline=until))
+            self._replace(found._replace(state="committed", deadline=_after(self.remember, now)))
         return max([one.spent - one.total for one in books]), found.state == "expired"
 
     def books(self, purse: str) -> Books:
@@ -282,10 +281,7 @@ class Ledger(ABC):
         ValueError
             If there is none of this name.
         """
-        return self._transact(self._books, purse)
-
-    def _books(self, name):
-        return self._begin((name,))[1][0].books()
+        return self._transact(lambda: self._begin((purse,))[1][0].books())
 
     def top_up(self, purse: str, amount: float, n_more: int = 0) -> None:
         """Add money to a purse, for the current period.
@@ -350,35 +346,35 @@ class Ledger(ABC):
         found = [one for one in self._all(name) if one.state in ("open", "expired")]
         return sorted(found, key=lambda one: one.number)
 
-    def _deadline(self, now):
-        return None if self.timeout is None else now + self.timeout
-
     def _begin(self, purses):
         """The time, and these purses after everything that was due by then.
 
         What time has done, deadlines that have passed and periods that have begun, is written: it
         stays done where the call is refused, and where the clock goes back.
         """
-        books = [self._purse(name) for name in purses]
-        if None in books:
-            # An error before anything is changed.
-            name = purses[books.index(None)]
-            raise ValueError(f"There is no purse {name!r} in this ledger: open it first.")
+        for name in purses:
+            if self._purse(name) is None:
+                # An error before anything is changed.
+                raise ValueError(f"There is no purse {name!r} in this ledger: open it first.")
         now = self._clock()
         for due in self._due(now):
             if due.state == "held":
                 self._give_back(due, now)
             elif due.state == "open":
-                for purse in self._books_of(due, now):
+                for purse in self._at(due.purses, now):
                     purse.expire(due.offer)
                 self._replace(due._replace(state="expired", deadline=None))
             else:
                 self._delete(due)
-        return now, _rolled(books, now)
+        return now, self._at(purses, now)
 
-    def _books_of(self, reservation, now):
-        """Its purses, in the period of this time."""
-        return _rolled([self._purse(name) for name in reservation.purses], now)
+    def _at(self, names, now):
+        """These purses, in the period of this time."""
+        purses = [self._purse(name) for name in names]
+        for purse in purses:
+            if purse.period is not None:
+                purse.roll(now)
+        return purses
 
     def _known(self, purse, key):
         """The open reservation of a key, or the error for a committed one; expired ones are past.
@@ -399,12 +395,9 @@ class Ledger(ABC):
         )
 
 
-def _rolled(purses, now):
-    """Purses, in the period of this time."""
-    for purse in purses:
-        if purse.period is not None:
-            purse.roll(now)
-    return purses
+def _after(seconds, now):
+    """The time so many seconds after now; None is never."""
+    return None if seconds is None else now + seconds
 
 
 def _returned(found):

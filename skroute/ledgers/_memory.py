@@ -59,10 +59,7 @@ class MemoryLedger(Ledger):
     def _forked(self):
         """A ledger of its own from here on, without what was held for requests under way."""
         for held in [one for one in self._reservations.values() if one.state == "held"]:
-            self._purses[held.purses[0]].n_started -= 1
-            for name in held.purses:
-                self._purses[name].unhold(held.amount)
-            self._delete(held)
+            self._give_back(held, self._clock())
         self._identity = uuid.uuid4().hex
 
     def _purse(self, name):
@@ -117,10 +114,8 @@ class MemoryLedger(Ledger):
 
     def __getstate__(self):
         with _LOCK:
-            state = self.__dict__.copy()
+            state = {name: copy(value) for name, value in self.__dict__.items()}
             state["_purses"] = {name: copy(purse) for name, purse in self._purses.items()}
-            for field in ("_reservations", "_keys", "_deadlines"):
-                state[field] = state[field].copy()
         return state
 
     def __setstate__(self, state):

@@ -95,9 +95,8 @@ class RedisLedger(RecordLedger):
         # Every command may be sent again.
         again = redis.retry.Retry(redis.backoff.ExponentialBackoff(), 3)
         client = redis.Redis.from_url(self.url, single_connection_client=True, retry=again)
-        identity = f"{self.prefix}:identity"
-        client.set(identity, uuid.uuid4().hex, nx=True)
-        self._identity = client.get(identity).decode()
+        client.set(self._names["identity"], uuid.uuid4().hex, nx=True)
+        self._identity = client.get(self._names["identity"]).decode()
         self._script = client.register_script(_SCRIPT)
         # What Redis is known to answer to the commands that read.
         self._view = {}

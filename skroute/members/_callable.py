@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import gen_batches
 from sklearn.utils.metaestimators import available_if
 
 from skroute.base import check_rows
 from skroute.members._base import MemberClassifier, check_classes, checked_labels, places_of
 from skroute.utils._compat import Integral, Interval, Real, StrOptions, _safe_indexing, num_samples
-from skroute.utils._validation import check_numbers
+from skroute.utils._validation import check_numbers, refuse_masked
 
 # Counts are of all threads. One lock for all models: it is held for a microsecond.
 _COUNTING = threading.Lock()
@@ -217,17 +218,16 @@ class CallableClassifier(MemberClassifier):
         self._validate_params()
         X = check_rows(self, X, reset=False)
         n = num_samples(X)
-        size = n if self.batch_size is None else self.batch_size
-        proba = self.returns == "proba"
-        answers = [np.empty((0, len(self.classes_))) if proba else self.classes_[:0]]
-        for start in range(0, n, size):
-            rows = np.arange(start, min(start + size, n))
+        none = self.classes_[:0] if self.returns == "label" else np.empty((0, len(self.classes_)))
+        answers = [none]
+        for batch in gen_batches(n, self.batch_size or n):
+            rows = np.arange(batch.start, batch.stop)
             try:
                 answers.append(self._ask_once(_safe_indexing(X, rows), len(rows)))
             except Exception as error:
                 error.rows, error.answers = rows, np.concatenate(answers)
                 error.add_note(
-                    f"The call lost rows {rows[0]} to {rows[-1]} of {n}; the {start} before were "
+                    f"The call lost rows {rows[0]} to {rows[-1]} of {n}; the {rows[0]} before were "
                     f"answered, the {n - 1 - rows[-1]} after were not asked about."
                 )
                 raise
@@ -250,18 +250,17 @@ class CallableClassifier(MemberClassifier):
 
     def _check(self, answer, n_rows):
         """Labels, or probabilities in the order of ``classes_``; anything else is an error."""
-        answer, known = np.asarray(answer), self.classes_
-        is_proba = self.returns == "proba"
-        shape = (n_rows, len(known)) if is_proba else (n_rows,)
-        if answer.shape != shape or (is_proba and answer.dtype.kind not in "fiu"):
-            what = "probabilities" if is_proba else "one label per row"
+        refuse_masked(**{"what function returns": answer})
+        answer, known, proba = np.asarray(answer), self.classes_, self.returns == "proba"
+        shape = (n_rows, len(known)) if proba else (n_rows,)
+        if answer.shape != shape or (proba and answer.dtype.kind not in "fiu"):
+            what = "probabilities" if proba else "one label per row"
             raise ValueError(
                 f"function must return {what}, of shape {shape}, got shape {answer.shape} and "
                 f"dtype {answer.dtype}."
             )
-        if is_proba:
-            answer = check_numbers(answer, "probabilities of function")
-            return answer[:, np.argsort(self.classes)]
+        if proba:
+            return check_numbers(answer, "probabilities of function")[:, np.argsort(self.classes)]
         at = places_of(answer.tolist(), {label: k for k, label in enumerate(known.tolist())})
         if (strange := at < 0).any():
             # What a service says may hold what it was asked: its words are not shown.

@@ -12,17 +12,20 @@ from skroute.members._base import MemberClassifier, check_classes, checked_label
 from skroute.utils._compat import Real, _fit_context, _safe_indexing, num_samples
 from skroute.utils._frames import is_missing
 from skroute.utils._named import in_order
-from skroute.utils._validation import check_numbers
+from skroute.utils._validation import check_numbers, refuse_masked
 
 
-def _check_present(values, name):
-    """Refuse a log with a missing answer or id; None, NaN and pandas' NA are no labels."""
-    absent = [is_missing(value) for value in values] if values.dtype.kind in "Of" else []
+def _present(values, name):
+    """Answers or ids as an array, none missing; None, NaN and pandas' NA are no labels."""
+    refuse_masked(**{name: values})
+    values = np.asarray(values)
+    absent = [is_missing(value) for value in values.flat] if values.dtype.kind in "Of" else []
     if len(rows := np.flatnonzero(absent)):
         raise ValueError(
             f"{name} must not be missing, as in {len(rows)} of {len(values)} rows (the first is "
             f"row {rows[0]}). Leave such rows out, and give ids for the others."
         )
+    return values
 
 
 class _Record:
@@ -41,12 +44,10 @@ class _Record:
             if not indices[-1].equals(ids):
                 raise ValueError("predictions and scores must have the same index.")
         self.multilabel = np.ndim(predictions) == 2 and np.shape(predictions)[1] > 1
-        labels = None
-        if predictions is not None and not self.multilabel:
-            labels = column_or_1d(np.asarray(predictions))
-            _check_present(labels, "predictions")
-        tables = [scores] if np.ndim(scores) == 2 else []
-        tables += [predictions] if self.multilabel else []
+        named, labels = (predictions, None) if self.multilabel else (None, predictions)
+        if labels is not None:
+            labels = column_or_1d(_present(labels, "predictions"))
+        tables = [table for table in (scores, named) if np.ndim(table) == 2]
         framed = [table.columns for table in tables if hasattr(table, "columns")]
         if classes is not None:
             names = classes
@@ -92,12 +93,10 @@ class _Record:
     def _index(self, ids, n_rows):
         """Rows by id, which are row numbers where none are given."""
         self.known = f"row numbers 0 to {n_rows - 1}" if ids is None else f"{n_rows} ids"
-        ids = np.arange(n_rows) if ids is None else np.asarray(ids)
-        if ids.shape != (n_rows,):
-            raise ValueError(f"ids must have shape ({n_rows},), got {ids.shape}.")
-        _check_present(ids, "ids")
-        self.dates = ids.dtype if ids.dtype.kind in "mM" else None
-        keys = ids.tolist()
+        self.ids = np.arange(n_rows) if ids is None else _present(ids, "ids")
+        if self.ids.shape != (n_rows,):
+            raise ValueError(f"ids must have shape ({n_rows},), got {self.ids.shape}.")
+        keys = self.ids.tolist()
         self.row_of = {key: row for row, key in enumerate(keys)}
         if len(self.row_of) < n_rows:
             # Ids may be the texts that were asked about, which are not shown.
@@ -110,8 +109,8 @@ class _Record:
     def find(self, asked):
         """Positions of the rows asked for; an unknown one is a KeyError."""
         keys = asked.tolist()
-        if self.dates and asked.dtype.kind in "mM":
-            dates = asked.astype(self.dates)
+        if self.ids.dtype.kind in "mM" and asked.dtype.kind in "mM":
+            dates = asked.astype(self.ids.dtype)
             # An hour is not the day that it is cut to.
             keys = np.where(dates.astype(asked.dtype) == asked, dates.astype(object), None)
         digits = np.finfo(asked.dtype).nmant if asked.dtype.kind == "f" else 52
@@ -133,10 +132,8 @@ class _Record:
 
     def around(self, rows, named, others):
         """A matrix with `named` at the label that was answered, and `others` at the others."""
-        matrix = np.repeat(others[:, np.newaxis], len(self.classes), axis=1)
-        answered = np.searchsorted(self.classes, self.answers[rows])
-        matrix[np.arange(len(rows)), answered] = named
-        return matrix
+        answered = self.answers[rows][:, np.newaxis] == self.classes
+        return np.where(answered, named[:, np.newaxis], others[:, np.newaxis])
 
 
 _has_scores = available_if(lambda model: model.scores is not None)
@@ -237,6 +234,7 @@ class RecordedClassifier(MemberClassifier):
         return record
 
     def _rows(self, X):
+        refuse_masked(X=X)
         (X,) = indexable(X)
         if num_samples(X) == 0:
             raise ValueError("X must have at least one row, got 0.")
@@ -339,11 +337,10 @@ class RecordedClassifier(MemberClassifier):
             Columns in the order of ``classes_``.
         """
         record, rows = self._recorded(), self._rows(X)
-        n_classes = len(record.classes)
-        if record.scores.ndim == 1:
-            named = np.maximum(record.scores[rows], min((1 + 1e-9) / n_classes, 1.0))
+        scores, n_classes = record.scores[rows], len(record.classes)
+        if scores.ndim == 1:
+            named = np.maximum(scores, min((1 + 1e-9) / n_classes, 1.0))
             return record.around(rows, named, (1 - named) / max(n_classes - 1, 1))
-        scores = record.scores[rows]
         if record.multilabel:
             return scores
         total = scores.sum(axis=1, keepdims=True)

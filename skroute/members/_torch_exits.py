@@ -57,8 +57,7 @@ class AllExits(nn.Module):
 
 def device_of(module):
     """Where a module's parameters are."""
-    parameter = next(module.parameters(), None)
-    return torch.device("cpu") if parameter is None else parameter.device
+    return next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
 
 
 # Hidden states: tensors, or tensors and None in tuples, lists and mappings of any type.
@@ -252,11 +251,6 @@ class ExitRun:
         self.depth = np.zeros(num_samples(X), dtype=np.int64)
         # By depth: the rows that wait there and their states, in the parts that they came in.
         self._held: dict[int, list[tuple[np.ndarray, Any]]] = {}
-
-    @property
-    def n_held(self):
-        """Number of rows whose hidden states are in memory."""
-        return sum(len(rows) for parts in self._held.values() for rows, _ in parts)
 
     def branch(self):
         """A run that goes on from here, and leaves this one where it is."""

@@ -1,7 +1,11 @@
 """Measure what answers cost and what they are worth."""
 
-from skroute.metrics._compare import bootstrap_interval, compare_with_references
-from skroute.metrics._curve import AccuracyCostCurve, accuracy_cost_curve
+from skroute.metrics._curve import (
+    AccuracyCostCurve,
+    accuracy_cost_curve,
+    risk_coverage_curve,
+    risk_coverage_scorer,
+)
 from skroute.metrics._displays import (
     AccuracyCostDisplay,
     ComplementarityDisplay,
@@ -14,18 +18,19 @@ from skroute.metrics._objectives import sample_quality
 from skroute.metrics._off_policy import off_policy_curve
 from skroute.metrics._replay import replay
 from skroute.metrics._report import decision_report
-from skroute.metrics._risk_coverage import risk_coverage_curve, risk_coverage_scorer
 from skroute.metrics._scorers import (
+    BudgetSearchCV,
     best_within_budget,
     make_budget_scorer,
     make_curve_scorer,
     mean_cost_scorer,
     mean_quality_scorer,
 )
-from skroute.metrics._search import BudgetSearchCV
 from skroute.metrics._tradeoff import (
     average_performance_gap_recovered,
+    bootstrap_interval,
     call_performance_threshold,
+    compare_with_references,
     cost_quality_auc,
     cost_reduction_at,
     pareto_front,

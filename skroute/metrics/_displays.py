@@ -118,14 +118,11 @@ class AccuracyCostDisplay(Display):
         display : :class:`AccuracyCostDisplay`
         """
         ax, self.mix_ = self._on(ax), None
-        label = self.name if name is None else name
-        default = {"marker": "o", "markersize": 4, "label": label}
+        default = {"marker": "o", "markersize": 4, "label": self.name if name is None else name}
+        style = validate_style_kwargs(default, curve_kwargs or {})
         order = np.argsort(self.cost, kind="stable")
-        (self.line_,) = ax.plot(
-            np.asarray(self.cost)[order],
-            np.asarray(self.quality)[order],
-            **validate_style_kwargs(default, curve_kwargs or {}),
-        )
+        points = (np.asarray(means)[order] for means in (self.cost, self.quality))
+        (self.line_,) = ax.plot(*points, **style)
         ax.set(xlabel=self.xlabel, ylabel=self.ylabel)
         if self.singles:
             cost, quality = np.array(list(self.singles.values()), dtype=np.float64).T
@@ -306,9 +303,8 @@ class RouteShareDisplay(Display):
         ax.set(
             xlabel="Budget (mean cost per sample)", ylabel="Share of rows", xmargin=0, ylim=(0, 1)
         )
-        handles, labels = ax.get_legend_handles_labels()
         # Outside, since the areas fill the axes; in the order of the areas.
-        ax.legend(handles[::-1], labels[::-1], loc="center left", bbox_to_anchor=(1.01, 0.5))
+        ax.legend(reverse=True, loc="center left", bbox_to_anchor=(1.01, 0.5))
         return self
 
     @classmethod
@@ -492,7 +488,7 @@ class ComplementarityDisplay(Display):
         """
         router, X = find_router(estimator, X)
         members = router.named_estimators_
-        right = np.column_stack([member.predict(X) == np.asarray(y) for member in members.values()])
+        right = np.column_stack([sample_quality(y, one.predict(X)) for one in members.values()])
         display = cls(matrix=complementarity_matrix(right), names=list(members))
         return display.plot(ax=ax, im_kwargs=im_kwargs)
 
@@ -571,11 +567,8 @@ class RouterDiagnosticsDisplay(Display):
         estimates = np.concatenate([estimate for estimate, _, _ in self.reliability])
         ends = [estimates.min(), estimates.max()]
         ax.plot(ends, ends, linestyle=":", color="black")
-        ax.set(
-            xlabel="Estimated quality",
-            ylabel="Quality that came out",
-            title=f"{self.found:+.3g} of {self.possible:+.3g} above the random mix",
-        )
+        title = f"{self.found:+.3g} of {self.possible:+.3g} above the random mix"
+        ax.set(xlabel="Estimated quality", ylabel="Quality that came out", title=title)
         ax.legend(loc="best")
         return self
 
@@ -720,17 +713,15 @@ class OffPolicyDisplay(Display):
         ax, self.lines_, self.band_ = self._on(ax), [], None
         for name in estimators:
             quality, cost = getattr(self.curve.quality, name), getattr(self.curve.cost, name)
-            curve = AccuracyCostDisplay(
-                cost=cost.estimate, quality=quality.estimate, name=_NAMES[name]
-            )
-            sure = name == "doubly_robust"
+            x, sure = cost.estimate, name == "doubly_robust"
+            curve = AccuracyCostDisplay(cost=x, quality=quality.estimate, name=_NAMES[name])
             default = {} if sure else {"linestyle": "--", "marker": ""}
             style = validate_style_kwargs(default, curve_kwargs or {})
             self.lines_.append(curve.plot(ax=ax, curve_kwargs=style).line_)
             if sure:
-                order = np.argsort(cost.estimate, kind="stable")
-                ends, color = (part[order] for part in quality[1:3]), self.lines_[-1].get_color()
-                self.band_ = ax.fill_between(cost.estimate[order], *ends, alpha=0.2, color=color)
+                order, color = np.argsort(x, kind="stable"), self.lines_[-1].get_color()
+                ends = quality.low[order], quality.high[order]
+                self.band_ = ax.fill_between(x[order], *ends, alpha=0.2, color=color)
         return self
 
     @classmethod

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import kl_div
 from sklearn.base import is_classifier, is_regressor
-from sklearn.utils import check_consistent_length
 
 from skroute.utils._named import in_order
 from skroute.utils._protocol import handed_over, models_of
@@ -17,14 +17,6 @@ from skroute.utils._validation import check_known_labels, check_numbers, holds_t
 
 # Least probability that log loss takes a logarithm of, as scikit-learn has it.
 _LEAST = np.finfo(np.float64).eps
-
-
-class RowQuality(NamedTuple):
-    """How good the answer to each row is, higher being better, the choice made and its cost."""
-
-    quality: NDArray[np.float64]
-    route: NDArray[np.int64]
-    cost: NDArray[np.float64]
 
 
 def sample_quality(y_true: ArrayLike, y_pred: ArrayLike) -> NDArray[np.float64]:
@@ -58,8 +50,7 @@ def sample_quality(y_true: ArrayLike, y_pred: ArrayLike) -> NDArray[np.float64]:
     array([0.5, 1. ])
     """
     y_true, y_pred = np.asarray(y_true), np.asarray(y_pred)
-    check_consistent_length(y_true, y_pred)
-    if y_true.shape != y_pred.shape or y_true.ndim > 2:
+    if y_true.shape != y_pred.shape or y_true.ndim not in (1, 2):
         raise ValueError(
             f"y_true of shape {y_true.shape} and y_pred of shape {y_pred.shape} do not go "
             "together: give one label per row, or two indicator matrices of the same shape."
@@ -162,9 +153,8 @@ class Objective:
 
     def _is_logged(self, y, y_pred, estimator):
         """Whether y has the quality of each choice, and not true answers."""
-        if self.name != "accuracy" or y.ndim != 2 or y.shape == np.shape(y_pred):
-            return False
-        if is_classifier(estimator):
+        of_answers = y.ndim != 2 or y.shape == np.shape(y_pred) or is_classifier(estimator)
+        if self.name != "accuracy" or of_answers:
             return False
         if y.shape[1] == len(models_of(estimator)):
             return True
@@ -232,9 +222,8 @@ def asks_of(quality):
 
 def is_money(quality):
     """Whether a quality is a cost matrix."""
-    return not (
-        quality is None or isinstance(quality, str) or callable(quality) or is_pair(quality)
-    )
+    named = quality is None or isinstance(quality, str)
+    return not (named or callable(quality) or is_pair(quality))
 
 
 def objective_of_labels(quality, classes, *, several=False, takes=None, who=""):
@@ -261,7 +250,8 @@ def objective_of_labels(quality, classes, *, several=False, takes=None, who=""):
     if named:
         found = OF_LABELS[quality]
     elif pair or callable(quality):
-        found = _called(quality[1] if pair else quality, classes, several, asks_of(quality))
+        decoded = partial(np.asarray, dtype=bool) if several else classes.take
+        found = _called(quality[1] if pair else quality, decoded, asks_of(quality))
     else:
         found = cost_objective(quality, classes)
     of_answers = found.name == "callable" and found.asks == "predict"
@@ -328,30 +318,22 @@ def _by_label(costs, known):
 
 def objective_of_numbers(quality):
     """The objective that the parameter `quality` of a regressor stands for."""
-    if isinstance(quality, str):
-        # Losses of positive numbers have no value for others, which are refused.
-        function = np.errstate(divide="ignore", invalid="ignore")(OF_NUMBERS[quality])
-        name, rate = quality, rated_by(function, quality)
-    else:
-        name, rate = "callable", rated_by(quality)
+    numbers = partial(np.asarray, dtype=np.float64)
+    if not isinstance(quality, str):
+        return _called(quality, numbers)
+    # Losses of positive numbers have no value for others, which are refused.
+    function = np.errstate(divide="ignore", invalid="ignore")(OF_NUMBERS[quality])
+    return _called(function, numbers, name=quality)
+
+
+def _called(function, decoded, asks="predict", name="callable"):
+    """The objective of a function that is given answers as users know them."""
+    rate = rated_by(function, "quality" if name == "callable" else name)
 
     def of(true, given):
-        return rate(np.asarray(true, dtype=np.float64), np.asarray(given, dtype=np.float64))
+        return rate(decoded(true), decoded(given) if asks == "predict" else given)
 
-    return Objective(name, of)
-
-
-def _called(function, classes, several, kind):
-    """The objective of a user's function of labels, of classes or of several in each row."""
-    rate = rated_by(function)
-
-    def decoded(given):
-        return np.asarray(given, dtype=bool) if several else classes[given]
-
-    def of(target, answers):
-        return rate(decoded(target), decoded(answers) if kind == "predict" else answers)
-
-    return Objective("callable", of, asks=kind)
+    return Objective(name, of, asks)
 
 
 def rated_by(function, name="quality"):

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import sem
 from scipy.stats import t as student
-from sklearn.utils import check_consistent_length
 
 from skroute.metrics._curve import check_budgets, find_router
 from skroute.quality._logged import (
@@ -30,48 +29,6 @@ _LEAST_ROWS = 10
 _REPEATED = 0.01
 # Weights of the rows that agree have the mean 1; what lacks more has no overlap.
 _LACKS = 0.1
-
-
-class Overlap(NamedTuple):
-    """What a log of one answer per request says where a policy would go.
-
-    Attributes
-    ----------
-    choices : list of str
-        Names of the choices, in the order of the arrays.
-
-    n_rows : ndarray of shape (n_choices,), dtype=int64
-        Logged answers of each choice.
-
-    effective_sample_size : ndarray of shape (n_choices,), dtype=float64
-        ``(sum w)^2 / sum w^2`` of its rows, with ``w = 1 / propensity``: as many rows of
-        equal weight would say as much.
-
-    max_weight : ndarray of shape (n_choices,), dtype=float64
-        The largest ``1 / propensity`` of its rows: one row stands for so many.
-
-    needed : ndarray of shape (n_choices,), dtype=float64
-        Share of the rows that the policy sends to each choice.
-
-    matched : ndarray of shape (n_choices,), dtype=int64
-        Of these rows those on which the log made the same choice.
-
-    never : list of str
-        Choices that the policy makes on rows of which the log made none like it: what they
-        are worth there is extrapolated.
-
-    estimated : bool
-        Whether propensities are estimates.
-    """
-
-    choices: list[str]
-    n_rows: NDArray[np.int64]
-    effective_sample_size: NDArray[np.float64]
-    max_weight: NDArray[np.float64]
-    needed: NDArray[np.float64]
-    matched: NDArray[np.int64]
-    never: list[str]
-    estimated: bool
 
 
 class OffPolicyEstimate(NamedTuple):
@@ -237,7 +194,6 @@ Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and 
     """
     router, X = find_router(estimator, X)
     n, names = num_samples(X), [str(name) for name in router.choices_]
-    check_consistent_length(X, q)
     value = read_values(q, "q", n, allow_nan=True)
     position, every = read_choice(choice, names, n)
     if others := every[len(names) :]:
@@ -275,7 +231,6 @@ Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and 
     else:
         cost = judged(paid, ratio=True)
     size = np.array([effective_size(weight) for weight in weights])
-    n_fitted = count_seen(router, X, "it is judged too well for these")
     return OffPolicyCurve(
         budget=limits,
         quality=with_intervals(judged(value, ratio=False), size - 1, confidence_level),
@@ -286,7 +241,7 @@ Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and 
         effective_sample_size=size,
         max_weight=weights.max(axis=1),
         mean_weight=weights.mean(axis=1),
-        n_fitted=n_fitted,
+        n_fitted=count_seen(router, X, "it is judged too well for these"),
         estimated=propensity is None,
     )
 
@@ -335,11 +290,9 @@ def with_intervals(terms, degrees, confidence_level):
     width = student.ppf((1 + confidence_level) / 2, np.maximum(degrees, 1.0))
     found = []
     for estimate, error, skewed in terms:
-        low = np.maximum(unskewed(width, skewed), width)
-        high = np.minimum(unskewed(-width, skewed), -width)
-        found.append(
-            OffPolicyEstimate(estimate, estimate - error * low, estimate - error * high, error)
-        )
+        low = estimate - error * np.maximum(unskewed(width, skewed), width)
+        high = estimate - error * np.minimum(unskewed(-width, skewed), -width)
+        found.append(OffPolicyEstimate(estimate, low, high, error))
     return OffPolicyEstimates(*found)
 
 

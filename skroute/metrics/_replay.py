@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skroute.metrics._tradeoff import costs_by_name
 from skroute.utils._compat import Integral, Interval, _safe_indexing, num_samples, validate_params
-from skroute.utils._named import in_order
+from skroute.utils._named import columns_of, in_order
 from skroute.utils._validation import check_numbers
 
 
@@ -84,21 +84,6 @@ def replay(
     >>> happened.quality[40:60].mean() < happened.quality[:40].mean()
     np.True_
     """
-    names, quality, costs = _check_log(router, X, quality, costs, choices)
-    router = copy.deepcopy(router)
-    if hasattr(router, "decide"):
-        route = _run_online(router, X, quality, costs, names, delay)
-    elif hasattr(router, "top_up"):
-        route = _run_stream(router, X, costs, names)
-    else:
-        route = np.array([names.index(name) for name in router.choices_])[router.route(X)]
-    rows = np.arange(len(quality))
-    gained = np.where(route >= 0, quality[rows, route], np.nan)
-    return Replay(route, gained, np.where(route >= 0, costs[rows, route], 0.0), names)
-
-
-def _check_log(router, X, quality, costs, choices):
-    """Names of the choices, and the tables with a column for each."""
     inner = getattr(router, "router", router)
     if not (hasattr(inner, "route") or hasattr(inner, "decide")):
         raise TypeError(
@@ -107,7 +92,7 @@ def _check_log(router, X, quality, costs, choices):
         )
     check_is_fitted(inner)
     if choices is None:
-        choices = getattr(quality, "columns", inner.choices_)
+        choices = columns_of(quality) or inner.choices_
     names = [str(name) for name in choices]
     if missing := [name for name in inner.choices_ if name not in names]:
         raise ValueError(f"quality has no column for {missing!r} of the router, only {names!r}.")
@@ -118,36 +103,36 @@ def _check_log(router, X, quality, costs, choices):
         raise ValueError(
             f"costs must have one column for each of {names!r}, got shape {costs.shape}."
         )
-    return names, quality, np.broadcast_to(costs, shape)
+    costs, router = np.broadcast_to(costs, shape), copy.deepcopy(router)
+    if hasattr(router, "commit"):
+        route = _one_by_one(router, inner._check_X(X), quality, costs, names, delay)
+    else:
+        route = np.array([names.index(name) for name in router.choices_])[router.route(X)]
+    rows = np.arange(len(quality))
+    gained = np.where(route >= 0, quality[rows, route], np.nan)
+    return Replay(route, gained, np.where(route >= 0, costs[rows, route], 0.0), names)
 
 
-def _run_stream(stream, X, costs, names):
-    """Choices of a stream that is charged the true costs; -1 once its budget is spent."""
-    route = np.full(len(costs), -1, dtype=np.int64)
+def _one_by_one(router, X, quality, costs, names, delay):
+    """Choices of a router that is told what came of them; -1 where a stream has no money left."""
+    # A stream learns nothing of quality, and is charged at once.
+    learns = hasattr(router, "decide")
+    decide, delay = (router.decide, delay) if learns else (router.route, 0)
+    route, waiting = np.full(len(quality), -1, dtype=np.int64), deque()
     for i in range(len(route)):
         try:
-            ticket = stream.route(_safe_indexing(X, [i]))
+            made = decide(_safe_indexing(X, [i]))
         except RuntimeError as error:
             # Its class is of the ledgers, of which measuring knows nothing.
             if type(error).__name__ != "BudgetExhaustedError":
                 raise
             continue
-        route[i] = names.index(ticket.name)
-        stream.commit(ticket, float(costs[i, route[i]]))
-    return route
-
-
-def _run_online(router, X, quality, costs, names, delay):
-    """Choices of a router that learns what it sees, after some delay."""
-    route, waiting = np.empty(len(quality), dtype=np.int64), deque()
-    router._check_X(X)
-    X = np.asarray(X, dtype=np.float64)
-    for i in range(len(route)):
-        decision = router.decide(X[i])
-        k = route[i] = names.index(decision.name)
-        waiting.append((decision, quality[i, k], costs[i, k]))
+        k = route[i] = names.index(made.name)
+        outcome = {"cost": costs[i, k]}
+        if learns:
+            outcome["quality"] = quality[i, k]
+        waiting.append((made, outcome))
         while len(waiting) > delay:
-            made, worth, paid = waiting.popleft()
-            worth = None if np.isnan(worth) else float(worth)
-            router.commit(made, quality=worth, cost=float(paid))
+            decision, outcome = waiting.popleft()
+            router.commit(decision, **outcome)
     return route

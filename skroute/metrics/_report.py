@@ -9,9 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skroute.metrics._compare import RESAMPLING, intervals
 from skroute.metrics._curve import Walk, check_budgets
-from skroute.metrics._tradeoff import check_all_known, random_mix, reference_curves
+from skroute.metrics._tradeoff import (
+    RESAMPLING,
+    check_all_known,
+    intervals,
+    random_mix,
+    reference_curves,
+)
 from skroute.utils._compat import Integral, Interval, validate_params
 from skroute.utils._optional import import_optional
 
@@ -35,7 +40,6 @@ padding: 0 1rem }} input {{ width: min(40rem, 75vw) }} input + span {{ display: 
 @validate_params(
     {
         "path": [str, PathLike],
-        "budgets": ["array-like", None],
         "title": [str, None],
         "cost_unit": [str],
         "quality_label": [str, None],
@@ -144,6 +148,8 @@ def decision_report(
     path, unit = Path(path), f" ({cost_unit})" if cost_unit else ""
     if not path.parent.is_dir():
         raise FileNotFoundError(f"path={str(path)!r}: there is no folder {str(path.parent)!r}.")
+    if "sample_weight" in params:
+        raise TypeError("decision_report takes no sample_weight: all rows weigh the same.")
     walk = Walk(estimator, X, y, **params)
     about = f"{walk.n} rows. Intervals of {confidence_level:.0%} are from resampled rows."
     own = walk.router._effective_budget(None)
@@ -156,9 +162,10 @@ def decision_report(
         most = max(least, walk.router.predict_cost(walk.X, budget=np.inf, **walk.call).mean())
         budgets = [*np.linspace(least, most, n_budgets), np.clip(own, least, most)]
     limits = np.unique(check_budgets(budgets))
-    tables = _numbers(walk, limits, confidence_level, n_resamples, random_state)
+    numbers, shares, singles = _numbers(walk, limits, confidence_level, n_resamples, random_state)
     stops = [_text(limit) + unit for limit in limits]
-    spec = _spec(tables, stops, quality_label or walk.label or "Quality", unit)
+    label = quality_label or walk.label or "Quality"
+    spec = _spec(numbers, shares, singles, stops, label, unit)
     # The largest budget that is at most the router's own.
     spec["params"][0]["value"] = max(int(np.searchsorted(limits, own, side="right")) - 1, 0)
     page = _PAGE.format(
@@ -214,62 +221,46 @@ def _numbers(walk, limits, confidence_level, n_resamples, random_state):
     return numbers, shares, [dict(zip(("name", "cost", "value"), one)) for one in singles]
 
 
-def _spec(tables, budgets, label, unit):
+def _spec(numbers, shares, singles, budgets, label, unit):
     """The page's pictures in Vega-Lite, which all show the stop of one slider."""
-    numbers, shares, singles = tables
     at_stop, router = {"filter": "datum.stop == stop"}, {"filter": "datum.what == 'router'"}
-    x = {"field": "cost", "type": "quantitative", "title": f"Mean cost per row{unit}"}
-    y = {"field": "value", "type": "quantitative", "title": label, "scale": {"zero": False}}
+    curved = {"filter": {"field": "what", "oneOf": ["router", "random mix", "oracle"]}}
     in_order = {"type": "nominal", "sort": None, "title": None}
-    what, x = in_order | {"field": "what"}, x | {"scale": {"zero": False}}
-    point = {"type": "point", "filled": True, "color": "gray"}
-    names = {"type": "text", "align": "left", "dx": 6, "dy": 10, "limit": 120}
+    what, choice = in_order | {"field": "what"}, in_order | {"field": "choice"}
+    number = {"type": "quantitative", "scale": {"zero": False}}
+    x = number | {"field": "cost", "title": f"Mean cost per row{unit}"}
+    y = number | {"field": "value", "title": label}
+    band = {"y": y | {"field": "low"}, "y2": {"field": "high"}}
+    beside = {"type": "text", "align": "left", "dx": 6, "dy": 10, "limit": 120}
     layers = [
-        {
-            "transform": [router],
-            "mark": {"type": "area", "opacity": 0.2},
-            "encoding": {"y": y | {"field": "low"}, "y2": {"field": "high"}},
-        },
-        {
-            "transform": [
-                {"filter": {"field": "what", "oneOf": ["router", "random mix", "oracle"]}}
-            ],
-            "mark": "line",
-            "encoding": {"color": what, "strokeDash": what},
-        },
-        {
-            "data": {"values": singles},
-            "layer": [{"mark": point}, {"mark": names, "encoding": {"text": {"field": "name"}}}],
-        },
-        {"transform": [router, at_stop], "mark": point | {"size": 130, "color": "black"}},
+        {"transform": [router], "mark": {"type": "area", "opacity": 0.2}, "encoding": band},
+        {"transform": [curved], "mark": "line", "encoding": {"color": what, "strokeDash": what}},
+        {"data": {"values": singles}, "mark": {"type": "circle", "color": "gray"}},
+        {"data": {"values": singles}, "mark": beside, "encoding": {"text": {"field": "name"}}},
+        {"transform": [router, at_stop], "mark": {"type": "circle", "size": 130, "color": "black"}},
     ]
-    curves = {"width": 540, "height": 300, "encoding": {"x": x, "y": y}, "layer": layers}
     table = {
         "transform": [at_stop],
         "mark": {"type": "text", "align": "left", "fontSize": 13},
         "width": 230,
         "encoding": {"x": {"value": 0}, "y": what, "text": {"field": "text"}},
     }
-    share = {"field": "share", "type": "quantitative", "title": "Share of the rows"}
-    share["scale"] = {"domain": [0, 1]}
+    share = {"field": "share", "title": "Share of the rows", "scale": {"domain": [0, 1]}}
     bars = {
         "data": {"values": shares},
         "transform": [at_stop],
         "mark": "bar",
         "width": 160,
-        "encoding": {"x": share, "y": in_order | {"field": "choice"}},
+        "encoding": {"x": number | share, "y": choice},
     }
+    curves = {"width": 540, "height": 300, "encoding": {"x": x, "y": y}, "layer": layers}
     slider = {"input": "range", "min": 0, "max": len(budgets) - 1, "step": 1, "name": "Budget "}
     return {
         "data": {"values": numbers},
         "params": [{"name": "stop", "bind": slider}, {"name": "budgets", "value": budgets}],
         "title": {"text": {"expr": "'Budget: ' + budgets[stop]"}, "fontSize": 18},
         "vconcat": [{"hconcat": [table, bars]}, curves],
-        "config": {
-            "view": {"stroke": None},
-            "axis": {"grid": False, "labelLimit": 120},
-            "legend": {"orient": "top", "title": None},
-        },
+        "config": {"view": {"stroke": None}, "legend": {"orient": "top", "title": None}},
     }
 
 

@@ -26,6 +26,9 @@ from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_sa
 from skroute.utils._protocol import ABSTAIN_NAME
 from skroute.utils._validation import warn
 
+# Rows that a tree of the forest on answers sees: more take seconds and decide alike.
+_MOST_ROWS = 8_000
+
 
 class BaseOptions(NamedTuple):
     """What can be bought after one base.
@@ -94,10 +97,10 @@ class FrugalMCTClassifier(CombiningRouter):
         service.
 
     quality_estimator : multi-output regressor, default=None
-        Predicts the accuracy of each combination from the base's answer. None takes a forest of
-        30 to 100 extremely randomised trees (more where rows are few), each grown on up to 5,000
-        rows. Training rows are estimated out of sample: from ``oob_prediction_`` where the fitted
-        estimator has it, else by cross-validation.
+        Predicts the accuracy of each combination from the base's answer. None takes a
+        random forest of 30 to 100 trees (more where rows are few), each grown on up to 8,000
+        rows. Its training rows are estimated out of sample: from ``oob_prediction_`` where the
+        fitted estimator has it, else by cross-validation.
         :class:`~sklearn.dummy.DummyRegressor` is the ablation that the paper calls DAP.
 
     weight : float or "auto", default="auto"
@@ -285,7 +288,7 @@ class FrugalMCTClassifier(CombiningRouter):
         self.abstain_quality_ = self._worth_of_handing(accuracies for *_, accuracies in offered)
         estimator = self.quality_estimator
         if estimator is None:
-            estimator = answers_forest(len(target), self.n_jobs)
+            estimator = answers_forest(len(target), _MOST_ROWS, self.n_jobs)
         self._options, choices, alone = [], [], {}
         for base, (addons, weights, thresholds, accuracies) in zip(bases, offered):
             log = Log([names[k] for k in addons], accuracies, np.r_[0.0, costs[addons[1:]]])

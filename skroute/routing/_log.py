@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skroute.base import check_costs
-from skroute.metrics._off_policy import Overlap
 from skroute.quality._logged import (
     as_numbers,
     effective_size,
@@ -23,6 +23,48 @@ from skroute.utils._compat import num_samples
 from skroute.utils._named import by_label, columns_of, in_order
 from skroute.utils._protocol import ABSTAIN_NAME, is_handing
 from skroute.utils._validation import check_numbers
+
+
+class Overlap(NamedTuple):
+    """What a log of one answer per request says where a policy would go.
+
+    Attributes
+    ----------
+    choices : list of str
+        Names of the choices, in the order of the arrays.
+
+    n_rows : ndarray of shape (n_choices,), dtype=int64
+        Logged answers of each choice.
+
+    effective_sample_size : ndarray of shape (n_choices,), dtype=float64
+        ``(sum w)^2 / sum w^2`` of its rows, with ``w = 1 / propensity``: as many rows of
+        equal weight would say as much.
+
+    max_weight : ndarray of shape (n_choices,), dtype=float64
+        The largest ``1 / propensity`` of its rows: one row stands for so many.
+
+    needed : ndarray of shape (n_choices,), dtype=float64
+        Share of the rows that the policy sends to each choice.
+
+    matched : ndarray of shape (n_choices,), dtype=int64
+        Of these rows those on which the log made the same choice.
+
+    never : list of str
+        Choices that the policy makes on rows of which the log made none like it: what they
+        are worth there is extrapolated.
+
+    estimated : bool
+        Whether propensities are estimates.
+    """
+
+    choices: list[str]
+    n_rows: NDArray[np.int64]
+    effective_sample_size: NDArray[np.float64]
+    max_weight: NDArray[np.float64]
+    needed: NDArray[np.float64]
+    matched: NDArray[np.int64]
+    never: list[str]
+    estimated: bool
 
 
 class KnownCells(NamedTuple):

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import check_cv
@@ -22,7 +24,6 @@ from skroute.base import (
     note_failure,
 )
 from skroute.metrics._objectives import (
-    RowQuality,
     asks_of,
     is_money,
     objective_of_labels,
@@ -62,6 +63,14 @@ from skroute.utils._tensors import on_host
 from skroute.utils._validation import check_known_labels
 
 AMOUNT = [Interval(Real, 0, None, closed="left"), None]
+
+
+class RowQuality(NamedTuple):
+    """How good the answer to each row is, higher being better, the choice made and its cost."""
+
+    quality: NDArray[np.float64]
+    route: NDArray[np.int64]
+    cost: NDArray[np.float64]
 
 
 @dataclass

@@ -24,6 +24,8 @@ from skroute.utils._protocol import ABSTAIN_NAME
 
 # Budgets at which the one-add-on policies of each base are candidates.
 _N_ADDON_PRICES = 33
+# Rows that a tree of a forest sees: there is a forest for each set of members.
+_MOST_ROWS = 2_000
 # One regressor is fitted for each set of members.
 _MAX_SETS = 255
 # Standard errors that a rule is docked which may ask more than one add-on. Over splits of nine
@@ -77,7 +79,7 @@ class SequentialRouterClassifier(CombiningRouter):
 
     quality_estimator : multi-output regressor, default=None
         Estimates the value of stopping and of going on from the answers so far. None takes a
-        forest as in :class:`FrugalMCTClassifier`.
+        forest as in :class:`FrugalMCTClassifier`, each tree grown on up to 2,000 rows.
 
     quality : str, mapping, array-like or callable, default="accuracy"
         What an answer is worth, as in :class:`FrugalMLClassifier`. What is no mean over the
@@ -259,7 +261,7 @@ class SequentialRouterClassifier(CombiningRouter):
 
         estimator = self.quality_estimator
         if estimator is None:
-            estimator = answers_forest(len(target), self.n_jobs)
+            estimator = answers_forest(len(target), _MOST_ROWS, self.n_jobs)
 
         def fit(state, target):
             features = self._features([scores[k] for k in self._states.answers[state]], state)

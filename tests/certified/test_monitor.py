@@ -147,7 +147,7 @@ def test_picture_is_bounded():
     assert at_half._history[-1][0] in (2000, 2001) and len(at_half._history) == 1000
     axes = monitor.plot()
     assert len(axes.get_lines()) == 2
-    above = monitor._bettors["cost"].evidence() / np.log(10)
+    above = np.log10(money(np.ones(2500), 1.0, _BETS["cost"], _EVERY)[-1] / 20)
     assert axes.get_lines()[0].get_ydata()[-1] == pytest.approx(above, abs=0.01)
     pyplot.close(axes.figure)
 

@@ -103,6 +103,7 @@ def second(rows, said):
     [
         (lambda rows: [5] * len(rows), "answered 5 for row 0 of its call, which is not in classes"),
         (lambda rows: [0], "one label per row, of shape (10,), got shape (1,)"),
+        (lambda rows: np.ma.masked_less(np.arange(10) % 2, 1), "function returns must have no"),
         (lambda rows: ["yes"] * len(rows), "function answered a text of 3 characters for row 0"),
         *(
             (partial(second, said=said), "for row 1 of its call, which is not in classes")

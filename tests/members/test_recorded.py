@@ -212,7 +212,7 @@ def test_embedding_is_the_cheap_members_scores():
 
 
 @pytest.mark.parametrize("absent", [None, np.nan, pd.NA, pd.NaT])
-@pytest.mark.parametrize("kind", ["list", "object", "string", "category", "numbers"])
+@pytest.mark.parametrize("kind", ["list", "object", "string", "category", "numbers", "masked"])
 def test_a_log_with_missing_answers_or_ids_is_refused_in_words(kind, absent):
     """They ended in errors of numpy and pandas, or in "nan, which is not in [0.0, nan]"."""
     if kind == "numbers" and absent is not np.nan:
@@ -224,7 +224,9 @@ def test_a_log_with_missing_answers_or_ids_is_refused_in_words(kind, absent):
         given = np.array(given, dtype=object) if kind == "object" else given
     if kind == "list" and absent is np.nan:
         given = [0.0, 1.0, np.nan, 2.0]
-    message = r"{} must not be missing, as in 1 of 4 rows \(the first is row 2\)"
+    if kind == "masked":
+        given = np.ma.masked_equal([3, 1, 0, 2], 0)
+    message = r"{} must (not be missing, as in 1 of 4 rows \(the first is row 2\)|.* 1 are masked)"
     with pytest.raises(ValueError, match=message.format("predictions")):
         RecordedClassifier(given, ids=list("wxyz")).predict([["w"]])
     with pytest.raises(ValueError, match=message.format("ids")):
@@ -240,6 +242,8 @@ def test_rows_are_read_by_one_column():
         RecordedClassifier(LABELS).predict([[0, 1]])
     with pytest.raises(ValueError, match="at least one row"):
         RecordedClassifier(LABELS).predict(np.empty((0, 1)))
+    with pytest.raises(ValueError, match="X must have no missing values: 1 are masked"):
+        RecordedClassifier(LABELS).predict(np.ma.masked_equal([[1], [0]], 0))
 
 
 @settings(max_examples=60, deadline=None)

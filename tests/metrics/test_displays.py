@@ -5,6 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import Ridge
+from sklearn.metrics import balanced_accuracy_score
 
 from skroute.datasets import make_routing_problem
 from skroute.metrics import (
@@ -69,6 +70,16 @@ class TestAccuracyCost:
         assert again.singles is None and again.mix_ is None
         asked = {"references": False, **call}
         assert AccuracyCostDisplay.from_estimator(router, X, Q, **asked).singles is None
+
+    def test_single_choices_are_weighted_as_the_curve_is(self):
+        weight, chance = 1.0 + 4 * y, DummyClassifier(strategy="uniform", random_state=0)
+        members = [("prior", DummyClassifier()), ("chance", chance)]
+        router = DummyRouterClassifier(members, costs=[1, 2], quality="balanced_accuracy").fit(X, y)
+        call = {"budgets": [None], "sample_weight": weight}
+        display = AccuracyCostDisplay.from_estimator(router, X, y, **call)
+        for name, member in router.named_estimators_.items():
+            right = balanced_accuracy_score(y, member.predict(X), sample_weight=weight)
+            assert display.singles[name][1] == pytest.approx(right)
 
     @pytest.mark.parametrize("per_row", [False, True])
     def test_from_predictions(self, per_row):

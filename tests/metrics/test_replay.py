@@ -1,8 +1,11 @@
 """Replay: each kind of router on a log sees one cell per request."""
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.compose import make_column_transformer
 from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
 
 from skroute.metrics import replay
 from skroute.routing import BudgetRouter, OnlineBudgetRouter
@@ -63,6 +66,16 @@ def test_a_router_sees_only_the_cells_of_its_choices():
     never = fitted("online")
     names = [never.decide(x).name for x in X]
     assert [late.choices[k] for k in late.route] == names
+
+
+def test_a_prior_that_reads_columns_by_name_gets_a_frame():
+    X, Q = pd.DataFrame(LOG[0], columns=["a", "b", "c"]), LOG[1]
+    reads = make_pipeline(make_column_transformer(("passthrough", ["b", "a"])), Ridge())
+    prior = BudgetRouter(reads, costs=COSTS, budget=3.0).fit(X[:300], Q[:300])
+    online = OnlineBudgetRouter(COSTS, budget=3.0, prior=prior).fit(X[:300], Q[:300])
+    happened = replay(online, X[300:], Q[300:], COSTS)
+    arrow = pytest.importorskip("pyarrow").table(dict(zip(COSTS, Q[300:].T)))
+    assert (replay(online, X[300:], arrow, COSTS).route == happened.route).all()
 
 
 def test_an_exhausted_stream_makes_no_choice():

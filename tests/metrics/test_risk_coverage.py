@@ -43,8 +43,11 @@ def test_scorer_of_classifiers_of_routers_and_of_cascades_that_hand_over():
     members = [("bayes", GaussianNB()), ("logreg", LogisticRegression())]
     router = OccamRouterClassifier(members, costs=[1, 2]).fit(X[:200], y[:200])
     proba = router.predict_proba(X[200:])
-    by_hand = risk_coverage_curve(proba.argmax(axis=1) != y[200:], proba.max(axis=1)).area
-    assert risk_coverage_scorer(router, X[200:], y[200:]) == pytest.approx(-by_hand)
+    for weight in (None, rng.integers(0, 4, 200)):
+        ranked = proba.argmax(axis=1) != y[200:], proba.max(axis=1)
+        by_hand = risk_coverage_curve(*ranked, sample_weight=weight).area
+        found = risk_coverage_scorer(router, X[200:], y[200:], sample_weight=weight)
+        assert found == pytest.approx(-by_hand)
     Q = (rng.uniform(size=(400, 2)) < 1 / (1 + np.exp(-X[:, [0, 0]]))).astype(float)
     logged = BudgetRouter(Ridge(), costs=[1, 2]).fit(X, Q)
     assert -1 < risk_coverage_scorer(logged, X, Q) < 0

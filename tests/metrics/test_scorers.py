@@ -77,14 +77,8 @@ class TestBestWithinBudget:
                 assert copy.score(X, y) == copy.best_estimator_.score(X, y)
                 assert_array_equal(copy.predict(X), copy.best_estimator_.predict(X))
                 assert copy.predict_proba(X).shape == (len(X), 2)
-                best = copy.cv_results_["mean_test_accuracy"][copy.best_index_]
-                assert best == max(
-                    quality
-                    for quality, cost in zip(
-                        copy.cv_results_["mean_test_accuracy"], copy.cv_results_["mean_test_cost"]
-                    )
-                    if cost <= 2.2
-                )
+                quality, cost = (copy.cv_results_[f"mean_test_{name}"] for name in SCORING)
+                assert quality[copy.best_index_] == quality[cost <= 2.2].max()
                 # scikit-learn: "not available if refit is a function".
                 assert not hasattr(copy, "best_score_")
 

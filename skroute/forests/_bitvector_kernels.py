@@ -49,8 +49,7 @@ def _count_cuts(x, m, cuts, count, code):
     Vector instructions are widest where `count` has as many bytes as a value.
     """
     one = count.dtype.type
-    for j in range(m):
-        count[j] = 0
+    count[:m] = 0
     fours = len(cuts) // 4 * 4
     for k in range(0, fours, 4):
         a, b, c, d = cuts[k], cuts[k + 1], cuts[k + 2], cuts[k + 3]
@@ -68,8 +67,7 @@ def _count_cuts(x, m, cuts, count, code):
 @njit(cache=True, nogil=True)
 def _search_cuts(x, m, cuts, base, code):
     """As `_count_cuts`, by halving: each step is taken by all rows."""
-    for j in range(m):
-        base[j] = 0
+    base[:m] = 0
     n = np.int32(len(cuts))
     while n > 1:
         half = n >> 1
@@ -212,9 +210,7 @@ def add_members(X, start, stop, bits, first, last, column, out):
     for begin in range(start, stop, block):
         m = min(block, stop - begin)
         bin_rows(X, np.arange(begin, begin + m), m, columns, used, codes)
-        for k in range(out.shape[1]):
-            for j in range(m):
-                total[k, j] = out[begin + j, k]
+        total[:, :m] = out[begin : begin + m].T
         for t in range(begin_tree, end_tree):
             output = outputs[t]
             if output >= 0 and column[output] < 0:
@@ -227,6 +223,4 @@ def add_members(X, start, stop, bits, first, last, column, out):
                 for k in range(len(column)):
                     if column[k] >= 0:
                         add_values(values, leaf_start[t], k, left, m, total[column[k]])
-        for k in range(out.shape[1]):
-            for j in range(m):
-                out[begin + j, k] = total[k, j]
+        out[begin : begin + m] = total[:, :m].T

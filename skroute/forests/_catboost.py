@@ -62,6 +62,7 @@ def _nodes(tree, n_outputs):
 
 
 def _add_tree(builder, nodes, columns, n_outputs):
+    """Add a tree of nodes level by level as a member."""
     inner = np.array(["split" in node for node in nodes])
     # Level by level, the children of all inner nodes follow each other.
     left = np.where(inner, 2 * np.cumsum(inner) - 1, -1)
@@ -75,8 +76,8 @@ def _add_tree(builder, nodes, columns, n_outputs):
             flags[i] = MISSING_RIGHT if column["nan_value_treatment"] == "AsTrue" else 0
         else:
             value[i] = node["value"]
-    to = -1 if n_outputs > 1 else 0
-    builder.add_tree(left, left + 1, feature, threshold, value, flags, to)
+    output = -1 if n_outputs > 1 else 0
+    builder.add_tree(left, left + 1, feature, threshold, value, flags, output)
     builder.end_member()
 
 

@@ -402,6 +402,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
 
 
 def _check_ensemble(estimator):
+    """A TypeError unless there is a reader for what the estimator, fitted or not, ends in."""
     model, _, _ = take_apart(estimator)
     if find_reader(model) is None:
         raise TypeError(

@@ -5,15 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 
-_LINKS = {
-    "sigmoid": "logistic",
-    "expit": "logistic",
-    "softmax": "softmax",
-    "sk_softmax": "softmax",
-    "position": "softmax",
-    "mean": "mean",
-    "vote": "softmax",
-}
+# The link of each answer.
+_LINKS = {"sigmoid": "logistic", "expit": "logistic", "mean": "mean"} | dict.fromkeys(
+    ("softmax", "sk_softmax", "position", "vote"), "softmax"
+)
 
 
 def partial_sums(forest, name):

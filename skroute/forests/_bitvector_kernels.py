@@ -27,8 +27,8 @@ def _lowest_bit(context, x):
     """Number of the lowest bit that is set; there is one. What is signed is a complement."""
 
     def build(context, builder, signature, args):
-        none = ir.Constant(ir.IntType(1), 1)
-        return builder.not_(args[0]) if x.signed else builder.cttz(args[0], none)
+        never_zero = ir.Constant(ir.IntType(1), 1)
+        return builder.not_(args[0]) if x.signed else builder.cttz(args[0], never_zero)
 
     return x(x), build
 

@@ -210,7 +210,9 @@ def add_members(X, start, stop, bits, first, last, column, out):
     for begin in range(start, stop, block):
         m = min(block, stop - begin)
         bin_rows(X, np.arange(begin, begin + m), m, columns, used, codes)
-        total[:, :m] = out[begin : begin + m].T
+        for k in range(out.shape[1]):
+            for j in range(m):
+                total[k, j] = out[begin + j, k]
         for t in range(begin_tree, end_tree):
             output = outputs[t]
             if output >= 0 and column[output] < 0:
@@ -223,4 +225,6 @@ def add_members(X, start, stop, bits, first, last, column, out):
                 for k in range(len(column)):
                     if column[k] >= 0:
                         add_values(values, leaf_start[t], k, left, m, total[column[k]])
-        out[begin : begin + m] = total[:, :m].T
+        for k in range(out.shape[1]):
+            for j in range(m):
+                out[begin + j, k] = total[k, j]

@@ -164,7 +164,7 @@ def laid_out(
     nodes["child"] = child
     values = np.where(leaf[:, None], value[source], 0.0)
     arrays = nodes, values, roots, depths, outputs, member_start, words, cat_start
-    return Trees(*(np.array(array, dtype) for array, (dtype, _) in zip(arrays, _KINDS.values())))
+    return Trees(*(np.asarray(array, dtype) for array, (dtype, _) in zip(arrays, _KINDS.values())))
 
 
 def breadth_first(left, right, roots):

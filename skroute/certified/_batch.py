@@ -159,7 +159,13 @@ def certify_batch(certified, router, X, n_labels, label_cost, call):
     route = seen.route if isinstance(certified.reference, str) else np.full(n_labels, -1)
     price = seen.cost if label_cost is None else np.full(n_labels, float(label_cost))
     bought = Routed(np.asarray(seen.y_pred), route, price)
-    _check_answers(bought, router, loss)
+    unknown = loss.worth.name == "accuracy" and not hasattr(router, "classes_")
+    # Names of choices say nothing about agreement.
+    if unknown and {str(y) for y in np.ravel(bought.y_pred)} <= set(router.choices_):
+        raise ValueError(
+            "The answers are names of choices, so that two that differ may say the same: certify "
+            "a router that has the models, or give a loss."
+        )
     if np.ndim(bought.y_pred) == 2:
         several = loss_of(router, bought.y_pred, certified.loss, certified.loss_range)
         test = replace(test, loss=several)
@@ -235,8 +241,6 @@ def _check_batch(certified, router, test, label_cost):
             f"The loss of the wrapped router is one of probabilities ({loss.unit}), and a batch "
             "compares answers: give loss and loss_range."
         )
-    if label_cost is not None:
-        check_costs([label_cost], ["an answer"], name="label_cost")
     reference, names = certified.reference, single_choices(router)
     if isinstance(reference, str) and reference not in ("full", *names):
         single = f"one of the single choices {names!r}, " if names else ""
@@ -244,9 +248,9 @@ def _check_batch(certified, router, test, label_cost):
             f"reference={reference!r} cannot answer a batch: it must be 'full', {single}or a "
             "fitted estimator. Which choice is best is not known without labels."
         )
-    if label_cost is None and not (
-        isinstance(reference, str) or hasattr(reference, "predict_routed")
-    ):
+    if label_cost is not None:
+        check_costs([label_cost], ["an answer"], name="label_cost")
+    elif not isinstance(reference, str) and not hasattr(reference, "predict_routed"):
         raise ValueError(
             "label_cost must be given, 0 if answers are free: what an answer of the reference "
             "costs is not known."
@@ -257,14 +261,4 @@ def _check_batch(certified, router, test, label_cost):
             f"n_labels={n_labels} can promise no max_loss={test.max_loss!r} on a batch of "
             f"{n} rows, even if all answers agree: it takes at least {needed:.0f} labels. "
             f"The smallest loss that {n_labels} can promise is {test.promised(0):.3g}."
-        )
-
-
-def _check_answers(bought, router, loss):
-    """Refuse names of choices where answers are compared: they say nothing about agreement."""
-    unknown = loss.worth.name == "accuracy" and not hasattr(router, "classes_")
-    if unknown and {str(y) for y in np.ravel(bought.y_pred)} <= set(router.choices_):
-        raise ValueError(
-            "The answers are names of choices, so that two that differ may say the same: certify "
-            "a router that has the models, or give a loss."
         )

@@ -113,10 +113,9 @@ class Certificate(NamedTuple):
         kind, cost = "evidence", "the cost"
         if self.n_population is not None:
             kind, cost = "labelled", "the cost of the batch was"
-        seen = (
-            f"on {self.n_rows} {kind} rows the loss was {self.loss:.3g}, {cost} {self.cost:.4g}, "
-        )
-        seen += f"{abs(self.saving):.0%} {'below' if self.saving >= 0 else 'above'} "
+        side = "below" if self.saving >= 0 else "above"
+        spent = f"{cost} {self.cost:.4g}, {abs(self.saving):.0%} {side} "
+        seen = f"on {self.n_rows} {kind} rows the loss was {self.loss:.3g}, {spent}"
         unpriced = self.reference.endswith(UNPRICED)
         seen += "the cost without a budget" if unpriced else "that of the reference"
         if self.single is not None:

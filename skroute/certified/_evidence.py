@@ -5,12 +5,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skroute.base import Routed, note_failure
+from skroute.base import Routed, handed_over, models_of, note_failure
 from skroute.metrics._objectives import single_choices
 from skroute.utils._compat import num_samples
 from skroute.utils._frames import is_missing
 from skroute.utils._once import once_of
-from skroute.utils._protocol import handed_over, models_of
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import check_probabilities
 

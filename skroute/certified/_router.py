@@ -19,7 +19,17 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import CostAwareMixin, Plan, check_budget, check_rows, note_failure
+from skroute.base import (
+    CostAwareMixin,
+    Plan,
+    answered,
+    check_rows,
+    is_frozen,
+    models_of,
+    note_failure,
+    takes,
+    unfrozen,
+)
 from skroute.certified._batch import certify_batch
 from skroute.certified._certificate import warn_of_no_saving
 from skroute.certified._evidence import collect, groups_of_rows, has_missing, operating_budgets
@@ -43,7 +53,6 @@ from skroute.utils._compat import (
 )
 from skroute.utils._named import check_rows_match, in_order
 from skroute.utils._once import once_of, walking
-from skroute.utils._protocol import answered, is_frozen, models_of, takes, unfrozen
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import check_numbers, check_some_known, refuse_masked, warn
 
@@ -522,7 +531,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             self.fallback,
         )
         # Raises where nothing can be promised.
-        certificate = selection.certificate(check_budget(self.budget))
+        certificate = selection.certificate(self._effective_budget(None))
         if seen:
             count_seen(self.estimator_, X_rows, "they are no evidence")
         warn_of_no_saving(certificate)
@@ -541,13 +550,13 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
     def operating_points_(self):
         """All operating points with their bounds, for the present budget."""
         check_is_fitted(self)
-        return self._selection.operating_points(check_budget(self.budget))
+        return self._selection.operating_points(self._effective_budget(None))
 
     @property
     def certificate_(self):
         """The guarantee at the present budget (:class:`Certificate`)."""
         check_is_fitted(self)
-        return self._selection.certificate(check_budget(self.budget))
+        return self._selection.certificate(self._effective_budget(None))
 
     def certify_batch(self, X, *, n_labels=100, label_cost=None, **call):
         """Answer a batch of known rows, with a guarantee for these rows.

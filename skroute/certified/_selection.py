@@ -183,9 +183,8 @@ class Selection:
         # A plan without a budget, which the fallback is, keeps none.
         without = f"leave out budget={budget!r} and " if np.isfinite(budget) else ""
         where = " of its smallest or worst group" if evidence.groups else ""
-        found = smallest_loss(
-            max_loss, upper, needed, worst.mean(), "rows", f', or {without}take fallback="safe"'
-        )
+        or_else = f', or {without}take fallback="safe"'
+        found = smallest_loss(max_loss, upper, needed, worst.mean(), "rows", or_else)
         raise ValueError(
             f"max_loss={max_loss!r} cannot be promised with confidence={self.confidence!r} "
             f"on {len(worst)} evidence rows{where}. {found}"
@@ -260,10 +259,8 @@ def _more_rows_needed(limit, values, upper, bounds, level):
     `upper` is what they promise, above `limit`. A bound comes down to the mean at best as one over
     the number of rows: a forecast below that, from mean and spread alone, is not believed.
     """
-    n, mean = len(values), float(values.mean())
-    needed = rows_needed(
-        float(limit), mean=mean, std=float(values.std()), bounds=bounds, confidence=1 - level
-    )
+    n, mean, std = len(values), float(values.mean()), float(values.std())
+    needed = rows_needed(float(limit), mean=mean, std=std, bounds=bounds, confidence=1 - level)
     if not np.isfinite(needed):
         return needed
     return max(needed, np.ceil(n * (upper - mean) / (limit - mean)), n + 1.0)

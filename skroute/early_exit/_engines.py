@@ -23,14 +23,13 @@ from sklearn.base import clone, is_regressor
 from sklearn.ensemble import VotingClassifier
 from sklearn.utils import get_tags
 
-from skroute.base import note_failure
+from skroute.base import is_frozen, note_failure, unfrozen
 from skroute.early_exit._answers import Link
 from skroute.early_exit._model_engines import ExitEngine, MemberEngine, has_exits, may_exit
 from skroute.forests import find_reader
 from skroute.forests._partial_sums import partial_sums
 from skroute.forests._wrapped import take_apart
 from skroute.utils._compat import num_samples
-from skroute.utils._protocol import is_frozen, unfrozen
 
 
 def models_of(estimator):

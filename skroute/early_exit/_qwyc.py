@@ -16,7 +16,9 @@ from skroute.base import (
     check_costs,
     check_rows,
     inherit_member_tags,
+    is_frozen,
     measure_costs,
+    unfrozen,
 )
 from skroute.early_exit._algorithms import checked
 from skroute.early_exit._answers import (
@@ -54,7 +56,6 @@ from skroute.utils._compat import (
     check_method_params,
 )
 from skroute.utils._once import once_of
-from skroute.utils._protocol import is_frozen, unfrozen
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import check_weights
 

@@ -8,11 +8,11 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from skroute.base import DelegatedViewsMixin, inner_has
 from skroute.features._groups import FeatureGroupsMixin
 from skroute.features._lazy import LazyFeatures, RawRows
 from skroute.utils._compat import routing_enabled
 from skroute.utils._frames import columns_of, is_frame
-from skroute.utils._protocol import DelegatedViewsMixin, inner_has
 from skroute.utils._validation import refuse_source
 
 # Training rows on which it is verified that a transformer keeps groups apart.

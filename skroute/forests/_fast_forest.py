@@ -14,7 +14,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skroute.base import note_failure
+from skroute.base import note_failure, unfrozen
 from skroute.forests._answers import answer, decision, exact_sums, label_positions
 from skroute.forests._library import (
     compare,
@@ -37,7 +37,6 @@ from skroute.utils._compat import (
     routing_enabled,
 )
 from skroute.utils._frames import as_rows
-from skroute.utils._protocol import unfrozen
 
 
 def _classifies(self):

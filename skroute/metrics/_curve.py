@@ -8,11 +8,10 @@ from sklearn.base import is_classifier
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import check_budget
+from skroute.base import ABSTAIN_NAME, check_budget, handed_over, takes
 from skroute.metrics._objectives import rows_of, single_choices, worth_of
 from skroute.utils._compat import check_sample_weight, num_samples
 from skroute.utils._once import walking
-from skroute.utils._protocol import ABSTAIN_NAME, handed_over, takes
 from skroute.utils._validation import check_numbers, check_some_known
 
 

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import kl_div
 from sklearn.base import is_classifier, is_regressor
 
+from skroute.base import handed_over, models_of
 from skroute.utils._named import in_order
-from skroute.utils._protocol import handed_over, models_of
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import check_known_labels, check_numbers, holds_texts, refuse_masked
 

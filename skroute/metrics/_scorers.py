@@ -12,10 +12,9 @@ from sklearn.model_selection import GridSearchCV, ParameterGrid
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import affords, check_budget
+from skroute.base import DelegatedViewsMixin, affords, check_budget, inner_has
 from skroute.metrics._curve import Walk, accuracy_cost_curve, check_budgets, find_router
 from skroute.utils._compat import Interval, Real
-from skroute.utils._protocol import DelegatedViewsMixin, inner_has
 from skroute.utils._validation import warn
 
 # Parameters of decision estimators that act without a fit.

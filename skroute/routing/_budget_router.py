@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import check_affordable, check_budget
+from skroute.base import check_affordable, check_budget, models_of
 from skroute.quality import QualityRegressor
 from skroute.quality._logged import KnownCellsRegressor
 from skroute.routing._draws import row_keys, tie_draws
@@ -28,7 +28,6 @@ from skroute.routing._table_router import TableRouter, realised_quality
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
 from skroute.utils._named import check_rows_match
 from skroute.utils._once import once_of
-from skroute.utils._protocol import models_of
 from skroute.utils._validation import check_numbers, warn
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.assignment import assignment_path, choose_at_price
-from skroute.base import Plan, affords, check_affordable, check_budget
+from skroute.base import ABSTAIN_NAME, Plan, affords, check_affordable, check_budget
 from skroute.routing._combining import (
     GRID,
     CombiningRouter,
@@ -23,7 +23,6 @@ from skroute.routing._members import MemberRouter
 from skroute.routing._mixtures import best_of
 from skroute.routing._policy import Policy, Validated, standard_error
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
-from skroute.utils._protocol import ABSTAIN_NAME
 from skroute.utils._validation import warn
 
 # Rows that a tree of the forest on answers sees: more take seconds and decide alike.

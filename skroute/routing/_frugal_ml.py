@@ -6,14 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skroute.assignment import assignment_path, choose_at_price
-from skroute.base import Plan, check_affordable
+from skroute.base import ABSTAIN_NAME, Plan, check_affordable
 from skroute.routing._combining import CombiningRouter, possible_bases
 from skroute.routing._estimates import rows_and_others
 from skroute.routing._log import with_last
 from skroute.routing._mixtures import Mixture, ValidatedPart, best_mixture
 from skroute.routing._targets import SingleLabel
 from skroute.utils._compat import Integral, Interval
-from skroute.utils._protocol import ABSTAIN_NAME
 
 # A label that a base gave to fewer rows shares its thresholds with the other rare ones.
 _MIN_ROWS = 30

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skroute.base import check_costs
+from skroute.base import ABSTAIN_NAME, check_costs, is_handing
 from skroute.quality._logged import (
     as_numbers,
     effective_size,
@@ -21,7 +21,6 @@ from skroute.quality._logged import (
 )
 from skroute.utils._compat import num_samples
 from skroute.utils._named import by_label, columns_of, in_order
-from skroute.utils._protocol import ABSTAIN_NAME, is_handing
 from skroute.utils._validation import check_numbers
 
 

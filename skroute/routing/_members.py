@@ -15,10 +15,13 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from skroute.base import (
+    answered,
     check_affordable,
     check_budget,
     check_costs,
+    comes_fitted,
     dispatch,
+    handed_over,
     inherit_member_tags,
     measure_costs,
     note_failure,
@@ -58,7 +61,6 @@ from skroute.utils._compat import (
 )
 from skroute.utils._named import by_label
 from skroute.utils._once import once_of
-from skroute.utils._protocol import answered, comes_fitted, handed_over
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import check_known_labels
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from skroute.assignment import assignment_path, choose_at_price
-from skroute.base import Plan, check_affordable
+from skroute.base import ABSTAIN_NAME, Plan, check_affordable
 from skroute.routing._combining import (
     CombiningRouter,
     answer_features,
@@ -20,7 +20,6 @@ from skroute.routing._mixtures import (
 )
 from skroute.routing._states import StateValues, any_order, best_move, check_sets, roll_back
 from skroute.utils._compat import HasMethods, Integral, Interval
-from skroute.utils._protocol import ABSTAIN_NAME
 
 # Budgets at which the one-add-on policies of each base are candidates.
 _N_ADDON_PRICES = 33

@@ -9,13 +9,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import ROUNDING, Plan, affords, check_affordable, check_costs, check_rows
+from skroute.base import (
+    ROUNDING,
+    Plan,
+    affords,
+    check_affordable,
+    check_costs,
+    check_rows,
+    models_of,
+)
 from skroute.ledgers import Books, BudgetExhaustedError, Ledger, MemoryLedger, Offer
 from skroute.ledgers._books import check_amount, check_terms
 from skroute.routing._log import check_names
 from skroute.routing._policy import choose_one
 from skroute.utils._compat import num_samples
-from skroute.utils._protocol import models_of
 from skroute.utils._validation import check_numbers, warn
 
 # Nothing is bought at an infinite price; this one can be multiplied with a cost of 0.

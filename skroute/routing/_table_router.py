@@ -7,7 +7,7 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import inherit_member_tags
+from skroute.base import inherit_member_tags, models_of
 from skroute.quality import QualityRegressor
 from skroute.routing._estimates import read_rows
 from skroute.routing._log import check_matrix, with_last
@@ -15,7 +15,6 @@ from skroute.routing._members import AMOUNT
 from skroute.routing._router import BUDGET, Router
 from skroute.utils._compat import HasMethods, Integral, check_sample_weight
 from skroute.utils._named import check_rows_match
-from skroute.utils._protocol import models_of
 
 _ADVICE = (
     "Give a quality_estimator that reads such rows, for example a pipeline that begins with a "

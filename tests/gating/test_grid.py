@@ -11,8 +11,6 @@ from skroute.gating import adapt_grid
 from tests.gating.kinds import adapt_of
 from tests.gating.test_adapt import counted_forests, problem
 
-matplotlib.use("Agg")
-
 
 @pytest.mark.parametrize("method", ["gbrt", "lin"])
 def test_path_agrees_with_single_fits(method):

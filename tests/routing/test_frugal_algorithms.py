@@ -216,7 +216,7 @@ def test_estimates_that_set_a_price_are_spread_as_those_of_later_rows():
         rng = np.random.default_rng(seed)
         X = rng.random((1200, 3)).astype(np.float32)
         right = (rng.random(1200) < 0.4 + 0.4 * X[:, 0]).astype(float)
-        forest = answers_forest(200).fit(X[:200], right[:200])
+        forest = answers_forest(200, 200).fit(X[:200], right[:200])
         ratio.append(forest.oob_prediction_.std() / forest.predict(X[200:]).std())
     assert abs(np.mean(ratio) - 1) < 0.06
 

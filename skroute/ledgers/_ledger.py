@@ -245,17 +245,14 @@ class Ledger(ABC):
         return found
 
     def _settle(self, ledger, number, purse, offer, cost):
-        now, _ = self._begin((purse,))
+        now, books = self._begin((purse,))
         found = self._find(number)
-        if (
-            found is None
-            or found.state not in ("open", "expired")
-            or found.offer != offer
-            or found.ledger != ledger
-            or found.purses[0] != purse
-        ):
+        if found is None or found.state not in ("open", "expired"):
             return None
-        books = self._at(found.purses, now)
+        if (found.ledger, found.purses[0], found.offer) != (ledger, purse, offer):
+            return None
+        if len(found.purses) > 1:
+            books = self._at(found.purses, now)
         for one in books:
             one.settle(offer, cost, found.state == "expired")
         if found.key is None or cost is None:
@@ -352,11 +349,8 @@ class Ledger(ABC):
         What time has done, deadlines that have passed and periods that have begun, is written: it
         stays done where the call is refused, and where the clock goes back.
         """
-        for name in purses:
-            if self._purse(name) is None:
-                # An error before anything is changed.
-                raise ValueError(f"There is no purse {name!r} in this ledger: open it first.")
         now = self._clock()
+        books = self._at(purses, now)
         for due in self._due(now):
             if due.state == "held":
                 self._give_back(due, now)
@@ -366,11 +360,14 @@ class Ledger(ABC):
                 self._replace(due._replace(state="expired", deadline=None))
             else:
                 self._delete(due)
-        return now, self._at(purses, now)
+        return now, books
 
     def _at(self, names, now):
-        """These purses, in the period of this time."""
+        """These purses, in the period of this time; an error before any is changed."""
         purses = [self._purse(name) for name in names]
+        if None in purses:
+            name = names[purses.index(None)]
+            raise ValueError(f"There is no purse {name!r} in this ledger: open it first.")
         for purse in purses:
             if purse.period is not None:
                 purse.roll(now)

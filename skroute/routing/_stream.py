@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Sequence
 from functools import partial
+from math import isfinite
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -731,6 +732,11 @@ def _check_purses(purse, within):
 
 def _one_row(row, n_choices, name, low=-np.inf):
     """A list of finite numbers, one for each choice."""
+    if type(row) is np.ndarray and row.dtype == np.float64 and row.shape == (n_choices,):
+        # Of a few numbers this takes a fifth of the time of numpy's checks.
+        numbers = row.tolist()
+        if all(map(isfinite, numbers)) and min(numbers) >= low:
+            return numbers
     row = check_numbers(row, name, low=low)
     if row.shape not in ((n_choices,), (1, n_choices)):
         raise ValueError(f"{name} must have shape ({n_choices},), got {row.shape}.")

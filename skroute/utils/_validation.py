@@ -71,7 +71,9 @@ def check_numbers(values, name, *, shape=None, low=-np.inf, high=np.inf, allow_n
     ):
         wanted = str(tuple("any" if n is None else n for n in shape)).replace("'", "")
         raise ValueError(f"{name} must have shape {wanted}, got shape {array.shape}.")
-    right = np.isfinite(array) & (array >= low) & (array <= high)
+    right = np.isfinite(array)
+    if low > -np.inf or high < np.inf:
+        right &= (array >= low) & (array <= high)
     if right.all():
         return array
     missing = np.isnan(array)

@@ -112,6 +112,8 @@ def decision_report(
         Where ``vl-convert-python``, which holds Vega-Lite, is not installed.
     ValueError
         For a budget below the cheapest plan, or outcomes that are not known.
+    TypeError
+        For `sample_weight`: all rows weigh the same here.
 
     See Also
     --------

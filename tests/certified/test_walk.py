@@ -104,9 +104,8 @@ def test_each_member_is_asked_once_about_a_row(name):
         assert len(certificate.calls) == 3
     assert json.loads(certificate.to_json())["calls"] == certificate.calls
     if name == "FrugalMCT":
-        made = CertifiedRouter(
-            FrozenEstimator(fitted(name)), max_loss=0.9, reference="c", budget=99
-        )
+        frozen = FrozenEstimator(fitted(name))
+        made = CertifiedRouter(frozen, max_loss=0.9, reference="c", budget=99)
         ASKED.clear()
         made.certify_batch(X[N_FIT:])
         # Ten rows more set the scale of the budgets.

@@ -188,6 +188,7 @@ def test_other_paths(estimator, tmp_path):
         ({"n_budgets": 1}, "n_budgets"),
         ({"confidence_level": 1.0}, "confidence_level"),
         ({"path": "/nowhere/at/all/r.html"}, "no folder"),
+        ({"sample_weight": np.ones(3)}, "decision_report takes no sample_weight"),
     ],
 )
 def test_bad_input_is_refused_before_a_model_is_called(digits, tmp_path, options, message):
@@ -198,7 +199,7 @@ def test_bad_input_is_refused_before_a_model_is_called(digits, tmp_path, options
     for member in router.estimators_:
         member.rows_.clear()
     options = {"path": tmp_path / "r.html", **options}
-    with pytest.raises((ValueError, FileNotFoundError), match=re.escape(message)):
+    with pytest.raises((ValueError, TypeError, OSError), match=re.escape(message)):
         decision_report(router, X_test[:, :3], y_test, **options)
     assert not any(member.rows_ for member in router.estimators_)
     assert not (tmp_path / "r.html").exists()

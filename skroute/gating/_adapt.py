@@ -32,7 +32,7 @@ from skroute.utils._compat import (
 from skroute.utils._frames import as_rows
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import warn
+from skroute.utils._validation import relative_weights, warn
 
 __all__ = ["AdaptGatingClassifier"]
 
@@ -73,7 +73,8 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
 
     p_full : float, default=0.3
         Upper bound of the share of rows sent to the full model: exact on the training
-        rows, and on new rows but for the luck of the rows held out. Rows that the gate
+        rows, and on new rows but for the luck of the rows held out. It holds where the full
+        model is the cheaper one too. Rows that the gate
         scores alike are sent together or not at all. Raising it raises accuracy and cost.
         With 0 the full model is never asked, and f1 alone is GreedyMiser [2]_: boosted trees
         that pay for each feature once.
@@ -157,7 +158,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         Boosting rounds kept, or alternations.
 
     min_budget_ : float
-        The smallest feasible budget.
+        The smallest feasible budget: what a row costs that is answered by the cheap model.
 
     validation_quality_, validation_cost_ : float
         Mean `quality` of the held-out rows at `budget`, by online decisions, and what they
@@ -275,7 +276,9 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             Class labels.
 
         sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights; passed to the full model too, if it takes them.
+            Sample weights; passed to the full model too, if it takes them. f1 and the gate do not
+            depend on their unit. Whole multiples of the smallest weight, up to 16, count rows: a
+            weight of 2 equals the row twice. Other weights get the mean 1.
 
         **params : dict
             With metadata routing enabled: parameters for the full model's `fit`, and
@@ -296,11 +299,13 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
     def _prepare(self, X, y, sample_weight, params):
         """Fit the full model; the rows of positive weight, and which of them are held out."""
         X, y = indexable(as_rows(X), on_host(y))
-        values, encoded, weight = self._checked(X, y, sample_weight)
+        values, encoded, given_weight = self._checked(X, y, sample_weight)
+        # The full model gets the weights as they are given.
+        weight = relative_weights(given_weight)
         y = self.classes_[encoded]
         objective = objective_of_labels(self.quality, self.classes_).bound(encoded, weight)
         self._gate._validate_params()
-        fit_params, split_params = self._inner_params(sample_weight, weight, params)
+        fit_params, split_params = self._inner_params(sample_weight, given_weight, params)
         names = ["gate", "cheap", "full"]
         costs = dict.fromkeys(names, 0.0) if self.model_costs is None else self.model_costs
         self.model_costs_ = check_costs(costs, names, name="model_costs")
@@ -332,9 +337,9 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         learned = rows.of(~held_out) if self.p_full > 0 else rows
         return learned, self._gate.ready(learned, self._categorical)
 
-    def _inner_params(self, sample_weight, weight, params):
+    def _inner_params(self, sample_weight, given_weight, params):
         """Parameters for the full model's `fit` and for the splitter."""
-        extra = {} if sample_weight is None else {"sample_weight": weight}
+        extra = {} if sample_weight is None else {"sample_weight": given_weight}
         if routing_enabled():
             routed = self._route_metadata(extra | params)
             return routed["estimator"]["fit"], routed["splitter"]["split"]
@@ -485,7 +490,8 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
     # Predict --------------------------------------------------------------------------
 
     def _least(self):
-        return min(self.cost_table_["cheap"], self.cost_table_["full"])
+        # `p_full` bounds the rows that the full model may answer, also where it is the cheaper one.
+        return self.cost_table_["cheap"]
 
     def _check_feasible(self, budget):
         check_affordable(budget, self._least(), advice="Raise gamma to buy fewer features.")

@@ -12,6 +12,13 @@ from skroute.utils._tensors import on_host
 
 # Room for the rounding of probabilities, half precision included. Logits are far outside.
 _PROBABILITY_ROOM = 0.01
+# Largest weight that is read as a count of rows: a bootstrap sample repeats no row more often
+# (the chance is 1e-15).
+_LARGEST_COUNT = 16
+# Relative room for the rounding of weights that were multiplied or divided by a number.
+_WEIGHT_ROOM = 1e-9
+# Significant bits of a weight that is not a count. Rounding in another unit is far below them.
+_WEIGHT_BITS = 24
 # Frames of these are no lines of the user's code.
 _INNER = ("skroute", "sklearn", "joblib")
 
@@ -98,6 +105,38 @@ def check_weights(params, n_samples):
             f"sample_weight must have one entry per row: there are {n_samples} rows and {given} "
             "weights."
         )
+
+
+def relative_weights(weight):
+    """Return weights in units of one row, the same for `weight` times any positive number.
+
+    What regularises depends on how many rows there are, and so on the unit of weights. Weights
+    that are whole multiples of the smallest one, up to 16, are counts: the smallest is one row, so
+    that a weight of 2 equals the row twice. Other weights get the mean 1 over the rows that have
+    weight.
+
+    Parameters
+    ----------
+    weight : ndarray of shape (n_rows,), dtype=float64
+        Finite weights of at least 0, not all of them 0.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), dtype=float64
+        0 where `weight` is 0. Weights that are no counts are rounded to single precision, so that
+        not even the last bit depends on the unit.
+    """
+    # Sums of large weights overflow, and quotients of subnormal numbers are rounded.
+    shares = weight / weight.max()
+    positive = shares[shares > 0]
+    multiples = shares / positive.min()
+    counts = np.rint(multiples)
+    off = np.abs(multiples - counts)
+    if counts.max() <= _LARGEST_COUNT and (off <= _WEIGHT_ROOM * counts).all():
+        return counts
+    mantissa, exponent = np.frexp(shares / positive.mean())
+    rounded = np.rint(np.ldexp(mantissa, _WEIGHT_BITS))
+    return np.ldexp(rounded, exponent - _WEIGHT_BITS)
 
 
 def refuse_source(X, reader=None):

@@ -20,7 +20,6 @@ _N_PRICE_ROWS = 20_000
 class DummyRouter(MemberRouter):
     """What both dummies share."""
 
-    _weighs = True
     _parameter_constraints: dict = {
         **MemberRouter._parameter_constraints,
         "strategy": [StrOptions({"single_best", "random", "oracle"})],

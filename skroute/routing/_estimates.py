@@ -7,10 +7,18 @@ from sklearn.base import clone
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.model_selection import KFold, check_cv, cross_val_predict
 from sklearn.utils import check_array, get_tags
+from sklearn.utils.metadata_routing import get_routing_for_object
+from sklearn.utils.validation import has_fit_parameter
 
 from skroute.base import check_rows, note_failure
 from skroute.quality import FrameEncoder
-from skroute.utils._compat import Integral, _safe_indexing, check_method_params, num_samples
+from skroute.utils._compat import (
+    Integral,
+    _safe_indexing,
+    check_method_params,
+    num_samples,
+    routing_enabled,
+)
 from skroute.utils._frames import needs_encoding
 from skroute.utils._tensors import holds_numbers, on_host
 
@@ -89,6 +97,38 @@ def folds_of(cv, X, y=None, **params):
     return folds
 
 
+def folds_among(folds, kept, n_rows):
+    """Return the folds of some rows, in positions among them; folds without any are left out.
+
+    Parameters
+    ----------
+    folds : list of (ndarray of int, ndarray of int)
+    kept : ndarray of int
+        Positions of the rows that stay, rising.
+    n_rows : int
+        How many rows there were.
+
+    Returns
+    -------
+    list of (ndarray of int, ndarray of int)
+    """
+    position = np.full(n_rows, -1)
+    position[kept] = np.arange(len(kept))
+    found = []
+    for train, test in folds:
+        train, test = (position[rows] for rows in (train, test))
+        train, test = (rows[rows >= 0] for rows in (train, test))
+        if not len(test):
+            continue
+        if not len(train):
+            raise ValueError(
+                f"All of the {len(kept)} rows with a positive sample_weight are in one fold, so "
+                "that nothing can be estimated out of sample. Use another cv, or more such rows."
+            )
+        found.append((train, test))
+    return found
+
+
 def part_of(folds, n_rows):
     """Number of the fold that tests each row."""
     part = np.zeros(n_rows, dtype=np.int64)
@@ -102,6 +142,39 @@ def rows_and_others(part):
     for number in np.unique(part):
         rows, others = np.flatnonzero(part == number), np.flatnonzero(part != number)
         yield rows, others if len(others) else rows
+
+
+def with_weights(estimator, sample_weight):
+    """Return an estimator of quality, and the parameters of its `fit` that weight the rows.
+
+    Weights reach an estimator whose `fit` takes them. With metadata routing an estimator that has
+    not said whether it requests them is a copy that does.
+
+    Parameters
+    ----------
+    estimator : estimator
+    sample_weight : ndarray of shape (n_rows,) or None
+        Weights as the user gave them. None: there are none.
+
+    Returns
+    -------
+    estimator : estimator
+    fit_params : dict
+        ``sample_weight``, or nothing.
+    """
+    weights = {"sample_weight": sample_weight}
+    if sample_weight is None:
+        return estimator, {}
+    if not routing_enabled():
+        takes_weights = has_fit_parameter(estimator, "sample_weight")
+        return estimator, weights if takes_weights else {}
+    routing = get_routing_for_object(estimator)
+    if routing.consumes("fit", weights):
+        return estimator, weights
+    has_said = getattr(getattr(routing, "fit", None), "requests", {}).get("sample_weight")
+    if has_said is None and has_fit_parameter(estimator, "sample_weight"):
+        return clone(estimator).set_fit_request(sample_weight=True), weights
+    return estimator, {}
 
 
 def predict_matrix(fitted, X, name):
@@ -125,16 +198,17 @@ def cross_fit(
     `QualityRegressor`, and forests with out-of-bag estimates, know their own rows out of sample;
     others are fitted again without each fold.
     """
+    fit_params = fit_params or {}
     # One choice is a single-output regression: not every regressor takes (n, 1).
     flat = target[:, 0] if target.shape[1] == 1 else target
     fitted = clone(estimator)
     with _noting(estimator, X, target, name), task.step(name) if task else nullcontext():
-        if hasattr(fitted, "cross_fit") and not fit_params:
+        if hasattr(fitted, "cross_fit") and set(fit_params) <= {"sample_weight"}:
             estimate, as_new = fitted.cross_fit(
-                X, flat, folds=folds, costs=costs, n_jobs=n_jobs, return_kept=True
+                X, flat, folds=folds, costs=costs, n_jobs=n_jobs, return_kept=True, **fit_params
             )
         else:
-            fitted.fit(X, flat, **(fit_params or {}))
+            fitted.fit(X, flat, **fit_params)
             estimate = getattr(fitted, "oob_prediction_", None)
             if estimate is None:
                 estimate = cross_val_predict(
@@ -197,9 +271,14 @@ def _noting(estimator, X, target, name):
         raise
 
 
-def error_deviation(estimate, quality):
-    """OCCAM's sigma: standard deviation of each choice's estimation error, out of sample."""
+def error_deviation(estimate, quality, weight=None):
+    """Return OCCAM's sigma: the standard deviation of each choice's estimation error."""
     error = estimate - quality
     # Scaled by powers of two, which changes no digit: the squares of large errors overflow.
     _, exponent = np.frexp(np.abs(error).max(axis=0))
-    return np.ldexp(np.ldexp(error, -exponent).std(axis=0), exponent)
+    scaled = np.ldexp(error, -exponent)
+    if weight is None:
+        return np.ldexp(scaled.std(axis=0), exponent)
+    apart = scaled - np.average(scaled, axis=0, weights=weight)
+    deviation = np.sqrt(np.average(apart**2, axis=0, weights=weight))
+    return np.ldexp(deviation, exponent)

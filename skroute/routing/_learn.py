@@ -49,8 +49,10 @@ def learn_policy(
     )
     estimate, as_new = found if handing is None else (with_last(part, handing) for part in found)
     known, quality, noise = log.known, log.quality, 1.0
-    sigma = error_deviation(estimate, quality) if known is None else known.deviation(estimate)
-    if known is not None:
+    if known is None:
+        sigma = error_deviation(estimate, quality, weight)
+    else:
+        sigma = known.deviation(estimate, weight)
         quality, noise = known.judged(estimate), known.noise
     part, planned_as_new, kind = part_of(folds, len(quality)), None, None
     # Costs that are known row by row do not repeat.

@@ -21,6 +21,7 @@ from skroute.gating import (
 from skroute.quality import QualityRegressor
 from skroute.quality._stacking import choose_weights
 from skroute.routing import (
+    BudgetRouter,
     DummyRouterClassifier,
     FrugalMCTClassifier,
     FrugalMLClassifier,
@@ -456,3 +457,88 @@ def test_a_logistic_full_model_depends_on_the_unit_and_the_gate_does_not():
     np.testing.assert_array_equal(*(model.predict_proba(X) for model in models))
     own, other = (model.estimator_.coef_ for model in models)
     assert np.abs(other).max() < 0.5 * np.abs(own).max()
+
+
+# Logs of outcomes ----------------------------------------------------------------------------
+
+
+def log_of(seed, n_rows=240):
+    """Return rows and the quality of three choices on each."""
+    X, _ = problem(seed, n_rows)
+    rng = np.random.default_rng(seed)
+    chance = 1 / (1 + np.exp(-np.column_stack([X[:, 0], 1 + X[:, 1], 2 - X[:, 0]])))
+    return X, (rng.random((n_rows, 3)) < chance).astype(float)
+
+
+LOGS = {
+    "fixed costs": {},
+    "costs per row": {"costs": "rows"},
+    "missing cells": {"missing": True},
+    "one answer each": {"choice": True},
+}
+
+
+def fitted_log(seed, kind, weight, *, estimator=None, fold=None, rows=None, **params):
+    """Return a router that was fitted on a log of some kind, with weights."""
+    X, Q = log_of(seed)
+    rng = np.random.default_rng(seed)
+    given = {}
+    if kind.get("missing"):
+        Q = np.where(rng.random(Q.shape) < 0.3, np.nan, Q)
+    if kind.get("choice"):
+        choice = rng.integers(0, 3, len(X))
+        Q, given["choice"] = Q[np.arange(len(X)), choice], choice
+        given["propensity"] = np.full(len(X), 1 / 3)
+    if kind.get("costs"):
+        given["costs"] = np.array(COSTS) * rng.uniform(0.5, 1.5, (len(X), 1))
+    rows = np.arange(len(X)) if rows is None else rows
+    cv = 3
+    if fold is not None:
+        every = np.arange(len(rows))
+        cv = [(every[fold[rows] != k], every[fold[rows] == k]) for k in np.unique(fold)]
+    given = {name: values[rows] for name, values in given.items()}
+    router = BudgetRouter(estimator, costs=COSTS, budget=2.5, cv=cv, **params)
+    weights = {} if weight is None else {"sample_weight": weight[rows]}
+    return router.fit(X[rows], Q[rows], **given, **weights)
+
+
+@pytest.mark.parametrize("kind", LOGS)
+def test_a_log_does_not_depend_on_the_unit_of_weights(kind):
+    X, _ = log_of(1)
+    weight = drawn_weights(np.random.default_rng(1), len(X))
+    estimator = None if "each" in kind else QualityRegressor(cv=2, family=["linear", "trees"])
+    expected = fitted_log(1, LOGS[kind], weight, estimator=estimator)
+    for factor in (1e-9, 1 / 3):
+        found = fitted_log(1, LOGS[kind], factor * weight, estimator=estimator)
+        np.testing.assert_array_equal(found.route(X), expected.route(X))
+        assert found.validation_quality_ == expected.validation_quality_
+        assert found.price_ == expected.price_
+
+
+@pytest.mark.parametrize("kind", ["fixed costs", "costs per row"])
+def test_a_weight_of_2_is_a_row_of_a_log_twice(kind):
+    X, _ = log_of(2)
+    rng = np.random.default_rng(2)
+    counts, fold = rng.integers(1, 4, len(X)), rng.integers(0, 3, len(X))
+    rows = np.repeat(np.arange(len(X)), counts)
+    options = {"estimator": LinearRegression(), "fold": fold, "reg_lambda": 0.2}
+    weighted = fitted_log(2, LOGS[kind], counts, **options)
+    repeated = fitted_log(2, LOGS[kind], None, rows=rows, **options)
+    plain = fitted_log(2, LOGS[kind], None, **options)
+    for figure in ("validation_quality_", "validation_cost_", "min_budget_", "price_"):
+        own, other, without = (getattr(each, figure) for each in (weighted, repeated, plain))
+        assert own == pytest.approx(other, rel=1e-6), figure
+        assert figure == "min_budget_" or own != pytest.approx(without, rel=1e-6), figure
+    np.testing.assert_allclose(weighted.quality_std_, repeated.quality_std_)
+    np.testing.assert_allclose(weighted.mean_quality_, repeated.mean_quality_)
+
+
+def test_a_log_asks_its_estimators_whether_they_take_weights():
+    X, Q = log_of(3)
+    weight = np.random.default_rng(3).random(len(X))
+    with sklearn.config_context(enable_metadata_routing=True):
+        own = BudgetRouter(costs=COSTS, budget=2.5, cv=3).fit(X, Q, sample_weight=weight)
+        with pytest.raises(UnsetMetadataPassedError, match="sample_weight"):
+            BudgetRouter(LinearRegression(), costs=COSTS).fit(X, Q, sample_weight=weight)
+    other = BudgetRouter(costs=COSTS, budget=2.5, cv=3).fit(X, Q, sample_weight=weight)
+    np.testing.assert_array_equal(own.route(X), other.route(X))

@@ -25,12 +25,11 @@ from skroute.utils._compat import (
     Integral,
     Interval,
     _fit_context,
-    check_sample_weight,
     threadpool_controller,
 )
 from skroute.utils._frames import needs_encoding
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import refuse_masked, relative_weights, whole_rows
+from skroute.utils._validation import given_weights, refuse_masked, relative_weights, whole_rows
 
 # Rows that are estimated at once, which bounds the memory.
 _BLOCK = 4096
@@ -249,10 +248,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def _weighted_cross_fit(self, X, y, folds, costs, names, sample_weight):
         """Fit on the rows that have weight; the others get the estimates of new rows."""
-        weight = check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        if not weight.any():
-            raise ValueError("sample_weight must not be zero for every row.")
-        weight = relative_weights(weight)
+        weight = relative_weights(given_weights(sample_weight, X))
         kept = np.flatnonzero(weight)
         if len(kept) == len(weight):
             return self._cross_fit(X, y, folds, costs, names, weight)

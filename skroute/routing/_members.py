@@ -62,7 +62,7 @@ from skroute.utils._compat import (
 from skroute.utils._named import by_label
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import check_known_labels, relative_weights
+from skroute.utils._validation import check_known_labels, given_weights, relative_weights
 
 AMOUNT = [Interval(Real, 0, None, closed="left"), None]
 
@@ -152,7 +152,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         y, classes, kind = make_target(X, y, self._target_kinds, type(self).__name__)
         target = kind(all_classes(classes, members.values()) if kind is SingleLabel else classes)
         self._check_target(target)
-        given_weight = self._checked_weight(params, X)
+        given_weight = given_weights(params.get("sample_weight"), X)
         routed = self._routed(members, params, given_weight)
         splits, folds = self._splits(X, y, kind, routed)
         # Steps are made before the parallel loop: a worker must not change the estimator.
@@ -276,16 +276,6 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
     def _least_cost(self, costs, names):
         """Mean cost of the cheapest plan, from the cost of each named member."""
         return 0.0 if getattr(self, "abstain_cost", None) is not None else float(costs.min())
-
-    def _checked_weight(self, params, X):
-        """Return the weights of the rows as the user gave them, checked, or None."""
-        weight = params.get("sample_weight")
-        if weight is None:
-            return None
-        weight = check_sample_weight(weight, X, dtype=np.float64, ensure_non_negative=True)
-        if not weight.any():
-            raise ValueError("sample_weight must not be zero for every row.")
-        return weight
 
     def _routed(self, members, params, given_weight):
         """Return the metadata for the `fit` of each member and for the splitter."""

@@ -7,7 +7,7 @@ from numbers import Real
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from skroute.utils._compat import num_samples
+from skroute.utils._compat import check_sample_weight, num_samples
 from skroute.utils._tensors import on_host
 
 # Room for the rounding of probabilities, half precision included. Logits are far outside.
@@ -105,6 +105,34 @@ def check_weights(params, n_samples):
             f"sample_weight must have one entry per row: there are {n_samples} rows and {given} "
             "weights."
         )
+
+
+def given_weights(sample_weight, rows):
+    """Return the weights of rows as numbers, checked, in the unit that they are given in.
+
+    Parameters
+    ----------
+    sample_weight : array-like of shape (n_rows,) or None
+    rows : array-like of n_rows
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), dtype=float64; or None if there are none
+
+    Raises
+    ------
+    ValueError
+        If a weight is negative or not finite, if all of them are 0, or for another number of them.
+    """
+    if sample_weight is None:
+        return None
+    weight = check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
+    if not weight.any():
+        raise ValueError(
+            "sample_weight is 0 for every row. At least one row needs a weight above 0; leave "
+            "sample_weight out if all rows count alike."
+        )
+    return weight
 
 
 def relative_weights(weight):

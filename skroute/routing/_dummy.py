@@ -255,6 +255,11 @@ class DummyRouterClassifier(ClassifierMixin, DummyRouter):
     mean_quality_ : ndarray of shape (n_members,)
         Out-of-sample quality of each member; not with ``strategy="random"``.
 
+    Notes
+    -----
+    ``fit(X, y, sample_weight=...)`` fits every member with the weights and counts rows by them in
+    ``mean_quality_``. ``strategy="random"`` learns nothing from rows.
+
     Examples
     --------
     >>> from sklearn.datasets import load_digits

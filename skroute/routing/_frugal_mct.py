@@ -198,6 +198,10 @@ class FrugalMCTClassifier(CombiningRouter):
     -----
     There is no `random_state`: set that of the members and of a `quality_estimator` of your own.
 
+    ``fit(X, y, sample_weight=...)`` weights rows as in :class:`OccamRouterClassifier`: in the fit
+    of members, in combinations and prices, and in the estimates of a `quality_estimator` whose
+    `fit` takes weights.
+
     The paper has one combiner for a base and an add-on. With ``weight="auto"`` each add-on
     is offered twice, at the same cost: combined with the base, and alone; once, where the
     best weight of the base is 0.

@@ -253,6 +253,11 @@ class FrugalMLClassifier(CombiningRouter):
     -----
     There is no `random_state`: set that of the members.
 
+    ``fit(X, y, sample_weight=...)`` fits every member with the weights as they are given, and
+    counts rows by them in all rules and validation figures, whose unit does not matter. With
+    metadata routing each member says whether it requests them. A row of weight 0 is as good as
+    absent.
+
     Which of two mixed bases a row goes to is drawn from a hash of the row and of how often
     it came before in the call: a row goes the same way in every batch and container, and
     of many equal rows in one call the right share goes each way. In calls of one row each,

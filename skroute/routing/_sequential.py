@@ -157,6 +157,10 @@ class SequentialRouterClassifier(CombiningRouter):
     -----
     There is no `random_state`: set that of the members and of a `quality_estimator` of your own.
 
+    ``fit(X, y, sample_weight=...)`` weights rows as in :class:`OccamRouterClassifier`: in the fit
+    of members, in combinations and prices, and in the estimates of a `quality_estimator` whose
+    `fit` takes weights.
+
     Which of two mixed rules a row follows is drawn from its ``request_id``, else as in
     :class:`FrugalMLClassifier`. `route` and `predict_cost` ask the members that `predict` asks,
     since their answers are what decides.

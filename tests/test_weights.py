@@ -4,11 +4,14 @@ import numpy as np
 import pytest
 import sklearn
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.ensemble import StackingClassifier, VotingClassifier
 from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
 
 from skroute.feature_sets import GreedyFeatureSelector, PolyDomSelector
@@ -378,6 +381,34 @@ def test_a_model_that_takes_no_weights_is_refused(name, narrow):
     with pytest.raises((TypeError, ValueError), match="sample_weight"):
         given_to(MAKERS[name], Deaf(), np.ones(120))
     assert not Deaf.given
+
+
+ENSEMBLES = {
+    "voting": lambda model: VotingClassifier([("one", model)], voting="soft"),
+    "stacking": lambda model: StackingClassifier([("one", model)], model, cv=2),
+    "search": lambda model: GridSearchCV(model, {}, cv=2),
+    "router": lambda model: DummyRouterClassifier([("one", model)], costs=[1], cv=2),
+}
+
+
+@pytest.mark.parametrize("ensemble", ENSEMBLES)
+@pytest.mark.parametrize("name", ["occam", "frugal ml", "sequential", "gate", "buyer"])
+def test_ensembles_of_a_user_get_weights(name, ensemble, narrow):
+    X, y = problem(7, 120)
+    weight = np.random.default_rng(8).random(120)
+    Watch.given = []
+    MAKERS[name](ENSEMBLES[ensemble](Watch())).fit(X[:, :2], y, sample_weight=weight)
+    assert Watch.given
+    assert all(own is not None and np.isin(own, weight).all() for own in Watch.given)
+
+
+@pytest.mark.parametrize("name", ["occam", "frugal ml", "gate", "buyer"])
+def test_a_pipeline_is_refused_before_a_model_is_fitted(name, narrow):
+    X, y = problem(7, 120)
+    Watch.given = []
+    with pytest.raises(ValueError, match="sample_weight"):
+        MAKERS[name](make_pipeline(Watch())).fit(X[:, :2], y, sample_weight=np.ones(120))
+    assert not Watch.given
 
 
 @pytest.mark.parametrize("name", MAKERS)

@@ -10,9 +10,17 @@ from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import ROUNDING, Plan, check_affordable, check_costs, dispatch, note_failure
+from skroute.base import (
+    ROUNDING,
+    Plan,
+    check_affordable,
+    check_costs,
+    dispatch,
+    may_take_weights,
+    note_failure,
+)
 from skroute.gating._boosting import BoostedGate
 from skroute.gating._buyer import FeatureBuyer, quality_of
 from skroute.gating._levels import Ranks, lowest_level, row_keys, standard_error
@@ -344,7 +352,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             routed = self._route_metadata(extra | params)
             return routed["estimator"]["fit"], routed["splitter"]["split"]
         self._route_metadata(params)
-        takes_weight = has_fit_parameter(self.estimator, "sample_weight")
+        takes_weight = may_take_weights(self.estimator)
         if extra and not takes_weight and not isinstance(self.estimator, FrozenEstimator):
             raise ValueError(
                 f"sample_weight was given, but the full model {self.estimator!r} does not take it. "

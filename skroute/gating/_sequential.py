@@ -11,9 +11,9 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import Plan, check_budget, dispatch, note_failure
+from skroute.base import Plan, check_budget, dispatch, may_take_weights, note_failure
 from skroute.gating._boosting import threads_for
 from skroute.gating._buyer import FeatureBuyer, FeatureLedger, quality_of
 from skroute.gating._levels import GOLDEN, row_draws, row_keys, standard_error
@@ -372,7 +372,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         self._route_metadata({name: params[name] for name in params if name not in weights})
         if self.estimator is None:
             return {}
-        if weights and not has_fit_parameter(self.estimator, "sample_weight"):
+        if weights and not may_take_weights(self.estimator):
             raise ValueError(
                 f"sample_weight was given, but estimator={self.estimator!r} does not take it. "
                 "Leave it out, give a model that takes it, or enable metadata routing to weight "

@@ -12,7 +12,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import Bunch, check_consistent_length, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import (
     answered,
@@ -23,6 +23,7 @@ from skroute.base import (
     dispatch,
     handed_over,
     inherit_member_tags,
+    may_take_weights,
     measure_costs,
     note_failure,
 )
@@ -285,7 +286,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         routed = {"cv": Bunch(split={})}
         for name, member in members.items():
             fitted = comes_fitted(member)
-            if not fitted and not has_fit_parameter(member, "sample_weight"):
+            if not fitted and not may_take_weights(member):
                 raise ValueError(
                     f"sample_weight is for every member, but fit of {name!r} ({member!r}) does "
                     "not take it. With sklearn.set_config(enable_metadata_routing=True) each "

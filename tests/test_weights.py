@@ -21,7 +21,7 @@ from skroute.gating import (
     LinearGate,
     SequentialFeatureClassifier,
 )
-from skroute.quality import QualityRegressor
+from skroute.quality import BaggedNeighborsRegressor, QualityRegressor
 from skroute.quality._stacking import choose_weights
 from skroute.routing import (
     BudgetRouter,
@@ -168,6 +168,26 @@ def with_folds(model, fold):
     return clone(model).set_params(
         cv=[(rows[fold != number], rows[fold == number]) for number in numbers]
     )
+
+
+@pytest.mark.parametrize("name", OWN_ESTIMATES)
+def test_rows_that_weigh_the_same_are_rows_without_weights(name):
+    X, y = problem(13, 150)
+    model = OWN_ESTIMATES[name]
+    expected = answers_of(clone(model).fit(X, y), X)
+    for weight in (1, 0.3):
+        found = answers_of(clone(model).fit(X, y, sample_weight=np.full(150, weight)), X)
+        for own, other in zip(expected, found):
+            np.testing.assert_array_equal(own, other)
+
+
+@pytest.mark.parametrize("model", [QualityRegressor(cv=2), BaggedNeighborsRegressor()])
+def test_estimates_of_rows_that_weigh_the_same_are_those_without_weights(model):
+    X, y = problem(14, 150)
+    expected = clone(model).fit(X, y).predict(X)
+    for weight in (1, 1e-4):
+        found = clone(model).fit(X, y, sample_weight=np.full(150, weight)).predict(X)
+        np.testing.assert_array_equal(expected, found)
 
 
 @pytest.mark.parametrize("name", [name for name in OWN_ESTIMATES if name != "dummy"])
@@ -402,7 +422,7 @@ def test_ensembles_of_a_user_get_weights(name, ensemble, narrow):
     assert all(own is not None and np.isin(own, weight).all() for own in Watch.given)
 
 
-@pytest.mark.parametrize("name", ["occam", "frugal ml", "gate", "buyer"])
+@pytest.mark.parametrize("name", ["occam", "frugal ml", "gate", "buyer", "poly dom", "greedy"])
 def test_a_pipeline_is_refused_before_a_model_is_fitted(name, narrow):
     X, y = problem(7, 120)
     Watch.given = []

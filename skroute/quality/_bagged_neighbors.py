@@ -16,6 +16,7 @@ from skroute.utils._tensors import on_host
 from skroute.utils._validation import (
     check_numbers,
     given_weights,
+    none_if_equal,
     read_only,
     refuse_masked,
     relative_weights,
@@ -168,13 +169,15 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             multi_output=True,
             y_numeric=True,
         )
-        self._row_weight, n_rows = None, len(rows)
+        self._row_weight = None
+        n_rows = len(rows)
         weight = given_weights(sample_weight, rows)
         if weight is not None:
             weight = relative_weights(weight)
             kept = weight > 0
             rows, outcomes = rows[kept], outcomes[kept]
-            self._row_weight, n_rows = weight[kept], round(weight.sum())
+            self._row_weight = none_if_equal(weight[kept])
+            n_rows = round(weight.sum())
         size = self.subset_size
         if size is not None and size > n_rows:
             raise ValueError(

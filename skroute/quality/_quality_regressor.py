@@ -29,7 +29,13 @@ from skroute.utils._compat import (
 )
 from skroute.utils._frames import needs_encoding
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import given_weights, refuse_masked, relative_weights, whole_rows
+from skroute.utils._validation import (
+    given_weights,
+    none_if_equal,
+    refuse_masked,
+    relative_weights,
+    whole_rows,
+)
 
 # Rows that are estimated at once, which bounds the memory.
 _BLOCK = 4096
@@ -251,14 +257,16 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         weight = relative_weights(given_weights(sample_weight, X))
         kept = np.flatnonzero(weight)
         if len(kept) == len(weight):
-            return self._cross_fit(X, y, folds, costs, names, weight)
+            return self._cross_fit(X, y, folds, costs, names, none_if_equal(weight))
         if folds is not None:
             # In positions among the rows that are left.
             position = np.cumsum(weight > 0) - 1
             folds = [tuple(position[rows[weight[rows] > 0]] for rows in fold) for fold in folds]
             folds = [(train, test) for train, test in folds if len(train) and len(test)]
         costs = np.asarray(costs)[kept] if np.ndim(costs) == 2 else costs
-        of_kept = self._cross_fit(X[kept], y[kept], folds, costs, names, weight[kept])
+        of_kept = self._cross_fit(
+            X[kept], y[kept], folds, costs, names, none_if_equal(weight[kept])
+        )
         found = []
         for estimate in of_kept:
             table = self._estimates_of(X)

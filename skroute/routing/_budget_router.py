@@ -35,7 +35,13 @@ from skroute.utils._compat import (
 )
 from skroute.utils._named import check_rows_match
 from skroute.utils._once import once_of
-from skroute.utils._validation import check_numbers, given_weights, relative_weights, warn
+from skroute.utils._validation import (
+    check_numbers,
+    given_weights,
+    none_if_equal,
+    relative_weights,
+    warn,
+)
 
 
 def known_cells(reader, fit_params, *, ratio=False):
@@ -302,7 +308,9 @@ class BudgetRouter(TableRouter):
     def _fit(self, X, y, *, task, costs=None, choice=None, propensity=None, **params):
         given_weight = given_weights(params.get("sample_weight"), X)
         routed = self._routed(params, given_weight)
-        weight = None if given_weight is None else relative_weights(given_weight)
+        weight = None
+        if given_weight is not None:
+            weight = none_if_equal(relative_weights(given_weight))
         if self.costs is not None and self.cost_estimator is not None:
             raise ValueError(
                 "cost_estimator learns costs per row, but the constructor has fixed "

@@ -63,7 +63,12 @@ from skroute.utils._compat import (
 from skroute.utils._named import by_label
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import check_known_labels, given_weights, relative_weights
+from skroute.utils._validation import (
+    check_known_labels,
+    given_weights,
+    none_if_equal,
+    relative_weights,
+)
 
 AMOUNT = [Interval(Real, 0, None, closed="left"), None]
 
@@ -86,7 +91,7 @@ class OutOfFold:
     # The true answers, encoded as the responses are.
     target: np.ndarray
     folds: list
-    # Weights of the rows, in units of one row (`relative_weights`).
+    # Weights of the rows, in units of one row (`relative_weights`); None if all weigh the same.
     weight: np.ndarray | None = None
     # The same as the user gave them, which is how an estimator of the user gets them.
     given_weight: np.ndarray | None = None
@@ -102,7 +107,7 @@ class OutOfFold:
         Nothing is learned from rows of weight 0.
         """
         kept = np.flatnonzero(given_weight > 0)
-        weight = relative_weights(given_weight)[kept]
+        weight = none_if_equal(relative_weights(given_weight)[kept])
         if len(kept) == len(given_weight):
             return X, replace(self, weight=weight, given_weight=given_weight)
         answers = OutOfFold(

@@ -167,6 +167,11 @@ def relative_weights(weight):
     return np.ldexp(rounded, exponent - _WEIGHT_BITS)
 
 
+def none_if_equal(weight):
+    """Return weights, or None if all rows weigh the same: these are rows without weights."""
+    return None if np.ptp(weight) == 0 else weight
+
+
 def refuse_source(X, reader=None):
     """X, unless it is a source of features: `fit`, or a fitted `reader`, reads whole rows."""
     if hasattr(X, "acquisition_log_"):

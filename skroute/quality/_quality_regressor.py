@@ -30,6 +30,7 @@ from skroute.utils._compat import (
 from skroute.utils._frames import needs_encoding
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import (
+    folds_among,
     given_weights,
     none_if_equal,
     refuse_masked,
@@ -259,20 +260,17 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if len(kept) == len(weight):
             return self._cross_fit(X, y, folds, costs, names, none_if_equal(weight))
         if folds is not None:
-            # In positions among the rows that are left.
-            position = np.cumsum(weight > 0) - 1
-            folds = [tuple(position[rows[weight[rows] > 0]] for rows in fold) for fold in folds]
-            folds = [(train, test) for train, test in folds if len(train) and len(test)]
+            folds = folds_among(folds, kept, len(weight))
         costs = np.asarray(costs)[kept] if np.ndim(costs) == 2 else costs
         of_kept = self._cross_fit(
             X[kept], y[kept], folds, costs, names, none_if_equal(weight[kept])
         )
-        found = []
+        tables = []
         for estimate in of_kept:
             table = self._estimates_of(X)
             table[kept] = estimate
-            found.append(table)
-        return tuple(found)
+            tables.append(table)
+        return tuple(tables)
 
     def _cross_fit(self, X, y, folds, costs, names, weight=None):
         self._is_single = y.ndim == 1

@@ -46,10 +46,10 @@ from skroute.utils._validation import (
 
 def known_cells(reader, fit_params, *, ratio=False):
     """Return an estimator that learns from the known cells of a table by a given one."""
-    found = KnownCellsRegressor(reader, ratio)
+    regressor = KnownCellsRegressor(reader, ratio)
     if routing_enabled() and "sample_weight" in fit_params:
-        found.set_fit_request(sample_weight=True)
-    return found
+        regressor.set_fit_request(sample_weight=True)
+    return regressor
 
 
 class BudgetRouter(TableRouter):

@@ -97,38 +97,6 @@ def folds_of(cv, X, y=None, **params):
     return folds
 
 
-def folds_among(folds, kept, n_rows):
-    """Return the folds of some rows, in positions among them; folds without any are left out.
-
-    Parameters
-    ----------
-    folds : list of (ndarray of int, ndarray of int)
-    kept : ndarray of int
-        Positions of the rows that stay, rising.
-    n_rows : int
-        How many rows there were.
-
-    Returns
-    -------
-    list of (ndarray of int, ndarray of int)
-    """
-    position = np.full(n_rows, -1)
-    position[kept] = np.arange(len(kept))
-    found = []
-    for train, test in folds:
-        train, test = (position[rows] for rows in (train, test))
-        train, test = (rows[rows >= 0] for rows in (train, test))
-        if not len(test):
-            continue
-        if not len(train):
-            raise ValueError(
-                f"All of the {len(kept)} rows with a positive sample_weight are in one fold, so "
-                "that nothing can be estimated out of sample. Use another cv, or more such rows."
-            )
-        found.append((train, test))
-    return found
-
-
 def part_of(folds, n_rows):
     """Number of the fold that tests each row."""
     part = np.zeros(n_rows, dtype=np.int64)
@@ -171,8 +139,9 @@ def with_weights(estimator, sample_weight):
     routing = get_routing_for_object(estimator)
     if routing.consumes("fit", weights):
         return estimator, weights
-    has_said = getattr(getattr(routing, "fit", None), "requests", {}).get("sample_weight")
-    if has_said is None and has_fit_parameter(estimator, "sample_weight"):
+    # None: neither requested nor refused.
+    request = getattr(getattr(routing, "fit", None), "requests", {}).get("sample_weight")
+    if request is None and has_fit_parameter(estimator, "sample_weight"):
         return clone(estimator).set_fit_request(sample_weight=True), weights
     return estimator, {}
 

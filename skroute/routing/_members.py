@@ -35,7 +35,7 @@ from skroute.metrics._objectives import (
     rows_of,
     worth_of,
 )
-from skroute.routing._estimates import folds_among, folds_of, part_of, read_rows
+from skroute.routing._estimates import folds_of, part_of, read_rows
 from skroute.routing._log import costs_now
 from skroute.routing._router import BUDGET, Router
 from skroute.routing._targets import (
@@ -65,6 +65,7 @@ from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import (
     check_known_labels,
+    folds_among,
     given_weights,
     none_if_equal,
     relative_weights,

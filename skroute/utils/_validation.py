@@ -172,6 +172,38 @@ def none_if_equal(weight):
     return None if np.ptp(weight) == 0 else weight
 
 
+def folds_among(folds, kept, n_rows):
+    """Return the folds of some rows, in positions among them; folds without any are left out.
+
+    Parameters
+    ----------
+    folds : list of (ndarray of int, ndarray of int)
+    kept : ndarray of int
+        Positions of the rows that stay, rising.
+    n_rows : int
+        How many rows there were.
+
+    Returns
+    -------
+    list of (ndarray of int, ndarray of int)
+    """
+    position = np.full(n_rows, -1)
+    position[kept] = np.arange(len(kept))
+    kept_folds = []
+    for train, test in folds:
+        train, test = (position[rows] for rows in (train, test))
+        train, test = (rows[rows >= 0] for rows in (train, test))
+        if not len(test):
+            continue
+        if not len(train):
+            raise ValueError(
+                f"All of the {len(kept)} rows with a positive sample_weight are in one fold, so "
+                "that nothing can be estimated out of sample. Use another cv, or more such rows."
+            )
+        kept_folds.append((train, test))
+    return kept_folds
+
+
 def refuse_source(X, reader=None):
     """X, unless it is a source of features: `fit`, or a fitted `reader`, reads whole rows."""
     if hasattr(X, "acquisition_log_"):

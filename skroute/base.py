@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import accuracy_score
+from sklearn.pipeline import Pipeline
 from sklearn.utils import assert_all_finite, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
 from skroute.utils._compat import (
     CallbackSupportMixin,
@@ -551,6 +552,20 @@ def comes_fitted(model):
     Such a model has not seen the rows and knows its own labels.
     """
     return isinstance(model, FrozenEstimator) or not get_tags(model).requires_fit
+
+
+def may_take_weights(model):
+    """Return True unless `fit` of a model is known not to take ``sample_weight``.
+
+    A `fit` that passes keywords on to other models, such as that of an ensemble or a search, is
+    left to say it itself. A pipeline takes keywords of its steps only.
+    """
+    if has_fit_parameter(model, "sample_weight"):
+        return True
+    if isinstance(model, Pipeline):
+        return False
+    parameters = inspect.signature(model.fit).parameters.values()
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
 def unfrozen(model):

@@ -24,6 +24,7 @@ from skroute.base import (
     check_rows,
     dispatch,
     inherit_member_tags,
+    may_take_weights,
     note_failure,
 )
 from skroute.feature_sets._costs import MeasuredCosts, given_costs, measured_costs, timed_rows
@@ -208,7 +209,13 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
 
     def _routed(self, params):
         """Metadata for the models, the scorer and the splitter."""
+        params = {name: value for name, value in params.items() if value is not None}
         if not routing_enabled() and set(params) <= {"sample_weight"}:
+            if params and not may_take_weights(self.estimator):
+                raise ValueError(
+                    f"sample_weight was given, but estimator={self.estimator!r} does not take it. "
+                    "Leave it out, or give a model that takes it."
+                )
             return params, params, {}
         routed = self._route_metadata(params)
         return routed["estimator"]["fit"], routed["scorer"]["score"], routed["splitter"]["split"]

@@ -10,9 +10,17 @@ from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import ROUNDING, Plan, check_affordable, check_costs, dispatch, note_failure
+from skroute.base import (
+    ROUNDING,
+    Plan,
+    check_affordable,
+    check_costs,
+    dispatch,
+    may_take_weights,
+    note_failure,
+)
 from skroute.gating._boosting import BoostedGate
 from skroute.gating._buyer import FeatureBuyer, quality_of
 from skroute.gating._levels import Ranks, lowest_level, row_keys, standard_error
@@ -32,7 +40,7 @@ from skroute.utils._compat import (
 from skroute.utils._frames import as_rows
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import warn
+from skroute.utils._validation import relative_weights, warn
 
 __all__ = ["AdaptGatingClassifier"]
 
@@ -73,7 +81,8 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
 
     p_full : float, default=0.3
         Upper bound of the share of rows sent to the full model: exact on the training
-        rows, and on new rows but for the luck of the rows held out. Rows that the gate
+        rows, and on new rows but for the luck of the rows held out. It holds where the full
+        model is the cheaper one too. Rows that the gate
         scores alike are sent together or not at all. Raising it raises accuracy and cost.
         With 0 the full model is never asked, and f1 alone is GreedyMiser [2]_: boosted trees
         that pay for each feature once.
@@ -157,7 +166,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         Boosting rounds kept, or alternations.
 
     min_budget_ : float
-        The smallest feasible budget.
+        The smallest feasible budget: what a row costs that is answered by the cheap model.
 
     validation_quality_, validation_cost_ : float
         Mean `quality` of the held-out rows at `budget`, by online decisions, and what they
@@ -275,7 +284,9 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             Class labels.
 
         sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights; passed to the full model too, if it takes them.
+            Sample weights; passed to the full model too, if it takes them. f1 and the gate do not
+            depend on their unit. Whole multiples of the smallest weight, up to 16, count rows: a
+            weight of 2 equals the row twice. Other weights get the mean 1.
 
         **params : dict
             With metadata routing enabled: parameters for the full model's `fit`, and
@@ -296,11 +307,13 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
     def _prepare(self, X, y, sample_weight, params):
         """Fit the full model; the rows of positive weight, and which of them are held out."""
         X, y = indexable(as_rows(X), on_host(y))
-        values, encoded, weight = self._checked(X, y, sample_weight)
+        values, encoded, given_weight = self._checked(X, y, sample_weight)
+        # The full model gets the weights as they are given.
+        weight = relative_weights(given_weight)
         y = self.classes_[encoded]
         objective = objective_of_labels(self.quality, self.classes_).bound(encoded, weight)
         self._gate._validate_params()
-        fit_params, split_params = self._inner_params(sample_weight, weight, params)
+        fit_params, split_params = self._inner_params(sample_weight, given_weight, params)
         names = ["gate", "cheap", "full"]
         costs = dict.fromkeys(names, 0.0) if self.model_costs is None else self.model_costs
         self.model_costs_ = check_costs(costs, names, name="model_costs")
@@ -332,14 +345,14 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         learned = rows.of(~held_out) if self.p_full > 0 else rows
         return learned, self._gate.ready(learned, self._categorical)
 
-    def _inner_params(self, sample_weight, weight, params):
+    def _inner_params(self, sample_weight, given_weight, params):
         """Parameters for the full model's `fit` and for the splitter."""
-        extra = {} if sample_weight is None else {"sample_weight": weight}
+        extra = {} if sample_weight is None else {"sample_weight": given_weight}
         if routing_enabled():
             routed = self._route_metadata(extra | params)
             return routed["estimator"]["fit"], routed["splitter"]["split"]
         self._route_metadata(params)
-        takes_weight = has_fit_parameter(self.estimator, "sample_weight")
+        takes_weight = may_take_weights(self.estimator)
         if extra and not takes_weight and not isinstance(self.estimator, FrozenEstimator):
             raise ValueError(
                 f"sample_weight was given, but the full model {self.estimator!r} does not take it. "
@@ -485,7 +498,8 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
     # Predict --------------------------------------------------------------------------
 
     def _least(self):
-        return min(self.cost_table_["cheap"], self.cost_table_["full"])
+        # `p_full` bounds the rows that the full model may answer, also where it is the cheaper one.
+        return self.cost_table_["cheap"]
 
     def _check_feasible(self, budget):
         check_affordable(budget, self._least(), advice="Raise gamma to buy fewer features.")

@@ -88,8 +88,8 @@ class Ranks(NamedTuple):
         order, falling, room, last = _falling(gate)
         first = np.append(0, last[:-1] + 1)
         before = np.append(0.0, np.cumsum(np.add.reduceat(weight[order], first)))
-        # A new row weighs what a held-out one does.
-        whole = before[-1] * (1 + 1 / np.count_nonzero(weight))
+        # A new row weighs 1, as a row does in the mean.
+        whole = before[-1] * (1 + 1 / before[-1])
         bounds = falling[first] + room[first], falling[last] - room[last]
         return cls(*bounds, before / whole, float(1 - before[-1] / whole))
 

@@ -49,17 +49,19 @@ class LinearColumns(NamedTuple):
 
     @classmethod
     def of(cls, values, weight, categorical):
-        """From training rows with their weights, and which columns hold codes of categories."""
+        """Return the columns for training rows; `weight` is in units of one row."""
         found, mean = [], np.zeros(values.shape[1])
+        share = weight / weight.sum()
         for at, column in enumerate(values.T):
             there = ~np.isnan(column)
             if categorical[at]:
-                levels, counts = np.unique(column[there], return_counts=True)
+                levels, positions = np.unique(column[there], return_inverse=True)
+                counts = np.bincount(positions, weight[there])
                 found += [(at, level) for level in levels[counts >= _RARE]]
             else:
                 found.append((at, np.inf))
                 if there.any():
-                    mean[at] = np.average(column[there], weights=weight[there])
+                    mean[at] = np.average(column[there], weights=share[there])
             if not there.all():
                 found.append((at, np.nan))
         origin, level = map(np.array, zip(*found))
@@ -135,7 +137,7 @@ class LinearGate(BaseEstimator):
     def ready(self, rows, categorical):
         """Columns of the linear model; values with mean 0 and variance 1, and ones; the moments."""
         weight = rows.weight / rows.weight.sum()
-        columns = LinearColumns.of(rows.values, weight, categorical)
+        columns = LinearColumns.of(rows.values, rows.weight, categorical)
         values = columns.expand(rows.values)
         mean = weight @ values
         scale = np.sqrt(weight @ (values - mean) ** 2)

@@ -83,11 +83,11 @@ def find_splits(cv, X, y, params):
 
 
 def hold_out(splits, y, weight):
-    """The test rows of the first splits: as many splits as make a tenth of the rows."""
+    """Return the test rows of the first splits that make a tenth of the weight of all rows."""
     out = np.zeros(len(y), dtype=bool)
     for _, test in splits:
         out[test] = True
-        if 10 * out.sum() >= len(y):
+        if 10 * weight[out].sum() >= weight.sum():
             break
     left, there = np.unique(y[~out & (weight > 0)]), np.unique(y[weight > 0])
     if len(left) < len(there) or not weight[out].any():

@@ -9,10 +9,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score, get_scorer, get_scorer_names
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import Plan, check_budget, dispatch, note_failure
+from skroute.base import Plan, check_budget, dispatch, may_take_weights, note_failure
 from skroute.gating._boosting import threads_for
 from skroute.gating._buyer import FeatureBuyer, FeatureLedger, quality_of
 from skroute.gating._levels import GOLDEN, row_draws, row_keys, standard_error
@@ -21,11 +22,20 @@ from skroute.gating._set_models import SetModel, Task, fit_again, fit_judged, fi
 from skroute.gating._sets import find_sets
 from skroute.gating._stopping import STOP, Policies, spend
 from skroute.metrics._objectives import OF_LABELS, objective_of_labels
-from skroute.utils._compat import HasMethods, Integral, Interval, Real, _safe_indexing, num_samples
+from skroute.utils._compat import (
+    HasMethods,
+    Integral,
+    Interval,
+    Real,
+    _safe_indexing,
+    check_method_params,
+    num_samples,
+    routing_enabled,
+)
 from skroute.utils._frames import as_rows
 from skroute.utils._once import EVERY, once_of
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import check_probabilities, warn
+from skroute.utils._validation import check_probabilities, relative_weights, warn
 
 __all__ = ["OperatingPoint", "SequentialFeatureClassifier"]
 
@@ -249,7 +259,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
     # Fit ------------------------------------------------------------------------------
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X, y, sample_weight=None, **params):
         """Learn what to buy, when to stop and how to answer.
 
         Parameters
@@ -263,17 +273,31 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights: of the models, of what answers are worth and of what a row costs in
-            the mean. Passed to the clones of `estimator` too, which must take them.
+            the mean. Passed to the clones of `estimator` too, which must take them. skroute's own
+            models do not depend on their unit. Whole multiples of the smallest weight, up to 16,
+            count rows. Other weights get the mean 1.
+
+        **params : dict
+            With metadata routing enabled: parameters for the `fit` of `estimator`.
 
         Returns
         -------
         self
-        """
-        return super().fit(X, y, sample_weight=sample_weight)
 
-    def _fit(self, X, y, *, task, sample_weight=None):
+        Raises
+        ------
+        ValueError
+            If `sample_weight` is given, metadata routing is off and `estimator` does not take it.
+
+        UnsetMetadataPassedError
+            If metadata routing is on and `estimator` does not request what is given.
+        """
+        return super().fit(X, y, sample_weight=sample_weight, **params)
+
+    def _fit(self, X, y, *, task, sample_weight=None, **params):
         X = as_rows(X)
-        values, encoded, weight = self._checked(X, y, sample_weight)
+        values, encoded, given_weight = self._checked(X, y, sample_weight)
+        weight = relative_weights(given_weight)
         # A row of weight 0 must leave no trace.
         kept = np.flatnonzero(weight > 0)
         if len(kept) < _FEWEST:
@@ -281,12 +305,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
                 f"X has {len(kept)} rows of positive weight; at least {_FEWEST} are needed, since "
                 "what is learned is judged on rows held out."
             )
-        own, weighted = self.estimator, sample_weight is not None
-        if weighted and own is not None and not has_fit_parameter(own, "sample_weight"):
-            raise ValueError(
-                f"sample_weight was given, but estimator={own!r} does not take it. Leave it "
-                "out, or give a model that takes it."
-            )
+        if sample_weight is not None:
+            params = params | {"sample_weight": given_weight}
+        fit_params = self._inner_params(params)
         self._scorer = scorer_of(self.quality)
         # What a scorer says of one row is nothing.
         told = self.quality if self._scorer is None else "log_loss"
@@ -312,7 +333,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
             self._sets = find_sets(whole.of(fitted), np.random.default_rng(seed))
         with task.step("judge"):
             of_fitted, of_out = (_safe_indexing(X, part) for part in (fitted, out))
-            self._judged = self._fit_models(whole.of(fitted), of_fitted, weighted, judge)
+            self._judged = self._fit_models(
+                whole.of(fitted), of_fitted, check_method_params(X, fit_params, fitted), judge
+            )
             bought = FeatureLedger(*judge.X.shape, self.group_of_, len(whole.costs), values=judge.X)
             every, sets = np.arange(len(out)), range(len(self._sets))
             proba = [self._proba(self._judged, own, of_out, bought, every) for own in sets]
@@ -324,10 +347,14 @@ class SequentialFeatureClassifier(FeatureBuyer):
                 # itself; what they were worth is right in the mean, but noisy. Their mean has less
                 # of both. Whether a label was right is too noisy for that.
                 worth = 0.5 * (worth + quality)
-            self._held_out = worth, key, quality, judge.weight / judge.weight.mean()
+            self._held_out = worth, key, quality, judge.weight
             self._scored = None if self._scorer is None else (np.array(proba), judge.y)
         with task.step("fit"):
-            self._models = self._fit_models(whole.of(kept), _safe_indexing(X, kept), weighted)
+            self._models = self._fit_models(
+                whole.of(kept),
+                _safe_indexing(X, kept),
+                check_method_params(X, fit_params, kept),
+            )
         names = np.array(self.group_names_, dtype=object)
         self.sets_ = [names[groups].tolist() for groups in self._sets]
         self.set_costs_ = self._sets @ self.group_costs_
@@ -336,10 +363,27 @@ class SequentialFeatureClassifier(FeatureBuyer):
         self.choices_ = [f"{k} group{'' if k == 1 else 's'}" for k in range(n_groups + 1)]
         self._choice(*self._limits(None, None, None), warns=True)
 
-    def _fit_models(self, task, X, weighted, judge=None):
+    def _inner_params(self, params):
+        """Return the parameters for the `fit` of the clones of `estimator`."""
+        if routing_enabled():
+            routed = self._route_metadata(params)
+            return {} if self.estimator is None else routed["estimator"]["fit"]
+        weights = {name: value for name, value in params.items() if name == "sample_weight"}
+        self._route_metadata({name: params[name] for name in params if name not in weights})
+        if self.estimator is None:
+            return {}
+        if weights and not may_take_weights(self.estimator):
+            raise ValueError(
+                f"sample_weight was given, but estimator={self.estimator!r} does not take it. "
+                "Leave it out, give a model that takes it, or enable metadata routing to weight "
+                "the rest only."
+            )
+        return weights
+
+    def _fit_models(self, task, X, fit_params, judge=None):
         """A model for each set; of those that `judge` rates, the others are made as they were."""
         if self.estimator is not None:
-            own = self.estimator, task, X, self.classes_, weighted
+            own = self.estimator, task, X, self.classes_, fit_params
             return [fit_own(*own, groups) for groups in self._sets]
         task = task._replace(n_threads=1)
         parallel = Parallel(n_jobs=self.n_jobs, prefer="threads")
@@ -363,6 +407,19 @@ class SequentialFeatureClassifier(FeatureBuyer):
     def _key(self, proba):
         """What decides what a row buys next, as one number."""
         return proba[:, 1] if proba.shape[1] == 2 else self._value(proba)
+
+    def get_metadata_routing(self):
+        """Routing of `sample_weight` and other metadata to the clones of `estimator`.
+
+        Returns
+        -------
+        MetadataRouter
+        """
+        router = MetadataRouter(owner=self).add_self_request(self)
+        if self.estimator is None:
+            return router
+        fit = MethodMapping().add(caller="fit", callee="fit")
+        return router.add(estimator=self.estimator, method_mapping=fit)
 
     # Choose ---------------------------------------------------------------------------
 
@@ -501,7 +558,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
     def _score(self, proba, rows):
         """The scorer's value of probabilities of some of the held-out rows."""
         y, weight = self.classes_[self._scored[1][rows]], self._held_out[3][rows]
-        weights = {} if (weight == 1).all() else {"sample_weight": weight}
+        weights = {} if np.ptp(weight) == 0 else {"sample_weight": weight}
         return self._scorer(
             _Answers(self.classes_, proba[rows]), np.empty((len(y), 0)), y, **weights
         )

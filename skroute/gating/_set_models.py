@@ -158,12 +158,15 @@ def fit_again(task, groups, model):
     return model._replace(forests=forests, shares=task.shares)
 
 
-def fit_own(estimator, task, X, classes, weighted, groups):
-    """A clone of the user's model, fitted on the columns of a set; class shares of no columns."""
+def fit_own(estimator, task, X, classes, fit_params, groups):
+    """Return a clone of the user's model that is fitted on the columns of a set.
+
+    `fit_params` are the parameters of its `fit`, with an entry for each row of `task` where they
+    belong to rows. Of a set without columns the class shares are returned.
+    """
     columns = task.columns(groups)
     if not len(columns):
         return SetModel(task.shares, [], [], None)
-    params = {"sample_weight": task.weight} if weighted else {}
     rows = _safe_indexing(X, columns, axis=1)
     with note_failure("estimator", len(task.y), "fit"):
-        return cloned(estimator, len(task.y)).fit(rows, classes[task.y], **params)
+        return cloned(estimator, len(task.y)).fit(rows, classes[task.y], **fit_params)

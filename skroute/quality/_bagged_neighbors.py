@@ -13,7 +13,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skroute.utils._compat import Integral, Interval, StrOptions, _fit_context
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import check_numbers, read_only, refuse_masked, whole_rows
+from skroute.utils._validation import (
+    check_numbers,
+    given_weights,
+    none_if_equal,
+    read_only,
+    refuse_masked,
+    relative_weights,
+    whole_rows,
+)
 
 # Rows per row of a subset by default: see the page on quality in the user guide.
 _SUBSETS = 10
@@ -59,8 +67,8 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Rows in a subset.
 
     weights_ : ndarray of shape (n_neighbors,)
-        Weight of the j-th nearest row, falling, cut where the rest sums to less than 1e-6
-        and scaled to sum to one.
+        Weight of the j-th nearest row, if all rows weigh one: falling, cut where the rest sums to
+        less than 1e-6 and scaled to sum to one.
 
     n_features_in_ : int
         Number of features seen during `fit`.
@@ -77,6 +85,9 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     -----
     Rows at the same distance share their weights, so that the estimate does not depend on the
     order of the rows.
+
+    With a `sample_weight` a row stands for as many rows as it weighs, all at its distance: a row of
+    weight 2 has the weights of two neighbours. `predict` then sorts all rows for each query.
 
     References
     ----------
@@ -114,7 +125,7 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.metric = metric
         self.n_jobs = n_jobs
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Store the reference rows.
 
         Parameters
@@ -124,6 +135,11 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Outcomes; for routing, the quality of each model's answer, out of sample.
+
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows. Their unit does not matter: whole multiples of the smallest
+            weight, up to 16, count rows, and other weights get the mean 1. A row of weight 0 is
+            left out. None weights all rows alike.
 
         Returns
         -------
@@ -139,10 +155,10 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         self.__dict__.pop("weights_", None)
         refuse_masked(X=X, y=y)
-        return self._fit(X, y)
+        return self._fit(X, y, sample_weight)
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def _fit(self, X, y):
+    def _fit(self, X, y, sample_weight):
         # Refuses 0 here rather than in `predict`.
         effective_n_jobs(self.n_jobs)
         rows, outcomes = validate_data(
@@ -153,19 +169,28 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             multi_output=True,
             y_numeric=True,
         )
+        self._row_weight = None
+        n_rows = len(rows)
+        weight = given_weights(sample_weight, rows)
+        if weight is not None:
+            weight = relative_weights(weight)
+            kept = weight > 0
+            rows, outcomes = rows[kept], outcomes[kept]
+            self._row_weight = none_if_equal(weight[kept])
+            n_rows = round(weight.sum())
         size = self.subset_size
-        if size is not None and size > len(rows):
+        if size is not None and size > n_rows:
             raise ValueError(
-                f"subset_size={size!r} is more than the n_samples = {len(rows)} given to fit; "
-                f"it can be at most {len(rows)}."
+                f"subset_size={size!r} is more than the n_samples = {n_rows} given to fit; "
+                f"it can be at most {n_rows}."
             )
-        self.subset_size_ = max(1, len(rows) // _SUBSETS) if size is None else size
+        self.subset_size_ = max(1, n_rows // _SUBSETS) if size is None else size
         self._metric = self.metric
         # Feature by feature, as the search reads them.
         self._columns = np.ascontiguousarray(rows.T, dtype=np.float64)
         # scikit-learn looks for NaN among numbers, not for None among objects.
         self._outcomes = check_numbers(outcomes, "y")
-        self.weights_ = nearest_weights(len(rows), self.subset_size_)
+        self.weights_ = nearest_weights(n_rows, self.subset_size_)
         return self
 
     def predict(
@@ -196,8 +221,9 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         queries = whole_rows(X, self)
         each = max(1, _DISTANCES // self._columns.shape[1])
+        estimates = self._estimates if self._row_weight is None else self._weighted_estimates
         parts = Parallel(n_jobs=self.n_jobs, require="sharedmem")(
-            delayed(self._estimates)(queries[some], return_std)
+            delayed(estimates)(queries[some], return_std)
             for some in gen_batches(len(queries), each)
         )
         shape = (len(queries), *self._outcomes.shape[1:])
@@ -247,6 +273,23 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             inflation = np.where(squares < 1, squares / (1 - squares), np.nan)
         return mean, np.sqrt(spread * inflation[:, None])
 
+    def _weighted_estimates(self, queries, return_std):
+        """Return weighted means of outcomes, where rows weigh differently."""
+        outcomes = self._outcomes.reshape(len(self._outcomes), -1)
+        shares = weighted_shares(self._distances(queries), self._row_weight, self.weights_)
+        mean = shares @ outcomes
+        if not return_std:
+            return (mean,)
+        spread = np.empty(mean.shape)
+        for output in range(mean.shape[1]):
+            apart = outcomes[:, output] - mean[:, [output]]
+            spread[:, output] = (shares * apart**2).sum(axis=1)
+        # A row of weight 2 is two rows with half of its share each.
+        squares = (shares**2 / self._row_weight).sum(axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            inflation = np.where(squares < 1, squares / (1 - squares), np.nan)
+        return mean, np.sqrt(spread * inflation[:, None])
+
     def __sklearn_is_fitted__(self):
         return hasattr(self, "weights_")
 
@@ -285,6 +328,44 @@ def nearest_weights(n_rows, subset_size, tail=_TAIL):
     log_weights = np.concatenate([[0.0], np.cumsum(log_ratios)])[:n_neighbors]
     weights = np.exp(log_weights)
     return weights / weights.sum()
+
+
+def weighted_shares(distances, row_weight, weights):
+    """Return the share of each row in the estimate of each query.
+
+    A row takes as many of the places among the nearest rows as it weighs.
+
+    Parameters
+    ----------
+    distances : ndarray of shape (n_queries, n_rows)
+    row_weight : ndarray of shape (n_rows,)
+        Weights above 0, in units of one row.
+    weights : ndarray of shape (n_neighbors,)
+        Weights of the places, see :func:`nearest_weights`.
+
+    Returns
+    -------
+    ndarray of shape (n_queries, n_rows)
+    """
+    order = distances.argsort(axis=1, kind="stable")
+    near = np.take_along_axis(distances, order, axis=1)
+    own_weight = row_weight[order]
+    end = own_weight.cumsum(axis=1)
+    begin = end - own_weight
+    begin[:, 1:] = end[:, :-1]
+    begin[:, 0] = 0.0
+    # Rows at one distance have all the places of these rows in common.
+    differs = near[:, 1:] != near[:, :-1]
+    begin[:, 1:][~differs] = -np.inf
+    begin = np.maximum.accumulate(begin, axis=1)
+    end[:, :-1][~differs] = np.inf
+    end = np.minimum.accumulate(end[:, ::-1], axis=1)[:, ::-1]
+    places = np.arange(len(weights) + 1)
+    taken = np.append(0.0, np.cumsum(weights))
+    of_distance = np.interp(end, places, taken) - np.interp(begin, places, taken)
+    shares = np.empty(distances.shape)
+    np.put_along_axis(shares, order, of_distance * own_weight / (end - begin), axis=1)
+    return shares / shares.sum(axis=1, keepdims=True)
 
 
 def share_tied_weights(weights, distances):

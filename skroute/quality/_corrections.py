@@ -16,7 +16,7 @@ _ROUNDING, _ALIKE = 1e-9, 16
 _TAIL = 8
 
 
-def corrections(estimate, quality):
+def corrections(estimate, quality, weight=None):
     """What to add to estimates, by their size; the order of estimates of a choice stays.
 
     For each choice a polynomial of the estimate. Of each of its powers what is noise is shrunk
@@ -27,6 +27,8 @@ def corrections(estimate, quality):
     ----------
     estimate, quality : ndarray of shape (n_rows, n_choices)
         Out of sample, and what came out.
+    weight : ndarray of shape (n_rows,), default=None
+        Weights of the rows, in units of one row. None: each row weighs one.
 
     Returns
     -------
@@ -42,11 +44,16 @@ def corrections(estimate, quality):
         """Legendre polynomials of the places of values between the ends."""
         return legvander(2 * np.clip((values - low) / width, 0, 1) - 1, degree)
 
-    basis, triangle = np.linalg.qr(powers(estimate).swapaxes(0, 1))
+    of_rows, residual = powers(estimate).swapaxes(0, 1), quality - estimate
+    if weight is not None:
+        # Weighted least squares are those of rows times the root of their weights.
+        root = np.sqrt(weight)[:, None]
+        of_rows, residual, n_rows = root * of_rows, root * residual, weight.sum()
+    basis, triangle = np.linalg.qr(of_rows)
     size = np.abs(np.diagonal(triangle, axis1=1, axis2=2)) / np.sqrt(n_rows)
     # Few different values have few powers: what is left of the others is rounding.
     used = np.logical_and.accumulate(size > _APART, axis=1)[:, None]
-    products = np.where(used, basis, 0) * (quality - estimate).T[..., None]
+    products = np.where(used, basis, 0) * residual.T[..., None]
     coef = products.sum(axis=1)
     noise = np.maximum((products**2).sum(axis=1) - coef**2 / n_rows, 0)
     real = np.maximum((coef**2 - noise).mean(axis=0), 0.0)

@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from skroute.quality._frame_encoder import FrameEncoder
 from skroute.utils._frames import needs_encoding
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import check_numbers
+from skroute.utils._validation import check_numbers, relative_weights
 
 # Estimated propensities are mixed with this share of the choices' shares in the log.
 _FLOOR = 0.02
@@ -106,17 +106,21 @@ class CellForest:
     def __init__(self, ratio=False):
         self.ratio = ratio
 
-    def fit(self, rows, table):
-        """Learn from rows (n_rows, n_features) and a table (n_rows, n_choices) with NaN."""
+    def fit(self, rows, table, row_weight=None):
+        """Learn from rows (n_rows, n_features) and a table (n_rows, n_choices) with NaN.
+
+        `row_weight` are the weights of the rows; None weights all alike.
+        """
         row, choice = np.nonzero(~np.isnan(table))
         if len(row) > _MOST_CELLS:
             some = np.random.default_rng(0).choice(len(row), _MOST_CELLS, replace=False)
             row, choice = row[some], choice[some]
         values, n_choices = table[row, choice], table.shape[1]
-        known = np.bincount(choice, minlength=n_choices)
+        weight = np.ones(len(row)) if row_weight is None else row_weight[row]
+        known = np.bincount(choice, weight, n_choices)
         # That of all cells where a choice was never made.
-        self.mean = np.full(n_choices, values.mean())
-        total = np.bincount(choice, values, n_choices)
+        self.mean = np.full(n_choices, np.average(values, weights=weight))
+        total = np.bincount(choice, weight * values, n_choices)
         np.divide(total, known, out=self.mean, where=known > 0)
         self.unit = np.where(self.ratio & (self.mean > 0), self.mean, 1.0)
         leaf = int(np.clip(len(row) // 200, 3, 50))
@@ -124,7 +128,8 @@ class CellForest:
             _N_TREES, min_samples_leaf=leaf, max_features=0.5, random_state=0
         )
         target = (values - self.mean[choice]) / self.unit[choice]
-        self.forest.fit(_beside(rows[row], np.eye(n_choices)[choice]), target)
+        cells = _beside(rows[row], np.eye(n_choices)[choice])
+        self.forest.fit(cells, target, sample_weight=None if row_weight is None else weight)
         return self
 
     def predict(self, rows):
@@ -141,7 +146,7 @@ def _beside(rows, columns):
     return sparse.hstack(parts, format="csr") if sparse.issparse(rows) else np.hstack(parts)
 
 
-def estimate_cells(rows, table, folds, *, ratio=False):
+def estimate_cells(rows, table, folds, *, ratio=False, row_weight=None):
     """Estimates of all cells of a table, each row's from the other folds.
 
     Parameters
@@ -152,6 +157,8 @@ def estimate_cells(rows, table, folds, *, ratio=False):
     folds : list of (ndarray of int, ndarray of int)
     ratio : bool, default=False
         As in `CellForest`.
+    row_weight : ndarray of shape (n_rows,), default=None
+        Weights of the rows. None weights all alike.
 
     Returns
     -------
@@ -159,7 +166,9 @@ def estimate_cells(rows, table, folds, *, ratio=False):
     """
     found = np.empty(table.shape)
     for train, test in folds:
-        found[test] = CellForest(ratio).fit(rows[train], table[train]).predict(rows[test])
+        weights = {} if row_weight is None else {"row_weight": row_weight[train]}
+        forest = CellForest(ratio).fit(rows[train], table[train], **weights)
+        found[test] = forest.predict(rows[test])
     return found
 
 
@@ -181,19 +190,25 @@ class KnownCellsRegressor(RegressorMixin, BaseEstimator):
         self.estimator = estimator
         self.ratio = ratio
 
-    def fit(self, X, y, **fit_params):
+    def fit(self, X, y, sample_weight=None, **fit_params):
         """Fit on rows and a table (n_rows, n_choices) with NaN."""
         table = y.reshape(len(y), -1)
         self.encoder_ = FrameEncoder().fit(X) if needs_encoding(X) else None
         rows = self._rows(X)
+        row_weight = None
+        if sample_weight is not None:
+            # The estimator gets the weights as they are given.
+            fit_params = fit_params | {"sample_weight": sample_weight}
+            row_weight = relative_weights(np.asarray(sample_weight, dtype=np.float64))
         self.estimator_ = None
         if self.estimator is None:
-            self.forest_ = CellForest(self.ratio).fit(rows, table)
+            self.forest_ = CellForest(self.ratio).fit(rows, table, row_weight)
             return self
         filled = table
         if np.isnan(table).any():
             inner = folds_of_log(len(table), 3)
-            filled = np.where(np.isnan(table), estimate_cells(rows, table, inner), table)
+            estimates = estimate_cells(rows, table, inner, row_weight=row_weight)
+            filled = np.where(np.isnan(table), estimates, table)
         target = filled[:, 0] if filled.shape[1] == 1 else filled
         self.estimator_ = clone(self.estimator).fit(X, target, **fit_params)
         return self

@@ -133,7 +133,7 @@ class Landmarks(NamedTuple):
         return self._replace(linear=self.linear.weighted(level, difference, sizes))
 
 
-def _grown(rows, outcomes, rng, n_used, **limits):
+def _grown(rows, outcomes, rng, n_used, weight=None, **limits):
     """An extremely randomised tree on so many of the rows, drawn at random, within some limits."""
     n_used = min(n_used, _MOST_ROWS)
     some = rng.permutation(len(rows))[:n_used] if n_used < len(rows) else slice(None)
@@ -141,39 +141,44 @@ def _grown(rows, outcomes, rng, n_used, **limits):
         max_features=min(rows.shape[1], _MOST_CANDIDATES), random_state=rng, **limits
     )
     # Unchecked: that takes as long as a tree.
-    return tree.fit(rows[some], outcomes[some], check_input=False)
+    own_weight = None if weight is None else weight[some]
+    return tree.fit(rows[some], outcomes[some], sample_weight=own_weight, check_input=False)
 
 
-def fit_trees(rows, deviations, seed):
+def fit_trees(rows, deviations, seed, weight=None):
     """Extremely randomised trees, with leaves of a thousandth of the rows."""
     rng, leaf = np.random.RandomState(seed), int(np.clip(len(rows) // 1000, 5, 100))
-    trees = [_grown(rows, deviations, rng, len(rows), min_samples_leaf=leaf) for _ in range(_TREES)]
+    trees = [
+        _grown(rows, deviations, rng, len(rows), weight, min_samples_leaf=leaf)
+        for _ in range(_TREES)
+    ]
     return Forest.joined([Forest.of(tree, 1 / _TREES) for tree in trees])
 
 
-def fit_boosted(rows, deviations, seed):
+def fit_boosted(rows, deviations, seed, weight=None):
     """Shallow trees, each fitted to what those before leave over on part of the rows."""
     rng, leaf = np.random.RandomState(seed), int(np.clip(len(rows) // 50, 5, 50))
     left, trees = deviations.copy(), []
     for _ in range(_STEPS):
         n_used = int(np.ceil(0.7 * len(rows)))
-        tree = _grown(rows, left, rng, n_used, max_depth=4, min_samples_leaf=leaf)
+        tree = _grown(rows, left, rng, n_used, weight, max_depth=4, min_samples_leaf=leaf)
         trees.append(Forest.of(tree, _RATE))
         left -= trees[-1].predict(rows)
     return Forest.joined(trees)
 
 
-def fit_linear(rows, deviations, seed):
+def fit_linear(rows, deviations, seed, weight=None):
     """Ridge regression on factors that the choices share."""
     columns = None
     if rows.shape[1] > _MOST_COLUMNS:
-        strength = np.abs(rows.T @ deviations.astype(np.float32)).sum(axis=1)
+        aims = deviations if weight is None else weight[:, None] * deviations
+        strength = np.abs(rows.T @ aims.astype(np.float32)).sum(axis=1)
         columns = np.sort(np.argsort(-strength, kind="stable")[:_MOST_COLUMNS])
     X = rows if columns is None else rows[:, columns]
-    return Linear(columns, *shared_ridge(X.astype(np.float64), deviations))
+    return Linear(columns, *shared_ridge(X.astype(np.float64), deviations, weight))
 
 
-def shared_ridge(X, Y):
+def shared_ridge(X, Y, weight=None):
     """Ridge regression of several outputs, shrunk on their common factors.
 
     The outputs are rotated to their principal components. Each component gets the penalty of
@@ -184,6 +189,8 @@ def shared_ridge(X, Y):
     ----------
     X : ndarray of shape (n_rows, n_columns)
     Y : ndarray of shape (n_rows, n_outputs)
+    weight : ndarray of shape (n_rows,), default=None
+        Weights in units of one row; None: each row weighs one.
 
     Returns
     -------
@@ -191,7 +198,13 @@ def shared_ridge(X, Y):
     offset : ndarray of shape (n_outputs,)
     """
     n, centre, mean = len(X), X.mean(axis=0), Y.mean(axis=0)
+    if weight is not None:
+        n = weight.sum()
+        centre, mean = (np.average(table, axis=0, weights=weight) for table in (X, Y))
     Z, D = X - centre, Y - mean
+    if weight is not None:
+        root = np.sqrt(weight)[:, None]
+        Z, D = root * Z, root * D
     rotation = np.linalg.eigh(D.T @ D)[1]
     targets = D @ rotation
     squares, basis = np.linalg.eigh(Z.T @ Z)
@@ -209,7 +222,7 @@ def shared_ridge(X, Y):
     return coef, mean - centre @ coef
 
 
-def fit_landmarks(rows, deviations, seed):
+def fit_landmarks(rows, deviations, seed, weight=None):
     """Ridge regression on similarities to cluster centres: means around rows drawn at random."""
     drawn = np.random.RandomState(seed).permutation(len(rows))[: 20 * _CENTRES]
     drawn = rows[drawn].astype(np.float64)
@@ -221,7 +234,7 @@ def fit_landmarks(rows, deviations, seed):
     width = float(np.median(apart[apart > 0]) / 2) ** 0.5 if (apart > 0).any() else 1.0
     centres /= width
     found = Landmarks(centres.T, (centres**2).sum(axis=1) / 2, width, None)
-    linear = Linear(None, *shared_ridge(found.similarities(rows), deviations))
+    linear = Linear(None, *shared_ridge(found.similarities(rows), deviations, weight))
     return found._replace(linear=linear)
 
 

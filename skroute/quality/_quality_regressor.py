@@ -12,12 +12,31 @@ from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 from skroute.quality._corrections import corrected, finished, range_of, sizes_of
 from skroute.quality._frame_encoder import FrameEncoder
 from skroute.quality._members import MEMBERS, Forest, pack, unpack
-from skroute.quality._stacking import Compared, as_one_price_each, choose_weights, weigh
+from skroute.quality._stacking import (
+    Compared,
+    as_one_price_each,
+    choose_weights,
+    mean_of,
+    some_of,
+    weigh,
+)
 from skroute.quality._uncertainty import error_curves, made_up_outcomes
-from skroute.utils._compat import Integral, Interval, _fit_context, threadpool_controller
+from skroute.utils._compat import (
+    Integral,
+    Interval,
+    _fit_context,
+    threadpool_controller,
+)
 from skroute.utils._frames import needs_encoding
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import refuse_masked, whole_rows
+from skroute.utils._validation import (
+    folds_among,
+    given_weights,
+    none_if_equal,
+    refuse_masked,
+    relative_weights,
+    whole_rows,
+)
 
 # Rows that are estimated at once, which bounds the memory.
 _BLOCK = 4096
@@ -128,7 +147,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Compare the estimators, and fit those that get a weight.
 
         Parameters
@@ -140,6 +159,13 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Quality of each choice, finite numbers of any scale.
 
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, in the fit of every member and in the comparison of them. Their
+            unit does not matter: whole multiples of the smallest weight, up to 16, count rows, and
+            other weights get the mean 1. A row of weight 0 is left out. The number of rows in a
+            leaf, the places of landmarks, the encoding of texts and the curve of standard errors
+            are not weighted. None weights all rows alike.
+
         Returns
         -------
         self
@@ -149,7 +175,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         ValueError
             For an unknown member of the family, or X or y that are not finite numbers.
         """
-        self.cross_fit(X, y)
+        self.cross_fit(X, y, sample_weight=sample_weight)
         return self
 
     def cross_fit(
@@ -160,6 +186,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         costs: ArrayLike | None = None,
         n_jobs: int | None = None,
         return_kept: bool = False,
+        sample_weight: ArrayLike | None = None,
     ) -> NDArray[np.float64] | tuple[NDArray[np.float64], ...]:
         """Fit, and give the estimates of the same rows out of sample.
 
@@ -184,6 +211,9 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return_kept : bool, default=False
             Whether to return `kept` as well.
 
+        sample_weight : array-like of shape (n_samples,), default=None
+            As in `fit`. Rows of weight 0 get the estimates of new rows.
+
         Returns
         -------
         estimate : ndarray of shape (n_samples,) or (n_samples, n_outputs)
@@ -199,11 +229,11 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         self.__dict__.pop("mean_", None)
         refuse_masked(X=X, y=y)
-        found = self._validate_and_fit(X, y, folds, costs, n_jobs)
+        found = self._validate_and_fit(X, y, folds, costs, n_jobs, sample_weight)
         return _in_shape(found if return_kept else found[:1], self._is_single)
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def _validate_and_fit(self, X, y, folds, costs, n_jobs):
+    def _validate_and_fit(self, X, y, folds, costs, n_jobs, sample_weight):
         self._threads = n_jobs if self.n_jobs is None else self.n_jobs
         names = names_of(self.family)
         read = {"dtype": [np.float64, np.float32], "order": "C"}
@@ -219,9 +249,30 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         outcomes = np.asarray(outcomes, dtype=np.float64)
         # Of small matrices several threads of BLAS only wait for one another.
         with threadpool_controller().limit(limits=1, user_api="blas"):
-            return self._cross_fit(rows, outcomes, folds, costs, names)
+            if sample_weight is None:
+                return self._cross_fit(rows, outcomes, folds, costs, names)
+            return self._weighted_cross_fit(rows, outcomes, folds, costs, names, sample_weight)
 
-    def _cross_fit(self, X, y, folds, costs, names):
+    def _weighted_cross_fit(self, X, y, folds, costs, names, sample_weight):
+        """Fit on the rows that have weight; the others get the estimates of new rows."""
+        weight = relative_weights(given_weights(sample_weight, X))
+        kept = np.flatnonzero(weight)
+        if len(kept) == len(weight):
+            return self._cross_fit(X, y, folds, costs, names, none_if_equal(weight))
+        if folds is not None:
+            folds = folds_among(folds, kept, len(weight))
+        costs = np.asarray(costs)[kept] if np.ndim(costs) == 2 else costs
+        of_kept = self._cross_fit(
+            X[kept], y[kept], folds, costs, names, none_if_equal(weight[kept])
+        )
+        tables = []
+        for estimate in of_kept:
+            table = self._estimates_of(X)
+            table[kept] = estimate
+            tables.append(table)
+        return tuple(tables)
+
+    def _cross_fit(self, X, y, folds, costs, names, weight=None):
         self._is_single = y.ndim == 1
         quality = y.reshape(len(y), -1)
         if not np.abs(quality).max() <= _LARGEST:
@@ -232,11 +283,11 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if folds is None and len(X) >= _FEWEST_ROWS:
             splitter = KFold(self.cv, shuffle=True, random_state=self.random_state)
             folds = list(splitter.split(X))
-        mean = quality.mean(axis=0)
+        mean = mean_of(quality, weight)
         self.compared_, self._parts, self._knots, self._errors = [], [], None, None
         # No estimate leaves the range of what was seen.
         self._range = range_of(quality)
-        self._centre, self._spread = _scale(X)
+        self._centre, self._spread = _scale(X, weight)
         if len(X) < _FEWEST_ROWS or len(folds) < 2:
             if self.standard_errors:
                 error = quality.std(axis=0, ddof=1) if len(X) > 1 else np.full(mean.shape, np.nan)
@@ -244,7 +295,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             self._range = mean, mean, None
             estimate = quality.copy()
             for train, test in folds or ():
-                estimate[test] = quality[train].mean(axis=0)
+                estimate[test] = mean_of(quality[train], some_of(weight, train))
             self.mean_ = mean
             return estimate, np.tile(mean, (len(X), 1))
         rows, costs = self._rows(X), as_one_price_each(costs, quality)
@@ -252,14 +303,21 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         sizes, means = sizes_of(quality), np.empty(quality.shape)
         quality = quality / sizes
         for train, test in folds:
-            means[test] = quality[train].mean(axis=0)
-        estimates, of_folds = self._out_of_sample(names, rows, quality, folds)
+            means[test] = mean_of(quality[train], some_of(weight, train))
+        estimates, of_folds = self._out_of_sample(names, rows, quality, folds, weight)
         choice = choose_weights(
-            names, estimates, quality - means, quality, [test for _, test in folds], costs, sizes
+            names,
+            estimates,
+            quality - means,
+            quality,
+            [test for _, test in folds],
+            costs,
+            sizes,
+            row_weight=weight,
         )
-        self._fit_members(names, choice, of_folds, rows, quality - mean / sizes, sizes)
+        self._fit_members(names, choice, of_folds, rows, quality - mean / sizes, sizes, weight)
         if self.standard_errors:
-            self._errors = self._made_up_errors(names, choice, rows, quality, folds)
+            self._errors = self._made_up_errors(names, choice, rows, quality, folds, weight)
             self._errors *= sizes[:, None, None]
         self.compared_ = choice.compared
         if choice.knots is not None:
@@ -276,12 +334,13 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         # What np.clip does, in half the time for a single row.
         return np.minimum(np.maximum(rows, -1e18), 1e18).astype(np.float32)
 
-    def _out_of_sample(self, names, rows, quality, folds):
+    def _out_of_sample(self, names, rows, quality, folds, weight=None):
         """Deviations from the fold's means, (n_members, n_rows, n_outputs), and members by fold."""
 
         def fitted(name, k, train, test):
-            deviations = quality[train] - quality[train].mean(axis=0)
-            member = MEMBERS[name](rows[train], deviations, self.random_state + k + 1)
+            own_weight = some_of(weight, train)
+            deviations = quality[train] - mean_of(quality[train], own_weight)
+            member = MEMBERS[name](rows[train], deviations, self.random_state + k + 1, own_weight)
             found[names.index(name), test] = member.predict(rows[test])
             return member
 
@@ -293,13 +352,13 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def _in_threads(self, jobs):
         return Parallel(n_jobs=self._threads, require="sharedmem")(jobs)
 
-    def _fit_members(self, names, choice, of_folds, rows, deviations, sizes):
+    def _fit_members(self, names, choice, of_folds, rows, deviations, sizes, weight=None):
         """What has weight, fitted on all rows; the forests of the folds together have seen all."""
 
         def fitted(i):
             if names[i] == "trees":
                 return [forest.kept(len(of_folds[i])) for forest in of_folds[i]]
-            return [MEMBERS[names[i]](rows, deviations, self.random_state)]
+            return [MEMBERS[names[i]](rows, deviations, self.random_state, weight)]
 
         used, parts = np.flatnonzero(choice.weights.any(axis=0)), []
         for i, members in zip(used, self._in_threads(delayed(fitted)(i) for i in used)):
@@ -312,7 +371,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         # As they come back from a file, where leaves are in half precision.
         self._parts = [unpack(*pack(part)) for part in parts]
 
-    def _made_up_errors(self, names, choice, rows, quality, folds):
+    def _made_up_errors(self, names, choice, rows, quality, folds, weight=None):
         """Errors of what is taken on rows whose quality is known, as it is made up.
 
         The members are fitted again, out of sample and with the same weights and corrections.
@@ -320,10 +379,10 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         rng, truth = np.random.default_rng(self.random_state), choice.estimate
         outcomes = made_up_outcomes(truth, quality, rng)
         used = np.flatnonzero(choice.weights.any(axis=0))
-        parts, _ = self._out_of_sample([names[i] for i in used], rows, outcomes, folds)
+        parts, _ = self._out_of_sample([names[i] for i in used], rows, outcomes, folds, weight)
         estimate = weigh(parts, choice.weights[:, used])
         for train, test in folds:
-            estimate[test] += outcomes[train].mean(axis=0)
+            estimate[test] += mean_of(outcomes[train], some_of(weight, train))
         if choice.knots is not None:
             estimate = corrected(estimate, choice.knots)
         estimate = np.clip(estimate, quality.min(axis=0), quality.max(axis=0))
@@ -368,6 +427,14 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             given = whole_rows(X, self, dtype=[np.float64, np.float32])
         else:
             given = self.encoder_.transform(X)
+        found = [self._estimates_of(given)]
+        if return_std:
+            levels = zip(found[0].T, self._errors)
+            found.append(np.column_stack([np.interp(e, *curve) for e, curve in levels]))
+        return _in_shape(found, self._is_single)
+
+    def _estimates_of(self, given):
+        """Return the estimates of all choices for rows of numbers."""
         estimate = np.full((len(given), len(self.mean_)), self.mean_)
         for first in range(0, len(given), _BLOCK):
             some = estimate[first : first + _BLOCK]
@@ -376,11 +443,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 some += part.predict(rows)
         if self._knots is not None:
             estimate = corrected(estimate, self._knots)
-        found = [finished(estimate, *self._range)]
-        if return_std:
-            levels = zip(found[0].T, self._errors)
-            found.append(np.column_stack([np.interp(e, *curve) for e, curve in levels]))
-        return _in_shape(found, self._is_single)
+        return finished(estimate, *self._range)
 
     def __getstate__(self):
         # Plain arrays: a skops file lists the types of this package that it would build.
@@ -424,12 +487,17 @@ def names_of(family):
     return names
 
 
-def _scale(X):
-    """Mean and standard deviation of each feature; 1 where it does not vary."""
+def _scale(X, weight=None):
+    """Return mean and standard deviation of each feature; 1 where it does not vary."""
     largest = np.abs(X).max(axis=0).astype(np.float64)
     unit = np.where(largest > 0, largest, 1.0)
     scaled = X / unit
-    spread = scaled.std(axis=0, dtype=np.float64)
+    if weight is None:
+        mean = scaled.mean(axis=0, dtype=np.float64)
+        spread = scaled.std(axis=0, dtype=np.float64)
+    else:
+        mean = mean_of(scaled, weight)
+        spread = np.sqrt(mean_of((scaled - mean) ** 2, weight))
     # Rounding of equal entries is no spread.
     spread = np.where(spread > 1e-12, spread * unit, 1.0)
-    return scaled.mean(axis=0, dtype=np.float64) * unit, spread
+    return mean * unit, spread

@@ -35,7 +35,17 @@ def weigh(estimates, weights):
     return weigh_outputs(estimates, level, difference).sum(axis=0)
 
 
-def stacked_weights(estimates, outcomes, members):
+def mean_of(values, weight=None):
+    """Return means over rows, the first axis, where each row counts by its weight."""
+    return values.mean(axis=0) if weight is None else np.average(values, axis=0, weights=weight)
+
+
+def some_of(weight, rows):
+    """Return the weights of some rows; None if all rows weigh one."""
+    return None if weight is None else weight[rows]
+
+
+def stacked_weights(estimates, outcomes, members, row_weight=None):
     """Least squares with weights of at least zero, for differences and for the level.
 
     Parameters
@@ -46,12 +56,17 @@ def stacked_weights(estimates, outcomes, members):
         The same of the outcomes.
     members : list of int
         Those that may have weight.
+    row_weight : ndarray of shape (n_rows,), default=None
+        Weights of the rows. None weights all alike.
 
     Returns
     -------
     ndarray of shape (2, n_members)
     """
     weights, used = np.zeros((2, len(estimates))), estimates[members]
+    if row_weight is not None:
+        root = np.sqrt(row_weight)[:, None]
+        used, outcomes = root * used, root * outcomes
     level, target = used.mean(axis=2), outcomes.mean(axis=1)
     apart = (used - level[..., None]).reshape(len(used), -1)
     pairs = (apart, (outcomes - target[:, None]).ravel()), (level, target)
@@ -79,7 +94,7 @@ def as_one_price_each(costs, quality):
     return costs.mean(axis=0) if costs.ndim == 2 else costs
 
 
-def gain_over_mix(estimate, quality, costs):
+def gain_over_mix(estimate, quality, costs, weight=None):
     """What deciding by estimates gains over the best random mix that spends the same.
 
     Five budgets between the cheapest choice and the best one are spent as routers spend them: at
@@ -91,13 +106,15 @@ def gain_over_mix(estimate, quality, costs):
     estimate, quality : ndarray of shape (n_rows, n_choices)
         Estimates that did not see the outcomes of these rows, and what came out.
     costs : ndarray of shape (n_choices,)
+    weight : ndarray of shape (n_rows,), default=None
+        Weights of the rows. None weights all alike.
 
     Returns
     -------
     ndarray of shape (n_rows,)
         Mean over the budgets, for each row; where it is tied, of its two choices.
     """
-    path, mean, hull = assignment_path(estimate, costs), quality.mean(axis=0), []
+    path, mean, hull = assignment_path(estimate, costs, weight=weight), mean_of(quality, weight), []
     for j in np.lexsort((-mean, costs)):
         # Choices that mix to the best mean quality at each cost, by rising cost.
         while len(hull) > 1 and not _is_above(hull[-1], hull[-2], j, costs, mean):
@@ -112,7 +129,8 @@ def gain_over_mix(estimate, quality, costs):
         below = above = choose_at_price(estimate, costs, rule.price)
         if rule.share:
             above = choose_at_price(estimate, costs, rule.price, tolerance=-_TIE)
-        spent = (1 - rule.share) * costs[below].mean() + rule.share * costs[above].mean()
+        spent = (1 - rule.share) * mean_of(costs[below], weight)
+        spent += rule.share * mean_of(costs[above], weight)
         total += (1 - rule.share) * quality[rows, below] + rule.share * quality[rows, above]
         place = np.interp(spent, costs[hull], np.arange(len(hull)))
         below, above = hull[int(place)], hull[int(np.ceil(place))]
@@ -182,7 +200,7 @@ class Candidate(NamedTuple):
     gain: np.ndarray
 
 
-def choose_weights(names, estimates, outcomes, quality, folds, costs, sizes=1.0):
+def choose_weights(names, estimates, outcomes, quality, folds, costs, sizes=1.0, row_weight=None):
     """Stack a family, or take one member where that is better by more than noise.
 
     Weights and corrections are compared as they are used: those of each fold are learned on
@@ -203,6 +221,8 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs, sizes=1.0)
     sizes : ndarray of shape (n_choices,), default=1.0
         What outcomes were divided by (:func:`~skroute.quality._corrections.sizes_of`): errors
         are added up so, decisions are judged as they were.
+    row_weight : ndarray of shape (n_rows,), default=None
+        Weights of the rows. None weights all alike.
 
     Returns
     -------
@@ -215,16 +235,18 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs, sizes=1.0)
         """The members' stack, out of sample, as it is and corrected."""
         deviation, curved = np.empty(quality.shape), np.empty(quality.shape)
         for rows, rest in splits:
-            weights = stacked_weights(estimates[:, rest], outcomes[rest], members)
+            of_rest = some_of(row_weight, rest)
+            weights = stacked_weights(estimates[:, rest], outcomes[rest], members, of_rest)
             deviation[rows] = weigh(estimates[:, rows], weights)
         for rows, rest in splits:
-            mean = quality[rest].mean(axis=0)
-            knots = corrections(mean + deviation[rest], quality[rest])
+            of_rest = some_of(row_weight, rest)
+            mean = mean_of(quality[rest], of_rest)
+            knots = corrections(mean + deviation[rest], quality[rest], of_rest)
             curved[rows] = corrected(mean + deviation[rows], knots)
         plain = quality - outcomes + deviation
         for is_curved, found in ((False, plain), (True, curved)):
             found = finished(found, *seen)
-            gain = gain_over_mix(found * sizes, quality * sizes, costs)
+            gain = gain_over_mix(found * sizes, quality * sizes, costs, row_weight)
             yield Candidate(members, is_curved, deviation, found, gain)
 
     every = list(range(len(names)))
@@ -232,44 +254,62 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs, sizes=1.0)
 
     def taken(rows):
         """What decides best on some rows; None where that is worse than a coin."""
-        best = _nearest(found[0], quality, rows)
+        of_rows = some_of(row_weight, rows)
+        best = _nearest(found[0], quality, rows, of_rows)
         ahead = [
-            one for pair in found for one in pair if beyond_noise((one.gain - best.gain)[rows])
+            one
+            for pair in found
+            for one in pair
+            if beyond_noise((one.gain - best.gain)[rows], of_rows)
         ]
-        best = max(ahead, key=lambda one: one.gain[rows].mean(), default=best)
-        return None if best.gain[rows].mean() < 0 else best
+        best = max(ahead, key=lambda one: mean_of(one.gain[rows], of_rows), default=best)
+        return None if mean_of(best.gain[rows], of_rows) < 0 else best
 
     estimate = np.empty(quality.shape)
     for rows, rest in splits:
         one = taken(rest)
-        estimate[rows] = quality[rest].mean(axis=0) if one is None else one.estimate[rows]
+        if one is None:
+            estimate[rows] = mean_of(quality[rest], some_of(row_weight, rest))
+        else:
+            estimate[rows] = one.estimate[rows]
     best, weights, knots = taken(slice(None)), np.zeros((2, len(names))), None
-    kept = np.tile(quality.mean(axis=0), (len(quality), 1))
+    mean = mean_of(quality, row_weight)
+    kept = np.tile(mean, (len(quality), 1))
     if best is not None:
-        weights = stacked_weights(estimates, outcomes, best.members)
+        weights = stacked_weights(estimates, outcomes, best.members, row_weight)
         if best.curved and weights.any():
-            knots = corrections(quality.mean(axis=0) + best.deviation, quality)
+            knots = corrections(mean + best.deviation, quality, row_weight)
         kept += weigh(estimates, weights)
         kept = finished(kept if knots is None else corrected(kept, knots), *seen)
     compared = []
     for name, pair in zip(["stack", *names], found):
-        gain = _nearest(pair, quality).gain
+        gain = _nearest(pair, quality, weight=row_weight).gain
         of_name = weights.sum(axis=1) if name == "stack" else weights[:, names.index(name)]
-        one = Compared(name, float(gain.mean()), standard_error(gain), *of_name.tolist())
-        compared.append(one)
+        error = standard_error(gain, row_weight)
+        compared.append(Compared(name, float(mean_of(gain, row_weight)), error, *of_name.tolist()))
     return Choice(weights, knots, estimate, kept, compared)
 
 
-def _nearest(candidates, quality, rows=slice(None)):
-    """Of some candidates the one of the least squared error on some rows."""
-    return min(candidates, key=lambda one: float(((one.estimate - quality)[rows] ** 2).mean()))
+def _nearest(candidates, quality, rows=slice(None), weight=None):
+    """Return the candidate of the least squared error on some rows, which have these weights."""
+
+    def squared_error(candidate):
+        squares = (candidate.estimate - quality)[rows] ** 2
+        if weight is None:
+            return float(squares.mean())
+        return float(np.average(squares.mean(axis=1), weights=weight))
+
+    return min(candidates, key=squared_error)
 
 
-def standard_error(values):
-    """Standard error of the mean."""
+def standard_error(values, weight=None):
+    """Return the standard error of the mean."""
+    if weight is not None:
+        # What each row adds to the weighted mean, in the first order.
+        values = (values - np.average(values, weights=weight)) * weight / weight.mean()
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else np.inf
 
 
-def beyond_noise(lead):
-    """Whether a mean is above zero by more than two standard errors."""
-    return lead.mean() > 2 * standard_error(lead)
+def beyond_noise(lead, weight=None):
+    """Return True if a mean is above zero by more than two standard errors."""
+    return mean_of(lead, weight) > 2 * standard_error(lead, weight)

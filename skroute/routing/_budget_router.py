@@ -25,10 +25,31 @@ from skroute.routing._log import (
 from skroute.routing._newcomers import with_newcomer
 from skroute.routing._policy import check_lambda
 from skroute.routing._table_router import TableRouter, realised_quality
-from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
+from skroute.utils._compat import (
+    HasMethods,
+    Interval,
+    Real,
+    StrOptions,
+    num_samples,
+    routing_enabled,
+)
 from skroute.utils._named import check_rows_match
 from skroute.utils._once import once_of
-from skroute.utils._validation import check_numbers, warn
+from skroute.utils._validation import (
+    check_numbers,
+    given_weights,
+    none_if_equal,
+    relative_weights,
+    warn,
+)
+
+
+def known_cells(reader, fit_params, *, ratio=False):
+    """Return an estimator that learns from the known cells of a table by a given one."""
+    regressor = KnownCellsRegressor(reader, ratio)
+    if routing_enabled() and "sample_weight" in fit_params:
+        regressor.set_fit_request(sample_weight=True)
+    return regressor
 
 
 class BudgetRouter(TableRouter):
@@ -165,9 +186,12 @@ class BudgetRouter(TableRouter):
     `fit` as it will be later, by the final estimator. The budget holds on average over rows; a
     cap is ``policy="batch"`` or :meth:`stream`.
 
-    Metadata routed to `quality_estimator` or `cost_estimator`, such as ``sample_weight``,
-    reaches the cross-fitted estimates too, but price, penalty and validation numbers are plain
-    means over the rows.
+    ``fit(X, Q, sample_weight=...)`` counts rows by their weights in price, penalty and validation
+    figures, whose unit does not matter, and passes the weights as they are given to a
+    `quality_estimator` and a `cost_estimator` whose `fit` takes ``sample_weight``, as the default
+    does; the estimates of others, such as a pipeline, are not weighted. With metadata routing
+    enabled each of the two says whether it requests them. What `add_choice` learns, ``overlap_``
+    and propensities that are estimated are not weighted.
 
     References
     ----------
@@ -257,9 +281,9 @@ class BudgetRouter(TableRouter):
             X: then whatever made the log choose as it did must be in X, or be chance.
 
         **params : dict
-            Metadata through metadata routing: for `quality_estimator` and
-            `cost_estimator`, such as ``sample_weight``, and for the splitter in `cv`, such
-            as ``groups``.
+            ``sample_weight``, array-like of shape (n_samples,): weights of the rows, see Notes.
+            With metadata routing enabled also what else `quality_estimator` and `cost_estimator`
+            request, and ``groups`` for the splitter in `cv`.
 
         Returns
         -------
@@ -274,8 +298,19 @@ class BudgetRouter(TableRouter):
         """
         return super().fit(X, y, costs=costs, choice=choice, propensity=propensity, **params)
 
+    def _readers(self):
+        readers = super()._readers()
+        if self.quality_estimator is None and routing_enabled():
+            # skroute's own estimates are weighted as the price is.
+            readers["quality_estimator"].set_fit_request(sample_weight=True)
+        return readers
+
     def _fit(self, X, y, *, task, costs=None, choice=None, propensity=None, **params):
-        routed = self._route_metadata(params)
+        given_weight = given_weights(params.get("sample_weight"), X)
+        routed = self._routed(params, given_weight)
+        weight = None
+        if given_weight is not None:
+            weight = none_if_equal(relative_weights(given_weight))
         if self.costs is not None and self.cost_estimator is not None:
             raise ValueError(
                 "cost_estimator learns costs per row, but the constructor has fixed "
@@ -293,37 +328,46 @@ class BudgetRouter(TableRouter):
         check_consistent_length(X, log.quality)
         budget, cheapest = check_budget(self.budget), 0.0
         if self.abstain_cost is None and log.known_costs is None:
-            cheapest = float(np.min(log.paid, axis=-1).mean())
+            cheapest = np.min(log.paid, axis=-1)
+            if cheapest.ndim:
+                cheapest = np.average(cheapest, weights=weight)
+            cheapest = float(cheapest)
         check_affordable(budget, cheapest + self.routing_cost)
         folds = folds_of(self.cv, X, log.quality, **routed["splitter"]["split"])
         self.cost_estimator_ = None
         if self.cost_estimator is not None:
             # The price must be learned on costs as they will be known: estimated.
-            reader = self.cost_estimator
+            reader, fit_params = self.cost_estimator, routed["cost_estimator"]["fit"]
+            if log.known_costs is not None:
+                reader = known_cells(reader, fit_params, ratio=True)
             self.cost_estimator_, planned, _ = cross_fit(
-                reader if log.known_costs is None else KnownCellsRegressor(reader, True),
+                reader,
                 X,
                 log.paid,
                 folds,
                 task=task,
                 name="cost_estimator",
                 n_jobs=self.n_jobs,
-                fit_params=routed["cost_estimator"]["fit"],
+                fit_params=fit_params,
             )
             log = replace(log, planned=np.maximum(planned, 0.0))
         log = log.with_handing_over(self.abstain_cost)
         reader = self.quality_estimator
         if reader is None and log.propensity is None:
             reader = QualityRegressor()
+        fit_params = routed["quality_estimator"]["fit"]
+        if log.known is not None:
+            reader = known_cells(reader, fit_params)
         learned = learn_policy(
-            reader if log.known is None else KnownCellsRegressor(reader),
+            reader,
             X,
             log,
             folds,
             task=task,
             cost_estimator=self.cost_estimator_,
+            weight=weight,
             n_jobs=self.n_jobs,
-            fit_params=routed["quality_estimator"]["fit"],
+            fit_params=fit_params,
         )
         penalty, deciding = float(self.reg_lambda), float(self.routing_cost)
         self._learned = learned.at(reg_lambda=penalty, deciding=deciding)
@@ -510,7 +554,9 @@ class BudgetRouter(TableRouter):
     def costs_(self):
         """Cost of each choice; the mean of the log where costs are per row."""
         policy = self._policy()
-        return policy.paid.mean(axis=0) if policy.per_row else policy.planned
+        if not policy.per_row:
+            return policy.planned
+        return np.average(policy.paid, axis=0, weights=policy.weight)
 
     @property
     def quality_estimator_(self):

@@ -9,7 +9,7 @@ from skroute.base import Routed, dispatch
 from skroute.metrics import sample_quality
 from skroute.metrics._objectives import OF_LABELS
 from skroute.routing._members import AMOUNT, MemberRouter
-from skroute.routing._mixtures import validated_mixture
+from skroute.routing._mixtures import mean_of_rows, validated_mixture
 from skroute.routing._targets import MultiLabel, SingleLabel
 from skroute.utils._compat import StrOptions, num_samples
 from skroute.utils._once import EVERY, Once, once_of
@@ -145,18 +145,21 @@ def combine(scores, weights):
     return sum(weight * part for weight, part in zip(weights, scores) if weight)
 
 
-def search_threshold(scores, target, quality, thresholds=GRID):
+def search_threshold(scores, target, quality, thresholds=GRID, row_weight=None):
     """Theta of one score matrix, best by training quality, and the quality of each row."""
     if target.ndim == 1:
         return None, quality(target, named_labels(scores))
     candidates = [quality(target, named_labels(scores, theta)) for theta in thresholds]
-    best = int(np.argmax([per_row.mean() for per_row in candidates]))
+    best = int(np.argmax([mean_of_rows(per_row, row_weight) for per_row in candidates]))
     return float(thresholds[best]), candidates[best]
 
 
-def search_combination(first, second, target, quality, weights=GRID, thresholds=GRID):
+def search_combination(
+    first, second, target, quality, weights=GRID, thresholds=GRID, row_weight=None
+):
     """(w, theta) of two members by training quality: FrugalMCT, section 4.3.
 
+    `weights` are candidates for w; `row_weight` are the weights of the rows.
     Returns the weight of the first, the threshold, and the quality of each row.
     """
     rows, agree = slice(None), None
@@ -167,12 +170,16 @@ def search_combination(first, second, target, quality, weights=GRID, thresholds=
         rows = np.flatnonzero(~agree)
         if len(rows) == 0:
             return 0.5, None, fixed
-    best = None
+    own_weight = None if row_weight is None else row_weight[rows]
+    best, most = None, -np.inf
     for weight in sorted(weights, key=lambda w: abs(w - 0.5)):
         combined = combine((first[rows], second[rows]), (weight, 1 - weight))
-        theta, per_row = search_threshold(combined, target[rows], quality, thresholds)
-        if best is None or per_row.mean() > best[2].mean():
-            best = (float(weight), theta, per_row)
+        theta, per_row = search_threshold(
+            combined, target[rows], quality, thresholds, row_weight=own_weight
+        )
+        mean = mean_of_rows(per_row, own_weight)
+        if best is None or mean > most:
+            best, most = (float(weight), theta, per_row), mean
     if agree is not None:
         per_row = np.empty(len(target))
         per_row[agree], per_row[rows] = fixed, best[2]
@@ -180,7 +187,7 @@ def search_combination(first, second, target, quality, weights=GRID, thresholds=
     return best
 
 
-def search_combinations(scores, target, quality, max_members):
+def search_combinations(scores, target, quality, max_members, row_weight=None):
     """Combiner of every set of members, each grown from its best part and one more member.
 
     Returns a dict from frozenset to weights of all members, threshold, and quality of each row.
@@ -189,19 +196,21 @@ def search_combinations(scores, target, quality, max_members):
     unit = np.eye(n_members)
     found = {}
     for k in range(n_members):
-        theta, per_row = search_threshold(scores[k], target, quality)
+        theta, per_row = search_threshold(scores[k], target, quality, row_weight=row_weight)
         found[frozenset([k])] = (unit[k], theta, per_row)
     for size in range(2, min(max_members, n_members) + 1):
         for members in combinations(range(n_members), size):
-            best = None
+            best, most = None, -np.inf
             # A pair is the same from either side.
             for k in members[1:] if size == 2 else members:
                 part, _, _ = found[frozenset(members) - {k}]
                 weight, theta, per_row = search_combination(
-                    combine(scores, part), scores[k], target, quality
+                    combine(scores, part), scores[k], target, quality, row_weight=row_weight
                 )
-                if best is None or per_row.mean() > best[2].mean():
+                mean = mean_of_rows(per_row, row_weight)
+                if best is None or mean > most:
                     best = (weight * part + (1 - weight) * unit[k], theta, per_row)
+                    most = mean
             found[frozenset(members)] = best
     return found
 

@@ -20,7 +20,6 @@ _N_PRICE_ROWS = 20_000
 class DummyRouter(MemberRouter):
     """What both dummies share."""
 
-    _weighs = True
     _parameter_constraints: dict = {
         **MemberRouter._parameter_constraints,
         "strategy": [StrOptions({"single_best", "random", "oracle"})],
@@ -255,6 +254,11 @@ class DummyRouterClassifier(ClassifierMixin, DummyRouter):
 
     mean_quality_ : ndarray of shape (n_members,)
         Out-of-sample quality of each member; not with ``strategy="random"``.
+
+    Notes
+    -----
+    ``fit(X, y, sample_weight=...)`` fits every member with the weights and counts rows by them in
+    ``mean_quality_``. ``strategy="random"`` learns nothing from rows.
 
     Examples
     --------

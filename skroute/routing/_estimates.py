@@ -7,10 +7,18 @@ from sklearn.base import clone
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.model_selection import KFold, check_cv, cross_val_predict
 from sklearn.utils import check_array, get_tags
+from sklearn.utils.metadata_routing import get_routing_for_object
+from sklearn.utils.validation import has_fit_parameter
 
 from skroute.base import check_rows, note_failure
 from skroute.quality import FrameEncoder
-from skroute.utils._compat import Integral, _safe_indexing, check_method_params, num_samples
+from skroute.utils._compat import (
+    Integral,
+    _safe_indexing,
+    check_method_params,
+    num_samples,
+    routing_enabled,
+)
 from skroute.utils._frames import needs_encoding
 from skroute.utils._tensors import holds_numbers, on_host
 
@@ -104,6 +112,40 @@ def rows_and_others(part):
         yield rows, others if len(others) else rows
 
 
+def with_weights(estimator, sample_weight):
+    """Return an estimator of quality, and the parameters of its `fit` that weight the rows.
+
+    Weights reach an estimator whose `fit` takes them. With metadata routing an estimator that has
+    not said whether it requests them is a copy that does.
+
+    Parameters
+    ----------
+    estimator : estimator
+    sample_weight : ndarray of shape (n_rows,) or None
+        Weights as the user gave them. None: there are none.
+
+    Returns
+    -------
+    estimator : estimator
+    fit_params : dict
+        ``sample_weight``, or nothing.
+    """
+    weights = {"sample_weight": sample_weight}
+    if sample_weight is None:
+        return estimator, {}
+    if not routing_enabled():
+        takes_weights = has_fit_parameter(estimator, "sample_weight")
+        return estimator, weights if takes_weights else {}
+    routing = get_routing_for_object(estimator)
+    if routing.consumes("fit", weights):
+        return estimator, weights
+    # None: neither requested nor refused.
+    request = getattr(getattr(routing, "fit", None), "requests", {}).get("sample_weight")
+    if request is None and has_fit_parameter(estimator, "sample_weight"):
+        return clone(estimator).set_fit_request(sample_weight=True), weights
+    return estimator, {}
+
+
 def predict_matrix(fitted, X, name):
     """Outputs of a regressor as finite numbers, one column for each."""
     from skroute.forests._answers import average_of
@@ -125,16 +167,17 @@ def cross_fit(
     `QualityRegressor`, and forests with out-of-bag estimates, know their own rows out of sample;
     others are fitted again without each fold.
     """
+    fit_params = fit_params or {}
     # One choice is a single-output regression: not every regressor takes (n, 1).
     flat = target[:, 0] if target.shape[1] == 1 else target
     fitted = clone(estimator)
     with _noting(estimator, X, target, name), task.step(name) if task else nullcontext():
-        if hasattr(fitted, "cross_fit") and not fit_params:
+        if hasattr(fitted, "cross_fit") and set(fit_params) <= {"sample_weight"}:
             estimate, as_new = fitted.cross_fit(
-                X, flat, folds=folds, costs=costs, n_jobs=n_jobs, return_kept=True
+                X, flat, folds=folds, costs=costs, n_jobs=n_jobs, return_kept=True, **fit_params
             )
         else:
-            fitted.fit(X, flat, **(fit_params or {}))
+            fitted.fit(X, flat, **fit_params)
             estimate = getattr(fitted, "oob_prediction_", None)
             if estimate is None:
                 estimate = cross_val_predict(
@@ -197,9 +240,14 @@ def _noting(estimator, X, target, name):
         raise
 
 
-def error_deviation(estimate, quality):
-    """OCCAM's sigma: standard deviation of each choice's estimation error, out of sample."""
+def error_deviation(estimate, quality, weight=None):
+    """Return OCCAM's sigma: the standard deviation of each choice's estimation error."""
     error = estimate - quality
     # Scaled by powers of two, which changes no digit: the squares of large errors overflow.
     _, exponent = np.frexp(np.abs(error).max(axis=0))
-    return np.ldexp(np.ldexp(error, -exponent).std(axis=0), exponent)
+    scaled = np.ldexp(error, -exponent)
+    if weight is None:
+        return np.ldexp(scaled.std(axis=0), exponent)
+    apart = scaled - np.average(scaled, axis=0, weights=weight)
+    deviation = np.sqrt(np.average(apart**2, axis=0, weights=weight))
+    return np.ldexp(deviation, exponent)

@@ -16,11 +16,11 @@ from skroute.routing._combining import (
     search_threshold,
 )
 from skroute.routing._draws import tie_draws
-from skroute.routing._estimates import answers_forest, rows_and_others
+from skroute.routing._estimates import answers_forest, rows_and_others, with_weights
 from skroute.routing._learn import learn_policy, what_is_behind
 from skroute.routing._log import Log, kept_choices
 from skroute.routing._members import MemberRouter
-from skroute.routing._mixtures import best_of
+from skroute.routing._mixtures import best_of, mean_of_rows
 from skroute.routing._policy import Policy, Validated, standard_error
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
 from skroute.utils._validation import warn
@@ -40,7 +40,7 @@ class BaseOptions(NamedTuple):
     policy: Policy
 
 
-def addon_options(scores, base, target, accuracy, weights, thresholds):
+def addon_options(scores, base, target, accuracy, weights, thresholds, row_weight=None):
     """What a row can buy once its base has answered; option 0 is the base alone.
 
     Returns the service that is bought (for option 0 the base), w of the base in the combined
@@ -49,15 +49,18 @@ def addon_options(scores, base, target, accuracy, weights, thresholds):
     sure; rows that buy are those where it is not, so that, if 0 is a candidate for w, the add-on
     alone is an option as well.
     """
-    theta, per_row = search_threshold(scores[base], target, accuracy, thresholds)
+    theta, per_row = search_threshold(scores[base], target, accuracy, thresholds, row_weight)
     found = [(base, 1.0, theta, per_row)]
     for k, addon in enumerate(scores):
         if k == base:
             continue
-        combined = search_combination(scores[base], addon, target, accuracy, weights, thresholds)
+        combined = search_combination(
+            scores[base], addon, target, accuracy, weights, thresholds, row_weight
+        )
         found.append((k, *combined))
         if min(weights) == 0 and combined[0] > 0:
-            found.append((k, 0.0, *search_threshold(addon, target, accuracy, thresholds)))
+            alone = search_threshold(addon, target, accuracy, thresholds, row_weight)
+            found.append((k, 0.0, *alone))
     addons, chosen, thetas, columns = zip(*found)
     return np.array(addons), chosen, thetas, np.column_stack(columns)
 
@@ -195,6 +198,10 @@ class FrugalMCTClassifier(CombiningRouter):
     -----
     There is no `random_state`: set that of the members and of a `quality_estimator` of your own.
 
+    ``fit(X, y, sample_weight=...)`` weights rows as in :class:`OccamRouterClassifier`: in the fit
+    of members, in combinations and prices, and in the estimates of a `quality_estimator` whose
+    `fit` takes weights.
+
     The paper has one combiner for a base and an add-on. With ``weight="auto"`` each add-on
     is offered twice, at the same cost: combined with the base, and alone; once, where the
     best weight of the base is 0.
@@ -280,21 +287,36 @@ class FrugalMCTClassifier(CombiningRouter):
     def _learn(self, X, answers):
         names, scores, target = answers.names, answers.responses, answers.target
         grids = [GRID if one == "auto" else [one] for one in (self.weight, self.threshold)]
-        quality = self._objective_of(self._target).bound(target).of
+        row_weight = answers.weight
+        quality = self._objective_of(self._target).bound(target, row_weight).of
         budget, costs = check_budget(self.budget), self._costs_of_fit
         bases = possible_bases(self.base, names)
-        offered = [addon_options(scores, base, target, quality, *grids) for base in bases]
+        offered = [
+            addon_options(scores, base, target, quality, *grids, row_weight=row_weight)
+            for base in bases
+        ]
         self.abstain_quality_ = self._worth_of_handing(accuracies for *_, accuracies in offered)
         estimator = self.quality_estimator
         if estimator is None:
             estimator = answers_forest(len(target), _MOST_ROWS, self.n_jobs)
+            estimator, fit_params = with_weights(estimator, row_weight)
+        else:
+            estimator, fit_params = with_weights(estimator, answers.given_weight)
         self._options, choices, alone = [], [], {}
         for base, (addons, weights, thresholds, accuracies) in zip(bases, offered):
             log = Log([names[k] for k in addons], accuracies, np.r_[0.0, costs[addons[1:]]])
             if self.abstain_quality_ is not None:
                 log = log.with_handing_over(float(accuracies.max()) - self.abstain_quality_)
             features = answer_features([scores[base]], multilabel=self._multilabel)
-            policy = learn_policy(estimator, features, log, answers.folds, n_jobs=self.n_jobs)
+            policy = learn_policy(
+                estimator,
+                features,
+                log,
+                answers.folds,
+                weight=row_weight,
+                n_jobs=self.n_jobs,
+                fit_params=fit_params,
+            )
             policy = policy.at(deciding=float(costs[base]))
             delta = self.delta
             if delta == "auto":
@@ -317,9 +339,9 @@ class FrugalMCTClassifier(CombiningRouter):
             [theta for *_, theta in choices],
         )
         if affordable := [k for k in alone if affords(budget, costs[k])]:
-            single = max(affordable, key=lambda k: alone[k].mean())
+            single = max(affordable, key=lambda k: mean_of_rows(alone[k], row_weight))
             routed, _ = self._validation(max(budget, self._least()))
-            if message := what_is_behind(alone[single], routed, names[single]):
+            if message := what_is_behind(alone[single], routed, names[single], row_weight):
                 warn(message)
 
     # Decisions ------------------------------------------------------------------------------
@@ -358,9 +380,11 @@ class FrugalMCTClassifier(CombiningRouter):
         quality, rows = [], []
         for each in allowed:
             budgets, found = each.policy.curve
-            quality.append(np.interp(budget, budgets, [v.quality.mean() for v in found]))
+            means = [mean_of_rows(v.quality, each.policy.weight) for v in found]
+            quality.append(np.interp(budget, budgets, means))
             rows.append(found[-1].quality)
-        return allowed[best_of(np.array(quality), _spent(allowed, budget), rows)]
+        weight = allowed[0].policy.weight
+        return allowed[best_of(np.array(quality), _spent(allowed, budget), rows, weight)]
 
     def _policy(self):
         check_is_fitted(self)
@@ -373,16 +397,20 @@ class FrugalMCTClassifier(CombiningRouter):
         quality = np.array([each.quality for each in found])
         cost = np.array([each.cost for each in found])
         part, best = options[0].policy.part, np.empty(quality.shape[1], dtype=np.int64)
+        weight = options[0].policy.weight
         for rows, others in rows_and_others(part):
             known = quality[:, others]
-            best[rows] = best_of(known.mean(axis=1), _spent(options, budget), known)
+            own_weight = None if weight is None else weight[others]
+            means = mean_of_rows(known, own_weight)
+            best[rows] = best_of(means, _spent(options, budget), known, own_weight)
         rows = np.arange(len(best))
         return quality[best, rows], cost[best, rows]
 
     def _validated(self, budget):
-        part, result = self._options[0].policy.part, []
+        policy, result = self._options[0].policy, []
         for rows in self._validation(budget):
-            result += [float(rows.mean()), standard_error(rows, part)]
+            error = standard_error(rows, policy.part, policy.weight)
+            result += [float(mean_of_rows(rows, policy.weight)), error]
         return Validated(*result)
 
     def _plan(self, X, budget, exclude=None, request_id=None):
@@ -473,6 +501,7 @@ def search_delta(policy, budget):
     """
     estimate, costs, fixed = policy.estimate, policy.planned, policy.deciding
     n = len(estimate)
+    weight = np.ones(n) if policy.weight is None else policy.weight / policy.weight.mean()
     if not np.isfinite(budget) or n < 4:
         return 0.0
     deltas = np.arange(10, -11, -1) * np.log(n) / n
@@ -480,12 +509,13 @@ def search_delta(policy, budget):
     halves = np.array_split(np.random.default_rng(0).permutation(n), 2)
     cost, value = np.zeros(len(deltas)), np.zeros(len(deltas))
     for learn, check in (halves, halves[::-1]):
-        path = assignment_path(estimate[learn], costs)
+        own_weight = None if policy.weight is None else weight[learn]
+        path = assignment_path(estimate[learn], costs, weight=own_weight)
         for j, delta in enumerate(deltas):
             room = max((1 - delta) * (budget - fixed), path.budgets[0])
             choice = choose_at_price(estimate[check], costs, path.price(room))
-            cost[j] += (fixed + costs[choice]).sum() / n
-            value[j] += policy.quality[check, choice].sum() / n
+            cost[j] += (weight[check] * (fixed + costs[choice])).sum() / n
+            value[j] += (weight[check] * policy.quality[check, choice]).sum() / n
     allowed = affords(budget, cost)
     # Where none does, the largest.
     return float(deltas[int(np.where(allowed, value, -np.inf).argmax())])

@@ -57,52 +57,65 @@ class LabelRules(NamedTuple):
     quality: NDArray[np.float64]
 
 
-def label_groups(labels, n_labels, min_rows):
+def label_groups(labels, n_labels, min_rows, weight=None):
     """Group of each label: itself, or group 0 for all labels with fewer than `min_rows` rows."""
-    often = np.bincount(labels, minlength=n_labels) >= min_rows
+    often = np.bincount(labels, weight, minlength=n_labels) >= min_rows
     return np.where(often, np.arange(n_labels) + 1, 0)
 
 
-def label_options(groups, scores, correct, costs, base, n_groups, n_thresholds):
+def label_options(groups, scores, correct, costs, base, n_groups, n_thresholds, weight=None):
     """Mean quality and cost of each (threshold, add-on) for each group of labels.
 
     Thresholds split the group at quantiles of the base's score, and at infinity. Each lies between
     two scores, where the share of later rows below it is that of the group in the mean: at a score
     with i of n below it, :math:`(i + 1) / (n + 1)` of later rows would be, and budgets too small.
     `groups` and `scores` are of the base's answers, `correct` is the quality of each member's
-    answer, (n_rows, n_members).
+    answer, (n_rows, n_members). `weight` are the weights of the rows, in units of one row.
     """
+    if weight is None:
+        weight = np.ones(len(groups))
     addons = np.delete(np.arange(len(costs)), base)
     option_addons = np.r_[base, np.repeat(addons, n_thresholds)]
     thresholds = np.full((n_groups, len(option_addons)), -np.inf)
     quality = np.zeros((n_groups, len(option_addons)))
     cost = np.full((n_groups, len(option_addons)), costs[base])
-    share = np.bincount(groups, minlength=n_groups) / len(groups)
+    share = np.bincount(groups, weight, minlength=n_groups) / weight.sum()
     for group in np.flatnonzero(share):
         rows = np.flatnonzero(groups == group)
-        score, right = scores[rows], correct[rows]
-        levels = np.quantile(score, np.linspace(0, 1, n_thresholds)[1:], method="higher")
-        levels = np.r_[levels, np.inf]
+        score, right, own_weight = scores[rows], correct[rows], weight[rows]
+        order, total = np.argsort(score, kind="stable"), own_weight.sum()
+        rising, counted = score[order], np.cumsum(own_weight[order])
+        # The higher of two neighbours, as `np.quantile` takes it of rows that weigh one each.
+        places = np.ceil(np.linspace(0, 1, n_thresholds)[1:] * (total - 1))
+        positions = np.searchsorted(counted, places, side="right")
+        levels = np.r_[rising[np.minimum(positions, len(rising) - 1)], np.inf]
         kept = score >= levels[:, np.newaxis]
-        sent = 1 - kept.mean(axis=1)
-        levels = between(np.sort(score), levels)
-        quality[group, 0] = right[:, base].mean()
+        sent = 1 - kept @ own_weight / total
+        levels = between(rising, levels, counted)
+        quality[group, 0] = np.average(right[:, base], weights=own_weight)
         for j, addon in enumerate(addons):
             at = slice(1 + j * n_thresholds, 1 + (j + 1) * n_thresholds)
-            gain = (~kept) @ (right[:, addon] - right[:, base]) / len(rows)
+            gain = (~kept) @ (own_weight * (right[:, addon] - right[:, base])) / total
             thresholds[group, at] = levels
             quality[group, at] = quality[group, 0] + gain
             cost[group, at] += sent * costs[addon]
     return LabelOptions(thresholds, option_addons, quality, cost, share)
 
 
-def between(scores, levels):
-    """Thresholds that keep the same of some rows, and the same share of later ones in the mean."""
+def between(scores, levels, counted=None):
+    """Thresholds that keep the same of some rows, and the same share of later ones in the mean.
+
+    `scores` rise, and `counted` is the weight of the rows up to each of them; None counts each
+    row once.
+    """
+    if counted is None:
+        counted = np.arange(1.0, len(scores) + 1)
     n_below = np.searchsorted(scores, levels)
     below = scores[np.maximum(n_below - 1, 0)]
     inner = np.isfinite(levels) & np.isfinite(below) & (n_below > 0)
     way = np.where(inner, levels, below) - below
-    found = below + n_below / len(scores) * way
+    share_below = counted[np.maximum(n_below - 1, 0)] / counted[-1]
+    found = below + share_below * way
     # Rounding may end at the score below, which is to be sent.
     found = np.where(inner & (found <= below), levels, found)
     return np.where(inner, found, np.where(n_below > 0, levels, -np.inf))
@@ -240,6 +253,11 @@ class FrugalMLClassifier(CombiningRouter):
     -----
     There is no `random_state`: set that of the members.
 
+    ``fit(X, y, sample_weight=...)`` fits every member with the weights as they are given, and
+    counts rows by them in all rules and validation figures, whose unit does not matter. With
+    metadata routing each member says whether it requests them. A row of weight 0 is as good as
+    absent.
+
     Which of two mixed bases a row goes to is drawn from a hash of the row and of how often
     it came before in the call: a row goes the same way in every batch and container, and
     of many equal rows in one call the right share goes each way. In calls of one row each,
@@ -309,7 +327,8 @@ class FrugalMLClassifier(CombiningRouter):
         bases = possible_bases(self.base, names)
         labels = np.array([part.argmax(axis=1) for part in scores])
         tops = np.array([part.max(axis=1) for part in scores])
-        quality = self._objective_of(self._target).bound(target).table(target, labels)
+        weight = answers.weight
+        quality = self._objective_of(self._target).bound(target, weight).table(target, labels)
         base_costs = costs = self._costs_of_fit
         addons, self.abstain_quality_ = list(names), self._worth_of_handing([quality])
         if self.abstain_quality_ is not None:
@@ -320,11 +339,14 @@ class FrugalMLClassifier(CombiningRouter):
         def learn(rows):
             """Rules that some rows choose, and for each base the group of each label."""
             groups, options, n_labels = {}, [], len(self.classes_)
+            own_weight = None if weight is None else weight[rows]
             for base in bases:
-                groups[base] = label_groups(labels[base, rows], n_labels, _MIN_ROWS)
+                groups[base] = label_groups(labels[base, rows], n_labels, _MIN_ROWS, own_weight)
                 group, top = groups[base][labels[base, rows]], tops[base, rows]
                 sizes = n_labels + 1, self.n_thresholds
-                options.append(label_options(group, top, quality[rows], costs, base, *sizes))
+                options.append(
+                    label_options(group, top, quality[rows], costs, base, *sizes, weight=own_weight)
+                )
             return label_rules(options, bases), groups
 
         self.rules_, self._groups = learn(slice(None))
@@ -336,7 +358,9 @@ class FrugalMLClassifier(CombiningRouter):
                 addon == rules.base[:, np.newaxis], 0.0, costs[addon]
             )
             mixture = Mixture(rules.cost, rules.quality)
-            self._validated_parts.append(ValidatedPart.of(mixture, cost, quality[rows, addon]))
+            own_weight = None if weight is None else weight[rows]
+            part = ValidatedPart.of(mixture, cost, quality[rows, addon], own_weight)
+            self._validated_parts.append(part)
         unit = np.eye(len(addons), len(names))
         pairs = [(base, addon) for base in bases for addon in range(len(addons))]
         self._bases = bases

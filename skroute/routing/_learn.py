@@ -49,13 +49,15 @@ def learn_policy(
     )
     estimate, as_new = found if handing is None else (with_last(part, handing) for part in found)
     known, quality, noise = log.known, log.quality, 1.0
-    sigma = error_deviation(estimate, quality) if known is None else known.deviation(estimate)
-    if known is not None:
+    if known is None:
+        sigma = error_deviation(estimate, quality, weight)
+    else:
+        sigma = known.deviation(estimate, weight)
         quality, noise = known.judged(estimate), known.noise
     part, planned_as_new, kind = part_of(folds, len(quality)), None, None
     # Costs that are known row by row do not repeat.
     if planned.ndim == 1 or cost_estimator is not None:
-        numbers, first = frequent_rows(X, part)
+        numbers, first = frequent_rows(X, part, weight)
         if len(first):
             kind, rows, again = numbers, numbers >= 0, _safe_indexing(X, first)
             as_new = as_new.copy()
@@ -86,15 +88,15 @@ def predict_costs(fitted, X):
     return np.maximum(predict_matrix(fitted, X, "cost_estimator"), 0.0)
 
 
-def frequent_rows(X, part):
+def frequent_rows(X, part, weight=None):
     """Numbers of the kinds of rows that occur often and in several folds, -1 for other rows.
 
     And where each kind first occurs. The folds' estimates of such rows differ from one another,
-    and from the one number that the fitted estimator gives all of them later.
+    and from the one number that the fitted estimator gives all of them later. `weight` says how
+    often each row occurs; None: once.
     """
-    _, first, code, counts = np.unique(
-        row_keys(X), return_index=True, return_inverse=True, return_counts=True
-    )
+    _, first, code = np.unique(row_keys(X), return_index=True, return_inverse=True)
+    counts = np.bincount(code, weight)
     n_parts = part.max() + 1
     of_kind, _ = np.divmod(np.unique(code * n_parts + part), n_parts)
     often = (counts >= _OFTEN) & (np.bincount(of_kind) > 1)
@@ -115,7 +117,9 @@ def warn_of_fit(policy, names, budget):
 def _slack(policy, names, budget):
     """Of a budget above what any choice costs: its unit may be another."""
     costs = policy.planned if policy.noise > 1 else policy.paid
-    most = float(np.max(costs, axis=-1).mean()) + policy.deciding
+    largest = np.max(costs, axis=-1)
+    most = float(largest if costs.ndim == 1 else np.average(largest, weights=policy.weight))
+    most += policy.deciding
     if budget < np.inf and not affords(most, budget):
         return (
             f"budget={float(budget)!r} has no effect: the most expensive choice for each row costs "
@@ -128,7 +132,7 @@ def _contradiction(policy, names, budget):
     """Of a price list that is far from the logged costs."""
     if policy.realised is None or policy.per_row:
         return None
-    found = policy.paid.mean(axis=0)
+    found = np.average(policy.paid, axis=0, weights=policy.weight)
     off = np.abs(found - policy.planned)
     noise = policy.paid.std(axis=0) / np.sqrt(len(policy.paid))
     wrong = np.flatnonzero((off > _CONTRADICTS * policy.planned) & (off > 3 * noise))
@@ -144,7 +148,9 @@ def _contradiction(policy, names, budget):
 
 def _better_choice(policy, names, budget):
     """Of a single choice that is better than routing."""
-    mean_costs = policy.paid.mean(axis=0) if policy.paid.ndim == 2 else policy.paid
+    mean_costs = policy.paid
+    if policy.paid.ndim == 2:
+        mean_costs = np.average(policy.paid, axis=0, weights=policy.weight)
     affordable = np.flatnonzero(affords(budget - policy.deciding, mean_costs))
     if len(affordable) == 0 or len(policy.quality) < 2:
         return None

@@ -84,12 +84,15 @@ class KnownCells(NamedTuple):
         """Doubly robust outcomes of all cells: their means have no bias."""
         return estimate + self.weight * np.where(self.weight > 0, self.table - estimate, 0.0)
 
-    def deviation(self, estimate):
+    def deviation(self, estimate, row_weight=None):
         """Standard deviation of each choice's estimation error, over what is known."""
         error = np.where(self.weight > 0, self.table - estimate, 0.0)
-        total = np.maximum(self.weight.sum(axis=0), 1e-300)
-        mean = (self.weight * error).sum(axis=0) / total
-        return np.sqrt((self.weight * (error - mean) ** 2).sum(axis=0) / total)
+        weight = self.weight
+        if row_weight is not None:
+            weight = weight * row_weight[:, np.newaxis]
+        total = np.maximum(weight.sum(axis=0), 1e-300)
+        mean = (weight * error).sum(axis=0) / total
+        return np.sqrt((weight * (error - mean) ** 2).sum(axis=0) / total)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Members: named models that are checked, fitted out of fold, and asked for the rows of each."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import Bunch, check_consistent_length, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import (
     answered,
@@ -23,6 +23,7 @@ from skroute.base import (
     dispatch,
     handed_over,
     inherit_member_tags,
+    may_take_weights,
     measure_costs,
     note_failure,
 )
@@ -62,7 +63,13 @@ from skroute.utils._compat import (
 from skroute.utils._named import by_label
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import check_known_labels
+from skroute.utils._validation import (
+    check_known_labels,
+    folds_among,
+    given_weights,
+    none_if_equal,
+    relative_weights,
+)
 
 AMOUNT = [Interval(Real, 0, None, closed="left"), None]
 
@@ -85,13 +92,34 @@ class OutOfFold:
     # The true answers, encoded as the responses are.
     target: np.ndarray
     folds: list
-    # Weights of the rows, their mean 1.
+    # Weights of the rows, in units of one row (`relative_weights`); None if all weigh the same.
     weight: np.ndarray | None = None
+    # The same as the user gave them, which is how an estimator of the user gets them.
+    given_weight: np.ndarray | None = None
 
     @property
     def part(self):
         """Number of the fold that each row is in."""
         return part_of(self.folds, len(self.target))
+
+    def weighted(self, X, given_weight):
+        """Return the rows that have weight, and these answers to them with the weights.
+
+        Nothing is learned from rows of weight 0.
+        """
+        kept = np.flatnonzero(given_weight > 0)
+        weight = none_if_equal(relative_weights(given_weight)[kept])
+        if len(kept) == len(given_weight):
+            return X, replace(self, weight=weight, given_weight=given_weight)
+        answers = OutOfFold(
+            self.names,
+            [None if part is None else part[kept] for part in self.responses],
+            self.target[kept],
+            folds_among(self.folds, kept, len(given_weight)),
+            weight,
+            given_weight[kept],
+        )
+        return _safe_indexing(X, kept), answers
 
 
 class MemberRouter(Router, BaseHeterogeneousEnsemble):
@@ -110,8 +138,6 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
     }
     # The kinds of target that the router takes.
     _target_kinds: tuple[type, ...] = (SingleLabel,)
-    # Whether sample_weight counts in what the router itself learns.
-    _weighs = False
     # Names of the qualities of labels that it has the mathematics for; None: all.
     _qualities: tuple[str, ...] | None = None
 
@@ -133,7 +159,8 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         y, classes, kind = make_target(X, y, self._target_kinds, type(self).__name__)
         target = kind(all_classes(classes, members.values()) if kind is SingleLabel else classes)
         self._check_target(target)
-        routed, weight = self._routed(members, params, X)
+        given_weight = given_weights(params.get("sample_weight"), X)
+        routed = self._routed(members, params, given_weight)
         splits, folds = self._splits(X, y, kind, routed)
         # Steps are made before the parallel loop: a worker must not change the estimator.
         steps = [task.step(f"fit {name}") for name in names]
@@ -154,7 +181,9 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
             check_affordable(check_budget(self.budget), self._least_cost(costs, names))
         self._costs_of_fit, self._measured = costs, isinstance(self.costs, str)
         with task.step("learn routing"):
-            answers = OutOfFold(names, responses, target.positions(y), folds, weight)
+            answers = OutOfFold(names, responses, target.positions(y), folds)
+            if given_weight is not None:
+                X, answers = answers.weighted(X, given_weight)
             self._learn(X, answers)
 
     def _asks(self):
@@ -255,28 +284,22 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         """Mean cost of the cheapest plan, from the cost of each named member."""
         return 0.0 if getattr(self, "abstain_cost", None) is not None else float(costs.min())
 
-    def _routed(self, members, params, X):
-        """Metadata for the `fit` of each member, and the weights of rows in what is learned."""
-        weight = params.get("sample_weight") if self._weighs else None
-        if weight is None:
-            return self._route_metadata(params), None
-        weight = check_sample_weight(weight, X, dtype=np.float64, ensure_non_negative=True)
-        if not 0 < weight.sum() < np.inf:
-            raise ValueError("sample_weight must be finite and not zero for every row.")
-        weight = weight / weight.mean()
-        if routing_enabled() or set(params) != {"sample_weight"}:
-            return self._route_metadata(params), weight
+    def _routed(self, members, params, given_weight):
+        """Return the metadata for the `fit` of each member and for the splitter."""
+        if given_weight is None or routing_enabled():
+            return self._route_metadata(params)
+        self._route_metadata({name: params[name] for name in params if name != "sample_weight"})
         routed = {"cv": Bunch(split={})}
         for name, member in members.items():
             fitted = comes_fitted(member)
-            if not fitted and not has_fit_parameter(member, "sample_weight"):
+            if not fitted and not may_take_weights(member):
                 raise ValueError(
                     f"sample_weight is for every member, but fit of {name!r} ({member!r}) does "
                     "not take it. With sklearn.set_config(enable_metadata_routing=True) each "
                     "member says by set_fit_request whether it does."
                 )
-            routed[name] = Bunch(fit={} if fitted else dict(params))
-        return routed, weight
+            routed[name] = Bunch(fit={} if fitted else {"sample_weight": given_weight})
+        return routed
 
     def _splits(self, X, y, kind, routed):
         """How members are cross-validated, and how what the router learns of them is."""

@@ -58,14 +58,14 @@ def best_mixture(cost, quality):
     return Mixture(cost[kept], quality[kept]), kept
 
 
-def docked_quality(cost, quality, simple, slack):
+def docked_quality(cost, quality, simple, slack, weight=None):
     """Mean quality of rules, less what may be luck where they beat mixtures of simple ones.
 
     `cost` and `quality` (n_rules, n_rows) are of rows that did not fit the rules. A rule that is
     not `simple` is docked `slack` standard errors of the difference, row by row, to the mixture
-    of simple rules that costs as much.
+    of simple rules that costs as much. `weight` are those of the rows; None weights all alike.
     """
-    found, mean = quality.mean(axis=1), cost.mean(axis=1)
+    found, mean = mean_of_rows(quality, weight), mean_of_rows(cost, weight)
     mixture, kept = best_mixture(mean[simple], found[simple])
     kept = np.flatnonzero(simple)[kept]
     docked = found.copy()
@@ -75,11 +75,24 @@ def docked_quality(cost, quality, simple, slack):
         if high > low:
             price = np.diff(mixture.quality)[low] / np.diff(mixture.cost)[low]
         gain = quality[rule] - price * cost[rule]
-        for position, weight in ((low, 1 - share), (high, share)):
+        for position, fraction in ((low, 1 - share), (high, share)):
             other = kept[position]
-            gain = gain - weight * (quality[other] - price * cost[other])
-        docked[rule] -= slack * gain.std() / np.sqrt(len(gain))
+            gain = gain - fraction * (quality[other] - price * cost[other])
+        docked[rule] -= slack * error_of_rows(gain, weight)
     return docked
+
+
+def mean_of_rows(table, weight=None):
+    """Return means over the rows, which are the last axis."""
+    return table.mean(axis=-1) if weight is None else np.average(table, axis=-1, weights=weight)
+
+
+def error_of_rows(values, weight=None):
+    """Return the standard error of the mean of one value a row."""
+    if weight is not None:
+        # What each row adds to the weighted mean, in the first order.
+        values = (values - np.average(values, weights=weight)) * weight / weight.mean()
+    return np.std(values) / np.sqrt(len(values))
 
 
 def spread_prices(path, n_prices, power=1.0):
@@ -94,18 +107,21 @@ def spread_prices(path, n_prices, power=1.0):
 class ValidatedPart(NamedTuple):
     """Rules that the other rows have chosen, and what they do on the rows of a part.
 
-    `sums` has for each rule the sums over these rows of cost, quality and their squares.
+    `sums` has for each rule the sums over these rows of cost, quality and their squares, each row
+    counted by its weight; `n_rows` is the sum of the weights.
     """
 
     mixture: Mixture
     sums: NDArray[np.float64]
-    n_rows: int
+    n_rows: float
 
     @classmethod
-    def of(cls, mixture, cost, quality):
+    def of(cls, mixture, cost, quality, weight=None):
         """From the cost and the quality of each rule on each row, tables (n_rules, n_rows)."""
-        sums = [table.sum(axis=-1) for table in (cost, quality, cost**2, quality**2)]
-        return cls(mixture, np.stack(sums, axis=-1), cost.shape[1])
+        if weight is None:
+            weight = np.ones(cost.shape[1])
+        sums = [(table * weight).sum(axis=-1) for table in (cost, quality, cost**2, quality**2)]
+        return cls(mixture, np.stack(sums, axis=-1), float(weight.sum()))
 
 
 def validated_mixture(parts, budget):
@@ -124,13 +140,14 @@ def validated_mixture(parts, budget):
     return Validated(float(mean[1]), float(error[1]), float(mean[0]), float(error[0]))
 
 
-def best_of(quality, spent, rows):
+def best_of(quality, spent, rows, weight=None):
     """Which of some policies to take: the best one or, within noise of it, one that spends less.
 
-    `quality` and `spent` have one number for each policy, `rows` the quality of each row.
+    `quality` and `spent` have one number for each policy, `rows` the quality of each row, and
+    `weight` the weight of each row, None if all count alike.
     """
     best = int(np.argmax(quality))
-    noise = [np.std(rows[best] - own) / np.sqrt(len(own)) for own in rows]
+    noise = [error_of_rows(rows[best] - own, weight) for own in rows]
     near = quality[best] - quality <= noise
     cheaper = np.flatnonzero(near & (spent < 0.99 * spent[best]))
     return int(cheaper[quality[cheaper].argmax()]) if len(cheaper) else best

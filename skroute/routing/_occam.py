@@ -9,7 +9,7 @@ from skroute.base import check_affordable, check_budget, note_failure
 from skroute.metrics._objectives import OF_LABELS, OF_NUMBERS
 from skroute.quality import QualityRegressor
 from skroute.routing._draws import tie_draws
-from skroute.routing._estimates import folds_of
+from skroute.routing._estimates import folds_of, with_weights
 from skroute.routing._learn import learn_policy, warn_of_fit
 from skroute.routing._log import Log, kept_choices, with_last
 from skroute.routing._members import AMOUNT, MemberRouter
@@ -24,7 +24,6 @@ from skroute.utils._timing import seconds_per_sample
 class Occam(MemberRouter):
     """Members whose quality is estimated for each row; the best at the price answers."""
 
-    _weighs = True
     _parameter_constraints: dict = {
         **MemberRouter._parameter_constraints,
         "quality_estimator": [HasMethods(["fit", "predict"]), None],
@@ -102,13 +101,18 @@ class Occam(MemberRouter):
         _, added = self._split_costs(self._costs_of_fit, names, self._embedder_answers)
         log = Log(names, quality, added).with_handing_over(self.abstain_cost)
         self.abstain_quality_ = log.handing
+        estimator = self.quality_estimator
+        if estimator is None:
+            estimator = QualityRegressor()
+        estimator, fit_params = with_weights(estimator, answers.given_weight)
         policy = learn_policy(
-            QualityRegressor() if self.quality_estimator is None else self.quality_estimator,
+            estimator,
             features,
             log,
             folds_of(answers.folds, features),
             weight=answers.weight,
             n_jobs=self.n_jobs,
+            fit_params=fit_params,
         )
         self._routing_seconds = 0.0
         if isinstance(self.costs, str) and self.routing_cost is None:
@@ -359,7 +363,11 @@ class OccamRouterClassifier(ClassifierMixin, Occam):
 
     ``fit(X, y, sample_weight=...)`` fits every member with the weights, and price, validation
     and mean quality count rows by them. With scikit-learn's metadata routing each member says
-    whether it takes them.
+    whether it takes them. They reach a `quality_estimator` whose `fit` takes ``sample_weight``,
+    as the default does, unless it has said that it does not request them; the estimates of
+    another one, such as a pipeline, are not weighted, nor is an `embedding` that is a transformer.
+    Members and a `quality_estimator` of the user get the weights as they are given. What the
+    router itself learns does not depend on their unit, and a row of weight 0 is as good as absent.
 
     Rows that are worth exactly the price are divided, so that all of the budget is used: which
     way such a row goes is drawn from a hash of the row and of how often it came before in the

@@ -10,12 +10,19 @@ from skroute.routing._combining import (
     possible_bases,
     search_combinations,
 )
-from skroute.routing._estimates import answers_forest, cross_fit, predict_matrix, rows_and_others
+from skroute.routing._estimates import (
+    answers_forest,
+    cross_fit,
+    predict_matrix,
+    rows_and_others,
+    with_weights,
+)
 from skroute.routing._mixtures import (
     Mixture,
     ValidatedPart,
     best_mixture,
     docked_quality,
+    mean_of_rows,
     spread_prices,
 )
 from skroute.routing._states import StateValues, any_order, best_move, check_sets, roll_back
@@ -150,6 +157,10 @@ class SequentialRouterClassifier(CombiningRouter):
     -----
     There is no `random_state`: set that of the members and of a `quality_estimator` of your own.
 
+    ``fit(X, y, sample_weight=...)`` weights rows as in :class:`OccamRouterClassifier`: in the fit
+    of members, in combinations and prices, and in the estimates of a `quality_estimator` whose
+    `fit` takes weights.
+
     Which of two mixed rules a row follows is drawn from its ``request_id``, else as in
     :class:`FrugalMLClassifier`. `route` and `predict_cost` ask the members that `predict` asks,
     since their answers are what decides.
@@ -232,8 +243,9 @@ class SequentialRouterClassifier(CombiningRouter):
 
     def _learn(self, X, answers):
         names, scores, target = answers.names, answers.responses, answers.target
-        quality = self._objective_of(self._target).bound(target).of
-        found = search_combinations(scores, target, quality, self.max_calls)
+        row_weight = answers.weight
+        quality = self._objective_of(self._target).bound(target, row_weight).of
+        found = search_combinations(scores, target, quality, self.max_calls, row_weight)
         handing = self._worth_of_handing(per_row for _, _, per_row in found.values())
         self.abstain_quality_ = handing
         self._states = any_order(len(names), self.max_calls)
@@ -261,14 +273,21 @@ class SequentialRouterClassifier(CombiningRouter):
         estimator = self.quality_estimator
         if estimator is None:
             estimator = answers_forest(len(target), _MOST_ROWS, self.n_jobs)
+            estimator, fit_params = with_weights(estimator, row_weight)
+        else:
+            estimator, fit_params = with_weights(estimator, answers.given_weight)
 
         def fit(state, target):
             features = self._features([scores[k] for k in self._states.answers[state]], state)
-            options = {"name": "quality_estimator", "n_jobs": self.n_jobs}
+            options = {
+                "name": "quality_estimator",
+                "n_jobs": self.n_jobs,
+                "fit_params": fit_params,
+            }
             return cross_fit(estimator, features, target, answers.folds, **options)[:2]
 
         # The special case first: its estimates also say which prices matter.
-        rules, cost, quality = self._learn_addons(np.column_stack(made), fit)
+        rules, cost, quality = self._learn_addons(np.column_stack(made), fit, row_weight)
         self._values = None
         if self._states.n_calls > 2:
             reached = np.flatnonzero(self._states.asked[:, bases].any(axis=1))
@@ -279,7 +298,7 @@ class SequentialRouterClassifier(CombiningRouter):
                 rules += [(start, price, at) for at, price in enumerate(self.prices_)]
                 cost += list(costs[base] + spent[start].T)
                 quality += list(brought[start].T)
-        self._choose(rules, np.array(cost), np.array(quality), answers.part)
+        self._choose(rules, np.array(cost), np.array(quality), answers.part, row_weight)
         self._set_choices(labels, used, weights, thresholds)
 
     def _features(self, scores, state):
@@ -298,7 +317,7 @@ class SequentialRouterClassifier(CombiningRouter):
             options.append(self._first_choice[start] + 1)
         return np.array(options)
 
-    def _learn_addons(self, made, fit):
+    def _learn_addons(self, made, fit, row_weight):
         """Rules that buy one add-on at most; sets the prices of those that may buy more."""
         rules, spent, brought, prices = [], [], [], [0.0]
         handing = self.abstain_quality_
@@ -309,7 +328,7 @@ class SequentialRouterClassifier(CombiningRouter):
             model, estimate = fit(start, ways[:, :n_answers])
             self._addons[start] = StateValues(model, n_answers, 0, 0, handing)
             estimate, _ = self._addons[start].split(estimate)
-            path = assignment_path(estimate, costs)
+            path = assignment_path(estimate, costs, weight=row_weight)
             # Where little is spent, each bit of it buys most.
             for price in spread_prices(path, _N_ADDON_PRICES, 2.0):
                 choice = choose_at_price(estimate, costs, price)
@@ -325,7 +344,7 @@ class SequentialRouterClassifier(CombiningRouter):
         self.prices_ = prices[np.unique(at.round().astype(int))]
         return rules, spent, brought
 
-    def _choose(self, rules, cost, quality, part):
+    def _choose(self, rules, cost, quality, part, row_weight):
         """The rules that are worth mixing, by all rows and, to validate them, without each part.
 
         A rule is the state after the member that is asked first, what an answer must bring for
@@ -337,8 +356,10 @@ class SequentialRouterClassifier(CombiningRouter):
 
         def mixed(rows):
             tables = cost[:, rows], quality[:, rows]
-            means = [table.mean(axis=1) for table in tables]
-            _, kept = best_mixture(means[0], docked_quality(*tables, price_at < 0, slack))
+            own_weight = None if row_weight is None else row_weight[rows]
+            means = [mean_of_rows(table, own_weight) for table in tables]
+            docked = docked_quality(*tables, price_at < 0, slack, own_weight)
+            _, kept = best_mixture(means[0], docked)
             # Mixtures are of what rules are found to be, which may fall where they are docked.
             return Mixture(means[0][kept], np.maximum.accumulate(means[1][kept])), kept
 
@@ -346,7 +367,8 @@ class SequentialRouterClassifier(CombiningRouter):
         for rows, others in rows_and_others(part):
             mixture, kept = mixed(others)
             tables = cost[kept][:, rows], quality[kept][:, rows]
-            self._validated_parts.append(ValidatedPart.of(mixture, *tables))
+            own_weight = None if row_weight is None else row_weight[rows]
+            self._validated_parts.append(ValidatedPart.of(mixture, *tables, own_weight))
         self.mixture_, kept = mixed(np.arange(len(part)))
         self._rules = start[kept], price[kept], price_at[kept]
 

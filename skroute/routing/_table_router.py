@@ -3,17 +3,17 @@
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.model_selection import KFold
-from sklearn.utils import check_consistent_length
+from sklearn.utils import Bunch, check_consistent_length
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import inherit_member_tags, models_of
 from skroute.quality import QualityRegressor
-from skroute.routing._estimates import read_rows
+from skroute.routing._estimates import read_rows, with_weights
 from skroute.routing._log import check_matrix, with_last
 from skroute.routing._members import AMOUNT
 from skroute.routing._router import BUDGET, Router
-from skroute.utils._compat import HasMethods, Integral, check_sample_weight
+from skroute.utils._compat import HasMethods, Integral, check_sample_weight, routing_enabled
 from skroute.utils._named import check_rows_match
 
 _ADVICE = (
@@ -41,6 +41,17 @@ class TableRouter(MetaEstimatorMixin, Router, BaseEstimator):
         if getattr(self, "cost_estimator", None) is not None:
             readers["cost_estimator"] = self.cost_estimator
         return readers
+
+    def _routed(self, params, given_weight):
+        """Return the metadata for the `fit` of the estimators that read X, and for the splitter."""
+        if given_weight is None or routing_enabled():
+            return self._route_metadata(params)
+        self._route_metadata({name: params[name] for name in params if name != "sample_weight"})
+        routed = {"splitter": Bunch(split={})}
+        for name, reader in self._readers().items():
+            _, fit_params = with_weights(reader, given_weight)
+            routed[name] = Bunch(fit=fit_params)
+        return routed
 
     def _rows_of_fit(self, X, y, *, optional=False, **beside):
         """Checked rows; None, where they are `optional`, if nothing is known of them."""

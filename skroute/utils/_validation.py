@@ -7,11 +7,18 @@ from numbers import Real
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from skroute.utils._compat import num_samples
+from skroute.utils._compat import check_sample_weight, num_samples
 from skroute.utils._tensors import on_host
 
 # Room for the rounding of probabilities, half precision included. Logits are far outside.
 _PROBABILITY_ROOM = 0.01
+# Largest weight that is read as a count of rows: a bootstrap sample repeats no row more often
+# (the chance is 1e-15).
+_LARGEST_COUNT = 16
+# Relative room for the rounding of weights that were multiplied or divided by a number.
+_WEIGHT_ROOM = 1e-9
+# Significant bits of a weight that is not a count. Rounding in another unit is far below them.
+_WEIGHT_BITS = 24
 # Frames of these are no lines of the user's code.
 _INNER = ("skroute", "sklearn", "joblib")
 
@@ -98,6 +105,103 @@ def check_weights(params, n_samples):
             f"sample_weight must have one entry per row: there are {n_samples} rows and {given} "
             "weights."
         )
+
+
+def given_weights(sample_weight, rows):
+    """Return the weights of rows as numbers, checked, in the unit that they are given in.
+
+    Parameters
+    ----------
+    sample_weight : array-like of shape (n_rows,) or None
+    rows : array-like of n_rows
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), dtype=float64; or None if there are none
+
+    Raises
+    ------
+    ValueError
+        If a weight is negative or not finite, if all of them are 0, or for another number of them.
+    """
+    if sample_weight is None:
+        return None
+    weight = check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
+    if not weight.any():
+        raise ValueError(
+            "sample_weight is 0 for every row. At least one row needs a weight above 0; leave "
+            "sample_weight out if all rows count alike."
+        )
+    return weight
+
+
+def relative_weights(weight):
+    """Return weights in units of one row, the same for `weight` times any positive number.
+
+    What regularises depends on how many rows there are, and so on the unit of weights. Weights
+    that are whole multiples of the smallest one, up to 16, are counts: the smallest is one row, so
+    that a weight of 2 equals the row twice. Other weights get the mean 1 over the rows that have
+    weight.
+
+    Parameters
+    ----------
+    weight : ndarray of shape (n_rows,), dtype=float64
+        Finite weights of at least 0, not all of them 0.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), dtype=float64
+        0 where `weight` is 0. Weights that are no counts are rounded to single precision, so that
+        not even the last bit depends on the unit.
+    """
+    # Sums of large weights overflow, and quotients of subnormal numbers are rounded.
+    shares = weight / weight.max()
+    positive = shares[shares > 0]
+    multiples = shares / positive.min()
+    counts = np.rint(multiples)
+    off = np.abs(multiples - counts)
+    if counts.max() <= _LARGEST_COUNT and (off <= _WEIGHT_ROOM * counts).all():
+        return counts
+    mantissa, exponent = np.frexp(shares / positive.mean())
+    rounded = np.rint(np.ldexp(mantissa, _WEIGHT_BITS))
+    return np.ldexp(rounded, exponent - _WEIGHT_BITS)
+
+
+def none_if_equal(weight):
+    """Return weights, or None if all rows weigh the same: these are rows without weights."""
+    return None if np.ptp(weight) == 0 else weight
+
+
+def folds_among(folds, kept, n_rows):
+    """Return the folds of some rows, in positions among them; folds without any are left out.
+
+    Parameters
+    ----------
+    folds : list of (ndarray of int, ndarray of int)
+    kept : ndarray of int
+        Positions of the rows that stay, rising.
+    n_rows : int
+        How many rows there were.
+
+    Returns
+    -------
+    list of (ndarray of int, ndarray of int)
+    """
+    position = np.full(n_rows, -1)
+    position[kept] = np.arange(len(kept))
+    kept_folds = []
+    for train, test in folds:
+        train, test = (position[rows] for rows in (train, test))
+        train, test = (rows[rows >= 0] for rows in (train, test))
+        if not len(test):
+            continue
+        if not len(train):
+            raise ValueError(
+                f"All of the {len(kept)} rows with a positive sample_weight are in one fold, so "
+                "that nothing can be estimated out of sample. Use another cv, or more such rows."
+            )
+        kept_folds.append((train, test))
+    return kept_folds
 
 
 def refuse_source(X, reader=None):

@@ -133,12 +133,14 @@ def test_model_costs():
     priced = linear.set_params(model_costs=costs).fit(X, y)
     assert_allclose(priced.predict_cost(X_new), expected)
     assert_allclose(priced.cost_table_["gate"], 0.25 + len(priced.features_used_["gate"]))
-    # With a full model that is cheaper than the cheap one, any budget that covers it will do.
+    # Where the full model is the cheaper one, p_full still bounds who is sent there.
     odd = adapt(model_costs={"gate": 0, "cheap": 50, "full": 0}, method="lin", tol=1e-3).fit(X, y)
     assert odd.cost_table_["full"] < odd.cost_table_["cheap"]
     for policy in ("online", "batch"):
         odd.set_params(policy=policy)
-        assert_array_equal(odd.route(X_new, budget=30), odd.route(X_new))
+        assert odd.predict_cost(X_new, budget=odd.min_budget_).mean() <= odd.min_budget_
+        with pytest.raises(ValueError, match="the smallest feasible budget"):
+            odd.route(X_new, budget=30)
 
 
 def test_sample_weight_and_metadata_routing():

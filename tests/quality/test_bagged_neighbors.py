@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skroute.quality import BaggedNeighborsRegressor
@@ -160,3 +161,41 @@ def test_extreme_sizes():
     message = "subset_size=6 is more than the n_samples = 5 given to fit"
     with pytest.raises(ValueError, match=re.escape(message)):
         BaggedNeighborsRegressor(subset_size=6).fit(X, y)
+
+
+@pytest.mark.parametrize("metric", ["chebyshev", "manhattan", "euclidean"])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_weight_of_2_is_a_row_twice(seed, metric):
+    rng = np.random.default_rng(seed)
+    n_rows = int(rng.integers(20, 80))
+    # Few values: many distances are equal.
+    X = rng.integers(0, 5, (n_rows, 2)).astype(float)
+    Y = rng.random((n_rows, 2))
+    counts = rng.integers(0, 4, n_rows)
+    rows = np.repeat(np.arange(n_rows), counts)
+    queries = rng.integers(0, 5, (30, 2)).astype(float)
+    for subset_size in (None, 1, 5):
+        model = BaggedNeighborsRegressor(subset_size=subset_size, metric=metric)
+        repeated = clone(model).fit(X[rows], Y[rows])
+        for unit in (1.0, 1e-9, 3e5):
+            weighted = clone(model).fit(X, Y, sample_weight=unit * counts)
+            assert weighted.subset_size_ == repeated.subset_size_
+            found = weighted.predict(queries, return_std=True)
+            for own, other in zip(found, repeated.predict(queries, return_std=True)):
+                np.testing.assert_allclose(own, other, rtol=1e-9, atol=1e-12)
+
+
+def test_weights_that_count_nothing_change_nothing():
+    rng = np.random.default_rng(0)
+    X, y = rng.random((100, 3)), rng.random(100)
+    plain = BaggedNeighborsRegressor().fit(X, y)
+    for weight in (np.ones(100), np.full(100, 1e-3)):
+        weighted = BaggedNeighborsRegressor().fit(X, y, sample_weight=weight)
+        np.testing.assert_allclose(weighted.predict(X), plain.predict(X), rtol=1e-12)
+    real = rng.random(100)
+    expected = BaggedNeighborsRegressor().fit(X, y, sample_weight=real).predict(X)
+    found = BaggedNeighborsRegressor().fit(X, y, sample_weight=1e-5 * real).predict(X)
+    np.testing.assert_array_equal(expected, found)
+    for wrong in (-real, 0 * real, real[:-1]):
+        with pytest.raises(ValueError, match="(?i)sample.weight"):
+            BaggedNeighborsRegressor().fit(X, y, sample_weight=wrong)

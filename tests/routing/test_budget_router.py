@@ -352,7 +352,7 @@ def test_metadata_routing():
     C = row_costs(X)
     weight = np.arange(60.0)
     with pytest.raises(ValueError, match="only supported if enable_metadata_routing=True"):
-        BudgetRouter(Ridge(), costs=COSTS).fit(X, Q, sample_weight=weight)
+        BudgetRouter(Ridge(), costs=COSTS).fit(X, Q, groups=weight)
     with sklearn.config_context(enable_metadata_routing=True):
         asks = Ridge(1.0).set_fit_request(sample_weight=True)
         silent = Ridge(2.0).set_fit_request(sample_weight=False)

@@ -35,6 +35,7 @@ from skroute.utils._compat import (
 from skroute.utils._named import by_label
 from skroute.utils._tensors import holds_numbers, indexable_dataset, is_dataset, on_host, torch_of
 from skroute.utils._timing import seconds_per_sample
+from skroute.utils._tolerances import ROUNDING
 from skroute.utils._validation import check_weights, is_amount, refuse_masked, refuse_source, warn
 
 __all__ = [
@@ -54,10 +55,6 @@ __all__ = [
 
 # Name of the choice that answers nothing.
 ABSTAIN_NAME = "abstain"
-
-# Relative room for rounding wherever a cost is compared with a budget: sums of a million costs
-# are exact to this. It is relative alone: where costs are tiny, any absolute room is money.
-ROUNDING = 1e-12
 
 
 @dataclass

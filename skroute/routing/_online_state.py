@@ -29,9 +29,9 @@ _RETURN, _USUAL = 4.0, 1000
 _WINDOW, _EVERY = 256, 16
 # Within how many requests a debt is paid back; and how many requests' budget is saved at most.
 _SETTLE, _SAVINGS = 100, 10
-# Where not even the cheapest plan fits, nothing dearer is bought: a price for that, which can be
-# multiplied with a cost of 0.
-_HIGHEST = 1e15
+# Where not even the cheapest plan fits, nothing dearer is bought. The price is so many times the
+# highest efficiency in the window, so that it can be multiplied with a cost of 0.
+_BEYOND = 1e15
 # Estimated costs are at least this share of the price list's.
 _LEAST_SHARE = 0.1
 # Tries of a choice of which nothing is known, made while the books allow for them.
@@ -221,7 +221,10 @@ class Pacer:
             values = quality + self.bonus[: len(quality)]
             path = assignment_path(values[:, kept], costs[:, kept])
             segment = np.searchsorted(path.budgets, rate, side="right") - 1
-            self.price = float(path.prices[segment]) if segment >= 0 else _HIGHEST
+            if segment >= 0:
+                self.price = float(path.prices[segment])
+            else:
+                self.price = _BEYOND * (float(path.prices[0]) or 1.0)
 
 
 class Serving:

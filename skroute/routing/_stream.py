@@ -26,9 +26,6 @@ from skroute.routing._policy import choose_one
 from skroute.utils._compat import num_samples
 from skroute.utils._validation import check_numbers, warn
 
-# Nothing is bought at an infinite price; this one can be multiplied with a cost of 0.
-_MOST = 1e15
-
 
 class Offers:
     """The choices of a stream, their money and their policy, until prices or exclusions change."""
@@ -66,8 +63,7 @@ class Offers:
 
     def price_at(self, budget):
         """Price of a mean budget; ties go to the cheaper choice."""
-        rule = self.policy.rule(max(budget, self.policy.least))
-        return min(rule.price, _MOST)
+        return self.policy.rule(max(budget, self.policy.least)).price
 
     def choose(self, quality, costs, takes, least, books, room, spare):
         """Algorithm 1: the best at the price among what fits, at last the cheapest."""

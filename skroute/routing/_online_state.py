@@ -10,7 +10,7 @@ import numpy as np
 
 from skroute.assignment import assignment_path, choose_at_price
 from skroute.base import Plan, check_affordable
-from skroute.routing._log import costs_now, kept_choices
+from skroute.routing._log import check_new_choice, costs_now, kept_choices
 from skroute.routing._policy import choose_one
 
 QUALITY, COST = 0, 1
@@ -202,6 +202,23 @@ class Pacer:
         self.debt = 0.0 if budget == np.inf else max(before + cost - budget, -_SAVINGS * budget)
         return self.debt - before
 
+    def set_horizon(self, n_expected):
+        """Change the number of requests of a horizon.
+
+        The horizon under way goes on where it is known and ends later than now. Else a new
+        one begins.
+        """
+        goes_on = self.n_expected is not None
+        goes_on = goes_on and n_expected is not None and self.n_booked < n_expected
+        if not goes_on:
+            self.begin_horizon()
+        self.n_expected = n_expected
+
+    def begin_horizon(self):
+        """Count requests and what they cost from 0."""
+        self.n_booked = 0
+        self.spent = 0.0
+
     def rate(self, budget):
         """What the next requests may cost on average.
 
@@ -233,6 +250,9 @@ class Serving:
     def __init__(self, names, listed, n_features, router):
         n, level = len(names), LEVEL_VARIANCE if router.prior is None else PRIOR_VARIANCE
         self.names, self.exploration = list(names), router.exploration
+        self.prior = router.prior
+        # Parameters that act at once, as they were last taken over.
+        self.settings = (router.exploration, router.drift, router.n_expected)
         self.beliefs = Beliefs(listed, n_features, router.alpha, router.drift, level)
         self.pacer = Pacer(n, n_features, router.n_expected)
         # Listed costs of now, and those of `fit` and of choices when they came.
@@ -261,16 +281,43 @@ class Serving:
 
     # Choices --------------------------------------------------------------------------------
 
-    def reprice(self, costs):
-        """Decide by this price list; costs learned relative to one of 0 say nothing of another."""
+    def follow(self, router):
+        """Decide by the parameters that the router has now.
+
+        They are read under the lock: a thread that has read old ones cannot bring them back.
+        """
         with self.lock:
-            listed = costs_now(costs, self.names, self.listed_first, self.n_fitted)
-            if not np.array_equal(listed, self.listed):
-                beliefs, other = self.beliefs, (listed > 0) != (self.listed > 0)
-                beliefs.mean[other, COST] = 0.0
-                beliefs.mean[other, COST, 0] = listed[other] > 0
-                beliefs.cov[other, COST] = beliefs.start
-                self.listed, self.units, self.stale = listed, unit_of(listed), True
+            if router.alpha != self.beliefs.alpha or router.prior is not self.prior:
+                raise ValueError(
+                    f"alpha={router.alpha!r} and prior={router.prior!r} must be as in fit, where "
+                    "learning starts from them. Call fit, or set them back."
+                )
+            settings = (router.exploration, router.drift, router.n_expected)
+            if settings != self.settings:
+                router._validate_params()
+                self.settings = settings
+                self.exploration = router.exploration
+                self.beliefs.drift = router.drift
+                if router.n_expected != self.pacer.n_expected:
+                    self.pacer.set_horizon(router.n_expected)
+                self.stale = True
+            # A prior's price list is that of `fit`.
+            listed_by_prior = router.costs is None and self.prior is not None
+            self._reprice({} if listed_by_prior else router.costs)
+
+    def _reprice(self, costs):
+        """Decide by this price list; costs learned relative to one of 0 say nothing of another."""
+        listed = costs_now(costs, self.names, self.listed_first, self.n_fitted)
+        if np.array_equal(listed, self.listed):
+            return
+        beliefs = self.beliefs
+        other = (listed > 0) != (self.listed > 0)
+        beliefs.mean[other, COST] = 0.0
+        beliefs.mean[other, COST, 0] = listed[other] > 0
+        beliefs.cov[other, COST] = beliefs.start
+        self.listed = listed
+        self.units = unit_of(listed)
+        self.stale = True
 
     def restrict(self, without=(), again=()):
         """Do without choices, or use them again; names are known."""
@@ -281,8 +328,10 @@ class Serving:
             self.stale = True
 
     def add(self, name, cost, n_trials, rows=(), quality=()):
-        """A new choice, and what is known of its quality."""
+        """Add a new choice and what is known of its quality."""
         with self.lock:
+            # Another thread may have added the same one since its name was checked.
+            cost = check_new_choice(name, cost, self.names)
             choice = len(self.names)
             self.beliefs.add(cost)
             self.pacer.base = for_all(self.pacer.base, choice + 1)
@@ -307,7 +356,8 @@ class Serving:
             base = for_all(base, len(self.names))
             pacer = self.pacer
             if pacer.n_booked == pacer.n_expected:
-                pacer.n_booked, pacer.spent, self.stale = 0, 0.0, True
+                pacer.begin_horizon()
+                self.stale = True
             if self.stale or self.beliefs.now % _EVERY == 0:
                 pacer.solve(budget, self.beliefs, self.listed, self.kept)
                 self.stale = False
@@ -385,7 +435,9 @@ class Serving:
         """Learn what is known of a table; `apart`, each row is a request of its own."""
         with self.lock:
             base = for_all(base, len(self.names))
-            for x, own, q, c in zip(rows, base, quality, costs / self.units):
+            # A choice that another thread has added since is not in the table.
+            ratios = costs / self.units[: costs.shape[1]]
+            for x, own, q, c in zip(rows, base, quality, ratios):
                 for choice in np.flatnonzero(~(np.isnan(q) & np.isnan(c))):
                     self._learn(choice, x, q[choice], c[choice], own[choice], self.beliefs.now)
                     self.tries[choice] = 0

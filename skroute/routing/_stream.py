@@ -576,14 +576,20 @@ class BudgetStream:
         values = [value - less for value, less in zip(quality, offers.penalty)]
         takes = offers.taken(costs)
         least = min(takes)
-        made = self.ledger.reserve(
-            self._purses,
-            partial(offers.choose, values, costs, takes, least),
-            least=least,
-            keep=offers.floor,
-            held=held,
-            key=key,
-        )
+        try:
+            made = self.ledger.reserve(
+                self._purses,
+                partial(offers.choose, values, costs, takes, least),
+                least=least,
+                keep=offers.floor,
+                held=held,
+                key=key,
+            )
+        except BaseException as error:
+            # An interrupt may come before the ledger has given the hold back.
+            if held is not None and not isinstance(error, Exception):
+                self.ledger.release(held)
+            raise
         return _ticket(made, answered.get(made.offer.choice))
 
     def predict(self, x: Any) -> Any:

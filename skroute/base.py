@@ -36,7 +36,14 @@ from skroute.utils._named import by_label
 from skroute.utils._tensors import holds_numbers, indexable_dataset, is_dataset, on_host, torch_of
 from skroute.utils._timing import seconds_per_sample
 from skroute.utils._tolerances import ROUNDING
-from skroute.utils._validation import check_weights, is_amount, refuse_masked, refuse_source, warn
+from skroute.utils._validation import (
+    check_row_weights,
+    check_weights,
+    is_amount,
+    refuse_masked,
+    refuse_source,
+    warn,
+)
 
 __all__ = [
     "CostAwareMixin",
@@ -837,6 +844,9 @@ class CostAwareMixin(CallbackSupportMixin):
         float
             Share of rows answered correctly.
         """
+        if sample_weight is not None:
+            # Refused before a model is asked.
+            sample_weight = check_row_weights(sample_weight, num_samples(X))
         y_pred = self.predict(X, budget=budget)
         return accuracy_score(on_host(y), y_pred, sample_weight=sample_weight)
 

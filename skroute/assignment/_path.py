@@ -16,7 +16,7 @@ from skroute.assignment._problem import (
 )
 from skroute.base import affords, check_affordable, check_budget
 from skroute.utils._tolerances import ROUNDING, TIE
-from skroute.utils._validation import check_numbers
+from skroute.utils._validation import check_row_weights
 
 
 class Rule(NamedTuple):
@@ -194,7 +194,8 @@ def assignment_path(
         estimates are. None takes `costs`.
 
     weight : array-like of shape (n_rows,), default=None
-        How much each row counts in all means; not negative. None counts all rows alike.
+        How much each row counts in all means; not negative, and not 0 for all rows. None
+        counts all rows alike.
 
     Returns
     -------
@@ -206,7 +207,8 @@ def assignment_path(
     Raises
     ------
     ValueError
-        For NaN or infinity, wrong shapes or negative costs.
+        For NaN or infinity, wrong shapes, negative costs or weights, or weights that are all
+        0.
 
     Examples
     --------
@@ -231,7 +233,7 @@ def assignment_path(
         _, realised = check_values_and_costs(values, realised, "realised", signed=True)
     if weight is not None:
         # A row that counts twice has twice the value and twice the cost.
-        each = check_numbers(weight, "weight", shape=np.shape(values)[:1], low=0.0)[:, np.newaxis]
+        each = check_row_weights(weight, len(values), name="weight")[:, np.newaxis]
         each = each / each.mean()
         values, costs = values * each, costs * each
         realised = None if realised is None else realised * each

@@ -55,14 +55,13 @@ from skroute.utils._compat import (
     _safe_indexing,
     _safe_split,
     check_method_params,
-    check_sample_weight,
     num_samples,
     routing_enabled,
 )
 from skroute.utils._named import by_label
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import check_known_labels
+from skroute.utils._validation import check_known_labels, check_row_weights
 
 AMOUNT = [Interval(Real, 0, None, closed="left"), None]
 
@@ -260,9 +259,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         weight = params.get("sample_weight") if self._weighs else None
         if weight is None:
             return self._route_metadata(params), None
-        weight = check_sample_weight(weight, X, dtype=np.float64, ensure_non_negative=True)
-        if not 0 < weight.sum() < np.inf:
-            raise ValueError("sample_weight must be finite and not zero for every row.")
+        weight = check_row_weights(weight, num_samples(X))
         weight = weight / weight.mean()
         if routing_enabled() or set(params) != {"sample_weight"}:
             return self._route_metadata(params), weight
@@ -387,7 +384,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         check_is_fitted(self)
         check_consistent_length(X, y)
         if sample_weight is not None:
-            sample_weight = check_sample_weight(sample_weight, X, dtype=np.float64)
+            sample_weight = check_row_weights(sample_weight, num_samples(X))
         # Refused before a model is asked.
         self._encoded(y)
         worth = worth_of(self, y)

@@ -87,6 +87,44 @@ def check_numbers(values, name, *, shape=None, low=-np.inf, high=np.inf, allow_n
     return array
 
 
+def check_row_weights(weight, n_rows, name="sample_weight"):
+    """Return weights of rows as float64, or raise an error if they are no weights of a mean.
+
+    Parameters
+    ----------
+    weight : array-like of shape (n_rows,), float or None
+        Finite, not negative, and not zero for all rows. A number is the weight of every row,
+        None is 1.
+    n_rows : int
+    name : str, default="sample_weight"
+        Of the argument.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), dtype=float64
+
+    Raises
+    ------
+    ValueError
+    """
+    if weight is None:
+        return np.ones(n_rows)
+    weight = check_numbers(weight, name, low=0.0)
+    if weight.ndim == 0:
+        weight = np.full(n_rows, float(weight))
+    if weight.shape != (n_rows,):
+        raise ValueError(f"{name} must have shape ({n_rows},), got shape {weight.shape}.")
+    # A sum that overflows has no mean; 0 has none either.
+    with np.errstate(over="ignore"):
+        total = weight.sum()
+    if not 0 < total < np.inf:
+        raise ValueError(
+            f"{name} must have a sum that is finite and not zero, got {float(total)!r}. Rows of "
+            "weight 0 count for nothing: give some row another weight."
+        )
+    return weight
+
+
 def check_weights(params, n_samples):
     """Refuse a `sample_weight` that is not one per row, before some of the rows are taken.
 

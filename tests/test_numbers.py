@@ -11,8 +11,9 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.naive_bayes import GaussianNB
 
 from skroute.assignment import assignment_path
-from skroute.certified import PromiseMonitor
+from skroute.certified import CertifiedRouter, PromiseMonitor
 from skroute.early_exit import QWYCEnsemble
+from skroute.feature_sets import GreedyFeatureSelector
 from skroute.gating import AdaptGatingClassifier, LinearGate
 from skroute.metrics import AccuracyCostDisplay, accuracy_cost_curve, risk_coverage_curve
 from skroute.quality import QualityRegressor
@@ -94,7 +95,7 @@ def test_no_function_depends_on_how_numpy_treats_floating_point_errors(name, tmp
 
 # Counts ------------------------------------------------------------------------------------
 
-WHOLE_NUMBERS = [np.int64, np.uint8, np.int16]
+WHOLE_NUMBERS = [np.int64, np.uint8]
 
 
 def is_count(value):
@@ -107,6 +108,8 @@ def test_counts_of_an_estimator_may_be_of_any_type_of_whole_number(number, whole
     estimator = STRICT[number]
     X, y = table(estimator, 120, seed=number)
     counts = {name: value for name, value in estimator.get_params().items() if is_count(value)}
+    if not counts:
+        pytest.skip("has no count")
     same = clone(estimator).set_params(**{name: whole(value) for name, value in counts.items()})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -184,7 +187,12 @@ def test_weights_that_are_no_weights_of_a_mean_are_refused_before_a_model_is_ask
     table_router = BudgetRouter(Ridge(), costs=[1.0, 3.0]).fit(X, quality)
     router = DummyRouterClassifier(members(), costs=COSTS, cv=2).fit(X, y)
     online = OnlineBudgetRouter([1.0, 3.0]).fit(X, quality)
+    selector = GreedyFeatureSelector(LogisticRegression(), trade_offs=[np.inf], cv=2).fit(X, y)
+    certified = CertifiedRouter(router, max_loss=0.6, fallback="safe", n_points=3)
+    certified.fit(np.repeat(X, 5, axis=0), np.repeat(y, 5))
     for call_with in (
+        partial(selector.score, X, y),
+        partial(certified.score, X, y),
         lambda **weights: assignment_path(quality, [1.0, 3.0], weight=weights["sample_weight"]),
         partial(accuracy_cost_curve, router, X, y, [2.0]),
         partial(accuracy_cost_curve, table_router, X, quality, [2.0]),

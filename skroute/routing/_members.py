@@ -420,13 +420,16 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         check_is_fitted(self)
         y = np.asarray(y.todense() if hasattr(y, "todense") else on_host(y))
         check_consistent_length(X, y)
+        if sample_weight is not None:
+            # Refused before a model is asked.
+            sample_weight = check_row_weights(sample_weight, num_samples(X))
         routed = self._respond(X, "predict", budget, **call)
         rows = answered(self, routed.route)
         if not len(rows):
             return np.nan
         # Labels again, where None stood beside them.
         answers = np.array(routed.y_pred[rows].tolist())
-        weight = None if sample_weight is None else np.asarray(sample_weight)[rows]
+        weight = None if sample_weight is None else sample_weight[rows]
         return self._score_of(y[rows], answers, weight)
 
     def _score_of(self, y, answers, weight):

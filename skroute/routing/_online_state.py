@@ -175,7 +175,7 @@ class Pacer:
     """
 
     def __init__(self, n_choices, n_features, n_expected):
-        self.n_expected = n_expected
+        self.n_expected = _int_or_none(n_expected)
         self.rows = np.zeros((_WINDOW, n_features))
         self.base = np.zeros((_WINDOW, n_choices, 2))
         self.bonus = np.zeros((_WINDOW, n_choices))
@@ -208,6 +208,7 @@ class Pacer:
         The horizon under way goes on where it is known and ends later than now. Else a new
         one begins.
         """
+        n_expected = _int_or_none(n_expected)
         goes_on = self.n_expected is not None
         goes_on = goes_on and n_expected is not None and self.n_booked < n_expected
         if not goes_on:
@@ -488,6 +489,11 @@ class Serving:
                 dict(zip(self.names, self.beliefs.n_told.tolist())),
                 self.explored / max(n, 1),
             )
+
+
+def _int_or_none(count):
+    """Return a count as an int of Python: those of numpy overflow in sums and differences."""
+    return None if count is None else int(count)
 
 
 def estimates(rows, base, mean, listed):

@@ -243,9 +243,10 @@ class Policy:
     def rule(self, budget, path=None):
         """Price of a mean budget, deciding included, and how ties at it are mixed (`Rule`)."""
         path = self.path if path is None else path
-        least_price = float(self.least_prices[budget == np.inf])
+        limited_price, unlimited_price = self.least_prices
         if budget == np.inf:
-            return Rule(least_price, 0.0)
+            return Rule(float(unlimited_price), 0.0)
+        least_price = float(limited_price)
         # The cheapest plan is always allowed, that of the path's own rows too.
         least = max(float(self.path.budgets[0]), float(path.budgets[0]))
         rule = path.rule(max((1 - self.margin) * (budget - self.deciding), least))

@@ -305,7 +305,9 @@ class BudgetStream:
         period: str | float | None = None,
     ):
         check_is_fitted(router)
-        total = check_terms(budget_total, n_expected, period, name="budget_total").total
+        terms = check_terms(budget_total, n_expected, period, name="budget_total")
+        total = terms.total
+        n_expected = terms.n_expected
         self._purses = _check_purses(purse, within)
         self._changing = threading.Lock()
         _STREAMS.add(self)

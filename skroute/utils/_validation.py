@@ -116,7 +116,7 @@ def check_row_weights(weight, n_rows, name="sample_weight"):
         raise ValueError(f"{name} must have shape ({n_rows},), got shape {weight.shape}.")
     # A sum that overflows has no mean; 0 has none either.
     with np.errstate(over="ignore"):
-        total = weight.sum()
+        total = np.sum(weight)
     if not 0 < total < np.inf:
         raise ValueError(
             f"{name} must have a sum that is finite and not zero, got {float(total)!r}. Rows of "

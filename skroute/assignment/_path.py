@@ -233,7 +233,7 @@ def assignment_path(
         _, realised = check_values_and_costs(values, realised, "realised", signed=True)
     if weight is not None:
         # A row that counts twice has twice the value and twice the cost.
-        each = check_row_weights(weight, len(values), name="weight")[:, np.newaxis]
+        each = check_row_weights(weight, np.shape(values)[0], name="weight")[:, np.newaxis]
         each = each / each.mean()
         values, costs = values * each, costs * each
         realised = None if realised is None else realised * each

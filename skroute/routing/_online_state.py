@@ -251,7 +251,6 @@ class Serving:
     def __init__(self, names, listed, n_features, router):
         n, level = len(names), LEVEL_VARIANCE if router.prior is None else PRIOR_VARIANCE
         self.names, self.exploration = list(names), router.exploration
-        self.prior = router.prior
         # Parameters that act at once, as they were last taken over.
         self.settings = (router.exploration, router.drift, router.n_expected)
         self.beliefs = Beliefs(listed, n_features, router.alpha, router.drift, level)
@@ -288,10 +287,14 @@ class Serving:
         They are read under the lock: a thread that has read old ones cannot bring them back.
         """
         with self.lock:
-            if router.alpha != self.beliefs.alpha or router.prior is not self.prior:
+            # The router keeps the prior of `fit`: in a copy it is the same object as its `prior`.
+            if router.alpha != self.beliefs.alpha or router.prior is not router._prior:
+                changed = f"alpha={router.alpha!r}"
+                if router.prior is not router._prior:
+                    changed = f"prior, a {type(router.prior).__name__},"
                 raise ValueError(
-                    f"alpha={router.alpha!r} and prior={router.prior!r} must be as in fit, where "
-                    "learning starts from them. Call fit, or set them back."
+                    f"{changed} must be as in fit: learning started from alpha and prior. Call "
+                    "fit, or set it back."
                 )
             settings = (router.exploration, router.drift, router.n_expected)
             if settings != self.settings:
@@ -303,7 +306,7 @@ class Serving:
                     self.pacer.set_horizon(router.n_expected)
                 self.stale = True
             # A prior's price list is that of `fit`.
-            listed_by_prior = router.costs is None and self.prior is not None
+            listed_by_prior = router.costs is None and router._prior is not None
             self._reprice({} if listed_by_prior else router.costs)
 
     def _reprice(self, costs):

@@ -510,6 +510,19 @@ def test_a_bad_parameter_that_is_set_after_fit_is_refused(name, value):
         router.decide(X[0])
 
 
+@pytest.mark.parametrize(
+    "how", [copy.copy, copy.deepcopy, lambda router: pickle.loads(pickle.dumps(router))]
+)
+def test_a_copy_of_a_router_with_a_prior_decides_on(how):
+    X, Q, _ = world(100)
+    prior = BudgetRouter(Ridge(), costs=COSTS).fit(X, Q)
+    router = OnlineBudgetRouter(budget=3.0, prior=prior).fit(X)
+    other = how(router)
+    assert decided(other, X[:5]) == decided(router, X[:5])
+    with pytest.raises(ValueError, match="must be as in fit"):
+        other.set_params(prior=None).decide(X[0])
+
+
 def test_a_horizon_goes_on_where_it_is_made_longer():
     X, Q, C = world(400)
     router = OnlineBudgetRouter(COSTS, budget=3.0, n_expected=100).fit(X[:100], Q[:100])

@@ -36,7 +36,15 @@ from skroute.utils._compat import (
 from skroute.utils._named import by_label
 from skroute.utils._tensors import holds_numbers, indexable_dataset, is_dataset, on_host, torch_of
 from skroute.utils._timing import seconds_per_sample
-from skroute.utils._validation import check_weights, is_amount, refuse_masked, refuse_source, warn
+from skroute.utils._tolerances import ROUNDING
+from skroute.utils._validation import (
+    check_row_weights,
+    check_weights,
+    is_amount,
+    refuse_masked,
+    refuse_source,
+    warn,
+)
 
 __all__ = [
     "CostAwareMixin",
@@ -55,10 +63,6 @@ __all__ = [
 
 # Name of the choice that answers nothing.
 ABSTAIN_NAME = "abstain"
-
-# Relative room for rounding wherever a cost is compared with a budget: sums of a million costs
-# are exact to this. It is relative alone: where costs are tiny, any absolute room is money.
-ROUNDING = 1e-12
 
 
 @dataclass
@@ -855,6 +859,9 @@ class CostAwareMixin(CallbackSupportMixin):
         float
             Share of rows answered correctly.
         """
+        if sample_weight is not None:
+            # Refused before a model is asked.
+            sample_weight = check_row_weights(sample_weight, num_samples(X))
         y_pred = self.predict(X, budget=budget)
         return accuracy_score(on_host(y), y_pred, sample_weight=sample_weight)
 

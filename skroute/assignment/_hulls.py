@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skroute.assignment._problem import total_cost, totals
+from skroute.assignment._problem import total_gain
 
 # Single changes that spend what a plan leaves, each a scan of all values.
 _MAX_CHANGES = 8
@@ -24,13 +24,29 @@ class Hulls(NamedTuple):
 
 
 class GreedyPlan(NamedTuple):
-    """A feasible plan beside the relaxation that bounds it (sums over the rows).
+    """A feasible plan and the relaxation that bounds it. Amounts are sums over the rows.
 
-    `break_choices` is the plan of all increments above the dual price, `slack` what it leaves.
+    Attributes
+    ----------
+    choices : ndarray of shape (n_rows,)
+        The plan.
+    cheapest : ndarray of shape (n_rows,)
+        The cheapest choices, which all gains are relative to.
+    gain : float
+        What the plan adds to the value of the cheapest choices.
+    bound : float
+        Upper bound on the gain of any plan that fits.
+    price : float
+        Dual price of the budget.
+    break_choices : ndarray of shape (n_rows,)
+        The plan of all increments above the dual price.
+    slack : float
+        What `break_choices` leave of the total, the slack for rounding included.
     """
 
     choices: np.ndarray
-    value: float
+    cheapest: np.ndarray
+    gain: float
     bound: float
     price: float
     break_choices: np.ndarray
@@ -54,27 +70,39 @@ def build_hulls(problem):
 
 
 def solve_greedy(problem, tolerance):
-    """Greedy plan of the relaxation, improved by single changes until its relative gap closes."""
-    total, hulls = problem.total, build_hulls(problem)
-    room = total - total_cost(problem, hulls.cheapest) + problem.slack_for_rounding
-    bought, price = _buy(hulls, room)
+    """Return the greedy plan, improved by single changes until its gap closes.
+
+    `tolerance` is the gap that counts as closed, relative to the bound on the gain.
+    """
+    hulls = build_hulls(problem)
+    bought, price = _buy(hulls, problem.room_beyond(hulls.cheapest))
     # Efficiency falls within a row: the last of its increments that are bought says its choice.
     rows = np.repeat(np.arange(len(hulls.cheapest)), np.diff(hulls.starts))
     choices = hulls.cheapest.copy()
     choices[rows[bought]] = hulls.choice[bought]
-    value, spent = totals(problem, choices)
-    if price == 0:
-        return GreedyPlan(choices, value, value, price, choices, total - spent)
-    slack = max(total - spent, 0.0)
-    bound = value + slack * price
-    plan, enough = choices, tolerance * abs(bound)
-    if slack * price > enough:
-        filled = _fill(problem, choices, slack, enough / price)
-        gained, paid = totals(problem, filled)
-        # Compare sums, not running differences; what rounding pushed over is no plan.
-        if gained > value and paid <= total + problem.slack_for_rounding:
-            plan, value = filled, gained
-    return GreedyPlan(plan, value, max(bound, value), price, choices, slack)
+    gain = total_gain(problem, choices, hulls.cheapest)
+    slack = max(problem.room_beyond(choices), 0.0)
+    bound = gain
+    plan = choices
+    if price > 0:
+        bound = gain + slack * price
+        enough = tolerance * bound
+        if slack * price > enough:
+            filled = _fill(problem, choices, slack, enough / price)
+            # Compare sums, not running differences. A plan that rounding pushed over is no plan.
+            filled_gain = total_gain(problem, filled, hulls.cheapest)
+            if filled_gain > gain and problem.room_beyond(filled) >= 0:
+                plan = filled
+                gain = filled_gain
+    return GreedyPlan(
+        choices=plan,
+        cheapest=hulls.cheapest,
+        gain=gain,
+        bound=max(bound, gain),
+        price=price,
+        break_choices=choices,
+        slack=slack,
+    )
 
 
 def _buy(hulls, room):

@@ -7,12 +7,16 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.isotonic import isotonic_regression
 
 from skroute.assignment._hulls import build_hulls
-from skroute.assignment._problem import by_names, check_values_and_costs, problem_of, totals
-from skroute.base import ROUNDING, affords, check_affordable, check_budget
-from skroute.utils._validation import check_numbers
-
-# Prices that differ by less, relatively, are one: averages differ by rounding.
-_TIE = 1e-9
+from skroute.assignment._problem import (
+    by_names,
+    check_values_and_costs,
+    problem_of,
+    total_cost,
+    total_value,
+)
+from skroute.base import affords, check_affordable, check_budget
+from skroute.utils._tolerances import ROUNDING, TIE
+from skroute.utils._validation import check_row_weights
 
 
 class Rule(NamedTuple):
@@ -190,7 +194,8 @@ def assignment_path(
         estimates are. None takes `costs`.
 
     weight : array-like of shape (n_rows,), default=None
-        How much each row counts in all means; not negative. None counts all rows alike.
+        How much each row counts in all means; not negative, and not 0 for all rows. None
+        counts all rows alike.
 
     Returns
     -------
@@ -202,7 +207,8 @@ def assignment_path(
     Raises
     ------
     ValueError
-        For NaN or infinity, wrong shapes or negative costs.
+        For NaN or infinity, wrong shapes, negative costs or weights, or weights that are all
+        0.
 
     Examples
     --------
@@ -227,21 +233,24 @@ def assignment_path(
         _, realised = check_values_and_costs(values, realised, "realised", signed=True)
     if weight is not None:
         # A row that counts twice has twice the value and twice the cost.
-        each = check_numbers(weight, "weight", shape=np.shape(values)[:1], low=0.0)[:, np.newaxis]
+        each = check_row_weights(weight, np.shape(values)[0], name="weight")[:, np.newaxis]
         each = each / each.mean()
         values, costs = values * each, costs * each
         realised = None if realised is None else realised * each
     problem = problem_of(values, costs, np.inf)
     n = len(problem.values)
     hulls = build_hulls(problem)
-    value, cost = totals(problem, hulls.cheapest)
+    value = total_value(problem, hulls.cheapest)
+    cost = total_cost(problem, hulls.cheapest)
     by_efficiency = np.argsort(-hulls.efficiency, kind="stable")
     prices = hulls.efficiency[by_efficiency]
     extra_cost = hulls.extra_cost[by_efficiency]
     spent = np.cumsum(extra_cost)
     gained = np.cumsum(extra_cost * prices)
     # Equal efficiencies are one break: the price does not change between them.
-    last = np.flatnonzero(np.r_[prices[1:] < prices[:-1] * (1 - _TIE), [True] * (len(prices) > 0)])
+    is_last = np.ones(len(prices), dtype=bool)
+    is_last[:-1] = prices[1:] < prices[:-1] * (1 - TIE)
+    last = np.flatnonzero(is_last)
     planned = (cost + np.r_[0.0, spent[last]]) / n
     return AssignmentPath(
         budgets=planned if realised is None else _realised(hulls, realised, by_efficiency, last),

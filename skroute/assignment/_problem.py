@@ -23,6 +23,10 @@ class Problem(NamedTuple):
         """How far a sum may exceed `total` and still be the rounding of one that fits."""
         return ROUNDING * self.total if np.isfinite(self.total) else 0.0
 
+    def room_beyond(self, choices):
+        """Return what a plan leaves of the total, the slack for rounding included."""
+        return self.total - total_cost(self, choices) + self.slack_for_rounding
+
 
 def by_names(costs, values, name="costs"):
     """Costs in the order of a frame's columns, where both have names; else as they are."""
@@ -74,6 +78,13 @@ def problem_of(values, costs, budget):
     return Problem(values, costs, budget * n, order)
 
 
+def cheapest_choices(problem):
+    """Return the cheapest choice of each row; of several, the one with the highest value."""
+    costs = np.broadcast_to(problem.costs, problem.values.shape)
+    is_cheapest = costs == costs.min(axis=1, keepdims=True)
+    return np.where(is_cheapest, problem.values, -np.inf).argmax(axis=1)
+
+
 def total_cost(problem, choices):
     """Summed cost of a plan."""
     if len(problem.costs) == 1:
@@ -83,7 +94,16 @@ def total_cost(problem, choices):
     return float(problem.costs[np.arange(len(choices)), choices].sum())
 
 
-def totals(problem, choices):
-    """Summed value and cost of a plan."""
-    value = float(problem.values[np.arange(len(choices)), choices].sum())
-    return value, total_cost(problem, choices)
+def total_value(problem, choices):
+    """Summed value of a plan."""
+    return float(problem.values[np.arange(len(choices)), choices].sum())
+
+
+def total_gain(problem, choices, reference):
+    """Return what a plan adds to the summed value of a reference plan.
+
+    Differences are summed, not totals: an offset of the values changes no digit of a gain.
+    """
+    rows = np.arange(len(choices))
+    gains = problem.values[rows, choices] - problem.values[rows, reference]
+    return float(gains.sum())

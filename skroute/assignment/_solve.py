@@ -8,12 +8,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from skroute.assignment._exact import solve_cvxpy, solve_exact, solve_highs
 from skroute.assignment._hulls import solve_greedy
-from skroute.assignment._problem import check_values_and_costs, problem_of, total_cost, totals
+from skroute.assignment._problem import (
+    check_values_and_costs,
+    problem_of,
+    total_cost,
+    total_gain,
+    total_value,
+)
 from skroute.base import check_budget
 from skroute.utils._compat import Interval, Real, StrOptions, validate_params
+from skroute.utils._tolerances import ROUNDING, TIE, TINY
 
-# A greedy plan this close (relatively) to its bound is not polished: each single change takes a
-# scan of all values.
+# Relative to the bound on the gain: a greedy plan this close to it is not polished, since each
+# single change takes a scan of all values.
 _POLISHED = 1e-7
 
 
@@ -73,7 +80,7 @@ def solve_assignment(
     *,
     objective: str = "mean",
     solver: str = "auto",
-    tol: float = 1e-9,
+    tol: float = TIE,
     solver_options: dict[str, Any] | None = None,
 ) -> Assignment:
     r"""Make one choice per row: the largest sum of values with a mean cost within the budget.
@@ -113,7 +120,10 @@ def solve_assignment(
         - ``"highs"``, ``"cvxpy"``: the whole integer program, as a reference.
 
     tol : float, default=1e-9
-        Relative gap that counts as optimal. Raising it ends the search earlier.
+        Gap that counts as optimal, relative to ``|upper_bound|``. The search ends at a gap of
+        `tol` relative to what ``upper_bound`` gains over the cheapest plan, where that is
+        smaller: an offset of all values does not change the plan. Raising it ends the search
+        earlier.
 
     solver_options : dict, default=None
         Options of HiGHS by name (``solver="highs"``), or keyword arguments of
@@ -131,11 +141,23 @@ def solve_assignment(
         plan exceeds; the message names the smallest feasible budget.
     ImportError
         For ``solver="cvxpy"`` where cvxpy is not installed.
+    RuntimeError
+        If HiGHS or the solver of cvxpy ends without a plan, or without one within the
+        budget.
 
     See Also
     --------
     assignment_path : Every budget from one sort.
     choose_at_price : The plan of a price, each row alone.
+
+    Notes
+    -----
+    The unit of the values and that of the costs do not matter. The solvers are given gains
+    and extra costs over the cheapest choice of each row, scaled to about 1. All tolerances
+    are relative: `tol` as described, the budget to ``1e-12`` of the budget for the rounding
+    of sums, and a gap below ``1e-12`` of the gain over the cheapest plan is the rounding of
+    sums and counts as none. HiGHS meets the budget to ``1e-9`` of the largest extra cost; a
+    plan above the budget is not returned.
 
     References
     ----------
@@ -163,31 +185,41 @@ def solve_assignment(
         )
     checked, prices = check_values_and_costs(values, costs)
     problem = problem_of(checked, prices, check_budget(budget))
-    n, price = len(problem.values), np.nan
+    n = len(problem.values)
     if objective == "min":
         choices, value = solve_max_min(problem)
         spent = total_cost(problem, choices) / n
-        return Assignment(choices, value, spent, value, 0.0, price, "optimal")
-    if solver in ("highs", "cvxpy"):
-        # HiGHS stops at an absolute gap; scale the relative one by the largest sum possible.
-        tolerance = tol * max(float(np.abs(problem.values).max(axis=1).sum()), 1e-300)
-        if solver == "highs":
-            choices, bound = solve_highs(problem, tolerance, options=solver_options)
-        else:
-            # No dual bound comes through cvxpy: that of the relaxation is one, too.
-            choices = solve_cvxpy(problem, solver_options)
-            bound = solve_greedy(problem, tol).bound
-    else:
-        greedy = solve_greedy(problem, max(tol, _POLISHED) if solver == "greedy" else tol)
-        choices, bound, price = greedy.choices, greedy.bound, greedy.price
-        if solver != "greedy":
-            tolerance = tol * max(abs(bound), 1e-300)
-            choices, bound = solve_exact(problem, greedy, tolerance, finish=solver == "exact")
-    value, spent = totals(problem, choices)
-    bound = max(bound, value)
-    gap = (bound - value) / max(abs(bound), 1e-300)
-    status = "optimal" if gap <= tol else "feasible"
-    return Assignment(choices, value / n, spent / n, bound / n, gap, price, status)
+        return Assignment(choices, value, spent, value, 0.0, np.nan, "optimal")
+    greedy = solve_greedy(problem, max(tol, _POLISHED) if solver == "greedy" else tol)
+    cheapest_value = total_value(problem, greedy.cheapest)
+    bound_gain = greedy.bound
+    rounding = ROUNDING * bound_gain
+    tolerance = max(tol * min(bound_gain, abs(cheapest_value + bound_gain)), rounding)
+    choices = greedy.choices
+    price = greedy.price
+    if solver in ("auto", "exact"):
+        choices, bound_gain = solve_exact(problem, greedy, tolerance, finish=solver == "exact")
+    elif solver == "highs":
+        choices, bound_gain = solve_highs(problem, tolerance, options=solver_options)
+        price = np.nan
+    elif solver == "cvxpy":
+        # No dual bound comes through cvxpy: that of the relaxation is one, too.
+        choices = solve_cvxpy(problem, tolerance, solver_options)
+        price = np.nan
+    open_gain = bound_gain - total_gain(problem, choices, greedy.cheapest)
+    if open_gain <= rounding:
+        open_gain = 0.0
+    value = total_value(problem, choices)
+    gap = open_gain / max(abs(value + open_gain), TINY)
+    return Assignment(
+        choices=choices,
+        objective=value / n,
+        spent=total_cost(problem, choices) / n,
+        upper_bound=(value + open_gain) / n,
+        gap=gap,
+        price=price,
+        status="optimal" if gap <= tol else "feasible",
+    )
 
 
 def solve_max_min(problem):
@@ -209,7 +241,7 @@ def solve_max_min(problem):
 
 
 def choose_at_price(
-    values: ArrayLike, costs: ArrayLike, price: float, *, tolerance: float = 1e-9
+    values: ArrayLike, costs: ArrayLike, price: float, *, tolerance: float = TIE
 ) -> NDArray[np.int64]:
     """Best choice of each row at a dual price: ``argmax values - price * costs``.
 

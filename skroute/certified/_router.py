@@ -45,7 +45,6 @@ from skroute.utils._compat import (
     Real,
     StrOptions,
     check_method_params,
-    check_sample_weight,
     num_samples,
     process_routing,
     raise_for_params,
@@ -54,7 +53,13 @@ from skroute.utils._compat import (
 from skroute.utils._named import check_rows_match, in_order
 from skroute.utils._once import once_of, walking
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import check_numbers, check_some_known, refuse_masked, warn
+from skroute.utils._validation import (
+    check_numbers,
+    check_row_weights,
+    check_some_known,
+    refuse_masked,
+    warn,
+)
 
 # Around a fitted estimator: the share of the rows that only set the scale of the operating points,
 # and how many are enough where that is more. Each is a row less of evidence.
@@ -857,12 +862,14 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             of numbers, or the mean quality of the choices made. Rows that are handed over are
             left out.
         """
+        # Refused before a model is asked.
+        weight = check_row_weights(sample_weight, num_samples(X))
         routed = self.predict_routed(X, budget=budget, **call)
         rows, model, y = answered(self, routed.route), self.estimator_, self._values(y)
         check_consistent_length(X, y)
         if not len(rows):
             return np.nan
-        weight = check_sample_weight(sample_weight, X)[rows]
+        weight = weight[rows]
         if is_regressor(model):
             answers = np.array(routed.y_pred[rows].tolist())
             return float(r2_score(y[rows], answers, sample_weight=weight))

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from skroute.assignment import assignment_path
 from skroute.assignment import solve_assignment as solve_in_memory
 from skroute.assignment._problem import check_values_and_costs
-from skroute.base import ROUNDING, check_affordable, check_budget
+from skroute.base import check_affordable, check_budget
+from skroute.utils._tolerances import ROUNDING, TINY
 from skroute.utils._validation import read_only
 
 # A sketch has 2 ** _BITS bins; so many increments around the price are solved exactly.
@@ -246,7 +247,7 @@ def _settle(parts, starts, total, low, high, n_passes):
 
 def _plan(value, spent, bound, price, n_passes, starts, rules):
     """The plan of all rows from its totals."""
-    gap, n_rows = float((bound - value) / max(abs(bound), 1e-300)), int(starts[-1])
+    gap, n_rows = float((bound - value) / max(abs(bound), TINY)), int(starts[-1])
     means = (float(total / max(n_rows, 1)) for total in (value, spent, bound))
     return PassedAssignment(*means, gap, price, n_rows, n_passes, starts, rules)
 

@@ -84,7 +84,9 @@ def doubtful(values, bad, beta, softness):
     deviation = softness * full.std()
     if not deviation:
         return bad
-    chance = ndtr((beta - full) / deviation).astype(np.float32)
+    # Chances that are no numbers in single precision are 0: their rows are not doubtful.
+    with np.errstate(under="ignore"):
+        chance = ndtr((beta - full) / deviation).astype(np.float32)
     return np.broadcast_to(chance, values.shape)
 
 

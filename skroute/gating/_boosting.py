@@ -209,14 +209,16 @@ def boost(data, rows, problem, kind, *, n_threads, progress=nullcontext):
         step(predictions.reshape(n_samples, outputs) + base[:outputs])
         return "objective", objectives[-1], False
 
-    every = -(-kind.n_estimators // min(kind.max_iter, kind.n_estimators))
+    # To an unsigned integer of numpy a negative number is a large one.
+    n_estimators = int(kind.n_estimators)
+    every = -(-n_estimators // min(int(kind.max_iter), n_estimators))
     stuck, free = False, np.zeros(len(prices), dtype=bool)
-    for begin in range(0, kind.n_estimators, every):
+    for begin in range(0, n_estimators, every):
         # Where no split pays, none will until q changes.
         if stuck and not gated:
             break
         with progress():
-            for round_ in range(begin, min(begin + every, kind.n_estimators)):
+            for round_ in range(begin, min(begin + every, n_estimators)):
                 if stuck and round_ > begin:
                     break
                 stuck = booster.update(fobj=partial(derivatives, round_ == begin))

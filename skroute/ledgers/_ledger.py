@@ -214,8 +214,9 @@ class Ledger(ABC):
             spare -= keep * max(own.n_expected - own.n_started, 0)
         try:
             offer = choose(own, room, spare)
-        except Exception as error:
+        except BaseException as error:
             # Raised after the transaction: what time has done, and the hold given back, stay.
+            # An interrupt is an error like any other here.
             own.n_started -= 1
             return error
         if offer is None:
@@ -399,7 +400,7 @@ def _after(seconds, now):
 
 def _returned(found):
     """What a transaction has found, or the error that it ends with."""
-    if isinstance(found, Exception):
+    if isinstance(found, BaseException):
         raise found
     return found
 

@@ -5,8 +5,9 @@ import os
 import threading
 import uuid
 from copy import copy
+from operator import attrgetter
 
-from skroute.ledgers._books import Reservation
+from skroute.ledgers._books import Books, Reservation
 from skroute.ledgers._ledger import Ledger
 
 # One lock for the books of all ledgers in memory. A fork waits until no book is open, so that a
@@ -16,6 +17,10 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release
     )
+
+
+# All amounts of a purse at once, in the order of `Books`.
+_amounts_of = attrgetter(*Books._fields)
 
 
 class MemoryLedger(Ledger):
@@ -51,10 +56,48 @@ class MemoryLedger(Ledger):
         self._deadlines = []
         self._n_issued = 0
         self._identity = uuid.uuid4().hex
+        self._forget_changes()
+
+    def _forget_changes(self):
+        """Begin the notes of what a transaction changes, each as it was before the change."""
+        # Purses and their amounts.
+        self._purses_before = []
+        # Tables (dicts), keys and entries; None where there was no entry.
+        self._entries_before = []
+        # Deadlines that were taken off the heap.
+        self._deadlines_before = []
 
     def _transact(self, body, *arguments):
         with _LOCK:
-            return body(*arguments)
+            self._forget_changes()
+            try:
+                return body(*arguments)
+            except BaseException:
+                self._undo()
+                raise
+
+    def _undo(self):
+        """Restore what the transaction under way has changed: an interrupt may end it anywhere."""
+        for purse, amounts in reversed(self._purses_before):
+            for field, amount in zip(Books._fields, amounts):
+                setattr(purse, field, amount)
+        for table, key, entry in reversed(self._entries_before):
+            if entry is None:
+                table.pop(key, None)
+            else:
+                table[key] = entry
+        for deadline in self._deadlines_before:
+            # The interrupt may have come before it was taken off.
+            if deadline not in self._deadlines:
+                heapq.heappush(self._deadlines, deadline)
+
+    def _change(self, table, key, entry):
+        """Write an entry of a table, or remove it where it is None, with a note of the old one."""
+        self._entries_before.append((table, key, table.get(key)))
+        if entry is None:
+            del table[key]
+        else:
+            table[key] = entry
 
     def _forked(self):
         """A ledger of its own from here on, without what was held for requests under way."""
@@ -63,18 +106,21 @@ class MemoryLedger(Ledger):
         self._identity = uuid.uuid4().hex
 
     def _purse(self, name):
-        return self._purses.get(name)
+        purse = self._purses.get(name)
+        if purse is not None:
+            self._purses_before.append((purse, _amounts_of(purse)))
+        return purse
 
     def _add_purse(self, purse):
-        self._purses[purse.name] = purse
+        self._change(self._purses, purse.name, purse)
 
     def _insert(self, purses, state, amount, offer, deadline, key):
         number = self._n_issued
         self._n_issued += 1
         made = Reservation(self._identity, number, purses, state, amount, offer, deadline, key)
-        self._reservations[number] = made
+        self._change(self._reservations, number, made)
         if key is not None:
-            self._keys[purses[0], key] = number
+            self._change(self._keys, (purses[0], key), number)
         if deadline is not None:
             heapq.heappush(self._deadlines, (deadline, number))
         return made
@@ -84,16 +130,16 @@ class MemoryLedger(Ledger):
 
     def _replace(self, reservation):
         before = self._reservations[reservation.number]
-        self._reservations[reservation.number] = reservation
+        self._change(self._reservations, reservation.number, reservation)
         if reservation.key is None and before.key is not None:
-            del self._keys[before.purses[0], before.key]
+            self._change(self._keys, (before.purses[0], before.key), None)
         if reservation.deadline not in (None, before.deadline):
             heapq.heappush(self._deadlines, (reservation.deadline, reservation.number))
 
     def _delete(self, reservation):
-        del self._reservations[reservation.number]
+        self._change(self._reservations, reservation.number, None)
         if reservation.key is not None:
-            del self._keys[reservation.purses[0], reservation.key]
+            self._change(self._keys, (reservation.purses[0], reservation.key), None)
 
     def _find_key(self, purse, key):
         number = self._keys.get((purse, key))
@@ -102,7 +148,9 @@ class MemoryLedger(Ledger):
     def _due(self, now):
         due = []
         while self._deadlines and self._deadlines[0][0] <= now:
-            deadline, number = heapq.heappop(self._deadlines)
+            deadline, number = self._deadlines[0]
+            self._deadlines_before.append((deadline, number))
+            heapq.heappop(self._deadlines)
             found = self._reservations.get(number)
             # Those settled since have left their deadline behind.
             if found is not None and found.deadline == deadline:
@@ -114,6 +162,7 @@ class MemoryLedger(Ledger):
 
     def __getstate__(self):
         with _LOCK:
+            self._forget_changes()
             state = {name: copy(value) for name, value in self.__dict__.items()}
             state["_purses"] = {name: copy(purse) for name, purse in self._purses.items()}
         return state

@@ -43,7 +43,8 @@ class RedisLedger(RecordLedger):
     ----------
     url : str
         Where Redis is, for example ``"redis://localhost:6379/0"``; as for
-        ``redis.Redis.from_url``. Not a cluster: one node keeps the books.
+        ``redis.Redis.from_url``, where its options for decoding answers have no effect. Not
+        a cluster: one node keeps the books.
 
     prefix : str, default="skroute"
         What the names of all keys begin with.
@@ -79,6 +80,11 @@ class RedisLedger(RecordLedger):
     def __init__(self, url, *, prefix="skroute", timeout=600.0, remember=86400.0):
         redis = import_optional("redis", "RedisLedger")
         self.url, self.prefix = url, prefix
+        if not isinstance(url, str):
+            # Without the value: it may hold a password.
+            raise TypeError(
+                f"url must be a text such as 'redis://localhost:6379/0', got {type(url)}."
+            )
         redis.connection.parse_url(url)
         names = ("purses", "reservations", "keys", "due", "counters", "identity")
         self._names = {name: f"{prefix}:{name}" for name in names}
@@ -94,7 +100,12 @@ class RedisLedger(RecordLedger):
         redis = import_optional("redis", "RedisLedger")
         # Every command may be sent again.
         again = redis.retry.Retry(redis.backoff.ExponentialBackoff(), 3)
-        client = redis.Redis.from_url(self.url, single_connection_client=True, retry=again)
+        options = redis.connection.parse_url(self.url)
+        # Whatever the URL asks for: answers are bytes, and texts are written as UTF-8.
+        options |= {"decode_responses": False, "encoding": "utf-8", "encoding_errors": "strict"}
+        pool = redis.ConnectionPool(retry=again, **options)
+        client = redis.Redis(connection_pool=pool, single_connection_client=True)
+        client.auto_close_connection_pool = True
         client.set(self._names["identity"], uuid.uuid4().hex, nx=True)
         self._identity = client.get(self._names["identity"]).decode()
         self._script = client.register_script(_SCRIPT)

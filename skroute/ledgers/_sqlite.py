@@ -37,6 +37,7 @@ class SQLiteLedger(RecordLedger):
     ----------
     path : str or path-like
         The file; made where there is none. Beside it stand SQLite's ``-wal`` and ``-shm``.
+        SQLite's names of other databases, ``":memory:"`` and ``"file:"`` URIs, are refused.
 
     timeout : float, default=600.0
         Seconds after which the money of a reservation that nobody has settled returns to
@@ -49,9 +50,11 @@ class SQLiteLedger(RecordLedger):
     Raises
     ------
     OSError
-        Where the file cannot be opened, for example since its folder is not there.
+        Where the file cannot be opened, for example since its folder is not there. Each
+        booking raises it, too, where the file cannot be written: another program may have
+        locked it for a minute.
     ValueError
-        For a file that is no ledger.
+        For a file that is no ledger, or a `path` that is no path of a file.
 
     See Also
     --------
@@ -76,7 +79,7 @@ class SQLiteLedger(RecordLedger):
     _state = ("path", "timeout", "remember")
 
     def __init__(self, path, *, timeout=600.0, remember=86400.0):
-        self.path = os.path.abspath(os.fspath(path))
+        self.path = os.path.abspath(_checked_path(path))
         self._connection = None
         super().__init__(timeout, remember)
         self._connect()
@@ -116,14 +119,10 @@ class SQLiteLedger(RecordLedger):
         self._execute = connection.execute
 
     def _keep(self, body, arguments):
-        self._execute("BEGIN IMMEDIATE")
         try:
-            found = self._booked(body, arguments)
-        except BaseException:
-            self._execute("ROLLBACK")
-            raise
-        self._execute("COMMIT")
-        return found
+            return _in_transaction(self._connection, self._booked, body, arguments)
+        except sqlite3.Error as error:
+            raise OSError(f"The ledger {self.path!r} cannot be written: {error}.") from error
 
     def _read_purse(self, name):
         row = self._execute("SELECT record FROM purses WHERE name = ?", (name,)).fetchone()
@@ -175,18 +174,55 @@ def _made(connection):
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
     connection.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES}")
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        for statement in _SCHEMA.split(";"):
-            connection.execute(statement)
-        found = connection.execute("SELECT version, identity FROM ledger").fetchone()
-        if found is None:
-            found = (_VERSION, uuid.uuid4().hex)
-            connection.execute("INSERT INTO ledger VALUES (?, ?)", found)
-    finally:
-        connection.execute("COMMIT")
+    found = _in_transaction(connection, _tables_made, connection)
     if found[0] != _VERSION:
         raise ValueError(
             f"The ledger has the format {found[0]!r}, and this skroute reads {_VERSION}."
         )
     return found[1]
+
+
+def _tables_made(connection):
+    """Make the tables where there are none, and return the version and the identity."""
+    for statement in _SCHEMA.split(";"):
+        connection.execute(statement)
+    found = connection.execute("SELECT version, identity FROM ledger").fetchone()
+    if found is None:
+        found = (_VERSION, uuid.uuid4().hex)
+        connection.execute("INSERT INTO ledger VALUES (?, ?)", found)
+    return found
+
+
+def _in_transaction(connection, body, *arguments):
+    """Return ``body(*arguments)``, whose changes are kept as a whole or not at all.
+
+    An interrupt may come between any two lines. A transaction that one has left open ends
+    before the next begins.
+    """
+    try:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        connection.execute("BEGIN IMMEDIATE")
+        result = body(*arguments)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return result
+
+
+def _checked_path(path):
+    """Return the path of a file as a text, or raise an error for SQLite's other names."""
+    name = os.fsdecode(path)
+    if name == ":memory:":
+        raise ValueError(
+            "path must be that of a file, got ':memory:'. Use MemoryLedger for books that are "
+            "not kept."
+        )
+    if not name or name.startswith("file:"):
+        raise ValueError(
+            f"path must be that of a file, got {name!r}. URIs and temporary databases are not "
+            "taken: give the path, or use MemoryLedger for books that are not kept."
+        )
+    return name

@@ -10,9 +10,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import ABSTAIN_NAME, check_budget, handed_over, takes
 from skroute.metrics._objectives import rows_of, single_choices, worth_of
-from skroute.utils._compat import check_sample_weight, num_samples
+from skroute.utils._compat import num_samples
 from skroute.utils._once import walking
-from skroute.utils._validation import check_numbers, check_some_known
+from skroute.utils._validation import check_numbers, check_row_weights, check_some_known
 
 
 class AccuracyCostCurve(NamedTuple):
@@ -87,9 +87,7 @@ class Walk:
         rows = y if self.X is None else self.X
         check_consistent_length(rows, y)
         self.n = num_samples(rows)
-        self.weight = check_sample_weight(
-            sample_weight, rows, dtype=np.float64, ensure_non_negative=True
-        )
+        self.weight = check_row_weights(sample_weight, self.n)
         self.y, self.worth = rows_of(y, router), worth_of(router, y, row_quality)
         if row_quality is None and is_classifier(router) and self.y.ndim == 1:
             check_some_known(self.y, router.classes_)
@@ -281,13 +279,11 @@ def risk_coverage_curve(
     """
     lost = check_numbers(loss, "loss", shape=(None,))
     rank = check_numbers(confidence, "confidence", shape=lost.shape)
-    weight = check_numbers(check_sample_weight(sample_weight, lost), "sample_weight", low=0.0)
+    weight = check_row_weights(sample_weight, len(lost))
     steps, step = np.unique(-rank, return_inverse=True)
     weights, losses = np.bincount(step, weight), np.bincount(step, weight * lost)
     # Rows without weight make no point of their own.
     keep = weights > 0
-    if not keep.any():
-        raise ValueError("sample_weight must not be zero for every row.")
     total = np.cumsum(weights[keep])
     coverage, risk = total / total[-1], np.cumsum(losses[keep]) / total
     area = np.diff(coverage, prepend=0.0) @ risk

@@ -16,6 +16,7 @@ from skroute.metrics._tradeoff import costs_by_name, random_mix, reference_curve
 from skroute.utils._compat import validate_style_kwargs
 from skroute.utils._once import walking
 from skroute.utils._optional import axes_of, import_optional
+from skroute.utils._validation import check_row_weights
 
 
 class Display:
@@ -228,9 +229,11 @@ class AccuracyCostDisplay(Display):
         """
         check_consistent_length(y_preds, costs)
         right = [sample_quality(y_true, y_pred) for y_pred in y_preds]
-        quality, cost = np.average(right, axis=1, weights=sample_weight), np.asarray(costs, float)
+        weight = check_row_weights(sample_weight, np.shape(right)[1])
+        quality = np.average(right, axis=1, weights=weight)
+        cost = np.asarray(costs, float)
         if cost.ndim == 2:
-            cost = np.average(cost, axis=1, weights=sample_weight)
+            cost = np.average(cost, axis=1, weights=weight)
         return cls(cost=cost, quality=quality, name=name).plot(ax=ax, curve_kwargs=curve_kwargs)
 
 

@@ -255,7 +255,9 @@ def pack(part):
     largest = np.abs(part.values).max(axis=0, initial=0).astype(np.float64)
     unit = 2.0 ** np.ceil(np.log2(np.where(largest > 0, largest, 1.0)))
     small = np.int16 if part.feature.max(initial=0) < 2**15 else np.int32
-    halves = (part.values / unit).astype(np.float16)
+    # Leaves that are small beside the largest one become 0, on purpose.
+    with np.errstate(under="ignore"):
+        halves = (part.values / unit).astype(np.float16)
     return "Forest", [part.roots, part.feature.astype(small), *part[2:4], halves, unit]
 
 

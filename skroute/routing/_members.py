@@ -56,7 +56,6 @@ from skroute.utils._compat import (
     _safe_indexing,
     _safe_split,
     check_method_params,
-    check_sample_weight,
     num_samples,
     routing_enabled,
 )
@@ -65,6 +64,7 @@ from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import (
     check_known_labels,
+    check_row_weights,
     folds_among,
     given_weights,
     none_if_equal,
@@ -410,7 +410,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         check_is_fitted(self)
         check_consistent_length(X, y)
         if sample_weight is not None:
-            sample_weight = check_sample_weight(sample_weight, X, dtype=np.float64)
+            sample_weight = check_row_weights(sample_weight, num_samples(X))
         # Refused before a model is asked.
         self._encoded(y)
         worth = worth_of(self, y)
@@ -446,13 +446,16 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         check_is_fitted(self)
         y = np.asarray(y.todense() if hasattr(y, "todense") else on_host(y))
         check_consistent_length(X, y)
+        if sample_weight is not None:
+            # Refused before a model is asked.
+            sample_weight = check_row_weights(sample_weight, num_samples(X))
         routed = self._respond(X, "predict", budget, **call)
         rows = answered(self, routed.route)
         if not len(rows):
             return np.nan
         # Labels again, where None stood beside them.
         answers = np.array(routed.y_pred[rows].tolist())
-        weight = None if sample_weight is None else np.asarray(sample_weight)[rows]
+        weight = None if sample_weight is None else sample_weight[rows]
         return self._score_of(y[rows], answers, weight)
 
     def _score_of(self, y, answers, weight):

@@ -1,5 +1,6 @@
 """OnlineBudgetRouter: learn from the one outcome that each request shows, within a budget."""
 
+import threading
 from copy import deepcopy
 from typing import Any
 
@@ -17,6 +18,10 @@ from skroute.routing._table_router import realised_quality
 from skroute.utils._compat import HasMethods, Integral, Interval, Real
 from skroute.utils._named import by_label, check_rows_match, columns_of
 from skroute.utils._validation import check_numbers, whole_rows
+
+# Held while a first `partial_fit` starts to learn. One lock for all routers: an estimator has
+# none before `fit`, and it is seldom taken.
+_STARTING = threading.Lock()
 
 # Rows of a standard normal that the scale of the features is shrunk towards.
 _SCALE_ROWS = 10
@@ -103,6 +108,11 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
     Notes
     -----
     There is no `random_state`: what it explores depends on what it was told, and on nothing else.
+
+    `costs`, `budget`, `exploration`, `drift` and `n_expected` act from the next decision on where
+    they are set after `fit`. A new `n_expected` is the length of the horizon under way, or that of
+    a new one where the old one was not limited or would have ended by now. `alpha` and `prior` are
+    where learning starts from: after they are set, decisions are refused until the next `fit`.
 
     `predict`, `route` and the other views decide at the price of their budget by what is
     believed now: without exploration, and nothing is counted or learned.
@@ -240,16 +250,20 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         ValueError
             For values of the wrong shape or sign, or a choice that is none; nothing is learned.
         """
-        if self.__sklearn_is_fitted__():
-            check_rows_match(X=X, y=y, costs=costs, choice=choice)
-            names = self._state().names
-            n_rows = len(whole_rows(X, self, choice=choice))
-            tables = _tables(n_rows, names, y, choice, costs)
-        else:
-            self._validate_params()
-            names, tables = self._start(X, y, choice, costs)
-        self._serving.learn_table(*self._features(X), *tables, apart=True)
-        self.choices_ = names
+        if not self.__sklearn_is_fitted__():
+            with _STARTING:
+                # Of several threads the first one starts, and the others learn as it has ended.
+                if not self.__sklearn_is_fitted__():
+                    self._validate_params()
+                    names, tables = self._start(X, y, choice, costs)
+                    self._serving.learn_table(*self._features(X), *tables, apart=True)
+                    self.choices_ = names
+                    return self
+        check_rows_match(X=X, y=y, costs=costs, choice=choice)
+        serving = self._current()
+        n_rows = len(whole_rows(X, self, choice=choice))
+        tables = _tables(n_rows, serving.names, y, choice, costs)
+        serving.learn_table(*self._features(X), *tables, apart=True)
         return self
 
     def _start(self, X, y, choice, costs):
@@ -309,10 +323,9 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         return self._serving
 
     def _current(self):
-        """The state, at the price list of now."""
+        """Return the state, which decides by the parameters of now."""
         state = self._state()
-        # A prior's price list is that of `fit`.
-        state.reprice({} if self.costs is None and self._prior is not None else self.costs)
+        state.follow(self)
         return state
 
     @property
@@ -338,7 +351,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         return Routed(y_pred, plan.route, plan.cost)
 
     def _answer(self, X, plan, response):
-        return np.asarray(self.choices_)[plan.route] if self._named else plan.route
+        return np.asarray(self._serving.names)[plan.route] if self._named else plan.route
 
     def decide(self, x: Any) -> Decision:
         """Choose for one request; the expected cost is charged.
@@ -521,7 +534,9 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
             rows = self._scaled(whole_rows(X, self))
             known = rows, check_numbers(y, "y", shape=(len(rows),))
         serving.add(name, cost, n_trials, *known)
-        self.choices_ = list(serving.names)
+        with serving.lock:
+            # Read and written at one moment: a later choice of another thread stays.
+            self.choices_ = list(serving.names)
 
     # scikit-learn ---------------------------------------------------------------------------
 

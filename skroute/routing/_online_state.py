@@ -10,7 +10,7 @@ import numpy as np
 
 from skroute.assignment import assignment_path, choose_at_price
 from skroute.base import Plan, check_affordable
-from skroute.routing._log import costs_now, kept_choices
+from skroute.routing._log import check_new_choice, costs_now, kept_choices
 from skroute.routing._policy import choose_one
 
 QUALITY, COST = 0, 1
@@ -29,9 +29,9 @@ _RETURN, _USUAL = 4.0, 1000
 _WINDOW, _EVERY = 256, 16
 # Within how many requests a debt is paid back; and how many requests' budget is saved at most.
 _SETTLE, _SAVINGS = 100, 10
-# Where not even the cheapest plan fits, nothing dearer is bought: a price for that, which can be
-# multiplied with a cost of 0.
-_HIGHEST = 1e15
+# Where not even the cheapest plan fits, nothing dearer is bought. The price is so many times the
+# highest efficiency in the window, so that it can be multiplied with a cost of 0.
+_BEYOND = 1e15
 # Estimated costs are at least this share of the price list's.
 _LEAST_SHARE = 0.1
 # Tries of a choice of which nothing is known, made while the books allow for them.
@@ -175,7 +175,7 @@ class Pacer:
     """
 
     def __init__(self, n_choices, n_features, n_expected):
-        self.n_expected = n_expected
+        self.n_expected = _int_or_none(n_expected)
         self.rows = np.zeros((_WINDOW, n_features))
         self.base = np.zeros((_WINDOW, n_choices, 2))
         self.bonus = np.zeros((_WINDOW, n_choices))
@@ -202,6 +202,24 @@ class Pacer:
         self.debt = 0.0 if budget == np.inf else max(before + cost - budget, -_SAVINGS * budget)
         return self.debt - before
 
+    def set_horizon(self, n_expected):
+        """Change the number of requests of a horizon.
+
+        The horizon under way goes on where it is known and ends later than now. Else a new
+        one begins.
+        """
+        n_expected = _int_or_none(n_expected)
+        goes_on = self.n_expected is not None
+        goes_on = goes_on and n_expected is not None and self.n_booked < n_expected
+        if not goes_on:
+            self.begin_horizon()
+        self.n_expected = n_expected
+
+    def begin_horizon(self):
+        """Count requests and what they cost from 0."""
+        self.n_booked = 0
+        self.spent = 0.0
+
     def rate(self, budget):
         """What the next requests may cost on average.
 
@@ -221,7 +239,10 @@ class Pacer:
             values = quality + self.bonus[: len(quality)]
             path = assignment_path(values[:, kept], costs[:, kept])
             segment = np.searchsorted(path.budgets, rate, side="right") - 1
-            self.price = float(path.prices[segment]) if segment >= 0 else _HIGHEST
+            if segment >= 0:
+                self.price = float(path.prices[segment])
+            else:
+                self.price = _BEYOND * (float(path.prices[0]) or 1.0)
 
 
 class Serving:
@@ -230,6 +251,8 @@ class Serving:
     def __init__(self, names, listed, n_features, router):
         n, level = len(names), LEVEL_VARIANCE if router.prior is None else PRIOR_VARIANCE
         self.names, self.exploration = list(names), router.exploration
+        # Parameters that act at once, as they were last taken over.
+        self.settings = (router.exploration, router.drift, router.n_expected)
         self.beliefs = Beliefs(listed, n_features, router.alpha, router.drift, level)
         self.pacer = Pacer(n, n_features, router.n_expected)
         # Listed costs of now, and those of `fit` and of choices when they came.
@@ -258,16 +281,47 @@ class Serving:
 
     # Choices --------------------------------------------------------------------------------
 
-    def reprice(self, costs):
-        """Decide by this price list; costs learned relative to one of 0 say nothing of another."""
+    def follow(self, router):
+        """Decide by the parameters that the router has now.
+
+        They are read under the lock: a thread that has read old ones cannot bring them back.
+        """
         with self.lock:
-            listed = costs_now(costs, self.names, self.listed_first, self.n_fitted)
-            if not np.array_equal(listed, self.listed):
-                beliefs, other = self.beliefs, (listed > 0) != (self.listed > 0)
-                beliefs.mean[other, COST] = 0.0
-                beliefs.mean[other, COST, 0] = listed[other] > 0
-                beliefs.cov[other, COST] = beliefs.start
-                self.listed, self.units, self.stale = listed, unit_of(listed), True
+            # The router keeps the prior of `fit`: in a copy it is the same object as its `prior`.
+            if router.alpha != self.beliefs.alpha or router.prior is not router._prior:
+                changed = f"alpha={router.alpha!r}"
+                if router.prior is not router._prior:
+                    changed = f"prior, a {type(router.prior).__name__},"
+                raise ValueError(
+                    f"{changed} must be as in fit: learning started from alpha and prior. Call "
+                    "fit, or set it back."
+                )
+            settings = (router.exploration, router.drift, router.n_expected)
+            if settings != self.settings:
+                router._validate_params()
+                self.settings = settings
+                self.exploration = router.exploration
+                self.beliefs.drift = router.drift
+                if router.n_expected != self.pacer.n_expected:
+                    self.pacer.set_horizon(router.n_expected)
+                self.stale = True
+            # A prior's price list is that of `fit`.
+            listed_by_prior = router.costs is None and router._prior is not None
+            self._reprice({} if listed_by_prior else router.costs)
+
+    def _reprice(self, costs):
+        """Decide by this price list; costs learned relative to one of 0 say nothing of another."""
+        listed = costs_now(costs, self.names, self.listed_first, self.n_fitted)
+        if np.array_equal(listed, self.listed):
+            return
+        beliefs = self.beliefs
+        other = (listed > 0) != (self.listed > 0)
+        beliefs.mean[other, COST] = 0.0
+        beliefs.mean[other, COST, 0] = listed[other] > 0
+        beliefs.cov[other, COST] = beliefs.start
+        self.listed = listed
+        self.units = unit_of(listed)
+        self.stale = True
 
     def restrict(self, without=(), again=()):
         """Do without choices, or use them again; names are known."""
@@ -278,8 +332,10 @@ class Serving:
             self.stale = True
 
     def add(self, name, cost, n_trials, rows=(), quality=()):
-        """A new choice, and what is known of its quality."""
+        """Add a new choice and what is known of its quality."""
         with self.lock:
+            # Another thread may have added the same one since its name was checked.
+            cost = check_new_choice(name, cost, self.names)
             choice = len(self.names)
             self.beliefs.add(cost)
             self.pacer.base = for_all(self.pacer.base, choice + 1)
@@ -304,7 +360,8 @@ class Serving:
             base = for_all(base, len(self.names))
             pacer = self.pacer
             if pacer.n_booked == pacer.n_expected:
-                pacer.n_booked, pacer.spent, self.stale = 0, 0.0, True
+                pacer.begin_horizon()
+                self.stale = True
             if self.stale or self.beliefs.now % _EVERY == 0:
                 pacer.solve(budget, self.beliefs, self.listed, self.kept)
                 self.stale = False
@@ -382,7 +439,9 @@ class Serving:
         """Learn what is known of a table; `apart`, each row is a request of its own."""
         with self.lock:
             base = for_all(base, len(self.names))
-            for x, own, q, c in zip(rows, base, quality, costs / self.units):
+            # A choice that another thread has added since is not in the table.
+            ratios = costs / self.units[: costs.shape[1]]
+            for x, own, q, c in zip(rows, base, quality, ratios):
                 for choice in np.flatnonzero(~(np.isnan(q) & np.isnan(c))):
                     self._learn(choice, x, q[choice], c[choice], own[choice], self.beliefs.now)
                     self.tries[choice] = 0
@@ -433,6 +492,11 @@ class Serving:
                 dict(zip(self.names, self.beliefs.n_told.tolist())),
                 self.explored / max(n, 1),
             )
+
+
+def _int_or_none(count):
+    """Return a count as an int of Python: those of numpy overflow in sums and differences."""
+    return None if count is None else int(count)
 
 
 def estimates(rows, base, mean, listed):

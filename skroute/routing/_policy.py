@@ -7,6 +7,7 @@ decide by it, streams, exports and `DaskRouter` take it as it is.
 import inspect
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,9 +18,8 @@ from skroute.base import Plan, affords, check_affordable, note_failure
 from skroute.routing._estimates import predict_matrix, rows_and_others
 from skroute.routing._log import with_last
 from skroute.utils._compat import Real, num_samples
+from skroute.utils._tolerances import TIE
 
-# Efficiencies that differ by less, relatively, are tied, as in `choose_at_price`.
-_TIE = 1e-9
 # A price is learned without each of this many parts of the rows at most.
 _MAX_PARTS = 10
 # Budgets at which a policy is compared with others on validation rows.
@@ -70,10 +70,10 @@ class Validated(NamedTuple):
 
 def choose_by_rule(values, costs, rule):
     """Choices of rows that are decided alone at a price, ties left open."""
-    low = choose_at_price(values, costs, rule.price, tolerance=_TIE)
+    low = choose_at_price(values, costs, rule.price, tolerance=TIE)
     if not rule.share:
         return Choices(low, low, np.zeros(len(low)))
-    high = choose_at_price(values, costs, rule.price, tolerance=-_TIE)
+    high = choose_at_price(values, costs, rule.price, tolerance=-TIE)
     return Choices(low, high, np.where(low == high, 0.0, rule.share))
 
 
@@ -243,9 +243,10 @@ class Policy:
     def rule(self, budget, path=None):
         """Price of a mean budget, deciding included, and how ties at it are mixed (`Rule`)."""
         path = self.path if path is None else path
-        least_price = float(self.least_prices[budget == np.inf])
+        limited_price, unlimited_price = self.least_prices
         if budget == np.inf:
-            return Rule(least_price, 0.0)
+            return Rule(float(unlimited_price), 0.0)
+        least_price = float(limited_price)
         # The cheapest plan is always allowed, that of the path's own rows too.
         least = max(float(self.path.budgets[0]), float(path.budgets[0]))
         rule = path.rule(max((1 - self.margin) * (budget - self.deciding), least))
@@ -431,7 +432,10 @@ def of_rows(table, rows):
 
 def choose_one(values, costs, price, fitting):
     """As `choose_at_price` for one row, among the choices that fit: lists and plain numbers."""
-    price *= 1 + _TIE
+    if price == inf:
+        # Nothing is bought, whatever it is worth. Infinity times a cost of 0 is no number.
+        return -max([(-costs[k], values[k], -k) for k in fitting])[2]
+    price *= 1 + TIE
     # Ties go to the cheaper choice, of equal costs to the better, then to the first.
     return -max([(values[k] - price * costs[k], -costs[k], values[k], -k) for k in fitting])[3]
 

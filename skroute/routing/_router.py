@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import CostAwareMixin, Plan, Routed, affords, check_affordable
+from skroute.base import ROUNDING, CostAwareMixin, Plan, Routed, affords, check_affordable
 from skroute.ledgers import Ledger
 from skroute.routing._log import kept_choices
 from skroute.routing._stream import BudgetStream
@@ -410,7 +410,9 @@ default=None
 
 def _first_reaching(budgets, mean, quality):
     """The budget at which a curve first reaches a quality, between its points by a line."""
-    reaching = np.flatnonzero(affords(mean, quality) | np.isclose(mean, quality))
+    # A mean just below the quality asked for reaches it. No part of the tolerance has a unit.
+    is_close = np.isclose(mean, quality, atol=ROUNDING * np.abs(mean).max())
+    reaching = np.flatnonzero(affords(mean, quality) | is_close)
     if not len(reaching):
         return np.nan
     at = reaching[0]

@@ -1,6 +1,9 @@
 """A budget for requests that come one by one: FrugalMCT's Algorithm 1 with a ledger."""
 
 import copy
+import os
+import threading
+import weakref
 from collections.abc import Sequence
 from functools import partial
 from math import isfinite
@@ -26,8 +29,17 @@ from skroute.routing._policy import choose_one
 from skroute.utils._compat import num_samples
 from skroute.utils._validation import check_numbers, warn
 
-# Nothing is bought at an infinite price; this one can be multiplied with a cost of 0.
-_MOST = 1e15
+# Streams of this process, which get new locks in a forked child.
+_STREAMS: "weakref.WeakSet[BudgetStream]" = weakref.WeakSet()
+
+
+def _after_fork():
+    for stream in _STREAMS:
+        stream._forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class Offers:
@@ -66,8 +78,7 @@ class Offers:
 
     def price_at(self, budget):
         """Price of a mean budget; ties go to the cheaper choice."""
-        rule = self.policy.rule(max(budget, self.policy.least))
-        return min(rule.price, _MOST)
+        return self.policy.rule(max(budget, self.policy.least)).price
 
     def choose(self, quality, costs, takes, least, books, room, spare):
         """Algorithm 1: the best at the price among what fits, at last the cheapest."""
@@ -294,8 +305,12 @@ class BudgetStream:
         period: str | float | None = None,
     ):
         check_is_fitted(router)
-        total = check_terms(budget_total, n_expected, period, name="budget_total").total
+        terms = check_terms(budget_total, n_expected, period, name="budget_total")
+        total = terms.total
+        n_expected = terms.n_expected
         self._purses = _check_purses(purse, within)
+        self._changing = threading.Lock()
+        _STREAMS.add(self)
         if ledger is not None and not isinstance(ledger, Ledger):
             raise TypeError(
                 "ledger must be one of skroute.ledgers, or None for one in memory, got "
@@ -353,12 +368,14 @@ class BudgetStream:
             For costs above the bounds, or, where the number of requests is unknown, a `budget`
             of the router that the cheapest choice now exceeds. Nothing is changed.
         """
-        router = copy.copy(self.router).set_params(costs=costs)
-        if self.n_expected is None:
-            check_affordable(self._offers.mean, router.min_budget_)
-        bounds = self._max_costs if max_costs is None else self._check_max_costs(max_costs)
-        self._offers = Offers(router, self._offers.mean, bounds, self._offers.excluded)
-        self.router, self._max_costs = router, bounds
+        with self._changing:
+            router = copy.copy(self.router).set_params(costs=costs)
+            if self.n_expected is None:
+                check_affordable(self._offers.mean, router.min_budget_)
+            bounds = self._max_costs if max_costs is None else self._check_max_costs(max_costs)
+            self._offers = Offers(router, self._offers.mean, bounds, self._offers.excluded)
+            self.router = router
+            self._max_costs = bounds
 
     def exclude(self, names: Sequence[str]) -> None:
         """Exclude choices, for example while a model is down; the dual price is computed again.
@@ -375,12 +392,13 @@ class BudgetStream:
             Nothing is changed.
         """
         names = check_names(names, self.router._excludable())
-        if asked := set(names) & set(self.router._asked_first(self._offers.kept)):
-            raise ValueError(
-                f"{sorted(asked)[0]!r} cannot be excluded: deciding asks it for every request. "
-                "Make a stream of a router that decides without it."
-            )
-        self._exclude(self._offers.excluded | set(names))
+        with self._changing:
+            if asked := set(names) & set(self.router._asked_first(self._offers.kept)):
+                raise ValueError(
+                    f"{sorted(asked)[0]!r} cannot be excluded: deciding asks it for every "
+                    "request. Make a stream of a router that decides without it."
+                )
+            self._exclude(self._offers.excluded | set(names))
 
     def include(self, names: Sequence[str] | None = None) -> None:
         """Use excluded choices again.
@@ -397,9 +415,11 @@ class BudgetStream:
         """
         again = self.router._excludable()
         again = again if names is None else check_names(names, again)
-        self._exclude(self._offers.excluded - set(again))
+        with self._changing:
+            self._exclude(self._offers.excluded - set(again))
 
     def _exclude(self, names):
+        """Offer all choices but these; called under the lock of changes."""
         self._offers = Offers(self.router, self._offers.mean, self._max_costs, frozenset(names))
 
     def top_up(self, amount: float, *, n_more: int = 0) -> None:
@@ -558,14 +578,20 @@ class BudgetStream:
         values = [value - less for value, less in zip(quality, offers.penalty)]
         takes = offers.taken(costs)
         least = min(takes)
-        made = self.ledger.reserve(
-            self._purses,
-            partial(offers.choose, values, costs, takes, least),
-            least=least,
-            keep=offers.floor,
-            held=held,
-            key=key,
-        )
+        try:
+            made = self.ledger.reserve(
+                self._purses,
+                partial(offers.choose, values, costs, takes, least),
+                least=least,
+                keep=offers.floor,
+                held=held,
+                key=key,
+            )
+        except BaseException as error:
+            # An interrupt may come before the ledger has given the hold back.
+            if held is not None and not isinstance(error, Exception):
+                self.ledger.release(held)
+            raise
         return _ticket(made, answered.get(made.offer.choice))
 
     def predict(self, x: Any) -> Any:
@@ -702,8 +728,21 @@ class BudgetStream:
         )
 
     def __getstate__(self):
+        with self._changing:
+            state = self.__dict__.copy()
+        del state["_changing"]
         # A ledger in memory is another one in a copy; others are found again by their place.
-        return self.__dict__ | {"ledger": copy.copy(self.ledger)}
+        state["ledger"] = copy.copy(self.ledger)
+        return state
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        self._forked()
+        _STREAMS.add(self)
+
+    def _forked(self):
+        """Make a lock of its own: in a forked child nobody would release the parent's."""
+        self._changing = threading.Lock()
 
 
 def _ticket(made, answer=None):

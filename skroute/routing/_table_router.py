@@ -13,8 +13,9 @@ from skroute.routing._estimates import read_rows, with_weights
 from skroute.routing._log import check_matrix, with_last
 from skroute.routing._members import AMOUNT
 from skroute.routing._router import BUDGET, Router
-from skroute.utils._compat import HasMethods, Integral, check_sample_weight, routing_enabled
+from skroute.utils._compat import HasMethods, Integral, routing_enabled
 from skroute.utils._named import check_rows_match
+from skroute.utils._validation import check_row_weights
 
 _ADVICE = (
     "Give a quality_estimator that reads such rows, for example a pipeline that begins with a "
@@ -108,7 +109,7 @@ def realised_quality(router, X, y, sample_weight, budget, call, allow_nan=False)
     if getattr(router, "abstain_quality_", None) is not None:
         quality = with_last(quality, router.abstain_quality_)
     realised = quality[np.arange(len(route)), route]
-    weight = check_sample_weight(sample_weight, quality)
+    weight = check_row_weights(sample_weight, len(quality))
     known = ~np.isnan(realised)
     if not weight[known].sum() > 0:
         raise ValueError("y is NaN, not known, for every choice that was made.")

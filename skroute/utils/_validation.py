@@ -7,7 +7,7 @@ from numbers import Real
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from skroute.utils._compat import check_sample_weight, num_samples
+from skroute.utils._compat import num_samples
 from skroute.utils._tensors import on_host
 
 # Room for the rounding of probabilities, half precision included. Logits are far outside.
@@ -94,6 +94,44 @@ def check_numbers(values, name, *, shape=None, low=-np.inf, high=np.inf, allow_n
     return array
 
 
+def check_row_weights(weight, n_rows, name="sample_weight"):
+    """Return weights of rows as float64, or raise an error if they are no weights of a mean.
+
+    Parameters
+    ----------
+    weight : array-like of shape (n_rows,), float or None
+        Finite, not negative, and not zero for all rows. A number is the weight of every row,
+        None is 1.
+    n_rows : int
+    name : str, default="sample_weight"
+        Of the argument.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), dtype=float64
+
+    Raises
+    ------
+    ValueError
+    """
+    if weight is None:
+        return np.ones(n_rows)
+    weight = check_numbers(weight, name, low=0.0)
+    if weight.ndim == 0:
+        weight = np.full(n_rows, float(weight))
+    if weight.shape != (n_rows,):
+        raise ValueError(f"{name} must have shape ({n_rows},), got shape {weight.shape}.")
+    # A sum that overflows has no mean; 0 has none either.
+    with np.errstate(over="ignore"):
+        total = np.sum(weight)
+    if not 0 < total < np.inf:
+        raise ValueError(
+            f"{name} must have a sum that is finite and not zero, got {float(total)!r}. Rows of "
+            "weight 0 count for nothing: give some row another weight."
+        )
+    return weight
+
+
 def check_weights(params, n_samples):
     """Refuse a `sample_weight` that is not one per row, before some of the rows are taken.
 
@@ -126,13 +164,7 @@ def given_weights(sample_weight, rows):
     """
     if sample_weight is None:
         return None
-    weight = check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
-    if not weight.any():
-        raise ValueError(
-            "sample_weight is 0 for every row. At least one row needs a weight above 0; leave "
-            "sample_weight out if all rows count alike."
-        )
-    return weight
+    return check_row_weights(sample_weight, num_samples(rows))
 
 
 def relative_weights(weight):

@@ -12,6 +12,7 @@ from scipy.optimize import linprog
 
 from skroute.assignment import _exact, assignment_path, choose_at_price, solve_assignment
 from skroute.assignment._problem import check_values_and_costs, problem_of, total_cost
+from skroute.distributed import solve_in_passes
 
 OCCAM_COSTS = np.array([0.15, 0.22, 0.29, 0.52, 0.53, 0.98, 1.0])
 
@@ -237,13 +238,20 @@ def test_bad_price_and_bad_options(monkeypatch):
         solve_assignment([[1.0]], [1.0], None, solver="cvxpy")
 
 
-def test_value_step_finds_the_grid_and_rejects_noise():
+@pytest.mark.parametrize("unit", [1.0, 1e-9, 1e9])
+@pytest.mark.parametrize("offset", [0.0, -0.37, 1000.0])
+def test_value_grid_finds_the_step_in_any_unit_and_rejects_noise(unit, offset):
     rng = np.random.default_rng(0)
-    assert _exact.value_step(rng.integers(0, 41, (100, 7)) / 40) == pytest.approx(1 / 40)
-    assert _exact.value_step(rng.random((100, 7))) == 0.0
-    mixed = np.full((100, 2), 0.5)
-    mixed[99, 1] = 0.123456789
-    assert _exact.value_step(mixed) == 0.0
+    multiples = rng.integers(0, 41, (100, 7)) / 40
+    grid = _exact.value_grid(unit * (multiples + offset))
+    assert grid.step == pytest.approx(unit / 40)
+    assert grid.error < 1e-8 * unit
+    noisy = unit * (rng.random((100, 7)) + offset)
+    assert _exact.value_grid(noisy) is None
+    # The tie-breakers are no rounding: two plans may differ by less than a step.
+    with_tie_breakers = unit * (multiples + 1e-5 * rng.random((100, 7)) + offset)
+    grid = _exact.value_grid(with_tie_breakers)
+    assert grid is None or grid.error > 1e-6 * unit
 
 
 def test_a_plan_of_highs_above_the_budget_is_asked_for_again(monkeypatch):
@@ -255,15 +263,17 @@ def test_a_plan_of_highs_above_the_budget_is_asked_for_again(monkeypatch):
     def spent_more_than_it_seems(problem, choices):
         return total_cost(problem, choices) + (excess.pop() if excess else 0.0)
 
-    expected, _ = _exact.solve_highs(problem, 1e-9)
+    expected = _exact.solve_highs(problem, 1e-9).choices
     room = problem.total - total_cost(problem, expected)
     assert room < 0.05
     monkeypatch.setattr(_exact, "total_cost", spent_more_than_it_seems)
     choices, bound = _exact.solve_highs(problem, 1e-9)
     assert not excess
-    value = values[np.arange(40), choices].sum()
+    # The first choice is the cheapest one of all rows.
+    gains = values - values[:, :1]
+    best_gain = gains[np.arange(40), expected].sum()
     # The plan is of a smaller budget, the bound of the whole one: it holds for what was asked.
-    assert value < values[np.arange(40), expected].sum() <= bound + 1e-9
+    assert gains[np.arange(40), choices].sum() < best_gain <= bound + 1e-9
     assert total_cost(problem, choices) <= problem.total
 
 
@@ -281,3 +291,131 @@ def test_plans_of_cvxpy_beside_brute_force(seed, degenerate):
         assert plan.objective == pytest.approx(best, rel=1e-6) or options is loose
     free = solve_assignment(values, costs, None, solver="cvxpy")
     assert free.objective == pytest.approx(values.max(axis=1).mean(), rel=1e-6)
+
+
+# Units ------------------------------------------------------------------------------------
+
+UNITS = [2.0**k for k in (-40, -7, 0, 13, 40)] + [10.0**k for k in (-12, -9, -6, -3, 3, 6, 9, 12)]
+
+
+def small_problem(seed, kind):
+    """A problem of six rows whose values are of one of the kinds that mislead a tolerance."""
+    rng = np.random.default_rng(seed)
+    shape = (6, 3)
+    values = {
+        "hundredths": rng.random(shape).round(2),
+        "numbers": rng.random(shape),
+        "mixed signs": rng.normal(size=shape).round(2),
+        "losses": -rng.random(shape).round(3),
+        "tie-breakers": rng.integers(0, 2, shape) + rng.random(shape) * 4e-5,
+        "a large offset": rng.random(shape).round(2) + 1e4,
+        "a large negative offset": rng.random(shape).round(2) - 1e4,
+        "one hopeless choice": np.where(rng.random(shape) < 0.2, -1e6, rng.random(shape)),
+    }[kind]
+    costs = rng.random(shape).round(2) + 0.01
+    if rng.random() < 0.3:
+        costs += 100.0
+    cheapest = costs.min(axis=1).mean()
+    budget = cheapest + rng.random() * (costs.max(axis=1).mean() - cheapest)
+    return values, costs, budget
+
+
+KINDS = (
+    "hundredths",
+    "numbers",
+    "mixed signs",
+    "losses",
+    "tie-breakers",
+    "a large offset",
+    "a large negative offset",
+    "one hopeless choice",
+)
+
+
+def gain_of(values, costs, plan):
+    """What a plan adds to the cheapest choices, as a mean: an offset does not hide it."""
+    rows = np.arange(len(values))
+    cheapest = np.lexsort((-values, costs), axis=1)[:, 0]
+    return (values[rows, plan] - values[rows, cheapest]).mean()
+
+
+def best_gain(values, costs, budget):
+    rows = np.arange(len(values))
+    plans = (np.array(plan) for plan in itertools.product(range(3), repeat=len(values)))
+    fits = (plan for plan in plans if costs[rows, plan].mean() <= budget * (1 + 1e-12))
+    return max(gain_of(values, costs, plan) for plan in fits)
+
+
+SOLVERS = ["auto", "exact", "highs", "greedy", "in passes"]
+SOLVERS += [pytest.param("cvxpy", marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@settings(max_examples=50, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    kind=st.sampled_from(KINDS),
+    value_unit=st.sampled_from(UNITS),
+    cost_unit=st.sampled_from(UNITS),
+)
+def test_another_unit_has_the_same_plan_and_a_true_certificate(
+    solver, seed, kind, value_unit, cost_unit
+):
+    if solver == "cvxpy":
+        pytest.importorskip("cvxpy")
+    values, costs, budget = small_problem(seed, kind)
+    in_unit = (values * value_unit, costs * cost_unit, budget * cost_unit)
+    if solver == "in passes":
+        plan = solve_in_passes([in_unit[:2]], in_unit[2])
+        choices = plan.choices(0, *in_unit[:2])
+    else:
+        plan = solve_assignment(*in_unit, solver=solver)
+        choices = plan.choices
+    best = best_gain(values, costs, budget)
+    gain = gain_of(values, costs, choices)
+    assert costs[np.arange(6), choices].mean() <= budget * (1 + 1e-12)
+    if solver != "greedy":
+        assert gain == pytest.approx(best, rel=1e-9, abs=1e-11)
+    # The certificate: the bound holds, and the gap is the one of the bound.
+    size = np.abs(values[values > -1e5]).max()
+    missed = plan.upper_bound / value_unit - plan.objective / value_unit
+    assert missed >= best - gain - 1e-11 * size
+    distance = plan.upper_bound - plan.objective
+    assert plan.gap == pytest.approx(distance / abs(plan.upper_bound), abs=1e-12)
+    if solver in ("auto", "exact"):
+        assert plan.status == "optimal"
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    kind=st.sampled_from(KINDS),
+    value_unit=st.sampled_from(UNITS),
+    cost_unit=st.sampled_from(UNITS),
+)
+def test_another_unit_has_the_same_path(seed, kind, value_unit, cost_unit):
+    values, costs, budget = small_problem(seed, kind)
+    path = assignment_path(values, costs)
+    scaled = assignment_path(values * value_unit, costs * cost_unit)
+    np.testing.assert_allclose(scaled.budgets, path.budgets * cost_unit, rtol=1e-9)
+    np.testing.assert_allclose(scaled.prices * cost_unit / value_unit, path.prices, rtol=1e-9)
+    rule = path.rule(budget)
+    scaled_rule = scaled.rule(budget * cost_unit)
+    assert scaled_rule.share == pytest.approx(rule.share, abs=1e-6)
+    np.testing.assert_array_equal(
+        choose_at_price(values * value_unit, costs * cost_unit, scaled_rule.price),
+        choose_at_price(values, costs, rule.price),
+    )
+
+
+def test_highs_ends_where_the_costs_of_one_problem_differ_beyond_its_tolerance():
+    """Some costs are a billionth of others: HiGHS cannot see them beside those."""
+    rng = np.random.default_rng(3)
+    for _ in range(5):
+        costs = rng.random((8, 3)) * 10.0 ** rng.integers(-11, 1, (8, 3))
+        values = rng.random((8, 3))
+        budget = float((costs.min(axis=1).mean() + costs.mean()) / 2)
+        best = solve_assignment(values, costs, budget, solver="exact")
+        plan = solve_assignment(values, costs, budget, solver="highs")
+        assert plan.spent <= budget * (1 + 1e-12)
+        assert plan.objective <= best.objective + 1e-12 <= plan.upper_bound + 1e-9

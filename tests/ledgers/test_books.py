@@ -4,11 +4,13 @@ import copy
 import pickle
 import re
 import sqlite3
+import sys
 import tempfile
 import time
 import uuid
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +27,7 @@ from skroute.ledgers import (
     RedisLedger,
     SQLiteLedger,
 )
+from skroute.ledgers import _sqlite as store
 from skroute.ledgers._books import Reservation, period_number
 from tests.ledgers.servers import needs_redis, redis_url
 
@@ -479,3 +482,247 @@ def test_a_file_that_cannot_be_books_is_named(tmp_path):
         connection.execute("UPDATE ledger SET version = 99")
     with pytest.raises(ValueError, match="has the format 99, and this skroute reads 2"):
         SQLiteLedger(newer)
+
+
+# Interrupts, locks and paths ---------------------------------------------------------------
+
+
+PURSES = ("tenant", "all")
+# Functions of a `with` statement whose end no interrupt, but a trace, can keep from releasing.
+LOCKING = ("_transact",)
+
+
+def interrupted(call, n_lines):
+    """Call, with an interrupt before a line of the ledgers' code; True if there was one."""
+    left = [n_lines]
+
+    def trace(frame, event, _):
+        code = frame.f_code
+        if Path(code.co_filename).parent.name != "ledgers" or code.co_name in LOCKING:
+            return None
+        if event == "line":
+            left[0] -= 1
+            if left[0] == 0:
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+def made_ledger(kind, folder):
+    if kind == "memory":
+        return MemoryLedger(timeout=10.0)
+    if kind == "sqlite":
+        return SQLiteLedger(folder / f"{uuid.uuid4().hex}.sqlite", timeout=10.0)
+    return RedisLedger(redis_url(), prefix=uuid.uuid4().hex, timeout=10.0)
+
+
+def state_of(ledger):
+    """All that the books and the reservations say."""
+    books = [ledger.books(name) for name in ("tenant", "all")]
+    # An interrupt may use up a number.
+    unsettled = [one[2:] for one in ledger.unsettled("tenant")]
+    return books, unsettled
+
+
+KINDS = ["memory", "sqlite", pytest.param("redis", marks=needs_redis)]
+BOOKINGS = ["hold", "reserve", "reserve what was held", "settle", "release", "top up", "expire"]
+
+
+def begun(kind, folder):
+    """A ledger with a hold and an open reservation."""
+    ledger = made_ledger(kind, folder)
+    ledger._clock = lambda: START
+    ledger.open("tenant", 10.0, 5)
+    ledger.open("all", 20.0)
+    held = ledger.hold(PURSES, 1.0)
+    made = ledger.reserve(PURSES, lambda *_: ONE, least=1.0, key="key")
+    return ledger, held, made
+
+
+def book(booking, ledger, held, made):
+    if booking == "hold":
+        ledger.hold(PURSES, 2.0)
+    elif booking == "reserve":
+        ledger.reserve(PURSES, lambda *_: ONE, least=1.0, key="other")
+    elif booking == "reserve what was held":
+        ledger.reserve(PURSES, lambda *_: ONE, least=1.0, held=held)
+    elif booking == "settle":
+        ledger.settle(made.ledger, made.number, "tenant", ONE, 0.5)
+    elif booking == "release":
+        ledger.release(held)
+    elif booking == "top up":
+        ledger.top_up("tenant", 3.0, 2)
+    else:
+        ledger._clock = lambda: START + 11.0
+        ledger.books("tenant")
+
+
+@pytest.mark.parametrize("booking", BOOKINGS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_interrupt_at_any_line_leaves_a_booking_whole_or_undone(kind, booking, tmp_path):
+    expected = [begun("memory", tmp_path)]
+    book(booking, *expected[0])
+    if booking == "reserve what was held":
+        # What is held is given back also where the decision is interrupted.
+        expected.append(begun("memory", tmp_path))
+        book("release", *expected[1])
+    expected = [state_of(ledger) for ledger, _, _ in expected]
+    # Every line in memory; some of them where a booking takes longer.
+    step = 1 if kind == "memory" else 13
+    for n_lines in range(1, 1000, step):
+        ledger, held, made = begun(kind, tmp_path)
+        before = state_of(ledger)
+        call = partial(book, booking, ledger, held, made)
+        if not interrupted(call, n_lines):
+            break
+        if state_of(ledger) == before:
+            call()
+        assert state_of(ledger) in expected
+    assert n_lines > 10
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ZeroDivisionError])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_decision_that_is_interrupted_counts_no_request(kind, error, tmp_path):
+    ledger = made_ledger(kind, tmp_path)
+    ledger.open("tenant", 10.0, 5)
+    before = ledger.books("tenant")
+
+    def choose(*_):
+        raise error
+
+    for held in (None, ledger.hold(("tenant",), 1.0)):
+        with pytest.raises(error):
+            ledger.reserve(("tenant",), choose, least=1.0, held=held)
+    assert ledger.books("tenant") == before
+
+
+def test_an_interrupt_while_a_ledger_is_made_leaves_no_half_of_one(tmp_path):
+    n_interrupts = 0
+    for n_lines in range(1, 200, 3):
+        path = tmp_path / f"{n_lines}.sqlite"
+        if not interrupted(lambda path=path: SQLiteLedger(path), n_lines):
+            break
+        n_interrupts += 1
+        with sqlite3.connect(path, timeout=0.1, isolation_level=None) as connection:
+            tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+            assert not tables or {"ledger", "purses", "reservations"} <= tables
+            if tables:
+                assert connection.execute("SELECT count(*) FROM ledger").fetchone() == (1,)
+            # Nobody holds the file.
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("ROLLBACK")
+        connection.close()
+        SQLiteLedger(path).open("tenant", 1.0)
+    assert n_interrupts > 5
+
+
+def test_a_schema_that_fails_is_not_half_made(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "_SCHEMA", store._SCHEMA + "CREATE TABLE purses (shoes);")
+    path = tmp_path / "ledger.sqlite"
+    with pytest.raises(OSError, match="cannot be opened"):
+        SQLiteLedger(path)
+    with sqlite3.connect(path) as connection:
+        assert not connection.execute("SELECT name FROM sqlite_master").fetchall()
+    connection.close()
+    monkeypatch.undo()
+    SQLiteLedger(path).open("tenant", 1.0)
+
+
+@pytest.mark.parametrize("lock", ["BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"])
+def test_every_call_on_a_locked_ledger_names_it(lock, tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "_PATIENCE", 0.02)
+    path = tmp_path / "ledger.sqlite"
+    ledger = SQLiteLedger(path)
+    ledger.open("tenant", 10.0)
+    held = ledger.hold(("tenant",), 1.0)
+    made = ledger.reserve(("tenant",), lambda *_: ONE, least=1.0)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute(lock)
+    for call in (
+        lambda: ledger.open("new", 1.0),
+        lambda: ledger.hold(("tenant",), 1.0),
+        lambda: ledger.reserve(("tenant",), lambda *_: ONE, least=1.0),
+        lambda: ledger.settle(made.ledger, made.number, "tenant", ONE, 0.5),
+        lambda: ledger.release(held),
+        lambda: ledger.top_up("tenant", 1.0),
+        lambda: ledger.reset("tenant"),
+        lambda: ledger.books("tenant"),
+        lambda: ledger.unsettled("tenant"),
+        lambda: SQLiteLedger(path),
+    ):
+        with pytest.raises(OSError, match=f"{re.escape(repr(str(path)))} cannot be"):
+            call()
+    other.execute("ROLLBACK")
+    other.close()
+    ledger.release(held)
+    ledger.settle(made.ledger, made.number, "tenant", ONE, 0.5)
+    assert ledger.books("tenant").spent == 0.5
+
+
+@pytest.mark.parametrize(
+    "name", [":memory:", "", "file::memory:?cache=shared", "file:books?mode=memory", "file:a.db"]
+)
+@pytest.mark.parametrize("as_type", [str, str.encode, Path])
+def test_what_is_no_file_to_sqlite_is_refused(name, as_type, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = as_type(name)
+    if path == Path():
+        pytest.skip("to pathlib this is the working folder")
+    with pytest.raises(ValueError, match="MemoryLedger"):
+        SQLiteLedger(path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("as_type", [str, str.encode, Path])
+@pytest.mark.parametrize("name", ["ledger.sqlite", "a b?mode=ro.db", "./x.db", "100%25.db"])
+def test_any_path_of_a_file_is_a_ledger_wherever_the_process_goes(
+    name, as_type, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    ledger = SQLiteLedger(as_type(name))
+    ledger.open("tenant", 10.0)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert pickle.loads(pickle.dumps(ledger)).books("tenant").total == 10.0
+    assert (tmp_path / name).is_file()
+
+
+@needs_redis
+@pytest.mark.parametrize(
+    "options",
+    [
+        "decode_responses=True",
+        "protocol=2",
+        "protocol=3",
+        "protocol=3&decode_responses=yes",
+        "encoding=utf-16",
+        "encoding=latin-1&decode_responses=True",
+        "encoding_errors=replace&decode_responses=True",
+        "socket_timeout=5&socket_connect_timeout=5&health_check_interval=1",
+        "retry_on_timeout=True&client_name=books&max_connections=3",
+        "db=3",
+    ],
+)
+def test_books_do_not_depend_on_the_options_of_a_redis_url(options):
+    prefix = uuid.uuid4().hex
+    ledger = RedisLedger(f"{redis_url()}?{options}", prefix=prefix)
+    # An id of a tenant need not be ASCII.
+    ledger.open("Zoë", 10.0)
+    ledger.release(ledger.hold(("Zoë",), 4.0))
+    made = ledger.reserve(("Zoë",), lambda *_: ONE, least=1.0, key="naïve")
+    assert ledger.unsettled("Zoë") == [made]
+    ledger.settle(made.ledger, made.number, "Zoë", ONE, 0.5)
+    assert ledger.books("Zoë").spent == 0.5
+    if options != "db=3":
+        plain = RedisLedger(redis_url(), prefix=prefix)
+        assert plain.books("Zoë") == ledger.books("Zoë")

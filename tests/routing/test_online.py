@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import sys
 import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
@@ -438,3 +439,145 @@ def test_a_decision_is_known_where_it_was_made():
     routers[0].decide(X[0])
     with pytest.raises(ValueError, match="before a fit"):
         routers[0].commit(decision, quality=1.0)
+
+
+# Parameters that are set after fit --------------------------------------------------------
+
+
+def decided(router, X):
+    return [(d.name, d.expected_cost, d.explored) for d in map(router.decide, X)]
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "then"),
+    [
+        ("costs", COSTS, COSTS | {"large": 2.0, "small": 3.0}),
+        ("budget", 3.0, 1.2),
+        ("exploration", 0.0, 5.0),
+        ("n_expected", None, 100),
+        ("n_expected", 100, None),
+        ("n_expected", 100, 40),
+        ("drift", 0.0, 0.3),
+    ],
+)
+def test_a_parameter_that_is_set_after_fit_acts_at_once(name, first, then):
+    """Between the first and the last decision of a service, without a new fit."""
+    X, Q, C = world(400)
+    parameters = {"costs": COSTS, "budget": 3.0, name: first}
+    router = OnlineBudgetRouter(**parameters).fit(X[:100], Q[:100], costs=C[:100])
+    serve(router, X[100:130], Q[100:130], C[100:130])
+    same = copy.deepcopy(router).set_params(**{name: first})
+    other = copy.deepcopy(router).set_params(**{name: then})
+    expected = serve(router, X[130:], Q[130:], C[130:])
+    np.testing.assert_array_equal(serve(same, X[130:], Q[130:], C[130:]), expected)
+    assert (serve(other, X[130:], Q[130:], C[130:]) != expected).any()
+
+
+def test_every_parameter_acts_at_once_or_is_refused_until_fit():
+    X, Q, _ = world(100)
+    prior = BudgetRouter(Ridge(), costs=COSTS).fit(X, Q)
+    acts = {"costs", "budget", "exploration", "drift", "n_expected"}
+    calls = (
+        lambda router: router.decide(X[0]),
+        lambda router: router.predict(X),
+        lambda router: router.partial_fit(X, Q),
+        lambda router: router.add_choice("new", cost=1.0),
+        lambda router: router.min_budget_,
+    )
+    for name, value in [("alpha", 3.0), ("prior", prior)]:
+        router = OnlineBudgetRouter(COSTS, budget=3.0).fit(X, Q)
+        kept = getattr(router, name)
+        decision = router.decide(X[0])
+        router.set_params(**{name: value})
+        for call in calls:
+            with pytest.raises(ValueError, match="must be as in fit"):
+                call(router)
+        # Money that was spent is booked all the same.
+        router.commit(decision, quality=0.5, cost=1.0)
+        router.set_params(**{name: kept}).decide(X[0])
+        router.set_params(**{name: value}).fit(X, Q).decide(X[0])
+        acts.add(name)
+    assert acts == set(OnlineBudgetRouter().get_params())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("exploration", -1.0), ("drift", np.nan), ("n_expected", 0)]
+)
+def test_a_bad_parameter_that_is_set_after_fit_is_refused(name, value):
+    X, Q, _ = world(100)
+    router = OnlineBudgetRouter(COSTS, budget=3.0).fit(X, Q).set_params(**{name: value})
+    with pytest.raises(ValueError, match=name):
+        router.decide(X[0])
+
+
+@pytest.mark.parametrize(
+    "how", [copy.copy, copy.deepcopy, lambda router: pickle.loads(pickle.dumps(router))]
+)
+def test_a_copy_of_a_router_with_a_prior_decides_on(how):
+    X, Q, _ = world(100)
+    prior = BudgetRouter(Ridge(), costs=COSTS).fit(X, Q)
+    router = OnlineBudgetRouter(budget=3.0, prior=prior).fit(X)
+    other = how(router)
+    assert decided(other, X[:5]) == decided(router, X[:5])
+    with pytest.raises(ValueError, match="must be as in fit"):
+        other.set_params(prior=None).decide(X[0])
+
+
+def test_a_horizon_goes_on_where_it_is_made_longer():
+    X, Q, C = world(400)
+    router = OnlineBudgetRouter(COSTS, budget=3.0, n_expected=100).fit(X[:100], Q[:100])
+    serve(router, X[100:150], Q[100:150], C[100:150])
+    router.set_params(n_expected=200)
+    serve(router, X[150:300], Q[150:300], C[150:300])
+    assert router.status().mean_cost == pytest.approx(3.0, rel=0.1)
+    assert router._serving.pacer.n_booked == 200
+
+
+def restlessly(*calls):
+    """Make calls in threads that start together and are switched as often as they can be."""
+    before, start = sys.getswitchinterval(), threading.Barrier(len(calls))
+
+    def call(function):
+        start.wait()
+        function()
+
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(len(calls)) as pool:
+            list(pool.map(call, calls))
+    finally:
+        sys.setswitchinterval(before)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_choices_and_first_rows_of_several_threads_are_all_kept(seed):
+    X, Q, _ = world(80, seed=seed)
+    router = OnlineBudgetRouter(COSTS, budget=3.0)
+    parts = np.array_split(np.arange(80), 4)
+    restlessly(*[lambda part=part: router.partial_fit(X[part], Q[part]) for part in parts])
+    assert set(router.status().n_told.values()) == {80}
+    new = [f"new{k}" for k in range(4)]
+    restlessly(
+        *[lambda name=name: router.add_choice(name, cost=2.0) for name in new],
+        lambda: router.exclude(["large"]),
+        lambda: router.exclude(["middle"]),
+        lambda: router.partial_fit(X, Q[:, 0], choice=["small"] * 80),
+    )
+    assert sorted(router.choices_) == sorted([*COSTS, *new])
+    assert router.choices_ == router._serving.names
+    assert len(router._serving.kept) == len(router.choices_) - 2
+
+
+def test_a_name_is_added_once_by_several_threads():
+    X, Q, _ = world(80)
+    router = OnlineBudgetRouter(COSTS, budget=3.0).fit(X, Q)
+    refused = []
+
+    def add():
+        try:
+            router.add_choice("new", cost=2.0)
+        except ValueError:
+            refused.append(1)
+
+    restlessly(*[add] * 6)
+    assert router.choices_ == [*COSTS, "new"] and len(refused) == 5

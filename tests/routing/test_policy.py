@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.linear_model import LinearRegression
 
 from skroute.assignment import Rule, assignment_path
+from skroute.routing import BudgetRouter, PortablePolicy, export_policy
 from skroute.routing._policy import Policy, choose_one
 from tests.assignment.test_assignment import brute_force
 
@@ -176,7 +178,7 @@ def test_one_row_and_some_choices(seed):
     rng = np.random.default_rng(seed)
     policy = draw_policy(rng)
     values, costs = rng.integers(0, 5, 3) / 4, rng.integers(0, 4, 3) / 4
-    price = rng.choice([0.0, 0.5, 1.0, 0.37])
+    price = rng.choice([0.0, 0.5, 1.0, 0.37, np.inf])
     (low,), _, _ = decided(values[np.newaxis], costs, Rule(price, 0.0))
     assert choose_one(list(values), list(costs), price, range(3)) == low
     kept = np.array([0, 2])
@@ -190,3 +192,59 @@ def test_one_row_and_some_choices(seed):
         elif field.name not in ("_kept", "columns"):
             assert part is whole
     assert list(some.kept) == [2] and policy.restricted(np.arange(3)) is policy
+
+
+UNITS = [1e-12, 1e-6, 2.0**-13, 1.0, 2.0**20, 1e6, 1e12]
+
+
+@given(
+    seed=seeds,
+    quality_unit=st.sampled_from(UNITS),
+    cost_unit=st.sampled_from(UNITS),
+    per_row=st.booleans(),
+    reg_lambda=st.sampled_from([0.0, 1.0]),
+)
+@settings(max_examples=15, deadline=None)
+def test_a_router_decides_alike_in_any_unit_of_quality_and_cost(
+    seed, quality_unit, cost_unit, per_row, reg_lambda
+):
+    """Dollars, micro-dollars: the same routes, budgets and streams."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(90, 2))
+    quality = rng.integers(0, 2, (90, 3)) * 0.5 + X[:, :1] * [0.0, 0.2, -0.1]
+    costs = rng.random((90, 3)) * [1, 3, 9] if per_row else np.array([1.0, 3.0, 9.0])
+    budget = float(rng.uniform(1.5, 6))
+
+    def decisions(quality_unit, cost_unit):
+        own_costs = costs * cost_unit
+        router = BudgetRouter(
+            LinearRegression(),
+            costs=None if per_row else own_costs,
+            budget=budget * cost_unit,
+            reg_lambda=reg_lambda,
+        )
+        if per_row:
+            router.fit(X, quality * quality_unit, costs=own_costs)
+            routes = [router.route(X[:40], costs=own_costs[:40], budget=budget * cost_unit)]
+        else:
+            router.fit(X, quality * quality_unit)
+            routes = [router.route(X[:40])]
+            policy = PortablePolicy(export_policy(router))
+            estimates = router.predict_quality(X[:40])
+            routes.append(policy.decide(estimates, budget * cost_unit))
+        stream = router.stream(40 * budget * cost_unit, 40)
+        taken = []
+        for row in range(40):
+            called = {"costs": own_costs[row]} if per_row else {}
+            ticket = stream.route(X[row : row + 1], **called)
+            stream.commit(ticket)
+            taken.append(ticket.choice)
+        target = router.mean_quality_.mean() / quality_unit
+        smallest = router.smallest_budget(target * quality_unit).budget / cost_unit
+        return [*routes, taken], smallest
+
+    expected, expected_budget = decisions(1.0, 1.0)
+    found, found_budget = decisions(quality_unit, cost_unit)
+    for route, expected_route in zip(found, expected):
+        np.testing.assert_array_equal(route, expected_route)
+    assert found_budget == pytest.approx(expected_budget, rel=1e-6, nan_ok=True)

@@ -3,6 +3,7 @@ import multiprocessing
 import os
 import pickle
 import re
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -419,3 +420,65 @@ def test_a_child_forked_while_threads_use_the_stream_does_not_hang():
         for thread in threads:
             thread.join()
     assert codes == [0] * 20
+
+
+@pytest.fixture
+def restless_threads():
+    """Threads that are switched as often as they can be."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def at_once(*calls):
+    """Make calls in threads that start together, and raise what one of them raises."""
+    start = threading.Barrier(len(calls))
+
+    def call(function):
+        start.wait()
+        function()
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        list(pool.map(call, calls))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_change_of_a_stream_is_lost_between_threads(restless_threads, seed):
+    """Exclusions, inclusions and prices, each by its own thread, all hold afterwards."""
+    rng = np.random.default_rng(seed)
+    names = [f"m{k}" for k in range(8)]
+    X = rng.uniform(size=(60, 1))
+    quality = rng.random((60, 8)) + X
+    costs = dict(zip(names, rng.uniform(1, 5, 8)))
+    router = BudgetRouter(LinearRegression(), costs=costs, cv=2).fit(X, quality)
+    stream = router.stream(1000.0, max_costs=dict.fromkeys(names, 50.0))
+    out, back = names[:3], names[3:6]
+    stream.exclude(back)
+    new_costs = {name: float(cost) for name, cost in zip(names, rng.uniform(6, 9, 8))}
+    at_once(
+        *[lambda name=name: stream.exclude([name]) for name in out],
+        *[lambda name=name: stream.include([name]) for name in back],
+        lambda: stream.set_costs(new_costs),
+    )
+    served = set()
+    for _ in range(8):
+        ticket = stream.route(X[:1])
+        served.add(ticket.name)
+        assert ticket.cost == new_costs[ticket.name]
+        if len(served) == 5:
+            break
+        stream.exclude([ticket.name])
+    assert served == {*names} - {*out}
+
+
+@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_a_copied_stream_can_be_changed_while_the_original_is(router, how):
+    stream = router.stream(100.0)
+    stream.exclude(["choice0"])
+    other = how(stream)
+    with stream._changing:
+        other.include()
+        other.exclude(["choice1"])
+    assert stream._offers.excluded == {"choice0"}
+    assert other._offers.excluded == {"choice1"}

@@ -14,6 +14,7 @@ from skroute.base import Routed
 from skroute.early_exit._algorithms import checked
 from skroute.early_exit._answers import probabilities, sided
 from skroute.early_exit._learning import shares_of
+from skroute.forests._columns import NumbersOnly
 from skroute.forests._forest import Forest
 from skroute.forests._trees import NODE, Trees
 from skroute.utils._compat import validate_params
@@ -79,7 +80,7 @@ def export_ensemble(estimator, path):
             "Only trees without a pipeline before them can be exported; this ensemble is "
             f"evaluated by {by!r}."
         )
-    if forest.categories:
+    if forest.columns.keeps_categories:
         raise ValueError(
             "This ensemble encodes categories of its own before it reads them, which plain "
             "arrays cannot hold; train it on encoded columns to export it."
@@ -152,7 +153,8 @@ def forest_of(exported):
             raise ValueError(
                 f"The entry {name!r} of an exported ensemble must be one of {_MORE[name]!r}."
             )
-    forest = Forest(trees, **{name: exported[name] for name in _NUMBERS}, **more)
+    numbers = {name: exported[name] for name in _NUMBERS}
+    forest = Forest(trees, columns=NumbersOnly(), **numbers, **more)
     trees.check(forest.n_features, forest.n_outputs)
     checked((exported["lo"], exported["hi"]), forest.n_members)
     if len(exported["classes"]) not in ((1, 2) if forest.n_outputs == 1 else (forest.n_outputs,)):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from skroute.forests._columns import NumbersOnly
 from skroute.forests._forest import ForestBuilder
 from skroute.forests._readers import reads
 from skroute.forests._trees import MISSING_RIGHT
@@ -122,4 +123,5 @@ def _catboost_model(model):
         n_features=len(model.feature_names_),
         dtype="float32",
         finite=False,
+        columns=NumbersOnly(),
     )

@@ -25,7 +25,7 @@ from skroute.forests._library import (
     varied_rows,
 )
 from skroute.forests._readers import find_reader, read_averaged
-from skroute.forests._rows import are_plain, rows_of
+from skroute.forests._rows import are_plain, refuse_tables, rows_of
 from skroute.forests._wrapped import prepared, take_apart
 from skroute.utils._compat import (
     HasMethods,
@@ -257,7 +257,8 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         forest = _forest_of(ensemble)
         at_thresholds = rows_at_thresholds(forest)
         if X is not None:
-            probes = varied_rows(as_rows(X), unseen=not forest.refuses_unseen)
+            refuse_tables(X)
+            probes = varied_rows(as_rows(X), unseen=not forest.columns.refuses_unseen)
             _compare(model, ensemble, before, replace(forest, cut=cut), probes)
         elif at_thresholds is None or before:
             why = "are prepared by a pipeline" if before else "have categories of text"
@@ -290,6 +291,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         if "forest_" not in vars(self):
             check_is_fitted(self, "forest_")
         if self._before or hasattr(self, "feature_names_in_") or not are_plain(self.forest_, X):
+            refuse_tables(X)
             if getattr(X, "ndim", 0) != 2 and not hasattr(X, "columns"):
                 X = check_array(X, dtype=None, ensure_all_finite=False)
             validate_data(self, X, reset=False, skip_check_array=True)

@@ -1,6 +1,6 @@
 """A forest: its trees, its library's rules for reading rows and for answers, and its builder."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from skroute.forests._bitvector import bit_trees
 from skroute.forests._code_walk import coded_trees
+from skroute.forests._columns import ColumnRule, ValuesAsTheyAre
 from skroute.forests._trees import CATEGORICAL, FEATURE_MASK, Trees, laid_out
 from skroute.utils._validation import read_only
 
@@ -61,21 +62,14 @@ class Forest:
     finite : bool or "allow-nan", default=True
         What it accepts, as `ensure_all_finite` of scikit-learn's ``check_array``.
 
-    categories : dict from int to ndarray
-        Columns that the source library encodes as positions in these categories.
-
-    encode_arrays : bool, default=False
-        Whether plain arrays are encoded too, or only data frames.
+    columns : ColumnRule, default=ValuesAsTheyAre()
+        How the source library makes numbers of columns of categories.
 
     sums : {"float64", "float32"}, default="float64"
         Precision in which the library adds up.
 
     absent : float, default=0.0
         What the library reads where a row of a sparse matrix has no entry.
-
-    refuses_unseen : bool, default=False
-        Whether categories of a frame that the ensemble has not seen are an error rather than
-        missing.
 
     cast : {"", "float32"}, default=""
         What the library makes first of numbers in neither single nor double precision. Empty
@@ -113,11 +107,9 @@ class Forest:
     cut: Any = None
     dtype: str = "float64"
     finite: object = True
-    categories: dict = field(default_factory=dict)
-    encode_arrays: bool = False
+    columns: ColumnRule = ValuesAsTheyAre()
     sums: str = "float64"
     absent: float = 0.0
-    refuses_unseen: bool = False
     cast: str = ""
     link: str | None = None
     shift: float = 0.0

@@ -21,6 +21,24 @@ def is_frame(X):
     return hasattr(X, "columns") and hasattr(X, "__getitem__")
 
 
+def with_dense_columns(X):
+    """Return a frame of pandas whose sparse columns are dense; anything else as it is."""
+    if not hasattr(X, "iloc") or X.ndim != 2:
+        return X
+    sparse = [column for column, dtype in enumerate(X.dtypes) if is_sparse_type(dtype)]
+    if not sparse:
+        return X
+    X = X.copy(deep=False)
+    for column in sparse:
+        X.isetitem(column, X.iloc[:, column].sparse.to_dense())
+    return X
+
+
+def is_sparse_type(dtype):
+    """Return whether the type of a column is pandas' sparse one, which cannot be written to."""
+    return type(dtype).__name__ == "SparseDtype"
+
+
 def is_missing(cell):
     """Whether a cell is None, NaN, masked, pandas' NA or NaT."""
     if cell is None or cell is np.ma.masked or type(cell).__name__ in ("NAType", "NaTType"):

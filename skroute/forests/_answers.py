@@ -96,6 +96,7 @@ def exact_sums(forest, X, n_jobs=None):
     def add(start, stop):
         walk(X, start, stop, layout, 0, forest.n_members, column, out)
         if forest.offset_last:
+            out[start:stop] *= forest.scale
             out[start:stop] += forest.offset
 
     in_parts(add, n, n_jobs)

@@ -93,4 +93,4 @@ def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
     out = np.zeros((len(X), len(chosen)))
     walk, layout = walk_of(forest, len(X), first, last)
     walk(X, 0, len(X), layout, first, last, column, out)
-    return out
+    return out if forest.scale == 1.0 else out * forest.scale

@@ -9,10 +9,21 @@ import numpy as np
 from sklearn.utils import check_array
 
 from skroute.utils._compat import _safe_indexing, num_samples
-from skroute.utils._frames import CATEGORY, cells_of, is_frame, is_missing, kind_of_type, numbers_of
+from skroute.utils._frames import (
+    CATEGORY,
+    cells_of,
+    is_frame,
+    is_missing,
+    is_sparse_type,
+    kind_of_type,
+    numbers_of,
+    with_dense_columns,
+)
 
 # What pandas has as the code of a cell that is missing.
 _NO_CODE = -1
+# The largest number of single precision: no tree of scikit-learn has a threshold above it.
+_RIGHTMOST = float(np.finfo(np.float32).max)
 
 
 class ColumnRule(ABC):
@@ -41,6 +52,10 @@ class ColumnRule(ABC):
         """Categories, by column, that are also looked up in the cells of plain arrays."""
         return {}
 
+    def dense(self, X):
+        """Return rows whose sparse columns of pandas are dense; other rows as they are."""
+        return with_dense_columns(X)
+
     @abstractmethod
     def numbers(self, X):
         """Return rows whose columns of categories are the numbers that the library reads.
@@ -65,6 +80,17 @@ class ColumnRule(ABC):
 @dataclass(frozen=True)
 class ValuesAsTheyAre(ColumnRule):
     """scikit-learn: the cells of a column of categories are its numbers."""
+
+    def dense(self, X):
+        """Return dense rows; a frame of sparse columns alone has `_RIGHTMOST` for missing values.
+
+        scikit-learn makes a sparse matrix of such a frame. Trees that read a sparse matrix compare
+        a missing value with each threshold, and send it to the right.
+        """
+        dense = with_dense_columns(X)
+        if dense is not X and all(is_sparse_type(dtype) for dtype in X.dtypes):
+            return dense.to_numpy(dtype=np.float64, na_value=_RIGHTMOST)
+        return dense
 
     def numbers(self, X):
         """Return the rows."""

@@ -170,7 +170,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         _check_ensemble(model)
         frozen = FrozenEstimator(model) if hasattr(model, "fit") else None
         if frozen is not None:
-            check_is_fitted(model)
+            _check_is_fitted(model)
         return cls(frozen, n_jobs=n_jobs)._read(model, X)
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None, **params: Any) -> Self:
@@ -219,11 +219,12 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
             params = process_routing(self, "fit", **params)["estimator"]["fit"]
         else:
             raise_for_params(params, self, "fit")
-        name = type(unfrozen(self.estimator)).__name__
-        with note_failure(name, num_samples(X), "fit"):
+        if isinstance(self.estimator, FrozenEstimator):
+            _check_is_fitted(unfrozen(self.estimator))
+            return self._read(self.estimator, X)
+        with note_failure(type(self.estimator).__name__, num_samples(X), "fit"):
             fitted = clone(self.estimator).fit(X, y, **params)
-        if not isinstance(fitted, FrozenEstimator):
-            validate_data(self, X, skip_check_array=True)
+        validate_data(self, X, skip_check_array=True)
         return self._read(fitted, X)
 
     def _check_n_jobs(self):
@@ -411,6 +412,14 @@ def _check_ensemble(estimator):
             "scikit-learn (boosting, forests, bagging, AdaBoost) and pipelines that end in one, "
             f"got {type(model).__name__}."
         )
+
+
+def _check_is_fitted(model):
+    """Raise a NotFittedError unless a model, or a pipeline that ends in an ensemble, is fitted."""
+    ensemble, _, _ = take_apart(model)
+    # A sum of models of CatBoost has nothing of a fit, and tells so by this method alone.
+    if not (hasattr(ensemble, "is_fitted") and ensemble.is_fitted()):
+        check_is_fitted(model)
 
 
 def _forest_of(model):

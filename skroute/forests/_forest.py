@@ -49,6 +49,10 @@ class Forest:
     offset_last : bool, default=False
         Whether the library adds the offset after the trees.
 
+    scale : float, default=1.0
+        What the library multiplies the sum of the trees by, before it adds the offset. Other than
+        1 only with `offset_last`.
+
     blur : float, default=0.0
         Difference to the library's answers that its order of threads or its exponential may
         make.
@@ -103,6 +107,7 @@ class Forest:
     beta: float = 0.0
     by_score: bool = False
     offset_last: bool = False
+    scale: float = 1.0
     blur: float = 0.0
     cut: Any = None
     dtype: str = "float64"
@@ -131,7 +136,7 @@ class Forest:
         """How close to a tie the library, adding up in its own way, may answer otherwise."""
         trees = self.trees
         largest = np.maximum.reduceat(np.abs(trees.values).max(axis=1), trees.roots)
-        size = float(np.abs(self.offset).max() + largest.sum())
+        size = float(np.abs(self.offset).max() + abs(self.scale) * largest.sum())
         if self.sums == "float64" and size < 2**30:
             whole = np.append(self.offset, trees.values) * 2**20
             # Sums of these are exact in any order.

@@ -4,7 +4,6 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils import check_array
 
-from skroute.utils._frames import with_dense_columns
 from skroute.utils._tensors import is_dataset
 from skroute.utils._validation import read_only
 
@@ -56,7 +55,7 @@ def rows_of(forest, X):
     refuse_tables(X)
     if issparse(X):
         X = _dense(X, forest.absent)
-    X = with_dense_columns(X)
+    X = forest.columns.dense(X)
     if hasattr(X, "columns") or forest.columns.categories_of_arrays:
         if hasattr(X, "shape"):
             _check_width(forest, X)

@@ -11,9 +11,15 @@ NUMBER, DATE, CATEGORY = "number", "date", "category"
 
 
 def as_rows(X):
-    """Rows whose columns can be taken: an array or a frame in host memory; of lists, an array."""
+    """Return an array, a frame or a sparse matrix in host memory, of which rows can be taken.
+
+    Lists become an array, and so do objects that have an array interface alone.
+    """
     X = on_host(X)
-    return X if hasattr(X, "shape") else np.asarray(X)
+    interface_alone = hasattr(X, "__array__") and not hasattr(X, "__getitem__")
+    if interface_alone or isinstance(X, memoryview) or not hasattr(X, "shape"):
+        return np.asarray(X)
+    return X
 
 
 def is_frame(X):

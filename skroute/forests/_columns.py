@@ -37,9 +37,14 @@ class ColumnRule(ABC):
     reads_negative_codes : bool
         Whether the library cuts a code between -1 and 0 off to 0. Otherwise each negative number
         is no category.
+
+    ignores_names : bool
+        Whether the library takes columns by their place, whatever their names. Its `fit` may have
+        been given other names than those of the frame.
     """
 
     refuses_unseen: bool = False
+    ignores_names: bool = False
     reads_negative_codes: bool = True
 
     @property
@@ -124,6 +129,7 @@ class PairedByOrder(ColumnRule):
     """
 
     categories: Sequence[list] | None
+    ignores_names = True
 
     @property
     def keeps_categories(self) -> bool:

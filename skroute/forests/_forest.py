@@ -36,6 +36,10 @@ class Forest:
     classes : ndarray, default=None
         Labels; None for what does not classify, or does not know them.
 
+    label_dtype : str, default=""
+        Type of the labels that `predict` of the library returns. Empty where it is that of
+        `classes`.
+
     slope, divisor : float, default=1.0
         Factor of the sums inside the answer, and what they are divided by before: the number
         of trees, or the sum of weights, where an average is taken.
@@ -102,6 +106,7 @@ class Forest:
     n_features: int
     answer: str = "identity"
     classes: np.ndarray | None = None
+    label_dtype: str = ""
     slope: float = 1.0
     divisor: float = 1.0
     beta: float = 0.0

@@ -67,6 +67,8 @@ def _xgboost_model(model):
         _score_without_trees(content, n_features)[:n_outputs],
         answer=_ANSWERS[objective],
         classes=labels_of(model),
+        # Its positions of the classes are whole numbers of this type.
+        label_dtype="int32" if objective == "multi:softmax" else "",
         n_features=n_features,
         dtype="float32",
         finite=False,

@@ -104,7 +104,15 @@ class ValuesAsTheyAre(ColumnRule):
 
 @dataclass(frozen=True)
 class NumbersOnly(ColumnRule):
-    """Ensembles that read no columns of categories: those of CatBoost that are supported."""
+    """Ensembles that read no columns of categories: those of CatBoost, and those from a file.
+
+    Parameters
+    ----------
+    reads_negative_codes : bool, default=True
+        See :class:`ColumnRule`.
+    """
+
+    reads_negative_codes: bool = True
 
     def numbers(self, X):
         """Return the rows, without columns of categories."""

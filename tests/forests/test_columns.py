@@ -8,7 +8,7 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 
-from skroute.early_exit import QWYCEnsemble
+from skroute.early_exit import PortableEnsemble, QWYCEnsemble, export_ensemble
 from skroute.forests import FastForest, leaf_sums, read_lightgbm
 
 lgb = pytest.importorskip("lightgbm")
@@ -16,7 +16,7 @@ xgb = pytest.importorskip("xgboost")
 cat = pytest.importorskip("catboost")
 
 # Rows that models are fitted on, and drawn situations of each library.
-N_ROWS, N_DRAWS = 240, 15
+N_ROWS, N_DRAWS = 240, 12
 CATEGORIES = {
     "texts": ["w", "a", "zz", "", "1"],
     "codes": [0, 1, 2, 3, 4],
@@ -281,3 +281,35 @@ def test_tables_that_libraries_hold_for_themselves_are_refused(kind):
         fast.predict(table)
     with pytest.raises(TypeError, match=f"X is a {kind}, of which trees read no rows"):
         FastForest.from_ensemble(fast.estimator.fit(X, X[:, 0] > 0), table)
+
+
+@pytest.mark.parametrize("library", ["lightgbm", "xgboost"])
+def test_codes_between_minus_one_and_zero_from_a_file(library, tmp_path):
+    """LightGBM cuts them off to 0, to XGBoost they are missing, and a file says which."""
+    rng = np.random.default_rng(0)
+    codes, numbers = rng.integers(0, 6, N_ROWS), rng.normal(size=N_ROWS)
+    X, y = np.column_stack([codes, numbers]), (codes % 3 == 0).astype(int)
+    if library == "xgboost":
+        model = xgb.XGBClassifier(
+            n_estimators=6, enable_categorical=True, feature_types=["c", "q"], n_jobs=1
+        ).fit(X, y)
+    else:
+        model = lgb.LGBMClassifier(n_estimators=6, min_child_samples=2, verbose=-1, n_jobs=1)
+        model.fit(X, y, categorical_feature=[0])
+    early = QWYCEnsemble(FrozenEstimator(model), alpha=0, random_state=0).optimize(X)
+    export_ensemble(early, tmp_path / "codes.npz")
+    portable = PortableEnsemble.load(tmp_path / "codes.npz")
+    X[:, 0] = rng.choice([-0.5, -0.1, -1.0, -3.0, 0.5, np.nan, 70.0], N_ROWS)
+    np.testing.assert_array_equal(portable.predict(X), model.predict(X))
+    frame = pd.DataFrame({"c": pd.Categorical(codes), "x": numbers})
+    with pytest.raises(ValueError, match=r"with categories in the columns \[0\]"):
+        portable.predict(frame)
+
+
+def test_a_file_of_an_ensemble_with_lists_of_categories_is_refused(tmp_path):
+    rng = np.random.default_rng(0)
+    X, y = drawn_frame(rng, list(CATEGORIES))
+    model = lgb.LGBMClassifier(n_estimators=3, verbose=-1).fit(X, y)
+    early = QWYCEnsemble(FrozenEstimator(model), alpha=0, random_state=0).optimize(X)
+    with pytest.raises(ValueError, match="encodes categories of its own"):
+        export_ensemble(early, tmp_path / "refused.npz")

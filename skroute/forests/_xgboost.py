@@ -56,6 +56,8 @@ def _xgboost_model(model):
     bounds = boost["iteration_indptr"]
     if best is not None:
         bounds = bounds[: int(best) + 2]
+    classes = labels_of(model)
+    has_positions = objective == "multi:softmax" and classes is not None
     builder = ForestBuilder()
     for first, last in zip(bounds, bounds[1:]):
         for i in range(first, last):
@@ -66,9 +68,9 @@ def _xgboost_model(model):
     return builder.build(
         _score_without_trees(content, n_features)[:n_outputs],
         answer=_ANSWERS[objective],
-        classes=labels_of(model),
-        # Its positions of the classes are whole numbers of this type.
-        label_dtype="int32" if objective == "multi:softmax" else "",
+        classes=classes,
+        # Positions of the classes are its labels, whole numbers of this type.
+        label_dtype="int32" if has_positions else "",
         n_features=n_features,
         dtype="float32",
         finite=False,

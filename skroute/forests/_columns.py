@@ -206,14 +206,20 @@ class PairedByPlace(ColumnRule):
 
     def _codes(self, values, column):
         """Return the positions of cells among the categories; an error at one that is new."""
-        cells = cells_of(values)
-        codes = _positions(cells, self.categories[column])
-        for cell, code in zip(cells, codes):
-            if np.isnan(code) and cell is not None:
-                raise ValueError(
-                    f"Column {column} of X has categories that the ensemble was not fitted on; "
-                    "make them missing, or fit it on them."
-                )
+        if hasattr(values, "cat") and hasattr(values, "iloc"):
+            # Few categories are looked up in place of many cells. The code of a missing cell, -1,
+            # takes the last one.
+            names = np.append(cells_of(values.cat.categories), [None])
+            cells = names[values.cat.codes.to_numpy()]
+            codes = _positions(names, self.categories[column])[values.cat.codes.to_numpy()]
+        else:
+            cells = cells_of(values)
+            codes = _positions(cells, self.categories[column])
+        if any(cell is not None for cell in cells[np.isnan(codes)]):
+            raise ValueError(
+                f"Column {column} of X has categories that the ensemble was not fitted on; "
+                "make them missing, or fit it on them."
+            )
         return codes
 
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import accuracy_score
@@ -482,7 +483,9 @@ def check_rows(estimator, X, *, reset):
     >>> check_rows(LogisticRegression(), ["one text", "another"], reset=True)
     ['one text', 'another']
     """
-    if X is None or isinstance(X, (str, bytes, Mapping)) or np.isscalar(X):
+    # One format of sparse matrices is a mapping.
+    is_mapping = isinstance(X, Mapping) and not issparse(X)
+    if X is None or is_mapping or isinstance(X, (str, bytes)) or np.isscalar(X):
         raise TypeError(
             "X must be an array, a data frame, a sparse matrix or a list of rows, got "
             f"{type(X).__name__}. One row is a list or an array of one."

@@ -14,6 +14,7 @@ from skroute.base import Routed
 from skroute.early_exit._algorithms import checked
 from skroute.early_exit._answers import probabilities, sided
 from skroute.early_exit._learning import shares_of
+from skroute.forests._columns import NumbersOnly
 from skroute.forests._forest import Forest
 from skroute.forests._trees import NODE, Trees
 from skroute.utils._compat import validate_params
@@ -27,6 +28,8 @@ _ARRAYS = tuple(name for name in Trees._fields if name not in ("nodes", "special
 _NUMBERS = ("offset", "beta", "link", "slope", "n_features", "dtype")
 # What files of the first release may lack, and what it may be.
 _MORE = {"shift": None, "finite": (True, False, "allow-nan"), "cast": ("", "float32")}
+# The same, of the rule by which numbers are codes of categories.
+_OF_CODES = {"reads_negative_codes": (True, False)}
 _NEEDED = (*_ARRAYS, *_NUMBERS, *(NODE.names or ()), "lo", "hi", "classes")
 
 
@@ -79,13 +82,14 @@ def export_ensemble(estimator, path):
             "Only trees without a pipeline before them can be exported; this ensemble is "
             f"evaluated by {by!r}."
         )
-    if forest.categories:
+    if forest.columns.keeps_categories:
         raise ValueError(
             "This ensemble encodes categories of its own before it reads them, which plain "
             "arrays cannot hold; train it on encoded columns to export it."
         )
     content = {name: getattr(forest.trees, name) for name in _ARRAYS}
     content |= {name: getattr(forest, name) for name in (*_NUMBERS, *_MORE)}
+    content |= {name: getattr(forest.columns, name) for name in _OF_CODES}
     for name in NODE.names:
         content[name] = np.ascontiguousarray(forest.trees.nodes[name])
     lo, hi = estimator.thresholds_.T
@@ -147,12 +151,14 @@ def forest_of(exported):
     for name in NODE.names:
         nodes[name] = exported[name]
     trees = Trees(nodes, *(exported[name] for name in _ARRAYS))
-    for name, value in more.items():
-        if _MORE[name] is not None and value not in _MORE[name]:
+    codes = {name: exported[name] for name in _OF_CODES if name in exported}
+    for name, allowed in (_MORE | _OF_CODES).items():
+        if allowed is not None and name in exported and exported[name] not in allowed:
             raise ValueError(
-                f"The entry {name!r} of an exported ensemble must be one of {_MORE[name]!r}."
+                f"The entry {name!r} of an exported ensemble must be one of {allowed!r}."
             )
-    forest = Forest(trees, **{name: exported[name] for name in _NUMBERS}, **more)
+    numbers = {name: exported[name] for name in _NUMBERS}
+    forest = Forest(trees, columns=NumbersOnly(**codes), **numbers, **more)
     trees.check(forest.n_features, forest.n_outputs)
     checked((exported["lo"], exported["hi"]), forest.n_members)
     if len(exported["classes"]) not in ((1, 2) if forest.n_outputs == 1 else (forest.n_outputs,)):

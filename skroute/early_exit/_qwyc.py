@@ -44,8 +44,9 @@ from skroute.early_exit._learning import (
     stopping_of,
     warn_of_rare_answers,
 )
+from skroute.forests._answers import labels_at
 from skroute.forests._rows import are_plain
-from skroute.forests._wrapped import prepared, take_apart
+from skroute.forests._wrapped import prepared, take_apart, weights_alone
 from skroute.utils._compat import (
     Integral,
     Interval,
@@ -54,6 +55,7 @@ from skroute.utils._compat import (
     VisualBlock,
     _safe_indexing,
     check_method_params,
+    routing_enabled,
 )
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
@@ -300,7 +302,9 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             Calibration rows, without labels; none of `X` is held out then.
 
         **fit_params : dict
-            Passed to the ``fit`` of the ensemble through metadata routing.
+            Passed to the ``fit`` of the ensemble through metadata routing. Without it,
+            `sample_weight` alone is passed on, an array-like of shape (n_samples,), to the
+            ensemble or to each member of a list. The order and the thresholds count each row once.
 
         Returns
         -------
@@ -313,7 +317,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
 
     def _fit(self, X, y, *, task, X_calibration=None, **fit_params):
         check_estimator(self.estimator)
-        routed = self._route_metadata(fit_params)
+        routed = self._routed(fit_params)
         rows, labels = indexable(check_rows(self, X, reset=True), on_host(y))
         check_classification_targets(labels)
         labels = column_or_1d(labels, warn=True)
@@ -333,6 +337,18 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             fitted = fit_models(self.estimator, rows, labels[train], params_of)
         engine, classes = engine_of(fitted, labels)
         self._learn(fitted, engine, classes, rows, X_calibration, share, rng, task)
+
+    def _routed(self, params):
+        """Return the metadata for `fit` of each model; without routing, the weights for each."""
+        if routing_enabled():
+            return self._route_metadata(params)
+        models = models_of(self.estimator)
+        routed = {name: {"fit": {}} for name in models}
+        fitted_here = [name for name, model in models.items() if not is_frozen(model)]
+        # Where none is, the error says so.
+        for name in fitted_here or models:
+            routed[name]["fit"] = weights_alone(models[name], params, self)
+        return routed
 
     def optimize(self, X: ArrayLike, X_calibration: ArrayLike | None = None) -> "QWYCEnsemble":
         """Optimise the evaluation of a fitted ensemble on rows without labels.
@@ -479,7 +495,9 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
     def _answer(self, X, plan, response):
         at = self._settled(X, plan.state)
         if response == "predict":
-            return self.classes_.take(at, mode="clip")
+            if self._engine.forest is None:
+                return self.classes_.take(at, mode="clip")
+            return labels_at(self._engine.forest, self.classes_, at)
         score = sided(self._engine, plan.state[0], at)
         if response == "decision_function":
             return score[:, 0] if self._engine.n_outputs == 1 else score

@@ -82,6 +82,15 @@ def label_positions(forest, scores):
     return np.argmax(answer(forest, scores), axis=1)
 
 
+def labels_at(forest, classes, positions):
+    """Return the labels at positions among the classes, of the type of the library's own labels."""
+    labels = classes.take(positions, mode="clip")
+    # Where a threshold was moved, it is scikit-learn that answers, with the classes themselves.
+    if not forest.label_dtype or forest.cut is not None:
+        return labels
+    return labels.astype(forest.label_dtype)
+
+
 def exact_sums(forest, X, n_jobs=None):
     """Scores of rows, added up as the library does: ndarray of shape (n, n_outputs).
 
@@ -96,6 +105,7 @@ def exact_sums(forest, X, n_jobs=None):
     def add(start, stop):
         walk(X, start, stop, layout, 0, forest.n_members, column, out)
         if forest.offset_last:
+            out[start:stop] *= forest.scale
             out[start:stop] += forest.offset
 
     in_parts(add, n, n_jobs)

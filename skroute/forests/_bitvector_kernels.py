@@ -9,7 +9,7 @@ from llvmlite import ir
 from numba import config, njit
 from numba.extending import intrinsic
 
-# LightGBM's kZeroThreshold: see _forest.py.
+# LightGBM's kZeroThreshold: see _trees.py.
 _ZERO = float(np.float32(1e-35))
 # Rows that are worked on together.
 BLOCK = 1024

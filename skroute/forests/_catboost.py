@@ -6,18 +6,21 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from sklearn.exceptions import NotFittedError
 
+from skroute.forests._columns import NumbersOnly
 from skroute.forests._forest import ForestBuilder
+from skroute.forests._library import own_predict, own_sums
 from skroute.forests._readers import reads
 from skroute.forests._trees import MISSING_RIGHT
 
-_ANSWERS = {
-    "Logloss": "expit",
-    "CrossEntropy": "expit",
+# How scores become probabilities, by the name of the loss. Every classifier of one score has the
+# logistic function.
+_ANSWERS_OF_SEVERAL = {
     "MultiClass": "sk_softmax",
     "MultiClassOneVsAll": "expit",
 }
-_EXPONENTS = ("Poisson", "Tweedie", "LogLinQuantile")
+_SEVERAL_LABELS = ("MultiLogloss", "MultiCrossEntropy")
 
 
 def _contents(model):
@@ -38,14 +41,19 @@ def _contents(model):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model.json")
         model.save_model(str(path), format="json")
-        found = json.loads(path.read_text())
-    scale, bias = found["scale_and_bias"]
-    if scale != 1:
-        raise ValueError(
-            f"{name} has scale={scale!r}, of which only 1 is supported: call "
-            "set_scale_and_bias(1, bias)."
-        )
-    return found, np.atleast_1d(np.asarray(bias, dtype=np.float64))
+        return json.loads(path.read_text())
+
+
+def _loss_of(content):
+    """Return the name of the loss that a model was trained with; None if its file has none.
+
+    A sum of models has one where all of them have the same.
+    """
+    info = content["model_info"]
+    loss = info.get("params", info).get("loss_function")
+    if isinstance(loss, str):
+        loss = json.loads(loss)
+    return None if loss is None else loss["type"]
 
 
 def _nodes(tree, n_outputs):
@@ -81,45 +89,75 @@ def _add_tree(builder, nodes, columns, n_outputs):
     builder.end_member()
 
 
+def _answer_of_classifier(name, loss, n_scores):
+    """Return how a classifier makes probabilities of its scores."""
+    if loss in _SEVERAL_LABELS:
+        raise ValueError(
+            f"{name} has loss_function={loss!r}, which gives each row any number of labels; one "
+            "is supported."
+        )
+    if n_scores == 1:
+        return "expit"
+    if loss not in _ANSWERS_OF_SEVERAL:
+        raise ValueError(
+            f"{name} has loss_function={loss!r}; how its scores become probabilities is "
+            f"known for {sorted(_ANSWERS_OF_SEVERAL)!r} only."
+        )
+    return _ANSWERS_OF_SEVERAL[loss]
+
+
+def _answer_with_numbers(model, loss, n_scores, n_features):
+    """Return how a model that is no classifier makes its answer of its scores.
+
+    Its class and its parameters decide, and a sum of models has none: the model itself is asked
+    about one row.
+    """
+    if n_scores > 1:
+        raise ValueError(
+            f"{type(model).__name__} has loss_function={loss!r}, which gives each row {n_scores} "
+            "numbers; one is supported."
+        )
+    row = np.zeros((1, n_features), dtype=np.float32)
+    # The exponential of a number is never that number.
+    is_sum = np.array_equal(own_predict(model, row), own_sums(model, row))
+    return "identity" if is_sum else "sk_exp"
+
+
 @reads("catboost", "CatBoost")
 def _catboost_model(model):
-    name = type(model).__name__
-    objective = str(model.get_all_params()["loss_function"]).split(":", 1)[0]
+    if not model.is_fitted():
+        raise NotFittedError(f"This {type(model).__name__} is not fitted yet. Call fit first.")
+    content = _contents(model)
+    scale, bias = content["scale_and_bias"]
+    bias = np.atleast_1d(np.asarray(bias, dtype=np.float64))
+    loss = _loss_of(content)
     classifies = any(cls.__name__ == "CatBoostClassifier" for cls in type(model).__mro__)
-    if classifies and objective not in _ANSWERS:
-        raise ValueError(
-            f"{name} has loss_function={objective!r}; how its scores become probabilities is "
-            f"known for {sorted(_ANSWERS)!r} only."
-        )
-    found, bias = _contents(model)
-    if not classifies and len(bias) > 1:
-        raise ValueError(
-            f"{name} has loss_function={objective!r}, which gives each row {len(bias)} numbers; "
-            "one is supported."
-        )
-    # The general class answers with scores, whatever its objective.
-    answer = "sk_exp" if objective in _EXPONENTS and name != "CatBoost" else "identity"
+    # `n_features_in_` of a model from a pickle is 0, and a sum of models has none.
+    n_features = len(model.feature_names_)
     beta = 0.0
     if classifies:
-        answer = _ANSWERS[objective]
+        answer = _answer_of_classifier(type(model).__name__, loss, len(bias))
         if len(bias) == 1:
             share = float(model.get_probability_threshold() or 0.5)
             beta = math.log(share / (1 - share))
+    else:
+        answer = _answer_with_numbers(model, loss, len(bias), n_features)
     builder = ForestBuilder()
-    columns = found["features_info"].get("float_features", [])
-    for tree in found.get("trees") or found.get("oblivious_trees", []):
+    columns = content["features_info"].get("float_features", [])
+    for tree in content.get("trees") or content.get("oblivious_trees", []):
         _add_tree(builder, _nodes(tree, len(bias)), columns, len(bias))
     return builder.build(
         bias,
         offset_last=True,
+        scale=float(scale),
         answer=answer,
         classes=np.asarray(model.classes_) if classifies else None,
         beta=beta,
         by_score=classifies,
         # Its exponential is one of its own.
         blur=1e-12,
-        # `n_features_in_` of a model from a pickle is 0.
-        n_features=len(model.feature_names_),
+        n_features=n_features,
         dtype="float32",
         finite=False,
+        columns=NumbersOnly(),
     )

@@ -3,6 +3,7 @@
 import numpy as np
 
 from skroute.forests._bitvector import FEWEST_ROWS, find_tests
+from skroute.forests._rows import rows_of
 from skroute.utils._validation import read_only
 
 # With fewer trees than this, binning the rows takes longer than it saves.
@@ -51,8 +52,8 @@ def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
     Parameters
     ----------
     forest : Forest
-    X : ndarray of shape (n_samples, n_features)
-        Rows as the source library reads them.
+    X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+        Rows as the source library is given them.
 
     outputs : sequence of int, default=None
         Outputs to evaluate: only their trees are walked. None takes all.
@@ -77,6 +78,8 @@ def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
     >>> leaf_sums(forest, X[:1]) / 7
     array([[1., 0., 0.]])
     """
+    if not isinstance(X, np.ndarray) or forest.columns.categories_of_arrays:
+        X = rows_of(forest, X)
     X = read_only(X, forest.dtype)
     last = forest.n_members if last is None else last
     if X.ndim != 2 or X.shape[1] != forest.n_features or not 0 <= first <= last <= forest.n_members:
@@ -90,4 +93,4 @@ def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
     out = np.zeros((len(X), len(chosen)))
     walk, layout = walk_of(forest, len(X), first, last)
     walk(X, 0, len(X), layout, first, last, column, out)
-    return out
+    return out if forest.scale == 1.0 else out * forest.scale

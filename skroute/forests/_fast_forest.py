@@ -15,7 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skroute.base import note_failure, unfrozen
-from skroute.forests._answers import answer, decision, exact_sums, label_positions
+from skroute.forests._answers import answer, decision, exact_sums, label_positions, labels_at
 from skroute.forests._library import (
     compare,
     own_predict,
@@ -25,18 +25,19 @@ from skroute.forests._library import (
     varied_rows,
 )
 from skroute.forests._readers import find_reader, read_averaged
-from skroute.forests._rows import are_plain, rows_of
-from skroute.forests._wrapped import prepared, take_apart
+from skroute.forests._rows import are_plain, refuse_tables, rows_of
+from skroute.forests._wrapped import prepared, take_apart, weights_alone
 from skroute.utils._compat import (
     HasMethods,
     Integral,
     _fit_context,
     num_samples,
     process_routing,
-    raise_for_params,
     routing_enabled,
 )
 from skroute.utils._frames import as_rows
+from skroute.utils._named import columns_of
+from skroute.utils._validation import check_weights
 
 
 def _classifies(self):
@@ -170,7 +171,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         _check_ensemble(model)
         frozen = FrozenEstimator(model) if hasattr(model, "fit") else None
         if frozen is not None:
-            check_is_fitted(model)
+            _check_is_fitted(model)
         return cls(frozen, n_jobs=n_jobs)._read(model, X)
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None, **params: Any) -> Self:
@@ -185,7 +186,8 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
             Targets.
 
         **params : dict
-            Passed to ``fit`` of the ensemble by metadata routing.
+            Passed to ``fit`` of the ensemble by metadata routing. Without it, `sample_weight`
+            alone is passed on, an array-like of shape (n_samples,).
 
         Returns
         -------
@@ -198,7 +200,8 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
             If `estimator` is no ensemble of trees that is read.
 
         ValueError
-            If an option of it is not supported, or an answer differs.
+            If an option of it is not supported, or an answer differs. If weights are given, and
+            its ``fit`` does not take them or it is frozen.
         """
         self._unfit()
         try:
@@ -218,12 +221,14 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         if routing_enabled():
             params = process_routing(self, "fit", **params)["estimator"]["fit"]
         else:
-            raise_for_params(params, self, "fit")
-        name = type(unfrozen(self.estimator)).__name__
-        with note_failure(name, num_samples(X), "fit"):
+            params = weights_alone(self.estimator, params, self)
+        check_weights(params, num_samples(X))
+        if isinstance(self.estimator, FrozenEstimator):
+            _check_is_fitted(unfrozen(self.estimator))
+            return self._read(self.estimator, X)
+        with note_failure(type(self.estimator).__name__, num_samples(X), "fit"):
             fitted = clone(self.estimator).fit(X, y, **params)
-        if not isinstance(fitted, FrozenEstimator):
-            validate_data(self, X, skip_check_array=True)
+        validate_data(self, X, skip_check_array=True)
         return self._read(fitted, X)
 
     def _check_n_jobs(self):
@@ -235,7 +240,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
             )
 
     def _unfit(self):
-        fitted = "forest_ classes_ n_features_in_ feature_names_in_ _before"
+        fitted = "forest_ classes_ n_features_in_ feature_names_in_ _before _may_be_renamed"
         for name in fitted.split():
             self.__dict__.pop(name, None)
 
@@ -257,7 +262,8 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         forest = _forest_of(ensemble)
         at_thresholds = rows_at_thresholds(forest)
         if X is not None:
-            probes = varied_rows(as_rows(X), unseen=not forest.refuses_unseen)
+            refuse_tables(X)
+            probes = varied_rows(as_rows(X), unseen=not forest.columns.refuses_unseen)
             _compare(model, ensemble, before, replace(forest, cut=cut), probes)
         elif at_thresholds is None or before:
             why = "are prepared by a pipeline" if before else "have categories of text"
@@ -272,27 +278,63 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
             self.n_features_in_ = forest.n_features
             if before:
                 self.n_features_in_ = getattr(model, "n_features_in_", np.shape(X)[1])
-            names = list(getattr(model, "feature_names_in_", getattr(model, "feature_names_", [])))
-            # What LightGBM calls columns without names, and those that are numbered.
-            generic = [[f"{name}{i}" for i in range(len(names))] for name in ("Column_", "")]
-            if names and names not in generic:
-                self.feature_names_in_ = np.asarray(names, dtype=object)
-            if X is not None and hasattr(X, "columns"):
-                # LightGBM has underscores for spaces in a name.
-                given = list(X.columns)
-                if [str(name).replace(" ", "_") for name in given] == names != generic[1]:
-                    self.feature_names_in_ = np.asarray(given, dtype=object)
-                validate_data(self, X, reset=False, skip_check_array=True)
+            self._take_names(model, X)
         return self
+
+    def _take_names(self, model, X):
+        """Set `feature_names_in_` from a fitted model, and compare the columns of rows with it."""
+        names = list(getattr(model, "feature_names_in_", getattr(model, "feature_names_", [])))
+        # What LightGBM calls columns without names, and those that are numbered.
+        generic = [[f"{name}{i}" for i in range(len(names))] for name in ("Column_", "")]
+        if names and names not in generic:
+            self.feature_names_in_ = np.asarray(names, dtype=object)
+        may_be_renamed = self.forest_.columns.ignores_names and not self._before
+        if X is None or not hasattr(X, "columns"):
+            self._may_be_renamed = may_be_renamed
+            return
+        columns = columns_of(X)
+        if may_be_renamed and self._are_other_names(columns):
+            if all(isinstance(name, str) for name in columns):
+                self.feature_names_in_ = np.asarray(columns, dtype=object)
+        self._check_columns(X)
+
+    def _are_other_names(self, columns):
+        """Return whether a model of LightGBM has other names for the columns of the same frame.
+
+        LightGBM writes underscores for spaces. Its `fit` can be given names of the user's
+        (`feature_name=`), which need not be those of a frame: none of these is then among them.
+        """
+        if not hasattr(self, "feature_names_in_"):
+            return False
+        columns = [str(name).replace(" ", "_") for name in columns]
+        names = list(self.feature_names_in_)
+        return columns == names or not set(columns) & set(names)
+
+    def _check_columns(self, X):
+        """Compare names and number of the columns of rows with those of fit."""
+        renamed = vars(self).get("_may_be_renamed", False)
+        if renamed and hasattr(X, "columns") and self._are_other_names(columns_of(X)):
+            # LightGBM takes them by their place. Their number is compared when they are read.
+            return
+        try:
+            validate_data(self, X, reset=False, skip_check_array=True)
+        except ValueError as error:
+            if not self.forest_.columns.ignores_names or "feature names" not in str(error):
+                raise
+            raise ValueError(
+                f"{error}If these names were given to fit of LightGBM (feature_name=), which takes "
+                "columns by their place: give the rows as an array."
+            ) from None
 
     def _scores(self, X):
         """Sums of the leaves."""
         if "forest_" not in vars(self):
             check_is_fitted(self, "forest_")
         if self._before or hasattr(self, "feature_names_in_") or not are_plain(self.forest_, X):
+            refuse_tables(X)
             if getattr(X, "ndim", 0) != 2 and not hasattr(X, "columns"):
                 X = check_array(X, dtype=None, ensure_all_finite=False)
-            validate_data(self, X, reset=False, skip_check_array=True)
+            self._check_columns(X)
             X = prepared(self._before, X)
         self._check_n_jobs()
         return exact_sums(self.forest_, rows_of(self.forest_, X), self.n_jobs)
@@ -314,7 +356,8 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         scores = self._scores(X)
         if self.forest_.classes is None:
             return answer(self.forest_, scores)
-        return self.classes_[label_positions(self.forest_, scores)]
+        positions = label_positions(self.forest_, scores)
+        return labels_at(self.forest_, self.classes_, positions)
 
     @available_if(_classifies)
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
@@ -409,6 +452,14 @@ def _check_ensemble(estimator):
             "scikit-learn (boosting, forests, bagging, AdaBoost) and pipelines that end in one, "
             f"got {type(model).__name__}."
         )
+
+
+def _check_is_fitted(model):
+    """Raise a NotFittedError unless a model, or a pipeline that ends in an ensemble, is fitted."""
+    ensemble, _, _ = take_apart(model)
+    # A sum of models of CatBoost has nothing of a fit, and tells so by this method alone.
+    if not (hasattr(ensemble, "is_fitted") and ensemble.is_fitted()):
+        check_is_fitted(model)
 
 
 def _forest_of(model):

@@ -1,6 +1,6 @@
 """A forest: its trees, its library's rules for reading rows and for answers, and its builder."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from skroute.forests._bitvector import bit_trees
 from skroute.forests._code_walk import coded_trees
+from skroute.forests._columns import ColumnRule, ValuesAsTheyAre
 from skroute.forests._trees import CATEGORICAL, FEATURE_MASK, Trees, laid_out
 from skroute.utils._validation import read_only
 
@@ -35,6 +36,10 @@ class Forest:
     classes : ndarray, default=None
         Labels; None for what does not classify, or does not know them.
 
+    label_dtype : str, default=""
+        Type of the labels that `predict` of the library returns. Empty where it is that of
+        `classes`.
+
     slope, divisor : float, default=1.0
         Factor of the sums inside the answer, and what they are divided by before: the number
         of trees, or the sum of weights, where an average is taken.
@@ -47,6 +52,10 @@ class Forest:
 
     offset_last : bool, default=False
         Whether the library adds the offset after the trees.
+
+    scale : float, default=1.0
+        What the library multiplies the sum of the trees by, before it adds the offset. Other than
+        1 only with `offset_last`.
 
     blur : float, default=0.0
         Difference to the library's answers that its order of threads or its exponential may
@@ -61,21 +70,14 @@ class Forest:
     finite : bool or "allow-nan", default=True
         What it accepts, as `ensure_all_finite` of scikit-learn's ``check_array``.
 
-    categories : dict from int to ndarray
-        Columns that the source library encodes as positions in these categories.
-
-    encode_arrays : bool, default=False
-        Whether plain arrays are encoded too, or only data frames.
+    columns : ColumnRule, default=ValuesAsTheyAre()
+        How the source library makes numbers of columns of categories.
 
     sums : {"float64", "float32"}, default="float64"
         Precision in which the library adds up.
 
     absent : float, default=0.0
         What the library reads where a row of a sparse matrix has no entry.
-
-    refuses_unseen : bool, default=False
-        Whether categories of a frame that the ensemble has not seen are an error rather than
-        missing.
 
     cast : {"", "float32"}, default=""
         What the library makes first of numbers in neither single nor double precision. Empty
@@ -104,20 +106,20 @@ class Forest:
     n_features: int
     answer: str = "identity"
     classes: np.ndarray | None = None
+    label_dtype: str = ""
     slope: float = 1.0
     divisor: float = 1.0
     beta: float = 0.0
     by_score: bool = False
     offset_last: bool = False
+    scale: float = 1.0
     blur: float = 0.0
     cut: Any = None
     dtype: str = "float64"
     finite: object = True
-    categories: dict = field(default_factory=dict)
-    encode_arrays: bool = False
+    columns: ColumnRule = ValuesAsTheyAre()
     sums: str = "float64"
     absent: float = 0.0
-    refuses_unseen: bool = False
     cast: str = ""
     link: str | None = None
     shift: float = 0.0
@@ -139,7 +141,7 @@ class Forest:
         """How close to a tie the library, adding up in its own way, may answer otherwise."""
         trees = self.trees
         largest = np.maximum.reduceat(np.abs(trees.values).max(axis=1), trees.roots)
-        size = float(np.abs(self.offset).max() + largest.sum())
+        size = float(np.abs(self.offset).max() + abs(self.scale) * largest.sum())
         if self.sums == "float64" and size < 2**30:
             whole = np.append(self.offset, trees.values) * 2**20
             # Sums of these are exact in any order.

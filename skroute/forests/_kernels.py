@@ -11,7 +11,7 @@ from numba import njit
 
 from skroute.forests._bitvector_kernels import GAP, bin_rows
 
-# The layout of _forest.py; compiled code wants literals of its own.
+# The layout of _trees.py; compiled code wants literals of its own.
 _MASK = (1 << 28) - 1
 _MISSING_RIGHT_BIT = 28
 _CATEGORICAL = 1 << 29

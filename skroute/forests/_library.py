@@ -8,6 +8,7 @@ from sklearn.utils import check_random_state
 
 from skroute.forests._trees import CATEGORICAL, FEATURE_MASK
 from skroute.utils._compat import _safe_indexing, num_samples
+from skroute.utils._frames import is_sparse_type
 
 # Rows that are compared, in each of the ways in which they are varied.
 _N_PROBES = 100
@@ -104,7 +105,7 @@ def rows_at_thresholds(forest, n=200):
                 to = rng.choice(np.array([-np.inf, np.inf]), n).astype(forest.dtype)
                 at = np.where(rng.rand(n) < 0.5, at, np.nextafter(at, to))
             X[:, feature] = np.where(np.isfinite(at), at, X[:, feature])
-    for feature, values in forest.categories.items() if forest.encode_arrays else ():
+    for feature, values in forest.columns.categories_of_arrays.items():
         if np.asarray(values).dtype.kind not in "fiu":
             return None
         X[:, feature] = rng.choice(np.asarray(values), n)
@@ -150,7 +151,10 @@ def _varied(rows, columns, values):
         text, missing = column.dtype.kind == "O", values[0] != values[0]
         # Numbers in columns of numbers, texts in others, missing values in both.
         if text == isinstance(values[0], str) or missing:
-            changed = column.astype(object) if text else column.copy()
+            if is_sparse_type(column.dtype):
+                changed = column.sparse.to_dense()
+            else:
+                changed = column.astype(object) if text else column.copy()
             changed.iloc[at] = new
             new_category = text and not missing and hasattr(column, "cat")
             rows.isetitem(j, changed.astype("category" if new_category else column.dtype))

@@ -41,6 +41,10 @@ def partial_sums(forest, name):
             f"The {name} answers with numbers ({forest.answer!r}), not with labels: early exit "
             "must have a classifier, for example one with the objective 'binary' or 'multiclass'."
         )
+    if forest.scale != 1.0:
+        # A partial sum is scaled as each of its members is.
+        trees = trees._replace(values=trees.values * forest.scale)
+        forest = replace(forest, scale=1.0)
     slope = forest.slope / forest.divisor
     if forest.answer == "vote":
         values = trees.values / forest.divisor

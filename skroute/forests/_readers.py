@@ -10,6 +10,7 @@ from reprlib import repr as short_repr
 
 import numpy as np
 
+from skroute.forests._columns import EncodedCells, PairedByOrder
 from skroute.forests._forest import Forest, ForestBuilder
 from skroute.forests._trees import CATEGORICAL, MISSING_RIGHT, ZERO, ZERO_MISSING, laid_out
 
@@ -128,7 +129,7 @@ def _lightgbm_model(model):
 
 @reads("lightgbm", "Booster")
 def _lightgbm_booster(booster):
-    blocks = booster.model_to_string().split("\n\n")
+    blocks = _lightgbm_blocks(booster)
     objective, *options = _fields(blocks[0]).get("objective", "none").split()
     if objective not in _LIGHTGBM_ANSWERS or "sqrt" in options:
         raise ValueError(
@@ -163,7 +164,7 @@ def read_lightgbm(booster, num_iteration=None):
     Raises
     ------
     ValueError
-        If the booster has linear trees, or categories that its text does not name.
+        If the booster has linear trees, or categories that its text cannot hold, such as dates.
 
     Examples
     --------
@@ -176,9 +177,21 @@ def read_lightgbm(booster, num_iteration=None):
     >>> bool(np.allclose(leaf_sums(forest, X)[:, 0], booster.predict(X, raw_score=True)))
     True
     """
-    return _lightgbm_forest(
-        booster, booster.model_to_string(num_iteration=num_iteration).split("\n\n")
-    )
+    return _lightgbm_forest(booster, _lightgbm_blocks(booster, num_iteration))
+
+
+def _lightgbm_blocks(booster, num_iteration=None):
+    """Return the blocks of a booster's text: first its head, then its trees."""
+    try:
+        text = booster.model_to_string(num_iteration=num_iteration)
+    except ValueError as error:
+        if not booster.pandas_categorical:
+            raise
+        raise ValueError(
+            "The booster was trained on a data frame with categories that LightGBM cannot write "
+            "down (dates, for example). Make texts or numbers of these categories, and train again."
+        ) from error
+    return text.split("\n\n")
 
 
 def _lightgbm_forest(booster, blocks):
@@ -187,19 +200,6 @@ def _lightgbm_forest(booster, blocks):
     trees = [_fields(block) for block in blocks if block.lstrip().startswith("Tree=")]
     if any(tree.get("is_linear", "0") != "0" for tree in trees):
         raise ValueError("Linear trees (linear_tree=True) are not supported.")
-    columns = booster.pandas_categorical or []
-    # Those of a data frame that were categorical.
-    infos = enumerate(head["feature_infos"].split(" ") if columns else ())
-    categorical = [i for i, info in infos if info != "none" and info[0] != "["]
-    if len(categorical) != len(columns):
-        raise ValueError(
-            "The booster was trained on a data frame with categorical columns of which some "
-            "were constant, and its text does not say which; train on codes instead."
-        )
-    categories = {}
-    for column, values in zip(categorical, columns):
-        floats = all(isinstance(value, float) for value in values)
-        categories[column] = np.asarray(values, dtype=float if floats else object)
     return Forest(
         _lightgbm_trees(trees, per_iteration),
         np.zeros(per_iteration),
@@ -208,7 +208,7 @@ def _lightgbm_forest(booster, blocks):
         n_features=int(head["max_feature_idx"]) + 1,
         finite=False,
         cast="float32",
-        categories=categories,
+        columns=PairedByOrder(booster.pandas_categorical),
     )
 
 
@@ -395,8 +395,7 @@ def _hist_gradient_boosting(model):
         np.ravel(model._baseline_prediction),
         n_features=model.n_features_in_,
         finite=False,
-        categories=categories,
-        encode_arrays=True,
+        columns=EncodedCells(categories),
         **_boosted_answer(model, model.n_trees_per_iteration_, of_numbers),
     )
 

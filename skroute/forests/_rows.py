@@ -4,10 +4,20 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils import check_array
 
-from skroute.utils._compat import _safe_indexing, num_samples
-from skroute.utils._frames import cells_of, is_missing
 from skroute.utils._tensors import is_dataset
 from skroute.utils._validation import read_only
+
+# Classes in which the libraries hold rows for themselves, and do not give them back.
+_TABLES_OF_LIBRARIES = ("DMatrix", "QuantileDMatrix", "Dataset", "Pool")
+
+
+def refuse_tables(X):
+    """Raise a TypeError for a torch data set, and for a table that a library made for itself."""
+    if is_dataset(X) or type(X).__name__ in _TABLES_OF_LIBRARIES:
+        raise TypeError(
+            f"X is a {type(X).__name__}, of which trees read no rows: give an array, a tensor or a "
+            "data frame."
+        )
 
 
 def are_plain(forest, X):
@@ -18,7 +28,7 @@ def are_plain(forest, X):
         and X.dtype.kind in "fiu"
         and X.shape[1] == forest.n_features
         and len(X) > 0
-        and not (forest.categories and forest.encode_arrays)
+        and not forest.columns.categories_of_arrays
     )
 
 
@@ -42,15 +52,14 @@ def rows_of(forest, X):
                 rows = cast_numbers(forest, X).astype(forest.dtype)
         if forest.finite is False or np.isfinite(rows).all():
             return read_only(_without_negative_codes(forest, rows))
-    if is_dataset(X):
-        raise TypeError(
-            f"X is a {type(X).__name__}, of which trees read no rows: give an array, a tensor or a "
-            "data frame."
-        )
+    refuse_tables(X)
     if issparse(X):
         X = _dense(X, forest.absent)
-    if forest.categories and (forest.encode_arrays or hasattr(X, "columns")):
-        X = _encoded(forest, X)
+    X = forest.columns.dense(X)
+    if hasattr(X, "columns") or forest.columns.categories_of_arrays:
+        if hasattr(X, "shape"):
+            _check_width(forest, X)
+        X = forest.columns.numbers(X)
     # What is beyond single precision becomes infinite, which the library takes or refuses.
     with np.errstate(over="ignore"):
         if forest.cast and isinstance(X, (np.ndarray, list)):
@@ -64,7 +73,7 @@ def rows_of(forest, X):
 
 def _without_negative_codes(forest, X):
     """For XGBoost no negative number is a category, where others cut -0.5 off to 0."""
-    if not (forest.refuses_unseen and forest.trees.special):
+    if forest.columns.reads_negative_codes or not forest.trees.special:
         return X
     X = X.copy()
     for column in forest.code_columns:
@@ -78,44 +87,6 @@ def _dense(X, absent):
     X = X.tocsr().tocoo()
     out = np.full(X.shape, absent, dtype=np.result_type(X.dtype, np.float32))
     out[X.row, X.col] = X.data
-    return out
-
-
-def _as_array(values, kind):
-    """Cells as an array of a kind, of objects where some are of another kind."""
-    try:
-        return np.asarray(values, kind)
-    except (TypeError, ValueError):
-        return np.asarray(values, object)
-
-
-def _encoded(forest, X):
-    """Columns with categories as positions in them; NaN for a value that is not there."""
-    if not hasattr(X, "columns"):
-        X = check_array(X, dtype=None, ensure_all_finite=False)
-    _check_width(forest, X)
-    out = np.empty((num_samples(X), forest.n_features))
-    for column in range(forest.n_features):
-        values = _safe_indexing(X, column, axis=1)
-        if column not in forest.categories:
-            out[:, column] = np.asarray(values)
-            continue
-        known = np.asarray(forest.categories[column])
-        # By value: whole numbers beyond 2**53 are no floats, also where one cell is missing. But
-        # scikit-learn makes arrays first.
-        kind = known.dtype if known.dtype.kind == "f" else None
-        cells = _as_array(values, kind) if forest.encode_arrays else cells_of(values)
-        cells = cells.tolist()
-        # Missing is no category, also where the encoder lists it as the last one.
-        codes = {value: i for i, value in enumerate(known.tolist()) if not is_missing(value)}
-        found = out[:, column] = [codes.get(cell, np.nan) for cell in cells]
-        if forest.refuses_unseen and any(
-            code != code and not is_missing(cell) for code, cell in zip(found, cells)
-        ):
-            raise ValueError(
-                f"Column {column} of X has categories that the ensemble was not fitted on; "
-                "make them missing, or fit it on them."
-            )
     return out
 
 

@@ -6,6 +6,10 @@ import numpy as np
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
 from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import has_fit_parameter
+
+from skroute.base import is_frozen, unfrozen
+from skroute.utils._compat import raise_for_params
 
 
 class Cut(NamedTuple):
@@ -34,6 +38,48 @@ class Cut(NamedTuple):
         elif not second:
             response = -response
         return ((response >= self.threshold) == second).astype(np.intp)
+
+
+def weights_alone(model, params, owner):
+    """Return what `fit` of a model gets without metadata routing: weights of rows, if any.
+
+    Parameters
+    ----------
+    model : estimator object
+        Fitted by `owner`, or frozen.
+
+    params : dict
+        The metadata that `fit` of `owner` was given.
+
+    owner : estimator object
+        For messages.
+
+    Returns
+    -------
+    dict
+        Empty, or with the entry "sample_weight".
+
+    Raises
+    ------
+    ValueError
+        If there is other metadata, or if `fit` of the model does not take weights.
+    """
+    params = {name: value for name, value in params.items() if value is not None}
+    raise_for_params(params, owner, "fit", allow=["sample_weight"])
+    if not params:
+        return params
+    if is_frozen(model):
+        raise ValueError(
+            f"sample_weight is for fit of the {type(unfrozen(model)).__name__}, which is fitted "
+            "already. Leave it out."
+        )
+    if not has_fit_parameter(model, "sample_weight"):
+        raise ValueError(
+            f"sample_weight was given, but fit of the {type(model).__name__} does not take it. "
+            "With sklearn.set_config(enable_metadata_routing=True) each model says by "
+            "set_fit_request whether it does."
+        )
+    return params
 
 
 def prepared(before, X):

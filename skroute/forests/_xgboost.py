@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 
+from skroute.forests._columns import PairedByPlace
 from skroute.forests._forest import ForestBuilder
 from skroute.forests._readers import labels_of, reads
 from skroute.forests._trees import CATEGORICAL, MISSING_RIGHT
@@ -55,6 +56,8 @@ def _xgboost_model(model):
     bounds = boost["iteration_indptr"]
     if best is not None:
         bounds = bounds[: int(best) + 2]
+    classes = labels_of(model)
+    has_positions = objective == "multi:softmax" and classes is not None
     builder = ForestBuilder()
     for first, last in zip(bounds, bounds[1:]):
         for i in range(first, last):
@@ -65,14 +68,15 @@ def _xgboost_model(model):
     return builder.build(
         _score_without_trees(content, n_features)[:n_outputs],
         answer=_ANSWERS[objective],
-        classes=labels_of(model),
+        classes=classes,
+        # Positions of the classes are its labels, whole numbers of this type.
+        label_dtype="int32" if has_positions else "",
         n_features=n_features,
         dtype="float32",
         finite=False,
         sums="float32",
         absent=np.nan,
-        categories=_categories(boost, learner, name),
-        refuses_unseen=True,
+        columns=PairedByPlace(_categories(boost, name)),
     )
 
 
@@ -94,24 +98,15 @@ def _score_without_trees(content, n_features):
     return np.ravel(score).astype(np.float64)
 
 
-def _categories(boost, learner, name):
-    """Categories of the columns of a data frame, which its codes count."""
-    columns = [i for i, kind in enumerate(learner.get("feature_types") or []) if kind == "c"]
-    kept = (boost.get("cats") or {}).get("enc") or []
-    if not kept:
-        # Trained on codes; of older versions the frame's codes are not kept.
-        if columns and learner.get("feature_names"):
-            raise ValueError(
-                f"{name} was trained on a data frame with categories that it does not name, "
-                "which is not supported: use XGBoost 3.1 or newer, or train on an array of codes "
-                "with feature_types."
-            )
-        return {}
-    found = {}
-    for column in columns:
-        values = kept[column]["values"]
-        if "offsets" in kept[column]:
-            bounds = kept[column]["offsets"]
+def _categories(boost, name):
+    """Return the lists of categories by column, which the library writes down since 3.1."""
+    lists = (boost.get("cats") or {}).get("enc") or []
+    categories = {}
+    for column, content in enumerate(lists):
+        # Columns of numbers have empty lists, and only texts have offsets.
+        bounds = content.get("offsets", [])
+        values = content["values"]
+        if bounds:
             if min(values, default=0) < 0:
                 raise ValueError(
                     f"{name} was trained on categories with letters beyond ASCII in column "
@@ -119,8 +114,9 @@ def _categories(boost, learner, name):
                 )
             text = np.array(values, dtype=np.int64).astype(np.uint8).tobytes()
             values = [text[a:b].decode() for a, b in zip(bounds, bounds[1:])]
-        found[column] = np.array(values, dtype=object)
-    return found
+        if values:
+            categories[column] = values
+    return categories
 
 
 def _add_xgboost_tree(builder, tree, output):

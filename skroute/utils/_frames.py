@@ -11,14 +11,38 @@ NUMBER, DATE, CATEGORY = "number", "date", "category"
 
 
 def as_rows(X):
-    """Rows whose columns can be taken: an array or a frame in host memory; of lists, an array."""
+    """Return an array, a frame or a sparse matrix in host memory, of which rows can be taken.
+
+    Lists become an array, and so do objects that have an array interface alone.
+    """
     X = on_host(X)
-    return X if hasattr(X, "shape") else np.asarray(X)
+    interface_alone = hasattr(X, "__array__") and not hasattr(X, "__getitem__")
+    if interface_alone or isinstance(X, memoryview) or not hasattr(X, "shape"):
+        return np.asarray(X)
+    return X
 
 
 def is_frame(X):
     """Whether rows have named columns."""
     return hasattr(X, "columns") and hasattr(X, "__getitem__")
+
+
+def with_dense_columns(X):
+    """Return a frame of pandas whose sparse columns are dense; anything else as it is."""
+    if not hasattr(X, "iloc") or X.ndim != 2:
+        return X
+    sparse = [column for column, dtype in enumerate(X.dtypes) if is_sparse_type(dtype)]
+    if not sparse:
+        return X
+    X = X.copy(deep=False)
+    for column in sparse:
+        X.isetitem(column, X.iloc[:, column].sparse.to_dense())
+    return X
+
+
+def is_sparse_type(dtype):
+    """Return whether the type of a column is pandas' sparse one, which cannot be written to."""
+    return type(dtype).__name__ == "SparseDtype"
 
 
 def is_missing(cell):

@@ -453,7 +453,7 @@ def test_refusals_say_what_to_do(make, words):
     ("options", "word"),
     [
         ({"cat_features": [0]}, "categorical features"),
-        ({"loss_function": "Focal:focal_alpha=0.5;focal_gamma=1"}, "loss_function='Focal'"),
+        ({"loss_function": "MultiLogloss"}, "loss_function='MultiLogloss'"),
     ],
 )
 def test_what_catboost_has_of_its_own_is_named(options, word):

@@ -405,8 +405,7 @@ def test_grid_search_and_routing(problem):
     assert "alpha" in search.best_params_
     weights = np.ones(600)
     weights[:50] = 0.0
-    with pytest.raises(ValueError, match="sample_weight"):
-        cheap().fit(X[:600], y[:600], sample_weight=weights)
+    weighted = cheap().set_params(alpha=0.1).fit(X[:600], y[:600], sample_weight=weights)
     with sklearn.config_context(enable_metadata_routing=True):
         estimator = cheap().set_params(alpha=0.1)
         estimator.estimator.set_fit_request(sample_weight=True)
@@ -417,9 +416,10 @@ def test_grid_search_and_routing(problem):
         both.fit(X[:600], y[:600], sample_weight=weights)
     train, _ = hold_out(600, 0.25, np.random.RandomState(0), y[:600])
     alone = clone(cheap().estimator).fit(X[:600][train], y[:600][train], weights[train])
-    np.testing.assert_array_equal(
-        alone.predict_proba(X[:50]), estimator.estimator_.predict_proba(X[:50])
-    )
+    for fitted in (weighted, estimator):
+        np.testing.assert_array_equal(
+            alone.predict_proba(X[:50]), fitted.estimator_.predict_proba(X[:50])
+        )
 
 
 def test_export_refusals(quick, problem, tmp_path):

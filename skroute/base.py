@@ -32,6 +32,7 @@ from skroute.utils._compat import (
     raise_for_params,
     routing_enabled,
 )
+from skroute.utils._frames import indexable_rows
 from skroute.utils._named import by_label
 from skroute.utils._tensors import holds_numbers, indexable_dataset, is_dataset, on_host, torch_of
 from skroute.utils._timing import seconds_per_sample
@@ -484,7 +485,7 @@ def check_rows(estimator, X, *, reset):
         )
     refuse_source(X, estimator)
     refuse_masked(X=X)
-    (X,) = indexable(indexable_dataset(X))
+    (X,) = indexable(indexable_dataset(indexable_rows(X)))
     torch = torch_of(X)
     numeric = holds_numbers(X)
     if torch and X.is_complex():
@@ -534,7 +535,7 @@ def _is_flat(X):
     """Whether X is a sequence of single values, such as texts or one row of a data frame."""
     if hasattr(X, "shape"):
         return len(X.shape) == 1
-    return isinstance(X, (list, tuple)) and np.isscalar(X[0])
+    return isinstance(X, (list, tuple)) and any(map(np.isscalar, X))
 
 
 # What is seen of any estimator: what it is, takes, answers and hands over -------------------

@@ -12,7 +12,7 @@ from skroute.base import DelegatedViewsMixin, inner_has
 from skroute.features._groups import FeatureGroupsMixin
 from skroute.features._lazy import LazyFeatures, RawRows
 from skroute.utils._compat import routing_enabled
-from skroute.utils._frames import columns_of, is_frame
+from skroute.utils._frames import as_rows, names_and_columns
 from skroute.utils._validation import refuse_source
 
 # Training rows on which it is verified that a transformer keeps groups apart.
@@ -256,8 +256,8 @@ def find_groups(transform, raw, X, raw_group_of):
     output belongs to the group that gives, alone, what all columns gave, on all rows looked at;
     one that is constant there, to the group of which another cell moves it.
     """
-    X = X[:_VERIFIED] if is_frame(X) else np.asarray(X)[:_VERIFIED]
-    columns, n_rows = columns_of(X)[1], len(X)
+    X = as_rows(X)[:_VERIFIED]
+    columns, n_rows = names_and_columns(X)[1], len(X)
     whole = dense(transform(X))
 
     def same(groups):

@@ -35,15 +35,7 @@ def answers_forest(n_samples, most_rows, n_jobs=None):
 
 def read_rows(router, X, advice=None):
     """Checked rows of a fit; `advice` is for those that the default estimator cannot read."""
-    try:
-        X = check_rows(router, X, reset=True)
-    except ValueError as error:
-        if advice is not None and "NaN" in str(error):
-            error.add_note(
-                "The default quality_estimator reads no missing values. Give one that does, for "
-                "example quality_estimator=RandomForestRegressor(min_samples_leaf=10)."
-            )
-        raise
+    X = check_rows(router, X, reset=True)
     if advice is None:
         return X
     if len(getattr(X, "shape", ())) > 2:

@@ -217,7 +217,9 @@ class Occam(MemberRouter):
         if self.embedding is None:
             # The quality estimator reads X itself.
             reads = InputTags()
-            if hasattr(self.quality_estimator, "__sklearn_tags__"):
+            if self.quality_estimator is None:
+                reads = get_tags(QualityRegressor()).input_tags
+            elif hasattr(self.quality_estimator, "__sklearn_tags__"):
                 reads = get_tags(self.quality_estimator).input_tags
             tags.input_tags.sparse &= reads.sparse
             tags.input_tags.allow_nan &= reads.allow_nan

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -79,7 +80,10 @@ def test_what_fit_did_not_see_is_read():
         (["a b", "c d"], True),
         (frame(), True),
         (frame()[["length"]], False),
-        (np.array([["1", "2"]]), False),
+        (np.array([["1", "2"]]), True),
+        ([None, "a b"], True),
+        ([["red", 1.0], ["blue", 2.0]], True),
+        (np.array([[1, 2.0], [None, True]], dtype=object), False),
         (np.array([[{"a": 1}, "text"]], dtype=object), False),
     ],
 )
@@ -152,14 +156,42 @@ def test_dates_are_dates():
         FrameEncoder().fit(pd.DataFrame({"wait": dates - dates[0]}))
 
 
-def test_strings_that_say_numbers_are_numbers_and_others_later_are_missing():
-    X = pd.DataFrame({"size": ["1", "2", "4"] * 10})
+TEXTS_OF_DIGITS = ["1_1", "11", "007", "7", "1e1", "10", "nan", "1.0", "1", "inf", "True"]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    texts=st.lists(st.sampled_from(TEXTS_OF_DIGITS), min_size=2, max_size=11, unique=True),
+    container=st.sampled_from(
+        ["object", "string", "category", "array", "list", "polars", "arrow", "bytes", "series"]
+    ),
+)
+def test_different_texts_are_different_rows_and_none_is_missing(texts, container):
+    column = texts * 4
+    X = {
+        "object": lambda: pd.DataFrame({"code": pd.Series(column, dtype=object)}),
+        "string": lambda: pd.DataFrame({"code": pd.Series(column, dtype="string")}),
+        "category": lambda: pd.DataFrame({"code": pd.Series(column, dtype="category")}),
+        "array": lambda: np.array(column)[:, np.newaxis],
+        "list": lambda: column,
+        "polars": lambda: pl.DataFrame({"code": column}),
+        "arrow": lambda: pa.table({"code": column}),
+        "bytes": lambda: np.array(column).astype("S")[:, np.newaxis],
+        "series": lambda: pd.Series(column),
+    }[container]()
     encoder = FrameEncoder().fit(X)
+    assert encoder.kinds_ == ["category"]
+    rows = encoder.transform(X)
+    np.testing.assert_array_equal(rows[: len(texts)].sum(axis=1), 1)
+    assert len(np.unique(rows, axis=0)) == len(texts)
+
+
+def test_texts_become_numbers_only_where_the_user_converts_them():
+    texts = pd.DataFrame({"size": ["1", "2", "4"] * 10})
+    encoder = FrameEncoder().fit(texts.astype(float))
     assert encoder.kinds_ == ["number"]
-    found = encoder.transform(pd.DataFrame({"size": ["2", "large", None, pd.NA]}))
-    as_numbers = FrameEncoder().fit(X.astype(float))
-    expected = as_numbers.transform(pd.DataFrame({"size": [2, np.nan, np.nan, np.nan]}))
-    np.testing.assert_allclose(found, expected)
+    with pytest.raises(ValueError, match=r"held numbers in fit.*astype\(float\)"):
+        encoder.transform(texts)
 
 
 def letters(texts):
@@ -220,7 +252,7 @@ def test_a_column_of_which_fit_knew_nothing_may_say_anything_later(nothing):
     encoder = FrameEncoder(n_components=2)
     rows = encoder.fit_transform(log)
     assert encoder.kinds_ == ["category", "number"]
-    later = log.assign(tenant=pd.Series(["red", "7", "", None] * 10, dtype=object))
+    later = log.assign(tenant=pd.Series(["red", 7, "7", None] * 10, dtype=object))
     found = encoder.transform(later)
     assert np.isfinite(found).all()
     np.testing.assert_array_equal(found[::4], rows[::4])

@@ -32,7 +32,7 @@ from skroute.utils._compat import (
     raise_for_params,
     routing_enabled,
 )
-from skroute.utils._frames import indexable_rows
+from skroute.utils._frames import indexable_rows, is_mapping
 from skroute.utils._named import by_label
 from skroute.utils._tensors import holds_numbers, indexable_dataset, is_dataset, on_host, torch_of
 from skroute.utils._timing import seconds_per_sample
@@ -478,7 +478,7 @@ def check_rows(estimator, X, *, reset):
     >>> check_rows(LogisticRegression(), ["one text", "another"], reset=True)
     ['one text', 'another']
     """
-    if X is None or isinstance(X, (str, bytes, Mapping)) or np.isscalar(X):
+    if X is None or is_mapping(X) or isinstance(X, (str, bytes)) or np.isscalar(X):
         raise TypeError(
             "X must be an array, a data frame, a sparse matrix or a list of rows, got "
             f"{type(X).__name__}. One row is a list or an array of one."

@@ -223,7 +223,8 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         """
         of_columns = self.extractors is None or isinstance(self.extractors, Mapping)
         if of_columns:
-            X = as_rows(X) if isinstance(X, list) else indexable_rows(on_host(X))
+            X = as_rows(X) if isinstance(X, (list, tuple)) else on_host(X)
+        X = indexable_rows(X)
         if self.extractors is None:
             return check_rows(self, X, reset=reset)
         (X,) = indexable(X)

@@ -1,6 +1,5 @@
 """A pipeline with the cost protocol, which transforms only what was bought."""
 
-from collections.abc import Mapping
 from contextlib import ExitStack
 
 import numpy as np
@@ -12,7 +11,7 @@ from skroute.base import DelegatedViewsMixin, inner_has
 from skroute.features._groups import FeatureGroupsMixin
 from skroute.features._lazy import LazyFeatures, RawRows
 from skroute.utils._compat import routing_enabled
-from skroute.utils._frames import as_rows, names_and_columns
+from skroute.utils._frames import as_rows, is_mapping, names_and_columns
 from skroute.utils._validation import refuse_source
 
 # Training rows on which it is verified that a transformer keeps groups apart.
@@ -148,7 +147,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
 
     def _is_late(self, X):
         buys = isinstance(self._final_estimator, FeatureGroupsMixin)
-        return buys and isinstance(X, (LazyFeatures, Mapping))
+        return buys and (isinstance(X, LazyFeatures) or is_mapping(X))
 
     def _seen_by_decider(self, X):
         check_is_fitted(self)

@@ -26,6 +26,7 @@ from skroute.utils._frames import (
     as_rows,
     cells_of,
     is_frame,
+    is_mapping,
     names_and_columns,
     needs_encoding,
 )
@@ -93,7 +94,7 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
     def _check_X(self, X):
         if isinstance(X, LazyFeatures):
             return X
-        return LazyFeatures(X) if isinstance(X, Mapping) else as_rows(super()._check_X(X))
+        return LazyFeatures(X) if is_mapping(X) else as_rows(super()._check_X(X))
 
     def _ledger(self, X):
         """The rows as a ledger: bought already if X is a table, else to be asked for."""

@@ -296,9 +296,16 @@ def _checked_rows(X):
 
 
 def few_columns_dense(X):
-    """Return sparse rows of at most 1,000 columns as an array, anything else as it is."""
-    if issparse(X) and X.ndim == 2 and X.shape[1] <= _MOST_DENSE_COLUMNS:
-        return X.toarray()
+    """Return sparse rows of at most 1,000 columns, and frames of sparse columns, as dense ones.
+
+    Anything else is returned as it is.
+    """
+    if issparse(X):
+        narrow = X.ndim == 2 and X.shape[1] <= _MOST_DENSE_COLUMNS
+        return X.toarray() if narrow else X
+    if hasattr(X, "iloc") and hasattr(X, "sparse") and is_frame(X):
+        # pandas has this accessor where all columns are sparse.
+        return X.sparse.to_dense()
     return X
 
 

@@ -10,6 +10,7 @@ from sklearn.utils import check_array, get_tags
 
 from skroute.base import check_rows, note_failure
 from skroute.quality import FrameEncoder
+from skroute.quality._frame_encoder import few_columns_dense
 from skroute.utils._compat import Integral, _safe_indexing, check_method_params, num_samples
 from skroute.utils._frames import needs_encoding
 from skroute.utils._tensors import holds_numbers, on_host
@@ -50,7 +51,7 @@ def read_rows(router, X, advice=None):
         if needs_encoding(X):
             FrameEncoder().fit(some)
         else:
-            check_array(some, ensure_all_finite=False)
+            check_array(few_columns_dense(some), ensure_all_finite=False)
     except (TypeError, ValueError) as error:
         error.add_note(
             f"The default quality_estimator reads numbers, texts, categories and dates. {advice}"

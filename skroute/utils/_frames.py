@@ -1,6 +1,7 @@
 """Columns of frames as numbers, read one by one as `fit` saw them: the one way in all rooms."""
 
 import sys
+from collections.abc import Mapping
 from datetime import date, datetime
 from numbers import Number
 from typing import Any, NamedTuple
@@ -34,6 +35,11 @@ def column_keys(X):
 def is_frame(X):
     """Return True if rows have named columns."""
     return column_keys(X) is not None
+
+
+def is_mapping(X):
+    """Return True for a mapping, unless it is a sparse matrix: "dok" matrices are mappings, too."""
+    return isinstance(X, Mapping) and not issparse(X)
 
 
 def indexable_rows(X):

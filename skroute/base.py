@@ -16,9 +16,11 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import accuracy_score
+from sklearn.pipeline import Pipeline
 from sklearn.utils import assert_all_finite, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -401,6 +403,21 @@ def dispatch(route, answer):
     return out
 
 
+def may_take_missing(model):
+    """Return False if a model says that it takes no missing values.
+
+    A pipeline says nothing: scikit-learn's tags look at its last step, which may never see a
+    missing value. Its first step decides, also inside of a search or a calibration.
+    """
+    if get_tags(model).input_tags.allow_nan or isinstance(model, ColumnTransformer):
+        return True
+    if isinstance(model, Pipeline):
+        steps = [step for _, step in model.steps if step not in (None, "passthrough")]
+        return bool(steps) and may_take_missing(steps[0])
+    inner = getattr(model, "estimator", None)
+    return hasattr(inner, "__sklearn_tags__") and may_take_missing(inner)
+
+
 def inherit_member_tags(tags, members):
     """Set input tags from the members: the estimator accepts what all members accept.
 
@@ -433,7 +450,7 @@ def inherit_member_tags(tags, members):
     members = [member for member in members if hasattr(member, "__sklearn_tags__")]
     member_tags = [get_tags(member) for member in members]
     tags.input_tags.sparse = all(tag.input_tags.sparse for tag in member_tags)
-    tags.input_tags.allow_nan = all(tag.input_tags.allow_nan for tag in member_tags)
+    tags.input_tags.allow_nan = all(map(may_take_missing, members))
     tags.input_tags.string = all(tag.input_tags.string for tag in member_tags)
     return tags
 

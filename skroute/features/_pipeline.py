@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.base import DelegatedViewsMixin, inner_has
 from skroute.features._groups import FeatureGroupsMixin
 from skroute.features._lazy import LazyFeatures, RawRows
-from skroute.utils._compat import routing_enabled
+from skroute.utils._compat import num_samples, routing_enabled
 from skroute.utils._frames import as_rows, is_mapping, names_and_columns
 from skroute.utils._validation import refuse_source
 
@@ -256,7 +256,7 @@ def find_groups(transform, raw, X, raw_group_of):
     one that is constant there, to the group of which another cell moves it.
     """
     X = as_rows(X)[:_VERIFIED]
-    columns, n_rows = names_and_columns(X)[1], len(X)
+    columns, n_rows = names_and_columns(X)[1], num_samples(X)
     whole = dense(transform(X))
 
     def same(groups):

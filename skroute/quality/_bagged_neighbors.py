@@ -13,7 +13,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skroute.utils._compat import Integral, Interval, StrOptions, _fit_context
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import check_numbers, read_only, refuse_masked, whole_rows
+from skroute.utils._validation import (
+    check_numbers,
+    read_only,
+    refuse_masked,
+    refuse_texts,
+    whole_rows,
+)
 
 # Rows per row of a subset by default: see the page on quality in the user guide.
 _SUBSETS = 10
@@ -145,6 +151,8 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def _fit(self, X, y):
         # Refuses 0 here rather than in `predict`.
         effective_n_jobs(self.n_jobs)
+        if not hasattr(X, "tocsr"):
+            refuse_texts(X=X)
         rows, outcomes = validate_data(
             self,
             on_host(X),

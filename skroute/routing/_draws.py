@@ -8,7 +8,7 @@ from numbers import Real
 import numpy as np
 
 from skroute.utils._compat import _safe_indexing, num_samples
-from skroute.utils._frames import as_rows
+from skroute.utils._frames import as_rows, cells_of, is_arrow, is_frame
 from skroute.utils._tensors import on_host, torch_of
 
 # Values that are hashed at a time: they fit into a cache, and X is never copied as a whole.
@@ -95,6 +95,8 @@ def row_keys(X):
 
 def _array(X):
     """Rows as an array, of objects where they are no rows of numbers."""
+    if is_arrow(X) and is_frame(X):
+        return np.column_stack([cells_of(column) for column in X.columns])
     if hasattr(X, "to_numpy"):
         return np.asarray(X.to_numpy())
     try:

@@ -64,7 +64,10 @@ def as_rows(X):
     Lists and series become arrays. Their texts stay texts and their numbers stay numbers.
     """
     X = indexable_rows(on_host(X))
-    if is_frame(X) or issparse(X) or isinstance(X, np.ndarray):
+    if issparse(X):
+        # Not all formats can be indexed.
+        return X.tocsr()
+    if is_frame(X) or isinstance(X, np.ndarray):
         return X
     if hasattr(X, "to_numpy"):
         return _array_of_series(X)
@@ -272,6 +275,8 @@ def names_and_columns(X):
         if len(getattr(X, "shape", ())) == 1:
             return None, [X]
         X = as_rows(X)
+        if issparse(X):
+            X = X.toarray()
         return None, list(X.T) if X.ndim == 2 else [X]
     if len({str(name) for name in names}) < len(names):
         raise ValueError(f"X must not have two columns of the same name, got {names!r}.")

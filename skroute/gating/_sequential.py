@@ -255,8 +255,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         Parameters
         ----------
         X : {array-like, dataframe} of shape (n_samples, n_features)
-            Rows with all that can be bought; NaN where a value is missing. Columns of a data
-            frame may be categories, as texts, and dates.
+            Rows with all that can be bought; NaN where a value is missing. Columns may be
+            categories, as texts (texts of digits are texts, too), and dates.
 
         y : array-like of shape (n_samples,)
             Class labels.

@@ -9,7 +9,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse
+from sklearn import config_context
+from sklearn.compose import make_column_transformer
+from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler
 
 from skroute.quality import FrameEncoder, QualityRegressor
 from skroute.routing import BudgetRouter
@@ -267,3 +273,66 @@ def test_masked_cells_are_missing():
     missing[3], missing[5, 2] = None, None
     masked = np.ma.masked_array(X, mask=missing == np.array(None))
     np.testing.assert_array_equal(encoder.transform(masked), encoder.transform(missing))
+
+
+OUTPUTS = {"default": np.ndarray, "pandas": pd.DataFrame, "polars": pl.DataFrame}
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize("place", ["alone", "global", "pipeline", "columns"])
+def test_outputs_are_named_and_set_as_of_any_transformer(output, place):
+    log = frame()
+    plain = FrameEncoder(n_components=4).fit_transform(log)
+    encoder = FrameEncoder(n_components=4)
+    names = [f"prompt_text{k}" for k in range(4)]
+    names += ["tenant_blue", "tenant_red", "length", "missingindicator_length"]
+    if place == "pipeline":
+        encoder = make_pipeline(encoder, MaxAbsScaler())
+        plain = MaxAbsScaler().fit_transform(plain)
+    if place == "columns":
+        encoder = make_column_transformer(
+            (encoder, list(log.columns)), verbose_feature_names_out=False
+        )
+    if place == "global":
+        with config_context(transform_output=output):
+            found = encoder.fit_transform(log)
+            again = encoder.transform(log)
+    else:
+        encoder.set_output(transform=output)
+        found = encoder.fit_transform(log)
+        again = encoder.transform(log)
+    assert type(found) is type(again) is OUTPUTS[output]
+    np.testing.assert_array_equal(np.asarray(found), plain)
+    assert list(encoder.get_feature_names_out()) == names
+    if output != "default":
+        assert list(found.columns) == list(again.columns) == names
+
+
+@pytest.mark.parametrize("output", ["pandas", "polars"])
+def test_estimates_do_not_depend_on_the_output_of_transformers(output):
+    log, rng = frame(), np.random.default_rng(0)
+    Q = rng.random((80, 2))
+    expected = QualityRegressor(family=["linear"], cv=2).fit(log, Q).predict(log)
+    with config_context(transform_output=output):
+        model = QualityRegressor(family=["linear"], cv=2).fit(log, Q)
+        np.testing.assert_array_equal(model.predict(log), expected)
+
+
+@pytest.mark.parametrize("kind", ["csr_matrix", "csc_array", "coo_array", "lil_matrix"])
+def test_many_sparse_columns_are_reduced_to_directions(kind):
+    texts = frame(60)["prompt"]
+    wide = TfidfVectorizer(analyzer="char", ngram_range=(1, 9)).fit_transform(texts)
+    assert wide.shape[1] > 1000
+    X = getattr(sparse, kind)(wide)
+    encoder = FrameEncoder(n_components=4).fit(X)
+    rows = encoder.transform(X)
+    peer = TruncatedSVD(4, random_state=0).fit_transform(wide)
+    np.testing.assert_allclose(rows, peer, atol=1e-10)
+    assert list(encoder.get_feature_names_out()) == [f"direction{k}" for k in range(4)]
+    np.testing.assert_allclose(encoder.transform(wide.toarray()), rows, atol=1e-10)
+    model = QualityRegressor(family=["linear"], cv=2).fit(X, np.eye(2)[np.arange(60) % 2])
+    assert model.predict(X[:3] if kind == "csr_matrix" else X).shape[1] == 2
+    missing = wide.copy()
+    missing.data[0] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        FrameEncoder().fit(missing)

@@ -244,7 +244,7 @@ class RawRows(NamedTuple):
     # Of the frame; None of an array.
     library: str | None
     dtypes: list
-    # One cell of each column.
+    # The first cell of each column that is not missing; None if all are.
     filler: list
 
     @classmethod
@@ -256,7 +256,7 @@ class RawRows(NamedTuple):
             list(range(len(columns))) if names is None else names,
             library,
             [type_of(column) for column in columns],
-            [cells_of(column[:1])[0] for column in columns],
+            [_first_known(column) for column in columns],
         )
 
     def rows(self, cells, n_rows):
@@ -281,6 +281,14 @@ class RawRows(NamedTuple):
         if dtype.kind == "f" and any(numbers_of(own) is None for own in table):
             raise ValueError("X held numbers in fit, and now something else.")
         return np.column_stack([cells_of(own) for own in table]).astype(dtype)
+
+
+def _first_known(column):
+    """Return the first cell of a column that is not missing, None if all are."""
+    first = cells_of(column[:1])[0]
+    if first is not None:
+        return first
+    return next((cell for cell in cells_of(column) if cell is not None), None)
 
 
 def _is_numeric(dtype):

@@ -67,8 +67,8 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
 
     Notes
     -----
-    A group is transformed beside one training row's cells in all other columns, whose results
-    are not used.
+    A group is transformed next to one training cell in each of the other columns, the first that
+    is not missing. The results of the other columns are not used.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """Rows of a log as numbers: texts, categories, dates and numbers."""
 
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -221,19 +221,20 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
             For other columns than `fit` saw.
         """
         check_is_fitted(self)
+        rows: Any = X
         if hasattr(self, "feature_names_in_"):
-            X = in_order(X, self.feature_names_in_, "X")
-        X = _checked_rows(X)
-        n_columns = 1 if len(X.shape) == 1 else X.shape[1]
+            rows = in_order(rows, self.feature_names_in_, "X")
+        rows = _checked_rows(rows)
+        n_columns = 1 if len(rows.shape) == 1 else rows.shape[1]
         if n_columns != self.n_features_in_:
             raise ValueError(
                 f"X has {n_columns} features, but FrameEncoder is expecting "
                 f"{self.n_features_in_} features as input."
             )
         if isinstance(self._columns[0], _SparseColumns):
-            columns = [X]
+            columns = [rows]
         else:
-            columns = names_and_columns(X)[1]
+            columns = names_and_columns(rows)[1]
         with config_context(transform_output="default"):
             parts = [encoder.transform(column) for encoder, column in zip(self._columns, columns)]
         return np.hstack(parts)

@@ -321,16 +321,13 @@ def holds_missing(X):
     """Return True if rows of numbers, in an array or a frame, have a missing one."""
     if hasattr(X, "tocsr"):
         return bool(np.isnan(X.tocsr().data).any())
-    if not is_frame(X):
-        array = np.asarray(as_rows(X))
-        if array.dtype.kind == "f":
-            return bool(np.isnan(array).any())
-        return array.dtype.kind == "O" and array.ndim == 2 and _any_missing(array.T)
-    return _any_missing(names_and_columns(X)[1])
-
-
-def _any_missing(columns):
-    numbers = map(numbers_of, columns)
+    rows = as_rows(X)
+    array = np.asarray(rows)
+    if array.dtype.kind == "f":
+        return bool(np.isnan(array).any())
+    if array.dtype.kind != "O" or array.ndim != 2:
+        return False
+    numbers = [numbers_of(column) for column in names_and_columns(rows)[1]]
     return any(column is not None and bool(np.isnan(column).any()) for column in numbers)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from skroute.utils._compat import num_samples
-from skroute.utils._frames import is_frame, is_text, names_and_columns
+from skroute.utils._frames import is_frame, is_missing, is_text, names_and_columns
 from skroute.utils._tensors import on_host
 
 # Room for the rounding of probabilities, half precision included. Logits are far outside.
@@ -238,7 +238,7 @@ def holds_texts(labels):
     """Whether labels are texts, by the first one that is there."""
     if labels.dtype.kind != "O":
         return labels.dtype.kind in "UST"
-    return isinstance(next((label for label in labels if label is not None), ""), str)
+    return isinstance(next((label for label in labels if not is_missing(label)), ""), str)
 
 
 def warn(message, category=UserWarning):

@@ -280,20 +280,29 @@ def names_and_columns(X):
         return None, list(X.T) if X.ndim == 2 else [X]
     if len({str(name) for name in names}) < len(names):
         raise ValueError(f"X must not have two columns of the same name, got {names!r}.")
+    return names, _columns_of_frame(X)
+
+
+def _columns_of_frame(X):
+    """Return the columns of a data frame or Arrow table as it holds them."""
     if is_arrow(X):
-        return names, list(X.columns)
-    return names, [X[name] for name in names]
+        return list(X.columns)
+    if hasattr(X, "iloc"):
+        # By position: pandas allows two columns of one name.
+        return [X.iloc[:, at] for at in range(X.shape[1])]
+    return [X[name] for name in column_keys(X)]
 
 
 def needs_encoding(X):
     """Return True if rows hold texts, categories or dates, which a regressor cannot read."""
     if hasattr(X, "tocsr"):
         return False
-    if not is_frame(X):
-        X = _cells_of_rows(X)
-        if X is None:
-            return False
-    return not all(map(_plain_numbers, names_and_columns(X)[1]))
+    if is_frame(X):
+        return not all(map(_plain_numbers, _columns_of_frame(X)))
+    rows = _cells_of_rows(X)
+    if rows is None:
+        return False
+    return not all(map(_plain_numbers, names_and_columns(rows)[1]))
 
 
 def _cells_of_rows(X):

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from skroute.utils._compat import num_samples
-from skroute.utils._frames import is_frame, is_missing, is_text, names_and_columns
+from skroute.utils._frames import is_missing, is_text
 from skroute.utils._tensors import on_host
 
 # Room for the rounding of probabilities, half precision included. Logits are far outside.
@@ -153,8 +153,7 @@ def whole_rows(X, reader, reset=False, dtype=np.float64, **others):
 def refuse_texts(**given):
     """Refuse texts where numbers are read: NumPy would read "1_1" as 11 and "nan" as missing."""
     for name, values in given.items():
-        columns = names_and_columns(values)[1] if is_frame(values) else [values]
-        if any(_any_text(np.asarray(column)) for column in columns):
+        if _any_text(np.asarray(values)):
             raise ValueError(
                 f"{name} must be numbers, got texts. Texts stay texts: convert them first, for "
                 "example with astype(float)."

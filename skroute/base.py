@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
+from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import accuracy_score
@@ -34,6 +34,7 @@ from skroute.utils._compat import (
     raise_for_params,
     routing_enabled,
 )
+from skroute.utils._frames import indexable_rows, is_mapping
 from skroute.utils._named import by_label
 from skroute.utils._tensors import holds_numbers, indexable_dataset, is_dataset, on_host, torch_of
 from skroute.utils._timing import seconds_per_sample
@@ -406,6 +407,21 @@ def dispatch(route, answer):
     return out
 
 
+def may_take_missing(model):
+    """Return False if a model says that it takes no missing values.
+
+    A pipeline says nothing: scikit-learn's tags look at its last step, which may never see a
+    missing value. Its first step decides, also inside of a search or a calibration.
+    """
+    if get_tags(model).input_tags.allow_nan or isinstance(model, ColumnTransformer):
+        return True
+    if isinstance(model, Pipeline):
+        steps = [step for _, step in model.steps if step not in (None, "passthrough")]
+        return bool(steps) and may_take_missing(steps[0])
+    inner = getattr(model, "estimator", None)
+    return hasattr(inner, "__sklearn_tags__") and may_take_missing(inner)
+
+
 def inherit_member_tags(tags, members):
     """Set input tags from the members: the estimator accepts what all members accept.
 
@@ -438,7 +454,7 @@ def inherit_member_tags(tags, members):
     members = [member for member in members if hasattr(member, "__sklearn_tags__")]
     member_tags = [get_tags(member) for member in members]
     tags.input_tags.sparse = all(tag.input_tags.sparse for tag in member_tags)
-    tags.input_tags.allow_nan = all(tag.input_tags.allow_nan for tag in member_tags)
+    tags.input_tags.allow_nan = all(map(may_take_missing, members))
     tags.input_tags.string = all(tag.input_tags.string for tag in member_tags)
     return tags
 
@@ -483,16 +499,14 @@ def check_rows(estimator, X, *, reset):
     >>> check_rows(LogisticRegression(), ["one text", "another"], reset=True)
     ['one text', 'another']
     """
-    # One format of sparse matrices is a mapping.
-    is_mapping = isinstance(X, Mapping) and not issparse(X)
-    if X is None or is_mapping or isinstance(X, (str, bytes)) or np.isscalar(X):
+    if X is None or is_mapping(X) or isinstance(X, (str, bytes)) or np.isscalar(X):
         raise TypeError(
             "X must be an array, a data frame, a sparse matrix or a list of rows, got "
             f"{type(X).__name__}. One row is a list or an array of one."
         )
     refuse_source(X, estimator)
     refuse_masked(X=X)
-    (X,) = indexable(indexable_dataset(X))
+    (X,) = indexable(indexable_dataset(indexable_rows(X)))
     torch = torch_of(X)
     numeric = holds_numbers(X)
     if torch and X.is_complex():
@@ -542,7 +556,7 @@ def _is_flat(X):
     """Whether X is a sequence of single values, such as texts or one row of a data frame."""
     if hasattr(X, "shape"):
         return len(X.shape) == 1
-    return isinstance(X, (list, tuple)) and np.isscalar(X[0])
+    return isinstance(X, (list, tuple)) and any(map(np.isscalar, X))
 
 
 # What is seen of any estimator: what it is, takes, answers and hands over -------------------

@@ -6,7 +6,8 @@ import numpy as np
 from sklearn.utils import check_array
 
 from skroute.base import ROUNDING, check_affordable, check_costs
-from skroute.utils._named import by_label, check_rows_match, columns_of, in_order
+from skroute.utils._frames import column_keys
+from skroute.utils._named import by_label, check_rows_match, in_order
 from skroute.utils._validation import read_only
 
 
@@ -30,7 +31,7 @@ class Problem(NamedTuple):
 
 def by_names(costs, values, name="costs"):
     """Costs in the order of a frame's columns, where both have names; else as they are."""
-    columns = columns_of(values)
+    columns = column_keys(values)
     if columns is None or type(costs) is np.ndarray:
         return costs
     names, listed = [str(column) for column in columns], by_label(costs)

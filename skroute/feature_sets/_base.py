@@ -43,6 +43,7 @@ from skroute.utils._compat import (
     num_samples,
     routing_enabled,
 )
+from skroute.utils._frames import as_rows, indexable_rows
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
 from skroute.utils._timing import timed
@@ -229,7 +230,8 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         """
         of_columns = self.extractors is None or isinstance(self.extractors, Mapping)
         if of_columns:
-            X = np.asarray(X) if isinstance(X, list) else on_host(X)
+            X = as_rows(X) if isinstance(X, (list, tuple)) else on_host(X)
+        X = indexable_rows(X)
         if self.extractors is None:
             return check_rows(self, X, reset=reset)
         (X,) = indexable(X)

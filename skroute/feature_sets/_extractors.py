@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from skroute.base import note_failure
 from skroute.utils._compat import _safe_indexing, get_column_indices, num_samples
-from skroute.utils._named import columns_of
+from skroute.utils._frames import column_keys
 
 
 class ColumnExtractors:
@@ -100,7 +100,7 @@ def _of_columns(extractors, X):
             "columns. Give a list of (name, transformer) tuples."
         )
     if extractors is None:
-        names = columns_of(X) or [f"x{j}" for j in range(X.shape[1])]
+        names = column_keys(X) or [f"x{j}" for j in range(X.shape[1])]
         return ColumnExtractors(list(map(str, names)), [[j] for j in range(X.shape[1])])
     if not extractors:
         raise ValueError(f"extractors must name at least one extractor, got {extractors!r}.")

@@ -1,5 +1,6 @@
 """Features that are fetched when a row needs them."""
 
+import re
 from collections.abc import Mapping
 from importlib import import_module
 from numbers import Integral
@@ -11,11 +12,15 @@ from skroute.utils._frames import (
     CATEGORY,
     DATE,
     cells_of,
-    columns_of,
+    column_keys,
     dates_of,
+    is_frame,
+    is_text,
     kind_of_type,
+    names_and_columns,
     numbers_of,
     texts_of,
+    type_of,
 )
 
 
@@ -205,20 +210,21 @@ class LazyFeatures:
 
 def _as_given(part):
     """An array that can be indexed; text stays text, and masked cells masked."""
-    if isinstance(part, list) and any(isinstance(cell, str) or cell is None for cell in part):
+    if isinstance(part, list) and any(is_text(cell) or cell is None for cell in part):
         return np.array(part, dtype=object)
     return np.asanyarray(part)
 
 
 def _columns_of(table, columns, shape):
     """The columns of a table by name; one without names has them in the order asked for."""
-    if hasattr(table, "columns"):
-        names = list(table.columns)
+    if is_frame(table):
+        names = column_keys(table)
         missing = [column for column in columns if column not in names]
         if missing and any(isinstance(column, str) for column in columns):
             raise ValueError(f"The feature source returned no column {missing!r}.")
         names = names if missing else columns
-        found, parts = (len(table), len(names)), [table[name] for name in names]
+        own = dict(zip(*names_and_columns(table)))
+        found, parts = (len(table), len(names)), [own[name] for name in names]
     else:
         table = np.asanyarray(table, dtype=None if hasattr(table, "dtype") else object)
         found, parts = table.shape, table.T
@@ -238,35 +244,59 @@ class RawRows(NamedTuple):
     # Of the frame; None of an array.
     library: str | None
     dtypes: list
-    # One cell of each column.
+    # The first cell of each column that is not missing; None if all are.
     filler: list
 
     @classmethod
     def of(cls, X):
-        """From the rows of `fit`."""
-        names, columns = columns_of(X)
+        """Return what the rows of `fit` looked like."""
+        names, columns = names_and_columns(X)
         library = None if names is None else type(X).__module__.split(".")[0]
         return cls(
             list(range(len(columns))) if names is None else names,
             library,
-            [column.dtype for column in columns],
-            [cells_of(column[:1])[0] for column in columns],
+            [type_of(column) for column in columns],
+            [_first_known(column) for column in columns],
         )
 
     def rows(self, cells, n_rows):
-        """Rows as in `fit` of the cells of some columns, by position; others are filled up."""
+        """Return rows as in `fit` of the cells of some columns, by position; others are filled."""
         table = [cells.get(at, [cell] * n_rows) for at, cell in enumerate(self.filler)]
         if self.library is None:
-            whole = np.column_stack([cells_of(column) for column in table])
-            return whole.astype(np.result_type(self.dtypes[0], np.float16))
+            return self._array(table)
         library = import_module(self.library)
-        make = _pandas_column if self.library == "pandas" else _other_column
+        make_column = _COLUMN_MAKERS.get(self.library, _other_column)
         columns = {}
         for name, own, dtype in zip(self.names, table, self.dtypes):
             if kind_of_type(dtype) == DATE and dates_of(own) is None:
                 raise ValueError(f"Column {name!r} held dates in fit, and now something else.")
-            columns[name] = make(library, own, dtype)
-        return library.DataFrame(columns)
+            if _is_numeric(dtype) and numbers_of(own) is None:
+                raise ValueError(f"Column {name!r} held numbers in fit, and now something else.")
+            columns[name] = make_column(library, own, dtype)
+        return library.table(columns) if self.library == "pyarrow" else library.DataFrame(columns)
+
+    def _array(self, table):
+        """Return columns as an array of the dtype of `fit`, wide enough for what is missing."""
+        dtype = np.result_type(self.dtypes[0], np.float16)
+        if dtype.kind == "f" and any(numbers_of(own) is None for own in table):
+            raise ValueError("X held numbers in fit, and now something else.")
+        return np.column_stack([cells_of(own) for own in table]).astype(dtype)
+
+
+def _first_known(column):
+    """Return the first cell of a column that is not missing, None if all are."""
+    first = cells_of(column[:1])[0]
+    if first is not None:
+        return first
+    return next((cell for cell in cells_of(column) if cell is not None), None)
+
+
+def _is_numeric(dtype):
+    """Return True for the dtype of a column of numbers in any library."""
+    if hasattr(dtype, "is_numeric"):
+        return dtype.is_numeric()
+    name = str(dtype).lower().removeprefix("sparse[")
+    return re.match(r"u?int\d|float|double|halffloat|bool|decimal", name) is not None
 
 
 def _pandas_column(pandas, cells, dtype):
@@ -286,12 +316,26 @@ def _pandas_column(pandas, cells, dtype):
     return pandas.Series(cells).astype(dtype)
 
 
+def _arrow_column(pyarrow, cells, dtype):
+    """Return cells as an array of an Arrow type; whole numbers of `fit` may have fractions now."""
+    cells = cells_of(cells)
+    if pyarrow.types.is_dictionary(dtype) and "string" in str(dtype.value_type):
+        cells = texts_of(cells)
+    if pyarrow.types.is_integer(dtype) and not _are_whole(cells):
+        dtype = pyarrow.float64()
+    return pyarrow.array(list(cells), type=dtype)
+
+
 def _other_column(polars, cells, dtype):
     cells = texts_of(cells) if kind_of_type(dtype) == CATEGORY else cells_of(cells)
-    if dtype.is_integer() and not _are_whole([cell for cell in cells if cell is not None]):
+    if dtype.is_integer() and not _are_whole(cells):
         dtype = polars.Float64
     return polars.Series(list(cells), dtype=dtype, strict=False)
 
 
+_COLUMN_MAKERS = {"pandas": _pandas_column, "pyarrow": _arrow_column}
+
+
 def _are_whole(cells):
-    return all(float(cell).is_integer() for cell in cells)
+    """Return True if all numbers are whole and none is NaN; None is a gap, not a number."""
+    return all(float(cell).is_integer() for cell in cells if cell is not None)

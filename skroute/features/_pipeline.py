@@ -1,6 +1,5 @@
 """A pipeline with the cost protocol, which transforms only what was bought."""
 
-from collections.abc import Mapping
 from contextlib import ExitStack
 
 import numpy as np
@@ -11,8 +10,8 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.base import DelegatedViewsMixin, inner_has
 from skroute.features._groups import FeatureGroupsMixin
 from skroute.features._lazy import LazyFeatures, RawRows
-from skroute.utils._compat import routing_enabled
-from skroute.utils._frames import columns_of, is_frame
+from skroute.utils._compat import num_samples, routing_enabled
+from skroute.utils._frames import as_rows, is_mapping, names_and_columns
 from skroute.utils._validation import refuse_source
 
 # Training rows on which it is verified that a transformer keeps groups apart.
@@ -68,8 +67,8 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
 
     Notes
     -----
-    A group is transformed beside one training row's cells in all other columns, whose results
-    are not used.
+    A group is transformed next to one training cell in each of the other columns, the first that
+    is not missing. The results of the other columns are not used.
 
     Examples
     --------
@@ -148,7 +147,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
 
     def _is_late(self, X):
         buys = isinstance(self._final_estimator, FeatureGroupsMixin)
-        return buys and isinstance(X, (LazyFeatures, Mapping))
+        return buys and (isinstance(X, LazyFeatures) or is_mapping(X))
 
     def _seen_by_decider(self, X):
         check_is_fitted(self)
@@ -256,8 +255,8 @@ def find_groups(transform, raw, X, raw_group_of):
     output belongs to the group that gives, alone, what all columns gave, on all rows looked at;
     one that is constant there, to the group of which another cell moves it.
     """
-    X = X[:_VERIFIED] if is_frame(X) else np.asarray(X)[:_VERIFIED]
-    columns, n_rows = columns_of(X)[1], len(X)
+    X = as_rows(X)[:_VERIFIED]
+    columns, n_rows = names_and_columns(X)[1], num_samples(X)
     whole = dense(transform(X))
 
     def same(groups):

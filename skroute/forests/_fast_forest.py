@@ -35,8 +35,7 @@ from skroute.utils._compat import (
     process_routing,
     routing_enabled,
 )
-from skroute.utils._frames import as_rows
-from skroute.utils._named import columns_of
+from skroute.utils._frames import as_rows, column_keys
 from skroute.utils._validation import check_weights
 
 
@@ -292,7 +291,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         if X is None or not hasattr(X, "columns"):
             self._may_be_renamed = may_be_renamed
             return
-        columns = columns_of(X)
+        columns = column_keys(X)
         if may_be_renamed and self._are_other_names(columns):
             if all(isinstance(name, str) for name in columns):
                 self.feature_names_in_ = np.asarray(columns, dtype=object)
@@ -313,7 +312,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
     def _check_columns(self, X):
         """Compare names and number of the columns of rows with those of fit."""
         renamed = vars(self).get("_may_be_renamed", False)
-        if renamed and hasattr(X, "columns") and self._are_other_names(columns_of(X)):
+        if renamed and hasattr(X, "columns") and self._are_other_names(column_keys(X)):
             # LightGBM takes them by their place. Their number is compared when they are read.
             return
         try:

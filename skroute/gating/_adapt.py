@@ -275,10 +275,10 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         Parameters
         ----------
         X : {array-like, dataframe} of shape (n_samples, n_features)
-            Rows; NaN is allowed where the full model takes it. Columns of a data frame may be
-            categories, as texts: boosted trees read them as LightGBM's categories, linear
-            models one by one, with a sign for what is missing. The full model gets the frame as
-            it is, so that it may be a pipeline with encoders of its own.
+            Rows; NaN is allowed where the full model takes it. Columns may be categories, as
+            texts (texts of digits are texts, too): boosted trees read them as LightGBM's
+            categories, linear models one by one, with a sign for what is missing. The full model
+            gets the frame as it is, so that it may be a pipeline with encoders of its own.
 
         y : array-like of shape (n_samples,)
             Class labels.

@@ -20,9 +20,19 @@ from skroute.utils._compat import (
     check_sample_weight,
     num_samples,
 )
-from skroute.utils._frames import CATEGORY, ColumnReader, as_rows, cells_of, columns_of, is_frame
+from skroute.utils._frames import (
+    CATEGORY,
+    ColumnReader,
+    as_rows,
+    cells_of,
+    is_frame,
+    is_mapping,
+    names_and_columns,
+    needs_encoding,
+)
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
+from skroute.utils._validation import refuse_texts
 
 
 class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEstimator):
@@ -50,9 +60,11 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
         X, y = on_host(X), on_host(y)
         # How the columns of a frame are read and it is made anew; which hold codes of categories.
         self._readers = self._raw = None
-        if is_frame(X):
+        if is_frame(X) or (X.ndim == 2 and needs_encoding(X)):
             validate_data(self, X, skip_check_array=True)
-            names, columns = columns_of(X)
+            names, columns = names_and_columns(X)
+            if names is None:
+                names = range(len(columns))
             self._readers = [ColumnReader.fit(*column) for column in zip(columns, names)]
             self._raw, values = RawRows.of(X), _read(self._readers, columns)
             self._categorical = np.array([own.kind == CATEGORY for own in self._readers])
@@ -82,7 +94,7 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
     def _check_X(self, X):
         if isinstance(X, LazyFeatures):
             return X
-        return LazyFeatures(X) if isinstance(X, Mapping) else as_rows(super()._check_X(X))
+        return LazyFeatures(X) if is_mapping(X) else as_rows(super()._check_X(X))
 
     def _ledger(self, X):
         """The rows as a ledger: bought already if X is a table, else to be asked for."""
@@ -92,7 +104,11 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
         groups = self.group_of_, len(self.group_costs_)
         if not isinstance(X, LazyFeatures):
             # Feature names were checked on X itself.
-            values = X if self._readers is None else _read(self._readers, columns_of(X)[1])
+            if self._readers is None:
+                refuse_texts(X=X)
+                values = X
+            else:
+                values = _read(self._readers, names_and_columns(X)[1])
             values = check_array(
                 values, dtype=np.float64, ensure_all_finite=self._finite(), input_name="X"
             )

@@ -32,7 +32,7 @@ from skroute.utils._compat import (
     num_samples,
     routing_enabled,
 )
-from skroute.utils._frames import as_rows
+from skroute.utils._frames import as_rows, is_frame, names_and_columns
 from skroute.utils._once import EVERY, once_of
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import check_probabilities, relative_weights, warn
@@ -265,8 +265,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         Parameters
         ----------
         X : {array-like, dataframe} of shape (n_samples, n_features)
-            Rows with all that can be bought; NaN where a value is missing. Columns of a data
-            frame may be categories, as texts, and dates.
+            Rows with all that can be bought; NaN where a value is missing. Columns may be
+            categories, as texts (texts of digits are texts, too), and dates.
 
         y : array-like of shape (n_samples,)
             Class labels.
@@ -671,15 +671,17 @@ class SequentialFeatureClassifier(FeatureBuyer):
         n_groups = len(self.group_costs_)
         if known is None:
             return np.zeros((n_rows, n_groups), dtype=bool)
-        if hasattr(known, "columns"):
-            if unknown := [name for name in known.columns if name not in self.group_names_]:
+        if is_frame(known):
+            columns = dict(zip(*names_and_columns(known)))
+            if unknown := [name for name in columns if name not in self.group_names_]:
                 raise ValueError(
                     f"known has columns {unknown!r}, which are not among the groups "
                     f"{self.group_names_!r}."
                 )
-            columns = {name: np.asarray(known[name]) for name in known.columns}
             none = np.zeros(len(known), dtype=bool)
-            known = np.column_stack([columns.get(name, none) for name in self.group_names_])
+            known = np.column_stack(
+                [np.asarray(columns.get(name, none)) for name in self.group_names_]
+            )
         known = np.asarray(known)
         if known.shape != (n_rows, n_groups) or known.dtype != bool:
             raise ValueError(

@@ -10,7 +10,7 @@ from sklearn.utils.metaestimators import available_if
 
 from skroute.members._base import MemberClassifier, check_classes, checked_labels, places_of
 from skroute.utils._compat import Real, _fit_context, _safe_indexing, num_samples
-from skroute.utils._frames import is_missing
+from skroute.utils._frames import array_of, as_rows, column_keys, is_frame, is_missing
 from skroute.utils._named import in_order
 from skroute.utils._validation import check_numbers, refuse_masked
 
@@ -18,7 +18,7 @@ from skroute.utils._validation import check_numbers, refuse_masked
 def _present(values, name):
     """Answers or ids as an array, none missing; None, NaN and pandas' NA are no labels."""
     refuse_masked(**{name: values})
-    values = np.asarray(values)
+    values = array_of(values)
     absent = [is_missing(value) for value in values.flat] if values.dtype.kind in "Of" else []
     if len(rows := np.flatnonzero(absent)):
         raise ValueError(
@@ -26,6 +26,11 @@ def _present(values, name):
             f"row {rows[0]}). Leave such rows out, and give ids for the others."
         )
     return values
+
+
+def _is_indicator(predictions):
+    """Return True for answers of several labels per row: a table of more than one column."""
+    return np.ndim(predictions) == 2 and np.shape(predictions)[1] > 1
 
 
 class _Record:
@@ -43,12 +48,12 @@ class _Record:
             ids = indices[0]
             if not indices[-1].equals(ids):
                 raise ValueError("predictions and scores must have the same index.")
-        self.multilabel = np.ndim(predictions) == 2 and np.shape(predictions)[1] > 1
+        self.multilabel = _is_indicator(predictions)
         named, labels = (predictions, None) if self.multilabel else (None, predictions)
         if labels is not None:
             labels = column_or_1d(_present(labels, "predictions"))
         tables = [table for table in (scores, named) if np.ndim(table) == 2]
-        framed = [table.columns for table in tables if hasattr(table, "columns")]
+        framed = [column_keys(table) for table in tables if is_frame(table)]
         if classes is not None:
             names = classes
         elif framed:
@@ -72,7 +77,7 @@ class _Record:
             table = check_numbers(in_order(scores, columns), "scores", shape=shape, low=0)
             self.scores = table[:, order]
         if self.multilabel:
-            table = in_order(predictions, map(str, getattr(scores, "columns", columns)))
+            table = in_order(predictions, map(str, column_keys(scores) or columns))
             table = check_numbers(in_order(table, columns), "predictions", shape=shape)
             if not np.isin(table, (0, 1)).all():
                 raise ValueError(
@@ -235,13 +240,13 @@ class RecordedClassifier(MemberClassifier):
 
     def _rows(self, X):
         refuse_masked(X=X)
-        (X,) = indexable(X)
+        (X,) = indexable(as_rows(X))
         if num_samples(X) == 0:
             raise ValueError("X must have at least one row, got 0.")
         if self.column is not None:
-            columns = getattr(X, "columns", [self.column])
+            columns = column_keys(X) or [self.column]
             if isinstance(self.column, str) and self.column not in columns:
-                raise ValueError(f"column={self.column!r} is not one of X: {list(columns)!r}.")
+                raise ValueError(f"column={self.column!r} is not one of X: {columns!r}.")
             X = _safe_indexing(X, self.column, axis=1)
         asked = np.asarray(X)
         if asked.ndim == 2 and asked.shape[1] != 1:
@@ -349,5 +354,5 @@ class RecordedClassifier(MemberClassifier):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = getattr(self.predictions, "ndim", 1) == 2
+        tags.classifier_tags.multi_label = _is_indicator(self.predictions)
         return tags

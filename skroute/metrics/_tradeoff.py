@@ -11,7 +11,8 @@ from skroute.assignment import assignment_path, solve_assignment
 from skroute.base import affords, check_costs
 from skroute.metrics._curve import AccuracyCostCurve, check_budgets
 from skroute.utils._compat import Integral, Interval, Real, validate_params
-from skroute.utils._named import by_label, columns_of, in_order
+from skroute.utils._frames import column_keys
+from skroute.utils._named import by_label, in_order
 from skroute.utils._validation import check_numbers
 
 # What may be said of resamples.
@@ -375,7 +376,7 @@ def costs_by_name(costs, names):
 
 def known_table(Q, costs):
     """Qualities, none of them NaN, and costs in the order of Q's columns."""
-    names = [str(column) for column in columns_of(Q) or ()]
+    names = [str(column) for column in column_keys(Q) or ()]
     return check_all_known(Q), costs_by_name(costs, names)
 
 

@@ -19,6 +19,7 @@ from skroute.utils._validation import (
     none_if_equal,
     read_only,
     refuse_masked,
+    refuse_texts,
     relative_weights,
     whole_rows,
 )
@@ -161,6 +162,8 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def _fit(self, X, y, sample_weight):
         # Refuses 0 here rather than in `predict`.
         effective_n_jobs(self.n_jobs)
+        if not hasattr(X, "tocsr"):
+            refuse_texts(X=X)
         rows, outcomes = validate_data(
             self,
             on_host(X),

@@ -1,10 +1,11 @@
 """Rows of a log as numbers: texts, categories, dates and numbers."""
 
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import hstack, issparse
+from scipy.sparse import csr_array, hstack, issparse
+from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import HashingVectorizer
@@ -13,8 +14,24 @@ from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import OneHotEncoder, StandardScaler, normalize
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from skroute.utils._compat import HasMethods, Integral, Interval, StrOptions, _fit_context
-from skroute.utils._frames import CATEGORY, ColumnReader, as_rows, columns_of, is_frame, texts_of
+from skroute.utils._compat import (
+    HasMethods,
+    Integral,
+    Interval,
+    StrOptions,
+    _fit_context,
+    check_feature_names_in,
+)
+from skroute.utils._frames import (
+    CATEGORY,
+    ColumnReader,
+    as_rows,
+    cells_of,
+    is_frame,
+    is_text,
+    names_and_columns,
+    texts_of,
+)
 from skroute.utils._named import in_order
 from skroute.utils._tensors import on_host
 
@@ -24,18 +41,31 @@ _MOST_CATEGORIES = 50
 _CHARACTERS = 500
 # Words and sequences that are kept of a column of texts.
 _MOST_WORDS = 10_000
+# Columns of sparse rows that are read as an array. As many as the linear member of
+# QualityRegressor takes. More of them are words, of which an array would not fit the memory.
+_MOST_DENSE_COLUMNS = 1000
 
 
 class FrameEncoder(TransformerMixin, BaseEstimator):
     """Encode a data frame, or texts, as numbers.
 
-    Each column is read as what it holds. Numbers and booleans are scaled to variance one; a missing
-    one becomes the mean, and where some were missing in `fit`, a column says so. Strings that all
-    say a number are numbers too, and one that does not in a later call is missing: turn codes
-    into strings that are no numbers to have them as categories. Other strings with few different
-    values are categories, one column each; one that `fit` did not see has 0 in all of them. Other
-    strings are texts: their words, pairs of words and sequences of 3 to 5 characters are hashed,
-    weighted by how rare they are, and reduced to `n_components` directions.
+    Each column is read by what it holds.
+
+    - Numbers and booleans are scaled to variance one. A missing one becomes the mean, and a column
+      that had missing cells in `fit` gets a second column that marks them.
+    - Strings with few different values, and columns of a category dtype, are categories: one
+      column each. A category that `fit` did not see has 0 in all of them.
+    - Other strings are texts: their words, pairs of words and sequences of 3 to 5 characters are
+      hashed, weighted by how rare they are, and reduced to `n_components` directions.
+    - Dates are numbers: seconds.
+
+    A string stays a string, also one of digits: "007" and "7" are two article numbers, and "nan"
+    is a word. Convert columns whose strings are numbers, for example with
+    ``frame.astype({"size": float})``. Bytes are read as UTF-8.
+
+    Sparse rows are read as the array of the same numbers. With more than 1,000 columns, such as
+    those of :class:`~sklearn.feature_extraction.text.TfidfVectorizer`, they are reduced to
+    `n_components` directions instead.
 
     Parameters
     ----------
@@ -70,7 +100,8 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    Nothing of the outcomes is used.
+    Outcomes are not used. Columns of a data frame are found by name, so `transform` takes them in
+    any order, where scikit-learn's transformers refuse another order.
 
     Examples
     --------
@@ -86,6 +117,8 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
     ['text', 'category', 'number']
     >>> encoder.transform(log).shape
     (60, 7)
+    >>> encoder.get_feature_names_out()[-3:]
+    array(['tenant_blue', 'tenant_red', 'length'], dtype=object)
     """
 
     _parameter_constraints = {
@@ -104,8 +137,9 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : data frame, array-like of shape (n_samples, n_features), or sequence of str
-            The rows. A sequence of strings is one column of texts.
+        X : data frame, {array-like, sparse matrix} of shape (n_samples, n_features), or \
+                sequence of str
+            The rows. A list, array or series of strings is one column of texts.
 
         y : None
             Not used.
@@ -120,12 +154,11 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
             For a column that holds neither numbers nor strings, or an infinite number, and where
             `text` does not give a row of finite numbers for each text.
         """
-        self.fit_transform(X)
+        self._fit_rows(X)
         return self
 
-    @_fit_context(prefer_skip_nested_validation=True)
     def fit_transform(self, X, y=None):
-        """Learn what the columns hold, and give the rows as numbers.
+        """Learn what the columns hold, and return the rows as numbers.
 
         Parameters
         ----------
@@ -135,23 +168,42 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples, n_outputs), dtype=float64
+            Or a data frame, see `set_output`.
         """
+        return self._fit_rows(X)
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def _fit_rows(self, X):
+        """Learn what the columns hold, and return the rows as an array of numbers."""
         vars(self).pop("kinds_", None)
         vars(self).pop("feature_names_in_", None)
-        names, columns = _checked_columns(X)
-        self.n_features_in_ = len(columns)
-        if names is not None:
-            self.feature_names_in_ = np.array(names, dtype=object)
-        self._columns = [
-            _Column(column, at if names is None else names[at], self)
-            for at, column in enumerate(columns)
-        ]
-        parts = [own.fit_transform(column) for own, column in zip(self._columns, columns)]
-        self.kinds_ = [own.kind for own in self._columns]
+        X = _checked_rows(X)
+        if issparse(X):
+            self.n_features_in_ = X.shape[1]
+            self._columns = [_SparseColumns(X, self)]
+            kinds = ["number"] * X.shape[1]
+            columns = [X]
+        else:
+            names, columns = names_and_columns(X)
+            self.n_features_in_ = len(columns)
+            if names is not None:
+                self.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
+            self._columns = [
+                _Column(column, at if names is None else str(names[at]), self)
+                for at, column in enumerate(columns)
+            ]
+            kinds = [encoder.kind for encoder in self._columns]
+        # The transformers inside give arrays, whatever output the user has set for all.
+        with config_context(transform_output="default"):
+            parts = [
+                encoder.fit_transform(column) for encoder, column in zip(self._columns, columns)
+            ]
+        self._widths = [part.shape[1] for part in parts]
+        self.kinds_ = kinds
         return np.hstack(parts)
 
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Rows as numbers.
+        """Return rows as numbers.
 
         Parameters
         ----------
@@ -161,6 +213,7 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples, n_outputs), dtype=float64
+            Or a data frame, see `set_output`.
 
         Raises
         ------
@@ -168,15 +221,47 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
             For other columns than `fit` saw.
         """
         check_is_fitted(self)
+        rows: Any = X
         if hasattr(self, "feature_names_in_"):
-            X = in_order(X, self.feature_names_in_, "X")
-        _, columns = _checked_columns(X)
-        if len(columns) != self.n_features_in_:
+            rows = in_order(rows, self.feature_names_in_, "X")
+        rows = _checked_rows(rows)
+        n_columns = 1 if len(rows.shape) == 1 else rows.shape[1]
+        if n_columns != self.n_features_in_:
             raise ValueError(
-                f"X has {len(columns)} features, but FrameEncoder is expecting "
+                f"X has {n_columns} features, but FrameEncoder is expecting "
                 f"{self.n_features_in_} features as input."
             )
-        return np.hstack([own.transform(column) for own, column in zip(self._columns, columns)])
+        if isinstance(self._columns[0], _SparseColumns):
+            columns = [rows]
+        else:
+            columns = names_and_columns(rows)[1]
+        with config_context(transform_output="default"):
+            parts = [encoder.transform(column) for encoder, column in zip(self._columns, columns)]
+        return np.hstack(parts)
+
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[np.object_]:
+        """Return the names of the columns that `transform` makes.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Names of the columns of X where `fit` saw none; otherwise they must be those of `fit`.
+            None takes ``feature_names_in_``, or ``x0``, ``x1``, ...
+
+        Returns
+        -------
+        ndarray of str objects
+            A number has the name of its column, the mark of a missing one starts with
+            ``missingindicator_``, a category is ``column_value``, and directions are
+            ``column_text0``, ``column_text1``, ... Directions of sparse rows are ``direction0``,
+            ...
+        """
+        check_is_fitted(self)
+        names_in = check_feature_names_in(self, input_features)
+        names_out = []
+        for name, encoder, width in zip(names_in, self._columns, self._widths):
+            names_out.extend(encoder.names_out(name, width))
+        return np.array(names_out, dtype=object)
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "kinds_")
@@ -186,22 +271,71 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
         tags.input_tags.string = True
         tags.input_tags.categorical = True
         tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
         return tags
 
 
-def _checked_columns(X):
-    """Names of the columns as strings, or None, and the columns; refuses what has none."""
+def _checked_rows(X):
+    """Return rows with columns: a frame, an array, a series of texts or wide sparse rows."""
     if isinstance(X, (str, bytes)):
         raise TypeError(f"X must be rows, got {type(X).__name__}. One row is a list of one.")
-    if not is_frame(X):
-        X = X if issparse(X) else as_rows(X)
-        if X.ndim == 1 and any(isinstance(cell, str) for cell in X):
-            X = X[:, None]
-        check_array(X, dtype=None, ensure_all_finite=False, input_name="X")
-    elif 0 in X.shape:
-        raise ValueError(f"X must have rows and columns, got shape {tuple(X.shape)}.")
-    names, columns = columns_of(X)
-    return None if names is None else [str(name) for name in names], columns
+    series = X
+    X = as_rows(X)
+    if is_frame(X):
+        if 0 in X.shape:
+            raise ValueError(f"X must have rows and columns, got shape {tuple(X.shape)}.")
+        return X
+    if issparse(X):
+        X = few_columns_dense(X)
+    if issparse(X):
+        return check_array(X, accept_sparse="csr", dtype=np.float64, input_name="X")
+    if X.ndim == 1 and len(X) and _are_texts(X):
+        # The dtype of a series may be that of categories.
+        return series if hasattr(series, "dtype") else X
+    check_array(X, dtype=None, ensure_all_finite=False, input_name="X")
+    return X
+
+
+def few_columns_dense(X):
+    """Return sparse rows of at most 1,000 columns, and frames of sparse columns, as dense ones.
+
+    Anything else is returned as it is.
+    """
+    if issparse(X):
+        narrow = X.ndim == 2 and X.shape[1] <= _MOST_DENSE_COLUMNS
+        return X.toarray() if narrow else X
+    if hasattr(X, "iloc") and hasattr(X, "sparse") and is_frame(X):
+        # pandas has this accessor where all columns are sparse.
+        return X.sparse.to_dense()
+    return X
+
+
+def _are_texts(cells):
+    """Return True if single cells are texts, some of which may be missing."""
+    cells = cells_of(cells)
+    return all(cell is None or is_text(cell) for cell in cells) or any(map(is_text, cells))
+
+
+class _SparseColumns:
+    """All columns of sparse rows, reduced to a few directions."""
+
+    def __init__(self, rows, encoder):
+        n_components = min(encoder.n_components, max(1, rows.shape[0] // 5))
+        self.reduction = TruncatedSVD(n_components, random_state=encoder.random_state)
+
+    def fit_transform(self, rows):
+        """Learn the directions, and return the rows along them."""
+        # Rows that are all alike have no variance, and its shares are not used.
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return self.reduction.fit_transform(rows)
+
+    def transform(self, rows):
+        """Return other rows along the directions."""
+        return self.reduction.transform(csr_array(rows))
+
+    def names_out(self, name, width):
+        """Return the names of the directions."""
+        return [f"direction{at}" for at in range(width)]
 
 
 class _Column:
@@ -250,6 +384,14 @@ class _Column:
     def transform(self, column):
         """Another column as numbers."""
         return self.transformer.transform(self._cells(column))
+
+    def names_out(self, name, width):
+        """Return the names of what the column becomes."""
+        if self.kind == "text":
+            return [f"{name}_text{at}" for at in range(width)]
+        if self.kind == CATEGORY:
+            return [f"{name}_{category}" for category in self.transformer.categories_[0]]
+        return [name, f"missingindicator_{name}"][:width]
 
 
 class _Text:

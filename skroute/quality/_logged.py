@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skroute.quality._frame_encoder import FrameEncoder
-from skroute.utils._frames import needs_encoding
+from skroute.utils._frames import is_frame, needs_encoding, table_of_numbers
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import check_numbers, relative_weights
 
@@ -35,8 +35,10 @@ def as_numbers(X):
         return FrameEncoder().fit_transform(X)
     if sparse.issparse(X):
         return X.tocsr()
-    found = np.asarray(on_host(X), dtype=np.float64)
-    return found.reshape(len(found), -1)
+    if is_frame(X):
+        return table_of_numbers(X)
+    rows = np.asarray(on_host(X), dtype=np.float64)
+    return rows.reshape(len(rows), -1)
 
 
 def folds_of_log(n_rows, cv=5):

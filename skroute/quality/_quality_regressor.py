@@ -4,13 +4,14 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.model_selection import KFold
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, validate_data
 
 from skroute.quality._corrections import corrected, finished, range_of, sizes_of
-from skroute.quality._frame_encoder import FrameEncoder
+from skroute.quality._frame_encoder import FrameEncoder, few_columns_dense
 from skroute.quality._members import MEMBERS, Forest, pack, unpack
 from skroute.quality._stacking import (
     Compared,
@@ -27,7 +28,7 @@ from skroute.utils._compat import (
     _fit_context,
     threadpool_controller,
 )
-from skroute.utils._frames import needs_encoding
+from skroute.utils._frames import holds_missing, indexable_rows, needs_encoding, table_of_numbers
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import (
     folds_among,
@@ -92,7 +93,8 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         sample with its standard error `gain_se`, and its weights, `difference` and `level`.
 
     encoder_ : FrameEncoder or None
-        Makes numbers of rows that hold texts or categories; None where X is of numbers.
+        Makes numbers of rows that hold texts, categories, dates or missing values, or that are
+        sparse with more than 1,000 columns. None for other rows of numbers.
 
     n_features_in_ : int
         Number of features seen during `fit`.
@@ -152,9 +154,10 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like or data frame of shape (n_samples, n_features), or sequence of str
-            Rows of numbers; texts and categories, also of a data frame, are made numbers by
-            :class:`~skroute.quality.FrameEncoder` first.
+        X : data frame, {array-like, sparse matrix} of shape (n_samples, n_features), or \
+                sequence of str
+            The rows. Texts, categories, dates, missing values and sparse rows of many columns are
+            made numbers by :class:`~skroute.quality.FrameEncoder` first.
 
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Quality of each choice, finite numbers of any scale.
@@ -173,7 +176,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            For an unknown member of the family, or X or y that are not finite numbers.
+            For an unknown member of the family, an infinite number in X, or a y that is not finite.
         """
         self.cross_fit(X, y, sample_weight=sample_weight)
         return self
@@ -239,9 +242,12 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         read = {"dtype": [np.float64, np.float32], "order": "C"}
         read |= {"multi_output": True, "y_numeric": True}
         self.encoder_ = None
-        if needs_encoding(X):
+        X = few_columns_dense(indexable_rows(X))
+        if issparse(X) or needs_encoding(X) or holds_missing(X):
             validate_data(self, X, skip_check_array=True)
-            self.encoder_ = FrameEncoder(random_state=self.random_state)
+            encoder = FrameEncoder(random_state=self.random_state)
+            # An array, whatever output the user has set for all transformers.
+            self.encoder_ = encoder.set_output(transform="default")
             rows, outcomes = check_X_y(self.encoder_.fit_transform(X), on_host(y), **read)
             self.n_features_in_ = self.encoder_.n_features_in_
         else:
@@ -334,6 +340,17 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         # What np.clip does, in half the time for a single row.
         return np.minimum(np.maximum(rows, -1e18), 1e18).astype(np.float32)
 
+    def _plain_rows(self, X):
+        """Return rows of numbers as an array; what is missing of them becomes the mean of `fit`."""
+        X = few_columns_dense(indexable_rows(X))
+        if not holds_missing(X):
+            return whole_rows(X, self, dtype=[np.float64, np.float32])
+        refuse_masked(X=X)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        rows = table_of_numbers(on_host(X))
+        check_array(rows, ensure_all_finite="allow-nan", input_name="X")
+        return np.where(np.isnan(rows), self._centre, rows)
+
     def _out_of_sample(self, names, rows, quality, folds, weight=None):
         """Deviations from the fold's means, (n_members, n_rows, n_outputs), and members by fold."""
 
@@ -395,8 +412,10 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like or data frame of shape (n_samples, n_features), or sequence of str
-            The rows, as in `fit`.
+        X : data frame, {array-like, sparse matrix} of shape (n_samples, n_features), or \
+                sequence of str
+            The rows, as in `fit`. A number that is missing here and was not in `fit` is read as
+            the mean.
 
         return_std : bool, default=False
             Whether to return the standard error of each estimate as well; needs
@@ -424,7 +443,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 "QualityRegressor(standard_errors=True). Set it and fit again."
             )
         if self.encoder_ is None:
-            given = whole_rows(X, self, dtype=[np.float64, np.float32])
+            given = self._plain_rows(X)
         else:
             given = self.encoder_.transform(X)
         found = [self._estimates_of(given)]
@@ -467,6 +486,8 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.string = True
         tags.input_tags.categorical = True
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
         return tags
 
 

@@ -1,7 +1,5 @@
 """CascadeRouter: ask one model after another, for as long as the next answer is worth it."""
 
-from collections.abc import Mapping
-
 import numpy as np
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -15,6 +13,7 @@ from skroute.routing._signals import as_columns, split_signals
 from skroute.routing._states import check_sets, fixed_order
 from skroute.routing._table_router import TableRouter, realised_quality
 from skroute.utils._compat import Integral, Interval, num_samples
+from skroute.utils._frames import is_mapping
 from skroute.utils._named import check_rows_match
 from skroute.utils._once import once_of
 
@@ -328,7 +327,7 @@ class CascadeRouter(TableRouter):
     def _check_X(self, X):
         if self._informed:
             return super()._check_X(X)
-        if X is not None and (isinstance(X, (str, bytes, Mapping)) or np.isscalar(X)):
+        if X is not None and (isinstance(X, (str, bytes)) or is_mapping(X) or np.isscalar(X)):
             raise TypeError(f"X must be rows, or None, got {type(X).__name__}.")
         return X
 

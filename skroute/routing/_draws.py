@@ -1,12 +1,14 @@
 """Random numbers that belong to rows, whatever batch and container the rows come in."""
 
 import sys
+from decimal import Decimal
 from hashlib import blake2b
 from numbers import Real
 
 import numpy as np
 
 from skroute.utils._compat import _safe_indexing, num_samples
+from skroute.utils._frames import as_rows, cells_of, is_arrow, is_frame
 from skroute.utils._tensors import on_host, torch_of
 
 # Values that are hashed at a time: they fit into a cache, and X is never copied as a whole.
@@ -93,13 +95,15 @@ def row_keys(X):
 
 def _array(X):
     """Rows as an array, of objects where they are no rows of numbers."""
+    if is_arrow(X) and is_frame(X):
+        return np.column_stack([cells_of(column) for column in X.columns])
     if hasattr(X, "to_numpy"):
         return np.asarray(X.to_numpy())
     try:
-        values = np.asarray(X)
+        values = np.asarray(as_rows(X))
     except ValueError:
         values = np.empty(0)
-    if hasattr(X, "__array__") or (values.dtype.kind in "biuf" and len(values) == num_samples(X)):
+    if hasattr(X, "__array__") or len(values) == num_samples(X):
         return values
     values = np.empty(num_samples(X), dtype=object)
     values[:] = list(X)
@@ -147,7 +151,7 @@ def _object_bits(column):
 
 
 def _bits_of(value):
-    if isinstance(value, Real):
+    if isinstance(value, (Real, Decimal)):
         return _bits([float(value)])[0]
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return _NAN

@@ -12,6 +12,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from skroute.base import check_rows, note_failure
 from skroute.quality import FrameEncoder
+from skroute.quality._frame_encoder import few_columns_dense
 from skroute.utils._compat import (
     Integral,
     _safe_indexing,
@@ -43,15 +44,7 @@ def answers_forest(n_samples, most_rows, n_jobs=None):
 
 def read_rows(router, X, advice=None):
     """Checked rows of a fit; `advice` is for those that the default estimator cannot read."""
-    try:
-        X = check_rows(router, X, reset=True)
-    except ValueError as error:
-        if advice is not None and "NaN" in str(error):
-            error.add_note(
-                "The default quality_estimator reads no missing values. Give one that does, for "
-                "example quality_estimator=RandomForestRegressor(min_samples_leaf=10)."
-            )
-        raise
+    X = check_rows(router, X, reset=True)
     if advice is None:
         return X
     if len(getattr(X, "shape", ())) > 2:
@@ -66,7 +59,7 @@ def read_rows(router, X, advice=None):
         if needs_encoding(X):
             FrameEncoder().fit(some)
         else:
-            check_array(some, ensure_all_finite=False)
+            check_array(few_columns_dense(some), ensure_all_finite=False)
     except (TypeError, ValueError) as error:
         error.add_note(
             f"The default quality_estimator reads numbers, texts, categories and dates. {advice}"

@@ -20,7 +20,8 @@ from skroute.quality._logged import (
     read_values,
 )
 from skroute.utils._compat import num_samples
-from skroute.utils._named import by_label, columns_of, in_order
+from skroute.utils._frames import column_keys
+from skroute.utils._named import by_label, in_order
 from skroute.utils._validation import check_numbers
 
 
@@ -292,7 +293,7 @@ def costs_now(costs, names, known, n_fitted):
 
 def column_names(frame, name="y"):
     """The columns of a data frame as strings; None of anything else."""
-    columns = columns_of(frame)
+    columns = column_keys(frame)
     if columns is None:
         return None
     names = [str(column) for column in columns]

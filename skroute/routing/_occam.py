@@ -2,10 +2,10 @@
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin, clone
-from sklearn.utils import InputTags, get_tags
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import check_affordable, check_budget, note_failure
+from skroute.base import check_affordable, check_budget, may_take_missing, note_failure
 from skroute.metrics._objectives import OF_LABELS, OF_NUMBERS
 from skroute.quality import QualityRegressor
 from skroute.routing._draws import tie_draws
@@ -220,11 +220,14 @@ class Occam(MemberRouter):
         tags = super().__sklearn_tags__()
         if self.embedding is None:
             # The quality estimator reads X itself.
-            reads = InputTags()
-            if hasattr(self.quality_estimator, "__sklearn_tags__"):
-                reads = get_tags(self.quality_estimator).input_tags
-            tags.input_tags.sparse &= reads.sparse
-            tags.input_tags.allow_nan &= reads.allow_nan
+            reader = self.quality_estimator
+            if reader is None:
+                reader = QualityRegressor()
+            if hasattr(reader, "__sklearn_tags__"):
+                tags.input_tags.sparse &= get_tags(reader).input_tags.sparse
+                tags.input_tags.allow_nan &= may_take_missing(reader)
+            else:
+                tags.input_tags.sparse = tags.input_tags.allow_nan = False
         return tags
 
 

@@ -16,7 +16,8 @@ from skroute.routing._online_state import COST, QUALITY, Decision, OnlineStatus,
 from skroute.routing._router import BUDGET
 from skroute.routing._table_router import realised_quality
 from skroute.utils._compat import HasMethods, Integral, Interval, Real
-from skroute.utils._named import by_label, check_rows_match, columns_of
+from skroute.utils._frames import column_keys
+from skroute.utils._named import by_label, check_rows_match
 from skroute.utils._validation import check_numbers, whole_rows
 
 # Held while a first `partial_fit` starts to learn. One lock for all routers: an estimator has
@@ -388,12 +389,12 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
                 f"{row.shape}."
             )
         named = by_label(x)
-        labels = list(named) if isinstance(named, dict) else columns_of(x) or []
+        labels = list(named) if isinstance(named, dict) else column_keys(x) or []
         known = list(getattr(self, "feature_names_in_", labels))
         if labels and labels != known and all(isinstance(label, str) for label in labels):
             raise ValueError(f"x must have the features {known!r} in this order, got {labels!r}.")
         row = row[np.newaxis]
-        base = self._base(row if columns_of(x) is None else x, 1)
+        base = self._base(row if column_keys(x) is None else x, 1)
         return serving.decide(self._scaled(row)[0], base[0], budget)
 
     def commit(

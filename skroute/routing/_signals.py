@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from scipy.special import expit, ndtri
 
 from skroute.routing._log import column_names
-from skroute.utils._named import check_rows_match, columns_of, part_of
+from skroute.utils._frames import column_keys
+from skroute.utils._named import check_rows_match, part_of
+from skroute.utils._validation import floats_of
 
 # Penalty of a model's own signals, of those of others, and of the regressions of value, in
 # rows: a ridge of 10 halves what 10 rows of unit variance would say.
@@ -156,21 +158,13 @@ def as_columns(signals, name, n_rows, columns=None):
     if own is not None and columns is not None and own != columns:
         if sorted(own) != sorted(columns):
             raise ValueError(f"signals of {name!r} must have the columns {columns!r}, got {own!r}.")
-        keys = columns_of(signals)
+        keys = column_keys(signals)
         signals = part_of(signals, [keys[own.index(column)] for column in columns])
     if signals is None:
         return np.empty((n_rows, 0))
-    found = None
-    try:
-        if hasattr(signals, "iloc") and hasattr(signals, "to_numpy"):
-            # A value that a pandas extension type lacks is NaN.
-            found = signals.to_numpy(dtype=np.float64, na_value=np.nan)
-        else:
-            found = np.asarray(signals, dtype=np.float64)
-    except (TypeError, ValueError):
-        pass
+    found = floats_of(signals)
     if found is None:
-        # Outside, so that numpy's message, which quotes the entry, goes no further.
+        # Without numpy's message, which quotes the entry.
         raise ValueError(f"signals of {name!r} must be numbers, NaN where they are missing.")
     if found.ndim not in (1, 2) or len(found) != n_rows:
         raise ValueError(
@@ -185,7 +179,7 @@ def split_signals(signals, names, X):
     if signals is None:
         return {}
     if (columns := column_names(signals, "signals")) is not None:
-        signals = {name: signals[key] for name, key in zip(columns, columns_of(signals))}
+        signals = {name: signals[key] for name, key in zip(columns, column_keys(signals))}
     if not isinstance(signals, Mapping):
         array = np.asarray(signals)
         if array.ndim not in (2, 3) or array.shape[1] != len(names):

@@ -1,5 +1,7 @@
 """Labels of series and frames: whose numbers they are, whatever order they come in."""
 
+from skroute.utils._frames import column_keys, is_arrow
+
 
 def by_label(values):
     """A series whose labels are names as a mapping; anything else as it is."""
@@ -9,21 +11,9 @@ def by_label(values):
     return values.to_dict() if named and values.index.is_unique else values
 
 
-def columns_of(frame):
-    """Keys of the columns of a data frame, also of an Arrow table; None of anything else."""
-    if not hasattr(frame, "columns"):
-        return None
-    # The `columns` of an Arrow table are what is in them.
-    return list(frame.column_names if _is_arrow(frame) else frame.columns)
-
-
 def part_of(frame, columns):
     """A data frame, or an Arrow table, of some of its columns, by their keys."""
-    return frame.select(columns) if _is_arrow(frame) else frame[columns]
-
-
-def _is_arrow(frame):
-    return type(frame).__module__.partition(".")[0] == "pyarrow"
+    return frame.select(columns) if is_arrow(frame) else frame[columns]
 
 
 def in_order(table, names, name=None):
@@ -40,7 +30,7 @@ def in_order(table, names, name=None):
     -------
     array-like or dataframe
     """
-    columns = columns_of(table)
+    columns = column_keys(table)
     if columns is None:
         return table
     names, own = list(names), {str(column): column for column in columns}

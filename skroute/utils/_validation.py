@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from skroute.utils._compat import num_samples
+from skroute.utils._frames import is_missing, is_text
 from skroute.utils._tensors import on_host
 
 # Room for the rounding of probabilities, half precision included. Logits are far outside.
@@ -62,14 +63,7 @@ def check_numbers(values, name, *, shape=None, low=-np.inf, high=np.inf, allow_n
     # A stream checks a few numbers for each request: those that are right take no time.
     if type(values) is not np.ndarray or values.dtype != np.float64:
         refuse_masked(**{name: values})
-        try:
-            if hasattr(values, "iloc"):
-                # pandas' own missing values become NaN.
-                array = values.to_numpy(dtype=np.float64, na_value=np.nan)
-            else:
-                array = np.asarray(on_host(values), dtype=np.float64)
-        except (TypeError, ValueError, OverflowError):
-            array = None
+        array = floats_of(values)
         if array is None:
             # Without numpy's error: nobody else should read what may be the text of a row.
             raise ValueError(f"{name} must be numbers, got {type(values).__name__}.")
@@ -130,6 +124,30 @@ def check_row_weights(weight, n_rows, name="sample_weight"):
             "weight 0 count for nothing: give some row another weight."
         )
     return weight
+
+
+def floats_of(values):
+    """Return values as a float64 array, NaN where pandas lacks one, or None if not all are numbers.
+
+    Texts are not numbers, also those of digits.
+    """
+    try:
+        cells = np.asarray(on_host(values))
+        if _any_text(cells):
+            return None
+        if hasattr(values, "iloc"):
+            # pandas' own missing values become NaN.
+            return values.to_numpy(dtype=np.float64, na_value=np.nan)
+        return np.asarray(cells, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _any_text(cells):
+    """Return True if some cell of an array is a text."""
+    if cells.dtype.kind == "O":
+        return any(map(is_text, cells.flat))
+    return cells.dtype.kind in "UST"
 
 
 def check_weights(params, n_samples):
@@ -261,9 +279,21 @@ def whole_rows(X, reader, reset=False, dtype=np.float64, **others):
         if finite and not hasattr(reader, "feature_names_in_"):
             return X
     X = on_host(refuse_source(X, reader))
+    if not hasattr(X, "tocsr"):
+        refuse_texts(X=X)
     # Compiled code reads one layout; the sums of a fit are those of the layout given.
     order = None if reset else "C"
     return validate_data(reader, X, reset=reset, dtype=dtype, order=order)
+
+
+def refuse_texts(**given):
+    """Refuse texts where numbers are read: NumPy would read "1_1" as 11 and "nan" as missing."""
+    for name, values in given.items():
+        if _any_text(np.asarray(values)):
+            raise ValueError(
+                f"{name} must be numbers, got texts. Texts stay texts: convert them first, for "
+                "example with astype(float)."
+            )
 
 
 def refuse_masked(**given):
@@ -343,7 +373,7 @@ def holds_texts(labels):
     """Whether labels are texts, by the first one that is there."""
     if labels.dtype.kind != "O":
         return labels.dtype.kind in "UST"
-    return isinstance(next((label for label in labels if label is not None), ""), str)
+    return isinstance(next((label for label in labels if not is_missing(label)), ""), str)
 
 
 def warn(message, category=UserWarning):

@@ -3,6 +3,7 @@ import re
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -306,3 +307,37 @@ def test_dates_are_found_in_any_unit_and_never_rounded(unit, asked_unit, hours, 
                 model.predict(X)
         else:
             assert model.predict(X) == [row]
+
+
+@pytest.mark.parametrize("container", ["array", "lists", "pandas", "polars", "arrow"])
+def test_indicator_answers_are_read_in_each_container(container):
+    answers = [[1, 0], [0, 1], [1, 1]]
+    columns = {"a": [1, 0, 1], "b": [0, 1, 1]}
+    predictions = {
+        "array": lambda: np.array(answers),
+        "lists": lambda: answers,
+        "pandas": lambda: pd.DataFrame(columns),
+        "polars": lambda: pl.DataFrame(columns),
+        "arrow": lambda: pa.table(columns),
+    }[container]()
+    model = RecordedClassifier(predictions, classes=["a", "b"])
+    model.fit([[0], [1]], np.array(answers)[:2])
+    np.testing.assert_array_equal(model.predict([[2], [0]]), [[1, 1], [1, 0]])
+    scored = RecordedClassifier(predictions, scores=predictions, classes=["a", "b"])
+    np.testing.assert_array_equal(scored.predict_proba([[1]]), [[0, 1]])
+
+
+@pytest.mark.parametrize("rows", ["lists", "array", "pandas", "polars", "arrow"])
+def test_ids_of_digits_are_texts(rows):
+    ids = ["1_1", "11", "007", "7"]
+    model = RecordedClassifier(["a", "b", "c", "d"], ids=ids, column=0)
+    table = [["007", 1.0], ["1_1", 2.0]]
+    columns = {"id": ["007", "1_1"], "size": [1.0, 2.0]}
+    X = {
+        "lists": lambda: table,
+        "array": lambda: np.array(table, dtype=object),
+        "pandas": lambda: pd.DataFrame(columns),
+        "polars": lambda: pl.DataFrame(columns),
+        "arrow": lambda: pa.table(columns),
+    }[rows]()
+    assert model.predict(X).tolist() == ["c", "a"]

@@ -5,10 +5,17 @@ import pickle
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse
+from sklearn import config_context
+from sklearn.compose import make_column_transformer
+from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler
 
 from skroute.quality import FrameEncoder, QualityRegressor
 from skroute.routing import BudgetRouter
@@ -79,7 +86,10 @@ def test_what_fit_did_not_see_is_read():
         (["a b", "c d"], True),
         (frame(), True),
         (frame()[["length"]], False),
-        (np.array([["1", "2"]]), False),
+        (np.array([["1", "2"]]), True),
+        ([None, "a b"], True),
+        ([["red", 1.0], ["blue", 2.0]], True),
+        (np.array([[1, 2.0], [None, True]], dtype=object), False),
         (np.array([[{"a": 1}, "text"]], dtype=object), False),
     ],
 )
@@ -152,14 +162,42 @@ def test_dates_are_dates():
         FrameEncoder().fit(pd.DataFrame({"wait": dates - dates[0]}))
 
 
-def test_strings_that_say_numbers_are_numbers_and_others_later_are_missing():
-    X = pd.DataFrame({"size": ["1", "2", "4"] * 10})
+TEXTS_OF_DIGITS = ["1_1", "11", "007", "7", "1e1", "10", "nan", "1.0", "1", "inf", "True"]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    texts=st.lists(st.sampled_from(TEXTS_OF_DIGITS), min_size=2, max_size=11, unique=True),
+    container=st.sampled_from(
+        ["object", "string", "category", "array", "list", "polars", "arrow", "bytes", "series"]
+    ),
+)
+def test_different_texts_are_different_rows_and_none_is_missing(texts, container):
+    column = texts * 4
+    X = {
+        "object": lambda: pd.DataFrame({"code": pd.Series(column, dtype=object)}),
+        "string": lambda: pd.DataFrame({"code": pd.Series(column, dtype="string")}),
+        "category": lambda: pd.DataFrame({"code": pd.Series(column, dtype="category")}),
+        "array": lambda: np.array(column)[:, np.newaxis],
+        "list": lambda: column,
+        "polars": lambda: pl.DataFrame({"code": column}),
+        "arrow": lambda: pa.table({"code": column}),
+        "bytes": lambda: np.array(column).astype("S")[:, np.newaxis],
+        "series": lambda: pd.Series(column),
+    }[container]()
     encoder = FrameEncoder().fit(X)
+    assert encoder.kinds_ == ["category"]
+    rows = encoder.transform(X)
+    np.testing.assert_array_equal(rows[: len(texts)].sum(axis=1), 1)
+    assert len(np.unique(rows, axis=0)) == len(texts)
+
+
+def test_texts_become_numbers_only_where_the_user_converts_them():
+    texts = pd.DataFrame({"size": ["1", "2", "4"] * 10})
+    encoder = FrameEncoder().fit(texts.astype(float))
     assert encoder.kinds_ == ["number"]
-    found = encoder.transform(pd.DataFrame({"size": ["2", "large", None, pd.NA]}))
-    as_numbers = FrameEncoder().fit(X.astype(float))
-    expected = as_numbers.transform(pd.DataFrame({"size": [2, np.nan, np.nan, np.nan]}))
-    np.testing.assert_allclose(found, expected)
+    with pytest.raises(ValueError, match=r"held numbers in fit.*astype\(float\)"):
+        encoder.transform(texts)
 
 
 def letters(texts):
@@ -220,7 +258,7 @@ def test_a_column_of_which_fit_knew_nothing_may_say_anything_later(nothing):
     encoder = FrameEncoder(n_components=2)
     rows = encoder.fit_transform(log)
     assert encoder.kinds_ == ["category", "number"]
-    later = log.assign(tenant=pd.Series(["red", "7", "", None] * 10, dtype=object))
+    later = log.assign(tenant=pd.Series(["red", 7, "7", None] * 10, dtype=object))
     found = encoder.transform(later)
     assert np.isfinite(found).all()
     np.testing.assert_array_equal(found[::4], rows[::4])
@@ -235,3 +273,66 @@ def test_masked_cells_are_missing():
     missing[3], missing[5, 2] = None, None
     masked = np.ma.masked_array(X, mask=missing == np.array(None))
     np.testing.assert_array_equal(encoder.transform(masked), encoder.transform(missing))
+
+
+OUTPUTS = {"default": np.ndarray, "pandas": pd.DataFrame, "polars": pl.DataFrame}
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize("place", ["alone", "global", "pipeline", "columns"])
+def test_outputs_are_named_and_set_as_of_any_transformer(output, place):
+    log = frame()
+    plain = FrameEncoder(n_components=4).fit_transform(log)
+    encoder = FrameEncoder(n_components=4)
+    names = [f"prompt_text{k}" for k in range(4)]
+    names += ["tenant_blue", "tenant_red", "length", "missingindicator_length"]
+    if place == "pipeline":
+        encoder = make_pipeline(encoder, MaxAbsScaler())
+        plain = MaxAbsScaler().fit_transform(plain)
+    if place == "columns":
+        encoder = make_column_transformer(
+            (encoder, list(log.columns)), verbose_feature_names_out=False
+        )
+    if place == "global":
+        with config_context(transform_output=output):
+            found = encoder.fit_transform(log)
+            again = encoder.transform(log)
+    else:
+        encoder.set_output(transform=output)
+        found = encoder.fit_transform(log)
+        again = encoder.transform(log)
+    assert type(found) is type(again) is OUTPUTS[output]
+    np.testing.assert_array_equal(np.asarray(found), plain)
+    assert list(encoder.get_feature_names_out()) == names
+    if output != "default":
+        assert list(found.columns) == list(again.columns) == names
+
+
+@pytest.mark.parametrize("output", ["pandas", "polars"])
+def test_estimates_do_not_depend_on_the_output_of_transformers(output):
+    log, rng = frame(), np.random.default_rng(0)
+    Q = rng.random((80, 2))
+    expected = QualityRegressor(family=["linear"], cv=2).fit(log, Q).predict(log)
+    with config_context(transform_output=output):
+        model = QualityRegressor(family=["linear"], cv=2).fit(log, Q)
+        np.testing.assert_array_equal(model.predict(log), expected)
+
+
+@pytest.mark.parametrize("kind", ["csr_matrix", "csc_array", "coo_array", "lil_matrix"])
+def test_many_sparse_columns_are_reduced_to_directions(kind):
+    texts = frame(60)["prompt"]
+    wide = TfidfVectorizer(analyzer="char", ngram_range=(1, 9)).fit_transform(texts)
+    assert wide.shape[1] > 1000
+    X = getattr(sparse, kind)(wide)
+    encoder = FrameEncoder(n_components=4).fit(X)
+    rows = encoder.transform(X)
+    peer = TruncatedSVD(4, random_state=0).fit_transform(wide)
+    np.testing.assert_allclose(rows, peer, atol=1e-10)
+    assert list(encoder.get_feature_names_out()) == [f"direction{k}" for k in range(4)]
+    np.testing.assert_allclose(encoder.transform(wide.toarray()), rows, atol=1e-10)
+    model = QualityRegressor(family=["linear"], cv=2).fit(X, np.eye(2)[np.arange(60) % 2])
+    assert model.predict(X[:3] if kind == "csr_matrix" else X).shape[1] == 2
+    missing = wide.copy()
+    missing.data[0] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        FrameEncoder().fit(missing)

@@ -342,7 +342,8 @@ def test_sparse_and_missing_values_where_the_estimator_takes_them():
     tolerant = BudgetRouter(DecisionTreeRegressor(max_depth=3), costs=COSTS, budget=2.5)
     assert get_tags(tolerant).input_tags.allow_nan
     tolerant.fit(np.where(X > 0.9, np.nan, X), Q).predict(X)
-    assert not get_tags(BudgetRouter(costs=COSTS)).input_tags.sparse
+    default = get_tags(BudgetRouter(costs=COSTS)).input_tags
+    assert default.sparse and default.allow_nan
     strict = BudgetRouter(DecisionTreeRegressor(), cost_estimator=Ridge())
     assert not get_tags(strict).input_tags.allow_nan
 

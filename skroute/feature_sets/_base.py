@@ -41,6 +41,7 @@ from skroute.utils._compat import (
     _safe_indexing,
     num_samples,
     routing_enabled,
+    will_have,
 )
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
@@ -539,6 +540,8 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
 
     def _offers_proba(self):
         # Not hasattr: the model's own AttributeError says why it is absent.
+        if will_have(self.estimator, "predict_proba"):
+            return True
         return self.estimator.predict_proba is not None
 
     @available_if(lambda selector: selector._offers_proba())

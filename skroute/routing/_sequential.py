@@ -6,6 +6,7 @@ from skroute.assignment import assignment_path, choose_at_price
 from skroute.base import ABSTAIN_NAME, Plan, check_affordable
 from skroute.routing._combining import (
     CombiningRouter,
+    MemberAnswers,
     answer_features,
     possible_bases,
     search_combinations,
@@ -231,9 +232,10 @@ class SequentialRouterClassifier(CombiningRouter):
     # Fit ------------------------------------------------------------------------------------
 
     def _learn(self, X, answers):
-        names, scores, target = answers.names, answers.responses, answers.target
+        names, target = answers.names, answers.target
+        scores, labels = self._read(answers)
         quality = self._objective_of(self._target).bound(target).of
-        found = search_combinations(scores, target, quality, self.max_calls)
+        found = search_combinations(scores, target, quality, self.max_calls, labels)
         handing = self._worth_of_handing(per_row for _, _, per_row in found.values())
         self.abstain_quality_ = handing
         self._states = any_order(len(names), self.max_calls)
@@ -242,17 +244,17 @@ class SequentialRouterClassifier(CombiningRouter):
         for asked, used in zip(self._states.asked[1:], self._states.answers[1:]):
             ways = [found[frozenset(used)]]
             name = " + ".join(names[k] for k in used)
-            labels = [name]
+            way_names = [name]
             if len(used) > 1:
                 ways += [found[frozenset([k])] for k in used]
-                labels += [f"{name} > {names[k]}" for k in used]
+                way_names += [f"{name} > {names[k]}" for k in used]
             realised.append(np.column_stack([per_row for _, _, per_row in ways]))
             if handing is not None:
                 ways.append((np.zeros(len(names)), np.nan, np.full(len(target), handing)))
-                labels.append(f"{name} > {ABSTAIN_NAME}")
+                way_names.append(f"{name} > {ABSTAIN_NAME}")
             self._first_choice.append(len(choices))
-            choices += [(label, asked, *way) for label, way in zip(labels, ways)]
-        labels, used, weights, thresholds, made = zip(*choices)
+            choices += [(way_name, asked, *way) for way_name, way in zip(way_names, ways)]
+        choice_names, used, weights, thresholds, made = zip(*choices)
         self.choice_members_, self.choice_weights_ = np.array(used), np.array(weights)
         costs, bases = self._costs_of_fit, possible_bases(self.base, names)
         starts = [int(self._states.following[0, k]) for k in bases]
@@ -280,7 +282,7 @@ class SequentialRouterClassifier(CombiningRouter):
                 cost += list(costs[base] + spent[start].T)
                 quality += list(brought[start].T)
         self._choose(rules, np.array(cost), np.array(quality), answers.part)
-        self._set_choices(labels, used, weights, thresholds)
+        self._set_choices(choice_names, used, weights, thresholds)
 
     def _features(self, scores, state):
         weights = self.choice_weights_[self._first_choice[state]]
@@ -358,17 +360,19 @@ class SequentialRouterClassifier(CombiningRouter):
     def _plan(self, X, budget, request_id=None):
         check_affordable(budget, self._least())
         rule = self.mixture_.draw(X, budget, request_id)
-        ask, (start, price, price_at) = self._asked_answers(X), self._rules
+        asked = MemberAnswers(self, X)
+        start, price, price_at = self._rules
         state, route = start[rule], np.full(len(rule), -1)
         for at in range(1, len(self._first_choice)):
             for one in np.unique(rule[state == at]):
                 rows = np.flatnonzero((state == at) & (rule == one))
-                state[rows], route[rows] = self._step(ask, rows, at, price[one], price_at[one])
-        return Plan(route, self.choice_costs_[route], ask)
+                state[rows], route[rows] = self._step(asked, rows, at, price[one], price_at[one])
+        return Plan(route, self.choice_costs_[route], asked)
 
-    def _step(self, ask, rows, at, price, price_at):
+    def _step(self, asked, rows, at, price, price_at):
         """For some rows in one state under one rule the next state (-1: none) and the choice."""
-        features = self._features([ask(k, rows) for k in self._states.answers[at]], at)
+        scores = [asked.scores(k, rows) for k in self._states.answers[at]]
+        features = self._features(scores, at)
         if price_at < 0:
             values, options = self._addons[at], self._options[at]
             ways, _ = values.split(predict_matrix(values.model, features, "quality_estimator"))

@@ -17,6 +17,8 @@ from skroute.utils._once import EVERY, Once, once_of
 
 # {0, 1/M, ..., 1} with the M = 10 of the paper, for the weight and for the threshold.
 GRID = np.linspace(0.0, 1.0, 11)
+# By how much, relatively, a label must be more probable than others to be the first of them.
+_HAIR = 1e-9
 
 
 class MemberAnswers:
@@ -226,13 +228,11 @@ def with_named_on_top(proba, labels):
     Where recorded scores name another label, its probability is raised to a hair above the
     largest, as `RecordedClassifier` does.
     """
-    rows = np.arange(len(proba))
-    largest = proba.max(axis=1)
-    below = np.flatnonzero(proba[rows, labels] < largest)
+    below = np.flatnonzero(proba.argmax(axis=1) != labels)
     if not len(below):
         return proba
     raised = proba.astype(np.float64)
-    raised[below, labels[below]] = largest[below] * (1 + 1e-9)
+    raised[below, labels[below]] = raised[below].max(axis=1) * (1 + _HAIR)
     return raised
 
 

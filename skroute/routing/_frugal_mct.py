@@ -212,6 +212,11 @@ class FrugalMCTClassifier(CombiningRouter):
     -----
     There is no `random_state`: set that of the members and of a `quality_estimator` of your own.
 
+    A row that one member answers alone gets what that member predicts, by a decision threshold of
+    its own too. Several labels per row are those above `choice_thresholds_` in any case.
+    `predict_proba` is the mean of the probabilities of the members, weighted by
+    `choice_weights_`; the label of combined answers is its most probable one.
+
     The paper has one combiner for a base and an add-on. With ``weight="auto"`` each add-on
     is offered twice, at the same cost: combined with the base, and alone; once, where the
     best weight of the base is 0.

@@ -151,6 +151,11 @@ class SequentialRouterClassifier(CombiningRouter):
     -----
     There is no `random_state`: set that of the members and of a `quality_estimator` of your own.
 
+    A row that one member answers alone gets what that member predicts, by a decision threshold of
+    its own too. Several labels per row are those above `choice_thresholds_` in any case.
+    `predict_proba` is the mean of the probabilities of the members, weighted by
+    `choice_weights_`; the label of combined answers is its most probable one.
+
     Which of two mixed rules a row follows is drawn from its ``request_id``, else as in
     :class:`FrugalMLClassifier`. `route` and `predict_cost` ask the members that `predict` asks,
     since their answers are what decides.

@@ -445,3 +445,22 @@ def test_large_whole_numbers_are_not_rounded(large):
     parts = [np.array([large]), np.array([0.5])]
     with pytest.raises(ValueError, match="must have one type"):
         dispatch(np.array([0, 1]), lambda choice, rows: parts[choice])
+
+
+@pytest.mark.parametrize("largest", [1.0, 3.0])
+def test_recorded_scores_of_several_labels_are_probabilities_or_refused(largest):
+    rng = np.random.default_rng(0)
+    answers = rng.integers(0, 2, (N_ROWS, 3))
+    logs = [
+        (name, RecordedClassifier(answers, scores=largest * rng.random((N_ROWS, 3)), column=0))
+        for name in "ab"
+    ]
+    X = np.arange(N_ROWS)[:, np.newaxis]
+    router = ROUTERS["frugal mct"](logs).fit(X, answers)
+    for model in (logs[0][1], router):
+        if largest <= 1:
+            proba = model.predict_proba(X)
+            assert 0 <= proba.min() and proba.max() <= 1
+        else:
+            with pytest.raises(ValueError, match="must give probabilities between 0 and 1"):
+                model.predict_proba(X)

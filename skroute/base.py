@@ -592,6 +592,14 @@ def unfrozen(model):
     return model.estimator if isinstance(model, FrozenEstimator) else model
 
 
+def predicts_best_score(model):
+    """Return True if `predict` of a model is its largest `predict_proba` by its very code.
+
+    Then a router need not ask a service for both.
+    """
+    return getattr(unfrozen(model), "_predicts_best_score", False)
+
+
 def takes(estimator, keyword):
     """Whether `predict`, `route` and the other calls of an estimator take a keyword."""
     return keyword in inspect.signature(estimator.route).parameters

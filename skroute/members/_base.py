@@ -8,7 +8,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from skroute.base import unfrozen
 from skroute.utils._tensors import on_host
 
 
@@ -34,14 +33,6 @@ class MemberClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_clone__(self):
         # The default deep-copies logs and clients, once per fold and member.
         return type(self)(**self.get_params(deep=False))
-
-
-def predicts_best_score(model):
-    """Return True if `predict` of a model is its largest `predict_proba` by its very code.
-
-    Then a router need not ask a service for both.
-    """
-    return getattr(unfrozen(model), "_predicts_best_score", False)
 
 
 def checked_labels(X, y, *, several=False):

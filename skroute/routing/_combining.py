@@ -5,8 +5,7 @@ from itertools import combinations
 import numpy as np
 from sklearn.base import ClassifierMixin
 
-from skroute.base import Routed, dispatch
-from skroute.members._base import predicts_best_score
+from skroute.base import Routed, dispatch, predicts_best_score
 from skroute.metrics import sample_quality
 from skroute.metrics._objectives import OF_LABELS
 from skroute.routing._members import AMOUNT, MemberRouter, names_best_score
@@ -42,13 +41,18 @@ class MemberAnswers:
     def _ask(self, member, method, rows):
         return self._router._answers_of(self._X, member, method, rows, self._kept)
 
+    def __call__(self, member, rows):
+        """Return the scores of one member on some rows."""
+        return self.scores(member, rows)
+
     def scores(self, member, rows):
         """Return the scores of one member on some rows."""
         return self._ask(member, "scores", rows)
 
     def labels(self, member, rows):
         """Return the encoded answers of one member: its own, or its best scores if equal."""
-        if self._router._has_own_labels[member]:
+        has_own_labels = self._router._has_own_labels
+        if has_own_labels is not None and has_own_labels[member]:
             return self._ask(member, "predict", rows)
         return named_labels(self.scores(member, rows))
 
@@ -77,6 +81,9 @@ class CombiningRouter(ClassifierMixin, MemberRouter):
     base = "auto"
     _target_kinds: tuple[type, ...] = (SingleLabel, MultiLabel)
     _qualities = ("accuracy", "balanced_accuracy", "cost matrix")
+    # For each member, True if it must be asked for its answers: set by `_read`. None takes the
+    # best scores of all members.
+    _has_own_labels = None
     score = MemberRouter.score
 
     def _asks(self):
@@ -96,6 +103,10 @@ class CombiningRouter(ClassifierMixin, MemberRouter):
                 f'{list(members)!r}. "auto" chooses by validation.'
             )
 
+    def _asked_answers(self, X):
+        """Return what asks members about rows of X, and has what they have answered."""
+        return MemberAnswers(self, X)
+
     def _asks_member(self, name, member, target):
         if isinstance(target, MultiLabel) or predicts_best_score(member):
             return ["scores"]
@@ -109,13 +120,13 @@ class CombiningRouter(ClassifierMixin, MemberRouter):
         scores = answers.to("scores")
         self._has_own_labels = [
             "predict" in said and not names_best_score(said["scores"], said["predict"])
-            for said in answers.responses
+            for said in answers.by_method
         ]
         if self._multilabel:
             return scores, None
         labels = [
             said["predict"] if has_own else named_labels(said["scores"])
-            for said, has_own in zip(answers.responses, self._has_own_labels)
+            for said, has_own in zip(answers.by_method, self._has_own_labels)
         ]
         return scores, labels
 

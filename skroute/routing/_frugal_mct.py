@@ -10,7 +10,6 @@ from skroute.base import ABSTAIN_NAME, Plan, affords, check_affordable, check_bu
 from skroute.routing._combining import (
     GRID,
     CombiningRouter,
-    MemberAnswers,
     answer_features,
     possible_bases,
     search_combination,
@@ -412,7 +411,7 @@ class FrugalMCTClassifier(CombiningRouter):
 
     def _plan(self, X, budget, exclude=None, request_id=None):
         options = self._options_at(budget, exclude)
-        policy, asked = options.policy, MemberAnswers(self, X)
+        policy, asked = options.policy, self._asked_answers(X)
         # Before anybody is asked.
         check_affordable(budget, policy.least)
         draw = tie_draws(X, request_id)
@@ -441,7 +440,7 @@ class FrugalMCTClassifier(CombiningRouter):
         X = self._check_X(X)
         options = self._options_at(self._effective_budget(None))
         values = options.policy.estimates(
-            self._base_features(MemberAnswers(self, X), X, options.base)
+            self._base_features(self._asked_answers(X), X, options.base)
         )
         estimate = np.full((len(values), len(self.choices_)), np.nan)
         estimate[:, options.first + options.policy.kept] = values
@@ -466,7 +465,7 @@ class FrugalMCTClassifier(CombiningRouter):
 
     def _look(self, X, kept):
         base, first, _ = self._options_of(kept)
-        asked = MemberAnswers(self, X)
+        asked = self._asked_answers(X)
         features = self._base_features(asked, X, base)
         alone = Plan(np.array([first]), np.zeros(1), asked)
         return features, asked, {first: self._answer(X, alone, "predict")[0]}

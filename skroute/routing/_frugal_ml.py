@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from skroute.assignment import assignment_path, choose_at_price
 from skroute.base import ABSTAIN_NAME, Plan, check_affordable
-from skroute.routing._combining import CombiningRouter, MemberAnswers, possible_bases
+from skroute.routing._combining import CombiningRouter, possible_bases
 from skroute.routing._estimates import rows_and_others
 from skroute.routing._log import with_last
 from skroute.routing._mixtures import Mixture, ValidatedPart, best_mixture
@@ -359,7 +359,7 @@ class FrugalMLClassifier(CombiningRouter):
         check_affordable(budget, self._least())
         rules = self.rules_
         rule = Mixture(rules.cost, rules.quality).draw(X, budget, request_id)
-        asked = MemberAnswers(self, X)
+        asked = self._asked_answers(X)
         n_addons = len(self.choices_) // len(self._bases)
         route = np.empty(len(rule), dtype=np.int64)
         for base in np.unique(rules.base[rule]):

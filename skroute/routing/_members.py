@@ -83,7 +83,7 @@ class OutOfFold:
     names: list
     # For each member, by the method that was asked, one entry or row of scores for each row of
     # the fit.
-    responses: list
+    by_method: list
     # The true answers, encoded as the responses are.
     target: np.ndarray
     folds: list
@@ -95,9 +95,14 @@ class OutOfFold:
         """Number of the fold that each row is in."""
         return part_of(self.folds, len(self.target))
 
+    @property
+    def responses(self):
+        """What each member said by the first method that it was asked by; None if by none."""
+        return [next(iter(said.values()), None) for said in self.by_method]
+
     def to(self, method):
         """Return what each member said when it was asked by one method."""
-        return [response[method] for response in self.responses]
+        return [said[method] for said in self.by_method]
 
 
 class MemberRouter(Router, BaseHeterogeneousEnsemble):

@@ -89,7 +89,7 @@ class Occam(MemberRouter):
         features = X
         if isinstance(self.embedding, str):
             self._embedder = names.index(self.embedding)
-            said = answers.responses[self._embedder]
+            said = answers.by_method[self._embedder]
             features = said["predict_proba"]
             # It is asked once, unless its answers are not its most probable labels.
             self._embedder_answers = names_best_score(features, said["predict"])

@@ -6,7 +6,6 @@ from skroute.assignment import assignment_path, choose_at_price
 from skroute.base import ABSTAIN_NAME, Plan, check_affordable
 from skroute.routing._combining import (
     CombiningRouter,
-    MemberAnswers,
     answer_features,
     possible_bases,
     search_combinations,
@@ -365,7 +364,7 @@ class SequentialRouterClassifier(CombiningRouter):
     def _plan(self, X, budget, request_id=None):
         check_affordable(budget, self._least())
         rule = self.mixture_.draw(X, budget, request_id)
-        asked = MemberAnswers(self, X)
+        asked = self._asked_answers(X)
         start, price, price_at = self._rules
         state, route = start[rule], np.full(len(rule), -1)
         for at in range(1, len(self._first_choice)):

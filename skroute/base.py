@@ -388,6 +388,11 @@ def dispatch(route, answer):
     ndarray of shape (n_samples,) or (n_samples, n_outputs)
         In the order of `route`.
 
+    Raises
+    ------
+    ValueError
+        If no type holds the answers of all choices as they are: numbers next to texts.
+
     Examples
     --------
     >>> import numpy as np
@@ -402,7 +407,9 @@ def dispatch(route, answer):
         if out is None:
             out = np.empty((len(route), *part.shape[1:]), dtype=part.dtype)
         elif out.dtype != part.dtype:
-            out = out.astype(np.result_type(out, part))
+            earlier = np.flatnonzero(np.isin(route, np.unique(route[route < choice])))
+            common = _common_dtype(out[earlier], part)
+            out = out.astype(common)
         out[rows] = part
     return out
 
@@ -420,6 +427,33 @@ def may_take_missing(model):
         return bool(steps) and may_take_missing(steps[0])
     inner = getattr(model, "estimator", None)
     return hasattr(inner, "__sklearn_tags__") and may_take_missing(inner)
+
+
+# Kinds of numpy types whose values are compared as numbers.
+_NUMERIC_KINDS = "iufc"
+
+
+def _common_dtype(first, second):
+    """Return the type that holds the answers of two choices as they are, else raise."""
+    kinds = {first.dtype.kind, second.dtype.kind}
+    alike = len(kinds) == 1 or "O" in kinds or kinds <= set(_NUMERIC_KINDS)
+    if alike:
+        common = np.result_type(first, second)
+        if _is_kept(first, common) and _is_kept(second, common):
+            return common
+    raise ValueError(
+        f"One choice answers with {first.dtype} and another with {second.dtype}, which no type "
+        "holds as they are. The answers of all choices must have one type: fit the models on "
+        "labels of one type, or convert what they answer."
+    )
+
+
+def _is_kept(answers, dtype):
+    """Return True if a conversion leaves answers as they are."""
+    kept = answers.astype(dtype).astype(answers.dtype) == answers
+    if answers.dtype.kind in "fc":
+        kept |= np.isnan(answers)
+    return bool(np.all(kept))
 
 
 def inherit_member_tags(tags, members):
@@ -592,6 +626,14 @@ def may_take_weights(model):
 def unfrozen(model):
     """What a frozen estimator holds, or the model itself."""
     return model.estimator if isinstance(model, FrozenEstimator) else model
+
+
+def predicts_best_score(model):
+    """Return True if `predict` of a model is its largest `predict_proba` by its very code.
+
+    Then a router need not ask a service for both.
+    """
+    return getattr(unfrozen(model), "_predicts_best_score", False)
 
 
 def takes(estimator, keyword):

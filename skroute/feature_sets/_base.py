@@ -42,6 +42,7 @@ from skroute.utils._compat import (
     _safe_indexing,
     num_samples,
     routing_enabled,
+    will_have,
 )
 from skroute.utils._frames import as_rows, indexable_rows
 from skroute.utils._once import once_of
@@ -548,6 +549,8 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
 
     def _offers_proba(self):
         # Not hasattr: the model's own AttributeError says why it is absent.
+        if will_have(self.estimator, "predict_proba"):
+            return True
         return self.estimator.predict_proba is not None
 
     @available_if(lambda selector: selector._offers_proba())

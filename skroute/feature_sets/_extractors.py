@@ -13,6 +13,7 @@ from sklearn.base import clone
 from skroute.base import note_failure
 from skroute.utils._compat import _safe_indexing, get_column_indices, num_samples
 from skroute.utils._frames import column_keys
+from skroute.utils._validation import check_text_names
 
 
 class ColumnExtractors:
@@ -83,6 +84,7 @@ def check_extractors(extractors, X, validate_names):
             "extractors must be None, a mapping from name to columns, or a non-empty list of "
             f"(name, transformer) tuples, got {extractors!r}."
         ) from None
+    check_text_names(names, "extractors")
     validate_names(names)
     for name, transformer in zip(names, transformers):
         if not hasattr(transformer, "fit") or not hasattr(transformer, "transform"):

@@ -36,11 +36,12 @@ from skroute.utils._compat import (
     _safe_indexing,
     num_samples,
     routing_enabled,
+    will_have,
 )
 from skroute.utils._frames import as_rows
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import relative_weights, warn
+from skroute.utils._validation import check_probabilities, relative_weights, warn, with_sum_one
 
 __all__ = ["AdaptGatingClassifier"]
 
@@ -553,8 +554,13 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         (ledger, scores), pair, model = plan.state, self.pair_, self.estimator_
 
         def ask(rows):
+            read = self._input(ledger, rows, self._full, X)
             with note_failure("full", len(rows), response):
-                return getattr(model, response)(self._input(ledger, rows, self._full, X))
+                found = getattr(model, response)(read)
+                if response == "predict":
+                    return found
+                proba = check_probabilities(np.asarray(found), "estimator", proven=True)
+                return with_sum_one(proba)
 
         def answer(sent, rows):
             if sent:
@@ -604,7 +610,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         # Tags are asked for before parameters are validated.
-        if hasattr(self.estimator, "predict_proba"):
+        if will_have(self.estimator, "predict_proba"):
             # A pipeline does not say what its transformers take; its own fit does.
             tags.input_tags.allow_nan = isinstance(self.estimator, Pipeline) or (
                 get_tags(self.estimator).input_tags.allow_nan

@@ -35,7 +35,7 @@ from skroute.utils._compat import (
 from skroute.utils._frames import as_rows, is_frame, names_and_columns
 from skroute.utils._once import EVERY, once_of
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import check_probabilities, relative_weights, warn
+from skroute.utils._validation import check_probabilities, relative_weights, warn, with_sum_one
 
 __all__ = ["OperatingPoint", "SequentialFeatureClassifier"]
 
@@ -340,7 +340,10 @@ class SequentialFeatureClassifier(FeatureBuyer):
             every, sets = np.arange(len(out)), range(len(self._sets))
             proba = [self._proba(self._judged, own, of_out, bought, every) for own in sets]
             key = np.array([self._key(own) for own in proba])
-            quality = np.array([quality_of(bound, judge.y, own) for own in proba])
+            said = proba
+            if bound.asks == "predict":
+                said = [self._labels(self._judged, own, of_out, bought, every) for own in sets]
+            quality = np.array([bound.of(judge.y, answers) for answers in said], dtype=np.float64)
             worth = np.array([self._value(own) for own in proba])
             if bound.asks == "predict_proba":
                 # What probabilities are expected to be worth believes a model that is too sure of
@@ -655,6 +658,18 @@ class SequentialFeatureClassifier(FeatureBuyer):
             found = check_probabilities(model.predict_proba(read), "estimator")
         return in_order(found, model.classes_, self.classes_)
 
+    def _labels(self, models, own, X, ledger, rows):
+        """Return positions of the classes that the model of a set answers rows with.
+
+        The answer of a user's model is what it predicts, by a decision threshold of its own too.
+        """
+        model = models[own]
+        if isinstance(model, SetModel):
+            return self._proba(models, own, X, ledger, rows).argmax(axis=1)
+        read = self._input(ledger, rows, self._columns(own), X)
+        with note_failure("estimator", len(rows), "predict"):
+            return np.searchsorted(self.classes_, model.predict(read))
+
     def _with_known(self, at, known):
         """The largest set that costs a row nothing more than where it stands."""
         if not known.any():
@@ -695,9 +710,10 @@ class SequentialFeatureClassifier(FeatureBuyer):
         ledger, at, _ = plan.state
 
         def answer(own, rows):
-            ask = partial(self._proba, self._models, own, X, ledger)
-            proba = once_of(self).rows(("answer", own), rows, len(at), ask)
-            return self._answers_of(proba, response)
+            ask = self._labels if response == "predict" else self._proba
+            ask = partial(ask, self._models, own, X, ledger)
+            found = once_of(self).rows(("answer", own, response), rows, len(at), ask)
+            return self.classes_[found] if response == "predict" else with_sum_one(found)
 
         return dispatch(at, answer)
 

@@ -18,6 +18,9 @@ class MemberClassifier(ClassifierMixin, BaseEstimator):
     asks it directly instead of cross-validating what cannot overfit.
     """
 
+    # True where `predict` is computed from `predict_proba`.
+    _predicts_best_score = False
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.requires_fit = False

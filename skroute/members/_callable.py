@@ -12,7 +12,12 @@ from sklearn.utils.metaestimators import available_if
 from skroute.base import check_rows
 from skroute.members._base import MemberClassifier, check_classes, checked_labels, places_of
 from skroute.utils._compat import Integral, Interval, Real, StrOptions, _safe_indexing, num_samples
-from skroute.utils._validation import check_numbers, refuse_masked
+from skroute.utils._validation import (
+    check_numbers,
+    check_probabilities,
+    refuse_masked,
+    with_sum_one,
+)
 
 # Counts are of all threads. One lock for all models: it is held for a microsecond.
 _COUNTING = threading.Lock()
@@ -101,6 +106,7 @@ class CallableClassifier(MemberClassifier):
     CallStatistics(n_calls=2, n_failed=0, n_rows=3, spent=1.5)
     """
 
+    _predicts_best_score = True
     _parameter_constraints: dict = {
         "function": [callable],
         "classes": ["array-like"],
@@ -260,7 +266,10 @@ class CallableClassifier(MemberClassifier):
                 f"dtype {answer.dtype}."
             )
         if proba:
-            return check_numbers(answer, "probabilities of function")[:, np.argsort(self.classes)]
+            check_numbers(answer, "probabilities of function")
+            proba = answer.astype(np.float64)
+            check_probabilities(proba, type(self).__name__, method="function")
+            return with_sum_one(proba)[:, np.argsort(self.classes)]
         at = places_of(answer.tolist(), {label: k for k, label in enumerate(known.tolist())})
         if (strange := at < 0).any():
             # What a service says may hold what it was asked: its words are not shown.

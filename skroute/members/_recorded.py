@@ -12,7 +12,7 @@ from skroute.members._base import MemberClassifier, check_classes, checked_label
 from skroute.utils._compat import Real, _fit_context, _safe_indexing, num_samples
 from skroute.utils._frames import array_of, as_rows, column_keys, is_frame, is_missing
 from skroute.utils._named import in_order
-from skroute.utils._validation import check_numbers, refuse_masked
+from skroute.utils._validation import check_numbers, check_probabilities, refuse_masked
 
 
 def _present(values, name):
@@ -329,7 +329,8 @@ class RecordedClassifier(MemberClassifier):
           the other classes. A score below ``1 / n_classes`` is raised to a hair above it: the
           answered label stays the most probable one.
         - A score matrix: rows divided by their sums; even where all are 0.
-        - Several labels per row: the scores as they are, one probability per label.
+        - Several labels per row: the scores as they are, one probability per label. Scores
+          above 1 are an error.
 
         Parameters
         ----------
@@ -347,7 +348,7 @@ class RecordedClassifier(MemberClassifier):
             named = np.maximum(scores, min((1 + 1e-9) / n_classes, 1.0))
             return record.around(rows, named, (1 - named) / max(n_classes - 1, 1))
         if record.multilabel:
-            return scores
+            return check_probabilities(scores, type(self).__name__, total=None)
         total = scores.sum(axis=1, keepdims=True)
         even = np.full_like(scores, 1 / n_classes)
         return np.divide(scores, total, out=even, where=total > 0)

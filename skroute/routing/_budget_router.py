@@ -1,6 +1,7 @@
 """BudgetRouter: learn from logged outcomes which choice each row is worth."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from sklearn.utils import check_consistent_length
@@ -25,6 +26,7 @@ from skroute.routing._log import (
 from skroute.routing._newcomers import with_newcomer
 from skroute.routing._policy import check_lambda
 from skroute.routing._table_router import TableRouter, realised_quality
+from skroute.routing._told_costs import check_told_costs, costs_of_fit
 from skroute.utils._compat import (
     HasMethods,
     Interval,
@@ -74,8 +76,9 @@ class BudgetRouter(TableRouter):
 
     costs : mapping from str to float or array-like of shape (n_choices,), default=None
         Cost per call of each choice. None when costs differ from row to row: then `fit`
-        takes them as ``costs``, an array of shape (n_samples, n_choices). Where both are
-        given, rows are decided by the fixed ones, and the budget is met in the logged.
+        takes them as ``costs``, an array of shape (n_samples, n_choices), and later calls do,
+        too: both known before the call, or estimates. Where both are given, rows are decided by
+        the fixed ones, and the budget is met in the logged.
 
     budget : float, default=None
         Mean cost per sample, in the unit of `costs`. None is unlimited. Raising it buys
@@ -295,6 +298,13 @@ class BudgetRouter(TableRouter):
         ValueError
             For quality or costs that are missing, not finite or of the wrong shape, or a
             budget below the cheapest plan.
+
+        Notes
+        -----
+        `costs` without a price list and without a `cost_estimator` are those by which rows are
+        decided: later calls must be given costs of the same kind. Real costs, which are known
+        after the call only, belong to a `cost_estimator` or a price list. A later call with at
+        least 50 rows is refused if its costs lack the chance variation of those of `fit`.
         """
         return super().fit(X, y, costs=costs, choice=choice, propensity=propensity, **params)
 
@@ -326,6 +336,9 @@ class BudgetRouter(TableRouter):
             log = read_table(y, costs, self.costs)
         self._named = log.named
         check_consistent_length(X, log.quality)
+        self._told_costs = None
+        if log.planned is None and log.paid.ndim == 2 and self.cost_estimator is None:
+            self._told_costs = costs_of_fit(X, log.paid)
         budget, cheapest = check_budget(self.budget), 0.0
         if self.abstain_cost is None and log.known_costs is None:
             cheapest = np.min(log.paid, axis=-1)
@@ -436,6 +449,9 @@ class BudgetRouter(TableRouter):
             )
         if costs is not None:
             costs = check_row_costs(costs, models if self._named else None, shape)
+            if self._told_costs is not None:
+                compare = partial(check_told_costs, self._told_costs, X, costs)
+                once_of(self).whole("told costs", compare)
         elif self.cost_estimator_ is None:
             raise ValueError(
                 f"costs must be given for the rows to decide on, array-like of shape {shape}: the "

@@ -5,10 +5,10 @@ from itertools import combinations
 import numpy as np
 from sklearn.base import ClassifierMixin
 
-from skroute.base import Routed, dispatch
+from skroute.base import Routed, dispatch, predicts_best_score
 from skroute.metrics import sample_quality
 from skroute.metrics._objectives import OF_LABELS
-from skroute.routing._members import AMOUNT, MemberRouter
+from skroute.routing._members import AMOUNT, MemberRouter, names_best_score
 from skroute.routing._mixtures import mean_of_rows, validated_mixture
 from skroute.routing._targets import MultiLabel, SingleLabel
 from skroute.utils._compat import StrOptions, num_samples
@@ -16,6 +16,51 @@ from skroute.utils._once import EVERY, Once, once_of
 
 # {0, 1/M, ..., 1} with the M = 10 of the paper, for the weight and for the threshold.
 GRID = np.linspace(0.0, 1.0, 11)
+# By how much, relatively, a label must be more probable than others to be the first of them.
+_HAIR = 1e-9
+
+
+class MemberAnswers:
+    """What members say of the rows of one call. None is asked twice for the same rows.
+
+    Parameters
+    ----------
+    router : CombiningRouter
+        Fitted.
+
+    X : indexable
+        Checked rows.
+    """
+
+    def __init__(self, router, X):
+        once = once_of(router)
+        self._router = router
+        self._X = X
+        self._kept = Once() if once is EVERY else once
+
+    def _ask(self, member, method, rows):
+        return self._router._answers_of(self._X, member, method, rows, self._kept)
+
+    def __call__(self, member, rows):
+        """Return the scores of one member on some rows."""
+        return self.scores(member, rows)
+
+    def scores(self, member, rows):
+        """Return the scores of one member on some rows."""
+        return self._ask(member, "scores", rows)
+
+    def labels(self, member, rows):
+        """Return the encoded answers of one member: its own, or its best scores if equal."""
+        has_own_labels = self._router._has_own_labels
+        if has_own_labels is not None and has_own_labels[member]:
+            return self._ask(member, "predict", rows)
+        return named_labels(self.scores(member, rows))
+
+    def probabilities(self, member, rows):
+        """Return the probabilities of one member."""
+        if hasattr(self._router.estimators_[member], "predict_scores"):
+            return self._ask(member, "predict_proba", rows)
+        return self.scores(member, rows)
 
 
 class CombiningRouter(ClassifierMixin, MemberRouter):
@@ -23,7 +68,7 @@ class CombiningRouter(ClassifierMixin, MemberRouter):
 
     Each choice is a set of members and their weights in the answer: ``choice_members_``,
     ``choice_weights_`` and, for several labels, ``choice_thresholds_``. The state of a plan is
-    a function that asks members and has what they have answered.
+    a `MemberAnswers`. A row whose answer is that of one member gets what the member predicts.
     """
 
     _parameter_constraints: dict = {
@@ -36,6 +81,9 @@ class CombiningRouter(ClassifierMixin, MemberRouter):
     base = "auto"
     _target_kinds: tuple[type, ...] = (SingleLabel, MultiLabel)
     _qualities = ("accuracy", "balanced_accuracy", "cost matrix")
+    # For each member, True if it must be asked for its answers: set by `_read`. None takes the
+    # best scores of all members.
+    _has_own_labels = None
     score = MemberRouter.score
 
     def _asks(self):
@@ -56,10 +104,31 @@ class CombiningRouter(ClassifierMixin, MemberRouter):
             )
 
     def _asked_answers(self, X):
-        """``ask(member, rows)``: scores of a member on some rows of X, of none of them twice."""
-        once = once_of(self)
-        kept = Once() if once is EVERY else once
-        return lambda member, rows: self._answers_of(X, member, "scores", rows, kept)
+        """Return what asks members about rows of X, and has what they have answered."""
+        return MemberAnswers(self, X)
+
+    def _asks_member(self, name, member, target):
+        if isinstance(target, MultiLabel) or predicts_best_score(member):
+            return ["scores"]
+        return ["scores", "predict"]
+
+    def _read(self, answers):
+        """Return the scores of each member on the rows of `fit`, and its encoded answers.
+
+        Answers to several labels are those that the router finds in the scores: None.
+        """
+        scores = answers.to("scores")
+        self._has_own_labels = [
+            "predict" in said and not names_best_score(said["scores"], said["predict"])
+            for said in answers.by_method
+        ]
+        if self._multilabel:
+            return scores, None
+        labels = [
+            said["predict"] if has_own else named_labels(said["scores"])
+            for said, has_own in zip(answers.by_method, self._has_own_labels)
+        ]
+        return scores, labels
 
     def _worth_of_handing(self, qualities):
         """What a row counts as that is handed over, by tables of the quality of answers."""
@@ -101,25 +170,48 @@ class CombiningRouter(ClassifierMixin, MemberRouter):
             # As the member answers where no other is asked.
             once_of(self).count(name, n)
             y_pred = self.estimators_[at].predict(X)
+        elif response == "predict":
+            labels = MemberAnswers(self, X).labels(at, np.arange(n))
+            y_pred = self._target.labels(labels)
         elif response is not None:
-            y_pred = self._asked_answers(X)(at, np.arange(n))
-            if response == "predict":
-                y_pred = self._target.labels(named_labels(y_pred))
+            proba = MemberAnswers(self, X).probabilities(at, np.arange(n))
+            y_pred = self._target.probabilities(proba)
         return Routed(y_pred, route, np.full(n, float(self.costs_[at])))
 
     def _answers_to(self, X, plan, response, rows):
         route = plan.route[rows]
-
-        def answer(choice, some):
-            used = np.flatnonzero(self.choice_members_[choice])
-            scores = [plan.state(k, rows[some]) for k in used]
-            return combine(scores, self.choice_weights_[choice, used])
-
-        combined = dispatch(route, answer)
         if response == "predict_proba":
-            return combined
-        thresholds = self.choice_thresholds_[route, np.newaxis] if self._multilabel else None
-        return self._target.labels(named_labels(combined, thresholds))
+            proba = dispatch(route, lambda k, some: self._mixed(plan.state, k, rows[some]))
+            return self._target.probabilities(proba)
+        if self._multilabel:
+            scores = dispatch(route, lambda k, some: self._combined(plan.state, k, rows[some]))
+            thresholds = self.choice_thresholds_[route, np.newaxis]
+            return self._target.labels(named_labels(scores, thresholds))
+        labels = dispatch(route, lambda k, some: self._named(plan.state, k, rows[some]))
+        return self._target.labels(labels)
+
+    def _combined(self, asked, choice, rows):
+        """Return the combined scores of the members of a choice, all of which are asked."""
+        used = np.flatnonzero(self.choice_members_[choice])
+        scores = [asked.scores(k, rows) for k in used]
+        return combine(scores, self.choice_weights_[choice, used])
+
+    def _named(self, asked, choice, rows):
+        """Return the encoded answers of a choice."""
+        combined = self._combined(asked, choice, rows)
+        single = single_member(self.choice_weights_[choice])
+        return named_labels(combined) if single is None else asked.labels(single, rows)
+
+    def _mixed(self, asked, choice, rows):
+        """Return the probabilities of a choice: the weighted mean of those of its members."""
+        combined = self._combined(asked, choice, rows)
+        weights = self.choice_weights_[choice]
+        answering = np.flatnonzero(weights)
+        proba = [asked.probabilities(k, rows) for k in answering]
+        mixed = combine(proba, weights[answering])
+        if self._multilabel or len(answering) == 1:
+            return mixed
+        return with_named_on_top(mixed, named_labels(combined))
 
     def _score_of(self, y, answers, weight):
         if self._multilabel:
@@ -135,6 +227,26 @@ def possible_bases(base, names):
 # FrugalMCT's combiner -------------------------------------------------------------------------
 
 
+def single_member(weights):
+    """Return the position of the only member that has a weight, None if there are several."""
+    weighted = np.flatnonzero(weights)
+    return int(weighted[0]) if len(weighted) == 1 else None
+
+
+def with_named_on_top(proba, labels):
+    """Return probabilities in which the label that is named is the most probable one.
+
+    Where recorded scores name another label, its probability is raised to a hair above the
+    largest, as `RecordedClassifier` does.
+    """
+    below = np.flatnonzero(proba.argmax(axis=1) != labels)
+    if not len(below):
+        return proba
+    raised = proba.astype(np.float64)
+    raised[below, labels[below]] = raised[below].max(axis=1) * (1 + _HAIR)
+    return raised
+
+
 def named_labels(scores, threshold=None):
     """Encoded answers that scores amount to: the best label, or those above a threshold."""
     return scores.argmax(axis=1) if threshold is None else scores > threshold
@@ -145,27 +257,41 @@ def combine(scores, weights):
     return sum(weight * part for weight, part in zip(weights, scores) if weight)
 
 
-def search_threshold(scores, target, quality, thresholds=GRID, row_weight=None):
-    """Theta of one score matrix, best by training quality, and the quality of each row."""
+def search_threshold(scores, target, quality, thresholds=GRID, labels=None, row_weight=None):
+    """Theta of one score matrix, best by training quality, and the quality of each row.
+
+    `labels` are the answers of the member whose scores they are; None takes its best scores.
+    `row_weight` are the weights of the rows.
+    """
     if target.ndim == 1:
-        return None, quality(target, named_labels(scores))
+        return None, quality(target, named_labels(scores) if labels is None else labels)
     candidates = [quality(target, named_labels(scores, theta)) for theta in thresholds]
     best = int(np.argmax([mean_of_rows(per_row, row_weight) for per_row in candidates]))
     return float(thresholds[best]), candidates[best]
 
 
 def search_combination(
-    first, second, target, quality, weights=GRID, thresholds=GRID, row_weight=None
+    first,
+    second,
+    target,
+    quality,
+    weights=GRID,
+    thresholds=GRID,
+    labels=(None, None),
+    row_weight=None,
 ):
     """(w, theta) of two members by training quality: FrugalMCT, section 4.3.
 
-    `weights` are candidates for w; `row_weight` are the weights of the rows.
-    Returns the weight of the first, the threshold, and the quality of each row.
+    `weights` are candidates for w; `row_weight` are the weights of the rows. `labels` are the
+    answers of the first and of the second where no other is combined with it; None takes the best
+    scores. Returns the weight of the first, the threshold, and the quality of each row.
     """
     rows, agree = slice(None), None
     if target.ndim == 1:
         # Where both members name the same label every weight names it.
-        agree = first.argmax(axis=1) == second.argmax(axis=1)
+        best_scores = named_labels(first)
+        named = [named_labels(second), *(own for own in labels if own is not None)]
+        agree = np.all([answers == best_scores for answers in named], axis=0)
         fixed = quality(target[agree], named_labels(first[agree])) if agree.any() else np.empty(0)
         rows = np.flatnonzero(~agree)
         if len(rows) == 0:
@@ -174,8 +300,14 @@ def search_combination(
     best, most = None, -np.inf
     for weight in sorted(weights, key=lambda w: abs(w - 0.5)):
         combined = combine((first[rows], second[rows]), (weight, 1 - weight))
+        own = labels_at(labels, weight)
         theta, per_row = search_threshold(
-            combined, target[rows], quality, thresholds, row_weight=own_weight
+            combined,
+            target[rows],
+            quality,
+            thresholds=thresholds,
+            labels=None if own is None else own[rows],
+            row_weight=own_weight,
         )
         mean = mean_of_rows(per_row, own_weight)
         if best is None or mean > most:
@@ -187,16 +319,29 @@ def search_combination(
     return best
 
 
-def search_combinations(scores, target, quality, max_members, row_weight=None):
+def labels_at(labels, weight):
+    """Return the answers of the one of two members that has all of the weight, else None."""
+    first, second = labels
+    if weight == 1:
+        return first
+    return second if weight == 0 else None
+
+
+def search_combinations(scores, target, quality, max_members, labels=None, row_weight=None):
     """Combiner of every set of members, each grown from its best part and one more member.
 
-    Returns a dict from frozenset to weights of all members, threshold, and quality of each row.
+    `labels` are the answers of each member; None takes its best scores. Returns a dict from
+    frozenset to weights of all members, threshold, and quality of each row.
     """
     n_members = len(scores)
+    if labels is None:
+        labels = [None] * n_members
     unit = np.eye(n_members)
     found = {}
     for k in range(n_members):
-        theta, per_row = search_threshold(scores[k], target, quality, row_weight=row_weight)
+        theta, per_row = search_threshold(
+            scores[k], target, quality, labels=labels[k], row_weight=row_weight
+        )
         found[frozenset([k])] = (unit[k], theta, per_row)
     for size in range(2, min(max_members, n_members) + 1):
         for members in combinations(range(n_members), size):
@@ -204,8 +349,14 @@ def search_combinations(scores, target, quality, max_members, row_weight=None):
             # A pair is the same from either side.
             for k in members[1:] if size == 2 else members:
                 part, _, _ = found[frozenset(members) - {k}]
+                single = single_member(part)
                 weight, theta, per_row = search_combination(
-                    combine(scores, part), scores[k], target, quality, row_weight=row_weight
+                    combine(scores, part),
+                    scores[k],
+                    target,
+                    quality,
+                    labels=(None if single is None else labels[single], labels[k]),
+                    row_weight=row_weight,
                 )
                 mean = mean_of_rows(per_row, row_weight)
                 if best is None or mean > most:

@@ -37,7 +37,7 @@ class DummyRouter(MemberRouter):
             self._values = rng.uniform(size=(_N_PRICE_ROWS, len(answers.names)))
         else:
             objective = self._objective_of(self._target).bound(answers.target, answers.weight)
-            table = objective.table(answers.target, answers.responses)
+            table = objective.table(answers.target, answers.to(self._asks()))
             self._means = np.average(table, axis=0, weights=answers.weight)
         self._strategy = self.strategy
         self.choices_ = answers.names
@@ -52,6 +52,11 @@ class DummyRouter(MemberRouter):
 
     def _plan(self, X, budget, y_true=None):
         check_affordable(budget, self._least())
+        if self._strategy == "oracle" and y_true is None:
+            raise ValueError(
+                "y_true is None, but the strategy 'oracle' chooses by the true answers. Give them: "
+                "predict(X, y_true=y). score(X, y), row_quality(X, y) and accuracy_cost_curve do."
+            )
         costs, n = self._member_costs, num_samples(X)
         if self._strategy == "random":
             values = row_uniforms(X, len(costs), self._draw)
@@ -59,7 +64,7 @@ class DummyRouter(MemberRouter):
             route = choose_at_price(values, costs, price)
             return Plan(route, costs[route])
         rate = self._least_prices()[budget == np.inf]
-        if self._strategy == "oracle" and y_true is not None:
+        if self._strategy == "oracle":
             values = self.member_quality(X, y_true) - rate * costs
             route = solve_assignment(values, costs, budget).choices
             return Plan(route, costs[route])
@@ -99,13 +104,18 @@ class DummyRouter(MemberRouter):
             Mean cost per sample for this call. None takes the constructor's.
 
         y_true : array-like of shape (n_samples,), default=None
-            True answers, for ``strategy="oracle"``. Without them it answers as the single best
-            member. `score` and `row_quality` give them.
+            True answers, required with ``strategy="oracle"``. `score` and `row_quality` give
+            them.
 
         Returns
         -------
         Routed
             Unpacks into ``(y_pred, route, cost)``.
+
+        Raises
+        ------
+        ValueError
+            If the strategy is ``"oracle"`` and `y_true` is None.
         """
         return self._respond(X, "predict", budget, y_true=y_true)
 
@@ -215,7 +225,9 @@ class DummyRouterClassifier(ClassifierMixin, DummyRouter):
           answers every row.
         - ``"random"``: uniform values into the same knapsack spend the same budget at random.
         - ``"oracle"``: the best that any routing of these members can do; it is given the true
-          labels, by `score` and as ``y_true`` of a call, and calls all members.
+          labels, by `score` and as ``y_true`` of a call, and calls all members. A call without
+          them is an error: a scorer of scikit-learn that calls ``predict(X)`` has none to give,
+          so leave ``scoring`` at None, which calls `score`.
 
     costs : mapping from str to float, array-like of shape (n_members,) or "time"
         Cost per call of each member.

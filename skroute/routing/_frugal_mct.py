@@ -40,26 +40,52 @@ class BaseOptions(NamedTuple):
     policy: Policy
 
 
-def addon_options(scores, base, target, accuracy, weights, thresholds, row_weight=None):
+def addon_options(
+    scores, base, target, accuracy, weights, thresholds, labels=None, row_weight=None
+):
     """What a row can buy once its base has answered; option 0 is the base alone.
 
     Returns the service that is bought (for option 0 the base), w of the base in the combined
-    scores, theta, and how accurate each option is on each row. Each add-on is combined with the
+    scores, theta, and how accurate each option is on each row. `labels` are the answers of each
+    service where it answers alone; None takes its best scores. Each add-on is combined with the
     best w of all rows, as in the paper. That w is best on average, which is where the base is
     sure; rows that buy are those where it is not, so that, if 0 is a candidate for w, the add-on
     alone is an option as well.
     """
-    theta, per_row = search_threshold(scores[base], target, accuracy, thresholds, row_weight)
+    if labels is None:
+        labels = [None] * len(scores)
+    theta, per_row = search_threshold(
+        scores[base],
+        target,
+        accuracy,
+        thresholds=thresholds,
+        labels=labels[base],
+        row_weight=row_weight,
+    )
     found = [(base, 1.0, theta, per_row)]
     for k, addon in enumerate(scores):
         if k == base:
             continue
         combined = search_combination(
-            scores[base], addon, target, accuracy, weights, thresholds, row_weight
+            scores[base],
+            addon,
+            target,
+            accuracy,
+            weights=weights,
+            thresholds=thresholds,
+            labels=(labels[base], labels[k]),
+            row_weight=row_weight,
         )
         found.append((k, *combined))
         if min(weights) == 0 and combined[0] > 0:
-            alone = search_threshold(addon, target, accuracy, thresholds, row_weight)
+            alone = search_threshold(
+                addon,
+                target,
+                accuracy,
+                thresholds=thresholds,
+                labels=labels[k],
+                row_weight=row_weight,
+            )
             found.append((k, 0.0, *alone))
     addons, chosen, thetas, columns = zip(*found)
     return np.array(addons), chosen, thetas, np.column_stack(columns)
@@ -68,7 +94,7 @@ def addon_options(scores, base, target, accuracy, weights, thresholds, row_weigh
 class FrugalMCTClassifier(CombiningRouter):
     r"""Ask a base service, then at most one add-on, and combine both answers (FrugalMCT).
 
-    FrugalMCT [1]_. Every row goes to the base. From its scores an quality estimator
+    FrugalMCT [1]_. Every row goes to the base. From its scores a quality estimator
     predicts :math:`\hat a_k(x)`, how accurate the answer combined from the base and
     service k would be (k = base: the base alone). The row then buys
 
@@ -191,7 +217,7 @@ class FrugalMCTClassifier(CombiningRouter):
     See Also
     --------
     SequentialRouterClassifier : May buy more than one add-on.
-    FrugalMLClassifier : One threshold per label instead of an quality estimator.
+    FrugalMLClassifier : One threshold per label instead of a quality estimator.
     OccamRouterClassifier : Decides from the row itself, before any service is asked.
 
     Notes
@@ -201,6 +227,11 @@ class FrugalMCTClassifier(CombiningRouter):
     ``fit(X, y, sample_weight=...)`` weights rows as in :class:`OccamRouterClassifier`: in the fit
     of members, in combinations and prices, and in the estimates of a `quality_estimator` whose
     `fit` takes weights.
+
+    A row that one member answers alone gets what that member predicts, by a decision threshold of
+    its own too. Several labels per row are those above `choice_thresholds_` in any case.
+    `predict_proba` is the mean of the probabilities of the members, weighted by
+    `choice_weights_`; the label of combined answers is its most probable one.
 
     The paper has one combiner for a base and an add-on. With ``weight="auto"`` each add-on
     is offered twice, at the same cost: combined with the base, and alone; once, where the
@@ -285,14 +316,17 @@ class FrugalMCTClassifier(CombiningRouter):
     # Fit ------------------------------------------------------------------------------------
 
     def _learn(self, X, answers):
-        names, scores, target = answers.names, answers.responses, answers.target
+        names, target = answers.names, answers.target
+        scores, labels = self._read(answers)
         grids = [GRID if one == "auto" else [one] for one in (self.weight, self.threshold)]
         row_weight = answers.weight
         quality = self._objective_of(self._target).bound(target, row_weight).of
         budget, costs = check_budget(self.budget), self._costs_of_fit
         bases = possible_bases(self.base, names)
         offered = [
-            addon_options(scores, base, target, quality, *grids, row_weight=row_weight)
+            addon_options(
+                scores, base, target, quality, *grids, labels=labels, row_weight=row_weight
+            )
             for base in bases
         ]
         self.abstain_quality_ = self._worth_of_handing(accuracies for *_, accuracies in offered)
@@ -415,16 +449,16 @@ class FrugalMCTClassifier(CombiningRouter):
 
     def _plan(self, X, budget, exclude=None, request_id=None):
         options = self._options_at(budget, exclude)
-        policy, ask = options.policy, self._asked_answers(X)
+        policy, asked = options.policy, self._asked_answers(X)
         # Before anybody is asked.
         check_affordable(budget, policy.least)
         draw = tie_draws(X, request_id)
-        estimates = policy.estimates(self._base_features(ask, X, options.base))
+        estimates = policy.estimates(self._base_features(asked, X, options.base))
         plan = policy.decide(estimates, policy.planned, budget, draw=draw, policy=self.policy)
-        return plan._replace(route=options.first + plan.route, state=ask)
+        return plan._replace(route=options.first + plan.route, state=asked)
 
-    def _base_features(self, ask, X, base):
-        scores = ask(base, np.arange(num_samples(X)))
+    def _base_features(self, asked, X, base):
+        scores = asked.scores(base, np.arange(num_samples(X)))
         return answer_features([scores], multilabel=self._multilabel)
 
     def predict_quality(self, X):
@@ -469,10 +503,10 @@ class FrugalMCTClassifier(CombiningRouter):
 
     def _look(self, X, kept):
         base, first, _ = self._options_of(kept)
-        ask = self._asked_answers(X)
-        features = self._base_features(ask, X, base)
-        alone = Plan(np.array([first]), np.zeros(1), ask)
-        return features, ask, {first: self._answer(X, alone, "predict")[0]}
+        asked = self._asked_answers(X)
+        features = self._base_features(asked, X, base)
+        alone = Plan(np.array([first]), np.zeros(1), asked)
+        return features, asked, {first: self._answer(X, alone, "predict")[0]}
 
     # Attributes -----------------------------------------------------------------------------
 

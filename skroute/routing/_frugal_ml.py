@@ -158,6 +158,11 @@ def decide_by_label(rules, groups, labels, tops):
     return found
 
 
+def answer_scores(scores, labels):
+    """Return the score of the label that each row was answered with."""
+    return scores[np.arange(len(labels)), labels]
+
+
 class FrugalMLClassifier(CombiningRouter):
     """Ask a base service; if its score is too low for its label, ask an add-on (FrugalML).
 
@@ -172,7 +177,10 @@ class FrugalMLClassifier(CombiningRouter):
     estimators : list of (str, classifier)
         The members, with ``predict_proba``. Each is cloned and fitted; a fitted one is
         passed as :class:`~sklearn.frozen.FrozenEstimator`, and then the rows given to
-        `fit` should be new to it. The score of an answer is its largest probability.
+        `fit` should be new to it. The score of an answer is the probability of its label. The
+        answer of a member is what it predicts, by a decision threshold of its own too. `fit`
+        asks each row for both. Later calls ask for ``predict`` only if it was not the most
+        probable label of every row of `fit`.
 
     costs : mapping from str to float, array-like of shape (n_members,) or "time"
         Cost per call of each member. ``"time"`` measures seconds per sample in `fit`.
@@ -323,10 +331,11 @@ class FrugalMLClassifier(CombiningRouter):
         self.n_jobs = n_jobs
 
     def _learn(self, X, answers):
-        names, scores, target = answers.names, answers.responses, answers.target
+        names, target = answers.names, answers.target
+        scores, labels = self._read(answers)
         bases = possible_bases(self.base, names)
-        labels = np.array([part.argmax(axis=1) for part in scores])
-        tops = np.array([part.max(axis=1) for part in scores])
+        tops = np.array([answer_scores(*said) for said in zip(scores, labels)])
+        labels = np.array(labels)
         weight = answers.weight
         quality = self._objective_of(self._target).bound(target, weight).table(target, labels)
         base_costs = costs = self._costs_of_fit
@@ -374,14 +383,15 @@ class FrugalMLClassifier(CombiningRouter):
         check_affordable(budget, self._least())
         rules = self.rules_
         rule = Mixture(rules.cost, rules.quality).draw(X, budget, request_id)
-        ask = self._asked_answers(X)
+        asked = self._asked_answers(X)
         n_addons = len(self.choices_) // len(self._bases)
         route = np.empty(len(rule), dtype=np.int64)
         for base in np.unique(rules.base[rule]):
             rows = np.flatnonzero(rules.base[rule] == base)
-            scores = ask(base, rows)
-            group = self._groups[base][scores.argmax(axis=1)]
-            keep = scores.max(axis=1) >= rules.thresholds[rule[rows], group]
+            labels = asked.labels(base, rows)
+            group = self._groups[base][labels]
+            top = answer_scores(asked.scores(base, rows), labels)
+            keep = top >= rules.thresholds[rule[rows], group]
             addon = np.where(keep, base, rules.addons[rule[rows], group])
             route[rows] = self._bases.index(base) * n_addons + addon
-        return Plan(route, self.choice_costs_[route], ask)
+        return Plan(route, self.choice_costs_[route], asked)

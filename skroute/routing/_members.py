@@ -58,6 +58,7 @@ from skroute.utils._compat import (
     check_method_params,
     num_samples,
     routing_enabled,
+    will_have,
 )
 from skroute.utils._named import by_label
 from skroute.utils._once import once_of
@@ -65,6 +66,7 @@ from skroute.utils._tensors import on_host
 from skroute.utils._validation import (
     check_known_labels,
     check_row_weights,
+    check_text_names,
     folds_among,
     given_weights,
     none_if_equal,
@@ -87,8 +89,9 @@ class OutOfFold:
     """What members said of the rows of a fit, out of fold, and how these rows are divided."""
 
     names: list
-    # For each member one entry, or row of scores, for each row of the fit.
-    responses: list
+    # For each member, by the method that was asked, one entry or row of scores for each row of
+    # the fit.
+    by_method: list
     # The true answers, encoded as the responses are.
     target: np.ndarray
     folds: list
@@ -113,7 +116,7 @@ class OutOfFold:
             return X, replace(self, weight=weight, given_weight=given_weight)
         answers = OutOfFold(
             self.names,
-            [None if part is None else part[kept] for part in self.responses],
+            [{method: said[kept] for method, said in one.items()} for one in self.by_method],
             self.target[kept],
             folds_among(self.folds, kept, len(given_weight)),
             weight,
@@ -121,12 +124,22 @@ class OutOfFold:
         )
         return _safe_indexing(X, kept), answers
 
+    @property
+    def responses(self):
+        """What each member said by the first method that it was asked by; None if by none."""
+        return [next(iter(said.values()), None) for said in self.by_method]
+
+    def to(self, method):
+        """Return what each member said when it was asked by one method."""
+        return [said[method] for said in self.by_method]
+
 
 class MemberRouter(Router, BaseHeterogeneousEnsemble):
     """Base of routers with constructor parameters ``estimators``, their ``costs``, and ``cv``.
 
     A subclass implements ``_learn(X, answers)``, which sets what ``_plan`` needs and
-    ``choices_``, and may replace ``_asks``, the method of members that it learns from.
+    ``choices_``, and may replace ``_asks``, the method of members that it learns from, and
+    ``_asks_member``, all methods that one member is asked by.
     """
 
     _parameter_constraints: dict = {
@@ -166,8 +179,8 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         steps = [task.step(f"fit {name}") for name in names]
         found = Parallel(n_jobs=self.n_jobs)(
             delayed(fit_member)(
-                step, name, member, X, y, target, self._asks_member(name), splits,
-                routed[name]["fit"],
+                step, name, member, X, y, target, self._asks_member(name, member, target),
+                splits, routed[name]["fit"],
             )
             for step, (name, member) in zip(steps, members.items())
         )  # fmt: skip
@@ -190,8 +203,10 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         """How members are asked about training rows, see `SingleLabel.call`; None if not."""
         return asks_of(self.quality) if hasattr(self, "quality") else "predict_proba"
 
-    def _asks_member(self, name):
-        return self._asks()
+    def _asks_member(self, name, member, target):
+        """Return the methods by which a member is asked about training rows."""
+        method = self._asks()
+        return [] if method is None else [method]
 
     def _method(self):
         """The method of members that takes the time that they cost."""
@@ -211,7 +226,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
                     f"The estimator {name!r} should be a {wanted}, got {member!r}. BudgetRouter "
                     "routes between models of any kind, from a log of their quality."
                 )
-            if not of_numbers and not hasattr(member, self._method()):
+            if not of_numbers and not will_have(member, self._method()):
                 raise ValueError(
                     f"{type(self).__name__} needs {self._method()}, which {name!r} ({member!r}) "
                     "does not have. Wrap it in sklearn.calibration.CalibratedClassifierCV, or take "
@@ -239,6 +254,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
                 "estimators must be a non-empty list of (name, estimator) tuples, "
                 f"got {self.estimators!r}."
             ) from None
+        check_text_names(names, "estimators")
         self._validate_names(names)
         kept = {name: member for name, member in self.estimators if member != "drop"}
         if not kept:
@@ -246,7 +262,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
                 f"All of the estimators {list(names)!r} are dropped; keep at least one."
             )
         for name, member in kept.items():
-            if not hasattr(member, "fit") or not hasattr(member, "predict"):
+            if not hasattr(member, "fit") or not will_have(member, "predict"):
                 raise ValueError(
                     f"The estimator {name!r} must have fit and predict, got {member!r}. "
                     'Use "drop" to leave a member out.'
@@ -335,7 +351,9 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
             return self._answers_of(X, choice, response, rows[at])
 
         answers = dispatch(plan.route[rows], answer)
-        return self._target.labels(answers) if response == "predict" else answers
+        if response == "predict":
+            return self._target.labels(answers)
+        return self._target.probabilities(answers)
 
     def _answers_of(self, X, at, method, rows, kept=None):
         """What a member says of some rows; within a walk, or `kept`, of each of them once."""
@@ -345,7 +363,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
             once.count(name, len(rows))
             with rows_of_failure(rows):
                 some = X if len(rows) == num_samples(X) else _safe_indexing(X, rows)
-                return self._target.call(method, name, member, some)
+                return self._target.call(method, name, member, some, proven=True)
 
         return (kept or once).rows(("answers", at, method), rows, num_samples(X), ask)
 
@@ -356,7 +374,10 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         members = [member for _, member in self.estimators if member != "drop"]
         members = getattr(self, "estimators_", members)
         # A member's own AttributeError goes through: it says why.
-        return all(callable(member.predict_proba) for member in members)
+        return all(
+            will_have(member, "predict_proba") or callable(member.predict_proba)
+            for member in members
+        )
 
     # Quality --------------------------------------------------------------------------------
 
@@ -499,17 +520,25 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         return VisualBlock("parallel", members, names=names)
 
 
-def fit_member(step, name, member, X, y, target, ask, splits, fit_params):
-    """A member fitted on all rows, and what it says of each row without having seen its fold."""
+def names_best_score(scores, labels):
+    """Return True if the answers of a member are its best scores, the first of equal ones."""
+    return bool((scores.argmax(axis=1) == labels).all())
+
+
+def fit_member(step, name, member, X, y, target, asks, splits, fit_params):
+    """Return a member fitted on all rows, and what it says of each row out of fold.
+
+    What it says is a dict from each of the methods in `asks` to an array.
+    """
     with step:
         fitted = clone(member)
         with note_failure(name, num_samples(X), "fit"):
             fitted.fit(X, y, **fit_params)
-        if ask is None:
-            return fitted, None
+        if not asks:
+            return fitted, {}
         if comes_fitted(fitted):
-            return fitted, target.call(ask, name, fitted, X)
-        response = None
+            return fitted, {method: target.call(method, name, fitted, X) for method in asks}
+        responses = {}
         with note_failure(name, num_samples(X), "cross-validation"):
             for train, test in splits:
                 fold = clone(member)
@@ -517,8 +546,10 @@ def fit_member(step, name, member, X, y, target, ask, splits, fit_params):
                     *_safe_split(fold, X, y, train), **check_method_params(X, fit_params, train)
                 )
                 rows, _ = _safe_split(fold, X, y, test, train)
-                part = target.call(ask, name, fold, rows)
-                if response is None:
-                    response = np.zeros((num_samples(X), *part.shape[1:]), dtype=part.dtype)
-                response[test] = part
-        return fitted, response
+                for method in asks:
+                    part = target.call(method, name, fold, rows)
+                    if method not in responses:
+                        shape = (num_samples(X), *part.shape[1:])
+                        responses[method] = np.zeros(shape, dtype=part.dtype)
+                    responses[method][test] = part
+        return fitted, responses

@@ -12,10 +12,10 @@ from skroute.routing._draws import tie_draws
 from skroute.routing._estimates import folds_of, with_weights
 from skroute.routing._learn import learn_policy, warn_of_fit
 from skroute.routing._log import Log, kept_choices, with_last
-from skroute.routing._members import AMOUNT, MemberRouter
+from skroute.routing._members import AMOUNT, MemberRouter, names_best_score
 from skroute.routing._policy import check_lambda
 from skroute.routing._targets import Numbers
-from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
+from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples, will_have
 from skroute.utils._named import check_rows_match
 from skroute.utils._once import EVERY, once_of
 from skroute.utils._timing import seconds_per_sample
@@ -37,9 +37,11 @@ class Occam(MemberRouter):
 
     # Fit ------------------------------------------------------------------------------------
 
-    def _asks_member(self, name):
+    def _asks_member(self, name, member, target):
         # Of the member that embeds both are needed: its probabilities and what it answers.
-        return "both" if name == self.embedding else self._asks()
+        if name == self.embedding:
+            return ["predict_proba", "predict"]
+        return super()._asks_member(name, member, target)
 
     def _advice(self):
         if self.embedding is not None or self.quality_estimator is not None:
@@ -57,7 +59,7 @@ class Occam(MemberRouter):
                     f"embedding={self.embedding!r} is not the name of a member; the members are "
                     f"{list(members)!r}. It may also be a transformer or None."
                 )
-            if not hasattr(members[self.embedding], "predict_proba"):
+            if not will_have(members[self.embedding], "predict_proba"):
                 raise ValueError(
                     f"embedding={self.embedding!r} needs predict_proba, which that member "
                     f"({members[self.embedding]!r}) does not have."
@@ -81,23 +83,22 @@ class Occam(MemberRouter):
         return deciding, added
 
     def _learn(self, X, answers):
-        names, responses = answers.names, list(answers.responses)
+        names = answers.names
         self.embedding_, self._embedder, self._embedder_answers = None, None, True
         features = X
         if isinstance(self.embedding, str):
             self._embedder = names.index(self.embedding)
-            features = responses[self._embedder][:, :-1]
-            labels = responses[self._embedder][:, -1].astype(np.int64)
+            said = answers.by_method[self._embedder]
+            features = said["predict_proba"]
             # It is asked once, unless its answers are not its most probable labels.
-            self._embedder_answers = bool((features.argmax(axis=1) == labels).all())
-            responses[self._embedder] = labels if self._asks() == "predict" else features
+            self._embedder_answers = names_best_score(features, said["predict"])
         elif self.embedding is not None:
             self.embedding_ = clone(self.embedding)
             with note_failure("embedding", num_samples(X), "fit"):
                 labels = self._target.labels(answers.target)
                 features = self.embedding_.fit_transform(X, labels)
         objective = self._objective_of(self._target).bound(answers.target, answers.weight)
-        quality = objective.table(answers.target, responses)
+        quality = objective.table(answers.target, answers.to(self._asks()))
         _, added = self._split_costs(self._costs_of_fit, names, self._embedder_answers)
         log = Log(names, quality, added).with_handing_over(self.abstain_cost)
         self.abstain_quality_ = log.handing

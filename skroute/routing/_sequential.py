@@ -161,6 +161,11 @@ class SequentialRouterClassifier(CombiningRouter):
     of members, in combinations and prices, and in the estimates of a `quality_estimator` whose
     `fit` takes weights.
 
+    A row that one member answers alone gets what that member predicts, by a decision threshold of
+    its own too. Several labels per row are those above `choice_thresholds_` in any case.
+    `predict_proba` is the mean of the probabilities of the members, weighted by
+    `choice_weights_`; the label of combined answers is its most probable one.
+
     Which of two mixed rules a row follows is drawn from its ``request_id``, else as in
     :class:`FrugalMLClassifier`. `route` and `predict_cost` ask the members that `predict` asks,
     since their answers are what decides.
@@ -242,10 +247,13 @@ class SequentialRouterClassifier(CombiningRouter):
     # Fit ------------------------------------------------------------------------------------
 
     def _learn(self, X, answers):
-        names, scores, target = answers.names, answers.responses, answers.target
+        names, target = answers.names, answers.target
+        scores, labels = self._read(answers)
         row_weight = answers.weight
         quality = self._objective_of(self._target).bound(target, row_weight).of
-        found = search_combinations(scores, target, quality, self.max_calls, row_weight)
+        found = search_combinations(
+            scores, target, quality, self.max_calls, labels=labels, row_weight=row_weight
+        )
         handing = self._worth_of_handing(per_row for _, _, per_row in found.values())
         self.abstain_quality_ = handing
         self._states = any_order(len(names), self.max_calls)
@@ -254,17 +262,17 @@ class SequentialRouterClassifier(CombiningRouter):
         for asked, used in zip(self._states.asked[1:], self._states.answers[1:]):
             ways = [found[frozenset(used)]]
             name = " + ".join(names[k] for k in used)
-            labels = [name]
+            way_names = [name]
             if len(used) > 1:
                 ways += [found[frozenset([k])] for k in used]
-                labels += [f"{name} > {names[k]}" for k in used]
+                way_names += [f"{name} > {names[k]}" for k in used]
             realised.append(np.column_stack([per_row for _, _, per_row in ways]))
             if handing is not None:
                 ways.append((np.zeros(len(names)), np.nan, np.full(len(target), handing)))
-                labels.append(f"{name} > {ABSTAIN_NAME}")
+                way_names.append(f"{name} > {ABSTAIN_NAME}")
             self._first_choice.append(len(choices))
-            choices += [(label, asked, *way) for label, way in zip(labels, ways)]
-        labels, used, weights, thresholds, made = zip(*choices)
+            choices += [(way_name, asked, *way) for way_name, way in zip(way_names, ways)]
+        choice_names, used, weights, thresholds, made = zip(*choices)
         self.choice_members_, self.choice_weights_ = np.array(used), np.array(weights)
         costs, bases = self._costs_of_fit, possible_bases(self.base, names)
         starts = [int(self._states.following[0, k]) for k in bases]
@@ -299,7 +307,7 @@ class SequentialRouterClassifier(CombiningRouter):
                 cost += list(costs[base] + spent[start].T)
                 quality += list(brought[start].T)
         self._choose(rules, np.array(cost), np.array(quality), answers.part, row_weight)
-        self._set_choices(labels, used, weights, thresholds)
+        self._set_choices(choice_names, used, weights, thresholds)
 
     def _features(self, scores, state):
         weights = self.choice_weights_[self._first_choice[state]]
@@ -380,17 +388,19 @@ class SequentialRouterClassifier(CombiningRouter):
     def _plan(self, X, budget, request_id=None):
         check_affordable(budget, self._least())
         rule = self.mixture_.draw(X, budget, request_id)
-        ask, (start, price, price_at) = self._asked_answers(X), self._rules
+        asked = self._asked_answers(X)
+        start, price, price_at = self._rules
         state, route = start[rule], np.full(len(rule), -1)
         for at in range(1, len(self._first_choice)):
             for one in np.unique(rule[state == at]):
                 rows = np.flatnonzero((state == at) & (rule == one))
-                state[rows], route[rows] = self._step(ask, rows, at, price[one], price_at[one])
-        return Plan(route, self.choice_costs_[route], ask)
+                state[rows], route[rows] = self._step(asked, rows, at, price[one], price_at[one])
+        return Plan(route, self.choice_costs_[route], asked)
 
-    def _step(self, ask, rows, at, price, price_at):
+    def _step(self, asked, rows, at, price, price_at):
         """For some rows in one state under one rule the next state (-1: none) and the choice."""
-        features = self._features([ask(k, rows) for k in self._states.answers[at]], at)
+        scores = [asked.scores(k, rows) for k in self._states.answers[at]]
+        features = self._features(scores, at)
         if price_at < 0:
             values, options = self._addons[at], self._options[at]
             ways, _ = values.split(predict_matrix(values.model, features, "quality_estimator"))

@@ -9,7 +9,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from skroute.base import comes_fitted, note_failure
 from skroute.utils._compat import is_fitted, num_samples
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import check_probabilities, holds_texts
+from skroute.utils._validation import check_probabilities, holds_texts, with_sum_one
 
 # Squares of differences of larger targets are no numbers.
 _LARGEST = 1e150
@@ -74,25 +74,26 @@ class SingleLabel:
         """Encoded answers as the user knows them."""
         return self.classes[answers]
 
-    def call(self, method, name, member, X):
+    def probabilities(self, answers):
+        """Return encoded probabilities as the user gets them: each row sums to 1."""
+        return with_sum_one(answers)
+
+    def call(self, method, name, member, X, *, proven=False):
         """What a fitted member says of some rows, in the order of `classes`.
 
-        `method` is ``"predict"`` (positions), ``"predict_proba"``, ``"scores"``
-        (probabilities, or the scores of a recorded member) or ``"both"`` (probabilities, and
-        the position of the answer as the last column).
+        `method` is ``"predict"`` (positions), ``"predict_proba"`` or ``"scores"``
+        (probabilities, or the scores of a recorded member). `proven`, see
+        `check_probabilities`.
         """
         if method == "predict":
             return self._predict(name, member, X)
-        if method == "both":
-            proba = self._predict_proba(name, member, X)
-            return np.column_stack([proba, self._predict(name, member, X).astype(proba.dtype)])
         if method == "scores" and hasattr(member, "predict_scores"):
             with note_failure(name, num_samples(X), "predict_scores"):
                 scores = np.asarray(member.predict_scores(X))
             return align_proba(scores, member.classes_, self.classes)
-        return self._predict_proba(name, member, X)
+        return self._predict_proba(name, member, X, proven)
 
-    def _predict_proba(self, name, member, X):
+    def _predict_proba(self, name, member, X, proven):
         with note_failure(name, num_samples(X), "predict_proba"):
             proba = np.asarray(member.predict_proba(X))
             own_classes = member.classes_
@@ -101,13 +102,16 @@ class SingleLabel:
                     f"The probabilities have {proba.shape[1]} columns, but classes_ names "
                     f"{len(own_classes)} labels: {own_classes!r}."
                 )
-            check_probabilities(proba, name)
+            proba = check_probabilities(proba, name, proven=proven)
         return align_proba(proba, own_classes, self.classes)
 
     def _predict(self, name, member, X):
         classes = self.classes
         with note_failure(name, num_samples(X), "predict"):
             answers = np.asarray(member.predict(X))
+            if answers.shape == (num_samples(X), 1):
+                # CatBoost answers several classes in a column.
+                answers = answers[:, 0]
             positions = np.minimum(np.searchsorted(classes, answers), len(classes) - 1)
             if (unknown := classes[positions] != answers).any():
                 raise ValueError(
@@ -140,11 +144,15 @@ class MultiLabel:
         """Encoded answers as the user knows them."""
         return answers.astype(np.int64)
 
-    def call(self, method, name, member, X):
+    def probabilities(self, answers):
+        """Return probabilities as the user gets them: one for each label."""
+        return answers
+
+    def call(self, method, name, member, X, *, proven=False):
         """Scores of each label, see `SingleLabel.call`."""
-        method = "predict_proba" if method == "scores" else method
-        if method == "predict_proba" and hasattr(member, "predict_scores"):
-            method = "predict_scores"
+        if method == "scores":
+            has_scores = hasattr(member, "predict_scores")
+            method = "predict_scores" if has_scores else "predict_proba"
         with note_failure(name, num_samples(X), method):
             scores = getattr(member, method)(X)
             if isinstance(scores, list):
@@ -202,7 +210,7 @@ class Numbers:
         """Answers as the user knows them."""
         return answers
 
-    def call(self, method, name, member, X):
+    def call(self, method, name, member, X, *, proven=False):
         """What a fitted member answers, ndarray of shape (n_samples,)."""
         with note_failure(name, num_samples(X), "predict"):
             answers = np.asarray(on_host(member.predict(X)), dtype=np.float64)

@@ -11,7 +11,8 @@ from sklearn.base import _fit_context
 from sklearn.ensemble._base import _BaseHeterogeneousEnsemble as BaseHeterogeneousEnsemble
 from sklearn.utils import _safe_indexing
 from sklearn.utils._indexing import _get_column_indices as get_column_indices
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions, validate_params
+from sklearn.utils._param_validation import HasMethods as _HasMethodsNow
+from sklearn.utils._param_validation import Interval, StrOptions, validate_params
 from sklearn.utils._plotting import _validate_style_kwargs as validate_style_kwargs
 from sklearn.utils._repr_html.estimator import _VisualBlock as VisualBlock
 from sklearn.utils.metadata_routing import _raise_for_params as raise_for_params
@@ -33,6 +34,41 @@ except ImportError:  # scikit-learn 1.7 and 1.8 have no callbacks.
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
         """Takes no callbacks."""
+
+
+def will_have(estimator, method):
+    """Return True if an estimator has a method, or gets it from `fit`.
+
+    scikit-learn hides a method until fit where it is that of an estimator that fit will choose:
+    the default final estimator of a StackingClassifier. Such an estimator has no `predict` yet
+    either. A Pipeline or a search has the methods of what it holds.
+
+    Parameters
+    ----------
+    estimator : object
+    method : str
+
+    Returns
+    -------
+    bool
+    """
+    if hasattr(estimator, method):
+        return True
+    if not hasattr(type(estimator), method):
+        return False
+    steps = getattr(estimator, "steps", None)
+    inner = steps[-1][1] if steps else getattr(estimator, "estimator", None)
+    if inner is not None:
+        return will_have(inner, method)
+    return not hasattr(estimator, "predict")
+
+
+class HasMethods(_HasMethodsNow):
+    """A constraint on a parameter: it has some methods, or gets them from `fit`."""
+
+    def is_satisfied_by(self, val):
+        """Return True if the value meets the constraint."""
+        return all(will_have(val, method) for method in self.methods)
 
 
 class FitTask:

@@ -20,6 +20,13 @@ _LARGEST_COUNT = 16
 _WEIGHT_ROOM = 1e-9
 # Significant bits of a weight that is not a count. Rounding in another unit is far below them.
 _WEIGHT_BITS = 24
+# Bytes of a number in double precision. Shorter numbers may lose the sum of a row to rounding.
+_DOUBLE_BYTES = 8
+# Share of rows that must sum to 1 before the others may count as rounded. GaussianNB on dates in
+# single precision rounds up to 45 % of them; scores of another kind hardly ever sum to 1.
+_LEAST_SUMMING = 0.25
+# Sums nearer to 1 than this are left as the member gave them: single precision is this exact.
+_SUM_ROOM = 1e-6
 # Frames of these are no lines of the user's code.
 _INNER = ("skroute", "sklearn", "joblib")
 
@@ -307,8 +314,11 @@ def refuse_masked(**given):
             )
 
 
-def check_probabilities(proba, name, method="predict_proba", total=1.0):
+def check_probabilities(proba, name, method="predict_proba", total=1.0, *, proven=False):
     """Refuse numbers that are no probabilities, such as logits.
+
+    Rows in single or half precision whose sum was lost to rounding are divided by it, with a
+    warning.
 
     Parameters
     ----------
@@ -319,30 +329,75 @@ def check_probabilities(proba, name, method="predict_proba", total=1.0):
         Its method that gave them.
     total : float or None, default=1.0
         What each row sums to; None for scores of labels that do not exclude one another.
+    proven : bool, default=False
+        True if the member gave probabilities in `fit`. Then any number of rows may be rounded.
 
     Returns
     -------
     ndarray of shape (n_samples, n_labels)
-        `proba`.
+        `proba`, with rounded rows divided by their sums.
 
     Raises
     ------
     ValueError
+        If a number is outside of 0 to 1, or the sum of a row is not `total`.
     """
-    low, high = -_PROBABILITY_ROOM, 1 + _PROBABILITY_ROOM
-    wrong = ~((proba >= low) & (proba <= high)).all(axis=1)
+    low = -_PROBABILITY_ROOM
+    high = 1 + _PROBABILITY_ROOM
+    outside = ~((proba >= low) & (proba <= high)).all(axis=1)
+    wrong = outside
     if total is not None:
-        wrong |= ~(np.abs(proba.sum(axis=1, dtype=np.float64) - total) <= _PROBABILITY_ROOM)
-    if wrong.any():
-        row = [float(f"{value:.3g}") for value in proba[wrong][0][:5]]
-        end = "" if total is None else " with the sum 1 in each row"
-        raise ValueError(
-            f"{method} of {name!r} must give probabilities between 0 and 1{end}, but it gave "
-            f"{row!r} for a row. Logits need a softmax first: for a skorch net set "
-            'predict_nonlinearity (the default "auto" knows the losses of torch alone); scores '
-            "of another kind need sklearn.calibration.CalibratedClassifierCV."
+        sums = proba.sum(axis=1, dtype=np.float64)
+        wrong = outside | ~(np.abs(sums - total) <= _PROBABILITY_ROOM)
+    if not wrong.any():
+        return proba
+    is_short = proba.dtype.kind == "f" and proba.dtype.itemsize < _DOUBLE_BYTES
+    if is_short and not outside.any() and (proven or np.mean(~wrong) >= _LEAST_SUMMING):
+        first = [float(f"{value:.3g}") for value in proba[wrong][0][:5]]
+        warn(
+            f"{method} of {name!r} gave {wrong.sum()} of {len(proba)} rows that do not sum to 1, "
+            f"such as {first!r}, in {proba.dtype}. They are divided by their sums. Rounding is "
+            "the likely cause: give the member float64, or scale columns of large numbers such "
+            "as dates."
         )
-    return proba
+        rounded = proba.copy()
+        rounded[wrong] = with_sum_one(proba[wrong])
+        return rounded
+    row = [float(f"{value:.3g}") for value in proba[wrong][0][:5]]
+    end = "" if total is None else " with the sum 1 in each row"
+    raise ValueError(
+        f"{method} of {name!r} must give probabilities between 0 and 1{end}, but it gave "
+        f"{row!r} for a row. Logits need a softmax first: for a skorch net set "
+        'predict_nonlinearity (the default "auto" knows the losses of torch alone); scores '
+        "of another kind need sklearn.calibration.CalibratedClassifierCV."
+    )
+
+
+def with_sum_one(proba):
+    """Return probabilities divided by the sum of their row; even ones where the sum is 0.
+
+    Rows whose sum is 1 up to the rounding of single precision stay as they are.
+    """
+    sums = proba.sum(axis=1, dtype=np.float64)
+    off = (np.abs(sums - 1) > _SUM_ROOM) | (proba < 0).any(axis=1)
+    if not off.any():
+        return proba
+    divided = proba.astype(np.float64)
+    divided[off] = np.clip(divided[off], 0.0, None)
+    sums = divided[off].sum(axis=1, keepdims=True)
+    even = np.full_like(divided[off], 1 / proba.shape[1])
+    divided[off] = np.divide(divided[off], sums, out=even, where=sums > 0)
+    return divided
+
+
+def check_text_names(names, parameter):
+    """Refuse names that are not text, in a list of named estimators."""
+    for name in names:
+        if not isinstance(name, str):
+            raise ValueError(
+                f"{parameter} has the name {name!r} of type {type(name).__name__}, but names must "
+                f"be text. Give {parameter} as a list of (name, estimator) tuples."
+            )
 
 
 def check_known_labels(y, classes, name="y"):

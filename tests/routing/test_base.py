@@ -7,7 +7,13 @@ import pytest
 import sklearn
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import make_classification
-from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    StratifiedKFold,
+    cross_val_score,
+)
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
@@ -20,7 +26,7 @@ from skroute.routing import (
     OccamRouterClassifier,
     SequentialRouterClassifier,
 )
-from tests.estimators import COMBINERS, ROUTERS, members
+from tests.estimators import COMBINERS, ORACLE, ROUTERS, members
 from tests.test_out_of_sample import OFFENCES, Spy, grouped, spied
 
 COSTS = [1.0, 3.0]
@@ -82,6 +88,11 @@ def routers(members):
     ]
 
 
+def told(router, y):
+    """What a call of a router needs beside the rows."""
+    return {"y_true": y} if getattr(router, "strategy", None) == "oracle" else {}
+
+
 @pytest.mark.parametrize("at", range(6))
 def test_classes_may_be_unsorted(at):
     rng = np.random.default_rng(1)
@@ -93,10 +104,10 @@ def test_classes_may_be_unsorted(at):
     twin = routers([tree, ("bayes", GaussianNB())])[at].fit(rows, y)
     if hasattr(ours, "mean_quality_"):
         np.testing.assert_allclose(ours.mean_quality_, twin.mean_quality_)
-    budget = max(2.0, ours.min_budget_)
-    for a, b in zip(ours.predict_routed(rows, budget), twin.predict_routed(rows, budget)):
+    call = {"budget": max(2.0, ours.min_budget_), **told(ours, y)}
+    for a, b in zip(ours.predict_routed(rows, **call), twin.predict_routed(rows, **call)):
         np.testing.assert_array_equal(a, b)
-    assert ours.predict_proba(rows, budget).shape == (200, 3)
+    assert ours.predict_proba(rows, **call).shape == (200, 3)
 
 
 class Scores(GaussianNB):
@@ -131,13 +142,12 @@ def test_what_is_no_probability_is_refused(kind, at):
     # Also of a member that is fitted when it begins to give something else.
     fine.named_estimators_.net.kind = kind
     with pytest.raises(ValueError, match="softmax"):
-        fine.predict_proba(rows, budget=max(3.0, fine.min_budget_))
-        fine.predict_proba(rows)
+        fine.predict_proba(rows, budget=max(3.0, fine.min_budget_), **told(fine, y))
+        fine.predict_proba(rows, **told(fine, y))
 
 
 # Dummies.
 X, Y = make_classification(120, n_features=4, n_informative=3, n_redundant=0, random_state=0)
-ORACLE = ROUTERS[-1]
 
 
 def test_an_oracle_takes_only_labels_that_fit_has_seen():
@@ -147,6 +157,17 @@ def test_an_oracle_takes_only_labels_that_fit_has_seen():
     for unseen in (2, -1):
         with pytest.raises(ValueError, match="labels that fit has not seen: .*; known are"):
             oracle.predict_routed(X, y_true=np.where(np.arange(len(Y)) == 5, unseen, Y))
+
+
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "predict_routed", "route"])
+def test_an_oracle_without_the_answers_is_refused(method):
+    """It answered as the single best member, so that a baseline passed for the best possible."""
+    oracle = clone(ORACLE).fit(X, Y)
+    with pytest.raises(ValueError, match=r"y_true is None, .* Give them: predict\(X, y_true=y\)"):
+        getattr(oracle, method)(X)
+    single = clone(ORACLE).set_params(strategy="single_best").fit(X, Y)
+    assert cross_val_score(ORACLE, X, Y, cv=2).mean() > single.score(X, Y) - 0.1
+    assert GridSearchCV(ORACLE, {"budget": [2.0, 3.0]}, cv=2).fit(X, Y).best_score_ > 0.8
 
 
 @pytest.mark.parametrize("quality", ["accuracy", "balanced_accuracy"])

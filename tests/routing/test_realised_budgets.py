@@ -4,10 +4,12 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
@@ -15,6 +17,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 from skroute.assignment import assignment_path
+from skroute.certified import CertifiedRouter
+from skroute.metrics import accuracy_cost_curve
 from skroute.quality import BaggedNeighborsRegressor, QualityRegressor
 from skroute.routing import BudgetRouter
 from skroute.routing._policy import choose_by_rule, error_by_level, standard_error
@@ -252,3 +256,90 @@ def test_budgets_hold_where_errors_are_rare_and_expensive():
             folds_off.append(spent.mean() / budget - 1)
     assert np.sqrt(np.mean(np.square(off))) < 0.03 and abs(np.mean(off)) < 0.02
     assert np.sqrt(np.mean(np.square(folds_off))) > 0.1
+
+
+# Real costs in fit, estimates in a call ---------------------------------------------------------
+
+
+def world(seed, n_rows, noise, unit=1.0):
+    """Rows, quality, estimates of costs from the size of a request, and real costs."""
+    rng = np.random.default_rng(seed)
+    size = rng.lognormal(6.0, 0.6, n_rows)
+    X = np.column_stack([size, rng.normal(size=(n_rows, 2))])
+    Q = (rng.random((n_rows, 3)) < 1 / (1 + np.exp(-X[:, 1:2] - [-0.5, 0.3, 1.0]))) * 1.0
+    estimates = unit * size[:, np.newaxis] * [0.3, 1.0, 3.0]
+    shapes = {"each call": (n_rows, 3), "each request": (n_rows, 1)}
+    chance = rng.lognormal(-0.125, 0.5, shapes[noise])
+    if noise == "each request":
+        # One model runs locally at a fixed cost.
+        estimates[:, 0] = unit
+        chance = np.column_stack([np.ones(n_rows), chance[:, 0], chance[:, 0]])
+    return X, Q, estimates, estimates * chance
+
+
+CALLS = {
+    "route": lambda router, X, Q, C: router.route(X, costs=C),
+    "predict": lambda router, X, Q, C: router.predict(X, costs=C),
+    "predict_cost": lambda router, X, Q, C: router.predict_cost(X, costs=C),
+    "predict_routed": lambda router, X, Q, C: router.predict_routed(X, costs=C),
+    "score": lambda router, X, Q, C: router.score(X, Q, costs=C),
+    "curve": lambda router, X, Q, C: accuracy_cost_curve(router, X, Q, [np.inf], costs=C),
+    "certificate": lambda router, X, Q, C: CertifiedRouter(
+        FrozenEstimator(router), max_loss=0.9, n_points=4, random_state=0
+    ).fit(X, Q, costs=C),
+}
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    st.sampled_from(["each call", "each request"]),
+    st.sampled_from(sorted(CALLS)),
+    st.sampled_from(["array", "frame"]),
+    st.sampled_from(["online", "batch"]),
+    st.sampled_from([1e-9, 1.0, 1e9]),
+    st.integers(60, 600),
+    st.integers(0, 9999),
+)
+@pytest.mark.filterwarnings("ignore")
+def test_estimates_at_a_price_of_real_costs_are_refused(
+    noise, call, holder, policy, unit, n_rows, seed
+):
+    """They were taken, and 17 % more than the budget was spent."""
+    # A promise about a call is none about a batch.
+    assume(call != "certificate" or policy == "online")
+    X, Q, estimates, real = world(seed, 400, noise, unit)
+    X_new, Q_new, new_estimates, new_real = world(seed + 1, n_rows, noise, unit)
+    if holder == "frame":
+        names = ["size", "a", "b"]
+        X = pd.DataFrame(X, columns=names)
+        X_new = pd.DataFrame(X_new, columns=names)
+    router = BudgetRouter(Ridge(), policy=policy, budget=600 * unit)
+    mixed = clone(router).fit(X, Q, costs=real)
+    with pytest.raises(ValueError, match="cost_estimator .* estimates of its rows.* price list"):
+        CALLS[call](mixed, X_new, Q_new, new_estimates)
+    # What is right goes on.
+    CALLS[call](mixed, X_new, Q_new, new_real)
+    CALLS[call](clone(router).fit(X, Q, costs=estimates), X_new, Q_new, new_estimates)
+    learned = clone(router).set_params(cost_estimator=Ridge()).fit(X, Q, costs=real)
+    CALLS[call](learned, X_new, Q_new, new_estimates)
+    # New prices, single requests, and requests that are all alike are no mix.
+    same = clone(router).fit(X, Q, costs=estimates)
+    same.route(X_new, costs=3 * new_estimates, budget=np.inf)
+    mixed.route(X_new[:1], costs=new_estimates[:1], budget=np.inf)
+    alike = X_new[:1].iloc[np.zeros(60)] if holder == "frame" else X_new[np.zeros(60, dtype=int)]
+    mixed.route(alike, costs=np.repeat(new_estimates[:1], 60, axis=0), budget=np.inf)
+
+
+@pytest.mark.slow
+def test_quotes_of_one_kind_are_never_refused():
+    """Requests of one customer, quotes that are rounded, and quotes with a chance of their own."""
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        X, Q, estimates, real = world(seed, 400, "each call")
+        X_new, _, new_estimates, new_real = world(seed + 1, int(rng.integers(50, 400)), "each call")
+        some = np.argsort(new_estimates[:, 1])[: max(len(X_new) // int(rng.integers(1, 5)), 10)]
+        for quotes, new_quotes in ((estimates, new_estimates), (real, new_real)):
+            quotes, new_quotes = quotes.round(-1) + 10, new_quotes.round(-1) + 10
+            router = BudgetRouter(Ridge()).fit(X, Q, costs=quotes)
+            assert len(router.route(X_new, costs=new_quotes)) == len(X_new)
+            assert len(router.route(X_new[some], costs=new_quotes[some])) == len(some)

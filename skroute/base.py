@@ -32,10 +32,17 @@ from skroute.utils._compat import (
     raise_for_params,
     routing_enabled,
 )
-from skroute.utils._named import by_label
+from skroute.utils._named import by_label, check_rows_match
 from skroute.utils._tensors import holds_numbers, indexable_dataset, is_dataset, on_host, torch_of
 from skroute.utils._timing import seconds_per_sample
-from skroute.utils._validation import check_weights, is_amount, refuse_masked, refuse_source, warn
+from skroute.utils._validation import (
+    check_truth,
+    check_weights,
+    is_amount,
+    refuse_masked,
+    refuse_source,
+    warn,
+)
 
 __all__ = [
     "CostAwareMixin",
@@ -54,6 +61,9 @@ __all__ = [
 
 # Name of the choice that answers nothing.
 ABSTAIN_NAME = "abstain"
+
+# The argument of `fit` that has rows of its own, with labels of their own.
+OTHER_ROWS = "X_calibration"
 
 # Relative room for rounding wherever a cost is compared with a budget: sums of a million costs
 # are exact to this. It is relative alone: where costs are tiny, any absolute room is money.
@@ -684,6 +694,8 @@ class CostAwareMixin(CallbackSupportMixin):
             raise ValueError("n_jobs=0 has no meaning: give a number of workers, -1 or None.")
         refuse_source(X)
         refuse_masked(X=X, y=y, **params)
+        of_rows = {key: values for key, values in params.items() if key != OTHER_ROWS}
+        check_rows_match(X=X, y=y, **of_rows)
         if "sample_weight" in params:
             check_weights(params, num_samples(y if X is None else X))
         with fit_task(self, name, X, y) as task:
@@ -708,6 +720,7 @@ class CostAwareMixin(CallbackSupportMixin):
         if not self.__sklearn_is_fitted__():
             # This raises the error. It collects the tags of all models first, which is slow.
             check_is_fitted(self)
+        check_rows_match(X=X, **call)
         rows = self._check_X(X)
         plan = self._plan(rows, self._effective_budget(budget), **call)
         y_pred = None if response is None else self._answer(rows, plan, response)
@@ -840,6 +853,7 @@ class CostAwareMixin(CallbackSupportMixin):
         float
             Share of rows answered correctly.
         """
+        check_truth(X=X, sample_weight=sample_weight, y=y)
         y_pred = self.predict(X, budget=budget)
         return accuracy_score(on_host(y), y_pred, sample_weight=sample_weight)
 
@@ -859,9 +873,11 @@ class DelegatedViewsMixin:
     ``_seen_by_decider(X)``, the rows that it sees.
     """
 
-    def _view(self, name, X, *args, **params):
+    def _view(self, name, X, **params):
+        # What transformers make of the rows may have no labels.
+        check_rows_match(X=X, **params)
         rows = self._seen_by_decider(X)
-        return getattr(self._decider(), name)(rows, *args, **params)
+        return getattr(self._decider(), name)(rows, **params)
 
     @available_if(inner_has("predict_routed"))
     def predict_routed(self, X, budget=None, **context):

@@ -9,6 +9,7 @@ from sklearn.isotonic import isotonic_regression
 from skroute.assignment._hulls import build_hulls
 from skroute.assignment._problem import by_names, check_values_and_costs, problem_of, totals
 from skroute.base import ROUNDING, affords, check_affordable, check_budget
+from skroute.utils._named import check_rows_match
 from skroute.utils._validation import check_numbers
 
 # Prices that differ by less, relatively, are one: averages differ by rounding.
@@ -221,6 +222,7 @@ def assignment_path(
     array([1., 4., 4.])
     """
     names = values
+    check_rows_match(values=values, costs=costs, realised=realised, weight=weight)
     values, costs = check_values_and_costs(values, costs)
     if realised is not None:
         realised = by_names(realised, names, "realised")

@@ -45,7 +45,7 @@ from skroute.utils._compat import (
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
 from skroute.utils._timing import timed
-from skroute.utils._validation import check_numbers
+from skroute.utils._validation import check_numbers, check_truth
 
 # Sets times queries that are looked at together: they stay near the processor's cache.
 _BLOCK = 200_000
@@ -576,6 +576,7 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         float
             Share of rows answered correctly.
         """
+        check_truth(X=X, sample_weight=sample_weight, y=y, size=size)
         y_pred = self.predict(X, budget, size, anytime)
         return accuracy_score(on_host(y), y_pred, sample_weight=sample_weight)
 

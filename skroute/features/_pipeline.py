@@ -13,6 +13,7 @@ from skroute.features._groups import FeatureGroupsMixin
 from skroute.features._lazy import LazyFeatures, RawRows
 from skroute.utils._compat import routing_enabled
 from skroute.utils._frames import columns_of, is_frame
+from skroute.utils._named import check_rows_match
 from skroute.utils._validation import refuse_source
 
 # Training rows on which it is verified that a transformer keeps groups apart.
@@ -112,6 +113,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
         self
         """
         refuse_source(X)
+        check_rows_match(X=X, y=y, **params)
         self._behind = None
         with ExitStack() as self._while_fitting:
             try:
@@ -241,7 +243,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
             params["sample_weight"] = sample_weight
         if routing_enabled() and not self._is_late(X):
             return super().score(X, y, **params)
-        return self._view("score", X, y, **params)
+        return self._view("score", X, y=y, **params)
 
 
 def dense(table):

@@ -23,9 +23,10 @@ from skroute.gating._stopping import STOP, Policies, spend
 from skroute.metrics._objectives import OF_LABELS, objective_of_labels
 from skroute.utils._compat import HasMethods, Integral, Interval, Real, _safe_indexing, num_samples
 from skroute.utils._frames import as_rows
+from skroute.utils._named import check_rows_match
 from skroute.utils._once import EVERY, once_of
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import check_probabilities, warn
+from skroute.utils._validation import check_probabilities, check_truth, warn
 
 __all__ = ["OperatingPoint", "SequentialFeatureClassifier"]
 
@@ -751,6 +752,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
             Share of rows answered correctly.
         """
         call = {"known": known, "max_rounds": max_rounds, "max_cost": max_cost}
+        check_truth(X=X, sample_weight=sample_weight, y=y, **call)
         y_pred = self.predict(X, budget, **call)
         return accuracy_score(on_host(y), y_pred, sample_weight=sample_weight)
 
@@ -768,6 +770,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
             The round, from 1; 0 where a group is not bought.
         """
         check_is_fitted(self)
+        check_rows_match(X=X, known=known)
         call = {"known": known, "max_rounds": max_rounds, "max_cost": max_cost}
         plan = self._plan(self._check_X(X), self._effective_budget(budget), **call)
         return plan.state[-1]

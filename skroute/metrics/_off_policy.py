@@ -20,6 +20,7 @@ from skroute.quality._logged import (
     read_values,
 )
 from skroute.utils._compat import Integral, Interval, Real, num_samples, validate_params
+from skroute.utils._named import check_rows_match
 from skroute.utils._once import walking
 from skroute.utils._validation import warn
 
@@ -192,6 +193,7 @@ Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and 
     >>> bool(found.low[0] < truth < found.high[0])
     True
     """
+    check_rows_match(X=X, q=q, choice=choice, propensity=propensity, costs=costs, **params)
     router, X = find_router(estimator, X)
     n, names = num_samples(X), [str(name) for name in router.choices_]
     value = read_values(q, "q", n, allow_nan=True)

@@ -16,6 +16,8 @@ from skroute.quality._stacking import Compared, as_one_price_each, choose_weight
 from skroute.quality._uncertainty import error_curves, made_up_outcomes
 from skroute.utils._compat import Integral, Interval, _fit_context, threadpool_controller
 from skroute.utils._frames import needs_encoding
+from skroute.utils._named import check_rows_match
+from skroute.utils._scored import CheckedScoreMixin
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import refuse_masked, whole_rows
 
@@ -27,7 +29,7 @@ _FEWEST_ROWS = 20
 _LARGEST = 1e30
 
 
-class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
+class QualityRegressor(CheckedScoreMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):
     """Estimate the quality of each choice, with several estimators that are stacked and compared.
 
     The routers' default. From rows and the quality of each choice it fits extremely
@@ -199,6 +201,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         self.__dict__.pop("mean_", None)
         refuse_masked(X=X, y=y)
+        check_rows_match(X=X, y=y, costs=costs)
         found = self._validate_and_fit(X, y, folds, costs, n_jobs)
         return _in_shape(found if return_kept else found[:1], self._is_single)
 

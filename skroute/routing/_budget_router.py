@@ -281,7 +281,7 @@ class BudgetRouter(TableRouter):
                 "cost_estimator learns costs per row, but the constructor has fixed "
                 f"costs={self.costs!r}. Leave one of them out."
             )
-        X = self._rows_of_fit(X, y, costs=costs, choice=choice, propensity=propensity)
+        X = self._rows_of_fit(X, y)
         if choice is not None:
             learned = self.cost_estimator is not None
             log = read_answers(X, y, choice, propensity, costs, self.costs, estimates_costs=learned)
@@ -365,7 +365,6 @@ class BudgetRouter(TableRouter):
         return learned.at(costs=costs, reg_lambda=check_lambda(self.reg_lambda))
 
     def _plan(self, X, budget, exclude=None, allowed=None, request_id=None, costs=None):
-        check_rows_match(X=X, costs=costs, allowed=allowed, request_id=request_id)
         kept, allowed = kept_choices(self.choices_, num_samples(X), exclude, allowed)
         policy, told = self._policy().restricted(kept), costs is not None
         costs = self._row_costs(X, costs)[:, kept] if policy.per_row or told else policy.planned
@@ -481,6 +480,7 @@ class BudgetRouter(TableRouter):
         >>> router.add_choice("new", rows, np.full(20, 0.9), cost=2).choices_
         ['small', 'large', 'new']
         """
+        check_rows_match(X=X, q=q)
         policy = self._policy()
         if self.abstain_quality_ is not None or policy.per_row:
             raise ValueError(

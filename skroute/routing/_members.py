@@ -59,10 +59,10 @@ from skroute.utils._compat import (
     num_samples,
     routing_enabled,
 )
-from skroute.utils._named import by_label
+from skroute.utils._named import by_label, check_rows_match
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import check_known_labels
+from skroute.utils._validation import check_known_labels, check_truth, refuse_missing
 
 AMOUNT = [Interval(Real, 0, None, closed="left"), None]
 
@@ -356,6 +356,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
 
     def _encoded(self, y):
         """True answers as members' are; labels that `fit` has not seen are refused."""
+        refuse_missing(y=y)
         y = np.asarray(y.todense() if hasattr(y, "todense") else on_host(y))
         if isinstance(self._target, SingleLabel):
             check_known_labels(y, self.classes_)
@@ -385,6 +386,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
             best quality in the log of `fit` less `abstain_cost`.
         """
         check_is_fitted(self)
+        check_rows_match(X=X, y=y, sample_weight=sample_weight, **call)
         check_consistent_length(X, y)
         if sample_weight is not None:
             sample_weight = check_sample_weight(sample_weight, X, dtype=np.float64)
@@ -421,6 +423,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
 
     def _score(self, X, y, sample_weight, budget, **call):
         check_is_fitted(self)
+        check_truth(X=X, sample_weight=sample_weight, y=y, **call)
         y = np.asarray(y.todense() if hasattr(y, "todense") else on_host(y))
         check_consistent_length(X, y)
         routed = self._respond(X, "predict", budget, **call)

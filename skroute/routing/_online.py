@@ -240,8 +240,8 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         ValueError
             For values of the wrong shape or sign, or a choice that is none; nothing is learned.
         """
+        check_rows_match(X=X, y=y, costs=costs, choice=choice)
         if self.__sklearn_is_fitted__():
-            check_rows_match(X=X, y=y, costs=costs, choice=choice)
             names = self._state().names
             n_rows = len(whole_rows(X, self, choice=choice))
             tables = _tables(n_rows, names, y, choice, costs)
@@ -254,7 +254,6 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
 
     def _start(self, X, y, choice, costs):
         """Names of the choices and the log as tables; nothing is learned but the scale."""
-        check_rows_match(X=X, y=y, costs=costs, choice=choice)
         rows = whole_rows(X, self, reset=True, choice=choice)
         n_rows, n_features = rows.shape
         prior, listed = self.prior, self.costs

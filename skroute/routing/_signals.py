@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, ndtri
 
 from skroute.routing._log import column_names
-from skroute.utils._named import check_rows_match, columns_of, part_of
+from skroute.utils._named import columns_of, part_of
 
 # Penalty of a model's own signals, of those of others, and of the regressions of value, in
 # rows: a ridge of 10 halves what 10 rows of unit variance would say.
@@ -199,5 +199,4 @@ def split_signals(signals, names, X):
         raise ValueError(
             f"signals has entries for {unknown!r}, which are not among the models {names!r}."
         )
-    check_rows_match(X=X, **{f"signals of {name!r}": signals[name] for name in signals})
     return {name: signals[name] for name in names if name in signals}

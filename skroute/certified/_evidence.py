@@ -176,7 +176,9 @@ def _safe_end(router, call, reference):
     if any(call.get(name) is not None for name in ("exclude", "allowed")):
         return None
     if reference == "best" and names == models_of(router) and hasattr(router, "mean_quality_"):
-        return names[int(np.argmax(np.asarray(router.mean_quality_)[: len(names)]))]
+        means = np.asarray(router.mean_quality_)[: len(names)]
+        # A mean that a log cannot say is NaN.
+        return names[int(np.argmax(np.where(np.isnan(means), -np.inf, means)))]
     # A person to whom rows are handed over stands behind the models.
     return reference if isinstance(reference, str) and reference in models_of(router) else None
 

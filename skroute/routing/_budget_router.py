@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import check_affordable, check_budget, models_of
 from skroute.quality import QualityRegressor
-from skroute.quality._logged import KnownCellsRegressor
+from skroute.quality._logged import KnownCellsRegressor, beyond_range, lack_of_overlap
 from skroute.routing._draws import row_keys, tie_draws
 from skroute.routing._estimates import cross_fit, folds_of
 from skroute.routing._learn import learn_policy, predict_costs, warn_of_fit
@@ -333,14 +333,13 @@ class BudgetRouter(TableRouter):
         self.n_known_ = known.sum(axis=0)
         check_affordable(budget, self._learned.least)
         self.choices_ = log.names
-        warn_of_fit(self._learned, self.choices_, budget)
-        if log.propensity is not None and (found := self.overlap_).never:
-            share = found.needed[found.choices.index(found.never[0])]
-            warn(
-                f"The policy sends {share:.1%} of the rows to {found.never[0]!r}, and on none of "
-                "them has the log made this choice: its quality there is extrapolated. overlap_ "
-                "has the counts; log some of these rows at random, or take a smaller budget."
-            )
+        if log.propensity is None:
+            warn_of_fit(self._learned, self.choices_, budget)
+            return
+        # It warns if the log cannot say how good the policy is.
+        if np.isfinite(self._validated(budget).quality):
+            known = log.known.have_overlap_alone(log.names)
+            warn_of_fit(self._learned, self.choices_, budget, known)
 
     def _seen(self, X):
         """Which rows equal rows of `fit`."""
@@ -504,6 +503,54 @@ class BudgetRouter(TableRouter):
         self.choices_ = [*self.choices_, name]
         return self
 
+    # What decisions came to -----------------------------------------------------------------
+
+    def _policy_of_log(self):
+        """Return the policy of the choices that the log of `fit` has."""
+        return self._policy().restricted(np.arange(len(self._log.names)))
+
+    def _lack_at(self, budget):
+        """Return why the log cannot say how good the policy is at a budget, or None."""
+        choices = self._policy_of_log().validate(budget).choices
+        return lack_of_overlap(self._log.known.agreement(choices), self._log.names)
+
+    def _validated(self, budget):
+        """Quality and cost of decisions, by a log of single answers NaN where it cannot say."""
+        found = super()._validated(budget)
+        if self._log.propensity is None:
+            return found
+        where = f"At budget={budget:.6g}" if np.isfinite(budget) else "Without a budget"
+        lack = self._lack_at(budget)
+        if lack is not None:
+            warn(
+                f"{where} {lack} validation_quality_ is NaN. Log some requests at random (with "
+                "their propensities), or take another budget. overlap_ has the counts."
+            )
+            found = found._replace(quality=np.nan, quality_se=np.nan)
+            if self._log.known_costs is not None:
+                found = found._replace(cost=np.nan, cost_se=np.nan)
+            return found
+        name = f"{where} the validation quality"
+        if message := beyond_range(found.quality, self._log.known.table, name):
+            warn(message)
+        return found
+
+    def _judged_curve(self):
+        budgets, found = super()._judged_curve()
+        if self._log.propensity is None:
+            return budgets, found
+        known = [k for k, budget in enumerate(budgets) if self._lack_at(float(budget)) is None]
+        return budgets[known], [found[k] for k in known]
+
+    @property
+    def mean_quality_(self):
+        """Mean quality of each choice on the rows of `fit`, ndarray of shape (n_choices,)."""
+        means = super().mean_quality_
+        if self._log.propensity is not None:
+            known = self._log.known.have_overlap_alone(self._log.names)
+            means[: len(known)][~known] = np.nan
+        return means
+
     # Attributes -----------------------------------------------------------------------------
 
     @property
@@ -524,5 +571,5 @@ class BudgetRouter(TableRouter):
         check_is_fitted(self)
         if self._log.propensity is None:
             raise AttributeError("overlap_ is of logs of one answer per request: fit with choice.")
-        policy = self._policy().restricted(np.arange(len(self._log.names)))
-        return overlap_of(self._log, policy.validate(self._effective_budget(None)).choices)
+        choices = self._policy_of_log().validate(self._effective_budget(None)).choices
+        return overlap_of(self._log, choices)

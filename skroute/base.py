@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import accuracy_score
@@ -40,6 +41,7 @@ from skroute.utils._validation import (
     check_weights,
     is_amount,
     refuse_masked,
+    refuse_missing,
     refuse_source,
     warn,
 )
@@ -694,6 +696,9 @@ class CostAwareMixin(CallbackSupportMixin):
             raise ValueError("n_jobs=0 has no meaning: give a number of workers, -1 or None.")
         refuse_source(X)
         refuse_masked(X=X, y=y, **params)
+        if isinstance(self, (ClassifierMixin, RegressorMixin)):
+            # In a table of qualities some may be unknown.
+            refuse_missing(y=y)
         of_rows = {key: values for key, values in params.items() if key != OTHER_ROWS}
         check_rows_match(X=X, y=y, **of_rows)
         if "sample_weight" in params:

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 
 from skroute import metrics
@@ -127,8 +128,6 @@ def model_of(name, texts):
 
 def refitted(model):
     """Return an estimator fitted to labels that are texts."""
-    from sklearn.base import clone
-
     again = clone(model)
     if type(model).__name__ == "FastForest":
         again.set_params(estimator=clone(model.estimator.estimator))
@@ -160,6 +159,19 @@ def test_missing_labels_are_refused(data):
     for call in data.draw(st.lists(st.sampled_from(sorted(calls)), min_size=8, max_size=8)):
         with pytest.raises(ValueError, match="missing"):
             calls[call](labels, texts)
+
+
+@pytest.mark.parametrize("holder", sorted(HOLDERS))
+@pytest.mark.parametrize("name", [*CLASSIFIERS, "callable", "recorded"])
+def test_fit_takes_no_missing_labels(name, holder):
+    """A NaN among texts is no label with the name "nan"."""
+    missing = np.arange(len(Y)) % 5 == 1
+    rows = np.arange(len(Y))[:, np.newaxis] if name == "recorded" else X
+    for labels in (Y, TEXTS):
+        if labels is TEXTS and holder in OF_NUMBERS_ALONE:
+            continue
+        with pytest.raises(ValueError, match="missing"):
+            clone(fitted()[name]).fit(rows, HOLDERS[holder](labels, missing))
 
 
 @pytest.mark.parametrize("name", ["numbers", "dummy numbers"])

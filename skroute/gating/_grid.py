@@ -12,7 +12,6 @@ from skroute.base import affords, check_affordable, check_budget
 from skroute.gating._adapt import AdaptGatingClassifier
 from skroute.metrics import AccuracyCostDisplay, pareto_front
 from skroute.utils._compat import Integral, validate_params
-from skroute.utils._named import check_rows_match
 from skroute.utils._validation import check_truth
 
 __all__ = ["AdaptGrid", "adapt_grid"]
@@ -193,7 +192,7 @@ def adapt_grid(
             raise ValueError(f"{name} must have at least one value, got {values!r}.")
         for value in values:
             template.set_params(**{name: value})._validate_params()
-    check_rows_match(X=X, y=y, sample_weight=sample_weight)
+    check_truth(X=X, sample_weight=sample_weight, y=y)
     check_truth(X_val=X_val, y=y_val, name="y_val")
     rows, held_out = template._prepare(X, y, sample_weight, {})
     # Made ready once, for all threads.

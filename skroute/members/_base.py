@@ -11,6 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from skroute.utils._named import check_rows_match
 from skroute.utils._scored import CheckedScoreMixin
 from skroute.utils._tensors import on_host
+from skroute.utils._validation import refuse_missing
 
 
 class MemberClassifier(CheckedScoreMixin, ClassifierMixin, BaseEstimator):
@@ -37,6 +38,7 @@ class MemberClassifier(CheckedScoreMixin, ClassifierMixin, BaseEstimator):
 def checked_labels(X, y, *, several=False):
     """Labels, one for each row; an indicator matrix where there may be `several` in a row."""
     check_rows_match(X=X, y=y)
+    refuse_missing(y=y)
     y = on_host(y)
     check_consistent_length(X, y)
     if getattr(y, "ndim", 1) == 1 or not several:

@@ -122,7 +122,8 @@ class BudgetRouter(TableRouter):
         What a row counts as that is handed over; None where none is.
 
     mean_quality_ : ndarray of shape (n_choices,)
-        Mean logged quality of each choice.
+        Mean logged quality of each choice. NaN where a log of one answer per request cannot say
+        how good the choice is on all rows.
 
     quality_std_ : ndarray of shape (n_choices,)
         Sigma: out-of-sample standard deviation of the estimation error.
@@ -139,7 +140,9 @@ class BudgetRouter(TableRouter):
     validation_quality_, validation_cost_ : float
         Mean logged quality and cost of the cross-fitted decisions at `budget`, each at a price
         that was learned without the row's fold; with their standard errors as estimates for
-        new rows, ``validation_quality_se_`` and ``validation_cost_se_``.
+        new rows, ``validation_quality_se_`` and ``validation_cost_se_``. NaN, with a warning,
+        where a log of one answer per request cannot say how good the decisions are:
+        ``overlap_.lack`` says why.
 
     n_features_in_, feature_names_in_ : int, ndarray of shape (`n_features_in_`,)
         Number and names of the features seen during `fit`, where X has them.
@@ -271,6 +274,13 @@ class BudgetRouter(TableRouter):
         ValueError
             For quality or costs that are missing, not finite or of the wrong shape, or a
             budget below the cheapest plan.
+
+        Warns
+        -----
+        UserWarning
+            If a log of one answer per request cannot say how good the policy is, by the test that
+            :func:`~skroute.metrics.off_policy_curve` makes, or if the quality that it estimates
+            is outside of the qualities in the log.
         """
         return super().fit(X, y, costs=costs, choice=choice, propensity=propensity, **params)
 

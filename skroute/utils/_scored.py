@@ -32,4 +32,5 @@ class CheckedScoreMixin:
             If a true answer is missing, or if rows have the same labels in another order.
         """
         check_truth(X=X, sample_weight=sample_weight, y=y)
-        return super().score(X, y, sample_weight)
+        # A mixin: the estimator has the score of scikit-learn behind it.
+        return super().score(X, y, sample_weight)  # type: ignore[misc]

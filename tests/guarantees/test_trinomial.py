@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from skroute.guarantees import _trinomial, mean_lower_bound, mean_p_value, mean_upper_bound
 from skroute.guarantees import _trinomial as room
+from skroute.guarantees import mean_lower_bound, mean_p_value, mean_upper_bound
 from tests.guarantees.test_means import broken_at_most
 
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.frozen import FrozenEstimator
@@ -35,15 +36,17 @@ from skroute.utils._compat import (
     routing_enabled,
 )
 from skroute.utils._frames import indexable_rows, is_mapping
-from skroute.utils._named import by_label
+from skroute.utils._named import by_label, check_rows_match
 from skroute.utils._tensors import holds_numbers, indexable_dataset, is_dataset, on_host, torch_of
 from skroute.utils._timing import seconds_per_sample
 from skroute.utils._tolerances import ROUNDING
 from skroute.utils._validation import (
     check_row_weights,
+    check_truth,
     check_weights,
     is_amount,
     refuse_masked,
+    refuse_missing,
     refuse_source,
     warn,
 )
@@ -65,6 +68,9 @@ __all__ = [
 
 # Name of the choice that answers nothing.
 ABSTAIN_NAME = "abstain"
+
+# The argument of `fit` that has rows of its own, with labels of their own.
+OTHER_ROWS = "X_calibration"
 
 
 @dataclass
@@ -762,6 +768,11 @@ class CostAwareMixin(CallbackSupportMixin):
             raise ValueError("n_jobs=0 has no meaning: give a number of workers, -1 or None.")
         refuse_source(X)
         refuse_masked(X=X, y=y, **params)
+        if isinstance(self, (ClassifierMixin, RegressorMixin)):
+            # In a table of qualities some may be unknown.
+            refuse_missing(y=y)
+        of_rows = {key: values for key, values in params.items() if key != OTHER_ROWS}
+        check_rows_match(X=X, y=y, **of_rows)
         if "sample_weight" in params:
             check_weights(params, num_samples(y if X is None else X))
         with fit_task(self, name, X, y) as task:
@@ -786,6 +797,7 @@ class CostAwareMixin(CallbackSupportMixin):
         if not self.__sklearn_is_fitted__():
             # This raises the error. It collects the tags of all models first, which is slow.
             check_is_fitted(self)
+        check_rows_match(X=X, **call)
         rows = self._check_X(X)
         plan = self._plan(rows, self._effective_budget(budget), **call)
         y_pred = None if response is None else self._answer(rows, plan, response)
@@ -918,6 +930,7 @@ class CostAwareMixin(CallbackSupportMixin):
         float
             Share of rows answered correctly.
         """
+        check_truth(X=X, sample_weight=sample_weight, y=y)
         if sample_weight is not None:
             # Refused before a model is asked.
             sample_weight = check_row_weights(sample_weight, num_samples(X))
@@ -940,9 +953,11 @@ class DelegatedViewsMixin:
     ``_seen_by_decider(X)``, the rows that it sees.
     """
 
-    def _view(self, name, X, *args, **params):
+    def _view(self, name, X, **params):
+        # What transformers make of the rows may have no labels.
+        check_rows_match(X=X, **params)
         rows = self._seen_by_decider(X)
-        return getattr(self._decider(), name)(rows, *args, **params)
+        return getattr(self._decider(), name)(rows, **params)
 
     @available_if(inner_has("predict_routed"))
     def predict_routed(self, X, budget=None, **context):

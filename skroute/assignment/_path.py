@@ -15,6 +15,7 @@ from skroute.assignment._problem import (
     total_value,
 )
 from skroute.base import affords, check_affordable, check_budget
+from skroute.utils._named import check_rows_match
 from skroute.utils._tolerances import ROUNDING, TIE
 from skroute.utils._validation import check_row_weights
 
@@ -227,6 +228,7 @@ def assignment_path(
     array([1., 4., 4.])
     """
     names = values
+    check_rows_match(values=values, costs=costs, realised=realised, weight=weight)
     values, costs = check_values_and_costs(values, costs)
     if realised is not None:
         realised = by_names(realised, names, "realised")

@@ -8,10 +8,9 @@ from numpy.typing import NDArray
 from skroute.base import Routed, handed_over, models_of, note_failure
 from skroute.metrics._objectives import single_choices
 from skroute.utils._compat import num_samples
-from skroute.utils._frames import is_missing
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import check_probabilities
+from skroute.utils._validation import check_probabilities, missing_entries
 
 # Not "the full model": a gate and an early exit have one, and it is another.
 FULL = "the estimator itself without a budget"
@@ -78,13 +77,6 @@ class Evidence(NamedTuple):
         return float(max([self.least_loss(k), *(part.mean() for part in self.differences(k))]))
 
 
-def has_missing(values):
-    """Whether an array of labels has a missing one."""
-    if values.dtype.kind == "O":
-        return any(map(is_missing, values.ravel()))
-    return values.dtype.kind in "fcmM" and bool(np.isnan(values).any())
-
-
 def groups_of_rows(groups, y):
     """The group of each row, checked; None where there are none."""
     if groups is None:
@@ -92,17 +84,18 @@ def groups_of_rows(groups, y):
     if isinstance(groups, str):
         if y.ndim != 1:
             raise ValueError('groups="class" needs one label per row in y.')
-        if has_missing(y):
+        if missing_entries(y).any():
             raise ValueError(
                 'groups="class" needs a label in every row: a row without one is of no class.'
             )
         return y
+    missing = missing_entries(groups).any()
     groups = np.asarray(groups)
     if groups.shape != (len(y),):
         raise ValueError(
             f"groups must have one entry per row, shape ({len(y)},), got shape {groups.shape}."
         )
-    if has_missing(groups) or len({isinstance(group, str) for group in groups}) > 1:
+    if missing or len({isinstance(group, str) for group in groups}) > 1:
         raise ValueError(
             "groups must be all text or all numbers, none missing: give the rows without one a "
             "group of their own."
@@ -183,7 +176,9 @@ def _safe_end(router, call, reference):
     if any(call.get(name) is not None for name in ("exclude", "allowed")):
         return None
     if reference == "best" and names == models_of(router) and hasattr(router, "mean_quality_"):
-        return names[int(np.argmax(np.asarray(router.mean_quality_)[: len(names)]))]
+        means = np.asarray(router.mean_quality_)[: len(names)]
+        # A mean that a log cannot say is NaN.
+        return names[int(np.argmax(np.where(np.isnan(means), -np.inf, means)))]
     # A person to whom rows are handed over stands behind the models.
     return reference if isinstance(reference, str) and reference in models_of(router) else None
 

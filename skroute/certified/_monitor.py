@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
 from skroute.utils._compat import Integral, Interval, Real, validate_params
+from skroute.utils._named import check_rows_match
 from skroute.utils._optional import axes_of
 from skroute.utils._validation import check_numbers
 
@@ -27,6 +28,27 @@ class Alarm(NamedTuple):
     row: int
     mean: float
     promised: float
+    n_rows: int
+
+
+class Leaders(NamedTuple):
+    """The bettor whose money has grown most, for each bet.
+
+    Attributes
+    ----------
+    growth : ndarray of shape (n_bets,), dtype=float64
+        Log of what one unit of its money has become. Minus infinity before the first bettor.
+
+    since : ndarray of shape (n_bets,), dtype=int64
+        Number of values before it started.
+
+    total : ndarray of shape (n_bets,), dtype=float64
+        Sum of the values since then.
+    """
+
+    growth: NDArray[np.float64]
+    since: NDArray[np.int64]
+    total: NDArray[np.float64]
 
 
 class Bettors:
@@ -48,8 +70,15 @@ class Bettors:
         self.kind, self.promised, self.most = kind, float(promised), float(most)
         self.threshold = threshold
         self.bets = _BETS[kind] / (promised - low)
-        self.money = np.full(len(self.bets), -np.inf)
-        self.n, self.total, self.alarm = 0, 0.0, None
+        n_bets = len(self.bets)
+        self.money = np.full(n_bets, -np.inf)
+        self.leaders = Leaders(
+            growth=np.full(n_bets, -np.inf),
+            since=np.zeros(n_bets, dtype=np.int64),
+            total=np.zeros(n_bets),
+        )
+        self.n = 0
+        self.alarm = None
 
     def feed(self, values, rows):
         """Bet on the values of some rows; ``alarm`` is the first one.
@@ -58,14 +87,30 @@ class Bettors:
         """
         from skroute.guarantees._kernels import restarted_bets
 
-        capped, n = np.minimum(values, self.most), self.n
-        args = n, self.promised, self.bets, self.money, self.threshold, _EVERY
-        at = restarted_bets(capped, *args)
+        at = restarted_bets(
+            values,
+            self.n,
+            self.promised,
+            self.most,
+            self.bets,
+            self.money,
+            self.leaders,
+            self.threshold,
+            _EVERY,
+        )
         if at >= 0 and self.alarm is None:
-            mean = (self.total + float(values[: at + 1].sum())) / (n + at + 1)
-            self.alarm = Alarm(self.kind, int(rows[at]), mean, self.promised)
-        self.n, self.total = n + len(values), self.total + float(values.sum())
+            self.alarm = self._alarm_at(self.n + at + 1, int(rows[at]))
+        self.n += len(values)
         return float(np.logaddexp.reduce(self.money) - self.threshold)
+
+    def _alarm_at(self, n_values, row):
+        """Return the alarm after `n_values` values, about the values of the leading bettor."""
+        # Shares sum to less than 1 unit: where all money together is above 1, that of this bettor
+        # has grown, so that the mean of its values is above what is promised.
+        leading = int(self.leaders.growth.argmax())
+        n_rows = n_values - int(self.leaders.since[leading])
+        mean = float(self.leaders.total[leading]) / n_rows
+        return Alarm(self.kind, row, mean, self.promised, n_rows)
 
 
 class PromiseMonitor:
@@ -111,8 +156,10 @@ class PromiseMonitor:
     ----------
     alarm_ : namedtuple or None
         The first alarm: ``kind``, ``"cost"`` or ``"loss"``; ``row``, the number of rows fed when
-        it was noticed; ``mean`` of the costs, or of the audited losses, up to then; and what it
-        was ``promised`` to be at most.
+        it was noticed; ``mean`` of the last ``n_rows`` costs, or audited losses, up to then; and
+        what it was ``promised`` to be at most. These rows are those of the test that fired: they
+        begin with the bettor whose money has grown most, near the change. Their mean is above
+        what is promised. It was chosen because it is large: later rows estimate the mean of now.
 
     alarms_ : list of namedtuple
         The first alarm of each promise, in the order in which they came.
@@ -208,7 +255,10 @@ class PromiseMonitor:
     def reset(self) -> None:
         """Start again: no rows, no alarm, and the whole of `false_alarm` for later rows."""
         with self._lock:
-            self.n_rows_ = self.n_audited_ = 0
+            self.n_rows_ = 0
+            self.n_audited_ = 0
+            # Losses fed, with those that are NaN.
+            self._n_losses = 0
             self._history: list[tuple[float, ...]] = []
             both = self.max_loss is not None and self.budget is not None
             threshold = log((1 + both) / self.false_alarm)
@@ -223,13 +273,18 @@ class PromiseMonitor:
     @property
     def alarms_(self) -> list[Alarm]:
         """The first alarm of each promise, in the order in which they came."""
-        found = [bettors.alarm for bettors in self._bettors.values() if bettors.alarm is not None]
-        return sorted(found, key=lambda alarm: alarm.row)
+        with self._lock:
+            return self._alarms_so_far()
 
     @property
     def alarm_(self) -> Alarm | None:
         """The first alarm, or None."""
-        return self.alarms_[0] if self.alarms_ else None
+        return next(iter(self.alarms_), None)
+
+    def _alarms_so_far(self):
+        """Return the alarms in order of time; the caller holds the lock."""
+        found = [bettors.alarm for bettors in self._bettors.values() if bettors.alarm is not None]
+        return sorted(found, key=lambda alarm: alarm.row)
 
     @validate_params(
         {"n_rows": [Interval(Integral, 0, None, closed="left")]}, prefer_skip_nested_validation=True
@@ -262,8 +317,8 @@ class PromiseMonitor:
 
         loss : float or array-like of shape (n_audited,) or (n_rows,), default=None
             Signed losses of the audited rows among them, or of all rows with NaN where a row was
-            not audited. Feed every loss that :meth:`audit` asked for: to leave some out is to
-            choose.
+            not audited. Without `cost`, losses with NaN have one entry for each new row. Feed
+            every loss that :meth:`audit` asked for: to leave some out is to choose.
 
         Returns
         -------
@@ -279,17 +334,21 @@ class PromiseMonitor:
         top = self.loss_range * (1 + 1e-9)
         costs = _column(cost, "cost", low=0.0)
         losses = _column(loss, "loss", low=-top, high=top, allow_nan=True)
+        check_rows_match(cost=cost, loss=loss)
         known = np.flatnonzero(~np.isnan(losses))
-        if len(known) < len(losses) != len(costs):
+        has_unaudited = len(known) < len(losses)
+        if has_unaudited and cost is not None and len(losses) != len(costs):
             raise ValueError(
-                "loss may be NaN, not audited, only where it has one entry per row, as cost: "
-                f"got {len(losses)} for {len(costs)} rows."
+                f"loss has {len(losses)} entries, some of them NaN, and cost has {len(costs)}. "
+                "NaN stands for a row that was not audited, so that loss must have one entry for "
+                "each cost. Give NaN for the other rows, or leave the NaN out of loss."
             )
         with self._lock:
             before = self.n_rows_
             self.n_audited_ += len(known)
-            # Who feeds losses alone feeds a row with each.
-            self.n_rows_ = max(before + len(costs), self.n_audited_)
+            # Losses that are fed alone have a row each, those that are NaN as well.
+            self._n_losses += len(losses)
+            self.n_rows_ = max(before + len(costs), self._n_losses)
             rows, late = np.arange(before, self.n_rows_) + 1, np.full(len(known), self.n_rows_)
             audited = rows[known] if len(losses) == len(rows) else late
             fed = {"cost": (costs, rows), "loss": (losses[known], audited)}
@@ -298,7 +357,7 @@ class PromiseMonitor:
             if len(self._history) > 2000:
                 # Of the picture every second point goes.
                 self._history = self._history[1::2]
-            return self.alarm_
+            return next(iter(self._alarms_so_far()), None)
 
     def plot(self, *, ax: Any = None) -> Any:
         """Draw the evidence against each guarantee over time; at 0 there is an alarm.

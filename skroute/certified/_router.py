@@ -32,7 +32,7 @@ from skroute.base import (
 )
 from skroute.certified._batch import certify_batch
 from skroute.certified._certificate import warn_of_no_saving
-from skroute.certified._evidence import collect, groups_of_rows, has_missing, operating_budgets
+from skroute.certified._evidence import collect, groups_of_rows, operating_budgets
 from skroute.certified._loss import loss_of
 from skroute.certified._monitor import PromiseMonitor
 from skroute.certified._selection import Selection
@@ -58,6 +58,7 @@ from skroute.utils._validation import (
     check_row_weights,
     check_some_known,
     refuse_masked,
+    refuse_missing,
     warn,
 )
 
@@ -341,7 +342,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
                 "There is nothing to promise: give max_loss, the largest mean loss against the "
                 "reference, budget, the largest mean cost, or both."
             )
-        X, values, groups = self._checked(X, y, self.groups, reset=True)
+        X, values, groups = self._checked(X, y, self.groups, params, reset=True)
         # Before anything is asked: a fitted estimator may know more classes than y has.
         loss = loss_of(unfrozen(self.estimator), values, self.loss, self.loss_range)
         if self.max_loss is not None and self.max_loss > loss.range:
@@ -413,7 +414,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         given = self.groups if isinstance(self.groups, str) else groups
         if self.groups is not None and given is None:
             raise ValueError("groups must be given for the new rows, as they were in fit.")
-        X, values, groups = self._checked(X, y, given, reset=False)
+        X, values, groups = self._checked(X, y, given, call, reset=False)
         if values.ndim != self._y_ndim:
             raise ValueError(
                 f"y must have as many axes as in fit, {self._y_ndim}, got shape {values.shape}."
@@ -462,7 +463,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             return dict(process_routing(self, "predict", **call)["estimator"]["predict"])
         return call
 
-    def _checked(self, X, y, groups, *, reset):
+    def _checked(self, X, y, groups, call, *, reset):
         """Rows, their targets as an array, and their groups."""
         if y is None:
             raise ValueError(
@@ -470,13 +471,12 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
                 "rests on what the right answers are."
             )
         refuse_masked(y=y, groups=groups)
+        check_rows_match(X=X, y=y, groups=groups, **call)
         X = check_rows(self, X, reset=reset)
         check_consistent_length(X, y)
-        if len(getattr(y, "shape", ())) == 2:
-            check_rows_match(X=X, y=y)
+        if self.loss is None:
+            refuse_missing(y=y)
         values = _array(y)
-        if self.loss is None and has_missing(values):
-            raise ValueError("y must have no missing values: they are evidence of nothing.")
         return X, values, groups_of_rows(groups, values)
 
     def _values(self, y):
@@ -647,6 +647,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         router = self.estimator_ if hasattr(self, "choices_") else unfrozen(self.estimator)
         self._check_estimator(router)
         check_is_fitted(router)
+        check_rows_match(X=X, **call)
         X = check_rows(router, X, reset=False)
         return certify_batch(self, router, X, n_labels, label_cost, self._call_of(call))
 
@@ -862,6 +863,10 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             of numbers, or the mean quality of the choices made. Rows that are handed over are
             left out.
         """
+        check_rows_match(X=X, y=y, sample_weight=sample_weight, **call)
+        check_is_fitted(self)
+        if is_classifier(self.estimator_) or is_regressor(self.estimator_):
+            refuse_missing(y=y)
         # Refused before a model is asked.
         weight = check_row_weights(sample_weight, num_samples(X))
         routed = self.predict_routed(X, budget=budget, **call)

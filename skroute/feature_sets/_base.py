@@ -48,7 +48,7 @@ from skroute.utils._frames import as_rows, indexable_rows
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
 from skroute.utils._timing import timed
-from skroute.utils._validation import check_numbers, check_row_weights
+from skroute.utils._validation import check_numbers, check_row_weights, check_truth
 
 # Sets times queries that are looked at together: they stay near the processor's cache.
 _BLOCK = 200_000
@@ -588,6 +588,7 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         float
             Share of rows answered correctly.
         """
+        check_truth(X=X, sample_weight=sample_weight, y=y, size=size)
         if sample_weight is not None:
             # Refused before a model is asked.
             sample_weight = check_row_weights(sample_weight, num_samples(X))

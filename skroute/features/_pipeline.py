@@ -12,6 +12,7 @@ from skroute.features._groups import FeatureGroupsMixin
 from skroute.features._lazy import LazyFeatures, RawRows
 from skroute.utils._compat import num_samples, routing_enabled
 from skroute.utils._frames import as_rows, is_mapping, names_and_columns
+from skroute.utils._named import check_rows_match
 from skroute.utils._validation import refuse_source
 
 # Training rows on which it is verified that a transformer keeps groups apart.
@@ -111,6 +112,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
         self
         """
         refuse_source(X)
+        check_rows_match(X=X, y=y, **params)
         self._behind = None
         with ExitStack() as self._while_fitting:
             try:
@@ -240,7 +242,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
             params["sample_weight"] = sample_weight
         if routing_enabled() and not self._is_late(X):
             return super().score(X, y, **params)
-        return self._view("score", X, y, **params)
+        return self._view("score", X, y=y, **params)
 
 
 def dense(table):

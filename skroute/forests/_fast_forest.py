@@ -36,7 +36,8 @@ from skroute.utils._compat import (
     routing_enabled,
 )
 from skroute.utils._frames import as_rows, column_keys
-from skroute.utils._validation import check_weights
+from skroute.utils._named import check_rows_match
+from skroute.utils._validation import check_truth, check_weights
 
 
 def _classifies(self):
@@ -217,6 +218,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
                 "FastForest.from_ensemble(model). A forest from a file only answers."
             )
         _check_ensemble(self.estimator)
+        check_rows_match(X=X, y=y, **params)
         if routing_enabled():
             params = process_routing(self, "fit", **params)["estimator"]["fit"]
         else:
@@ -413,6 +415,7 @@ class FastForest(MetaEstimatorMixin, BaseEstimator):
         float
             As the ensemble's own.
         """
+        check_truth(X=X, sample_weight=sample_weight, y=y)
         y_pred = self.predict(X)
         measure = r2_score if self.forest_.classes is None else accuracy_score
         return float(measure(y, y_pred, sample_weight=sample_weight))

@@ -12,6 +12,7 @@ from skroute.base import affords, check_affordable, check_budget
 from skroute.gating._adapt import AdaptGatingClassifier
 from skroute.metrics import AccuracyCostDisplay, pareto_front
 from skroute.utils._compat import Integral, validate_params
+from skroute.utils._validation import check_truth
 
 __all__ = ["AdaptGrid", "adapt_grid"]
 
@@ -191,6 +192,8 @@ def adapt_grid(
             raise ValueError(f"{name} must have at least one value, got {values!r}.")
         for value in values:
             template.set_params(**{name: value})._validate_params()
+    check_truth(X=X, sample_weight=sample_weight, y=y)
+    check_truth(X_val=X_val, y=y_val, name="y_val")
     rows, held_out = template._prepare(X, y, sample_weight, {})
     # Made ready once, for all threads.
     ready = {

@@ -33,9 +33,16 @@ from skroute.utils._compat import (
     routing_enabled,
 )
 from skroute.utils._frames import as_rows, is_frame, names_and_columns
+from skroute.utils._named import check_rows_match
 from skroute.utils._once import EVERY, once_of
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import check_probabilities, relative_weights, warn, with_sum_one
+from skroute.utils._validation import (
+    check_probabilities,
+    check_truth,
+    relative_weights,
+    warn,
+    with_sum_one,
+)
 
 __all__ = ["OperatingPoint", "SequentialFeatureClassifier"]
 
@@ -826,6 +833,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
             Share of rows answered correctly.
         """
         call = {"known": known, "max_rounds": max_rounds, "max_cost": max_cost}
+        check_truth(X=X, sample_weight=sample_weight, y=y, **call)
         y_pred = self.predict(X, budget, **call)
         return accuracy_score(on_host(y), y_pred, sample_weight=sample_weight)
 
@@ -843,6 +851,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
             The round, from 1; 0 where a group is not bought.
         """
         check_is_fitted(self)
+        check_rows_match(X=X, known=known)
         call = {"known": known, "max_rounds": max_rounds, "max_cost": max_cost}
         plan = self._plan(self._check_X(X), self._effective_budget(budget), **call)
         return plan.state[-1]

@@ -39,15 +39,19 @@ def log_capital(values, mean, n_population, cap, prior, aim):
 
 
 @njit(cache=True, nogil=True)
-def restarted_bets(values, n, promised, bets, money, threshold, every):
+def restarted_bets(values, n, promised, most, bets, money, leaders, threshold, every):
     """Bet that the mean is above `promised`, with a new bettor before every so many values.
 
     The k-th of them starts with a share of 1 / (j log(j)^2), j = k + 2, of one unit of money, by
     its sum over all j (2.1097), and divides it among fixed `bets`. Money on the same bet grows
     alike from then on, whoever's it is: its log, in `money`, is one number for each bet, changed
-    in place. `n` values were bet on before. While the promise is kept all money together is a
-    supermartingale: by Ville's inequality it ever reaches ``exp(threshold)`` with a probability
-    of at most ``exp(-threshold)``.
+    in place. `n` values were bet on before, and those above `most` count as it. While the promise
+    is kept all money together is a supermartingale: by Ville's inequality it ever reaches
+    ``exp(threshold)`` with a probability of at most ``exp(-threshold)``.
+
+    Up to this value `leaders` are changed in place as well. For each bet they have the log of the
+    largest growth of one bettor's money, the number of values before this bettor started, and the
+    sum of the values since then.
 
     Returns the position of the first value at which it does, -1 for none.
     """
@@ -58,8 +62,18 @@ def restarted_bets(values, n, promised, bets, money, threshold, every):
             share = -np.log(2.11 * j * np.log(j) ** 2 * bets.shape[0])
             for b in range(bets.shape[0]):
                 money[b] = np.logaddexp(money[b], share)
+                # A bettor whose money has not grown is behind the one that starts here.
+                if first < 0 and leaders.growth[b] <= 0.0:
+                    leaders.growth[b] = 0.0
+                    leaders.since[b] = n + i
+                    leaders.total[b] = 0.0
+        value = min(values[i], most)
         for b in range(bets.shape[0]):
-            money[b] += np.log1p(bets[b] * (values[i] - promised))
+            gain = np.log1p(bets[b] * (value - promised))
+            money[b] += gain
+            if first < 0:
+                leaders.growth[b] += gain
+                leaders.total[b] += values[i]
         if first < 0:
             top = money.max()
             if top + np.log(np.exp(money - top).sum()) >= threshold:

@@ -60,11 +60,11 @@ def mean_p_value(
           inequality; theorem 3 and eq. (26) of [1]_, without replacement theorem 4;
         - ``"binomial"``: exact, for values that are 0 or 1 (the ends of `bounds`); without
           replacement the hypergeometric law;
-        - ``"trinomial"``: exact, for independent values at the two ends of `bounds` or in
-          their middle, such as signed losses of -1, 0 and 1: the largest probability, over the
-          share of values that are not 0, of a likelihood ratio as extreme [2]_. Where many
-          values cancel it needs far fewer rows than betting. It knows no limit below the
-          middle.
+        - ``"trinomial"``: for independent values at the two ends of `bounds` or in their middle,
+          such as signed losses of -1, 0 and 1: the largest probability, over the share of values
+          that are not 0, of a likelihood ratio as extreme [2]_, found to 0.1 % of itself and
+          rounded up. Where many values cancel it needs far fewer rows than betting. It knows no
+          limit below the middle.
 
     n_population : int, default=None
         Rows in the finite population that `values` are drawn from without replacement, and

@@ -1,4 +1,8 @@
-"""The exact test for signed losses of 0 and 1: each row loses one, gains one, or neither."""
+"""The test for signed losses of 0 and 1: each row loses one, gains one, or neither.
+
+Probabilities are exact. Their maximum over the shares of unequal rows is found on a grid, to 0.1 %
+of itself, by which p-values are raised.
+"""
 
 from functools import lru_cache
 
@@ -10,6 +14,9 @@ _GAMMA, _GRID, _TAIL = 1e-5, 30, 1e-9
 # Shares around the largest value on that grid: of few unequal rows they differ by powers of ten,
 # and the grid alone misses a hundredth of the p-value.
 _AROUND = 8
+# Factor of the largest probability on these shares: what a share between them can have. In 2,000
+# random cases a grid that is 50 times finer had at most 0.05 % more.
+_BETWEEN = 1.001
 # Numbers of unequal rows, over all limits, that are computed together.
 _AT_ONCE = 20_000
 # Probabilities below it are left out.
@@ -48,7 +55,8 @@ def trinomial_p_value(n, lost, won, limit):
     """p-value of "P(lost) - P(won) is at least `limit`" for `n` independent rows.
 
     The largest probability, over the shares of unequal rows that are not out of the question, of a
-    signed root at least as extreme as the one seen; `gamma` is added for those that are.
+    signed root at least as extreme as the one seen; `gamma` is added for those that are. The
+    largest one is found to 0.1 %, which is added too.
 
     Parameters
     ----------
@@ -113,7 +121,7 @@ def _largest(n, lost, won, limits):
     ends = shares[np.maximum(top - 1, 0), each], shares[np.minimum(top + 1, _GRID - 1), each]
     finer = _probabilities(np.geomspace(*ends, _AROUND), *counted)
     largest = np.maximum(sums.max(axis=0), finer.max(axis=0))
-    return np.minimum(largest + _GAMMA + 2 * _TAIL, 1.0)
+    return np.minimum(_BETWEEN * largest + _GAMMA + 2 * _TAIL, 1.0)
 
 
 def _probabilities(shares, n, m, extreme, of, limits):

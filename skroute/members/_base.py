@@ -8,10 +8,13 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
+from skroute.utils._named import check_rows_match
+from skroute.utils._scored import CheckedScoreMixin
 from skroute.utils._tensors import on_host
+from skroute.utils._validation import refuse_missing
 
 
-class MemberClassifier(ClassifierMixin, BaseEstimator):
+class MemberClassifier(CheckedScoreMixin, ClassifierMixin, BaseEstimator):
     """A classifier whose answers come from elsewhere: `fit` checks and learns nothing.
 
     The tag ``requires_fit`` is False, ``classes_`` is known from the parameters, and a router
@@ -37,6 +40,8 @@ class MemberClassifier(ClassifierMixin, BaseEstimator):
 
 def checked_labels(X, y, *, several=False):
     """Labels, one for each row; an indicator matrix where there may be `several` in a row."""
+    check_rows_match(X=X, y=y)
+    refuse_missing(y=y)
     y = on_host(y)
     check_consistent_length(X, y)
     if getattr(y, "ndim", 1) == 1 or not several:

@@ -12,7 +12,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skroute.base import check_rows
 from skroute.members._base import checked_labels
 from skroute.utils._compat import Integral, Interval, Real, _safe_indexing, num_samples
+from skroute.utils._named import check_rows_match
 from skroute.utils._optional import import_optional
+from skroute.utils._scored import CheckedScoreMixin
 from skroute.utils._tensors import is_dataset, torch_of
 from skroute.utils._validation import check_numbers
 
@@ -25,7 +27,7 @@ def _torch_side():
     return _torch_exits
 
 
-class MultiExitClassifier(ClassifierMixin, BaseEstimator):
+class MultiExitClassifier(CheckedScoreMixin, ClassifierMixin, BaseEstimator):
     """A deep net with a classifier head after each of its stages.
 
     A torch module is cut into stages that are applied one after the other, with a head
@@ -231,6 +233,7 @@ class MultiExitClassifier(ClassifierMixin, BaseEstimator):
         self._validate_params()
         side = _torch_side()
         device = None if self.device is None else side.available_device(self.device)
+        check_rows_match(X=X, y=y)
         rows = check_exit_rows(self, X, reset=True)
         classes, codes = np.unique(checked_labels(rows, y), return_inverse=True)
         if len(classes) < 2:

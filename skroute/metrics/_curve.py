@@ -4,15 +4,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import is_classifier
+from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import ABSTAIN_NAME, check_budget, handed_over, takes
-from skroute.metrics._objectives import rows_of, single_choices, worth_of
+from skroute.metrics._objectives import qualities_of, rows_of, single_choices, worth_of
 from skroute.utils._compat import num_samples
+from skroute.utils._named import check_rows_match
 from skroute.utils._once import walking
-from skroute.utils._validation import check_numbers, check_row_weights, check_some_known
+from skroute.utils._validation import (
+    check_numbers,
+    check_row_weights,
+    check_some_known,
+    refuse_missing,
+)
 
 
 class AccuracyCostCurve(NamedTuple):
@@ -78,21 +84,49 @@ def find_router(estimator, X):
     )
 
 
+def checked_targets(y, router):
+    """Return targets as an array, by which the answers of a fitted router can be judged.
+
+    Parameters
+    ----------
+    y : array-like
+        True labels or numbers, none of them missing; or qualities of the choices of a router that
+        only routes, of which some may be unknown.
+    router : fitted decision estimator
+
+    Returns
+    -------
+    ndarray of shape (n_samples,) or (n_samples, n_columns)
+        Unknown qualities are NaN.
+    """
+    answers = is_classifier(router) or is_regressor(router)
+    if not answers and getattr(y, "ndim", np.ndim(y)) == 2:
+        return qualities_of(y, router)
+    refuse_missing(y=y)
+    targets = rows_of(y, router)
+    if is_classifier(router) and targets.ndim == 1:
+        check_some_known(targets, router.classes_)
+    return targets
+
+
 class Walk:
     """A fitted estimator on the rows that it is judged by: no model is asked twice about one."""
 
     def __init__(self, estimator, X, y, row_quality=None, sample_weight=None, **call):
+        # What the transformers of a pipeline make of the rows may have no labels.
+        check_rows_match(X=X, y=y, sample_weight=sample_weight, **call)
         router, self.X = find_router(estimator, X)
         # A cascade may be asked by signals alone.
         rows = y if self.X is None else self.X
         check_consistent_length(rows, y)
         self.n = num_samples(rows)
         self.weight = check_row_weights(sample_weight, self.n)
-        self.y, self.worth = rows_of(y, router), worth_of(router, y, row_quality)
-        if row_quality is None and is_classifier(router) and self.y.ndim == 1:
-            check_some_known(self.y, router.classes_)
-        if row_quality is None and not is_classifier(router) and self.y.ndim == 2:
-            check_numbers(self.y, "y", allow_nan=True)
+        if row_quality is None:
+            self.y = checked_targets(y, router)
+        else:
+            # What a missing label is worth is for the function to say.
+            self.y = rows_of(y, router)
+        self.worth = worth_of(router, y, row_quality)
         # The oracle is told what is right.
         self.call = {"y_true": y, **call} if takes(router, "y_true") else call
         self.router = walking(router)
@@ -277,6 +311,7 @@ def risk_coverage_curve(
     >>> curve.coverage.tolist(), curve.risk.round(2).tolist()
     ([0.25, 0.5, 0.75, 1.0], [0.0, 0.0, 0.33, 0.5])
     """
+    check_rows_match(loss=loss, confidence=confidence, sample_weight=sample_weight)
     lost = check_numbers(loss, "loss", shape=(None,))
     rank = check_numbers(confidence, "confidence", shape=lost.shape)
     weight = check_row_weights(sample_weight, len(lost))

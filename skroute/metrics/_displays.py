@@ -6,17 +6,25 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import sem
+from sklearn.base import is_classifier, is_regressor
 from sklearn.metrics import ConfusionMatrixDisplay
 from sklearn.utils import check_array, check_consistent_length
 
+from skroute.base import models_of
 from skroute.metrics._curve import Walk, check_budgets, find_router
-from skroute.metrics._objectives import rows_of, sample_quality
+from skroute.metrics._objectives import qualities_of, sample_quality
 from skroute.metrics._off_policy import OffPolicyCurve, off_policy_curve
-from skroute.metrics._tradeoff import costs_by_name, random_mix, reference_curves
+from skroute.metrics._tradeoff import (
+    check_all_known,
+    costs_by_name,
+    random_mix,
+    reference_curves,
+)
 from skroute.utils._compat import validate_style_kwargs
+from skroute.utils._named import check_rows_match
 from skroute.utils._once import walking
 from skroute.utils._optional import axes_of, import_optional
-from skroute.utils._validation import check_row_weights
+from skroute.utils._validation import check_row_weights, refuse_missing
 
 
 class Display:
@@ -228,6 +236,11 @@ class AccuracyCostDisplay(Display):
         display : :class:`AccuracyCostDisplay`
         """
         check_consistent_length(y_preds, costs)
+        per_point = dict(enumerate(costs)) if isinstance(costs, (list, tuple)) else {}
+        answers = dict(enumerate(y_preds)) if isinstance(y_preds, (list, tuple)) else {}
+        check_rows_match(
+            y_true=y_true, y_preds=answers, sample_weight=sample_weight, costs=per_point
+        )
         right = [sample_quality(y_true, y_pred) for y_pred in y_preds]
         weight = check_row_weights(sample_weight, np.shape(right)[1])
         quality = np.average(right, axis=1, weights=weight)
@@ -346,6 +359,7 @@ class RouteShareDisplay(Display):
             raise ValueError(
                 f"budgets must be finite to have a place on the axis, got {limits.tolist()!r}."
             )
+        check_rows_match(X=X, **params)
         router, X = find_router(estimator, X)
         router, choices = walking(router), list(router.choices_)
         routes = [router.route(X, budget=limit, **params) for limit in limits]
@@ -475,12 +489,21 @@ class ComplementarityDisplay(Display):
         ax: Any = None,
         im_kwargs: dict[str, Any] | None = None,
     ) -> Self:
-        """Ask every member of a fitted router about every row and draw the matrix.
+        """Compare the answers of all members, or the qualities of all choices, and draw the matrix.
 
         Parameters
         ----------
-        estimator, X, y
-            As in :func:`accuracy_cost_curve`, of a router with ``named_estimators_``.
+        estimator : estimator
+            A fitted router, a pipeline that ends with one, or a search over one of these. If it
+            has members, ``named_estimators_``, each of them is asked about every row.
+
+        X : array-like of shape (n_samples, n_features)
+            Rows that the estimator has not been fitted on.
+
+        y : array-like of shape (n_samples,) or (n_samples, n_columns)
+            True labels for a router with members. For a router that only routes, such as
+            :class:`~skroute.routing.BudgetRouter`, the quality of each choice on each row, NaN
+            where it is not known; a frame's columns are read by name.
 
         ax, im_kwargs
             As in :meth:`plot`.
@@ -489,11 +512,44 @@ class ComplementarityDisplay(Display):
         -------
         display : :class:`ComplementarityDisplay`
         """
+        check_rows_match(X=X, y=y)
         router, X = find_router(estimator, X)
-        members = router.named_estimators_
-        right = np.column_stack([sample_quality(y, one.predict(X)) for one in members.values()])
-        display = cls(matrix=complementarity_matrix(right), names=list(members))
+        while hasattr(getattr(router, "estimator_", None), "predict_routed"):
+            # What is promised about a router changes none of its choices.
+            router = router.estimator_
+        if is_classifier(router) or is_regressor(router):
+            names, quality = _quality_of_members(router, X, y)
+        else:
+            names, quality = _quality_of_choices(router, X, y)
+        display = cls(matrix=complementarity_matrix(quality), names=names)
         return display.plot(ax=ax, im_kwargs=im_kwargs)
+
+
+def _quality_of_members(router, X, y):
+    """Return the names of a router's members, and the quality of the answers of each."""
+    if not hasattr(router, "named_estimators_"):
+        raise TypeError(
+            f"estimator must have several models that may answer a row, which "
+            f"{type(router).__name__} does not have. Give a router, or use "
+            "complementarity_matrix with a table of qualities."
+        )
+    refuse_missing(y=y)
+    members = router.named_estimators_
+    answers = [member.predict(X) for member in members.values()]
+    return list(members), np.column_stack([sample_quality(y, answer) for answer in answers])
+
+
+def _quality_of_choices(router, X, y):
+    """Return the names of the choices of a router that only routes, and the quality of each."""
+    names = models_of(router)
+    quality = qualities_of(y, router)
+    check_consistent_length(quality if X is None else X, quality)
+    if quality.shape[1:] != (len(names),):
+        raise ValueError(
+            f"y of shape {quality.shape} must have one column with the quality of each of "
+            f"{names!r}. Give the table of qualities of these rows."
+        )
+    return names, quality
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -614,9 +670,10 @@ class RouterDiagnosticsDisplay(Display):
         -------
         display : :class:`RouterDiagnosticsDisplay`
         """
+        check_rows_match(X=X, y=y, costs=costs, **params)
         names, route = list(estimator.choices_), estimator.route(X, **params)
         costs = costs_by_name(estimator.costs_ if costs is None else costs, names)
-        quality = check_array(rows_of(y, estimator), dtype=np.float64, input_name="y")
+        quality = check_all_known(qualities_of(y, estimator), "y")
         estimate = estimator.predict_quality(X)
         check_consistent_length(quality, estimate)
         curves = reference_curves(quality, costs, [estimator.predict_cost(X, **params).mean()])

@@ -13,7 +13,13 @@ from sklearn.base import is_classifier, is_regressor
 from skroute.base import handed_over, models_of
 from skroute.utils._named import in_order
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import check_known_labels, check_numbers, holds_texts, refuse_masked
+from skroute.utils._validation import (
+    check_known_labels,
+    check_numbers,
+    check_truth,
+    holds_texts,
+    refuse_masked,
+)
 
 # Least probability that log loss takes a logarithm of, as scikit-learn has it.
 _LEAST = np.finfo(np.float64).eps
@@ -25,10 +31,10 @@ def sample_quality(y_true: ArrayLike, y_pred: ArrayLike) -> NDArray[np.float64]:
     Parameters
     ----------
     y_true : array-like of shape (n_samples,) or (n_samples, n_labels)
-        True labels, or an indicator matrix of labels.
+        True labels, or an indicator matrix of labels. None of them may be missing.
 
     y_pred : array-like of the shape of `y_true`
-        The answers.
+        The answers. A row that is not answered, None, counts as wrong.
 
     Returns
     -------
@@ -39,7 +45,8 @@ def sample_quality(y_true: ArrayLike, y_pred: ArrayLike) -> NDArray[np.float64]:
     Raises
     ------
     ValueError
-        If the shapes differ.
+        If the shapes differ, if a true label is missing, or if rows of both have the same labels
+        in another order.
 
     Examples
     --------
@@ -49,7 +56,9 @@ def sample_quality(y_true: ArrayLike, y_pred: ArrayLike) -> NDArray[np.float64]:
     >>> sample_quality([[1, 1, 0], [0, 0, 0]], [[1, 0, 0], [0, 0, 0]])
     array([0.5, 1. ])
     """
-    y_true, y_pred = np.asarray(y_true), np.asarray(y_pred)
+    check_truth(y_pred=y_pred, y=y_true, name="y_true")
+    y_true = np.asarray(y_true)
+    y_pred = np.asarray(y_pred)
     if y_true.shape != y_pred.shape or y_true.ndim not in (1, 2):
         raise ValueError(
             f"y_true of shape {y_true.shape} and y_pred of shape {y_pred.shape} do not go "
@@ -386,6 +395,23 @@ def worth_of(estimator, y=None, row_quality=None):
     objective = objective_of_labels(quality, classes, several=several)
     plain = several or objective.name == "accuracy"
     return objective if plain else replace(objective, classes=classes)
+
+
+def qualities_of(y, estimator):
+    """Return qualities of the choices of an estimator that only routes; NaN where unknown.
+
+    Parameters
+    ----------
+    y : {array-like, dataframe} of shape (n_samples, n_choices)
+        A frame's columns are read by name.
+    estimator : fitted decision estimator
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_choices), dtype=float64
+    """
+    y = on_host(y.toarray() if hasattr(y, "toarray") else y)
+    return check_numbers(in_order(y, models_of(estimator)), "y", allow_nan=True)
 
 
 def rows_of(y, estimator):

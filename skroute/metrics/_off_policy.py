@@ -9,26 +9,29 @@ from scipy.stats import t as student
 
 from skroute.metrics._curve import check_budgets, find_router
 from skroute.quality._logged import (
+    Agreement,
     as_numbers,
+    beyond_range,
     effective_size,
     estimate_cells,
     estimate_propensities,
     folds_of_log,
-    never_matched,
+    lack_of_overlap,
     read_choice,
     read_propensity,
     read_values,
 )
 from skroute.utils._compat import Integral, Interval, Real, num_samples, validate_params
+from skroute.utils._named import check_rows_match
 from skroute.utils._once import walking
 from skroute.utils._validation import warn
 
-# Rows of equal weight that an estimate needs at least.
-_LEAST_ROWS = 10
 # Rows of new logs that may be equal to rows of the fit.
 _REPEATED = 0.01
-# Weights of the rows that agree have the mean 1; what lacks more has no overlap.
-_LACKS = 0.1
+# What to do about a log that cannot say how good a policy is.
+_ADVICE = (
+    "Leave the budget out of budgets, or log some requests at random (with their propensities)."
+)
 
 
 class OffPolicyEstimate(NamedTuple):
@@ -140,13 +143,21 @@ def off_policy_curve(
         the log knows: ``matched`` rows, on which log and router agree, their
         ``effective_sample_size``, ``(sum w)^2 / sum w^2`` with ``w = 1 / propensity``,
         ``max_weight`` and ``mean_weight`` (over all rows; 1 but for noise), ``n_fitted``, rows of
-        the router's own fit, and ``estimated``, whether propensities are estimates.
+        the router's own fit, and ``estimated``, whether propensities are estimates. At a budget
+        for which the log cannot say how good the router is, its estimates are NaN.
 
     Raises
     ------
     ValueError
-        Where the log cannot say: a choice that the router makes was never logged on such
-        rows, or agreement is too rare; for values and shapes that are none of a log.
+        If the log has no overlap with the router at any of the budgets; for values and shapes
+        that are none of a log.
+
+    Warns
+    -----
+    UserWarning
+        For each budget without overlap: a choice that the router makes was never logged on such
+        rows, agreement is too rare, or the rows that agree stand for too few of all rows. Also if
+        an estimated quality is outside of the qualities in the log.
 
     See Also
     --------
@@ -192,6 +203,7 @@ Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and 
     >>> bool(found.low[0] < truth < found.high[0])
     True
     """
+    check_rows_match(X=X, q=q, choice=choice, propensity=propensity, costs=costs, **params)
     router, X = find_router(estimator, X)
     n, names = num_samples(X), [str(name) for name in router.choices_]
     value = read_values(q, "q", n, allow_nan=True)
@@ -214,27 +226,48 @@ Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and 
     at = np.flatnonzero(~np.isnan(value))
     logged, routes = position[at], np.array([plan.route[at] for plan in plans])
     weights = np.where(routes == logged, 1 / chance[at], 0.0)
-    for limit, route, weight in zip(limits, routes, weights):
-        _check_overlap(route, logged, weight, names, limit)
+    n_choices = len(every)
+    lacks = [
+        lack_of_overlap(_agreement(route, logged, weight, n_choices), names)
+        for route, weight in zip(routes, weights)
+    ]
+    for limit, lack in zip(limits, lacks):
+        if lack is None:
+            continue
+        where = f"At budget={limit:.6g}" if np.isfinite(limit) else "Without a budget"
+        message = f"{where} {lack} {_ADVICE}"
+        if all(lacks):
+            raise ValueError(message)
+        warn(f"{message} Its estimates are NaN.")
+    estimated = np.flatnonzero([lack is None for lack in lacks])
+    size = np.array([effective_size(weight) for weight in weights])
+    degrees = size[estimated] - 1
 
     def judged(of_rows, ratio):
-        """The three estimates at each budget, with their errors and skewness."""
+        """The three estimates at each budget with overlap, with their errors and skewness."""
         table = np.full((n, len(every)), np.nan)
         table[np.arange(n), position] = of_rows
         model, every_row = estimate_cells(rows, table, folds, ratio=ratio)[at], np.arange(len(at))
-        made, own, value = model[every_row, routes], model[every_row, logged], of_rows[at]
-        both = doubly_robust(made, own, value, weights)
-        return direct_method(made), snips(value, weights), both
+        made, own = model[every_row, routes[estimated]], model[every_row, logged]
+        value, weight = of_rows[at], weights[estimated]
+        terms = direct_method(made), snips(value, weight), doubly_robust(made, own, value, weight)
+        estimates = with_intervals(terms, degrees, confidence_level)
+        return _spread(estimates, estimated, len(limits))
 
+    quality = judged(value, ratio=False)
+    means = np.concatenate([estimates.estimate for estimates in quality])
+    if message := beyond_range(means, value, "An estimated quality"):
+        warn(message)
     if paid is None:
-        cost = (direct_method(np.array([plan.cost[at] for plan in plans])),) * 3
+        # What the router reports is known without the log.
+        reported = direct_method(np.array([plan.cost[at] for plan in plans]))
+        cost = with_intervals((reported,) * 3, size - 1, confidence_level)
     else:
         cost = judged(paid, ratio=True)
-    size = np.array([effective_size(weight) for weight in weights])
     return OffPolicyCurve(
         budget=limits,
-        quality=with_intervals(judged(value, ratio=False), size - 1, confidence_level),
-        cost=with_intervals(cost, size - 1, confidence_level),
+        quality=quality,
+        cost=cost,
         route_share=np.array([np.bincount(r, minlength=len(names)) / len(at) for r in routes]),
         choices=names,
         matched=np.count_nonzero(weights, axis=1),
@@ -306,33 +339,37 @@ def unskewed(quantile, skewed):
     return 3 / skewed * (root - 1)
 
 
-def _check_overlap(route, logged, weight, names, budget):
-    """Refuse a policy that the log says nothing of."""
-    n, size, agreed = len(route), effective_size(weight), route == logged
-    where = f"At budget={budget:.6g}" if np.isfinite(budget) else "Without a budget"
-    advice = (
-        "Leave the budget out of budgets, or log some requests at random (with their propensities)."
+def _agreement(route, logged, weight, n_choices):
+    """Return where a log made the choices of a policy (`Agreement`)."""
+    return Agreement(
+        needed=np.bincount(route, minlength=n_choices).astype(np.float64),
+        matched=np.bincount(route[route == logged], minlength=n_choices).astype(np.float64),
+        made=np.bincount(logged, minlength=n_choices),
+        weight=weight,
     )
-    for k, name in enumerate(names):
-        made = np.count_nonzero(route == k)
-        if never_matched(made, np.count_nonzero(agreed & (route == k)), (logged == k).sum(), n):
-            raise ValueError(
-                f"{where} the policy sends {made / n:.1%} of the rows to {name!r}, and on "
-                f"none of them has the log made this choice: it cannot say what that is worth. "
-                f"{advice}"
-            )
-    if size < _LEAST_ROWS:
-        raise ValueError(
-            f"{where} the log agrees with the policy on {agreed.sum()} of {n} rows, an effective "
-            f"sample size of {size:.1f}, below {_LEAST_ROWS}: too few to say what the policy is "
-            f"worth. {advice}"
-        )
-    if 1 - weight.mean() > max(_LACKS, 5 * sem(weight)):
-        raise ValueError(
-            f"{where} the rows on which log and policy agree stand for {weight.mean():.1%} of all "
-            "rows by their propensities: the log never made the policy's choice on the others (or "
-            f"propensities are too large), and cannot say what it is worth there. {advice}"
-        )
+
+
+def _spread(estimates, estimated, n_budgets):
+    """Return estimates with one entry for each budget, NaN where there is no estimate.
+
+    Parameters
+    ----------
+    estimates : OffPolicyEstimates
+        Of some of the budgets.
+    estimated : ndarray of shape (n_estimated,), dtype=int64
+        Positions of these budgets.
+    n_budgets : int
+
+    Returns
+    -------
+    OffPolicyEstimates
+    """
+    found = []
+    for estimate in estimates:
+        table = np.full((len(estimate), n_budgets), np.nan)
+        table[:, estimated] = estimate
+        found.append(OffPolicyEstimate(*table))
+    return OffPolicyEstimates(*found)
 
 
 def _budgets_of(router):

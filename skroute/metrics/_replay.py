@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.metrics._tradeoff import costs_by_name
 from skroute.utils._compat import Integral, Interval, _safe_indexing, num_samples, validate_params
 from skroute.utils._frames import column_keys
-from skroute.utils._named import in_order
+from skroute.utils._named import check_rows_match, in_order
 from skroute.utils._validation import check_numbers
 
 
@@ -94,6 +94,7 @@ def replay(
     check_is_fitted(inner)
     if choices is None:
         choices = column_keys(quality) or inner.choices_
+    check_rows_match(X=X, quality=quality, costs=costs)
     names = [str(name) for name in choices]
     if missing := [name for name in inner.choices_ if name not in names]:
         raise ValueError(f"quality has no column for {missing!r} of the router, only {names!r}.")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import is_classifier, is_regressor
 from sklearn.metrics import check_scoring, get_scorer
 from sklearn.model_selection import GridSearchCV, ParameterGrid
 from sklearn.utils.metaestimators import available_if
@@ -15,7 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.base import DelegatedViewsMixin, affords, check_budget, inner_has
 from skroute.metrics._curve import Walk, accuracy_cost_curve, check_budgets, find_router
 from skroute.utils._compat import Interval, Real
-from skroute.utils._validation import warn
+from skroute.utils._named import check_rows_match
+from skroute.utils._validation import refuse_missing, warn
 
 # Parameters of decision estimators that act without a fit.
 _AT_ONCE = ("budget", "reg_lambda", "exchange_rate")
@@ -58,6 +60,7 @@ def mean_cost_scorer(estimator: Any, X: Any, y: Any = None, **kwargs: Any) -> fl
 
     and then ``GridSearchCV(router, grid, scoring=scoring, refit=refit)``.
     """
+    check_rows_match(X=X, **kwargs)
     router, X = find_router(estimator, X)
     return float(np.mean(router.predict_cost(X, **kwargs)))
 
@@ -96,7 +99,23 @@ def mean_quality_scorer(estimator: Any, X: Any, y: Any, **kwargs: Any) -> float:
     return float(Walk(estimator, X, y, **kwargs).curve([budget]).quality[0])
 
 
+def _check_scored(estimator, scoring, X, y, params):
+    """Check rows and true answers before one of scikit-learn's scorers reads them.
+
+    Raises
+    ------
+    ValueError
+        If rows have the same labels in another order, or if a true answer is missing that
+        scikit-learn would read, such as a masked one.
+    """
+    check_rows_match(X=X, y=y, **params)
+    answers = is_classifier(estimator) or is_regressor(estimator)
+    if answers and (isinstance(scoring, str) or hasattr(scoring, "_score_func")):
+        refuse_missing(y=y)
+
+
 def _score_at(estimator, X, y=None, *, budget, scoring, **kwargs):
+    _check_scored(estimator, scoring, X, y, kwargs)
     router, X = find_router(estimator, X)
     # A budget acts at once on a fitted estimator.
     router = copy(router)
@@ -493,6 +512,28 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         check_is_fitted(self)
         return find_router(self.best_estimator_, X)[1]
 
+    def fit(self, X, y=None, **params):
+        """Fit all candidates on the folds, and the best one on all rows.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Training rows.
+
+        y : array-like of shape (n_samples,) or (n_samples, n_choices), default=None
+            Targets, as the estimator takes them.
+
+        **params : dict
+            As in :class:`~sklearn.model_selection.GridSearchCV`.
+
+        Returns
+        -------
+        self
+        """
+        # Within a fold labels can be those of other rows.
+        check_rows_match(X=X, y=y, **params)
+        return super().fit(X, y, **params)
+
     @available_if(inner_has("predict"))
     def predict(self, X, **params):
         """Answers of the best estimator.
@@ -548,6 +589,7 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         float
         """
         check_is_fitted(self)
+        _check_scored(self.best_estimator_, self.quality, X, y, params)
         if budget is None:
             scorer = check_scoring(self.best_estimator_, self.quality)
         else:

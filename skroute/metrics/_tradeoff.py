@@ -12,7 +12,7 @@ from skroute.base import affords, check_costs
 from skroute.metrics._curve import AccuracyCostCurve, check_budgets
 from skroute.utils._compat import Integral, Interval, Real, validate_params
 from skroute.utils._frames import column_keys
-from skroute.utils._named import by_label, in_order
+from skroute.utils._named import by_label, check_rows_match, in_order
 from skroute.utils._validation import check_numbers
 
 # What may be said of resamples.
@@ -27,6 +27,7 @@ CONTENDERS = ("router", "random", "single", "oracle", "gain")
 
 def check_curve(cost, quality):
     """The points of a curve, sorted by cost, then by quality."""
+    check_rows_match(cost=cost, quality=quality)
     cost = check_numbers(cost, "cost of the curve", shape=(None,))
     quality = check_numbers(quality, "quality of the curve", shape=cost.shape)
     if not len(cost):
@@ -376,6 +377,7 @@ def costs_by_name(costs, names):
 
 def known_table(Q, costs):
     """Qualities, none of them NaN, and costs in the order of Q's columns."""
+    check_rows_match(Q=Q, costs=costs)
     names = [str(column) for column in column_keys(Q) or ()]
     return check_all_known(Q), costs_by_name(costs, names)
 
@@ -512,6 +514,7 @@ def bootstrap_interval(
     """
     if not rows:
         raise ValueError("bootstrap_interval needs at least one array of rows, got none.")
+    check_rows_match(**{f"rows[{k}]": array for k, array in enumerate(rows)})
     arrays = [
         check_array(array, ensure_2d=False, dtype=np.float64, input_name="rows") for array in rows
     ]

@@ -12,6 +12,8 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skroute.utils._compat import Integral, Interval, StrOptions, _fit_context
+from skroute.utils._named import check_rows_match
+from skroute.utils._scored import CheckedScoreMixin
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import (
     check_numbers,
@@ -32,7 +34,7 @@ _TAIL = 1e-6
 _DISTANCES = 2**20
 
 
-class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
+class BaggedNeighborsRegressor(CheckedScoreMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):
     """Outcomes of the nearest row of a random subset, averaged over all subsets.
 
     This is OCCAM's estimator of success probabilities [1]_. A subset of `subset_size` of the
@@ -156,6 +158,7 @@ class BaggedNeighborsRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         self.__dict__.pop("weights_", None)
         refuse_masked(X=X, y=y)
+        check_rows_match(X=X, y=y, sample_weight=sample_weight)
         return self._fit(X, y, sample_weight)
 
     @_fit_context(prefer_skip_nested_validation=True)

@@ -1,10 +1,12 @@
 """What a log of one answer per request says: propensities, estimates, pseudo-outcomes."""
 
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
+from scipy.stats import sem
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 from sklearn.exceptions import ConvergenceWarning
@@ -21,9 +23,16 @@ from skroute.utils._validation import check_numbers, relative_weights
 # Estimated propensities are mixed with this share of the choices' shares in the log.
 _FLOOR = 0.02
 _N_TREES = 40
+# Room for the rounding of a mean, as a share of the largest number.
+_ROUNDING = 1e-9
 # A choice that was never made may be needed for fewer rows than these.
 _LEAST_ROWS, _LEAST_SHARE = 10, 0.02
 _EXPECTED = 7.0
+# Rows of equal weight that an estimate needs at least.
+_LEAST_SIZE = 10
+# The weights of the rows on which log and policy agree have the mean 1. Where the mean is smaller
+# by more than this share, and by more than this many standard errors, there is no overlap.
+_LACKS, _ERRORS = 0.1, 5.0
 # Of a table with more known cells as many are drawn.
 _MOST_CELLS = 200_000
 
@@ -257,6 +266,108 @@ def never_matched(needed, matched, made, n_rows):
         return needed >= max(_LEAST_SHARE * n_rows, _LEAST_ROWS)
     # Of a log that made it anywhere alike as many would be expected: e^-7 is one in a thousand.
     return matched < 0.5 and needed * made / n_rows > _EXPECTED
+
+
+class Agreement(NamedTuple):
+    """Where a log made the choices that a policy makes.
+
+    Attributes
+    ----------
+    needed : ndarray of shape (n_choices,), dtype=float64
+        Number of rows for which the policy makes each choice.
+
+    matched : ndarray of shape (n_choices,), dtype=float64
+        Number of these rows on which the log made the same choice.
+
+    made : ndarray of shape (n_choices,), dtype=int64
+        Number of rows on which the log made each choice at all.
+
+    weight : ndarray of shape (n_rows,), dtype=float64
+        One over the propensity where log and policy agree, else 0.
+    """
+
+    needed: NDArray[np.float64]
+    matched: NDArray[np.float64]
+    made: NDArray[np.int64]
+    weight: NDArray[np.float64]
+
+
+def lack_of_overlap(agreement, names):
+    """Return why a log cannot say how good a policy is, or None if it can.
+
+    This is the one test of overlap: fits of logs and off-policy curves make it.
+
+    Parameters
+    ----------
+    agreement : Agreement
+    names : list of str
+        The choices.
+
+    Returns
+    -------
+    str or None
+        The end of a sentence that begins with the policy's budget.
+    """
+    weight = agreement.weight
+    n_rows = len(weight)
+    for name, needed, matched, made in zip(
+        names, agreement.needed, agreement.matched, agreement.made
+    ):
+        if never_matched(needed, matched, made, n_rows):
+            return (
+                f"the policy sends {needed / n_rows:.1%} of the rows to {name!r}, and on none of "
+                "them has the log made this choice: it cannot say what that is worth."
+            )
+    missing_share = 1 - weight.mean()
+    if missing_share > max(_LACKS, _ERRORS * sem(weight)):
+        return (
+            f"the rows on which log and policy agree stand for {weight.mean():.1%} of all rows by "
+            "their propensities: the log never made the policy's choice on the others (or "
+            "propensities are too large), and cannot say what it is worth there."
+        )
+    size = effective_size(weight)
+    n_agreed = np.count_nonzero(weight)
+    if n_agreed < (1 - _LACKS) * n_rows:
+        # A row stands for itself and for rows on which the log made another choice. A rule with
+        # few exceptions has many rows of the first kind and few that stand for any other row.
+        size = min(size, effective_size(np.maximum(weight - 1, 0.0)))
+    if size < _LEAST_SIZE:
+        return (
+            f"the log agrees with the policy on {n_agreed} of {n_rows} rows, which stand for the "
+            f"others with an effective sample size of {size:.1f}, below {_LEAST_SIZE}: too few to "
+            "say what the policy is worth."
+        )
+    return None
+
+
+def beyond_range(estimates, known, what):
+    """Return a message if means of quality are outside of the qualities in a log, else None.
+
+    Parameters
+    ----------
+    estimates : float or ndarray of float
+        Estimates of means, NaN where there is none.
+    known : ndarray of float
+        The qualities in the log, NaN where they are not known.
+    what : str
+        Name of the estimates.
+
+    Returns
+    -------
+    str or None
+    """
+    low = np.nanmin(known)
+    high = np.nanmax(known)
+    room = _ROUNDING * max(abs(low), abs(high))
+    found = np.ravel(estimates)
+    outside = found[(found < low - room) | (found > high + room)]
+    if not len(outside):
+        return None
+    return (
+        f"{what} of {outside[0]:.4g} is outside of the qualities in the log, {low:.4g} to "
+        f"{high:.4g}: a few rows with large weights decide it. Do not rely on it. Log more "
+        "requests at random, with their propensities."
+    )
 
 
 def read_choice(choice, names, n_rows):

@@ -29,6 +29,8 @@ from skroute.utils._compat import (
     threadpool_controller,
 )
 from skroute.utils._frames import holds_missing, indexable_rows, needs_encoding, table_of_numbers
+from skroute.utils._named import check_rows_match
+from skroute.utils._scored import CheckedScoreMixin
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import (
     folds_among,
@@ -47,7 +49,7 @@ _FEWEST_ROWS = 20
 _LARGEST = 1e30
 
 
-class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
+class QualityRegressor(CheckedScoreMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):
     """Estimate the quality of each choice, with several estimators that are stacked and compared.
 
     The routers' default. From rows and the quality of each choice it fits extremely
@@ -232,6 +234,7 @@ class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         self.__dict__.pop("mean_", None)
         refuse_masked(X=X, y=y)
+        check_rows_match(X=X, y=y, costs=costs, sample_weight=sample_weight)
         found = self._validate_and_fit(X, y, folds, costs, n_jobs, sample_weight)
         return _in_shape(found if return_kept else found[:1], self._is_single)
 

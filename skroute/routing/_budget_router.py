@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import check_affordable, check_budget, models_of
 from skroute.quality import QualityRegressor
-from skroute.quality._logged import KnownCellsRegressor
+from skroute.quality._logged import KnownCellsRegressor, beyond_range, lack_of_overlap
 from skroute.routing._draws import row_keys, tie_draws
 from skroute.routing._estimates import cross_fit, folds_of
 from skroute.routing._learn import learn_policy, predict_costs, warn_of_fit
@@ -146,7 +146,8 @@ class BudgetRouter(TableRouter):
         What a row counts as that is handed over; None where none is.
 
     mean_quality_ : ndarray of shape (n_choices,)
-        Mean logged quality of each choice.
+        Mean logged quality of each choice. NaN where a log of one answer per request cannot say
+        how good the choice is on all rows.
 
     quality_std_ : ndarray of shape (n_choices,)
         Sigma: out-of-sample standard deviation of the estimation error.
@@ -163,7 +164,9 @@ class BudgetRouter(TableRouter):
     validation_quality_, validation_cost_ : float
         Mean logged quality and cost of the cross-fitted decisions at `budget`, each at a price
         that was learned without the row's fold; with their standard errors as estimates for
-        new rows, ``validation_quality_se_`` and ``validation_cost_se_``.
+        new rows, ``validation_quality_se_`` and ``validation_cost_se_``. NaN, with a warning,
+        where a log of one answer per request cannot say how good the decisions are:
+        ``overlap_.lack`` says why.
 
     n_features_in_, feature_names_in_ : int, ndarray of shape (`n_features_in_`,)
         Number and names of the features seen during `fit`, where X has them.
@@ -299,6 +302,13 @@ class BudgetRouter(TableRouter):
             For quality or costs that are missing, not finite or of the wrong shape, or a
             budget below the cheapest plan.
 
+        Warns
+        -----
+        UserWarning
+            If a log of one answer per request cannot say how good the policy is, by the test that
+            :func:`~skroute.metrics.off_policy_curve` makes, or if the quality that it estimates
+            is outside of the qualities in the log.
+
         Notes
         -----
         `costs` without a price list and without a `cost_estimator` are those by which rows are
@@ -326,7 +336,7 @@ class BudgetRouter(TableRouter):
                 "cost_estimator learns costs per row, but the constructor has fixed "
                 f"costs={self.costs!r}. Leave one of them out."
             )
-        X = self._rows_of_fit(X, y, costs=costs, choice=choice, propensity=propensity)
+        X = self._rows_of_fit(X, y)
         if choice is not None:
             learned = self.cost_estimator is not None
             log = read_answers(X, y, choice, propensity, costs, self.costs, estimates_costs=learned)
@@ -390,14 +400,13 @@ class BudgetRouter(TableRouter):
         self.n_known_ = known.sum(axis=0)
         check_affordable(budget, self._learned.least)
         self.choices_ = log.names
-        warn_of_fit(self._learned, self.choices_, budget)
-        if log.propensity is not None and (found := self.overlap_).never:
-            share = found.needed[found.choices.index(found.never[0])]
-            warn(
-                f"The policy sends {share:.1%} of the rows to {found.never[0]!r}, and on none of "
-                "them has the log made this choice: its quality there is extrapolated. overlap_ "
-                "has the counts; log some of these rows at random, or take a smaller budget."
-            )
+        if log.propensity is None:
+            warn_of_fit(self._learned, self.choices_, budget)
+            return
+        # It warns if the log cannot say how good the policy is.
+        if np.isfinite(self._validated(budget).quality):
+            known = log.known.have_overlap_alone(log.names)
+            warn_of_fit(self._learned, self.choices_, budget, known)
 
     def _seen(self, X):
         """Which rows equal rows of `fit`."""
@@ -422,7 +431,6 @@ class BudgetRouter(TableRouter):
         return learned.at(costs=costs, reg_lambda=check_lambda(self.reg_lambda))
 
     def _plan(self, X, budget, exclude=None, allowed=None, request_id=None, costs=None):
-        check_rows_match(X=X, costs=costs, allowed=allowed, request_id=request_id)
         kept, allowed = kept_choices(self.choices_, num_samples(X), exclude, allowed)
         policy, told = self._policy().restricted(kept), costs is not None
         costs = self._row_costs(X, costs)[:, kept] if policy.per_row or told else policy.planned
@@ -541,6 +549,7 @@ class BudgetRouter(TableRouter):
         >>> router.add_choice("new", rows, np.full(20, 0.9), cost=2).choices_
         ['small', 'large', 'new']
         """
+        check_rows_match(X=X, q=q)
         policy = self._policy()
         if self.abstain_quality_ is not None or policy.per_row:
             raise ValueError(
@@ -564,6 +573,54 @@ class BudgetRouter(TableRouter):
         self.choices_ = [*self.choices_, name]
         return self
 
+    # What decisions came to -----------------------------------------------------------------
+
+    def _policy_of_log(self):
+        """Return the policy of the choices that the log of `fit` has."""
+        return self._policy().restricted(np.arange(len(self._log.names)))
+
+    def _lack_at(self, budget):
+        """Return why the log cannot say how good the policy is at a budget, or None."""
+        choices = self._policy_of_log().validate(budget).choices
+        return lack_of_overlap(self._log.known.agreement(choices), self._log.names)
+
+    def _validated(self, budget):
+        """Quality and cost of decisions, by a log of single answers NaN where it cannot say."""
+        found = super()._validated(budget)
+        if self._log.propensity is None:
+            return found
+        where = f"At budget={budget:.6g}" if np.isfinite(budget) else "Without a budget"
+        lack = self._lack_at(budget)
+        if lack is not None:
+            warn(
+                f"{where} {lack} validation_quality_ is NaN. Log some requests at random (with "
+                "their propensities), or take another budget. overlap_ has the counts."
+            )
+            found = found._replace(quality=np.nan, quality_se=np.nan)
+            if self._log.known_costs is not None:
+                found = found._replace(cost=np.nan, cost_se=np.nan)
+            return found
+        name = f"{where} the validation quality"
+        if message := beyond_range(found.quality, self._log.known.table, name):
+            warn(message)
+        return found
+
+    def _judged_curve(self):
+        budgets, found = super()._judged_curve()
+        if self._log.propensity is None:
+            return budgets, found
+        known = [k for k, budget in enumerate(budgets) if self._lack_at(float(budget)) is None]
+        return budgets[known], [found[k] for k in known]
+
+    @property
+    def mean_quality_(self):
+        """Mean quality of each choice on the rows of `fit`, ndarray of shape (n_choices,)."""
+        means = super().mean_quality_
+        if self._log.propensity is not None:
+            known = self._log.known.have_overlap_alone(self._log.names)
+            means[: len(known)][~known] = np.nan
+        return means
+
     # Attributes -----------------------------------------------------------------------------
 
     @property
@@ -586,5 +643,5 @@ class BudgetRouter(TableRouter):
         check_is_fitted(self)
         if self._log.propensity is None:
             raise AttributeError("overlap_ is of logs of one answer per request: fit with choice.")
-        policy = self._policy().restricted(np.arange(len(self._log.names)))
-        return overlap_of(self._log, policy.validate(self._effective_budget(None)).choices)
+        choices = self._policy_of_log().validate(self._effective_budget(None)).choices
+        return overlap_of(self._log, choices)

@@ -244,7 +244,7 @@ class CascadeRouter(TableRouter):
                 "X and signals are both None: there is nothing to decide by. Give what is known "
                 "of the requests, or what the models' answers show."
             )
-        X = self._rows_of_fit(X, y, optional=True, costs=costs, signals=signals)
+        X = self._rows_of_fit(X, y, optional=True)
         quality = check_matrix(y, "y")
         check_consistent_length(X, quality)
         if self.costs is not None and costs is not None:
@@ -333,7 +333,6 @@ class CascadeRouter(TableRouter):
 
     def _plan(self, X, budget, signals=None, costs=None, request_id=None):
         check_affordable(budget, self._least())
-        check_rows_match(X=X, costs=costs, request_id=request_id)
         signals = self._check_signals(X, signals)
         n_rows, n_models = len(signals[0]), len(self.model_names_)
         costs = self._costs_of(costs, n_rows)
@@ -514,6 +513,7 @@ class CascadeRouter(TableRouter):
             Columns in the order of ``model_names_``.
         """
         check_is_fitted(self)
+        check_rows_match(X=X, signals=signals, request_id=request_id)
         rows = self._check_X(X)
         return self._plan(rows, self._effective_budget(budget), signals, None, request_id).state
 

@@ -12,6 +12,7 @@ from skroute.routing._draws import row_uniforms
 from skroute.routing._members import AMOUNT, MemberRouter
 from skroute.routing._targets import Numbers
 from skroute.utils._compat import StrOptions, num_samples
+from skroute.utils._named import check_rows_match
 
 # Rows on which the price of random values is learned; the values are synthetic.
 _N_PRICE_ROWS = 20_000
@@ -87,6 +88,7 @@ class DummyRouter(MemberRouter):
         -------
         ndarray of shape (n_samples, n_members)
         """
+        check_rows_match(X=X, y_true=y_true)
         target, objective = self._encoded(y_true), self._objective_of(self._target)
         rows = np.arange(num_samples(X))
         said = [self._answers_of(X, k, objective.asks, rows) for k in range(len(self.estimators_))]

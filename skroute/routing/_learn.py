@@ -106,15 +106,32 @@ def frequent_rows(X, part, weight=None):
 # What a user may not think of a fit ------------------------------------------------------------
 
 
-def warn_of_fit(policy, names, budget):
-    """At most one warning about a fit: costs that contradict, a budget too large, no gain."""
-    for check in (_contradiction, _slack, _better_choice):
-        if message := check(policy, names, budget):
+def warn_of_fit(policy, names, budget, known=None):
+    """Warn once about a fit, if costs contradict, a budget is too large, or nothing is gained.
+
+    Parameters
+    ----------
+    policy : Policy
+    names : list of str
+        The choices.
+    budget : float
+    known : ndarray of shape (n_choices,), dtype=bool, default=None
+        Choices whose means over all rows the log says. None knows all.
+    """
+    if known is None:
+        known = np.ones(len(names), dtype=bool)
+    messages = (
+        _contradiction(policy, names, known),
+        _slack(policy, budget),
+        _better_choice(policy, names, budget, known),
+    )
+    for message in messages:
+        if message is not None:
             warn(message)
             return
 
 
-def _slack(policy, names, budget):
+def _slack(policy, budget):
     """Of a budget above what any choice costs: its unit may be another."""
     costs = policy.planned if policy.noise > 1 else policy.paid
     largest = np.max(costs, axis=-1)
@@ -126,16 +143,18 @@ def _slack(policy, names, budget):
             f"{most:.6g} per sample. budget is a mean cost per sample, in the unit of costs "
             "(not per thousand where costs are per call); None is unlimited."
         )
+    return None
 
 
-def _contradiction(policy, names, budget):
-    """Of a price list that is far from the logged costs."""
+def _contradiction(policy, names, known):
+    """Return a message about a price list that is far from the logged costs, or None."""
     if policy.realised is None or policy.per_row:
         return None
     found = np.average(policy.paid, axis=0, weights=policy.weight)
     off = np.abs(found - policy.planned)
     noise = policy.paid.std(axis=0) / np.sqrt(len(policy.paid))
-    wrong = np.flatnonzero((off > _CONTRADICTS * policy.planned) & (off > 3 * noise))
+    # Rows on which the log never made a choice can have other costs.
+    wrong = np.flatnonzero(known & (off > _CONTRADICTS * policy.planned) & (off > 3 * noise))
     if not len(wrong):
         return None
     worst = wrong[np.argmax(off[wrong] / np.maximum(policy.planned[wrong], 1e-300))]
@@ -146,12 +165,12 @@ def _contradiction(policy, names, budget):
     )
 
 
-def _better_choice(policy, names, budget):
-    """Of a single choice that is better than routing."""
+def _better_choice(policy, names, budget, known):
+    """Return a message about a single choice that is better than routing, or None."""
     mean_costs = policy.paid
     if policy.paid.ndim == 2:
         mean_costs = np.average(policy.paid, axis=0, weights=policy.weight)
-    affordable = np.flatnonzero(affords(budget - policy.deciding, mean_costs))
+    affordable = np.flatnonzero(known & affords(budget - policy.deciding, mean_costs))
     if len(affordable) == 0 or len(policy.quality) < 2:
         return None
     validated, rate = policy.validate(budget), policy.least_prices[budget == np.inf]

@@ -9,11 +9,13 @@ from numpy.typing import NDArray
 
 from skroute.base import ABSTAIN_NAME, check_costs, is_handing
 from skroute.quality._logged import (
+    Agreement,
     as_numbers,
     effective_size,
     estimate_cells,
     estimate_propensities,
     folds_of_log,
+    lack_of_overlap,
     never_matched,
     read_choice,
     read_propensity,
@@ -49,12 +51,22 @@ class Overlap(NamedTuple):
     matched : ndarray of shape (n_choices,), dtype=int64
         Of these rows those on which the log made the same choice.
 
+    mean_weight : ndarray of shape (n_choices,), dtype=float64
+        Mean over the rows that the policy sends to each choice: ``1 / propensity`` if the log
+        made the same choice, else 0. It is 1, but for noise, if the log made the choice now and
+        then on all such rows. It is the share of them that the log stands for if it is less. NaN
+        for a choice that the policy does not make.
+
     never : list of str
         Choices that the policy makes on rows of which the log made none like it: what they
         are worth there is extrapolated.
 
     estimated : bool
         Whether propensities are estimates.
+
+    lack : str or None
+        Why the log cannot say how good the policy is, by the test that
+        :func:`~skroute.metrics.off_policy_curve` makes. None if it can.
     """
 
     choices: list[str]
@@ -63,8 +75,10 @@ class Overlap(NamedTuple):
     max_weight: NDArray[np.float64]
     needed: NDArray[np.float64]
     matched: NDArray[np.int64]
+    mean_weight: NDArray[np.float64]
     never: list[str]
     estimated: bool
+    lack: str | None
 
 
 class KnownCells(NamedTuple):
@@ -80,6 +94,28 @@ class KnownCells(NamedTuple):
     def with_last(self, value):
         """With one more choice, all of whose cells are known to have a value."""
         return KnownCells(with_last(self.table, value), with_last(self.weight, 1.0), self.noise)
+
+    def agreement(self, choices):
+        """Return where the log made the choices of a policy (`Agreement`)."""
+        return Agreement(
+            needed=choices.totals(np.ones(self.weight.shape)),
+            matched=choices.totals((self.weight > 0).astype(np.float64)),
+            made=np.count_nonzero(self.weight, axis=0),
+            weight=choices.mean(self.weight),
+        )
+
+    def have_overlap_alone(self, names):
+        """Return for which choices the log says what they do on all rows, (n_choices,)."""
+        made = np.count_nonzero(self.weight, axis=0)
+        n_rows = len(self.weight)
+        found = np.empty(len(names), dtype=bool)
+        for k in range(len(names)):
+            only = np.arange(len(names)) == k
+            agreement = Agreement(
+                needed=n_rows * only, matched=made * only, made=made, weight=self.weight[:, k]
+            )
+            found[k] = lack_of_overlap(agreement, names) is None
+        return found
 
     def judged(self, estimate):
         """Doubly robust outcomes of all cells: their means have no bias."""
@@ -370,23 +406,28 @@ def kept_choices(names, n_samples, exclude, allowed):
 
 
 def overlap_of(log, choices):
-    """How often the log made the choices of a policy (a named tuple)."""
+    """Return how often the log made the choices of a policy (`Overlap`)."""
     weight = log.known.weight
-    needed, matched = (
-        choices.totals(table) for table in (np.ones(weight.shape), (weight > 0).astype(float))
-    )
-    made = [column[column > 0] for column in weight.T]
+    agreement = log.known.agreement(choices)
+    weights = [column[column > 0] for column in weight.T]
+    needed = agreement.needed
+    mean_weight = np.full(len(needed), np.nan)
+    np.divide(choices.totals(weight), needed, out=mean_weight, where=needed > 0)
+    counts = zip(log.names, needed, agreement.matched, agreement.made)
+    never = [
+        name
+        for name, n_needed, n_matched, n_made in counts
+        if never_matched(n_needed, n_matched, n_made, len(weight))
+    ]
     return Overlap(
-        list(log.names),
-        np.array([len(own) for own in made]),
-        np.array([effective_size(own) for own in made]),
-        np.array([own.max() if len(own) else 0.0 for own in made]),
-        needed / len(weight),
-        np.rint(matched).astype(np.int64),
-        [
-            name
-            for name, n, m, own in zip(log.names, needed, matched, made)
-            if never_matched(n, m, len(own), len(weight))
-        ],
-        log.propensity == "estimated",
+        choices=list(log.names),
+        n_rows=agreement.made,
+        effective_sample_size=np.array([effective_size(own) for own in weights]),
+        max_weight=np.array([own.max() if len(own) else 0.0 for own in weights]),
+        needed=needed / len(weight),
+        matched=np.rint(agreement.matched).astype(np.int64),
+        mean_weight=mean_weight,
+        never=never,
+        estimated=log.propensity == "estimated",
+        lack=lack_of_overlap(agreement, log.names),
     )

@@ -60,16 +60,18 @@ from skroute.utils._compat import (
     routing_enabled,
     will_have,
 )
-from skroute.utils._named import by_label
+from skroute.utils._named import by_label, check_rows_match
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import (
     check_known_labels,
     check_row_weights,
     check_text_names,
+    check_truth,
     folds_among,
     given_weights,
     none_if_equal,
+    refuse_missing,
     relative_weights,
 )
 
@@ -400,6 +402,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
 
     def _encoded(self, y):
         """True answers as members' are; labels that `fit` has not seen are refused."""
+        refuse_missing(y=y)
         y = np.asarray(y.todense() if hasattr(y, "todense") else on_host(y))
         if isinstance(self._target, SingleLabel):
             check_known_labels(y, self.classes_)
@@ -429,6 +432,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
             best quality in the log of `fit` less `abstain_cost`.
         """
         check_is_fitted(self)
+        check_rows_match(X=X, y=y, sample_weight=sample_weight, **call)
         check_consistent_length(X, y)
         if sample_weight is not None:
             sample_weight = check_row_weights(sample_weight, num_samples(X))
@@ -465,6 +469,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
 
     def _score(self, X, y, sample_weight, budget, **call):
         check_is_fitted(self)
+        check_truth(X=X, sample_weight=sample_weight, y=y, **call)
         y = np.asarray(y.todense() if hasattr(y, "todense") else on_host(y))
         check_consistent_length(X, y)
         if sample_weight is not None:

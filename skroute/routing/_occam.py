@@ -16,7 +16,6 @@ from skroute.routing._members import AMOUNT, MemberRouter, names_best_score
 from skroute.routing._policy import check_lambda
 from skroute.routing._targets import Numbers
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples, will_have
-from skroute.utils._named import check_rows_match
 from skroute.utils._once import EVERY, once_of
 from skroute.utils._timing import seconds_per_sample
 
@@ -178,7 +177,6 @@ class Occam(MemberRouter):
         return super()._alone(X, name, response, state=state)
 
     def _plan(self, X, budget, exclude=None, allowed=None, request_id=None):
-        check_rows_match(X=X, allowed=allowed, request_id=request_id)
         kept, allowed = kept_choices(self.choices_, num_samples(X), exclude, allowed)
         if self._embedder is not None and self._embedder not in kept:
             raise ValueError(

@@ -269,7 +269,6 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
 
     def _start(self, X, y, choice, costs):
         """Names of the choices and the log as tables; nothing is learned but the scale."""
-        check_rows_match(X=X, y=y, costs=costs, choice=choice)
         rows = whole_rows(X, self, reset=True, choice=choice)
         n_rows, n_features = rows.shape
         prior, listed = self.prior, self.costs

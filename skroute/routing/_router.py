@@ -31,7 +31,7 @@ class SmallestBudget(NamedTuple):
         the best single choice is out of reach. (Not infinite: that is a budget without a limit.)
 
     budget_se : float
-        Its standard error, over samples of the validation rows.
+        Its standard error, over samples of the validation rows. NaN where `budget` is NaN.
 
     quality : float
         The quality that was to be reached.
@@ -55,7 +55,8 @@ class Router(CostAwareMixin):
 
     A subclass implements ``_fit``, ``_plan`` and ``_answer`` of
     :class:`~skroute.base.CostAwareMixin`, and either ``_policy()``, the fitted policy at the
-    parameters of now, or ``_least()`` and ``_validated(budget)``.
+    parameters of now, or ``_least()`` and ``_validated(budget)``. One whose log cannot judge all
+    budgets replaces ``_validated(budget)`` and ``_judged_curve()``.
     """
 
     def _least(self):
@@ -202,6 +203,10 @@ class Router(CostAwareMixin):
     def _validated(self, budget):
         """Quality and cost of decisions on rows that they were not learned from (`Validated`)."""
         return self._policy().validated(budget)
+
+    def _judged_curve(self):
+        """Return budgets, and the validation of the decisions at each of them."""
+        return self._policy().curve
 
     def _figures(self):
         check_is_fitted(self)
@@ -371,8 +376,10 @@ default=None
         """
         policy = self._policy()
         if quality is None:
-            quality = float(self.mean_quality_.max())
-        budgets, found = policy.curve
+            quality = float(np.nanmax(self.mean_quality_))
+        budgets, found = self._judged_curve()
+        if not len(budgets):
+            return SmallestBudget(np.nan, np.nan, float(quality), 0.0)
         rows = np.array([each.quality for each in found])
         weight = np.ones(rows.shape[1]) if policy.weight is None else policy.weight
         n_rows, rng = rows.shape[1], np.random.default_rng(0)
@@ -382,7 +389,8 @@ default=None
         means = weights @ rows.T / weights.sum(axis=1, keepdims=True)
         first, *sample = [_first_reaching(budgets, mean, quality) for mean in means]
         found = [budget for budget in sample if not np.isnan(budget)]
-        error = float(np.std(found)) if found else np.nan
+        # What is NaN has no standard error.
+        error = np.nan if np.isnan(first) else float(np.std(found))
         return SmallestBudget(first, error, float(quality), len(found) / _N_RESAMPLES)
 
     @property

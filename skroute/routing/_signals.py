@@ -14,7 +14,7 @@ from scipy.special import expit, ndtri
 
 from skroute.routing._log import column_names
 from skroute.utils._frames import column_keys
-from skroute.utils._named import check_rows_match, part_of
+from skroute.utils._named import part_of
 from skroute.utils._validation import floats_of
 
 # Penalty of a model's own signals, of those of others, and of the regressions of value, in
@@ -193,5 +193,4 @@ def split_signals(signals, names, X):
         raise ValueError(
             f"signals has entries for {unknown!r}, which are not among the models {names!r}."
         )
-    check_rows_match(X=X, **{f"signals of {name!r}": signals[name] for name in signals})
     return {name: signals[name] for name in names if name in signals}

@@ -54,13 +54,12 @@ class TableRouter(MetaEstimatorMixin, Router, BaseEstimator):
             routed[name] = Bunch(fit=fit_params)
         return routed
 
-    def _rows_of_fit(self, X, y, *, optional=False, **beside):
+    def _rows_of_fit(self, X, y, *, optional=False):
         """Checked rows; None, where they are `optional`, if nothing is known of them."""
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
-        check_rows_match(X=X, y=y, **beside)
         if X is None and optional:
             return None
         return read_rows(self, X, _ADVICE if self.quality_estimator is None else None)
@@ -99,7 +98,7 @@ class TableRouter(MetaEstimatorMixin, Router, BaseEstimator):
 def realised_quality(router, X, y, sample_weight, budget, call, allow_nan=False):
     """Mean logged quality of the choices made; a row handed over counts as in `fit`."""
     check_is_fitted(router)
-    check_rows_match(X=X, y=y)
+    check_rows_match(X=X, y=y, sample_weight=sample_weight, **call)
     models = models_of(router)
     quality = check_matrix(y, "y", models if router._named else None, allow_nan=allow_nan)
     check_consistent_length(X, quality)

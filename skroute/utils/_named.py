@@ -1,5 +1,7 @@
 """Labels of series and frames: whose numbers they are, whatever order they come in."""
 
+from collections.abc import Mapping
+
 from skroute.utils._frames import column_keys, is_arrow
 
 
@@ -50,20 +52,40 @@ def check_rows_match(**tables):
     Parameters
     ----------
     **tables : array-like, series or dataframe
-        By the names of the arguments; the first with labels is what the others are held to.
+        By the names of the arguments; each with labels is compared with those before it. A
+        mapping stands for the tables in it.
 
     Raises
     ------
     ValueError
     """
-    labelled = [(n, t.index) for n, t in tables.items() if hasattr(t, "iloc")]
-    for name, index in labelled[1:]:
-        first, own = labelled[0]
-        if len(index) != len(own) or index.equals(own):
-            continue
-        if index.isin(own).all() and own.isin(index).all():
+    labelled = {}
+    for name, table in _with_labels(tables):
+        for first, index in labelled.items():
+            if not _is_reordered(table.index, index):
+                continue
             raise ValueError(
                 f"{first} and {name} have the same index, in another order: which rows belong "
                 f"together is not clear. Give {name}.loc[{first}.index] where the labels say it, "
                 f"{name}.to_numpy() where the order does."
             )
+        labelled[name] = table.index
+
+
+def _with_labels(tables):
+    """Yield the tables whose rows have labels, with their names; also those inside mappings."""
+    for name, table in tables.items():
+        inner = {}
+        if isinstance(table, Mapping):
+            inner = {f"{name} of {key!r}": values for key, values in table.items()}
+        for inner_name, values in {name: table, **inner}.items():
+            # The index of a table of Dask is not known before it is computed.
+            if hasattr(values, "iloc") and hasattr(values.index, "equals"):
+                yield inner_name, values
+
+
+def _is_reordered(index, other):
+    """Return whether two indices have the same labels in another order."""
+    if len(index) != len(other) or index.equals(other):
+        return False
+    return bool(index.isin(other).all() and other.isin(index).all())

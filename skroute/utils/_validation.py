@@ -9,6 +9,7 @@ from sklearn.utils.validation import validate_data
 
 from skroute.utils._compat import num_samples
 from skroute.utils._frames import is_missing, is_text
+from skroute.utils._named import check_rows_match
 from skroute.utils._tensors import on_host
 
 # Room for the rounding of probabilities, half precision included. Logits are far outside.
@@ -312,6 +313,84 @@ def refuse_masked(**given):
                 f"{name} must have no missing values: {np.ma.count_masked(values)} are masked. "
                 "Leave these rows out, or fill them."
             )
+
+
+def missing_entries(values):
+    """Return which entries of labels or numbers are missing, as an array of booleans.
+
+    None, NaN, pandas' NA and NaT, polars' null and masked entries are missing.
+
+    Parameters
+    ----------
+    values : array-like, series, dataframe, sparse matrix or tensor
+
+    Returns
+    -------
+    ndarray of bool
+        In the shape of `values`. Of a sparse matrix one entry for each cell that it stores.
+    """
+    if hasattr(values, "tocsr"):
+        values = values.tocsr().data
+    if isinstance(values, np.ma.MaskedArray):
+        masked = np.ma.getmaskarray(values)
+        return masked | missing_entries(values.filled())
+    if isinstance(values, (list, tuple)):
+        # numpy makes a text of a NaN that stands beside texts.
+        cells = np.array(values, dtype=object)
+    else:
+        cells = np.asarray(on_host(values))
+    if cells.dtype.kind in "fcmM":
+        return np.isnan(cells)
+    if cells.dtype.kind not in "OT":
+        return np.zeros(cells.shape, dtype=bool)
+    missing = [is_missing(cell) for cell in cells.ravel().tolist()]
+    return np.array(missing, dtype=bool).reshape(cells.shape)
+
+
+def refuse_missing(**targets):
+    """Refuse true answers that are missing: each would count as a wrong answer.
+
+    Parameters
+    ----------
+    **targets : array-like
+        True labels or numbers by the names of the arguments; None is left alone.
+
+    Raises
+    ------
+    ValueError
+    """
+    refuse_masked(**targets)
+    for name, values in targets.items():
+        if values is None:
+            continue
+        missing = missing_entries(values)
+        if missing.any():
+            raise ValueError(
+                f"{name} must have no missing values: {missing.sum()} of {missing.size} are None, "
+                "NaN or NA, and an answer cannot be compared with them. Leave these rows out."
+            )
+
+
+def check_truth(*, y, name="y", **others):
+    """Check true answers before they are compared with others.
+
+    Parameters
+    ----------
+    y : array-like
+        True labels or numbers.
+    name : str, default="y"
+        Of the argument.
+    **others : array-like
+        What else is given of the same rows, by the names of the arguments, such as X and
+        `sample_weight`.
+
+    Raises
+    ------
+    ValueError
+        If a true answer is missing, or if rows have the same labels in another order.
+    """
+    check_rows_match(**others, **{name: y})
+    refuse_missing(**{name: y})
 
 
 def check_probabilities(proba, name, method="predict_proba", total=1.0, *, proven=False):

@@ -1,6 +1,7 @@
 """PromiseMonitor: no false alarms over time, real ones soon, whatever the pieces it is fed in."""
 
 import pickle
+import sys
 import threading
 
 import numpy as np
@@ -34,7 +35,10 @@ def test_alarms_are_those_of_the_definition_in_any_pieces(seed, before, pieces):
         assert (fed.alarm_ is not None) == over.any()
         if fed.alarm_ is not None:
             assert fed.alarm_.row == over.argmax() + 1
-            assert fed.alarm_.mean == pytest.approx(costs[: fed.alarm_.row].mean())
+            last = costs[fed.alarm_.row - fed.alarm_.n_rows : fed.alarm_.row]
+            assert fed.alarm_.mean == pytest.approx(last.mean())
+            # A bettor starts every so many values.
+            assert (fed.alarm_.row - fed.alarm_.n_rows) % _EVERY == 0
     losses = rng.choice([-1.0, 0.0, 1.0], p=[0.1, 0.5, 0.4], size=n)
     watch = PromiseMonitor(max_loss=0.05)
     for loss in losses:
@@ -42,6 +46,83 @@ def test_alarms_are_those_of_the_definition_in_any_pieces(seed, before, pieces):
     over = money(losses, 0.05, _BETS["loss"] / 1.05, _EVERY) >= 20
     assert (watch.alarm_.row if watch.alarm_ else 0) == (over.argmax() + 1 if over.any() else 0)
     assert watch.n_rows_ == watch.n_audited_ == n
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    seed=st.integers(0, 10**6),
+    before=st.integers(0, 4000),
+    kind=st.sampled_from(["cost", "loss"]),
+    size=st.sampled_from([1, 7, 100, 10**6]),
+)
+def test_an_alarm_has_the_mean_of_the_rows_that_it_is_about(seed, before, kind, size):
+    """It is above what is promised, and of the rows since the change, not since the start."""
+    rng = np.random.default_rng(seed)
+    if kind == "cost":
+        monitor = PromiseMonitor(budget=1.0)
+        values = np.r_[rng.exponential(0.7, before), rng.exponential(2.5, 3000)]
+    else:
+        monitor = PromiseMonitor(max_loss=0.05)
+        good = rng.choice([-1.0, 0.0, 1.0], p=[0.05, 0.9, 0.05], size=before)
+        values = np.r_[good, rng.choice([-1.0, 0.0, 1.0], p=[0.03, 0.67, 0.3], size=3000)]
+    for part in np.array_split(values, max(len(values) // size, 1)):
+        monitor.update(**{kind: part})
+    alarm = monitor.alarm_
+    rows = values[alarm.row - alarm.n_rows : alarm.row]
+    assert alarm.mean == pytest.approx(rows.mean())
+    assert alarm.mean > alarm.promised
+    if alarm.row > before + _EVERY:
+        # A bettor has started after the change.
+        assert alarm.n_rows <= alarm.row - before + 2 * _EVERY
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.lists(st.sampled_from([0.0, 0.5, np.nan]), max_size=9), max_size=6))
+def test_losses_alone_have_one_entry_for_each_row(parts):
+    """NaN is a row that was not audited, with costs beside it and without."""
+    alone, beside = PromiseMonitor(max_loss=0.1), PromiseMonitor(max_loss=0.1)
+    for part in parts:
+        alone.update(loss=part)
+        beside.update(loss=part, cost=np.ones(len(part)))
+    assert alone.n_rows_ == beside.n_rows_ == sum(map(len, parts))
+    assert alone.n_audited_ == beside.n_audited_
+    assert alone.alarm_ == beside.alarm_
+    with pytest.raises(ValueError, match="loss has 3 entries, some of them NaN, and cost has 2"):
+        alone.update(loss=[0.0, np.nan, 0.0], cost=[1.0, 1.0])
+
+
+def test_alarms_are_read_while_others_feed_and_reset():
+    monitor = PromiseMonitor(budget=1.0, max_loss=0.1)
+    failures = []
+    done = threading.Event()
+
+    def feed():
+        for _ in range(300):
+            monitor.update(cost=np.full(60, 5.0), loss=np.full(60, 0.9))
+            monitor.reset()
+        done.set()
+
+    def look():
+        try:
+            while not done.is_set():
+                # Both are told at once, or none is.
+                alarms = monitor.alarms_
+                assert len(alarms) in (0, 2), alarms
+                assert monitor.alarm_ is None or monitor.alarm_ != []
+        except Exception as error:
+            failures.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=run) for run in (feed, look, look)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not failures
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from skroute.certified._monitor import Leaders
 from skroute.guarantees import (
     _kernels,
     fixed_sequence_test,
@@ -171,10 +172,13 @@ def test_one_sum_for_each_bet_stands_for_all_bettors(seed, n, every, bets, cut):
     """Fed in two pieces, beside each bettor's own money; and the first row at a threshold."""
     values = np.random.default_rng(seed).exponential(1.5, n)
     bets, held, found = np.array(bets), np.full(len(bets), -np.inf), -1
+    leaders = Leaders(held.copy(), np.zeros(len(bets), dtype=np.int64), np.zeros(len(bets)))
     expected = reference.money(values, 1.0, bets, every)
     threshold = np.log(np.median(expected)) + 1e-9
     for start, part in ((0, values[: int(cut * n)]), (int(cut * n), values[int(cut * n) :])):
-        at = _kernels.restarted_bets(part, start, 1.0, bets, held, threshold, every)
+        at = _kernels.restarted_bets(
+            part, start, 1.0, np.inf, bets, held, leaders, threshold, every
+        )
         found = start + at if found < 0 <= at else found
     np.testing.assert_allclose(np.logaddexp.reduce(held), np.log(expected[-1]), atol=1e-9)
     assert found == (int(np.argmax(over)) if (over := np.log(expected) >= threshold).any() else -1)

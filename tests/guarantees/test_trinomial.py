@@ -170,3 +170,20 @@ def test_the_bound_is_behind_every_step_up_of_the_p_value(counts, level):
     seen = (counts[1] - counts[2]) / counts[0]
     first, last = (limits[part].min() for part in (refused & (limits > seen), limits > bound))
     assert refused[limits > bound].all() and first < bound - 0.02 and last > first
+
+
+def test_p_values_are_not_below_those_of_a_finer_grid(monkeypatch):
+    """The largest probability may lie between the shares of the grid: there is room for it."""
+    rng = np.random.default_rng(0)
+    cases = []
+    for _ in range(40):
+        n = int(rng.integers(5, 400))
+        lost, won = (int(count) for count in rng.binomial(n, rng.uniform(0.002, 0.2, 2)))
+        limit = max((lost - won) / n, 0.0) + rng.uniform(0.001, 0.2)
+        if lost + won <= n and limit < 1:
+            cases.append((n, lost, won, np.array([limit])))
+    found = [room._largest(*case)[0] for case in cases]
+    monkeypatch.setattr(room, "_GRID", 1500)
+    monkeypatch.setattr(room, "_BETWEEN", 1.0, raising=False)
+    for p_value, case in zip(found, cases):
+        assert p_value >= room._largest(*case)[0]

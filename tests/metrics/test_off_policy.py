@@ -188,6 +188,27 @@ def test_a_log_without_overlap_is_refused(router):
         off_policy_curve(router, X, q, choice=few, propensity=np.full(400, 0.01), budgets=[np.inf])
 
 
+def test_a_budget_without_overlap_leaves_the_others(router):
+    """Its estimates are NaN, with a warning; the others are those that they are alone."""
+    X, q, choice, b, paid = draw_log("uniform", 400, 4)
+    cheap = choice < 2
+    X, q, choice, paid = X[cheap], q[cheap], choice[cheap], paid[cheap]
+    log = {"choice": choice, "propensity": np.full(len(X), 0.5), "costs": paid}
+    low = router.min_budget_
+    alone = off_policy_curve(router, X, q, budgets=[low], **log)
+    with pytest.warns(UserWarning, match="Without a budget the policy sends .* to 'large'"):
+        both = off_policy_curve(router, X, q, budgets=[np.inf, low], **log)
+    for estimates, of_one in ((both.quality, alone.quality), (both.cost, alone.cost)):
+        for found, expected in zip(estimates, of_one):
+            for numbers, number in zip(found, expected):
+                assert np.isnan(numbers[0])
+                assert numbers[1] == number[0]
+    assert np.isfinite(both.mean_weight).all() and np.isfinite(both.route_share).all()
+    # The display draws the rest.
+    with pytest.warns(UserWarning, match="Its estimates are NaN"):
+        OffPolicyDisplay.from_estimator(router, X, q, budgets=[np.inf, low], **log)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

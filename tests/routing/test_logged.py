@@ -1,8 +1,12 @@
 """BudgetRouter on logs of one answer per request, and on tables with unknown outcomes."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
 
 import skroute.quality._logged as mechanism
@@ -194,3 +198,142 @@ def test_no_estimate_of_a_log_judges_a_row_that_fitted_it(monkeypatch):
     assert not any(fitted & asked for fitted, asked in forests)
     # The spy does note that it is asked about its own rows.
     assert router.predict(X).shape == (120,) and OFFENCES
+
+
+# Logs of rules ------------------------------------------------------------------------------
+
+
+def log_of_a_rule(seed, n_rows, column, exceptions):
+    """Return rows, answers, choices and propensities, and all outcomes, of a log by a rule.
+
+    The large model is good only where the first column is large. By the rule it answered where a
+    column is large; a share of the requests are `exceptions`, drawn at random.
+    """
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_rows, 4))
+    chance = np.column_stack([np.full(n_rows, 0.6), np.where(X[:, 0] > 0.5, 0.9, 0.3)])
+    outcomes = (rng.random(chance.shape) < chance).astype(float)
+    rule = (X[:, column] > 0.5).astype(int)
+    excepted = rng.random(n_rows) < exceptions
+    choice = np.where(excepted, 1 - rule, rule)
+    propensity = np.where(excepted, exceptions, 1 - exceptions)
+    return X, outcomes[np.arange(n_rows), choice], choice, propensity, outcomes
+
+
+def fit_log(X, q, choice, **beside):
+    """Return a router that was fitted to a log, and the warnings of this fit."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        router = BudgetRouter(costs={"small": 1.0, "large": 5.0}, budget=4, cv=3)
+        router.fit(X, q, choice=np.array(["small", "large"])[choice], **beside)
+    return router, [str(one.message) for one in found]
+
+
+@settings(
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    seed=st.integers(0, 1000),
+    column=st.sampled_from([0, 3]),
+    is_known=st.booleans(),
+    has_costs=st.booleans(),
+)
+def test_a_log_of_a_rule_has_no_validation_figures(seed, column, is_known, has_costs):
+    """`fit` makes the test of `off_policy_curve`, and blames nothing on the unit of costs."""
+    X, q, choice, propensity, _ = log_of_a_rule(seed, 600, column, exceptions=0.0)
+    beside = {}
+    if is_known:
+        beside["propensity"] = propensity
+    if has_costs:
+        # Long requests cost more, and the rule sent them to the large model.
+        beside["costs"] = np.array([1.0, 5.0])[choice] * np.exp(0.5 * X[:, column])
+    router, messages = fit_log(X, q, choice, **beside)
+    lacking = [message for message in messages if "log and policy agree" in message]
+    lacking += [message for message in messages if "below 10: too few" in message]
+    lacking += [message for message in messages if "on none of them has the log made" in message]
+    assert len(messages) == len(lacking) == 1
+    with pytest.warns(UserWarning, match="validation_quality_ is NaN"):
+        assert np.isnan(router.validation_quality_)
+    with pytest.warns(UserWarning, match="validation_quality_ is NaN"):
+        assert np.isnan(router.validation_quality_se_)
+    with pytest.warns(UserWarning, match="validation_quality_ is NaN"):
+        assert np.isnan(router.validation_cost_) == has_costs
+    assert router.overlap_.lack in messages[0]
+    assert np.nanmin(router.overlap_.mean_weight) < 0.9
+    assert np.isnan(router.mean_quality_).all()
+    # The router decides as before.
+    assert router.route(X).shape == (600,)
+
+
+@settings(
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(seed=st.integers(0, 1000), column=st.sampled_from([0, 3]), is_known=st.booleans())
+def test_a_partly_random_log_has_validation_figures(seed, column, is_known):
+    X, q, choice, propensity, outcomes = log_of_a_rule(seed, 900, column, exceptions=0.3)
+    beside = {"propensity": propensity} if is_known else {}
+    router, _ = fit_log(X, q, choice, **beside)
+    assert router.overlap_.lack is None
+    error = np.hypot(router.validation_quality_se_, 0.02)
+    truth = router.score(*log_of_a_rule(seed + 5000, 4000, column, 0.3)[::4])
+    assert abs(router.validation_quality_ - truth) < 5 * error
+    np.testing.assert_allclose(router.overlap_.mean_weight, 1, atol=0.35)
+    assert np.isfinite(router.mean_quality_).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("column", [0, 3])
+@pytest.mark.parametrize("is_known", [True, False])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_figures_of_logs_of_rules_hold_or_are_nan(column, is_known, monkeypatch):
+    """Over rules with none to many exceptions; without the test of overlap they do not hold."""
+    monkeypatch.setattr(mechanism, "_N_TREES", 20)
+    off, off_without_test = [], []
+    for exceptions in (0.0, 0.003, 0.01, 0.05, 0.3):
+        for seed in range(8):
+            X, q, choice, propensity, _ = log_of_a_rule(seed, 1000, column, exceptions)
+            beside = {"propensity": propensity} if is_known else {}
+            router, messages = fit_log(X, q, choice, **beside)
+            truth = router.score(*log_of_a_rule(seed + 100, 5000, column, 0.3)[::4])
+            naive = router._learned.validated(4.0)
+            for figures, errors in ((naive, off_without_test), (router._validated(4.0), off)):
+                if np.isfinite(figures.quality):
+                    errors.append((figures.quality - truth) / np.hypot(figures.quality_se, 0.01))
+            assert np.isfinite(router._validated(4.0).quality) or messages
+    assert np.mean(np.abs(off) > 3) < 0.05
+    if column == 0:
+        # The noise column is no reason why one choice is better: what is extrapolated is right.
+        assert np.mean(np.abs(off_without_test) > 3) > 0.1
+    assert len(off) >= 8
+
+
+def test_an_estimate_beyond_the_qualities_of_the_log_is_warned_of():
+    """Rows with a large weight can make a mean of zeros and ones that is above one."""
+    X, _, choice, _, _ = log_of_a_rule(0, 300, column=3, exceptions=0.5)
+    q = np.random.default_rng(0).integers(0, 2, 300).astype(float)
+    # Answers that were right have too large a weight.
+    propensity = np.where(q == 1, 0.1, 0.9)
+    router, messages = fit_log(X, q, choice, propensity=propensity)
+    assert router._learned.validated(4.0).quality > 1
+    assert any("is outside of the qualities in the log, 0 to 1" in one for one in messages)
+    with pytest.warns(UserWarning, match="is outside of the qualities in the log"):
+        assert router.validation_quality_ > 1
+
+
+def test_the_smallest_budget_is_among_those_that_the_log_judges():
+    X, q, choice, propensity, _ = log_of_a_rule(1, 600, column=0, exceptions=0.0)
+    router, _ = fit_log(X, q, choice, propensity=propensity)
+    found = router.smallest_budget(quality=0.75)
+    assert np.isnan(found.budget) and np.isnan(found.budget_se)
+
+
+@settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.floats(-1, 2), st.integers(0, 20))
+def test_a_budget_that_is_nan_has_no_standard_error(quality, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(size=(60, 1))
+    Q = np.column_stack([X[:, 0] > 0.3, rng.uniform(size=60) < 0.9]).astype(float)
+    found = BudgetRouter(Ridge(), costs=[1, 10]).fit(X, Q).smallest_budget(quality)
+    assert np.isnan(found.budget) == np.isnan(found.budget_se)

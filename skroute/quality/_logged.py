@@ -184,8 +184,12 @@ class KnownCellsRegressor(RegressorMixin, BaseEstimator):
     def fit(self, X, y, **fit_params):
         """Fit on rows and a table (n_rows, n_choices) with NaN."""
         table = y.reshape(len(y), -1)
-        self.encoder_ = FrameEncoder().fit(X) if needs_encoding(X) else None
-        rows = self._rows(X)
+        self.encoder_ = None
+        if needs_encoding(X):
+            self.encoder_ = FrameEncoder()
+            rows = self.encoder_.fit_transform(X)
+        else:
+            rows = as_numbers(X)
         self.estimator_ = None
         if self.estimator is None:
             self.forest_ = CellForest(self.ratio).fit(rows, table)

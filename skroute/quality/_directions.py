@@ -4,8 +4,10 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.decomposition import TruncatedSVD
 
-# A leverage is at most 1 less this: a direction of one row alone has no other rows.
+# Least part of a direction that other rows have: a direction of one row alone has none.
 _LEAST_REST = 1e-12
+# Rows that a mean over all rows is estimated by, which bounds the time.
+_SAMPLED_ROWS = 200
 
 
 def fit_directions(rows, n_directions, seed):
@@ -46,12 +48,12 @@ def along_directions_of_others(rows, directions, rows_as_new=None):
     model that is trained on such coordinates has other estimates for new rows than for its own
     rows, held-out ones included.
 
-    Let ``A`` be the rows, ``V`` the directions, ``a`` one row, ``z = V.T @ a`` and
-    ``L = V.T @ A.T @ A @ V``, which is diagonal. Without the row, one step of subspace iteration
-    from ``V`` gives ``(A.T @ A - a @ a.T) @ V = V @ L - a @ z.T``. It is made orthonormal by
-    ``inv(L - z @ z.T)``, to the first order. The row as a new one, ``b``, then has the coordinates
-    ``V.T @ b - inv(L) @ z * rest / (1 - leverage)``, where ``rest = a @ b - z @ V.T @ b`` is what
-    the directions leave out of ``a @ b``, and ``leverage = z @ inv(L) @ z``.
+    Let ``A`` be the rows, ``V`` the directions, ``a`` one row, ``z = V.T @ a``, ``r = a - V @ z``,
+    ``L = V.T @ A.T @ A @ V``, which is diagonal, and ``w`` the sum of squares of the other rows
+    along ``r``. In ``A.T @ A - a @ a.T``, the directions turn away from ``r``: to the first order,
+    they are ``V - r @ z.T @ inv(L - w - z @ z.T)``. The row as a new one, ``b``, has the
+    coordinates ``V.T @ b - D @ z * (r @ b) / (1 - z @ D @ z)`` along them, with
+    ``D = inv(L - w)``.
 
     Parameters
     ----------
@@ -70,17 +72,38 @@ def along_directions_of_others(rows, directions, rows_as_new=None):
         rows_as_new = rows
     coordinates = along(rows, directions)
     coordinates_as_new = along(rows_as_new, directions)
-    lengths = (coordinates**2).sum(axis=0)
-    is_used = lengths > 0
-    shares = np.divide(coordinates, lengths, out=np.zeros_like(coordinates), where=is_used)
+    rests = _products_of_rows(rows, rows) - (coordinates**2).sum(axis=1)
+    rests_as_new = _products_of_rows(rows, rows_as_new)
+    rests_as_new -= (coordinates * coordinates_as_new).sum(axis=1)
+    squares = (coordinates**2).sum(axis=0)
+    gaps = squares - _squares_along_rests(rows, coordinates, rests)
+    shares = np.divide(coordinates, gaps, out=np.zeros_like(coordinates), where=gaps > 0)
     leverage = (coordinates * shares).sum(axis=1)
-    rest = _products_of_rows(rows, rows_as_new) - (coordinates * coordinates_as_new).sum(axis=1)
-    rest /= np.maximum(1 - leverage, _LEAST_REST)
+    rest = rests_as_new / np.maximum(1 - leverage, _LEAST_REST)
     own_part = shares * rest[:, np.newaxis]
     # The first order may overshoot: a row takes away at most what it has.
     lowest = np.minimum(coordinates_as_new, 0)
     highest = np.maximum(coordinates_as_new, 0)
     return np.clip(coordinates_as_new - own_part, lowest, highest)
+
+
+def _squares_along_rests(rows, coordinates, rests):
+    """Return the sum of squares of the other rows along what directions leave out of a row.
+
+    It is the mean over some rows, weighted by the square of what is left out.
+    """
+    step = -(-len(coordinates) // _SAMPLED_ROWS)
+    products = rows @ rows[::step].T
+    if issparse(products):
+        products = products.toarray()
+    squares = (coordinates**2).sum(axis=0)
+    along_rows = (products**2).sum(axis=0)
+    along_directions = (coordinates[::step] ** 2) @ squares
+    of_others = along_rows - along_directions - rests[::step] ** 2
+    total = rests[::step].sum()
+    if total <= 0:
+        return 0.0
+    return max(float(of_others.sum() / total), 0.0)
 
 
 def _products_of_rows(first, second):

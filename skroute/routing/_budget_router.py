@@ -300,7 +300,7 @@ class BudgetRouter(TableRouter):
         if self.cost_estimator is not None:
             # The price must be learned on costs as they will be known: estimated.
             reader = self.cost_estimator
-            self.cost_estimator_, planned, _ = cross_fit(
+            self.cost_estimator_, planned, planned_as_new = cross_fit(
                 reader if log.known_costs is None else KnownCellsRegressor(reader, True),
                 X,
                 log.paid,
@@ -310,7 +310,11 @@ class BudgetRouter(TableRouter):
                 n_jobs=self.n_jobs,
                 fit_params=routed["cost_estimator"]["fit"],
             )
-            log = replace(log, planned=np.maximum(planned, 0.0))
+            log = replace(
+                log,
+                planned=np.maximum(planned, 0.0),
+                planned_as_new=np.maximum(planned_as_new, 0.0),
+            )
         log = log.with_handing_over(self.abstain_cost)
         reader = self.quality_estimator
         if reader is None and log.propensity is None:

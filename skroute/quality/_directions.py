@@ -7,7 +7,7 @@ from sklearn.decomposition import TruncatedSVD
 # Least part of a direction that other rows have: a direction of one row alone has none.
 _LEAST_REST = 1e-12
 # Rows that a mean over all rows is estimated by, which bounds the time.
-_SAMPLED_ROWS = 200
+_SAMPLED_ROWS = 50
 
 
 def fit_directions(rows, n_directions, seed):

@@ -17,6 +17,7 @@ from sklearn.tree import DecisionTreeRegressor
 from skroute.assignment import assignment_path
 from skroute.quality import BaggedNeighborsRegressor, QualityRegressor
 from skroute.routing import BudgetRouter
+from skroute.routing._estimates import folds_of
 from skroute.routing._policy import choose_by_rule, error_by_level, standard_error
 
 
@@ -252,3 +253,17 @@ def test_budgets_hold_where_errors_are_rare_and_expensive():
             folds_off.append(spent.mean() / budget - 1)
     assert np.sqrt(np.mean(np.square(off))) < 0.03 and abs(np.mean(off)) < 0.02
     assert np.sqrt(np.mean(np.square(folds_off))) > 0.1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_price_of_estimated_costs_is_learned_on_estimates_as_those_of_new_rows(seed):
+    X, Q, C = draw(150, np.random.default_rng(seed))
+    estimator = QualityRegressor(family=["linear", "trees"])
+    router = BudgetRouter(Ridge(), cost_estimator=estimator, budget=4.0, cv=3, abstain_cost=0.3)
+    policy = router.fit(X, Q, costs=C)._learned
+    estimate, as_new = clone(estimator).cross_fit(X, C, folds=folds_of(3, X), return_kept=True)
+    assert not np.array_equal(estimate, as_new)
+    np.testing.assert_array_equal(policy.planned[:, :3], np.maximum(estimate, 0))
+    np.testing.assert_array_equal(policy.planned_as_new[:, :3], np.maximum(as_new, 0))
+    # Abstaining costs nothing.
+    np.testing.assert_array_equal(policy.planned_as_new[:, 3], 0)

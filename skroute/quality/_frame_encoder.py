@@ -7,13 +7,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, hstack, issparse
 from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin, clone
-from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import OneHotEncoder, StandardScaler, normalize
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from skroute.quality._directions import along, along_directions_of_others, fit_directions
 from skroute.utils._compat import (
     HasMethods,
     Integral,
@@ -103,6 +103,10 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
     Outcomes are not used. Columns of a data frame are found by name, so `transform` takes them in
     any order, where scikit-learn's transformers refuse another order.
 
+    ``fit_transform(X)`` is not ``fit(X).transform(X)`` for texts, as in
+    :class:`~sklearn.preprocessing.TargetEncoder`: it gives each row as if the row was new, so that
+    a model trained on it finds new rows alike. Train models on `fit_transform`, as pipelines do.
+
     Examples
     --------
     >>> import pandas as pd
@@ -168,7 +172,9 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples, n_outputs), dtype=float64
-            Or a data frame, see `set_output`.
+            Rows as `transform` would give them after a fit without them. Directions of texts
+            turn towards the texts that they are fitted on, so ``fit(X).transform(X)`` has larger
+            numbers than new rows have. Or a data frame, see `set_output`.
         """
         return self._fit_rows(X)
 
@@ -320,18 +326,18 @@ class _SparseColumns:
     """All columns of sparse rows, reduced to a few directions."""
 
     def __init__(self, rows, encoder):
-        n_components = min(encoder.n_components, max(1, rows.shape[0] // 5))
-        self.reduction = TruncatedSVD(n_components, random_state=encoder.random_state)
+        self.n_components = min(encoder.n_components, max(1, rows.shape[0] // 5))
+        self.seed = encoder.random_state
 
     def fit_transform(self, rows):
-        """Learn the directions, and return the rows along them."""
-        # Rows that are all alike have no variance, and its shares are not used.
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return self.reduction.fit_transform(rows)
+        """Learn the directions, and return each row along those of the other rows."""
+        rows = csr_array(rows)
+        self.directions = fit_directions(rows, self.n_components, self.seed)
+        return along_directions_of_others(rows, self.directions)
 
     def transform(self, rows):
         """Return other rows along the directions."""
-        return self.reduction.transform(csr_array(rows))
+        return along(csr_array(rows), self.directions)
 
     def names_out(self, name, width):
         """Return the names of the directions."""
@@ -408,8 +414,8 @@ class _Text:
         np.log1p(counts.data, out=counts.data)
         return counts
 
-    def _weighted(self, counts):
-        return normalize(counts[:, self.used].multiply(self.rarity).tocsr(), copy=False)
+    def _weighted(self, counts, rarity):
+        return normalize(counts.multiply(rarity).tocsr(), copy=False)
 
     def fit_transform(self, column):
         counts = self._counts(column)
@@ -417,23 +423,31 @@ class _Text:
         # Of what occurs more than once, what occurs most.
         often = np.argsort(-texts_with, kind="stable")[:_MOST_WORDS]
         self.used = np.sort(often[texts_with[often] > 1])
-        rarity = np.log((1 + len(column)) / (1 + texts_with[self.used])) + 1
-        self.rarity = rarity.astype(np.float32)
+        self.rarity = _rarity(texts_with[self.used], n_texts=len(column))
         self.directions = None
         if len(self.used) < 2:
             return np.zeros((len(column), 1))
         n_components = min(self.n_components, len(self.used) - 1)
-        reduction = TruncatedSVD(n_components, random_state=self.seed)
-        # Texts that are all alike have no variance, a share of which nobody asks for.
-        with np.errstate(invalid="ignore", divide="ignore"):
-            reduced = reduction.fit_transform(self._weighted(counts))
-        self.directions = reduction.components_.T.astype(np.float32)
-        return reduced.astype(np.float64)
+        counts = counts[:, self.used]
+        rows = self._weighted(counts, self.rarity)
+        self.directions = fit_directions(rows, n_components, self.seed).astype(np.float32)
+        # As if a text had not been there: what it has in common with one other occurs once.
+        others_with = texts_with[self.used] - 1
+        rarity_in_others = _rarity(others_with, n_texts=len(column) - 1)
+        rarity_in_others[others_with == 1] = 0
+        rows_as_new = self._weighted(counts, rarity_in_others)
+        return along_directions_of_others(rows, self.directions, rows_as_new)
 
     def transform(self, column):
         if self.directions is None:
             return np.zeros((len(column), 1))
-        return (self._weighted(self._counts(column)) @ self.directions).astype(np.float64)
+        counts = self._counts(column)[:, self.used]
+        return along(self._weighted(counts, self.rarity), self.directions)
+
+
+def _rarity(texts_with, n_texts):
+    """Return the weight of words by the number of texts that have them."""
+    return (np.log((1 + n_texts) / (1 + texts_with)) + 1).astype(np.float32)
 
 
 class _Encoded:
@@ -465,15 +479,15 @@ class _Encoded:
         texts = column[:, 0]
         if hasattr(self.encoder, "transform"):
             self.encoder = clone(self.encoder).fit(texts)
-        vectors, self.directions = self._vectors(texts), None
-        if self.n_components < self.width:
-            reduction = TruncatedSVD(self.n_components, random_state=self.seed).fit(vectors)
-            self.directions = reduction.components_.T
-        return self._reduced(vectors)
+        vectors = self._vectors(texts)
+        self.directions = None
+        if self.n_components >= self.width:
+            return vectors.toarray() if issparse(vectors) else vectors
+        self.directions = fit_directions(vectors, self.n_components, self.seed)
+        return along_directions_of_others(vectors, self.directions)
 
     def transform(self, column):
-        return self._reduced(self._vectors(column[:, 0]))
-
-    def _reduced(self, vectors):
-        reduced = vectors if self.directions is None else vectors @ self.directions
-        return reduced.toarray() if issparse(reduced) else reduced
+        vectors = self._vectors(column[:, 0])
+        if self.directions is None:
+            return vectors.toarray() if issparse(vectors) else vectors
+        return along(vectors, self.directions)

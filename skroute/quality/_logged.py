@@ -204,8 +204,12 @@ class KnownCellsRegressor(RegressorMixin, BaseEstimator):
     def fit(self, X, y, sample_weight=None, **fit_params):
         """Fit on rows and a table (n_rows, n_choices) with NaN."""
         table = y.reshape(len(y), -1)
-        self.encoder_ = FrameEncoder().fit(X) if needs_encoding(X) else None
-        rows = self._rows(X)
+        self.encoder_ = None
+        if needs_encoding(X):
+            self.encoder_ = FrameEncoder()
+            rows = self.encoder_.fit_transform(X)
+        else:
+            rows = as_numbers(X)
         row_weight = None
         if sample_weight is not None:
             # The estimator gets the weights as they are given.

@@ -363,7 +363,7 @@ class BudgetRouter(TableRouter):
             reader, fit_params = self.cost_estimator, routed["cost_estimator"]["fit"]
             if log.known_costs is not None:
                 reader = known_cells(reader, fit_params, ratio=True)
-            self.cost_estimator_, planned, _ = cross_fit(
+            self.cost_estimator_, planned, planned_as_new = cross_fit(
                 reader,
                 X,
                 log.paid,
@@ -373,7 +373,11 @@ class BudgetRouter(TableRouter):
                 n_jobs=self.n_jobs,
                 fit_params=fit_params,
             )
-            log = replace(log, planned=np.maximum(planned, 0.0))
+            log = replace(
+                log,
+                planned=np.maximum(planned, 0.0),
+                planned_as_new=np.maximum(planned_as_new, 0.0),
+            )
         log = log.with_handing_over(self.abstain_cost)
         reader = self.quality_estimator
         if reader is None and log.propensity is None:

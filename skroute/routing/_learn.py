@@ -30,7 +30,7 @@ def learn_policy(
 ):
     """Cross-fitted estimates of quality on a log, and the policy that they make (`Policy`).
 
-    `cost_estimator` is fitted: it has estimated `log.planned`.
+    `cost_estimator` is fitted: it has estimated `log.planned` and `log.planned_as_new`.
     """
     planned = log.paid if log.planned is None else log.planned
     # What handing over is worth is known.
@@ -54,7 +54,9 @@ def learn_policy(
     else:
         sigma = known.deviation(estimate, weight)
         quality, noise = known.judged(estimate), known.noise
-    part, planned_as_new, kind = part_of(folds, len(quality)), None, None
+    part = part_of(folds, len(quality))
+    planned_as_new = log.planned_as_new
+    kind = None
     # Costs that are known row by row do not repeat.
     if planned.ndim == 1 or cost_estimator is not None:
         numbers, first = frequent_rows(X, part, weight)
@@ -64,7 +66,7 @@ def learn_policy(
             estimates = predict_matrix(fitted, again, "quality_estimator")
             as_new[rows, estimated] = estimates[kind[rows]]
             if cost_estimator is not None:
-                planned_as_new = planned.copy()
+                planned_as_new = planned_as_new.copy()
                 planned_as_new[rows, estimated] = predict_costs(cost_estimator, again)[kind[rows]]
     return Policy(
         estimator=fitted,

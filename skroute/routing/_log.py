@@ -146,6 +146,8 @@ class Log:
     planned : ndarray, default=None
         Costs that rows are decided by: a price list, or estimates. None where `paid` is known
         before a row is decided.
+    planned_as_new : ndarray, default=None
+        `planned`, where it is estimated, distributed as the estimates of new rows.
     known, known_costs : KnownCells, default=None
         The cells of `quality` and of `paid` that are known; None where all are.
     propensity : {"given", "estimated"}, default=None
@@ -160,6 +162,7 @@ class Log:
     quality: np.ndarray
     paid: np.ndarray
     planned: np.ndarray | None = None
+    planned_as_new: np.ndarray | None = None
     known: KnownCells | None = None
     known_costs: KnownCells | None = None
     propensity: str | None = None
@@ -178,12 +181,16 @@ class Log:
                 f"With an abstain_cost no model may be named {ABSTAIN_NAME!r}; rename it."
             )
         worth = float(np.nanmax(self.quality)) - abstain_cost
+        planned_as_new = self.planned_as_new
+        if planned_as_new is not None:
+            planned_as_new = with_last(planned_as_new, 0.0)
         return replace(
             self,
             names=[*self.names, ABSTAIN_NAME],
             quality=with_last(self.quality, worth),
             paid=with_last(self.paid, 0.0),
             planned=None if self.planned is None else with_last(self.planned, 0.0),
+            planned_as_new=planned_as_new,
             known=self.known and self.known.with_last(worth),
             known_costs=self.known_costs and self.known_costs.with_last(0.0),
             handing=worth,
@@ -234,7 +241,7 @@ def read_table(y, costs, listed):
     # Cells are missing at random, choice by choice.
     weight = ~missing * (len(quality) / (~missing).sum(axis=0))
     known = KnownCells(quality, weight, float(weight[~missing].mean()))
-    return Log(names, quality, paid, planned, known, named=named)
+    return Log(names, quality, paid, planned, known=known, named=named)
 
 
 def read_answers(X, y, choice, propensity, costs, listed, *, estimates_costs):
@@ -289,7 +296,16 @@ def read_answers(X, y, choice, propensity, costs, listed, *, estimates_costs):
     else:
         paid, planned = planned, None
     how = "estimated" if propensity is None else "given"
-    return Log(found, known.table, paid, planned, known, known_costs, how, named)
+    return Log(
+        found,
+        known.table,
+        paid,
+        planned,
+        known=known,
+        known_costs=known_costs,
+        propensity=how,
+        named=named,
+    )
 
 
 def choice_names(y, listed):

@@ -44,7 +44,10 @@ def test_each_column_is_read_as_what_it_holds():
     np.testing.assert_array_equal(found[:, -1], log["length"].isna())
     known = log["length"].notna()
     assert abs(found[known, -2].mean()) < 1e-12 and found[known, -2].std() == pytest.approx(1)
-    np.testing.assert_allclose(found, FrameEncoder(n_components=4).fit_transform(log), atol=1e-5)
+    # Texts alone are encoded as new ones by fit_transform.
+    as_new = FrameEncoder(n_components=4).fit_transform(log)
+    np.testing.assert_allclose(found[:, 4:], as_new[:, 4:], atol=1e-5)
+    assert np.linalg.norm(as_new[:, :4]) < np.linalg.norm(found[:, :4])
 
 
 def test_columns_are_found_by_name_and_libraries_agree():
@@ -52,7 +55,10 @@ def test_columns_are_found_by_name_and_libraries_agree():
     encoder = FrameEncoder(n_components=4).fit(log)
     expected = encoder.transform(log)
     np.testing.assert_array_equal(encoder.transform(log[["length", "tenant", "prompt"]]), expected)
+    other = FrameEncoder(n_components=4).fit(log).transform(pl.from_pandas(log))
+    np.testing.assert_allclose(other, expected, atol=1e-5)
     other = FrameEncoder(n_components=4).fit_transform(pl.from_pandas(log))
+    expected = FrameEncoder(n_components=4).fit_transform(log)
     np.testing.assert_allclose(other, expected, atol=1e-5)
     with pytest.raises(ValueError, match="must have the columns"):
         encoder.transform(log.rename(columns={"tenant": "customer"}))
@@ -336,3 +342,103 @@ def test_many_sparse_columns_are_reduced_to_directions(kind):
     missing.data[0] = np.nan
     with pytest.raises(ValueError, match="NaN"):
         FrameEncoder().fit(missing)
+
+
+def language(n_words=2000):
+    """Different words of four to eight letters."""
+    rng = np.random.default_rng(0)
+    letters_of_words = rng.choice(list("abcdefghijklmnopqrstuvwxyz"), (2 * n_words, 8))
+    lengths = rng.integers(4, 9, 2 * n_words)
+    words = ["".join(row[:length]) for row, length in zip(letters_of_words, lengths)]
+    return sorted(set(words))[:n_words]
+
+
+LANGUAGE = language()
+
+
+def prompts(n, rng):
+    """Texts of words as frequent as those of a language, some of them of one of four topics."""
+    n_words = len(LANGUAGE)
+    share = 1 / np.arange(1, n_words + 1)
+    share /= share.sum()
+    topic = rng.integers(0, 4, n)
+    texts = []
+    for number in topic:
+        common = rng.choice(n_words, 20, p=share)
+        of_topic = 4 * rng.integers(0, n_words // 4, 10) + number
+        texts.append(" ".join(LANGUAGE[word] for word in [*common, *of_topic]))
+    return texts, topic
+
+
+def many_words():
+    return TfidfVectorizer(use_idf=False, vocabulary=LANGUAGE)
+
+
+def dense_words(texts):
+    return many_words().fit_transform(texts).toarray()
+
+
+@pytest.mark.parametrize("text", ["hashing", many_words(), dense_words])
+def test_training_texts_are_encoded_as_new_ones(text):
+    """Directions turn towards the texts that they are fitted on: there, those are longer."""
+    as_new, in_sample = [], []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        texts, _ = prompts(600, rng)
+        encoder = FrameEncoder(text=text, random_state=seed)
+        rows = encoder.fit_transform(texts[:300])
+        rows_in_sample = encoder.transform(texts[:300])
+        new_rows = encoder.transform(texts[300:])
+        square_of_new = (new_rows**2).mean()
+        as_new.append((rows**2).mean() / square_of_new)
+        in_sample.append((rows_in_sample**2).mean() / square_of_new)
+    assert np.mean(in_sample) > 1.25
+    assert abs(np.mean(as_new) - 1) < 0.1
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 30))
+def test_training_texts_have_finite_rows_that_are_no_longer_than_in_sample(seed, n_words):
+    """Texts that are equal, empty, alone with a word, or all there is of a direction."""
+    rng = np.random.default_rng(seed)
+    words = LANGUAGE[:n_words]
+    texts = [" ".join(rng.choice(words, rng.integers(0, 4))) for _ in range(20)]
+    texts[0] = "alone with words twice twice"
+    # Fewer different ones are categories.
+    texts += [f"text {number}" for number in range(60)]
+    encoder = FrameEncoder(n_components=5, random_state=0)
+    rows = encoder.fit_transform(texts)
+    assert np.isfinite(rows).all()
+    in_sample = encoder.transform(texts)
+    assert np.linalg.norm(rows) <= np.linalg.norm(in_sample) * (1 + 1e-6)
+    equal = [texts.index(text) for text in texts]
+    np.testing.assert_allclose(rows, rows[equal], atol=1e-6)
+
+
+@pytest.mark.slow
+def test_budgets_hold_on_new_texts():
+    """Texts of two kinds in many words: paired with rows that are encoded in-sample, by draw."""
+    odds = np.array([[2.0, 2.2, 2.4], [-2.0, 0.0, 2.2]])
+    budget = 2.0
+    missed = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        texts, topic = prompts(1400, rng)
+        is_hard = (topic >= 2).astype(int)
+        Q = (rng.random((1400, 3)) < 1 / (1 + np.exp(-odds[is_hard]))).astype(float)
+        encoder = FrameEncoder(random_state=0)
+        rows_as_new = encoder.fit_transform(texts[:500])
+        rows_in_sample = encoder.transform(texts[:500])
+        new_rows = encoder.transform(texts[500:])
+        missed_of_draw = []
+        for rows in (rows_as_new, rows_in_sample):
+            router = BudgetRouter(costs=[1.0, 4.0, 12.0], budget=budget).fit(rows, Q[:500])
+            missed_of_draw.append(router.predict_cost(new_rows).mean() / budget - 1)
+        missed.append(missed_of_draw)
+    missed_as_new, missed_in_sample = np.array(missed).T
+    standard_error = missed_as_new.std(ddof=1) / 10**0.5
+    assert abs(missed_as_new.mean()) < max(0.03, 2 * standard_error)
+    assert np.abs(missed_as_new).mean() < 0.08
+    assert np.abs(missed_in_sample).mean() > 0.1
+    lead = np.abs(missed_in_sample) - np.abs(missed_as_new)
+    assert lead.mean() > 2 * lead.std(ddof=1) / 10**0.5

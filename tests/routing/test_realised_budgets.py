@@ -21,6 +21,7 @@ from skroute.certified import CertifiedRouter
 from skroute.metrics import accuracy_cost_curve
 from skroute.quality import BaggedNeighborsRegressor, QualityRegressor
 from skroute.routing import BudgetRouter
+from skroute.routing._estimates import folds_of
 from skroute.routing._policy import choose_by_rule, error_by_level, standard_error
 
 
@@ -343,3 +344,17 @@ def test_quotes_of_one_kind_are_never_refused():
             router = BudgetRouter(Ridge()).fit(X, Q, costs=quotes)
             assert len(router.route(X_new, costs=new_quotes)) == len(X_new)
             assert len(router.route(X_new[some], costs=new_quotes[some])) == len(some)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_price_of_estimated_costs_is_learned_on_estimates_as_those_of_new_rows(seed):
+    X, Q, C = draw(150, np.random.default_rng(seed))
+    estimator = QualityRegressor(family=["linear", "trees"])
+    router = BudgetRouter(Ridge(), cost_estimator=estimator, budget=4.0, cv=3, abstain_cost=0.3)
+    policy = router.fit(X, Q, costs=C)._learned
+    estimate, as_new = clone(estimator).cross_fit(X, C, folds=folds_of(3, X), return_kept=True)
+    assert not np.array_equal(estimate, as_new)
+    np.testing.assert_array_equal(policy.planned[:, :3], np.maximum(estimate, 0))
+    np.testing.assert_array_equal(policy.planned_as_new[:, :3], np.maximum(as_new, 0))
+    # Abstaining costs nothing.
+    np.testing.assert_array_equal(policy.planned_as_new[:, 3], 0)

@@ -12,10 +12,11 @@ from skroute.routing._combining import (
 )
 from skroute.routing._estimates import answers_forest, cross_fit, predict_matrix, rows_and_others
 from skroute.routing._mixtures import (
+    HeldOutRules,
     Mixture,
-    ValidatedPart,
     best_mixture,
     docked_quality,
+    limit_path,
     spread_prices,
 )
 from skroute.routing._states import StateValues, any_order, best_move, check_sets, roll_back
@@ -342,12 +343,16 @@ class SequentialRouterClassifier(CombiningRouter):
             # Mixtures are of what rules are found to be, which may fall where they are docked.
             return Mixture(means[0][kept], np.maximum.accumulate(means[1][kept])), kept
 
-        self._validated_parts = []
+        held_out = []
         for rows, others in rows_and_others(part):
             mixture, kept = mixed(others)
-            tables = cost[kept][:, rows], quality[kept][:, rows]
-            self._validated_parts.append(ValidatedPart.of(mixture, *tables))
-        self.mixture_, kept = mixed(np.arange(len(part)))
+            held_out.append(
+                HeldOutRules(rows, mixture, cost[kept][:, rows], quality[kept][:, rows])
+            )
+        mixture, kept = mixed(np.arange(len(part)))
+        largest_budget, self._validated_parts = limit_path(mixture.cost, held_out)
+        self.mixture_ = mixture.up_to(largest_budget)
+        kept = kept[: len(self.mixture_.cost)]
         self._rules = start[kept], price[kept], price_at[kept]
 
     # Decisions ------------------------------------------------------------------------------

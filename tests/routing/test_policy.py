@@ -68,7 +68,7 @@ def averaged(table, choices):
 
 
 def price_floors(policy, judges):
-    """Smallest prices within a budget and without one: the dearest rule that gains on the judges."""
+    """The smallest prices: no smaller one gains beyond noise on the rows that judge."""
     values = policy.estimate - policy.reg_lambda * policy.sigma
     planned, paid = (
         np.broadcast_to(table, values.shape) for table in (policy.planned, policy.paid)

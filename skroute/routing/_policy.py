@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from skroute.assignment import Rule, assignment_path, choose_at_price, solve_assignment
-from skroute.base import Plan, affords, check_affordable, note_failure
+from skroute.base import ROUNDING, Plan, affords, check_affordable, note_failure
 from skroute.routing._estimates import predict_matrix, rows_and_others
 from skroute.routing._log import with_last
 from skroute.utils._compat import Real, num_samples
@@ -124,7 +124,7 @@ def standard_error(rows, part=None, weight=None):
     return float(found)
 
 
-def last_useful(gains, part=None, weight=None):
+def last_useful(gains, part=None, weight=None, *, priced=False):
     """Return the position of the first policy that no later one beats beyond noise.
 
     Parameters
@@ -136,13 +136,19 @@ def last_useful(gains, part=None, weight=None):
         Fold of each row, as in `standard_error`.
     weight : ndarray of shape (n_rows,), default=None
         Weight of each row; None weights all rows alike.
+    priced : bool, default=False
+        Whether gains are net of what is spent, because cost is money. Then less spending is no
+        aim in itself, and the best policy is taken.
 
     Returns
     -------
     int
     """
     means = np.average(gains, axis=1, weights=weight)
-    best = int(means.argmax())
+    # Means that differ by rounding are tied, and ties go to the cheaper policy.
+    best = int(np.argmax(means >= means.max() - ROUNDING * np.abs(means).max()))
+    if priced:
+        return best
     for position in range(best):
         noise = standard_error(gains[best] - gains[position], part, weight)
         # With a single row the noise is NaN, and nothing is beyond it.
@@ -333,7 +339,7 @@ class Policy:
         floors = []
         for least_price in self.least_prices:
             gains = decisions.quality[:, judges] - least_price * decisions.cost[:, judges]
-            position = last_useful(gains, part_of_row[judges], weight)
+            position = last_useful(gains, part_of_row[judges], weight, priced=least_price > 0)
             floors.append(max(float(decisions.prices[position]), float(least_price)))
         return tuple(floors)
 
@@ -341,8 +347,8 @@ class Policy:
     def price_floors(self):
         """Smallest price within a budget and without one, tuple of two floats.
 
-        At a smaller price the policy would spend more, and held-out rows show no gain from that
-        beyond noise; or a unit of cost is worth more as money (`least_prices`).
+        Held-out rows show no gain beyond noise from smaller prices, at which more is spent. The
+        floor is at least what a unit of cost is worth as money (`least_prices`).
         """
         return self._floors_without()
 

@@ -88,10 +88,11 @@ def price_floors(policy, judges):
                 (averaged(policy.quality, choices) - least * averaged(paid, choices))[judges]
             )
         means = [np.average(one, weights=weight[judges]) for one in net]
-        best = int(np.argmax(means))
+        best = int(np.argmax(np.round(means, 9)))
         for price, mean, one in zip(prices, means, net):
             error = standard_error(net[best] - one, policy.part[judges], weight[judges])
-            if means[best] - mean <= 0.75 * error or one is net[best]:
+            # Where cost is money the best is taken.
+            if one is net[best] or (not least and means[best] - mean <= 0.75 * error):
                 floors.append(max(price, least))
                 break
     return floors

@@ -85,9 +85,10 @@ class FrugalMCTClassifier(CombiningRouter):
         Cost per call of each service. ``"time"`` measures seconds per sample in `fit`.
 
     budget : float, default=None
-        Mean cost per sample, in the unit of `costs`, the base included. None is
-        unlimited. Raising it buys an add-on for more rows, as long as one gains: a base may need
-        less than the budget, and what it leaves is not spent.
+        Mean cost per sample, in the unit of `costs`, the base included. None is unlimited.
+        Raising it buys an add-on for more rows, as long as one gains: a base may need less
+        than the budget, and what it leaves is not spent. It is spent as far as held-out
+        rows show a gain beyond noise.
 
     base : str, default="auto"
         Name of the service that every row goes to first. ``"auto"`` takes, at the budget

@@ -171,8 +171,8 @@ class FrugalMLClassifier(CombiningRouter):
 
     budget : float, default=None
         Mean cost per sample, in the unit of `costs`, base and add-on included. None is
-        unlimited. Raising it raises thresholds, buys more expensive add-ons and takes
-        more expensive bases.
+        unlimited. Raising it raises thresholds, buys more expensive add-ons and takes more
+        expensive bases. It is spent as far as held-out rows show a gain beyond noise.
 
     quality : str, mapping, array-like or callable, default="accuracy"
         What an answer is worth: ``"accuracy"`` (of several labels those in common by those in

@@ -62,8 +62,9 @@ class SequentialRouterClassifier(CombiningRouter):
         by `fit`.
 
     budget : float, default=None
-        Mean cost per sample, in the unit of `costs`, all calls included. None is
-        unlimited. Raising it buys more answers.
+        Mean cost per sample, in the unit of `costs`, all calls included. None is unlimited.
+        Raising it buys more answers. It is spent as far as held-out rows show a gain beyond
+        noise.
 
     base : str, default="auto"
         Name of the member that is asked first. ``"auto"`` chooses one, or mixes two, at

@@ -28,6 +28,8 @@ _N_CURVE = 33
 # tables where nothing is gained, half an error lets noise be bought. On the logs of MMLU and
 # TriviaQA, a whole error leaves gains of half a point.
 _BEYOND_NOISE = 0.75
+# Standard errors by which gains must be smaller than estimated for the estimates to be wrong.
+_CONTRADICTED = 2.0
 # Rows that find the largest budget worth spending, at most. It bounds the time of a fit, and
 # resolves differences of a third of a point.
 _MAX_JUDGED = 20_000
@@ -79,12 +81,15 @@ class PricedDecisions(NamedTuple):
         Rows of the log that are judged.
     quality, cost : ndarray of shape (n_prices, n_judged)
         What the decisions of these rows bring and cost, deciding not included.
+    expected : ndarray of shape (n_prices, n_judged)
+        Out-of-fold estimates of `quality`.
     """
 
     prices: np.ndarray
     rows: np.ndarray
     quality: np.ndarray
     cost: np.ndarray
+    expected: np.ndarray
 
 
 class Validated(NamedTuple):
@@ -124,7 +129,7 @@ def standard_error(rows, part=None, weight=None):
     return float(found)
 
 
-def last_useful(gains, part=None, weight=None, *, priced=False):
+def last_useful(gains, part=None, weight=None, *, priced=False, expected=None):
     """Return the position of the first policy that no later one beats beyond noise.
 
     Parameters
@@ -139,6 +144,9 @@ def last_useful(gains, part=None, weight=None, *, priced=False):
     priced : bool, default=False
         Whether gains are net of what is spent, because cost is money. Then less spending is no
         aim in itself, and the best policy is taken.
+    expected : ndarray of shape (n_policies, n_rows), default=None
+        Out-of-fold estimates of `gains`. Where the gains of the last policy are as expected, the
+        estimates are honest, and it is useful without a proof of its own. None expects nothing.
 
     Returns
     -------
@@ -152,9 +160,20 @@ def last_useful(gains, part=None, weight=None, *, priced=False):
     for position in range(best):
         noise = standard_error(gains[best] - gains[position], part, weight)
         # With a single row the noise is NaN, and nothing is beyond it.
-        if not means[best] - means[position] > _BEYOND_NOISE * noise:
+        if means[best] - means[position] > _BEYOND_NOISE * noise:
+            continue
+        if expected is None or _falls_short(gains, expected, position, part, weight):
             return position
-    return best
+    if expected is None or _falls_short(gains, expected, best, part, weight):
+        return best
+    return len(gains) - 1
+
+
+def _falls_short(gains, expected, position, part, weight):
+    """Return True if the last policy gains less over another one than is expected of it."""
+    missing = (expected[-1] - expected[position]) - (gains[-1] - gains[position])
+    noise = standard_error(missing, part, weight)
+    return not np.average(missing, weights=weight) <= _CONTRADICTED * noise
 
 
 @dataclass(eq=False)
@@ -320,11 +339,13 @@ class Policy:
         paid = np.broadcast_to(self.paid, self.quality.shape)
         quality = np.empty((len(falling_prices), len(rows)))
         cost = np.empty((len(falling_prices), len(rows)))
+        expected = np.empty((len(falling_prices), len(rows)))
         for position, price in enumerate(falling_prices):
             choices = choose_at_price(values, planned, price, tolerance=_TIE)
             quality[position] = self.quality[rows, choices]
             cost[position] = paid[rows, choices]
-        return PricedDecisions(falling_prices, rows, quality, cost)
+            expected[position] = self.estimate[rows, choices]
+        return PricedDecisions(falling_prices, rows, quality, cost, expected)
 
     def _floors_without(self, part=None):
         """Return the price floors that held-out rows choose, without those of a part."""
@@ -339,7 +360,13 @@ class Policy:
         floors = []
         for least_price in self.least_prices:
             gains = decisions.quality[:, judges] - least_price * decisions.cost[:, judges]
-            position = last_useful(gains, part_of_row[judges], weight, priced=least_price > 0)
+            position = last_useful(
+                gains,
+                part_of_row[judges],
+                weight,
+                priced=least_price > 0,
+                expected=decisions.expected[:, judges],
+            )
             floors.append(max(float(decisions.prices[position]), float(least_price)))
         return tuple(floors)
 

@@ -81,20 +81,31 @@ def price_floors(policy, judges):
     prices = sorted(set(prices), reverse=True)
     floors = []
     for least in policy.least_prices:
-        net = []
+        net, missing = [], []
         for price in prices:
             choices = decided(values, planned, Rule(price, 0.0))
             net.append(
                 (averaged(policy.quality, choices) - least * averaged(paid, choices))[judges]
             )
+            missing.append(averaged(policy.estimate - policy.quality, choices)[judges])
         means = [np.average(one, weights=weight[judges]) for one in net]
         best = int(np.argmax(np.round(means, 9)))
-        for price, mean, one in zip(prices, means, net):
-            error = standard_error(net[best] - one, policy.part[judges], weight[judges])
+        for price, mean, one, error in zip(prices, means, net, missing):
+            noise = standard_error(net[best] - one, policy.part[judges], weight[judges])
+            last = one is net[best]
             # Where cost is money the best is taken.
-            if one is net[best] or (not least and means[best] - mean <= 0.75 * error):
-                floors.append(max(price, least))
-                break
+            if least and not last:
+                continue
+            if not last and means[best] - mean > 0.75 * noise:
+                continue
+            # Where the last price gains as much as was estimated, it is taken.
+            short = missing[-1] - error
+            unsure = 2 * standard_error(short, policy.part[judges], weight[judges])
+            honest = least == 0 and np.average(short, weights=weight[judges]) <= unsure
+            if honest and not last:
+                continue
+            floors.append(max(prices[-1] if honest else price, least))
+            break
     return floors
 
 

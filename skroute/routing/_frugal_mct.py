@@ -296,7 +296,8 @@ class FrugalMCTClassifier(CombiningRouter):
                 log = log.with_handing_over(float(accuracies.max()) - self.abstain_quality_)
             features = answer_features([scores[base]], multilabel=self._multilabel)
             policy = learn_policy(estimator, features, log, answers.folds, n_jobs=self.n_jobs)
-            policy = policy.at(deciding=float(costs[base]))
+            # Combined answers were chosen on the rows that judge: their gains need a proof.
+            policy = policy.at(deciding=float(costs[base]), trusts_estimates=False)
             delta = self.delta
             if delta == "auto":
                 delta = search_delta(policy, budget) if budget >= costs[base] else 0.0

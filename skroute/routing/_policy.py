@@ -221,6 +221,8 @@ class Policy:
     columns : ndarray of int, default=None
         Outputs of the estimator, with `handing` behind them, that are the choices; None where
         all are. Plans are in these positions.
+    trusts_estimates : bool, default=True
+        Whether a larger budget needs no proof of its own where held-out gains are as estimated.
     """
 
     estimator: Any
@@ -241,6 +243,7 @@ class Policy:
     kind: np.ndarray | None = None
     handing: float | None = None
     columns: np.ndarray | None = None
+    trusts_estimates: bool = True
     _kept: dict = field(default_factory=dict, repr=False)
 
     def __getstate__(self):
@@ -365,7 +368,7 @@ class Policy:
                 part_of_row[judges],
                 weight,
                 priced=least_price > 0,
-                expected=decisions.expected[:, judges],
+                expected=decisions.expected[:, judges] if self.trusts_estimates else None,
             )
             floors.append(max(float(decisions.prices[position]), float(least_price)))
         return tuple(floors)

@@ -81,8 +81,9 @@ class BudgetRouter(TableRouter):
         the fixed ones, and the budget is met in the logged.
 
     budget : float, default=None
-        Mean cost per sample, in the unit of `costs`. None is unlimited. Raising it buys
-        the more expensive choice for more rows.
+        Mean cost per sample, in the unit of `costs`. None is unlimited. Raising it buys the
+        more expensive choice for more rows. It is spent as far as held-out rows show a gain
+        beyond noise.
 
     cost_estimator : multi-output regressor, default=None
         For costs per row that are known only after the call: learns them from X. None

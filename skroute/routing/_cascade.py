@@ -56,8 +56,9 @@ class CascadeRouter(TableRouter):
         their means.
 
     budget : float, default=None
-        Mean cost per sample, in the unit of `costs`, all calls included. None is
-        unlimited. Raising it buys more answers and more expensive ones.
+        Mean cost per sample, in the unit of `costs`, all calls included. None is unlimited.
+        Raising it buys more answers and more expensive ones. It is spent as far as held-out
+        rows show a gain beyond noise.
 
     order : list of str, default=None
         Models in the order in which they are asked, beginning with the first: one fixed

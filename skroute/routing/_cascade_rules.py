@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
 from skroute.routing._estimates import rows_and_others
-from skroute.routing._mixtures import Mixture, ValidatedPart
+from skroute.routing._mixtures import Mixture, ValidatedPart, useful_rules
 from skroute.routing._signals import RankScores, StateBasis
 from skroute.routing._states import (
     States,
@@ -206,11 +206,18 @@ def learn_path(compared, log, folds, known, n_prices, cheapest, n_jobs=None):
     which, price_at, row_quality = zip(*(points[key] for key in sorted(points)))
     row_cost = np.array([cost[one, :, at] for one, at in zip(which, price_at)])
     row_quality = log.low + log.span * np.array(row_quality)
-    mixture = Mixture(row_cost.mean(axis=1), row_quality.mean(axis=1))
-    parts = [
-        ValidatedPart.of(mixture, row_cost[:, fold == number], row_quality[:, fold == number])
-        for number in range(len(tests))
-    ]
+    # The path is limited by rows that did not fit the chosen cascades.
+    held_out_quality = np.array([quality[one, :, at] for one, at in zip(which, price_at)])
+    parts = []
+    for rows, others in rows_and_others(fold):
+        useful = useful_rules(held_out_quality[:, others], fold[others])
+        mixture = Mixture(row_cost[useful].mean(axis=1), row_quality[useful].mean(axis=1))
+        tables = row_cost[useful][:, rows], row_quality[useful][:, rows]
+        parts.append(ValidatedPart.of(mixture, *tables))
+    useful = useful_rules(held_out_quality, fold)
+    mixture = Mixture(row_cost[useful].mean(axis=1), row_quality[useful].mean(axis=1))
+    which = [which[rule] for rule in useful]
+    price_at = [price_at[rule] for rule in useful]
     scales, bases = [RankScores(part) for part in log.shown], {}
     scores = scores_of(scales, log.shown)
     fitted = {one: fit_cascade(compared[one], log, scores, prices, bases) for one in set(which)}

@@ -287,7 +287,7 @@ def _check_one_cap(router):
 def _values(router, X, policy, budget):
     if num_samples(X) == 0:
         return np.empty((0, len(router.choices_)))
-    least_price = policy.least_prices[budget == np.inf]
+    least_price = policy.price_floors[int(budget == np.inf)]
     return router.predict_quality(X) - policy.penalty - least_price * policy.planned
 
 

@@ -114,9 +114,10 @@ class FrugalMCTClassifier(CombiningRouter):
         Cost per call of each service. ``"time"`` measures seconds per sample in `fit`.
 
     budget : float, default=None
-        Mean cost per sample, in the unit of `costs`, the base included. None is
-        unlimited. Raising it buys an add-on for more rows, as long as one gains: a base may need
-        less than the budget, and what it leaves is not spent.
+        Mean cost per sample, in the unit of `costs`, the base included. None is unlimited.
+        Raising it buys an add-on for more rows, as long as one gains: a base may need less
+        than the budget, and what it leaves is not spent. It is spent as far as held-out
+        rows show a gain beyond noise.
 
     base : str, default="auto"
         Name of the service that every row goes to first. ``"auto"`` takes, at the budget
@@ -351,7 +352,8 @@ class FrugalMCTClassifier(CombiningRouter):
                 n_jobs=self.n_jobs,
                 fit_params=fit_params,
             )
-            policy = policy.at(deciding=float(costs[base]))
+            # Combined answers were chosen on the rows that judge: their gains need a proof.
+            policy = policy.at(deciding=float(costs[base]), trusts_estimates=False)
             delta = self.delta
             if delta == "auto":
                 delta = search_delta(policy, budget) if budget >= costs[base] else 0.0

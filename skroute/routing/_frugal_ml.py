@@ -10,7 +10,7 @@ from skroute.base import ABSTAIN_NAME, Plan, check_affordable
 from skroute.routing._combining import CombiningRouter, possible_bases
 from skroute.routing._estimates import rows_and_others
 from skroute.routing._log import with_last
-from skroute.routing._mixtures import Mixture, ValidatedPart, best_mixture
+from skroute.routing._mixtures import HeldOutRules, Mixture, best_mixture, limit_path
 from skroute.routing._targets import SingleLabel
 from skroute.utils._compat import Integral, Interval
 
@@ -55,6 +55,11 @@ class LabelRules(NamedTuple):
     addons: NDArray[np.int64]
     cost: NDArray[np.float64]
     quality: NDArray[np.float64]
+
+    def up_to(self, budget):
+        """Return the rules that cost at most a budget."""
+        n_rules = Mixture(self.cost, self.quality).n_within(budget)
+        return LabelRules(*(table[:n_rules] for table in self))
 
 
 def label_groups(labels, n_labels, min_rows, weight=None):
@@ -187,8 +192,8 @@ class FrugalMLClassifier(CombiningRouter):
 
     budget : float, default=None
         Mean cost per sample, in the unit of `costs`, base and add-on included. None is
-        unlimited. Raising it raises thresholds, buys more expensive add-ons and takes
-        more expensive bases.
+        unlimited. Raising it raises thresholds, buys more expensive add-ons and takes more
+        expensive bases. It is spent as far as held-out rows show a gain beyond noise.
 
     quality : str, mapping, array-like or callable, default="accuracy"
         What an answer is worth: ``"accuracy"`` (of several labels those in common by those in
@@ -358,18 +363,21 @@ class FrugalMLClassifier(CombiningRouter):
                 )
             return label_rules(options, bases), groups
 
-        self.rules_, self._groups = learn(slice(None))
-        self._validated_parts = []
+        rules, self._groups = learn(slice(None))
+        held_out = []
         for rows, others in rows_and_others(answers.part):
-            rules, groups = learn(others)
-            addon = decide_by_label(rules, groups, labels[:, rows], tops[:, rows])
-            cost = base_costs[rules.base][:, np.newaxis] + np.where(
-                addon == rules.base[:, np.newaxis], 0.0, costs[addon]
+            rules_of_others, groups = learn(others)
+            addon = decide_by_label(rules_of_others, groups, labels[:, rows], tops[:, rows])
+            row_costs = base_costs[rules_of_others.base][:, np.newaxis] + np.where(
+                addon == rules_of_others.base[:, np.newaxis], 0.0, costs[addon]
             )
-            mixture = Mixture(rules.cost, rules.quality)
+            mixture = Mixture(rules_of_others.cost, rules_of_others.quality)
             own_weight = None if weight is None else weight[rows]
-            part = ValidatedPart.of(mixture, cost, quality[rows, addon], own_weight)
-            self._validated_parts.append(part)
+            held_out.append(
+                HeldOutRules(rows, mixture, row_costs, quality[rows, addon], own_weight)
+            )
+        largest_budget, self._validated_parts = limit_path(rules.cost, held_out)
+        self.rules_ = rules.up_to(largest_budget)
         unit = np.eye(len(addons), len(names))
         pairs = [(base, addon) for base in bases for addon in range(len(addons))]
         self._bases = bases

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from skroute.assignment import assignment_path, choose_at_price
 from skroute.base import affords
 from skroute.routing._draws import row_uniforms
-from skroute.routing._policy import Validated
+from skroute.routing._estimates import rows_and_others
+from skroute.routing._policy import Validated, last_useful
 from skroute.utils._compat import num_samples
 
 
@@ -27,9 +28,23 @@ class Mixture(NamedTuple):
     cost: NDArray[np.float64]
     quality: NDArray[np.float64]
 
+    def n_within(self, budget):
+        """Return the number of rules that cost at most a budget, at least the cheapest one."""
+        return max(int(np.count_nonzero(affords(budget, self.cost))), 1)
+
+    def up_to(self, budget):
+        """Return the mixture of the rules that cost at most a budget."""
+        n_rules = self.n_within(budget)
+        return Mixture(self.cost[:n_rules], self.quality[:n_rules])
+
+    def mean_at(self, budget, table):
+        """Return the mean over the two rules of a budget of a table (n_rules, n_rows)."""
+        low, high, share = self.share(budget)
+        return (1 - share) * table[low] + share * table[high]
+
     def share(self, budget):
         """Two neighbouring rules, and the share of rows that takes the more expensive one."""
-        low = max(int(np.count_nonzero(affords(budget, self.cost))) - 1, 0)
+        low = self.n_within(budget) - 1
         if low == len(self.cost) - 1:
             return low, low, 0.0
         share = (budget - self.cost[low]) / (self.cost[low + 1] - self.cost[low])
@@ -56,6 +71,28 @@ def best_mixture(cost, quality):
     path = assignment_path(values, cost)
     kept = np.array([choose_at_price(values, cost, price)[0] for price in path.prices])
     return Mixture(cost[kept], quality[kept]), kept
+
+
+def useful_rules(quality, part=None):
+    """Return the positions of the rules that held-out rows show to be worth their cost.
+
+    Parameters
+    ----------
+    quality : ndarray of shape (n_rules, n_rows)
+        Quality of each held-out row under each rule, from the cheapest rule to the most
+        expensive one.
+    part : ndarray of shape (n_rows,), default=None
+        Fold of each row.
+
+    Returns
+    -------
+    ndarray of int
+        The cheapest rule, then each rule that is better than all cheaper ones, up to the last
+        that is better beyond noise (`last_useful`).
+    """
+    means = quality[: last_useful(quality, part) + 1].mean(axis=1)
+    before = np.maximum.accumulate(np.r_[-np.inf, means])[:-1]
+    return np.flatnonzero(means > before)
 
 
 def docked_quality(cost, quality, simple, slack, weight=None):
@@ -122,6 +159,70 @@ class ValidatedPart(NamedTuple):
             weight = np.ones(cost.shape[1])
         sums = [(table * weight).sum(axis=-1) for table in (cost, quality, cost**2, quality**2)]
         return cls(mixture, np.stack(sums, axis=-1), float(weight.sum()))
+
+
+class HeldOutRules(NamedTuple):
+    """Rules that the other rows have chosen, and what they do on the rows of a part.
+
+    Attributes
+    ----------
+    rows : ndarray of int
+        Positions of the rows of the part.
+    mixture : Mixture
+        Of the rules, by the other rows.
+    cost, quality : ndarray of shape (n_rules, n_rows)
+        Of each row of the part under each rule.
+    weight : ndarray of shape (n_rows,), default=None
+        Weight of each row of the part. None weights all rows alike.
+    """
+
+    rows: NDArray[np.int64]
+    mixture: Mixture
+    cost: NDArray[np.float64]
+    quality: NDArray[np.float64]
+    weight: NDArray[np.float64] | None = None
+
+    def validated_up_to(self, budget):
+        """Return the validation of the rules that cost at most a budget."""
+        mixture = self.mixture.up_to(budget)
+        n_rules = len(mixture.cost)
+        return ValidatedPart.of(
+            mixture, self.cost[:n_rules], self.quality[:n_rules], weight=self.weight
+        )
+
+
+def limit_path(budgets, held_out):
+    """Find the largest budget that held-out rows show to be worth it, and validate up to it.
+
+    Parameters
+    ----------
+    budgets : ndarray of shape (n_budgets,)
+        Rising mean costs, those of the rules that all rows have chosen.
+    held_out : list of HeldOutRules
+        One for each part of the rows.
+
+    Returns
+    -------
+    largest : float
+        The largest useful one of the budgets (`last_useful`).
+    validated_parts : list of ValidatedPart
+        Each up to the largest budget that the rows of the other parts find useful.
+    """
+    part = np.empty(sum(len(rules.rows) for rules in held_out), dtype=np.int64)
+    quality = np.empty((len(budgets), len(part)))
+    weight = np.ones(len(part))
+    for number, rules in enumerate(held_out):
+        part[rules.rows] = number
+        if rules.weight is not None:
+            weight[rules.rows] = rules.weight
+        for position, budget in enumerate(budgets):
+            quality[position, rules.rows] = rules.mixture.mean_at(budget, rules.quality)
+
+    validated_parts = []
+    for rules, (_, others) in zip(held_out, rows_and_others(part)):
+        useful = last_useful(quality[:, others], part[others], weight[others])
+        validated_parts.append(rules.validated_up_to(budgets[useful]))
+    return float(budgets[last_useful(quality, part, weight)]), validated_parts
 
 
 def validated_mixture(parts, budget):

@@ -251,7 +251,8 @@ class OccamRouterClassifier(ClassifierMixin, Occam):
 
     budget : float, default=None
         Mean cost per sample, in the unit of `costs`, everything included. None is
-        unlimited. Raising it sends more rows to more expensive members.
+        unlimited. Raising it sends more rows to more expensive members. It is spent as far
+        as held-out rows show a gain beyond noise.
 
     quality_estimator : multi-output regressor, default=None
         Predicts the members' quality from the embedding. None takes

@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from skroute.assignment import Rule, assignment_path, choose_at_price, solve_assignment
-from skroute.base import Plan, affords, check_affordable, note_failure
+from skroute.base import ROUNDING, Plan, affords, check_affordable, note_failure
 from skroute.routing._estimates import predict_matrix, rows_and_others
 from skroute.routing._log import with_last
 from skroute.utils._compat import Real, num_samples
@@ -24,6 +24,17 @@ from skroute.utils._tolerances import TIE
 _MAX_PARTS = 10
 # Budgets at which a policy is compared with others on validation rows.
 _N_CURVE = 33
+# Standard errors by which held-out rows must be better at a larger budget for it to be spent. On
+# tables where nothing is gained, half an error lets noise be bought. On the logs of MMLU and
+# TriviaQA, a whole error leaves gains of half a point.
+_BEYOND_NOISE = 0.75
+# Standard errors by which gains must be smaller than estimated for the estimates to be wrong.
+_CONTRADICTED = 2.0
+# Rows that find the largest budget worth spending, at most. It bounds the time of a fit, and
+# resolves differences of a third of a point.
+_MAX_JUDGED = 20_000
+# A price that is above that of the first purchase by this share of it buys nothing.
+_ABOVE = 1e-6
 # What has an entry for each choice, where it is not None.
 _OF_CHOICES = ("estimate", "as_new", "quality", "planned", "planned_as_new", "realised", "sigma")
 # Rows of evidence that the figures of a single choice are shrunk by towards those of all.
@@ -57,6 +68,28 @@ class Validation(NamedTuple):
     choices: Choices
     quality: np.ndarray
     cost: np.ndarray
+
+
+class PricedDecisions(NamedTuple):
+    """Held-out decisions at several prices.
+
+    Attributes
+    ----------
+    prices : ndarray of shape (n_prices,)
+        From the largest, which buys nothing, down to 0.
+    rows : ndarray of shape (n_judged,), dtype=int64
+        Rows of the log that are judged.
+    quality, cost : ndarray of shape (n_prices, n_judged)
+        What the decisions of these rows bring and cost, deciding not included.
+    expected : ndarray of shape (n_prices, n_judged)
+        Out-of-fold estimates of `quality`.
+    """
+
+    prices: np.ndarray
+    rows: np.ndarray
+    quality: np.ndarray
+    cost: np.ndarray
+    expected: np.ndarray
 
 
 class Validated(NamedTuple):
@@ -94,6 +127,53 @@ def standard_error(rows, part=None, weight=None):
         means = np.array([rows[part == number].mean() for number in numbers])
         found = max(found, means.std(ddof=1) / np.sqrt(len(numbers)))
     return float(found)
+
+
+def last_useful(gains, part=None, weight=None, *, priced=False, expected=None):
+    """Return the position of the first policy that no later one beats beyond noise.
+
+    Parameters
+    ----------
+    gains : ndarray of shape (n_policies, n_rows)
+        What each policy brings on each held-out row, from the cheapest policy to the most
+        expensive one. No policy may have been fitted on a row that it is judged by.
+    part : ndarray of shape (n_rows,), default=None
+        Fold of each row, as in `standard_error`.
+    weight : ndarray of shape (n_rows,), default=None
+        Weight of each row; None weights all rows alike.
+    priced : bool, default=False
+        Whether gains are net of what is spent, because cost is money. Then less spending is no
+        aim in itself, and the best policy is taken.
+    expected : ndarray of shape (n_policies, n_rows), default=None
+        Out-of-fold estimates of `gains`. Where the gains of the last policy are as expected, the
+        estimates are honest, and it is useful without a proof of its own. None expects nothing.
+
+    Returns
+    -------
+    int
+    """
+    means = np.average(gains, axis=1, weights=weight)
+    # Means that differ by rounding are tied, and ties go to the cheaper policy.
+    best = int(np.argmax(means >= means.max() - ROUNDING * np.abs(means).max()))
+    if priced:
+        return best
+    for position in range(best):
+        noise = standard_error(gains[best] - gains[position], part, weight)
+        # With a single row the noise is NaN, and nothing is beyond it.
+        if means[best] - means[position] > _BEYOND_NOISE * noise:
+            continue
+        if expected is None or _falls_short(gains, expected, position, part, weight):
+            return position
+    if expected is None or _falls_short(gains, expected, best, part, weight):
+        return best
+    return len(gains) - 1
+
+
+def _falls_short(gains, expected, position, part, weight):
+    """Return True if the last policy gains less over another one than is expected of it."""
+    missing = (expected[-1] - expected[position]) - (gains[-1] - gains[position])
+    noise = standard_error(missing, part, weight)
+    return not np.average(missing, weights=weight) <= _CONTRADICTED * noise
 
 
 @dataclass(eq=False)
@@ -141,6 +221,8 @@ class Policy:
     columns : ndarray of int, default=None
         Outputs of the estimator, with `handing` behind them, that are the choices; None where
         all are. Plans are in these positions.
+    trusts_estimates : bool, default=True
+        Whether a larger budget needs no proof of its own where held-out gains are as estimated.
     """
 
     estimator: Any
@@ -161,6 +243,7 @@ class Policy:
     kind: np.ndarray | None = None
     handing: float | None = None
     columns: np.ndarray | None = None
+    trusts_estimates: bool = True
     _kept: dict = field(default_factory=dict, repr=False)
 
     def __getstate__(self):
@@ -240,17 +323,76 @@ class Policy:
         """Mean cost of the cheapest plan."""
         return float(self.path.budgets[0]) + self.deciding
 
-    def rule(self, budget, path=None):
+    @cached_property
+    def _priced_decisions(self):
+        """Held-out decisions at prices from the cheapest plan to the most expensive one."""
+        budgets, prices = self.path.budgets, self.path.prices
+        at_budgets = np.linspace(budgets[0], budgets[-1], _N_CURVE)
+        segments = np.searchsorted(budgets, at_budgets, side="right") - 1
+        buys_nothing = prices[0] * (1 + _ABOVE)
+        falling_prices = np.unique(np.append(prices[segments], buys_nothing))[::-1]
+
+        n_rows = len(self.quality)
+        rows = np.arange(n_rows)
+        if n_rows > _MAX_JUDGED:
+            rng = np.random.default_rng(0)
+            rows = np.sort(rng.choice(n_rows, _MAX_JUDGED, replace=False))
+        values = self.estimate[rows] - self.penalty
+        planned = of_rows(self.planned, rows)
+        paid = np.broadcast_to(self.paid, self.quality.shape)
+        quality = np.empty((len(falling_prices), len(rows)))
+        cost = np.empty((len(falling_prices), len(rows)))
+        expected = np.empty((len(falling_prices), len(rows)))
+        for position, price in enumerate(falling_prices):
+            choices = choose_at_price(values, planned, price, tolerance=TIE)
+            quality[position] = self.quality[rows, choices]
+            cost[position] = paid[rows, choices]
+            expected[position] = self.estimate[rows, choices]
+        return PricedDecisions(falling_prices, rows, quality, cost, expected)
+
+    def _floors_without(self, part=None):
+        """Return the price floors that held-out rows choose, without those of a part."""
+        decisions = self._priced_decisions
+        part_of_row = self._merged_part[decisions.rows]
+        judges = np.ones(len(part_of_row), dtype=bool)
+        # Where all rows are of one part there are no others.
+        if part is not None and (part_of_row != part).any():
+            judges = part_of_row != part
+        weight = None if self.weight is None else self.weight[decisions.rows][judges]
+
+        floors = []
+        for least_price in self.least_prices:
+            gains = decisions.quality[:, judges] - least_price * decisions.cost[:, judges]
+            position = last_useful(
+                gains,
+                part_of_row[judges],
+                weight,
+                priced=least_price > 0,
+                expected=decisions.expected[:, judges] if self.trusts_estimates else None,
+            )
+            floors.append(max(float(decisions.prices[position]), float(least_price)))
+        return tuple(floors)
+
+    @cached_property
+    def price_floors(self):
+        """Smallest price within a budget and without one, tuple of two floats.
+
+        Held-out rows show no gain beyond noise from smaller prices, at which more is spent. The
+        floor is at least what a unit of cost is worth as money (`least_prices`).
+        """
+        return self._floors_without()
+
+    def rule(self, budget, path=None, floors=None):
         """Price of a mean budget, deciding included, and how ties at it are mixed (`Rule`)."""
         path = self.path if path is None else path
-        limited_price, unlimited_price = self.least_prices
+        floors = self.price_floors if floors is None else floors
+        floor = floors[int(budget == np.inf)]
         if budget == np.inf:
-            return Rule(float(unlimited_price), 0.0)
-        least_price = float(limited_price)
+            return Rule(floor, 0.0)
         # The cheapest plan is always allowed, that of the path's own rows too.
         least = max(float(self.path.budgets[0]), float(path.budgets[0]))
         rule = path.rule(max((1 - self.margin) * (budget - self.deciding), least))
-        return rule if rule.price >= least_price else Rule(least_price, 0.0)
+        return rule if rule.price >= floor else Rule(floor, 0.0)
 
     def room(self, budget):
         """What a cap leaves for choices, in the costs that rows are decided by."""
@@ -313,7 +455,7 @@ class Policy:
                     f"leaves: by the costs that rows are decided by they cost {least:.6g} per "
                     f"sample, and the budget pays for {room + self.deciding:.6g}."
                 )
-            net = values - self.least_prices[budget == np.inf] * costs
+            net = values - self.price_floors[int(budget == np.inf)] * costs
             route = solve_assignment(net, costs, max(room, least - self.deciding)).choices
         if allowed is not None:
             route = np.where(allowed[rows, route], route, stand_in)
@@ -327,19 +469,26 @@ class Policy:
     # How well it does -----------------------------------------------------------------------
 
     @cached_property
+    def _merged_part(self):
+        """Part of each row: its fold, or several folds where there are more than `_MAX_PARTS`."""
+        if len(np.unique(self.part)) > _MAX_PARTS:
+            return self.part % _MAX_PARTS
+        return self.part
+
+    @cached_property
     def _part_paths(self):
-        """For each part of the rows their positions and the path of the other rows."""
-        part = self.part % _MAX_PARTS if len(np.unique(self.part)) > _MAX_PARTS else self.part
+        """For each part of the rows their positions, and path and price floors of the others."""
         values = self.estimate - self.penalty
         found = []
-        for rows, others in rows_and_others(part):
+        for rows, others in rows_and_others(self._merged_part):
             path = assignment_path(
                 self._alike(values, rows)[others],
                 of_rows(self._alike(self.planned, rows), others),
                 of_rows(self.realised, others),
                 None if self.weight is None else self.weight[others],
             )
-            found.append((rows, path))
+            floors = self._floors_without(self._merged_part[rows[0]])
+            found.append((rows, path, floors))
         return found
 
     def _alike(self, table, rows):
@@ -360,8 +509,8 @@ class Policy:
         check_affordable(budget, self.least)
         n_rows, values = len(self.quality), self.estimate - self.penalty
         low, high, share = np.empty(n_rows, np.int64), np.empty(n_rows, np.int64), np.empty(n_rows)
-        for rows, path in self._part_paths:
-            rule = self.rule(budget, path)
+        for rows, path, floors in self._part_paths:
+            rule = self.rule(budget, path, floors)
             found = choose_by_rule(values[rows], of_rows(self.planned, rows), rule)
             low[rows], high[rows], share[rows] = found
         choices = Choices(low, high, share)

@@ -67,7 +67,7 @@ def export_policy(router, path=None):
         "penalty": policy.penalty.tolist(),
         "deciding": policy.deciding,
         "margin": policy.margin,
-        "least_prices": list(policy.least_prices),
+        "least_prices": list(policy.price_floors),
         "budgets": policy.path.budgets.tolist(),
         "prices": policy.path.prices.tolist(),
         "counts": policy.path.counts.tolist(),

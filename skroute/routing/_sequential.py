@@ -18,10 +18,11 @@ from skroute.routing._estimates import (
     with_weights,
 )
 from skroute.routing._mixtures import (
+    HeldOutRules,
     Mixture,
-    ValidatedPart,
     best_mixture,
     docked_quality,
+    limit_path,
     mean_of_rows,
     spread_prices,
 )
@@ -68,8 +69,9 @@ class SequentialRouterClassifier(CombiningRouter):
         by `fit`.
 
     budget : float, default=None
-        Mean cost per sample, in the unit of `costs`, all calls included. None is
-        unlimited. Raising it buys more answers.
+        Mean cost per sample, in the unit of `costs`, all calls included. None is unlimited.
+        Raising it buys more answers. It is spent as far as held-out rows show a gain beyond
+        noise.
 
     base : str, default="auto"
         Name of the member that is asked first. ``"auto"`` chooses one, or mixes two, at
@@ -371,13 +373,17 @@ class SequentialRouterClassifier(CombiningRouter):
             # Mixtures are of what rules are found to be, which may fall where they are docked.
             return Mixture(means[0][kept], np.maximum.accumulate(means[1][kept])), kept
 
-        self._validated_parts = []
+        held_out = []
         for rows, others in rows_and_others(part):
             mixture, kept = mixed(others)
-            tables = cost[kept][:, rows], quality[kept][:, rows]
             own_weight = None if row_weight is None else row_weight[rows]
-            self._validated_parts.append(ValidatedPart.of(mixture, *tables, own_weight))
-        self.mixture_, kept = mixed(np.arange(len(part)))
+            held_out.append(
+                HeldOutRules(rows, mixture, cost[kept][:, rows], quality[kept][:, rows], own_weight)
+            )
+        mixture, kept = mixed(np.arange(len(part)))
+        largest_budget, self._validated_parts = limit_path(mixture.cost, held_out)
+        self.mixture_ = mixture.up_to(largest_budget)
+        kept = kept[: len(self.mixture_.cost)]
         self._rules = start[kept], price[kept], price_at[kept]
 
     # Decisions ------------------------------------------------------------------------------

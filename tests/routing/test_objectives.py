@@ -155,14 +155,15 @@ def test_without_a_budget_errors_and_prices_are_minimised_together():
     X, y = problem(1500)
     train, test = slice(0, 750), slice(750, None)
     router = occam(quality=MATRIX, budget=None).fit(X[train], y[train])
-    assert router.price_ == 1.0
+    # More where held-out rows lose by what is bought at 1.
+    assert router.price_ >= 1.0
 
     def total(**params):
         found = router.set_params(**params).row_quality(X[test], y[test])
         return (found.cost - found.quality).mean()
 
     free, bound = total(), total(exchange_rate=0.0)
-    assert router.price_ == 0.0 and free <= bound
+    assert router.price_ < 1.0 and free <= bound
     spent = [
         router.set_params(exchange_rate=rate).predict_cost(X[test]).mean()
         for rate in (0.0, 0.1, 1.0, 100.0)
@@ -170,7 +171,7 @@ def test_without_a_budget_errors_and_prices_are_minimised_together():
     assert (np.diff(spent) <= 0).all() and spent[-1] == 1.0
     # A budget is a cap beside the rate, which acts below it where it is given.
     router.set_params(exchange_rate=1.0, budget=4.9)
-    assert router.price_ == 1.0
+    assert router.price_ >= 1.0
     router.set_params(exchange_rate=None)
     assert router.price_ < 1.0
     router.set_params(exchange_rate=1.0)

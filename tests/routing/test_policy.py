@@ -10,7 +10,7 @@ from sklearn.linear_model import LinearRegression
 
 from skroute.assignment import Rule, assignment_path
 from skroute.routing import BudgetRouter, PortablePolicy, export_policy
-from skroute.routing._policy import Policy, choose_one
+from skroute.routing._policy import Policy, choose_one, standard_error
 from tests.assignment.test_assignment import brute_force
 
 seeds = st.integers(0, 10_000)
@@ -69,9 +69,51 @@ def averaged(table, choices):
     return (1 - share) * table[rows, low] + share * table[rows, high]
 
 
-def rule_at(policy, budget, path):
+def price_floors(policy, judges):
+    """The smallest prices: no smaller one gains beyond noise on the rows that judge."""
+    values = policy.estimate - policy.reg_lambda * policy.sigma
+    planned, paid = (
+        np.broadcast_to(table, values.shape) for table in (policy.planned, policy.paid)
+    )
+    weight = np.ones(len(values)) if policy.weight is None else policy.weight
+    path = policy.path
+    prices = [path.prices[0] * (1 + 1e-6)]
+    for budget in np.linspace(path.budgets[0], path.budgets[-1], 33):
+        prices.append(path.prices[np.flatnonzero(path.budgets <= budget)[-1]])
+    prices = sorted(set(prices), reverse=True)
+    floors = []
+    for least in policy.least_prices:
+        net, missing = [], []
+        for price in prices:
+            choices = decided(values, planned, Rule(price, 0.0))
+            net.append(
+                (averaged(policy.quality, choices) - least * averaged(paid, choices))[judges]
+            )
+            missing.append(averaged(policy.estimate - policy.quality, choices)[judges])
+        means = [np.average(one, weights=weight[judges]) for one in net]
+        best = int(np.argmax(np.round(means, 9)))
+        for price, mean, one, error in zip(prices, means, net, missing):
+            noise = standard_error(net[best] - one, policy.part[judges], weight[judges])
+            last = one is net[best]
+            # Where cost is money the best is taken.
+            if least and not last:
+                continue
+            if not last and means[best] - mean > 0.75 * noise:
+                continue
+            # Where the last price gains as much as was estimated, it is taken.
+            short = missing[-1] - error
+            unsure = 2 * standard_error(short, policy.part[judges], weight[judges])
+            honest = least == 0 and np.average(short, weights=weight[judges]) <= unsure
+            if honest and not last:
+                continue
+            floors.append(max(prices[-1] if honest else price, least))
+            break
+    return floors
+
+
+def rule_at(policy, budget, path, judges=slice(None)):
     """The price of a budget on a path, and never less than the smallest price."""
-    least = policy.least_prices[int(budget == np.inf)]
+    least = price_floors(policy, judges)[int(budget == np.inf)]
     if budget == np.inf:
         return Rule(least, 0.0)
     cheapest = max(policy.path.budgets[0], path.budgets[0])
@@ -105,7 +147,7 @@ def test_validation_is_by_the_rows_of_other_folds(seed):
                     seen[j], costs[j] = values[copies[0]], full[copies[0]]
             realised = None if policy.realised is None else paid[others]
             path = assignment_path(seen[others], costs[others], realised, weight[others])
-            choices = decided(values[rows], full[rows], rule_at(policy, budget, path))
+            choices = decided(values[rows], full[rows], rule_at(policy, budget, path, others))
             quality[rows] = averaged(policy.quality[rows], choices)
             cost[rows] = averaged(paid[rows], choices) + policy.deciding
         np.testing.assert_allclose(found.quality, quality)
@@ -166,7 +208,7 @@ def test_rows_of_a_call_are_decided_at_the_price_or_together(seed):
         if budget == np.inf or budget - policy.deciding < cheapest:
             continue
         told = policy.decide(estimates, costs, budget, policy="batch", told=True, **draws)
-        net = values - policy.least_prices[0] * full
+        net = values - price_floors(policy, slice(None))[0] * full
         best = brute_force(net, full, budget - policy.deciding)
         assert net[rows, told.route].mean() == pytest.approx(best, abs=1e-9)
         np.testing.assert_allclose(told.expected_cost, told.cost)

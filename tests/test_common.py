@@ -29,8 +29,11 @@ def expected_failures(estimator):
         name = "check_sample_weight_equivalence_on_dense_data"
         return {name: "rows are held out by chance: of a repeated row one may be learned from"}
     if isinstance(estimator, QualityRegressor):
-        name = "check_sample_weight_equivalence_on_dense_data"
-        return {name: "leaves count rows, and rows of trees and landmarks are drawn by chance"}
+        reason = "leaves count rows, and rows of trees and landmarks are drawn by chance"
+        return {
+            "check_sample_weight_equivalence_on_dense_data": reason,
+            "check_sample_weight_equivalence_on_sparse_data": reason,
+        }
     return {}
 
 

@@ -70,7 +70,7 @@ class Forest:
     finite : bool or "allow-nan", default=True
         What it accepts, as `ensure_all_finite` of scikit-learn's ``check_array``.
 
-    columns : ColumnRule, default=ValuesAsTheyAre()
+    columns : ColumnRule
         How the source library makes numbers of columns of categories.
 
     sums : {"float64", "float32"}, default="float64"

@@ -23,7 +23,7 @@ from skroute.base import (
 )
 from skroute.gating._boosting import BoostedGate
 from skroute.gating._buyer import FeatureBuyer, quality_of
-from skroute.gating._levels import Ranks, lowest_level, row_keys, standard_error
+from skroute.gating._levels import Ranks, lowest_level, row_keys
 from skroute.gating._linear import LinearGate
 from skroute.gating._objective import Problem, Rows, full_losses, log_probabilities
 from skroute.gating._out_of_sample import find_splits, fit_full, hold_out, out_of_sample_proba
@@ -40,6 +40,7 @@ from skroute.utils._compat import (
 )
 from skroute.utils._frames import as_rows
 from skroute.utils._once import once_of
+from skroute.utils._statistics import standard_error
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import check_probabilities, relative_weights, warn, with_sum_one
 

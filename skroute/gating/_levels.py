@@ -123,10 +123,3 @@ def best_level(gate, gain, weight, p_full, sure=0.0):
     # A gain of a millionth of a row is rounding.
     best = np.argmax(total >= total.max() - 1e-6 * weight.max())
     return levels[best] if best else np.inf
-
-
-def standard_error(values, weight):
-    """Standard error of a weighted mean of independent rows."""
-    mean, n = np.average(values, weights=weight), max(int((weight > 0).sum()), 2)
-    spread = np.sqrt(np.sum((weight * (values - mean)) ** 2)) / weight.sum()
-    return float(spread * np.sqrt(n / (n - 1)))

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.base import Plan, check_budget, dispatch, may_take_weights, note_failure
 from skroute.gating._boosting import threads_for
 from skroute.gating._buyer import FeatureBuyer, FeatureLedger, quality_of
-from skroute.gating._levels import GOLDEN, row_draws, row_keys, standard_error
+from skroute.gating._levels import GOLDEN, row_draws, row_keys
 from skroute.gating._out_of_sample import in_order
 from skroute.gating._set_models import SetModel, Task, fit_again, fit_judged, fit_own
 from skroute.gating._sets import find_sets
@@ -35,6 +35,7 @@ from skroute.utils._compat import (
 from skroute.utils._frames import as_rows, is_frame, names_and_columns
 from skroute.utils._named import check_rows_match
 from skroute.utils._once import EVERY, once_of
+from skroute.utils._statistics import standard_error
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import (
     check_probabilities,

@@ -8,6 +8,7 @@ from scipy.optimize import nnls
 from skroute.assignment import assignment_path, choose_at_price
 from skroute.quality._corrections import corrected, corrections, finished, range_of
 from skroute.quality._members import weigh_outputs
+from skroute.utils._statistics import standard_error
 
 # Where between the cheapest choice and the best one the decisions are judged.
 SHARES = np.array([0.1, 0.25, 0.5, 0.75, 1.0])
@@ -302,14 +303,7 @@ def _nearest(candidates, quality, rows=slice(None), weight=None):
     return min(candidates, key=squared_error)
 
 
-def standard_error(values, weight=None):
-    """Return the standard error of the mean."""
-    if weight is not None:
-        # What each row adds to the weighted mean, in the first order.
-        values = (values - np.average(values, weights=weight)) * weight / weight.mean()
-    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else np.inf
-
-
 def beyond_noise(lead, weight=None):
     """Return True if a mean is above zero by more than two standard errors."""
+    # The standard error of a single row is NaN, and nothing is beyond it.
     return mean_of(lead, weight) > 2 * standard_error(lead, weight)

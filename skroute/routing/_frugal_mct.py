@@ -21,8 +21,9 @@ from skroute.routing._learn import learn_policy, what_is_behind
 from skroute.routing._log import Log, kept_choices
 from skroute.routing._members import MemberRouter
 from skroute.routing._mixtures import best_of, mean_of_rows
-from skroute.routing._policy import Policy, Validated, standard_error
+from skroute.routing._policy import Policy, Validated
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
+from skroute.utils._statistics import standard_error
 from skroute.utils._validation import warn
 
 # Rows that a tree of the forest on answers sees: more take seconds and decide alike.
@@ -445,7 +446,7 @@ class FrugalMCTClassifier(CombiningRouter):
     def _validated(self, budget):
         policy, result = self._options[0].policy, []
         for rows in self._validation(budget):
-            error = standard_error(rows, policy.part, policy.weight)
+            error = standard_error(rows, policy.weight, policy.part)
             result += [float(mean_of_rows(rows, policy.weight)), error]
         return Validated(*result)
 

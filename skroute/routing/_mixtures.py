@@ -11,6 +11,7 @@ from skroute.routing._draws import row_uniforms
 from skroute.routing._estimates import rows_and_others
 from skroute.routing._policy import Validated, last_useful
 from skroute.utils._compat import num_samples
+from skroute.utils._statistics import standard_error
 
 
 class Mixture(NamedTuple):
@@ -115,21 +116,14 @@ def docked_quality(cost, quality, simple, slack, weight=None):
         for position, fraction in ((low, 1 - share), (high, share)):
             other = kept[position]
             gain = gain - fraction * (quality[other] - price * cost[other])
-        docked[rule] -= slack * error_of_rows(gain, weight)
+        if len(gain) > 1:
+            docked[rule] -= slack * standard_error(gain, weight)
     return docked
 
 
 def mean_of_rows(table, weight=None):
     """Return means over the rows, which are the last axis."""
     return table.mean(axis=-1) if weight is None else np.average(table, axis=-1, weights=weight)
-
-
-def error_of_rows(values, weight=None):
-    """Return the standard error of the mean of one value a row."""
-    if weight is not None:
-        # What each row adds to the weighted mean, in the first order.
-        values = (values - np.average(values, weights=weight)) * weight / weight.mean()
-    return np.std(values) / np.sqrt(len(values))
 
 
 def spread_prices(path, n_prices, power=1.0):
@@ -248,7 +242,7 @@ def best_of(quality, spent, rows, weight=None):
     `weight` the weight of each row, None if all count alike.
     """
     best = int(np.argmax(quality))
-    noise = [error_of_rows(rows[best] - own, weight) for own in rows]
+    noise = [standard_error(rows[best] - own, weight) for own in rows]
     near = quality[best] - quality <= noise
     cheaper = np.flatnonzero(near & (spent < 0.99 * spent[best]))
     return int(cheaper[quality[cheaper].argmax()]) if len(cheaper) else best

@@ -251,6 +251,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         ValueError
             For values of the wrong shape or sign, or a choice that is none; nothing is learned.
         """
+        check_rows_match(X=X, y=y, costs=costs, choice=choice)
         if not self.__sklearn_is_fitted__():
             with _STARTING:
                 # Of several threads the first one starts, and the others learn as it has ended.
@@ -260,7 +261,6 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
                     self._serving.learn_table(*self._features(X), *tables, apart=True)
                     self.choices_ = names
                     return self
-        check_rows_match(X=X, y=y, costs=costs, choice=choice)
         serving = self._current()
         n_rows = len(whole_rows(X, self, choice=choice))
         tables = _tables(n_rows, serving.names, y, choice, costs)

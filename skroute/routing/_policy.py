@@ -18,6 +18,7 @@ from skroute.base import ROUNDING, Plan, affords, check_affordable, note_failure
 from skroute.routing._estimates import predict_matrix, rows_and_others
 from skroute.routing._log import with_last
 from skroute.utils._compat import Real, num_samples
+from skroute.utils._statistics import standard_error
 from skroute.utils._tolerances import TIE
 
 # A price is learned without each of this many parts of the rows at most.
@@ -110,25 +111,6 @@ def choose_by_rule(values, costs, rule):
     return Choices(low, high, np.where(low == high, 0.0, rule.share))
 
 
-def standard_error(rows, part=None, weight=None):
-    """Standard error of a mean over rows whose decisions were learned part by part.
-
-    The larger of that of independent rows and that of the parts' means.
-    """
-    if len(rows) < 2:
-        return np.nan
-    if weight is not None:
-        # What each row adds to the weighted mean, in the first order.
-        mean = np.average(rows, weights=weight)
-        rows = mean + (rows - mean) * weight / weight.mean()
-    found = rows.std(ddof=1) / np.sqrt(len(rows))
-    numbers = () if part is None else np.unique(part)
-    if len(numbers) > 1:
-        means = np.array([rows[part == number].mean() for number in numbers])
-        found = max(found, means.std(ddof=1) / np.sqrt(len(numbers)))
-    return float(found)
-
-
 def last_useful(gains, part=None, weight=None, *, priced=False, expected=None):
     """Return the position of the first policy that no later one beats beyond noise.
 
@@ -158,7 +140,7 @@ def last_useful(gains, part=None, weight=None, *, priced=False, expected=None):
     if priced:
         return best
     for position in range(best):
-        noise = standard_error(gains[best] - gains[position], part, weight)
+        noise = standard_error(gains[best] - gains[position], weight, part)
         # With a single row the noise is NaN, and nothing is beyond it.
         if means[best] - means[position] > _BEYOND_NOISE * noise:
             continue
@@ -172,7 +154,7 @@ def last_useful(gains, part=None, weight=None, *, priced=False, expected=None):
 def _falls_short(gains, expected, position, part, weight):
     """Return True if the last policy gains less over another one than is expected of it."""
     missing = (expected[-1] - expected[position]) - (gains[-1] - gains[position])
-    noise = standard_error(missing, part, weight)
+    noise = standard_error(missing, weight, part)
     return not np.average(missing, weights=weight) <= _CONTRADICTED * noise
 
 
@@ -530,7 +512,7 @@ class Policy:
             new = as_new.mean(np.broadcast_to(table, self.quality.shape))
             new = new + self.deciding * (table is self.paid)
             apart = np.average(new - rows, weights=self.weight)
-            error = np.hypot(apart, standard_error(rows, self.part, self.weight))
+            error = np.hypot(apart, standard_error(rows, self.weight, self.part))
             result += [float(np.average(rows, weights=self.weight)), float(error)]
         return Validated(*result)
 

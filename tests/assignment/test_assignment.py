@@ -398,7 +398,10 @@ def test_another_unit_has_the_same_path(seed, kind, value_unit, cost_unit):
     path = assignment_path(values, costs)
     scaled = assignment_path(values * value_unit, costs * cost_unit)
     np.testing.assert_allclose(scaled.budgets, path.budgets * cost_unit, rtol=1e-9)
-    np.testing.assert_allclose(scaled.prices * cost_unit / value_unit, path.prices, rtol=1e-9)
+    # A price far below the others is a difference of values that lost digits.
+    lost = 1e-14 * path.prices.max()
+    prices = scaled.prices * cost_unit / value_unit
+    np.testing.assert_allclose(prices, path.prices, rtol=1e-9, atol=lost)
     rule = path.rule(budget)
     scaled_rule = scaled.rule(budget * cost_unit)
     assert scaled_rule.share == pytest.approx(rule.share, abs=1e-6)

@@ -286,13 +286,16 @@ def test_what_is_tried_beside_the_bought_answers_is_on_the_bill():
 
 
 def test_label_sets_are_promised_by_what_they_have_in_common():
-    X, Y = make_multilabel_classification(600, n_classes=3, random_state=0)
-    members = [("tree", DecisionTreeClassifier(max_depth=2)), ("deep", DecisionTreeClassifier())]
-    router = FrugalMCTClassifier(members, costs=[1, 10]).fit(X[:300], Y[:300])
+    X, Y = make_multilabel_classification(1300, n_classes=3, random_state=0)
+    members = [
+        ("stump", DecisionTreeClassifier(max_depth=1, random_state=0)),
+        ("deep", DecisionTreeClassifier(random_state=0)),
+    ]
+    router = FrugalMCTClassifier(members, costs=[1, 10], base="stump").fit(X[:1000], Y[:1000])
     made = CertifiedRouter(FrozenEstimator(router), max_loss=0.45, reference="full", n_points=4)
-    batch = made.set_params(random_state=0).certify_batch(X[300:], n_labels=120)
+    batch = made.set_params(random_state=0).certify_batch(X[1000:], n_labels=120)
     assert "at most 0.45 (label sets not in common)" in str(batch.certificate)
-    bought = router.predict(X[300:], budget=np.inf)
+    bought = router.predict(X[1000:], budget=np.inf)
     either = (bought | batch.y_pred).sum(axis=1)
     common = np.where(either > 0, (bought & batch.y_pred).sum(axis=1) / np.maximum(either, 1), 1.0)
     assert (1 - common).mean() <= 0.45

@@ -10,7 +10,8 @@ from sklearn.linear_model import LinearRegression
 
 from skroute.assignment import Rule, assignment_path
 from skroute.routing import BudgetRouter, PortablePolicy, export_policy
-from skroute.routing._policy import Policy, choose_one, standard_error
+from skroute.routing._policy import Policy, choose_one
+from skroute.utils._statistics import standard_error
 from tests.assignment.test_assignment import brute_force
 
 seeds = st.integers(0, 10_000)
@@ -93,7 +94,7 @@ def price_floors(policy, judges):
         means = [np.average(one, weights=weight[judges]) for one in net]
         best = int(np.argmax(np.round(means, 9)))
         for price, mean, one, error in zip(prices, means, net, missing):
-            noise = standard_error(net[best] - one, policy.part[judges], weight[judges])
+            noise = standard_error(net[best] - one, weight[judges], policy.part[judges])
             last = one is net[best]
             # Where cost is money the best is taken.
             if least and not last:
@@ -102,7 +103,7 @@ def price_floors(policy, judges):
                 continue
             # Where the last price gains as much as was estimated, it is taken.
             short = missing[-1] - error
-            unsure = 2 * standard_error(short, policy.part[judges], weight[judges])
+            unsure = 2 * standard_error(short, weight[judges], policy.part[judges])
             honest = least == 0 and np.average(short, weights=weight[judges]) <= unsure
             if honest and not last:
                 continue

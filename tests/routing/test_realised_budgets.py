@@ -22,7 +22,8 @@ from skroute.metrics import accuracy_cost_curve
 from skroute.quality import BaggedNeighborsRegressor, QualityRegressor
 from skroute.routing import BudgetRouter
 from skroute.routing._estimates import folds_of
-from skroute.routing._policy import choose_by_rule, error_by_level, standard_error
+from skroute.routing._policy import choose_by_rule, error_by_level
+from skroute.utils._statistics import standard_error
 
 
 def draw(n, rng, tail=1.2):
@@ -192,8 +193,8 @@ def test_folds_that_differ_widen_the_standard_error():
     """Independent rows have that of their spread; where folds go two ways it is the folds'."""
     part = np.arange(1000) % 2
     alike = np.random.default_rng(0).standard_normal(1000)
-    assert standard_error(alike, part) < 0.06
-    np.testing.assert_allclose(standard_error(part.astype(float), part), 0.5)
+    assert standard_error(alike, part=part) < 0.06
+    np.testing.assert_allclose(standard_error(part.astype(float), part=part), 0.5)
 
 
 def test_new_prices_scale_the_log():

@@ -368,7 +368,7 @@ def check_decision_skops_round_trip(estimator):
 def check_decision_plan_is_a_plan(estimator):
     """Planning calls for nothing that answering has to undo."""
     model, X = fitted(estimator), rows()[2]
-    plan = model._plan(model._check_X(X), np.inf)
+    plan = model.plan(X, model.make_call(np.inf))
     assert isinstance(plan, Plan)
     _, *expected = model.predict_routed(X, budget=np.inf)
     same(plan[:2], expected)

@@ -8,7 +8,8 @@ from sklearn.isotonic import isotonic_regression
 
 from skroute.assignment._hulls import build_hulls
 from skroute.assignment._problem import by_names, check_values_and_costs, problem_of, totals
-from skroute.base import ROUNDING, affords, check_affordable, check_budget
+from skroute.base import affords, check_affordable, check_budget
+from skroute.base._costs import ROUNDING
 from skroute.utils._validation import check_numbers
 
 # Prices that differ by less, relatively, are one: averages differ by rounding.

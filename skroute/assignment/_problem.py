@@ -5,7 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.utils import check_array
 
-from skroute.base import ROUNDING, check_affordable, check_costs
+from skroute.base import check_affordable, check_costs
+from skroute.base._costs import ROUNDING
 from skroute.utils._named import by_label, check_rows_match, columns_of, in_order
 from skroute.utils._validation import read_only
 

@@ -12,7 +12,8 @@ from sklearn.utils import get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from skroute.base import ROUNDING, Plan, check_affordable, check_costs, dispatch, note_failure
+from skroute.base import Plan, check_affordable, check_costs, dispatch, note_failure
+from skroute.base._costs import ROUNDING
 from skroute.gating._boosting import BoostedGate
 from skroute.gating._buyer import FeatureBuyer, quality_of
 from skroute.gating._levels import Ranks, lowest_level, row_keys, standard_error
@@ -484,14 +485,17 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
 
     # Predict --------------------------------------------------------------------------
 
-    def _least(self):
+    def _smallest_budget(self):
         return min(self.cost_table_["cheap"], self.cost_table_["full"])
 
     def _check_feasible(self, budget):
-        check_affordable(budget, self._least(), advice="Raise gamma to buy fewer features.")
+        check_affordable(
+            budget, self._smallest_budget(), advice="Raise gamma to buy fewer features."
+        )
 
-    def _plan(self, X, budget):
+    def _plan(self, X, call):
         """Run the gate and plan what answers will need."""
+        budget = call.budget
         self._check_feasible(budget)
         ledger, rows, pair = self._ledger(X), np.arange(num_samples(X)), self.pair_
         gate_cost, cheap_cost, full_cost = self.model_costs_
@@ -535,12 +539,12 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             sent &= self._ranks.of_rows(gate, row_keys(shown)) < share * (1 + ROUNDING)
         return sent
 
-    def _answer(self, X, plan, response):
+    def _answer(self, plan, response):
         (ledger, scores), pair, model = plan.state, self.pair_, self.estimator_
 
         def ask(rows):
             with note_failure("full", len(rows), response):
-                return getattr(model, response)(self._input(ledger, rows, self._full, X))
+                return getattr(model, response)(self._input(ledger, rows, self._full, plan.X))
 
         def answer(sent, rows):
             if sent:
@@ -568,7 +572,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             held-out rows would have gained.
         """
         check_is_fitted(self)
-        X = self._check_X(X)
+        X = self._check_rows(X)
         ledger, rows = self._ledger(X), np.arange(num_samples(X))
         if self._ranks is None:
             return np.full(len(rows), -np.inf)

@@ -3,7 +3,7 @@
 import time
 from typing import NamedTuple
 
-from skroute.base import ROUNDING
+from skroute.base._costs import ROUNDING
 from skroute.utils._compat import Integral, Real
 from skroute.utils._validation import is_amount
 

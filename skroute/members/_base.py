@@ -8,10 +8,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
+from skroute.utils._pickles import VersionedPickleMixin
 from skroute.utils._tensors import on_host
 
 
-class MemberClassifier(ClassifierMixin, BaseEstimator):
+class MemberClassifier(VersionedPickleMixin, ClassifierMixin, BaseEstimator):
     """A classifier whose answers come from elsewhere: `fit` checks and learns nothing.
 
     The tag ``requires_fit`` is False, ``classes_`` is known from the parameters, and a router

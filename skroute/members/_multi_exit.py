@@ -13,6 +13,7 @@ from skroute.base import check_rows
 from skroute.members._base import checked_labels
 from skroute.utils._compat import Integral, Interval, Real, _safe_indexing, num_samples
 from skroute.utils._optional import import_optional
+from skroute.utils._pickles import VersionedPickleMixin
 from skroute.utils._tensors import is_dataset, torch_of
 from skroute.utils._validation import check_numbers
 
@@ -25,7 +26,7 @@ def _torch_side():
     return _torch_exits
 
 
-class MultiExitClassifier(ClassifierMixin, BaseEstimator):
+class MultiExitClassifier(VersionedPickleMixin, ClassifierMixin, BaseEstimator):
     """A deep net with a classifier head after each of its stages.
 
     A torch module is cut into stages that are applied one after the other, with a head

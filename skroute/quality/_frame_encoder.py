@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from skroute.utils._compat import HasMethods, Integral, Interval, StrOptions, _fit_context
 from skroute.utils._frames import CATEGORY, ColumnReader, as_rows, columns_of, is_frame, texts_of
 from skroute.utils._named import in_order
+from skroute.utils._pickles import VersionedPickleMixin
 from skroute.utils._tensors import on_host
 
 # A column of strings with at most this many different values is one of categories.
@@ -26,7 +27,7 @@ _CHARACTERS = 500
 _MOST_WORDS = 10_000
 
 
-class FrameEncoder(TransformerMixin, BaseEstimator):
+class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
     """Encode a data frame, or texts, as numbers.
 
     Each column is read as what it holds. Numbers and booleans are scaled to variance one; a missing

@@ -16,6 +16,7 @@ from skroute.quality._stacking import Compared, as_one_price_each, choose_weight
 from skroute.quality._uncertainty import error_curves, made_up_outcomes
 from skroute.utils._compat import Integral, Interval, _fit_context, threadpool_controller
 from skroute.utils._frames import needs_encoding
+from skroute.utils._pickles import VersionedPickleMixin
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import refuse_masked, whole_rows
 
@@ -27,7 +28,7 @@ _FEWEST_ROWS = 20
 _LARGEST = 1e30
 
 
-class QualityRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
+class QualityRegressor(VersionedPickleMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):
     """Estimate the quality of each choice, with several estimators that are stacked and compared.
 
     The routers' default. From rows and the quality of each choice it fits extremely

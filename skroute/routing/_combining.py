@@ -1,11 +1,12 @@
 """Routers whose choices are sets of members that are asked and combined."""
 
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
-from sklearn.base import ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin
 
-from skroute.base import Routed, dispatch
+from skroute.base import Plan, dispatch
 from skroute.metrics import sample_quality
 from skroute.metrics._objectives import OF_LABELS
 from skroute.routing._members import AMOUNT, MemberRouter
@@ -18,7 +19,13 @@ from skroute.utils._once import EVERY, Once, once_of
 GRID = np.linspace(0.0, 1.0, 11)
 
 
-class CombiningRouter(ClassifierMixin, MemberRouter):
+class SingleMember(NamedTuple):
+    """State of a plan in which one member answers every row: its position."""
+
+    position: int
+
+
+class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
     """Base of classifiers that ask a member, look at its answer, and may ask others.
 
     Each choice is a set of members and their weights in the answer: ``choice_members_``,
@@ -36,7 +43,6 @@ class CombiningRouter(ClassifierMixin, MemberRouter):
     base = "auto"
     _target_kinds: tuple[type, ...] = (SingleLabel, MultiLabel)
     _qualities = ("accuracy", "balanced_accuracy", "cost matrix")
-    score = MemberRouter.score
 
     def _asks(self):
         return "scores"
@@ -44,7 +50,7 @@ class CombiningRouter(ClassifierMixin, MemberRouter):
     def _least_cost(self, costs, names):
         return float(costs[possible_bases(self.base, names)].min())
 
-    def _least(self):
+    def _smallest_budget(self):
         return self.choice_costs_.min()
 
     def _check(self, members):
@@ -93,21 +99,31 @@ class CombiningRouter(ClassifierMixin, MemberRouter):
         """Cost of each choice, all members that it asks included."""
         return np.array([self._member_costs[row].sum() for row in self.choice_members_])
 
-    def _alone(self, X, name, response, **call):
-        n, at = num_samples(X), self.member_names_.index(name)
-        route = np.full(n, self.choices_.index(name) if name in self.choices_ else -1)
-        y_pred = None
-        if response is not None and self._multilabel:
-            # As the member answers where no other is asked.
-            once_of(self).count(name, n)
-            y_pred = self.estimators_[at].predict(X)
-        elif response is not None:
-            y_pred = self._asked_answers(X)(at, np.arange(n))
-            if response == "predict":
-                y_pred = self._target.labels(named_labels(y_pred))
-        return Routed(y_pred, route, np.full(n, float(self.costs_[at])))
+    def _plan_single(self, X, name, call):
+        n_rows = num_samples(X)
+        member = self.member_names_.index(name)
+        choice = self.choices_.index(name) if name in self.choices_ else -1
+        cost = np.full(n_rows, float(self.costs_[member]))
+        return Plan(np.full(n_rows, choice), cost, SingleMember(member))
 
-    def _answers_to(self, X, plan, response, rows):
+    def _answer(self, plan, response):
+        if isinstance(plan.state, SingleMember):
+            return self._answers_of_single(plan.X, plan.state.position, response)
+        return super()._answer(plan, response)
+
+    def _answers_of_single(self, X, member, response):
+        """Return the answers of one member to all rows."""
+        n_rows = num_samples(X)
+        if self._multilabel:
+            # As the member answers where no other is asked.
+            once_of(self).count(self.member_names_[member], n_rows)
+            return self.estimators_[member].predict(X)
+        scores = self._asked_answers(X)(member, np.arange(n_rows))
+        if response == "predict":
+            return self._target.labels(named_labels(scores))
+        return scores
+
+    def _answers_to(self, plan, response, rows):
         route = plan.route[rows]
 
         def answer(choice, some):

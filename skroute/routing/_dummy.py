@@ -1,12 +1,11 @@
 """Routers to compare with: the single best member, random routing, the oracle."""
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.metaestimators import available_if
 
 from skroute.assignment import assignment_path, choose_at_price, solve_assignment
-from skroute.base import Plan, affords, check_affordable
+from skroute.base import CallParameter, Plan, affords, check_affordable
 from skroute.metrics._objectives import OF_LABELS, OF_NUMBERS
 from skroute.routing._draws import row_uniforms
 from skroute.routing._members import AMOUNT, MemberRouter
@@ -15,6 +14,14 @@ from skroute.utils._compat import StrOptions, num_samples
 
 # Rows on which the price of random values is learned; the values are synthetic.
 _N_PRICE_ROWS = 20_000
+
+
+Y_TRUE = CallParameter(
+    "y_true",
+    "array-like of shape (n_samples,), default=None",
+    """True answers, for ``strategy="oracle"``. `score` and `row_quality` give them.""",
+    per_row=True,
+)
 
 
 class DummyRouter(MemberRouter):
@@ -27,6 +34,7 @@ class DummyRouter(MemberRouter):
         "exchange_rate": AMOUNT,
         "random_state": ["random_state"],
     }
+    call_parameters = (Y_TRUE,)
 
     def _asks(self):
         return None if self.strategy == "random" else super()._asks()
@@ -43,7 +51,7 @@ class DummyRouter(MemberRouter):
         self._strategy = self.strategy
         self.choices_ = answers.names
 
-    def _least(self):
+    def _smallest_budget(self):
         return self._member_costs.min()
 
     @property
@@ -51,8 +59,10 @@ class DummyRouter(MemberRouter):
         """Mean out-of-sample quality of each member, ndarray of shape (n_members,)."""
         return self._means
 
-    def _plan(self, X, budget, y_true=None):
-        check_affordable(budget, self._least())
+    def _plan(self, X, call):
+        budget = call.budget
+        y_true = call.option("y_true")
+        check_affordable(budget, self._smallest_budget())
         costs, n = self._member_costs, num_samples(X)
         if self._strategy == "random":
             values = row_uniforms(X, len(costs), self._draw)
@@ -88,85 +98,6 @@ class DummyRouter(MemberRouter):
         said = [self._answers_of(X, k, objective.asks, rows) for k in range(len(self.estimators_))]
         return objective.bound(target).table(target, said)
 
-    def predict_routed(self, X, budget=None, *, y_true=None):
-        """Answers, choices and costs from one pass.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            The rows.
-
-        budget : float, default=None
-            Mean cost per sample for this call. None takes the constructor's.
-
-        y_true : array-like of shape (n_samples,), default=None
-            True answers, for ``strategy="oracle"``. Without them it answers as the single best
-            member. `score` and `row_quality` give them.
-
-        Returns
-        -------
-        Routed
-            Unpacks into ``(y_pred, route, cost)``.
-        """
-        return self._respond(X, "predict", budget, y_true=y_true)
-
-    def route(self, X, budget=None, *, y_true=None):
-        """Index of the choice made for each row, as in `predict_routed`.
-
-        Parameters
-        ----------
-        X, budget, y_true
-            As in `predict_routed`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,), dtype=int64
-        """
-        return self._respond(X, None, budget, y_true=y_true).route
-
-    def predict_cost(self, X, budget=None, *, y_true=None):
-        """What `predict` spends on each row, as in `predict_routed`.
-
-        Parameters
-        ----------
-        X, budget, y_true
-            As in `predict_routed`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,), dtype=float64
-        """
-        return self._respond(X, None, budget, y_true=y_true).cost
-
-    def predict(self, X, budget=None, *, y_true=None):
-        """Answers, as in `predict_routed`.
-
-        Parameters
-        ----------
-        X, budget, y_true
-            As in `predict_routed`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        return self._respond(X, "predict", budget, y_true=y_true).y_pred
-
-    @available_if(lambda router: router._offers_proba())
-    def predict_proba(self, X, budget=None, *, y_true=None):
-        """Class probabilities, as in `predict_routed`.
-
-        Parameters
-        ----------
-        X, budget, y_true
-            As in `predict_routed`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-        """
-        return self._respond(X, "predict_proba", budget, y_true=y_true).y_pred
-
     def row_quality(self, X, y, sample_weight=None, budget=None):
         """How good the answer to each row is, by this router's `quality`, in one pass.
 
@@ -200,10 +131,11 @@ class DummyRouter(MemberRouter):
         -------
         float
         """
-        return self._score(X, y, sample_weight, budget, y_true=y)
+        routed = self.predict_routed(X, budget, y_true=y)
+        return self._score_routed(y, routed, sample_weight)
 
 
-class DummyRouterClassifier(ClassifierMixin, DummyRouter):
+class DummyRouterClassifier(DummyRouter, ClassifierMixin, BaseEstimator):
     """Baselines that do not use the features: single best, random, oracle (OCCAM's paper).
 
     Parameters
@@ -276,7 +208,6 @@ class DummyRouterClassifier(ClassifierMixin, DummyRouter):
         **DummyRouter._parameter_constraints,
         "quality": [StrOptions(set(OF_LABELS)), dict, tuple, callable, "array-like"],
     }
-    score = DummyRouter.score
 
     def __init__(
         self,
@@ -302,7 +233,7 @@ class DummyRouterClassifier(ClassifierMixin, DummyRouter):
         self.n_jobs = n_jobs
 
 
-class DummyRouterRegressor(RegressorMixin, DummyRouter):
+class DummyRouterRegressor(DummyRouter, RegressorMixin, BaseEstimator):
     """Baselines for regressors that do not use the features: single best, random, oracle.
 
     Parameters
@@ -353,7 +284,6 @@ class DummyRouterRegressor(RegressorMixin, DummyRouter):
         **DummyRouter._parameter_constraints,
         "quality": [StrOptions(set(OF_NUMBERS)), callable],
     }
-    score = DummyRouter.score
 
     def __init__(
         self,

@@ -62,6 +62,7 @@ MAY_IMPORT = {
     "metrics": {"assignment", "quality"},
     "quality": {"assignment"},
     "routing": {"assignment", "distributed", "forests", "ledgers", "metrics", "quality"},
+    "testing": set(),
 }
 
 

@@ -5,6 +5,7 @@ and what that costs. A call has two steps: *plan* decides for each row, *answer*
 models. Everything that a user calls is a view of these two.
 """
 
+import inspect
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
@@ -245,6 +246,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
     def _validate_and_fit(self, learn, X, y, params, name):
         if getattr(self, "n_jobs", None) == 0:
             raise ValueError("n_jobs=0 has no meaning: give a number of workers, -1 or None.")
+        self._refuse_unknown_keywords(learn, params)
         refuse_source(X)
         refuse_masked(X=X, y=y, **params)
         if "sample_weight" in params:
@@ -252,6 +254,16 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         with fit_task(self, name, X, y) as task:
             learn(X, y, task=task, **params)
         return self
+
+    def _refuse_unknown_keywords(self, learn, params):
+        """Raise a TypeError that names `fit` for a keyword that `learn` does not take."""
+        accepted = inspect.signature(learn).parameters.values()
+        if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in accepted):
+            return
+        names = [parameter.name for parameter in accepted]
+        for name in params:
+            if name not in names:
+                raise TypeError(f"{type(self).__name__}.fit does not take {name!r}.")
 
     def _route_metadata(self, params):
         """Return the metadata for the `fit` of each inner model, by the name of the model.

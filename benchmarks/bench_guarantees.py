@@ -63,11 +63,12 @@ class Cascade(CostAwareMixin, BaseEstimator):
         self.path_ = costs[:, self.cheap].mean() + share @ costs[:, self.reference] / train.sum()
         self.choices_ = ["cheap", "reference"]
 
-    def _least(self):
+    def _smallest_budget(self):
         return self.path_[0]
 
-    def _plan(self, X, budget):
-        check_affordable(budget, self._least())
+    def _plan(self, X, call):
+        budget = call.budget
+        check_affordable(budget, self._smallest_budget())
         rows, cost = np.asarray(X)[:, 0].astype(int), self.log["cost"]
         if budget == np.inf:
             return Plan(np.ones(len(rows), dtype=np.int64), cost[rows, self.reference])
@@ -75,8 +76,9 @@ class Cascade(CostAwareMixin, BaseEstimator):
         route = (self.log["confidence"][rows, self.cheap] < self.thresholds_[k]).astype(np.int64)
         return Plan(route, cost[rows, self.cheap] + route * cost[rows, self.reference])
 
-    def _answer(self, X, plan, response):
-        rows, answers = np.asarray(X)[:, 0].astype(int), "answer" if self.labels else "correctness"
+    def _answer(self, plan, response):
+        rows = np.asarray(plan.X)[:, 0].astype(int)
+        answers = "answer" if self.labels else "correctness"
         return self.log[answers][rows, np.where(plan.route, self.reference, self.cheap)].astype(int)
 
 

@@ -40,6 +40,7 @@ ROOMS = {
     "skroute.guarantees": ("Bounds and tests", ["guarantees"]),
     "skroute.certified": ("Guarantees for any estimator", ["guarantees"]),
     "skroute.base": ("The cost protocol", ["how_it_works"]),
+    "skroute.testing": ("Check your own estimator", ["how_it_works"]),
 }
 
 _INDEX = """\
@@ -101,7 +102,10 @@ def public_names(module):
     classes, functions = [], []
     for name in getattr(package, "__all__", []):
         item = getattr(package, name)
-        (classes if inspect.isclass(item) else functions).append(name)
+        if inspect.isclass(item):
+            classes.append(name)
+        elif callable(item):
+            functions.append(name)
     return classes, functions
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "metrics",
     "quality",
     "routing",
+    "testing",
 ]
 
 

@@ -28,7 +28,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import handed_over
+from skroute.base._inspection import abstained
 from skroute.certified import CertifiedRouter
 from skroute.early_exit import QWYCEnsemble
 from skroute.forests import FastForest
@@ -94,7 +94,7 @@ def answers(estimator, X, **how):
     assert len(y_pred) == n
     if is_classifier(estimator) and getattr(estimator, "abstain_quality_", None) is not None:
         # A row that is handed over is marked, and has neither label nor probabilities.
-        handed = handed_over(estimator, estimator.route(X, **how))
+        handed = abstained(estimator, estimator.route(X, **how))
         assert np.isin(y_pred[~handed].tolist(), estimator.classes_).all()
         assert all(label is None for label in y_pred[handed])
     elif is_classifier(estimator):

@@ -40,6 +40,8 @@ INTERNAL = {
     "forests.leaf_sums",
     "forests.read_forest",
     "forests.read_lightgbm",
+    # It runs tests.
+    "testing.check_decision_estimator",
 }
 
 VALUES = np.random.default_rng(0).random((6, 3))

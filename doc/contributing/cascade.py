@@ -3,6 +3,7 @@
 import numpy as np
 
 from skroute.base import Plan, check_affordable
+from skroute.base._calls import REQUEST_ID
 from skroute.routing._combining import CombiningRouter
 from skroute.routing._mixtures import best_mixture
 from skroute.routing._targets import SingleLabel
@@ -18,6 +19,7 @@ class CascadeClassifier(CombiningRouter):
         "cv": ["cv_object"],
     }
     _target_kinds = (SingleLabel,)
+    call_parameters = (REQUEST_ID,)
 
     def __init__(self, estimators, *, costs, budget=None, n_thresholds=20, cv=5, n_jobs=None):
         self.estimators = estimators
@@ -49,13 +51,12 @@ class CascadeClassifier(CombiningRouter):
             np.eye(len(chains))[self._order],
         )
 
-    def _least(self):
-        return self.choice_costs_.min()
-
-    def _plan(self, X, budget, request_id=None):
-        check_affordable(budget, self._least())
-        threshold = self._thresholds[self.mixture_.draw(X, budget, request_id)]
-        ask, active = self._asked_answers(X), np.arange(num_samples(X))
+    def _plan(self, X, call):
+        check_affordable(call.budget, self.min_budget_)
+        rule = self.mixture_.draw(X, call.budget, call.request_id)
+        threshold = self._thresholds[rule]
+        ask = self._asked_answers(X)
+        active = np.arange(num_samples(X))
         route = np.zeros(len(active), dtype=np.int64)
         for step, member in enumerate(self._order[:-1]):
             active = active[ask(member, active).max(axis=1) < threshold[active]]

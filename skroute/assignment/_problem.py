@@ -5,9 +5,10 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.utils import check_array
 
-from skroute.base import ROUNDING, check_affordable, check_costs
+from skroute.base import check_affordable, check_costs
 from skroute.utils._frames import column_keys
 from skroute.utils._named import by_label, check_rows_match, in_order
+from skroute.utils._tolerances import ROUNDING
 from skroute.utils._validation import read_only
 
 

@@ -15,7 +15,6 @@ from skroute.certified._loss import Loss, loss_of
 from skroute.certified._selection import smallest_loss
 from skroute.guarantees import mean_p_value, mean_upper_bound
 from skroute.guarantees._finite import labels_needed, smallest_allowed, tolerated_disagreements
-from skroute.metrics._objectives import single_choices
 from skroute.utils._compat import Integral, _safe_indexing, check_method_params, num_samples
 from skroute.utils._once import walking
 
@@ -108,7 +107,7 @@ def walk(router, budgets, X, call, bought, test, *, from_full):
     paid[rows, bought.route] = True
     last = -1
     for k, budget in enumerate(budgets):
-        seen = router._respond(X, "predict", budget=budget, **call)
+        seen = router.respond(X, router.make_call(budget, **call))
         tried = tried + np.where(paid[rows, seen.route], 0.0, seen.cost)
         paid[rows, seen.route] = True
         losses = test.losses(bought.y_pred, seen.y_pred)
@@ -140,7 +139,7 @@ def certify_batch(certified, router, X, n_labels, label_cost, call):
     scale, labelled = np.sort(rng.permutation(n)[:_SCALE_ROWS]), rng.permutation(n)[:n_labels]
     X_scale, call_scale = part(scale)
     scaled = walking(router)
-    plan = scaled._respond(X_scale, None, np.inf, **call_scale)
+    plan = scaled.respond(X_scale, scaled.make_call(np.inf, **call_scale), None)
     if np.isfinite(limit) and not np.array_equal(plan.cost, plan.expected_cost):
         raise ValueError(
             f"budget={limit!r} cannot be held: what calls of the wrapped estimator cost is known "
@@ -184,7 +183,8 @@ def certify_batch(certified, router, X, n_labels, label_cost, call):
     parts = [replace(bought, cost=costs)]
     if np.isfinite(limit) and len(rest):
         # Of this batch costs are known before they are spent.
-        costs = np.r_[costs, others._respond(X_rest, None, operating, **call_rest).cost]
+        rest_plan = others.plan(X_rest, others.make_call(operating, **call_rest))
+        costs = np.r_[costs, rest_plan.cost]
     if not affords(limit, costs.mean()):
         raise ValueError(
             f"budget={limit!r} is below the {costs.mean():.17g} per row that this batch costs "
@@ -192,7 +192,7 @@ def certify_batch(certified, router, X, n_labels, label_cost, call):
             "included: raise max_loss or budget, or lower n_labels."
         )
     if len(rest):
-        parts.append(others._respond(X_rest, "predict", operating, **call_rest))
+        parts.append(others.respond(X_rest, others.make_call(operating, **call_rest)))
     order = np.argsort(np.r_[labelled, rest])
     y_pred, route, cost = (np.concatenate(one)[order] for one in zip(*parts))
     certificate = Certificate(
@@ -241,7 +241,7 @@ def _check_batch(certified, router, test, label_cost):
             f"The loss of the wrapped router is one of probabilities ({loss.unit}), and a batch "
             "compares answers: give loss and loss_range."
         )
-    reference, names = certified.reference, single_choices(router)
+    reference, names = certified.reference, router.single_choices_
     if isinstance(reference, str) and reference not in ("full", *names):
         single = f"one of the single choices {names!r}, " if names else ""
         raise ValueError(

@@ -5,8 +5,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skroute.base import Routed, handed_over, models_of, note_failure
-from skroute.metrics._objectives import single_choices
+from skroute.base import Routed, note_failure
+from skroute.base._inspection import abstained, can_abstain, models_of
+from skroute.base._protocol import routed_of
 from skroute.utils._compat import num_samples
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
@@ -108,7 +109,7 @@ def operating_budgets(router, X, n_points, call):
     least = router.min_budget_
     if not np.isfinite(least):
         return np.array([np.inf])
-    expected = router._respond(X, None, budget=np.inf, **call).expected_cost
+    expected = router.respond(X, router.make_call(np.inf, **call), None).expected_cost
     most = max(float(expected.mean()), least)
     budgets = np.r_[np.inf, np.unique(np.linspace(least, most, n_points))[::-1]]
     return within_reach(router, X, call, budgets) if call else budgets
@@ -121,7 +122,7 @@ def within_reach(router, X, call, budgets):
     """
     for k, budget in enumerate(budgets[1:], start=1):
         try:
-            router._respond(X, None, budget=budget, **call)
+            router.plan(X, router.make_call(budget, **call))
         except ValueError:
             return budgets[:k]
     return budgets
@@ -137,7 +138,9 @@ def collect(router, budgets, X, y, call, *, reference, loss, group, from_single)
     if "costs" in call:
         budgets = within_reach(router, X, call, budgets)
     worth = loss.worth
-    passes = [router._respond(X, worth.asks, budget=budget, **call) for budget in budgets]
+    passes = []
+    for budget in budgets:
+        passes.append(router.respond(X, router.make_call(budget, **call), worth.asks))
     costs_known = all(np.array_equal(seen.cost, seen.expected_cost) for seen in passes)
     losses = [-worth.of_routed(y, seen, router) for seen in passes]
     found = _references(router, X, y, call, reference, worth)
@@ -146,21 +149,22 @@ def collect(router, budgets, X, y, call, *, reference, loss, group, from_single)
         single, index = name, list(found).index(name)
         budgets = np.r_[np.inf, budgets]
         losses = [found[name][0], *losses]
-        passes = [router._alone(X, name, None, **call), *passes]
+        single_plan = router.plan_single(X, name, router.make_call(**call))
+        passes = [routed_of(single_plan, None), *passes]
     # What handing over loses lies between right and wrong.
-    hands_over = [getattr(one, "abstain_quality_", None) is not None for one in (router, reference)]
+    some_abstain = can_abstain(router) or can_abstain(reference)
     groups = {} if group is None else {str(one): group == one for one in np.unique(group)}
     return Evidence(
         budgets,
         np.column_stack(losses),
         np.column_stack([seen.cost for seen in passes]),
-        np.array([handed_over(router, seen.route).mean() for seen in passes]),
+        np.array([abstained(router, seen.route).mean() for seen in passes]),
         np.column_stack([lost for lost, _ in found.values()]),
         {name: cost for name, (_, cost) in found.items()},
         index,
         single,
         groups,
-        loss.exact and not any(hands_over),
+        loss.exact and not some_abstain,
         costs_known,
         once_of(router).calls,
         set(call),
@@ -172,7 +176,7 @@ def _safe_end(router, call, reference):
 
     Of several references it is the one that was best on the rows of `fit`, which are no evidence.
     """
-    names = single_choices(router)
+    names = router.single_choices_
     if any(call.get(name) is not None for name in ("exclude", "allowed")):
         return None
     if reference == "best" and names == models_of(router) and hasattr(router, "mean_quality_"):
@@ -185,7 +189,7 @@ def _safe_end(router, call, reference):
 
 def _references(router, X, y, call, reference, worth):
     """By name what the loss is measured against: losses of the rows, and the mean cost."""
-    names, found = single_choices(router), {}
+    names, found = router.single_choices_, {}
     if isinstance(reference, str) and reference not in ("best", "full", *names):
         raise ValueError(
             f"reference={reference!r} is neither 'best', 'full' nor one of the single choices "
@@ -211,8 +215,9 @@ def ask_reference(router, reference, X, call, worth):
     asks = worth.asks
     if isinstance(reference, str):
         if reference == "full":
-            return FULL, router._respond(X, asks, budget=np.inf, **call)
-        return reference, router._alone(X, reference, asks, **call)
+            return FULL, router.respond(X, router.make_call(np.inf, **call), asks)
+        plan = router.plan_single(X, reference, router.make_call(**call))
+        return reference, routed_of(plan, router.answer(plan, asks))
     name, n = type(reference).__name__, num_samples(X)
     if hasattr(reference, "predict_routed") and asks == "predict":
         with note_failure(name, n, "predict_routed"):

@@ -1,7 +1,6 @@
 """A promise around any decision estimator."""
 
 from copy import copy, deepcopy
-from functools import partial
 from inspect import signature
 
 import numpy as np
@@ -16,20 +15,10 @@ from sklearn.utils import (
     get_tags,
 )
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import (
-    CostAwareMixin,
-    Plan,
-    answered,
-    check_rows,
-    is_frozen,
-    models_of,
-    note_failure,
-    takes,
-    unfrozen,
-)
+from skroute.base import CostAwareMixin, Plan, check_rows, note_failure
+from skroute.base._inspection import answered_rows, is_frozen, models_of, takes_keyword, unfrozen
 from skroute.certified._batch import certify_batch
 from skroute.certified._certificate import warn_of_no_saving
 from skroute.certified._evidence import collect, groups_of_rows, operating_budgets
@@ -452,7 +441,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             return {}, params
         known = signature(model.fit).parameters
         learned = {name: value for name, value in params.items() if name in known}
-        call = {name: value for name, value in params.items() if takes(model, name)}
+        call = {name: value for name, value in params.items() if takes_keyword(model, name)}
         unknown = {name: params[name] for name in params.keys() - learned.keys() - call.keys()}
         raise_for_params(unknown, self, "fit")
         return learned, call
@@ -544,7 +533,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
 
     # What is promised -----------------------------------------------------------------
 
-    def _least(self):
+    def _smallest_budget(self):
         selection = self._selection
         if not selection.evidence.costs_known:
             return np.inf
@@ -716,38 +705,61 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
 
     # Predict --------------------------------------------------------------------------
 
-    def _check_X(self, X):
-        return self.estimator_._check_X(super()._check_X(X))
+    @property
+    def call_parameters(self):
+        """Keywords of the calls: those of the wrapped estimator."""
+        inner = vars(self).get("estimator_", unfrozen(self.estimator))
+        return inner.call_parameters
 
-    def _plan(self, X, budget, **call):
-        evidence, k = self._selection.evidence, self._selection.point(budget)
-        call = self._call_of(call)
-        if "costs" in evidence.told and call.get("costs") is None:
+    def make_call(self, budget=None, **parameters):
+        """Return what a call asks for, as one object.
+
+        Parameters
+        ----------
+        budget : float, default=None
+            Mean cost per sample that is promised for this call. None takes the constructor's.
+
+        **parameters : keyword arguments
+            Keywords of the wrapped estimator. With metadata routing they have the names that it
+            requests for `predict`.
+
+        Returns
+        -------
+        Call
+        """
+        return super().make_call(budget, **self._call_of(parameters))
+
+    def _plan(self, X, call):
+        evidence = self._selection.evidence
+        point = self._selection.point(call.budget)
+        keywords = call.keywords()
+        if "costs" in evidence.told and "costs" not in keywords:
             raise ValueError(
                 "costs are missing: the evidence was decided with the costs of each row, so that "
                 "the certificate is about such calls. Give costs, or fit without them."
             )
-        limits = {name for name in ("costs", "exclude", "allowed") if call.get(name) is not None}
-        if untold := limits - evidence.told:
+        restrictions = {"costs", "exclude", "allowed"}.intersection(keywords)
+        if untold := restrictions - evidence.told:
             warn(
                 f"{' and '.join(sorted(untold))}: the evidence says nothing of such calls, so that "
                 "nothing is promised about them, whatever certificate_ says of others."
             )
         model = self.estimator_
-        if k == 0 and evidence.single is not None and not untold:
-            alone = partial(model._alone, X, evidence.single, **call)
-            found = alone(None)
-            return Plan(found.route, found.cost, lambda response: alone(response).y_pred)
+        if point == 0 and evidence.single is not None and not untold:
+            plan = model.plan_single(X, evidence.single, model.make_call(**keywords))
+            return Plan(plan.route, plan.cost, state=plan)
         try:
-            plan = model._plan(X, float(evidence.budgets[k]), **call)
+            inner_call = model.make_call(float(evidence.budgets[point]), **keywords)
+            plan = model.plan(X, inner_call)
         except ValueError as error:
-            if limits:
+            if restrictions:
                 error.add_note("The budget is that of the operating point; estimator_ takes yours.")
             raise
-        return plan._replace(state=partial(model._answer, X, plan))
+        return plan._replace(state=plan)
 
-    def _answer(self, X, plan, response):
-        return plan.state(response)
+    def _answer(self, plan, response):
+        # The state is the plan of the wrapped estimator.
+        return self.estimator_.answer(plan.state, response)
 
     def _offers_proba(self):
         return hasattr(vars(self).get("estimator_", unfrozen(self.estimator)), "predict_proba")
@@ -757,97 +769,13 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         self.estimator_ = walking(self.estimator_)
         once_of(self.estimator_).calls = once.calls
 
-    def predict_routed(self, X, budget=None, **call):
-        """Answers, choices and costs from one pass.
+    def score(self, X, y, sample_weight=None, budget=None, **call):
+        """Return the score of the answers, of the kind that the wrapped estimator has.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
             The rows.
-
-        budget : float, default=None
-            Mean cost per sample that is promised for this call, in place of the constructor's;
-            ``numpy.inf`` promises none.
-
-        **call : keyword arguments
-            What the wrapped estimator takes about the rows of a call.
-
-        Returns
-        -------
-        Routed
-            ``(y_pred, route, cost)``, with ``expected_quality`` and ``expected_cost`` of the
-            choices as further attributes.
-        """
-        return self._respond(X, "predict", budget=budget, **call)
-
-    def route(self, X, budget=None, **call):
-        """Index of the choice made for each row, without answering.
-
-        Parameters
-        ----------
-        X, budget, **call
-            As in `predict_routed`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,), dtype=int64
-            Index into ``choices_``.
-        """
-        return self._respond(X, None, budget=budget, **call).route
-
-    def predict_cost(self, X, budget=None, **call):
-        """What `predict` spends on each row, everything included, without answering.
-
-        Parameters
-        ----------
-        X, budget, **call
-            As in `predict_routed`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,), dtype=float64
-            Cost per row, in the unit of the wrapped estimator's costs.
-        """
-        return self._respond(X, None, budget=budget, **call).cost
-
-    def predict(self, X, budget=None, **call):
-        """Predict as the wrapped estimator does at the operating point.
-
-        Parameters
-        ----------
-        X, budget, **call
-            As in `predict_routed`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            The answers.
-        """
-        return self._respond(X, "predict", budget=budget, **call).y_pred
-
-    @available_if(lambda estimator: estimator._offers_proba())
-    def predict_proba(self, X, budget=None, **call):
-        """Class probabilities from the choice made for each row.
-
-        Parameters
-        ----------
-        X, budget, **call
-            As in `predict_routed`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Columns in the order of ``classes_``.
-        """
-        return self._respond(X, "predict_proba", budget=budget, **call).y_pred
-
-    def score(self, X, y, sample_weight=None, budget=None, **call):
-        """Score of the answers, of the kind that the wrapped estimator has.
-
-        Parameters
-        ----------
-        X, budget, **call
-            As in `predict_routed`.
 
         y : array-like of shape (n_samples,) or (n_samples, n_choices)
             True labels, true numbers, or the quality of each choice; a frame of that is read by
@@ -870,7 +798,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         # Refused before a model is asked.
         weight = check_row_weights(sample_weight, num_samples(X))
         routed = self.predict_routed(X, budget=budget, **call)
-        rows, model, y = answered(self, routed.route), self.estimator_, self._values(y)
+        rows, model, y = answered_rows(self, routed.route), self.estimator_, self._values(y)
         check_consistent_length(X, y)
         if not len(rows):
             return np.nan

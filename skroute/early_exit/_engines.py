@@ -23,7 +23,8 @@ from sklearn.base import clone, is_regressor
 from sklearn.ensemble import VotingClassifier
 from sklearn.utils import get_tags
 
-from skroute.base import is_frozen, note_failure, unfrozen
+from skroute.base import note_failure
+from skroute.base._inspection import is_frozen, unfrozen
 from skroute.early_exit._answers import Link
 from skroute.early_exit._model_engines import ExitEngine, MemberEngine, has_exits, may_exit
 from skroute.forests import find_reader

@@ -16,10 +16,9 @@ from skroute.base import (
     check_costs,
     check_rows,
     inherit_member_tags,
-    is_frozen,
     measure_costs,
-    unfrozen,
 )
+from skroute.base._inspection import is_frozen, unfrozen
 from skroute.early_exit._algorithms import checked
 from skroute.early_exit._answers import (
     check_same_answers,
@@ -313,7 +312,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         """
         self.__dict__.pop("estimator_", None)
         params = {"X_calibration": X_calibration, **fit_params}
-        return self._run(self._fit, X, y, params)
+        return self._run_fit(self._fit, X, y, params)
 
     def _fit(self, X, y, *, task, X_calibration=None, **fit_params):
         check_estimator(self.estimator)
@@ -368,7 +367,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             Fitted estimator.
         """
         params = {"X_calibration": X_calibration}
-        return self._run(self._optimize, X, None, params, name="optimize")
+        return self._run_fit(self._optimize, X, None, params, name="optimize")
 
     def _optimize(self, X, y, *, task, X_calibration):
         models = models_of(self.estimator).values()
@@ -460,7 +459,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         ndarray of shape (n_samples,) or (n_samples, n_classes)
             Positive means the second class, for two classes.
         """
-        return self._respond(X, "decision_function", budget).y_pred
+        return self.respond(X, self.make_call(budget), "decision_function").y_pred
 
     def _offers_proba(self):
         if hasattr(self, "choices_"):
@@ -471,18 +470,18 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             raise AttributeError("The scores of the members have no known link to probabilities.")
         return True
 
-    def _check_X(self, X):
+    def _check_rows(self, X):
         # Scikit-learn's checks of one row take ten times as long as its trees. The walk checks
         # an array of numbers by itself; where fit saw names, these are to be compared.
         forest, named = self._engine.forest, hasattr(self, "feature_names_in_")
         plain = forest is not None and not (named or self._before) and are_plain(forest, X)
-        return X if plain else super()._check_X(X)
+        return X if plain else super()._check_rows(X)
 
-    def _least(self):
+    def _smallest_budget(self):
         return self.tradeoff_.cost.min()
 
-    def _plan(self, X, budget):
-        thresholds = self.tradeoff_.thresholds[affordable(self.tradeoff_, budget)]
+    def _plan(self, X, call):
+        thresholds = self.tradeoff_.thresholds[affordable(self.tradeoff_, call.budget)]
         walked = self._walk(X, thresholds)
         return Plan(walked[1], self._spent[walked[1]], walked)
 
@@ -492,8 +491,8 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             X = once.whole("prepared", lambda: prepared(self._before, X))
         return self._engine.walk(X, thresholds, self.n_jobs, once)
 
-    def _answer(self, X, plan, response):
-        at = self._settled(X, plan.state)
+    def _answer(self, plan, response):
+        at = self._settled(plan.X, plan.state)
         if response == "predict":
             if self._engine.forest is None:
                 return self.classes_.take(at, mode="clip")
@@ -527,7 +526,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             Mean cost per row.
         """
         check_is_fitted(self)
-        X = self._check_X(X)
+        X = self._check_rows(X)
         n = len(self.tradeoff_.thresholds)
         disagreement, cost, full = np.empty(n), np.empty(n), None
         for i, thresholds in enumerate(self.tradeoff_.thresholds):

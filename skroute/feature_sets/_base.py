@@ -9,24 +9,24 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import ClassifierMixin, MetaEstimatorMixin
-from sklearn.metrics import accuracy_score, check_scoring, get_scorer_names
+from sklearn.metrics import check_scoring, get_scorer_names
 from sklearn.model_selection import check_cv
 from sklearn.utils import column_or_1d, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skroute.base import (
+    CallParameter,
     CostAwareMixin,
     Plan,
     affords,
     check_rows,
     dispatch,
     inherit_member_tags,
-    may_take_weights,
     note_failure,
 )
+from skroute.base._inspection import may_take_weights
 from skroute.feature_sets._costs import MeasuredCosts, given_costs, measured_costs, timed_rows
 from skroute.feature_sets._extractors import ItemExtractors, check_extractors
 from skroute.feature_sets._lattice import NO_FEATURES, indicator, members, set_name
@@ -48,7 +48,7 @@ from skroute.utils._frames import as_rows, indexable_rows
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
 from skroute.utils._timing import timed
-from skroute.utils._validation import check_numbers, check_row_weights, check_truth
+from skroute.utils._validation import check_numbers
 
 # Sets times queries that are looked at together: they stay near the processor's cache.
 _BLOCK = 200_000
@@ -74,6 +74,23 @@ class Skyline(NamedTuple):
     route: NDArray[np.int64]
     cost: NDArray[np.float64]
     quality: NDArray[np.float64]
+
+
+SIZE = CallParameter(
+    "size",
+    "float or array-like of shape (n_samples,), default=None",
+    """Sizes of the items, or the size of all of them. None takes them from where the constructor's
+    `size` says.""",
+)
+ANYTIME = CallParameter(
+    "anytime",
+    "bool, default=False",
+    """If True, watch the clock: features are computed one after the other, and the set to aim for
+    is revised by the time that was spent. It goes on where features came in below their cost, and
+    stops early where they came in above. Costs are then the seconds spent, which a single slow
+    extractor may take above the budget, and answers depend on the machine's load. Needs measured
+    costs.""",
+)
 
 
 class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseComposition):
@@ -104,6 +121,7 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
             Interval(Integral, 1, None, closed="left"),
         ],
     }
+    call_parameters = (SIZE, ANYTIME)
     _max_extractors: int
     _advice = ""
 
@@ -175,7 +193,7 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         fit_params, score_params, split_params = self._routed(params)
         for name in ("n_features_in_", "feature_names_in_", "measured_sizes_", "measured_costs_"):
             vars(self).pop(name, None)
-        X = self._check_X(X, reset=True)
+        X = self._check_rows(X, reset=True)
         X, y = indexable(X, on_host(y))
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
@@ -222,7 +240,7 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         routed = self._route_metadata(params)
         return routed["estimator"]["fit"], routed["scorer"]["score"], routed["splitter"]["split"]
 
-    def _check_X(self, X, reset=False):
+    def _check_rows(self, X, reset=False):
         """Check X as far as its columns are there to be read; lists of rows become arrays.
 
         A table of which each column is an extractor is checked as one. Where the user
@@ -301,7 +319,8 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         for row in rows:
             # With nothing bought, what remains is skroute's own work.
             size = None if sizes is None or self.size is not None else sizes[[row]]
-            own.append(timed(self.predict, _safe_indexing(X, [row]), 0.0, size))
+            predict = partial(self.predict, budget=0.0, size=size)
+            own.append(timed(predict, _safe_indexing(X, [row])))
         return float(max(models) + np.quantile(own, percentile))
 
     # Sizes and budgets ------------------------------------------------------------
@@ -344,7 +363,7 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
             )
         return values[()]
 
-    def _least(self):
+    def _smallest_budget(self):
         # The empty set costs nothing.
         return 0.0
 
@@ -409,7 +428,9 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         route = pareto_front(cost, self.quality_)
         return Skyline(route, cost[route], self.quality_[route])
 
-    def _plan(self, X, budget, size=None, anytime=False):
+    def _plan(self, X, call):
+        budget = call.budget
+        size = call.option("size")
         n_samples = num_samples(X)
         if np.ndim(budget) and np.shape(budget) != (n_samples,):
             raise ValueError(
@@ -418,7 +439,7 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
             )
         sizes = np.broadcast_to(self._known_sizes(self._sizes(X, size)), (n_samples,))
         budgets = np.broadcast_to(np.asarray(budget, dtype=np.float64), (n_samples,))
-        if anytime:
+        if call.option("anytime"):
             return self._watch_the_clock(X, sizes, budgets)
         route = self._find(sizes, budgets)
         return Plan(route, self._cost_of(route, sizes))
@@ -446,7 +467,7 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
             computed.append(features)
         return Plan(route, spent + self._beside[route], computed)
 
-    def _answer(self, X, plan, response):
+    def _answer(self, plan, response):
         once = once_of(self)
 
         def answer(choice, rows):
@@ -463,137 +484,18 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
                 stack = sparse.vstack if sparse.issparse(tables[0]) else np.vstack
                 table = stack(tables)
             else:
-                prepared = self.extractors_.prepare(_safe_indexing(X, rows), wanted)
+                prepared = self.extractors_.prepare(_safe_indexing(plan.X, rows), wanted)
                 table = self.extractors_.take(prepared, wanted)
             with note_failure(self.choices_[choice], len(rows), response):
                 return getattr(self.estimators_[choice], response)(table)
 
         return dispatch(plan.route, answer)
 
-    # Views ------------------------------------------------------------------------
-
-    def predict_routed(self, X, budget=None, size=None, anytime=False):
-        """Answers, choices and costs from one pass.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features) or list
-            Rows or raw items, as in `fit`.
-
-        budget : float or array-like of shape (n_samples,), default=None
-            What may be spent on each item. None takes the constructor's; ``numpy.inf`` is
-            unlimited.
-
-        size : float or array-like of shape (n_samples,), default=None
-            Sizes of the items, or the size of all of them. None takes them from where the
-            constructor's `size` says.
-
-        anytime : bool, default=False
-            Whether to watch the clock: features are computed one after the other, and the
-            set to aim for is revised by the time that was truly spent. It goes on where
-            features came in below their cost and stops early where they came in above.
-            Costs are then the seconds spent, which a single slow extractor may take above
-            the budget, and answers depend on the machine's load. Needs measured costs.
-
-        Returns
-        -------
-        Routed
-            Unpacks into ``y_pred, route, cost``.
-        """
-        return self._respond(X, "predict", budget, size=size, anytime=anytime)
-
-    def route(self, X, budget=None, size=None, anytime=False):
-        """Index of the set chosen for each row, without answering.
-
-        Parameters
-        ----------
-        X, budget, size, anytime
-            As in `predict_routed`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,), dtype=int64
-            Index into ``choices_``.
-        """
-        return self._respond(X, None, budget, size=size, anytime=anytime).route
-
-    def predict_cost(self, X, budget=None, size=None, anytime=False):
-        """What `predict` spends on each row, without answering.
-
-        Parameters
-        ----------
-        X, budget, size, anytime
-            As in `predict_routed`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,), dtype=float64
-            Cost per row, in the unit of `costs`.
-        """
-        return self._respond(X, None, budget, size=size, anytime=anytime).cost
-
-    def predict(self, X, budget=None, size=None, anytime=False):
-        """Predict with the features that each row's budget allows.
-
-        Parameters
-        ----------
-        X, budget, size, anytime
-            As in `predict_routed`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            The answers.
-        """
-        return self._respond(X, "predict", budget, size=size, anytime=anytime).y_pred
-
     def _offers_proba(self):
         # Not hasattr: the model's own AttributeError says why it is absent.
         if will_have(self.estimator, "predict_proba"):
             return True
         return self.estimator.predict_proba is not None
-
-    @available_if(lambda selector: selector._offers_proba())
-    def predict_proba(self, X, budget=None, size=None, anytime=False):
-        """Class probabilities with the features that each row's budget allows.
-
-        Parameters
-        ----------
-        X, budget, size, anytime
-            As in `predict_routed`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Columns in the order of ``classes_``.
-        """
-        return self._respond(X, "predict_proba", budget, size=size, anytime=anytime).y_pred
-
-    def score(self, X, y, sample_weight=None, budget=None, size=None, anytime=False):
-        """Accuracy of `predict` within the budget.
-
-        Parameters
-        ----------
-        X, budget, size, anytime
-            As in `predict_routed`.
-
-        y : array-like of shape (n_samples,)
-            True labels.
-
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
-
-        Returns
-        -------
-        float
-            Share of rows answered correctly.
-        """
-        check_truth(X=X, sample_weight=sample_weight, y=y, size=size)
-        if sample_weight is not None:
-            # Refused before a model is asked.
-            sample_weight = check_row_weights(sample_weight, num_samples(X))
-        y_pred = self.predict(X, budget, size, anytime)
-        return accuracy_score(on_host(y), y_pred, sample_weight=sample_weight)
 
     def get_metadata_routing(self):
         """Who receives which metadata.

@@ -7,7 +7,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import DelegatedViewsMixin, inner_has
+from skroute.base._delegation import DelegatedViewsMixin, inner_has
 from skroute.features._groups import FeatureGroupsMixin
 from skroute.features._lazy import LazyFeatures, RawRows
 from skroute.utils._compat import num_samples, routing_enabled
@@ -144,14 +144,31 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
 
     # The cost protocol ----------------------------------------------------------------
 
-    def _decider(self):
+    def decision_estimator(self):
+        """Return the last step.
+
+        Returns
+        -------
+        estimator
+        """
         return self._final_estimator
 
     def _is_late(self, X):
         buys = isinstance(self._final_estimator, FeatureGroupsMixin)
         return buys and (isinstance(X, LazyFeatures) or is_mapping(X))
 
-    def _seen_by_decider(self, X):
+    def rows_for_decision(self, X):
+        """Return what the last step gets.
+
+        Parameters
+        ----------
+        X : {array-like, dataframe, mapping, LazyFeatures} of shape (n_samples, n_features)
+            The rows. Features that are bought later are transformed when they are read.
+
+        Returns
+        -------
+        array-like or LazyFeatures
+        """
         check_is_fitted(self)
         last = self._final_estimator
         if self._is_late(X):
@@ -194,7 +211,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
         """
         if routing_enabled() and not self._is_late(X):
             return super().predict(X, **params)
-        return self._view("predict", X, **params)
+        return self._call_inner("predict", X, **params)
 
     @available_if(inner_has("predict_proba"))
     def predict_proba(self, X, **params):
@@ -214,7 +231,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
         """
         if routing_enabled() and not self._is_late(X):
             return super().predict_proba(X, **params)
-        return self._view("predict_proba", X, **params)
+        return self._call_inner("predict_proba", X, **params)
 
     @available_if(inner_has("score"))
     def score(self, X, y=None, sample_weight=None, **params):
@@ -242,7 +259,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
             params["sample_weight"] = sample_weight
         if routing_enabled() and not self._is_late(X):
             return super().score(X, y, **params)
-        return self._view("score", X, y=y, **params)
+        return self._call_inner("score", X, y=y, **params)
 
 
 def dense(table):

@@ -14,7 +14,8 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skroute.base import note_failure, unfrozen
+from skroute.base import note_failure
+from skroute.base._inspection import unfrozen
 from skroute.forests._answers import answer, decision, exact_sums, label_positions, labels_at
 from skroute.forests._library import (
     compare,
@@ -37,6 +38,7 @@ from skroute.utils._compat import (
 )
 from skroute.utils._frames import as_rows, column_keys
 from skroute.utils._named import check_rows_match
+from skroute.utils._pickles import VersionedPickleMixin
 from skroute.utils._validation import check_truth, check_weights
 
 
@@ -56,7 +58,7 @@ def _has_scores(self):
     return True
 
 
-class FastForest(MetaEstimatorMixin, BaseEstimator):
+class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
     """A fitted ensemble of trees, evaluated exactly and many times faster.
 
     Boosting, forests, bagging and AdaBoost of decision trees from LightGBM, XGBoost, CatBoost

@@ -8,7 +8,7 @@ from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClas
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
-from skroute.base import is_frozen, unfrozen
+from skroute.base._inspection import is_frozen, unfrozen
 from skroute.utils._compat import raise_for_params
 
 

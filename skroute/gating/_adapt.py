@@ -12,15 +12,8 @@ from sklearn.utils import get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import (
-    ROUNDING,
-    Plan,
-    check_affordable,
-    check_costs,
-    dispatch,
-    may_take_weights,
-    note_failure,
-)
+from skroute.base import Plan, check_affordable, check_costs, dispatch, note_failure
+from skroute.base._inspection import may_take_weights
 from skroute.gating._boosting import BoostedGate
 from skroute.gating._buyer import FeatureBuyer, quality_of
 from skroute.gating._levels import Ranks, lowest_level, row_keys
@@ -42,6 +35,7 @@ from skroute.utils._frames import as_rows
 from skroute.utils._once import once_of
 from skroute.utils._statistics import standard_error
 from skroute.utils._tensors import on_host
+from skroute.utils._tolerances import ROUNDING
 from skroute.utils._validation import check_probabilities, relative_weights, warn, with_sum_one
 
 __all__ = ["AdaptGatingClassifier"]
@@ -499,15 +493,18 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
 
     # Predict --------------------------------------------------------------------------
 
-    def _least(self):
+    def _smallest_budget(self):
         # `p_full` bounds the rows that the full model may answer, also where it is the cheaper one.
         return self.cost_table_["cheap"]
 
     def _check_feasible(self, budget):
-        check_affordable(budget, self._least(), advice="Raise gamma to buy fewer features.")
+        check_affordable(
+            budget, self._smallest_budget(), advice="Raise gamma to buy fewer features."
+        )
 
-    def _plan(self, X, budget):
+    def _plan(self, X, call):
         """Run the gate and plan what answers will need."""
+        budget = call.budget
         self._check_feasible(budget)
         ledger, rows, pair = self._ledger(X), np.arange(num_samples(X)), self.pair_
         gate_cost, cheap_cost, full_cost = self.model_costs_
@@ -551,11 +548,11 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             sent &= self._ranks.of_rows(gate, row_keys(shown)) < share * (1 + ROUNDING)
         return sent
 
-    def _answer(self, X, plan, response):
+    def _answer(self, plan, response):
         (ledger, scores), pair, model = plan.state, self.pair_, self.estimator_
 
         def ask(rows):
-            read = self._input(ledger, rows, self._full, X)
+            read = self._input(ledger, rows, self._full, plan.X)
             with note_failure("full", len(rows), response):
                 found = getattr(model, response)(read)
                 if response == "predict":
@@ -589,7 +586,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             held-out rows would have gained.
         """
         check_is_fitted(self)
-        X = self._check_X(X)
+        X = self._check_rows(X)
         ledger, rows = self._ledger(X), np.arange(num_samples(X))
         if self._ranks is None:
             return np.full(len(rows), -np.inf)

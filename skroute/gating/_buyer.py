@@ -91,10 +91,10 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
         groups = np.unique(self.group_of_[np.concatenate(columns)])
         return float(self.group_costs_[groups].sum())
 
-    def _check_X(self, X):
+    def _check_rows(self, X):
         if isinstance(X, LazyFeatures):
             return X
-        return LazyFeatures(X) if is_mapping(X) else as_rows(super()._check_X(X))
+        return LazyFeatures(X) if is_mapping(X) else as_rows(super()._check_rows(X))
 
     def _ledger(self, X):
         """The rows as a ledger: bought already if X is a table, else to be asked for."""

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skroute.base import ROUNDING
+from skroute.utils._tolerances import ROUNDING
 
 # Scores that differ by less are ties: a gate is summed in another order for other batches.
 TIE = 1e-9

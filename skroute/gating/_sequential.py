@@ -6,14 +6,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.metrics import accuracy_score, get_scorer, get_scorer_names
+from sklearn.metrics import get_scorer, get_scorer_names
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import Plan, check_budget, dispatch, may_take_weights, note_failure
+from skroute.base import CallParameter, Plan, check_budget, dispatch, note_failure
+from skroute.base._inspection import may_take_weights
 from skroute.gating._boosting import threads_for
 from skroute.gating._buyer import FeatureBuyer, FeatureLedger, quality_of
 from skroute.gating._levels import GOLDEN, row_draws, row_keys
@@ -33,13 +34,10 @@ from skroute.utils._compat import (
     routing_enabled,
 )
 from skroute.utils._frames import as_rows, is_frame, names_and_columns
-from skroute.utils._named import check_rows_match
 from skroute.utils._once import EVERY, once_of
 from skroute.utils._statistics import standard_error
-from skroute.utils._tensors import on_host
 from skroute.utils._validation import (
     check_probabilities,
-    check_truth,
     relative_weights,
     warn,
     with_sum_one,
@@ -109,6 +107,24 @@ class _Choice(NamedTuple):
     prices: Any
     left: Any
     point: OperatingPoint
+
+
+KNOWN = CallParameter(
+    "known",
+    "array-like or dataframe of bool, shape (n_samples, n_groups), default=None",
+    """Groups that need not be paid for, by row. A data frame names those that it has. None: no
+    group is known before.""",
+)
+MAX_ROUNDS = CallParameter(
+    "max_rounds",
+    "int, default=None",
+    """Largest number of purchases per row. None takes the constructor's.""",
+)
+MAX_COST = CallParameter(
+    "max_cost",
+    "float, default=None",
+    """Largest cost of a single row. None takes the constructor's; ``numpy.inf`` is unlimited.""",
+)
 
 
 class SequentialFeatureClassifier(FeatureBuyer):
@@ -229,6 +245,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         "max_cost": [Interval(Real, 0, None, closed="both"), None],
         "random_state": ["random_state"],
     }
+    call_parameters = (KNOWN, MAX_ROUNDS, MAX_COST)
 
     def __init__(
         self,
@@ -434,7 +451,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
     # Choose ---------------------------------------------------------------------------
 
-    def _least(self):
+    def _smallest_budget(self):
         return 0.0
 
     def operating_point(self, budget=None, *, max_rounds=None, max_cost=None):
@@ -592,12 +609,12 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
     # Decide ---------------------------------------------------------------------------
 
-    def _plan(self, X, budget, known=None, max_rounds=None, max_cost=None):
-        limits = self._limits(budget, max_rounds, max_cost)
+    def _plan(self, X, call):
+        limits = self._limits(call.budget, call.option("max_rounds"), call.option("max_cost"))
         choice = self._choice(*limits, warns=once_of(self) is EVERY)
-        known = self._known(known, num_samples(X))
+        known = self._known(call.option("known"), num_samples(X))
         ledger = self._ledger(X)
-        at, rounds = self._walk(X, ledger, known, choice, budget)
+        at, rounds = self._walk(X, ledger, known, choice, call.budget)
         bought = rounds > 0
         route = bought.sum(axis=1).astype(np.int64)
         return Plan(route, bought @ self.group_costs_, (ledger, at, rounds))
@@ -714,129 +731,16 @@ class SequentialFeatureClassifier(FeatureBuyer):
             )
         return known
 
-    def _answer(self, X, plan, response):
+    def _answer(self, plan, response):
         ledger, at, _ = plan.state
 
         def answer(own, rows):
             ask = self._labels if response == "predict" else self._proba
-            ask = partial(ask, self._models, own, X, ledger)
+            ask = partial(ask, self._models, own, plan.X, ledger)
             found = once_of(self).rows(("answer", own, response), rows, len(at), ask)
             return self.classes_[found] if response == "predict" else with_sum_one(found)
 
         return dispatch(at, answer)
-
-    # Views ----------------------------------------------------------------------------
-
-    def predict_routed(self, X, budget=None, *, known=None, max_rounds=None, max_cost=None):
-        """Answers, choices and costs from one pass.
-
-        Parameters
-        ----------
-        X : {array-like, dataframe, mapping, LazyFeatures} of shape (n_samples, n_features)
-            The rows.
-
-        budget, max_rounds, max_cost : float, int and float, default=None
-            In place of the constructor's, which None takes; a budget or a cost of ``numpy.inf`` is
-            unlimited.
-
-        known : array-like or dataframe of bool, shape (n_samples, n_groups), default=None
-            Groups that need not be paid for, by row; a data frame names those it has. None: no
-            group is known before.
-
-        Returns
-        -------
-        Routed
-            Unpacks into ``(y_pred, route, cost)``.
-        """
-        call = {"known": known, "max_rounds": max_rounds, "max_cost": max_cost}
-        return self._respond(X, "predict", budget, **call)
-
-    def route(self, X, budget=None, *, known=None, max_rounds=None, max_cost=None):
-        """Number of groups bought for each row, without answering.
-
-        Parameters
-        ----------
-        X, budget, known, max_rounds, max_cost
-            As in `predict_routed`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,), dtype=int64
-        """
-        call = {"known": known, "max_rounds": max_rounds, "max_cost": max_cost}
-        return self._respond(X, None, budget, **call).route
-
-    def predict_cost(self, X, budget=None, *, known=None, max_rounds=None, max_cost=None):
-        """What `predict` spends on each row, without answering.
-
-        Parameters
-        ----------
-        X, budget, known, max_rounds, max_cost
-            As in `predict_routed`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,), dtype=float64
-        """
-        call = {"known": known, "max_rounds": max_rounds, "max_cost": max_cost}
-        return self._respond(X, None, budget, **call).cost
-
-    def predict(self, X, budget=None, *, known=None, max_rounds=None, max_cost=None):
-        """Class labels, from the features bought for each row.
-
-        Parameters
-        ----------
-        X, budget, known, max_rounds, max_cost
-            As in `predict_routed`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        call = {"known": known, "max_rounds": max_rounds, "max_cost": max_cost}
-        return self._respond(X, "predict", budget, **call).y_pred
-
-    def predict_proba(self, X, budget=None, *, known=None, max_rounds=None, max_cost=None):
-        """Class probabilities, from the features bought for each row.
-
-        Parameters
-        ----------
-        X, budget, known, max_rounds, max_cost
-            As in `predict_routed`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Columns in the order of ``classes_``.
-        """
-        call = {"known": known, "max_rounds": max_rounds, "max_cost": max_cost}
-        return self._respond(X, "predict_proba", budget, **call).y_pred
-
-    def score(
-        self, X, y, sample_weight=None, budget=None, *, known=None, max_rounds=None, max_cost=None
-    ):
-        """Accuracy of `predict`.
-
-        Parameters
-        ----------
-        X, budget, known, max_rounds, max_cost
-            As in `predict_routed`.
-
-        y : array-like of shape (n_samples,)
-            True labels.
-
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
-
-        Returns
-        -------
-        float
-            Share of rows answered correctly.
-        """
-        call = {"known": known, "max_rounds": max_rounds, "max_cost": max_cost}
-        check_truth(X=X, sample_weight=sample_weight, y=y, **call)
-        y_pred = self.predict(X, budget, **call)
-        return accuracy_score(on_host(y), y_pred, sample_weight=sample_weight)
 
     def bought(self, X, budget=None, *, known=None, max_rounds=None, max_cost=None):
         """Which groups are bought for each row, and in which round.
@@ -851,11 +755,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         ndarray of shape (n_samples, n_groups), dtype=int
             The round, from 1; 0 where a group is not bought.
         """
-        check_is_fitted(self)
-        check_rows_match(X=X, known=known)
-        call = {"known": known, "max_rounds": max_rounds, "max_cost": max_cost}
-        plan = self._plan(self._check_X(X), self._effective_budget(budget), **call)
-        return plan.state[-1]
+        call = self.make_call(budget, known=known, max_rounds=max_rounds, max_cost=max_cost)
+        return self.plan(X, call).state[-1]
 
 
 class _Answers(ClassifierMixin, BaseEstimator):

@@ -3,8 +3,8 @@
 import time
 from typing import NamedTuple
 
-from skroute.base import ROUNDING
 from skroute.utils._compat import Integral, Real
+from skroute.utils._tolerances import ROUNDING
 from skroute.utils._validation import is_amount
 
 

@@ -9,12 +9,13 @@ from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from skroute.utils._named import check_rows_match
+from skroute.utils._pickles import VersionedPickleMixin
 from skroute.utils._scored import CheckedScoreMixin
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import refuse_missing
 
 
-class MemberClassifier(CheckedScoreMixin, ClassifierMixin, BaseEstimator):
+class MemberClassifier(VersionedPickleMixin, CheckedScoreMixin, ClassifierMixin, BaseEstimator):
     """A classifier whose answers come from elsewhere: `fit` checks and learns nothing.
 
     The tag ``requires_fit`` is False, ``classes_`` is known from the parameters, and a router

@@ -14,6 +14,7 @@ from skroute.members._base import checked_labels
 from skroute.utils._compat import Integral, Interval, Real, _safe_indexing, num_samples
 from skroute.utils._named import check_rows_match
 from skroute.utils._optional import import_optional
+from skroute.utils._pickles import VersionedPickleMixin
 from skroute.utils._scored import CheckedScoreMixin
 from skroute.utils._tensors import is_dataset, torch_of
 from skroute.utils._validation import check_numbers
@@ -27,7 +28,7 @@ def _torch_side():
     return _torch_exits
 
 
-class MultiExitClassifier(CheckedScoreMixin, ClassifierMixin, BaseEstimator):
+class MultiExitClassifier(VersionedPickleMixin, CheckedScoreMixin, ClassifierMixin, BaseEstimator):
     """A deep net with a classifier head after each of its stages.
 
     A torch module is cut into stages that are applied one after the other, with a head

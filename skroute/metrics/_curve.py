@@ -8,8 +8,10 @@ from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import ABSTAIN_NAME, check_budget, handed_over, takes
-from skroute.metrics._objectives import qualities_of, rows_of, single_choices, worth_of
+from skroute.base import check_budget
+from skroute.base._inspection import ABSTAIN_NAME, abstained, takes_keyword
+from skroute.base._protocol import routed_of
+from skroute.metrics._objectives import qualities_of, rows_of, worth_of
 from skroute.utils._compat import num_samples
 from skroute.utils._named import check_rows_match
 from skroute.utils._once import walking
@@ -70,8 +72,8 @@ def find_router(estimator, X):
     """The cost-aware estimator inside a search or a pipeline, and the rows that it sees."""
     if hasattr(estimator, "best_estimator_"):
         return find_router(estimator.best_estimator_, X)
-    if hasattr(estimator, "_seen_by_decider"):
-        return find_router(estimator._decider(), estimator._seen_by_decider(X))
+    if hasattr(estimator, "rows_for_decision"):
+        return find_router(estimator.decision_estimator(), estimator.rows_for_decision(X))
     if hasattr(estimator, "predict_routed"):
         check_is_fitted(estimator)
         return estimator, X
@@ -128,7 +130,7 @@ class Walk:
             self.y = rows_of(y, router)
         self.worth = worth_of(router, y, row_quality)
         # The oracle is told what is right.
-        self.call = {"y_true": y, **call} if takes(router, "y_true") else call
+        self.call = {"y_true": y, **call} if takes_keyword(router, "y_true") else call
         self.router = walking(router)
 
     @property
@@ -140,13 +142,14 @@ class Walk:
 
     def at(self, budget):
         """Quality, route and cost of each row at a budget."""
-        routed = self.router._respond(self.X, self.worth.asks, budget=budget, **self.call)
+        call = self.router.make_call(budget, **self.call)
+        routed = self.router.respond(self.X, call, self.worth.asks)
         quality = self.worth.of_routed(self.y, routed, self.router, self.weight)
         return quality, routed.route, routed.cost
 
     def singles(self):
         """Names of the single choices, handing over included, and their quality and cost by row."""
-        names = single_choices(self.router)
+        names = self.router.single_choices_
         if getattr(self.router, "abstain_quality_", None) is not None:
             names = [*dict.fromkeys([*names, ABSTAIN_NAME])]
         quality, cost = np.empty((2, self.n, len(names)))
@@ -154,7 +157,8 @@ class Walk:
             if name == ABSTAIN_NAME:
                 quality[:, k], cost[:, k] = self.router.abstain_quality_, 0.0
                 continue
-            seen = self.router._alone(self.X, name, self.worth.asks, **self.call)
+            plan = self.router.plan_single(self.X, name, self.router.make_call(**self.call))
+            seen = routed_of(plan, self.router.answer(plan, self.worth.asks))
             quality[:, k] = self.worth.of_single(self.y, seen, self.router, self.weight)
             cost[:, k] = seen.cost
         return names, quality, cost
@@ -363,7 +367,7 @@ def risk_coverage_scorer(estimator: Any, X: Any, y: Any, **params: Any) -> float
     walk = Walk(estimator, X, y, **params)
     router, call = walk.router, {"budget": budget, **walk.call}
     quality, route, _ = walk.at(budget)
-    rows = np.flatnonzero(~handed_over(router, route))
+    rows = np.flatnonzero(~abstained(router, route))
     if not len(rows):
         return 0.0
     if hasattr(router, "predict_proba"):

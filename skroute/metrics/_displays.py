@@ -10,7 +10,7 @@ from sklearn.base import is_classifier, is_regressor
 from sklearn.metrics import ConfusionMatrixDisplay
 from sklearn.utils import check_array, check_consistent_length
 
-from skroute.base import models_of
+from skroute.base._inspection import models_of
 from skroute.metrics._curve import Walk, check_budgets, find_router
 from skroute.metrics._objectives import qualities_of, sample_quality
 from skroute.metrics._off_policy import OffPolicyCurve, off_policy_curve

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import kl_div
 from sklearn.base import is_classifier, is_regressor
 
-from skroute.base import handed_over, models_of
+from skroute.base._inspection import abstained, models_of
 from skroute.utils._named import in_order
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import (
@@ -147,7 +147,7 @@ class Objective:
 
     def of_routed(self, y, routed, estimator, weight=None):
         """Quality of each row of a pass; one that is handed over counts as its estimator has it."""
-        rows = np.flatnonzero(~handed_over(estimator, routed.route))
+        rows = np.flatnonzero(~abstained(estimator, routed.route))
         if len(rows) == len(y):
             return self.of_single(y, routed, estimator, weight)
         own = estimator.abstain_quality_ if self.handed is None else self.handed
@@ -419,10 +419,3 @@ def rows_of(y, estimator):
     if getattr(y, "ndim", 1) == 2 and not is_classifier(estimator):
         y = in_order(y, models_of(estimator))
     return np.asarray(on_host(y.toarray() if hasattr(y, "toarray") else y))
-
-
-def single_choices(router):
-    """Names of the models or logged choices that can answer every row alone."""
-    if not hasattr(router, "_alone"):
-        return []
-    return list(getattr(router, "named_estimators_", models_of(router)))

@@ -218,7 +218,7 @@ Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and 
     limits = check_budgets(_budgets_of(router) if budgets is None else budgets)
     # The router says first what is wrong with the rows.
     walked = walking(router)
-    plans = [walked._respond(X, None, budget=limit, **params) for limit in limits]
+    plans = [walked.plan(X, walked.make_call(limit, **params)) for limit in limits]
     rows, folds = as_numbers(X), folds_of_log(n, cv)
     if chance is None:
         chance = estimate_propensities(rows, position, len(every), folds)

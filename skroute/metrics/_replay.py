@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from skroute.base import check_rows
 from skroute.metrics._tradeoff import costs_by_name
 from skroute.utils._compat import Integral, Interval, _safe_indexing, num_samples, validate_params
 from skroute.utils._frames import column_keys
@@ -107,7 +108,7 @@ def replay(
         )
     costs, router = np.broadcast_to(costs, shape), copy.deepcopy(router)
     if hasattr(router, "commit"):
-        route = _one_by_one(router, inner._check_X(X), quality, costs, names, delay)
+        route = _one_by_one(router, check_rows(inner, X, reset=False), quality, costs, names, delay)
     else:
         route = np.array([names.index(name) for name in router.choices_])[router.route(X)]
     rows = np.arange(len(quality))

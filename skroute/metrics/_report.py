@@ -154,7 +154,7 @@ def decision_report(
         raise TypeError("decision_report takes no sample_weight: all rows weigh the same.")
     walk = Walk(estimator, X, y, **params)
     about = f"{walk.n} rows. Intervals of {confidence_level:.0%} are from resampled rows."
-    own = walk.router._effective_budget(None)
+    own = walk.router.make_call().budget
     if (certificate := getattr(walk.router, "certificate_", None)) is not None:
         about += f" {certificate}. The page starts at the budget that this is about."
         own = certificate.operating_budget

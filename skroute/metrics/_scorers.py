@@ -13,7 +13,8 @@ from sklearn.model_selection import GridSearchCV, ParameterGrid
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import DelegatedViewsMixin, affords, check_budget, inner_has
+from skroute.base import affords, check_budget
+from skroute.base._delegation import DelegatedViewsMixin, inner_has
 from skroute.metrics._curve import Walk, accuracy_cost_curve, check_budgets, find_router
 from skroute.utils._compat import Interval, Real
 from skroute.utils._named import check_rows_match
@@ -502,13 +503,30 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
 
     # The cost protocol ----------------------------------------------------------------
 
-    def _decider(self):
+    def decision_estimator(self):
+        """Return the decision estimator inside the best estimator, before fit in `estimator`.
+
+        Returns
+        -------
+        estimator
+        """
         inner = getattr(self, "best_estimator_", self.estimator)
         while hasattr(inner, "steps"):
             inner = inner.steps[-1][1]
         return inner
 
-    def _seen_by_decider(self, X):
+    def rows_for_decision(self, X):
+        """Return what the decision estimator gets.
+
+        Parameters
+        ----------
+        X : {array-like, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        Returns
+        -------
+        array-like
+        """
         check_is_fitted(self)
         return find_router(self.best_estimator_, X)[1]
 
@@ -550,7 +568,7 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         -------
         ndarray of shape (n_samples,)
         """
-        return self._view("predict", X, **params)
+        return self._call_inner("predict", X, **params)
 
     @available_if(inner_has("predict_proba"))
     def predict_proba(self, X, **params):
@@ -565,7 +583,7 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         -------
         ndarray of shape (n_samples, n_classes)
         """
-        return self._view("predict_proba", X, **params)
+        return self._call_inner("predict_proba", X, **params)
 
     def score(self, X, y=None, budget=None, **params):
         """Quality of the best estimator.

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skroute.utils._compat import Integral, Interval, StrOptions, _fit_context
 from skroute.utils._named import check_rows_match
+from skroute.utils._pickles import VersionedPickleMixin
 from skroute.utils._scored import CheckedScoreMixin
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import (
@@ -34,7 +35,9 @@ _TAIL = 1e-6
 _DISTANCES = 2**20
 
 
-class BaggedNeighborsRegressor(CheckedScoreMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):
+class BaggedNeighborsRegressor(
+    VersionedPickleMixin, CheckedScoreMixin, MultiOutputMixin, RegressorMixin, BaseEstimator
+):
     """Outcomes of the nearest row of a random subset, averaged over all subsets.
 
     This is OCCAM's estimator of success probabilities [1]_. A subset of `subset_size` of the

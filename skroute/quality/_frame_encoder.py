@@ -33,6 +33,7 @@ from skroute.utils._frames import (
     texts_of,
 )
 from skroute.utils._named import in_order
+from skroute.utils._pickles import VersionedPickleMixin
 from skroute.utils._tensors import on_host
 
 # A column of strings with at most this many different values is one of categories.
@@ -46,7 +47,7 @@ _MOST_WORDS = 10_000
 _MOST_DENSE_COLUMNS = 1000
 
 
-class FrameEncoder(TransformerMixin, BaseEstimator):
+class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
     """Encode a data frame, or texts, as numbers.
 
     Each column is read by what it holds.

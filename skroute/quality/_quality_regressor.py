@@ -30,6 +30,7 @@ from skroute.utils._compat import (
 )
 from skroute.utils._frames import holds_missing, indexable_rows, needs_encoding, table_of_numbers
 from skroute.utils._named import check_rows_match
+from skroute.utils._pickles import VersionedPickleMixin
 from skroute.utils._scored import CheckedScoreMixin
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import (
@@ -49,7 +50,9 @@ _FEWEST_ROWS = 20
 _LARGEST = 1e30
 
 
-class QualityRegressor(CheckedScoreMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):
+class QualityRegressor(
+    VersionedPickleMixin, CheckedScoreMixin, MultiOutputMixin, RegressorMixin, BaseEstimator
+):
     """Estimate the quality of each choice, with several estimators that are stacked and compared.
 
     The routers' default. From rows and the quality of each choice it fits extremely

@@ -7,7 +7,9 @@ import numpy as np
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import check_affordable, check_budget, models_of
+from skroute.base import check_affordable, check_budget
+from skroute.base._calls import ALLOWED, EXCLUDE, REQUEST_ID
+from skroute.base._inspection import models_of
 from skroute.quality import QualityRegressor
 from skroute.quality._logged import KnownCellsRegressor, beyond_range, lack_of_overlap
 from skroute.routing._draws import row_keys, tie_draws
@@ -25,6 +27,7 @@ from skroute.routing._log import (
 )
 from skroute.routing._newcomers import with_newcomer
 from skroute.routing._policy import check_lambda
+from skroute.routing._router import COSTS
 from skroute.routing._table_router import TableRouter, realised_quality
 from skroute.routing._told_costs import check_told_costs, costs_of_fit
 from skroute.utils._compat import (
@@ -229,6 +232,8 @@ class BudgetRouter(TableRouter):
         "policy": [StrOptions({"online", "batch"})],
         "routing_cost": [Interval(Real, 0, None, closed="left")],
     }
+
+    call_parameters = (EXCLUDE, ALLOWED, REQUEST_ID, COSTS)
 
     def __init__(
         self,
@@ -435,17 +440,21 @@ class BudgetRouter(TableRouter):
             costs = costs_now(self.costs, names, known, n_fitted)
         return learned.at(costs=costs, reg_lambda=check_lambda(self.reg_lambda))
 
-    def _plan(self, X, budget, exclude=None, allowed=None, request_id=None, costs=None):
-        kept, allowed = kept_choices(self.choices_, num_samples(X), exclude, allowed)
-        policy, told = self._policy().restricted(kept), costs is not None
-        costs = self._row_costs(X, costs)[:, kept] if policy.per_row or told else policy.planned
+    def _plan(self, X, call):
+        kept, allowed = kept_choices(self.choices_, num_samples(X), call.exclude, call.allowed)
+        policy = self._policy().restricted(kept)
+        costs_given = call.costs is not None
+        costs = policy.planned
+        if policy.per_row or costs_given:
+            costs = self._row_costs(X, call.costs)[:, kept]
+        estimates, _ = self._estimated(X, policy)
         return policy.decide(
-            self._estimated(X, policy)[0],
+            estimates,
             costs,
-            budget,
-            draw=tie_draws(X, request_id),
+            call.budget,
+            draw=tie_draws(X, call.request_id),
             policy=self.policy,
-            told=told,
+            told=costs_given,
             allowed=allowed,
         )
 
@@ -474,30 +483,20 @@ class BudgetRouter(TableRouter):
             costs = once_of(self).whole("costs", lambda: predict_costs(self.cost_estimator_, X))
         return costs if self.abstain_quality_ is None else with_last(costs, 0.0)
 
-    def _alone(self, X, name, response, costs=None, **call):
-        found = super()._alone(X, name, response)
+    def _plan_single(self, X, name, call):
+        plan = super()._plan_single(X, name, call)
         if not self._learned.per_row:
-            return found
-        return replace(found, cost=self._row_costs(X, costs)[:, self.choices_.index(name)])
+            return plan
+        costs = self._row_costs(X, call.costs)
+        return plan._replace(cost=costs[:, self.choices_.index(name)])
 
-    def score(
-        self,
-        X,
-        y,
-        sample_weight=None,
-        budget=None,
-        *,
-        exclude=None,
-        allowed=None,
-        request_id=None,
-        costs=None,
-    ):
-        """Mean quality of the choices made; a row that abstains counts as in `fit`.
+    def score(self, X, y, sample_weight=None, budget=None, **parameters):
+        """Return the mean quality of the choices made. A row that abstains counts as in `fit`.
 
         Parameters
         ----------
-        X, budget, exclude, allowed, request_id, costs
-            As in `predict_routed`.
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
 
         y : {array-like, dataframe} of shape (n_samples, n_choices)
             Quality of each choice on each row, NaN where it is not known: rows whose choice is
@@ -506,12 +505,18 @@ class BudgetRouter(TableRouter):
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
 
+        budget : float, default=None
+            As in `predict_routed`.
+
+        **parameters : keyword arguments
+            What else the calls of this class take.
+
         Returns
         -------
         float
         """
-        call = {"exclude": exclude, "allowed": allowed, "request_id": request_id, "costs": costs}
-        return realised_quality(self, X, y, sample_weight, budget, call, allow_nan=True)
+        call = self.make_call(budget, **parameters)
+        return realised_quality(self, X, y, sample_weight, call, allow_nan=True)
 
     # New choices ----------------------------------------------------------------------------
 
@@ -561,7 +566,7 @@ class BudgetRouter(TableRouter):
                 "add_choice needs fixed costs and no abstain_cost: fit again with the new choice."
             )
         cost = check_new_choice(name, cost, self.choices_)
-        X = self._check_X(X)
+        X = self._check_rows(X)
         q = check_numbers(q, "q", shape=(num_samples(X),))
         if len(q) < 2:
             raise ValueError(f"q must have at least two scores of {name!r}, got {len(q)}.")

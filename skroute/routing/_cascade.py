@@ -4,7 +4,8 @@ import numpy as np
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import Plan, Routed, check_affordable, check_budget, check_costs
+from skroute.base import CallParameter, Plan, check_affordable, check_budget, check_costs
+from skroute.base._calls import REQUEST_ID
 from skroute.routing._cascade_rules import Outcomes, candidates, learn_path, scores_of
 from skroute.routing._estimates import cross_fit, estimates_without_folds, folds_of, predict_matrix
 from skroute.routing._log import check_matrix, check_row_costs, column_names, read_table
@@ -14,11 +15,23 @@ from skroute.routing._states import check_sets, fixed_order
 from skroute.routing._table_router import TableRouter, realised_quality
 from skroute.utils._compat import Integral, Interval, num_samples
 from skroute.utils._frames import is_mapping
-from skroute.utils._named import check_rows_match
 from skroute.utils._once import once_of
 
 # Sets of models that are compared; each is fitted for each fold.
 _MAX_SETS = 1023
+
+
+SIGNALS = CallParameter(
+    "signals",
+    "mapping, data frame or array-like, default=None",
+    """What the models' answers show, as in `fit`, for all rows. What a row does not pay for is not
+    read: any number, or NaN, may stand there.""",
+)
+COUNTED_COSTS = CallParameter(
+    "costs",
+    "array-like or dataframe of shape (n_samples, n_models), default=None",
+    """What each call costs. It is counted and decides nothing. None takes ``costs_``.""",
+)
 
 
 class CascadeRouter(TableRouter):
@@ -174,6 +187,7 @@ class CascadeRouter(TableRouter):
         "max_calls": [Interval(Integral, 1, None, closed="left")],
         "n_prices": [Interval(Integral, 1, None, closed="left")],
     }
+    call_parameters = (SIGNALS, COUNTED_COSTS, REQUEST_ID)
 
     def __init__(
         self,
@@ -288,7 +302,7 @@ class CascadeRouter(TableRouter):
             )
         self._low, self._span, self._mean_quality = low, span, quality.mean(axis=0)
         self.rule_names_ = [self._describe(fitted.states) for fitted, _ in self._rules]
-        check_affordable(check_budget(self.budget), self._least())
+        check_affordable(check_budget(self.budget), self._smallest_budget())
         self.choices_ = log.names
 
     def _compared(self, shown):
@@ -317,7 +331,7 @@ class CascadeRouter(TableRouter):
         check_is_fitted(self)
         return self._mean_quality
 
-    def _least(self):
+    def _smallest_budget(self):
         return float(self.mixture_.cost[0])
 
     def _validated(self, budget):
@@ -325,20 +339,20 @@ class CascadeRouter(TableRouter):
 
     # Decisions ------------------------------------------------------------------------------
 
-    def _check_X(self, X):
+    def _check_rows(self, X):
         if self._informed:
-            return super()._check_X(X)
+            return super()._check_rows(X)
         if X is not None and (isinstance(X, (str, bytes)) or is_mapping(X) or np.isscalar(X)):
             raise TypeError(f"X must be rows, or None, got {type(X).__name__}.")
         return X
 
-    def _plan(self, X, budget, signals=None, costs=None, request_id=None):
-        check_affordable(budget, self._least())
-        signals = self._check_signals(X, signals)
+    def _plan(self, X, call):
+        check_affordable(call.budget, self._smallest_budget())
+        signals = self._check_signals(X, call.option("signals"))
         n_rows, n_models = len(signals[0]), len(self.model_names_)
-        costs = self._costs_of(costs, n_rows)
+        costs = self._costs_of(call.costs, n_rows)
         source = np.arange(n_rows)[:, np.newaxis] if X is None else X
-        rule = self.mixture_.draw(source, budget, request_id)
+        rule = self.mixture_.draw(source, call.budget, call.request_id)
         scores = once_of(self).whole("scores", lambda: self._scores(X, signals))
         route, quality = np.empty(n_rows, dtype=np.int64), np.empty(n_rows)
         asked = np.empty((n_rows, n_models), dtype=bool)
@@ -397,95 +411,15 @@ class CascadeRouter(TableRouter):
             known = predict_matrix(self.quality_estimator_, X, "quality_estimator")
         return scores_of(self._scales, [known, *signals])
 
-    def _alone(self, X, name, response, costs=None, signals=None, **call):
-        n_rows, at = len(self._check_signals(X, signals)[0]), self.model_names_.index(name)
-        cost = self._costs_of(costs, n_rows)[:, at]
-        return Routed(np.full(n_rows, name if self._named else at), np.full(n_rows, at), cost)
+    def _plan_single(self, X, name, call):
+        n_rows = len(self._check_signals(X, call.option("signals"))[0])
+        model = self.model_names_.index(name)
+        return Plan(np.full(n_rows, model), self._costs_of(call.costs, n_rows)[:, model])
 
     # The calls ------------------------------------------------------------------------------
 
-    def predict_routed(self, X, budget=None, *, signals=None, costs=None, request_id=None):
-        """Whose answers to use, choices and costs from one pass.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features) or None
-            The rows; None where `fit` got none.
-
-        budget : float, default=None
-            Mean cost per sample for this call, in the unit of `costs`. None takes the
-            constructor's; ``numpy.inf`` is unlimited.
-
-        signals : mapping, data frame or array-like, default=None
-            What the models' answers show, as in `fit`, for all rows. What a row does not pay for
-            is not read: any number, or NaN, may stand there.
-
-        costs : array-like or dataframe of shape (n_samples, n_models), default=None
-            What each call would cost. It is counted and decides nothing. None takes ``costs_``.
-
-        request_id : array-like of shape (n_samples,), default=None
-            What draws between two rules are made of, in place of the row.
-
-        Returns
-        -------
-        Routed
-            Unpacks into ``(y_pred, route, cost)``; ``expected_quality`` is estimated from all
-            answers that a row has paid for.
-        """
-        return self._respond(
-            X, "predict", budget, signals=signals, costs=costs, request_id=request_id
-        )
-
-    def route(self, X, budget=None, *, signals=None, costs=None, request_id=None):
-        """Index of the model that answers each row, or of abstaining.
-
-        Parameters
-        ----------
-        X, budget, signals, costs, request_id
-            As in `predict_routed`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,), dtype=int64
-            Index into ``choices_``.
-        """
-        call = {"signals": signals, "costs": costs, "request_id": request_id}
-        return self._respond(X, None, budget, **call).route
-
-    def predict_cost(self, X, budget=None, *, signals=None, costs=None, request_id=None):
-        """Cost of each row: the sum over all models that are asked.
-
-        Parameters
-        ----------
-        X, budget, signals, costs, request_id
-            As in `predict_routed`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,), dtype=float64
-            Cost per row, in the unit of `costs`.
-        """
-        call = {"signals": signals, "costs": costs, "request_id": request_id}
-        return self._respond(X, None, budget, **call).cost
-
-    def predict(self, X, budget=None, *, signals=None, costs=None, request_id=None):
-        """The model whose answer to use, or ``"abstain"``, for each row.
-
-        Parameters
-        ----------
-        X, budget, signals, costs, request_id
-            As in `predict_routed`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Names; positions, and -1 for handing over, where models have no names.
-        """
-        call = {"signals": signals, "costs": costs, "request_id": request_id}
-        return self._respond(X, "predict", budget, **call).y_pred
-
     def predict_quality(self, X, budget=None, *, signals=None, costs=None, request_id=None):
-        """Estimated quality of each answer, for example to choose the rows that a person checks.
+        """Estimate the quality of each answer, for example to choose rows that a person checks.
 
         Parameters
         ----------
@@ -497,8 +431,8 @@ class CascadeRouter(TableRouter):
         ndarray of shape (n_samples,)
             In the unit of Q; of rows that are handed over, what that counts as.
         """
-        call = {"signals": signals, "costs": costs, "request_id": request_id}
-        return self._respond(X, None, budget, **call).expected_quality
+        call = self.make_call(budget, signals=signals, costs=costs, request_id=request_id)
+        return self.plan(X, call).quality
 
     def models_asked(self, X, budget=None, *, signals=None, request_id=None):
         """Which models each row pays for.
@@ -513,10 +447,8 @@ class CascadeRouter(TableRouter):
         ndarray of shape (n_samples, n_models), dtype=bool
             Columns in the order of ``model_names_``.
         """
-        check_is_fitted(self)
-        check_rows_match(X=X, signals=signals, request_id=request_id)
-        rows = self._check_X(X)
-        return self._plan(rows, self._effective_budget(budget), signals, None, request_id).state
+        call = self.make_call(budget, signals=signals, request_id=request_id)
+        return self.plan(X, call).state
 
     def start(self, x=None, *, budget=None, random_state=None):
         """Begin one request, whose models the caller asks.
@@ -555,7 +487,7 @@ class CascadeRouter(TableRouter):
         """
         check_is_fitted(self)
         budget = self._effective_budget(budget)
-        check_affordable(budget, self._least())
+        check_affordable(budget, self._smallest_budget())
         if not self._informed and x is not None:
             raise ValueError("x must be None: fit got no X, so that nothing can be read of a row.")
         if self._informed:
@@ -566,7 +498,7 @@ class CascadeRouter(TableRouter):
                 x = x.to_frame().T if hasattr(x, "to_frame") else [x]
             elif num_samples(x) != 1:
                 raise ValueError(f"x must be one row, got a table of {num_samples(x)}.")
-            x = self._check_X(x)
+            x = self._check_rows(x)
         # What a model shows is not read before it is asked.
         scores = self._scores(x, [np.zeros((1, len(scale.knots))) for scale in self._scales[1:]])
         low, high, share = self.mixture_.share(budget)
@@ -593,8 +525,8 @@ class CascadeRouter(TableRouter):
         -------
         float
         """
-        call = {"signals": signals, "costs": costs, "request_id": request_id}
-        return realised_quality(self, X, y, sample_weight, budget, call)
+        call = self.make_call(budget, signals=signals, costs=costs, request_id=request_id)
+        return realised_quality(self, X, y, sample_weight, call)
 
 
 class CascadeRun:

@@ -1,11 +1,13 @@
 """Routers whose choices are sets of members that are asked and combined."""
 
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
-from sklearn.base import ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin
 
-from skroute.base import Routed, dispatch, predicts_best_score
+from skroute.base import Plan, dispatch
+from skroute.base._inspection import predicts_best_score
 from skroute.metrics import sample_quality
 from skroute.metrics._objectives import OF_LABELS
 from skroute.routing._members import AMOUNT, MemberRouter, names_best_score
@@ -63,7 +65,13 @@ class MemberAnswers:
         return self.scores(member, rows)
 
 
-class CombiningRouter(ClassifierMixin, MemberRouter):
+class SingleMember(NamedTuple):
+    """State of a plan in which one member answers every row: its position."""
+
+    position: int
+
+
+class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
     """Base of classifiers that ask a member, look at its answer, and may ask others.
 
     Each choice is a set of members and their weights in the answer: ``choice_members_``,
@@ -84,7 +92,6 @@ class CombiningRouter(ClassifierMixin, MemberRouter):
     # For each member, True if it must be asked for its answers: set by `_read`. None takes the
     # best scores of all members.
     _has_own_labels = None
-    score = MemberRouter.score
 
     def _asks(self):
         return "scores"
@@ -92,7 +99,7 @@ class CombiningRouter(ClassifierMixin, MemberRouter):
     def _least_cost(self, costs, names):
         return float(costs[possible_bases(self.base, names)].min())
 
-    def _least(self):
+    def _smallest_budget(self):
         return self.choice_costs_.min()
 
     def _check(self, members):
@@ -162,23 +169,32 @@ class CombiningRouter(ClassifierMixin, MemberRouter):
         """Cost of each choice, all members that it asks included."""
         return np.array([self._member_costs[row].sum() for row in self.choice_members_])
 
-    def _alone(self, X, name, response, **call):
-        n, at = num_samples(X), self.member_names_.index(name)
-        route = np.full(n, self.choices_.index(name) if name in self.choices_ else -1)
-        y_pred = None
-        if response is not None and self._multilabel:
-            # As the member answers where no other is asked.
-            once_of(self).count(name, n)
-            y_pred = self.estimators_[at].predict(X)
-        elif response == "predict":
-            labels = MemberAnswers(self, X).labels(at, np.arange(n))
-            y_pred = self._target.labels(labels)
-        elif response is not None:
-            proba = MemberAnswers(self, X).probabilities(at, np.arange(n))
-            y_pred = self._target.probabilities(proba)
-        return Routed(y_pred, route, np.full(n, float(self.costs_[at])))
+    def _plan_single(self, X, name, call):
+        n_rows = num_samples(X)
+        member = self.member_names_.index(name)
+        choice = self.choices_.index(name) if name in self.choices_ else -1
+        cost = np.full(n_rows, float(self.costs_[member]))
+        return Plan(np.full(n_rows, choice), cost, SingleMember(member))
 
-    def _answers_to(self, X, plan, response, rows):
+    def _answer(self, plan, response):
+        if isinstance(plan.state, SingleMember):
+            return self._answers_of_single(plan.X, plan.state.position, response)
+        return super()._answer(plan, response)
+
+    def _answers_of_single(self, X, member, response):
+        """Return the answers of one member to all rows."""
+        n_rows = num_samples(X)
+        if self._multilabel:
+            # As the member answers where no other is asked.
+            once_of(self).count(self.member_names_[member], n_rows)
+            return self.estimators_[member].predict(X)
+        answers = MemberAnswers(self, X)
+        rows = np.arange(n_rows)
+        if response == "predict":
+            return self._target.labels(answers.labels(member, rows))
+        return self._target.probabilities(answers.probabilities(member, rows))
+
+    def _answers_to(self, plan, response, rows):
         route = plan.route[rows]
         if response == "predict_proba":
             proba = dispatch(route, lambda k, some: self._mixed(plan.state, k, rows[some]))

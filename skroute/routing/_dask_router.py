@@ -216,7 +216,7 @@ class DaskRouter:
             return (), np.dtype(float)
         # What only routes answers by the choices themselves.
         none = np.empty(0, np.int64)
-        return (), self.estimator._answer(None, Plan(none, none.astype(float)), "predict").dtype
+        return (), self.estimator.answer(Plan(none, none.astype(float))).dtype
 
     def _capped(self, X, response, budget, call, answers):
         """Tasks of rows that are decided under one cap over all of them."""
@@ -229,7 +229,7 @@ class DaskRouter:
             )
         router = self.estimator
         policy = _check_one_cap(router)
-        budget = router._effective_budget(budget)
+        budget = router.make_call(budget).budget
         check_affordable(budget, policy.least)
         blocks, sizes, _ = row_blocks(X)
         # Dask's concatenate leaves out what is known to be empty, if not all is: so do the
@@ -262,7 +262,7 @@ def _routed(estimator, X, response, budget, call, answers):
     """Answers, choices and costs of a block; without rows, of none."""
     if num_samples(X) == 0:
         return _nothing(answers)
-    found = estimator._respond(X, response, budget, **call)
+    found = estimator.respond(X, estimator.make_call(budget, **call), response)
     if answers == ((), np.dtype(object)) and response == "predict":
         # Alike in all blocks, whether they have rows that are handed over or not.
         found = Routed(found.y_pred.astype(object), found.route, found.cost)
@@ -297,7 +297,8 @@ def _answered(router, X, route, costs, response, answers):
     cost = costs[route]
     if response is None:
         return Routed(None, route, cost)
-    return Routed(router._answer(router._check_X(X), Plan(route, cost), response), route, cost)
+    plan = Plan(route, cost, X=X)
+    return Routed(router.answer(plan, response), route, cost)
 
 
 def _nothing(answers):

@@ -1,12 +1,11 @@
 """Routers to compare with: the single best member, random routing, the oracle."""
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.metaestimators import available_if
 
 from skroute.assignment import assignment_path, choose_at_price, solve_assignment
-from skroute.base import Plan, affords, check_affordable
+from skroute.base import CallParameter, Plan, affords, check_affordable
 from skroute.metrics._objectives import OF_LABELS, OF_NUMBERS
 from skroute.routing._draws import row_uniforms
 from skroute.routing._members import AMOUNT, MemberRouter
@@ -18,6 +17,13 @@ from skroute.utils._named import check_rows_match
 _N_PRICE_ROWS = 20_000
 
 
+Y_TRUE = CallParameter(
+    "y_true",
+    "array-like of shape (n_samples,), default=None",
+    """True answers, for ``strategy="oracle"``. `score` and `row_quality` give them.""",
+)
+
+
 class DummyRouter(MemberRouter):
     """What both dummies share."""
 
@@ -27,6 +33,7 @@ class DummyRouter(MemberRouter):
         "exchange_rate": AMOUNT,
         "random_state": ["random_state"],
     }
+    call_parameters = (Y_TRUE,)
 
     def _asks(self):
         return None if self.strategy == "random" else super()._asks()
@@ -43,7 +50,7 @@ class DummyRouter(MemberRouter):
         self._strategy = self.strategy
         self.choices_ = answers.names
 
-    def _least(self):
+    def _smallest_budget(self):
         return self._member_costs.min()
 
     @property
@@ -51,8 +58,10 @@ class DummyRouter(MemberRouter):
         """Mean out-of-sample quality of each member, ndarray of shape (n_members,)."""
         return self._means
 
-    def _plan(self, X, budget, y_true=None):
-        check_affordable(budget, self._least())
+    def _plan(self, X, call):
+        budget = call.budget
+        y_true = call.option("y_true")
+        check_affordable(budget, self._smallest_budget())
         if self._strategy == "oracle" and y_true is None:
             raise ValueError(
                 "y_true is None, but the strategy 'oracle' chooses by the true answers. Give them: "
@@ -94,90 +103,6 @@ class DummyRouter(MemberRouter):
         said = [self._answers_of(X, k, objective.asks, rows) for k in range(len(self.estimators_))]
         return objective.bound(target).table(target, said)
 
-    def predict_routed(self, X, budget=None, *, y_true=None):
-        """Answers, choices and costs from one pass.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            The rows.
-
-        budget : float, default=None
-            Mean cost per sample for this call. None takes the constructor's.
-
-        y_true : array-like of shape (n_samples,), default=None
-            True answers, required with ``strategy="oracle"``. `score` and `row_quality` give
-            them.
-
-        Returns
-        -------
-        Routed
-            Unpacks into ``(y_pred, route, cost)``.
-
-        Raises
-        ------
-        ValueError
-            If the strategy is ``"oracle"`` and `y_true` is None.
-        """
-        return self._respond(X, "predict", budget, y_true=y_true)
-
-    def route(self, X, budget=None, *, y_true=None):
-        """Index of the choice made for each row, as in `predict_routed`.
-
-        Parameters
-        ----------
-        X, budget, y_true
-            As in `predict_routed`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,), dtype=int64
-        """
-        return self._respond(X, None, budget, y_true=y_true).route
-
-    def predict_cost(self, X, budget=None, *, y_true=None):
-        """What `predict` spends on each row, as in `predict_routed`.
-
-        Parameters
-        ----------
-        X, budget, y_true
-            As in `predict_routed`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,), dtype=float64
-        """
-        return self._respond(X, None, budget, y_true=y_true).cost
-
-    def predict(self, X, budget=None, *, y_true=None):
-        """Answers, as in `predict_routed`.
-
-        Parameters
-        ----------
-        X, budget, y_true
-            As in `predict_routed`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        return self._respond(X, "predict", budget, y_true=y_true).y_pred
-
-    @available_if(lambda router: router._offers_proba())
-    def predict_proba(self, X, budget=None, *, y_true=None):
-        """Class probabilities, as in `predict_routed`.
-
-        Parameters
-        ----------
-        X, budget, y_true
-            As in `predict_routed`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-        """
-        return self._respond(X, "predict_proba", budget, y_true=y_true).y_pred
-
     def row_quality(self, X, y, sample_weight=None, budget=None):
         """How good the answer to each row is, by this router's `quality`, in one pass.
 
@@ -194,12 +119,12 @@ class DummyRouter(MemberRouter):
         return super().row_quality(X, y, sample_weight, budget, y_true=y)
 
     def score(self, X, y, sample_weight=None, budget=None):
-        """scikit-learn's score of `predict` at the budget; the oracle is given `y`.
+        """Return scikit-learn's score of `predict` at the budget. The oracle is given `y`.
 
         Parameters
         ----------
-        X, budget
-            As in `predict_routed`.
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
 
         y : array-like of shape (n_samples,)
             True labels or numbers.
@@ -207,14 +132,17 @@ class DummyRouter(MemberRouter):
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
 
+        budget : float, default=None
+            As in `predict_routed`.
+
         Returns
         -------
         float
         """
-        return self._score(X, y, sample_weight, budget, y_true=y)
+        return super().score(X, y, sample_weight, budget, y_true=y)
 
 
-class DummyRouterClassifier(ClassifierMixin, DummyRouter):
+class DummyRouterClassifier(DummyRouter, ClassifierMixin, BaseEstimator):
     """Baselines that do not use the features: single best, random, oracle (OCCAM's paper).
 
     Parameters
@@ -294,7 +222,6 @@ class DummyRouterClassifier(ClassifierMixin, DummyRouter):
         **DummyRouter._parameter_constraints,
         "quality": [StrOptions(set(OF_LABELS)), dict, tuple, callable, "array-like"],
     }
-    score = DummyRouter.score
 
     def __init__(
         self,
@@ -320,7 +247,7 @@ class DummyRouterClassifier(ClassifierMixin, DummyRouter):
         self.n_jobs = n_jobs
 
 
-class DummyRouterRegressor(RegressorMixin, DummyRouter):
+class DummyRouterRegressor(DummyRouter, RegressorMixin, BaseEstimator):
     """Baselines for regressors that do not use the features: single best, random, oracle.
 
     Parameters
@@ -371,7 +298,6 @@ class DummyRouterRegressor(RegressorMixin, DummyRouter):
         **DummyRouter._parameter_constraints,
         "quality": [StrOptions(set(OF_NUMBERS)), callable],
     }
-    score = DummyRouter.score
 
     def __init__(
         self,

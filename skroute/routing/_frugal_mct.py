@@ -6,7 +6,9 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.assignment import assignment_path, choose_at_price
-from skroute.base import ABSTAIN_NAME, Plan, affords, check_affordable, check_budget
+from skroute.base import Plan, affords, check_affordable, check_budget
+from skroute.base._calls import EXCLUDE, REQUEST_ID
+from skroute.base._inspection import ABSTAIN_NAME
 from skroute.routing._combining import (
     GRID,
     CombiningRouter,
@@ -282,6 +284,7 @@ class FrugalMCTClassifier(CombiningRouter):
         "delta": [Interval(Real, None, 1, closed="left"), StrOptions({"auto"})],
         "policy": [StrOptions({"online", "batch"})],
     }
+    call_parameters = (EXCLUDE, REQUEST_ID)
     _member_costs = MemberRouter._member_costs
 
     def __init__(
@@ -377,7 +380,7 @@ class FrugalMCTClassifier(CombiningRouter):
         )
         if affordable := [k for k in alone if affords(budget, costs[k])]:
             single = max(affordable, key=lambda k: mean_of_rows(alone[k], row_weight))
-            routed, _ = self._validation(max(budget, self._least()))
+            routed, _ = self._validation(max(budget, self._smallest_budget()))
             if message := what_is_behind(alone[single], routed, names[single], row_weight):
                 warn(message)
 
@@ -450,14 +453,20 @@ class FrugalMCTClassifier(CombiningRouter):
             result += [float(mean_of_rows(rows, policy.weight)), error]
         return Validated(*result)
 
-    def _plan(self, X, budget, exclude=None, request_id=None):
-        options = self._options_at(budget, exclude)
-        policy, asked = options.policy, self._asked_answers(X)
-        # Before anybody is asked.
-        check_affordable(budget, policy.least)
-        draw = tie_draws(X, request_id)
+    def _plan(self, X, call):
+        options = self._options_at(call.budget, call.exclude)
+        policy = options.policy
+        asked = self._asked_answers(X)
+        # Before any member is called.
+        check_affordable(call.budget, policy.least)
         estimates = policy.estimates(self._base_features(asked, X, options.base))
-        plan = policy.decide(estimates, policy.planned, budget, draw=draw, policy=self.policy)
+        plan = policy.decide(
+            estimates,
+            policy.planned,
+            call.budget,
+            draw=tie_draws(X, call.request_id),
+            policy=self.policy,
+        )
         return plan._replace(route=options.first + plan.route, state=asked)
 
     def _base_features(self, asked, X, base):
@@ -478,7 +487,7 @@ class FrugalMCTClassifier(CombiningRouter):
             NaN for choices of other bases.
         """
         check_is_fitted(self)
-        X = self._check_X(X)
+        X = self._check_rows(X)
         options = self._options_at(self._effective_budget(None))
         values = options.policy.estimates(
             self._base_features(self._asked_answers(X), X, options.base)
@@ -508,8 +517,8 @@ class FrugalMCTClassifier(CombiningRouter):
         base, first, _ = self._options_of(kept)
         asked = self._asked_answers(X)
         features = self._base_features(asked, X, base)
-        alone = Plan(np.array([first]), np.zeros(1), asked)
-        return features, asked, {first: self._answer(X, alone, "predict")[0]}
+        alone = Plan(np.array([first]), np.zeros(1), asked, X=X)
+        return features, asked, {first: self._answer(alone, "predict")[0]}
 
     # Attributes -----------------------------------------------------------------------------
 

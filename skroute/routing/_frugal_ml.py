@@ -6,7 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skroute.assignment import assignment_path, choose_at_price
-from skroute.base import ABSTAIN_NAME, Plan, check_affordable
+from skroute.base import Plan, check_affordable
+from skroute.base._calls import REQUEST_ID
+from skroute.base._inspection import ABSTAIN_NAME
 from skroute.routing._combining import CombiningRouter, possible_bases
 from skroute.routing._estimates import rows_and_others
 from skroute.routing._log import with_last
@@ -311,6 +313,7 @@ class FrugalMLClassifier(CombiningRouter):
         "n_thresholds": [Interval(Integral, 2, None, closed="left")],
     }
     _target_kinds = (SingleLabel,)
+    call_parameters = (REQUEST_ID,)
 
     def __init__(
         self,
@@ -387,10 +390,10 @@ class FrugalMLClassifier(CombiningRouter):
             [unit[addon] for _, addon in pairs],
         )
 
-    def _plan(self, X, budget, request_id=None):
-        check_affordable(budget, self._least())
+    def _plan(self, X, call):
+        check_affordable(call.budget, self._smallest_budget())
         rules = self.rules_
-        rule = Mixture(rules.cost, rules.quality).draw(X, budget, request_id)
+        rule = Mixture(rules.cost, rules.quality).draw(X, call.budget, call.request_id)
         asked = self._asked_answers(X)
         n_addons = len(self.choices_) // len(self._bases)
         route = np.empty(len(rule), dtype=np.int64)

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skroute.base import ABSTAIN_NAME, check_costs, is_handing
+from skroute.base import check_costs
+from skroute.base._inspection import ABSTAIN_NAME, is_abstaining
 from skroute.quality._logged import (
     Agreement,
     as_numbers,
@@ -176,7 +177,7 @@ class Log:
         """
         if abstain_cost is None:
             return self
-        if any(map(is_handing, self.names)):
+        if any(map(is_abstaining, self.names)):
             raise ValueError(
                 f"With an abstain_cost no model may be named {ABSTAIN_NAME!r}; rename it."
             )

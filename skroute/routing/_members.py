@@ -15,18 +15,15 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import (
-    answered,
     check_affordable,
     check_budget,
     check_costs,
-    comes_fitted,
     dispatch,
-    handed_over,
     inherit_member_tags,
-    may_take_weights,
     measure_costs,
     note_failure,
 )
+from skroute.base._inspection import abstained, answered_rows, comes_fitted, may_take_weights
 from skroute.metrics._objectives import (
     asks_of,
     is_money,
@@ -67,7 +64,6 @@ from skroute.utils._validation import (
     check_known_labels,
     check_row_weights,
     check_text_names,
-    check_truth,
     folds_among,
     given_weights,
     none_if_equal,
@@ -330,27 +326,30 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
 
     # Answers --------------------------------------------------------------------------------
 
-    def _answer(self, X, plan, response):
-        handed = handed_over(self, plan.route)
+    def _single_choices(self):
+        return list(self.member_names_)
+
+    def _answer(self, plan, response):
+        handed = abstained(self, plan.route)
         if not handed.any():
-            return self._answers_to(X, plan, response, np.arange(len(plan.route)))
+            return self._answers_to(plan, response, np.arange(len(plan.route)))
         wide = response == "predict_proba" or isinstance(self._target, MultiLabel)
         shape = (len(handed), len(self.classes_)) if wide else len(handed)
         # Rows that nobody answers: None, or NaN among numbers.
         answers = np.full(shape, np.nan if wide or isinstance(self._target, Numbers) else None)
         rows = np.flatnonzero(~handed)
         if len(rows):
-            answers[rows] = self._answers_to(X, plan, response, rows)
+            answers[rows] = self._answers_to(plan, response, rows)
         return answers
 
-    def _answers_to(self, X, plan, response, rows):
+    def _answers_to(self, plan, response, rows):
         """Answers to some rows of a plan; what deciding has paid for is its state."""
         known = plan.state or {}
 
         def answer(choice, at):
             if (choice, response) in known:
                 return known[choice, response][rows[at]]
-            return self._answers_of(X, choice, response, rows[at])
+            return self._answers_of(plan.X, choice, response, rows[at])
 
         answers = dispatch(plan.route[rows], answer)
         if response == "predict":
@@ -439,47 +438,17 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         # Refused before a model is asked.
         self._encoded(y)
         worth = worth_of(self, y)
-        routed = self._respond(X, worth.asks, budget, **call)
+        routed = self.respond(X, self.make_call(budget, **call), worth.asks)
         quality = worth.of_routed(rows_of(y, self), routed, self, sample_weight)
         return RowQuality(quality, routed.route, routed.cost)
 
-    def score(
-        self, X, y, sample_weight=None, budget=None, *, exclude=None, allowed=None, request_id=None
-    ):
-        """scikit-learn's score of `predict` at the budget, over the rows that are answered.
-
-        Parameters
-        ----------
-        X, budget, exclude, allowed, request_id
-            As in `predict_routed`.
-
-        y : array-like of shape (n_samples,) or (n_samples, n_labels)
-            True labels or numbers.
-
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
-
-        Returns
-        -------
-        float
-            Accuracy of labels, coefficient of determination of numbers.
-        """
-        call = {"exclude": exclude, "allowed": allowed, "request_id": request_id}
-        return self._score(X, y, sample_weight, budget, **call)
-
-    def _score(self, X, y, sample_weight, budget, **call):
-        check_is_fitted(self)
-        check_truth(X=X, sample_weight=sample_weight, y=y, **call)
+    def _score_routed(self, y, routed, sample_weight):
         y = np.asarray(y.todense() if hasattr(y, "todense") else on_host(y))
-        check_consistent_length(X, y)
-        if sample_weight is not None:
-            # Refused before a model is asked.
-            sample_weight = check_row_weights(sample_weight, num_samples(X))
-        routed = self._respond(X, "predict", budget, **call)
-        rows = answered(self, routed.route)
+        check_consistent_length(routed.route, y)
+        rows = answered_rows(self, routed.route)
         if not len(rows):
             return np.nan
-        # Labels again, where None stood beside them.
+        # Labels again: rows that abstain made this an array of objects.
         answers = np.array(routed.y_pred[rows].tolist())
         weight = None if sample_weight is None else sample_weight[rows]
         return self._score_of(y[rows], answers, weight)

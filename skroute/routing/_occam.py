@@ -1,11 +1,13 @@
 """OCCAM: which member answers, row by row; for labels and for numbers."""
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import check_affordable, check_budget, may_take_missing, note_failure
+from skroute.base import check_affordable, check_budget, note_failure
+from skroute.base._calls import ALLOWED, EXCLUDE, REQUEST_ID
+from skroute.base._inspection import may_take_missing
 from skroute.metrics._objectives import OF_LABELS, OF_NUMBERS
 from skroute.quality import QualityRegressor
 from skroute.routing._draws import tie_draws
@@ -33,6 +35,7 @@ class Occam(MemberRouter):
         "abstain_cost": AMOUNT,
         "routing_cost": AMOUNT,
     }
+    call_parameters = (EXCLUDE, ALLOWED, REQUEST_ID)
 
     # Fit ------------------------------------------------------------------------------------
 
@@ -169,27 +172,33 @@ class Occam(MemberRouter):
         state = {(k, "predict_proba"): features, (k, "predict"): labels}
         return features, state, {k: self._target.labels(labels)[0]}
 
-    def _alone(self, X, name, response, **call):
-        state = None
+    def _plan_single(self, X, name, call):
+        plan = super()._plan_single(X, name, call)
         if name == self.embedding and once_of(self) is not EVERY:
-            # Within a walk this member has answered when it embedded.
+            # In a sweep over budgets this member has answered when it embedded.
             _, state, _ = self._look(X, None)
-        return super()._alone(X, name, response, state=state)
+            plan = plan._replace(state=state)
+        return plan
 
-    def _plan(self, X, budget, exclude=None, allowed=None, request_id=None):
-        kept, allowed = kept_choices(self.choices_, num_samples(X), exclude, allowed)
+    def _plan(self, X, call):
+        kept, allowed = kept_choices(self.choices_, num_samples(X), call.exclude, call.allowed)
         if self._embedder is not None and self._embedder not in kept:
             raise ValueError(
-                f"exclude={exclude!r} names {self.embedding!r}, which embeds every row: without "
-                "it nothing can be decided."
+                f"exclude={call.exclude!r} names {self.embedding!r}, which embeds every row: "
+                "without it nothing can be decided."
             )
         policy = self._policy().restricted(kept)
         # Before the member that embeds is called.
-        check_affordable(budget, policy.least)
+        check_affordable(call.budget, policy.least)
         estimates, state = self._estimated(X, policy)
-        draw = tie_draws(X, request_id)
-        call = {"draw": draw, "policy": self.policy, "allowed": allowed}
-        plan = policy.decide(estimates, policy.planned, budget, **call)
+        plan = policy.decide(
+            estimates,
+            policy.planned,
+            call.budget,
+            draw=tie_draws(X, call.request_id),
+            policy=self.policy,
+            allowed=allowed,
+        )
         return plan._replace(state=state)
 
     def _asked_first(self, kept):
@@ -230,7 +239,7 @@ class Occam(MemberRouter):
         return tags
 
 
-class OccamRouterClassifier(ClassifierMixin, Occam):
+class OccamRouterClassifier(Occam, ClassifierMixin, BaseEstimator):
     r"""Answer each row with the classifier that is worth its cost for that row (OCCAM).
 
     `fit` fits the members and records how each does on rows that it has not seen. A quality
@@ -407,7 +416,6 @@ class OccamRouterClassifier(ClassifierMixin, Occam):
         **Occam._parameter_constraints,
         "quality": [StrOptions(set(OF_LABELS)), dict, tuple, callable, "array-like"],
     }
-    score = Occam.score
 
     def __init__(
         self,
@@ -441,7 +449,7 @@ class OccamRouterClassifier(ClassifierMixin, Occam):
         self.n_jobs = n_jobs
 
 
-class OccamRouterRegressor(RegressorMixin, Occam):
+class OccamRouterRegressor(Occam, RegressorMixin, BaseEstimator):
     r"""Answer each row with the regressor that is worth its cost for that row (OCCAM).
 
     :class:`OccamRouterClassifier` for numbers: the quality of an answer is minus its loss. All
@@ -526,7 +534,6 @@ class OccamRouterRegressor(RegressorMixin, Occam):
         "embedding": [HasMethods(["fit", "transform"]), None],
         "quality": [StrOptions(set(OF_NUMBERS)), callable],
     }
-    score = Occam.score
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import CostAwareMixin, Routed, check_affordable, check_budget, check_costs
+from skroute.base import CostAwareMixin, check_affordable, check_budget, check_costs
 from skroute.quality._logged import read_choice
 from skroute.routing._log import check_matrix, check_names, check_new_choice, choice_names
 from skroute.routing._online_state import COST, QUALITY, Decision, OnlineStatus, Serving, unit_of
@@ -338,19 +338,21 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         """Quality that one unit of cost is worth, at the last decision."""
         return self._state().pacer.price
 
-    def _least(self):
+    def _smallest_budget(self):
         return self._current().least()
 
-    def _plan(self, X, budget, only=None):
-        return self._current().plan(*self._features(X), budget, only)
+    def _plan(self, X, call):
+        return self._current().plan(*self._features(X), call.budget)
 
-    def _alone(self, X, name, response, **call):
-        """Every row answered by one choice, at its estimated costs."""
-        plan = self._plan(X, np.inf, self.choices_.index(name))
-        y_pred = None if response is None else self._answer(X, plan, response)
-        return Routed(y_pred, plan.route, plan.cost)
+    def _single_choices(self):
+        return list(self.choices_)
 
-    def _answer(self, X, plan, response):
+    def _plan_single(self, X, name, call):
+        """Return the plan in which one choice answers every row, at its estimated costs."""
+        only = self.choices_.index(name)
+        return self._current().plan(*self._features(X), np.inf, only)
+
+    def _answer(self, plan, response):
         return np.asarray(self._serving.names)[plan.route] if self._named else plan.route
 
     def decide(self, x: Any) -> Decision:
@@ -561,7 +563,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         -------
         float
         """
-        return realised_quality(self, X, y, sample_weight, budget, {})
+        return realised_quality(self, X, y, sample_weight, self.make_call(budget))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -1,6 +1,5 @@
 """What every router is: the calls with what may be left out of them, and validation figures."""
 
-import inspect
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -8,12 +7,14 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import ROUNDING, CostAwareMixin, Plan, Routed, affords, check_affordable
+from skroute.base import CallParameter, CostAwareMixin, Plan, affords, check_affordable
+from skroute.base._inspection import models_of
 from skroute.ledgers import Ledger
 from skroute.routing._log import kept_choices
 from skroute.routing._stream import BudgetStream
 from skroute.utils._compat import Interval, Real, num_samples
 from skroute.utils._once import once_of
+from skroute.utils._tolerances import ROUNDING
 
 BUDGET = [Interval(Real, 0, None, closed="both"), None]
 # Draws of validation rows for the standard error of a budget.
@@ -50,153 +51,43 @@ def _decides_by_price(router):
     return hasattr(router, "_policy")
 
 
+COSTS = CallParameter(
+    "costs",
+    "array-like or dataframe of shape (n_samples, n_choices), default=None",
+    """Cost of each choice for each row, for a router that was fitted on costs of rows;
+    `predict_cost` reports them. A router with a price list refuses them and reports the list.
+    What calls of the log have cost beyond it is in ``expected_cost``.""",
+)
+
+
 class Router(CostAwareMixin):
     """Mixin for estimators that choose, per row, which model answers.
 
-    A subclass implements ``_fit``, ``_plan`` and ``_answer`` of
-    :class:`~skroute.base.CostAwareMixin`, and either ``_policy()``, the fitted policy at the
-    parameters of now, or ``_least()`` and ``_validated(budget)``. One whose log cannot judge all
-    budgets replaces ``_validated(budget)`` and ``_judged_curve()``.
+    A subclass writes the methods of :class:`~skroute.base.CostAwareMixin`. A router that decides
+    by the price of its budget also writes
+
+    ``_policy() -> Policy``
+        Return the fitted policy at the parameters of now. ``_smallest_budget()``, validation
+        figures and streams follow from it.
+
+    Any other router writes
+
+    ``_validated(budget) -> Validated``
+        Return mean quality and cost on validation rows, with their standard errors. A router
+        whose log cannot judge all budgets replaces it, and ``_judged_curve()``, too.
     """
 
-    def _least(self):
+    def _smallest_budget(self):
         return self._policy().least
 
-    def _respond(self, X, response, budget=None, **call):
-        call = {name: value for name, value in call.items() if value is not None}
-        known = inspect.signature(self._plan).parameters if call else {}
-        if unknown := [name for name in call if name not in known]:
-            raise TypeError(
-                f"{type(self).__name__} does not take {unknown[0]!r} in a call: it takes "
-                f"{', '.join(name for name in known)}."
-            )
-        return super()._respond(X, response, budget, **call)
+    def _single_choices(self):
+        return models_of(self)
 
-    def _alone(self, X, name, response, state=None, **call):
-        """Every row answered by one choice, without a decision."""
-        n, at = num_samples(X), self.choices_.index(name)
-        plan = Plan(np.full(n, at), np.full(n, float(self.costs_[at])), state)
-        y_pred = None if response is None else self._answer(X, plan, response)
-        return Routed(y_pred, plan.route, plan.cost)
-
-    # The calls ------------------------------------------------------------------------------
-
-    def predict_routed(
-        self, X, budget=None, *, exclude=None, allowed=None, request_id=None, costs=None
-    ):
-        """Answers, choices and costs from one pass.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            The rows.
-
-        budget : float, default=None
-            Mean cost per sample for this call, in the unit of `costs`. None takes the
-            constructor's; ``numpy.inf`` is unlimited.
-
-        exclude : list of str, default=None
-            Names of choices that are not made in this call, for example of a model that is
-            down; the others are priced without them.
-
-        allowed : array-like of bool of shape (n_samples, n_choices), default=None
-            Choices that each row may make. Prices are those of all choices.
-
-        request_id : array-like of shape (n_samples,), default=None
-            Divides rows that are tied at the price; equal ids are decided alike. None divides
-            them by what is in the rows.
-
-        costs : array-like or dataframe of shape (n_samples, n_choices), default=None
-            Cost of each choice for each row, for a `BudgetRouter` that was fitted on costs of
-            rows; `predict_cost` reports them. A router with a price list refuses them and reports
-            the list: what calls of the log have cost beyond it is in ``expected_cost``.
-
-        Returns
-        -------
-        Routed
-            Unpacks into ``(y_pred, route, cost)``, with ``expected_quality`` and
-            ``expected_cost`` of the choices as further attributes.
-        """
-        call = {"exclude": exclude, "allowed": allowed, "request_id": request_id, "costs": costs}
-        return self._respond(X, "predict", budget, **call)
-
-    def route(
-        self,
-        X: Any,
-        budget: float | None = None,
-        *,
-        exclude: Any = None,
-        allowed: Any = None,
-        request_id: Any = None,
-        costs: Any = None,
-    ) -> np.ndarray:
-        """Index of the choice made for each row, without answering.
-
-        Parameters
-        ----------
-        X, budget, exclude, allowed, request_id, costs
-            As in `predict_routed`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,), dtype=int64
-            Index into ``choices_``.
-        """
-        call = {"exclude": exclude, "allowed": allowed, "request_id": request_id, "costs": costs}
-        return self._respond(X, None, budget, **call).route
-
-    def predict_cost(
-        self, X, budget=None, *, exclude=None, allowed=None, request_id=None, costs=None
-    ):
-        """What `predict` spends on each row, everything included, without answering.
-
-        Parameters
-        ----------
-        X, budget, exclude, allowed, request_id, costs
-            As in `predict_routed`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,), dtype=float64
-            Cost per row, in the unit of `costs`.
-        """
-        call = {"exclude": exclude, "allowed": allowed, "request_id": request_id, "costs": costs}
-        return self._respond(X, None, budget, **call).cost
-
-    def predict(self, X, budget=None, *, exclude=None, allowed=None, request_id=None, costs=None):
-        """Answer each row with the choice that it is worth.
-
-        Parameters
-        ----------
-        X, budget, exclude, allowed, request_id, costs
-            As in `predict_routed`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            The answers.
-        """
-        call = {"exclude": exclude, "allowed": allowed, "request_id": request_id, "costs": costs}
-        return self._respond(X, "predict", budget, **call).y_pred
-
-    @available_if(lambda router: router._offers_proba())
-    def predict_proba(
-        self, X, budget=None, *, exclude=None, allowed=None, request_id=None, costs=None
-    ):
-        """Class probabilities of the choice that each row is worth.
-
-        Parameters
-        ----------
-        X, budget, exclude, allowed, request_id, costs
-            As in `predict_routed`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Columns in the order of ``classes_``.
-        """
-        call = {"exclude": exclude, "allowed": allowed, "request_id": request_id, "costs": costs}
-        return self._respond(X, "predict_proba", budget, **call).y_pred
+    def _plan_single(self, X, name, call):
+        n_rows = num_samples(X)
+        choice = self.choices_.index(name)
+        cost = float(self.costs_[choice])
+        return Plan(np.full(n_rows, choice), np.full(n_rows, cost))
 
     # What decisions came to in fit ------------------------------------------------------------
 
@@ -211,7 +102,7 @@ class Router(CostAwareMixin):
     def _figures(self):
         check_is_fitted(self)
         budget = self._effective_budget(None)
-        check_affordable(budget, self._least())
+        check_affordable(budget, self._smallest_budget())
         return self._validated(budget)
 
     @property
@@ -287,7 +178,7 @@ class Router(CostAwareMixin):
         std : ndarray of shape (n_samples, n_choices)
             Only if `return_std`.
         """
-        policy, X = self._policy(), self._check_X(X)
+        policy, X = self._policy(), self._check_rows(X)
         features, _, _ = self._look(X, policy.kept)
         return policy.estimates_and_std(features) if return_std else policy.estimates(features)
 

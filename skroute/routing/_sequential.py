@@ -3,7 +3,9 @@
 import numpy as np
 
 from skroute.assignment import assignment_path, choose_at_price
-from skroute.base import ABSTAIN_NAME, Plan, check_affordable
+from skroute.base import Plan, check_affordable
+from skroute.base._calls import REQUEST_ID
+from skroute.base._inspection import ABSTAIN_NAME
 from skroute.routing._combining import (
     CombiningRouter,
     answer_features,
@@ -214,6 +216,7 @@ class SequentialRouterClassifier(CombiningRouter):
         "n_prices": [Interval(Integral, 1, None, closed="left")],
         "quality_estimator": [HasMethods(["fit", "predict"]), None],
     }
+    call_parameters = (REQUEST_ID,)
 
     def __init__(
         self,
@@ -388,12 +391,12 @@ class SequentialRouterClassifier(CombiningRouter):
 
     # Decisions ------------------------------------------------------------------------------
 
-    def _least(self):
+    def _smallest_budget(self):
         return min(self.choice_costs_[options[0]] for options in self._options.values())
 
-    def _plan(self, X, budget, request_id=None):
-        check_affordable(budget, self._least())
-        rule = self.mixture_.draw(X, budget, request_id)
+    def _plan(self, X, call):
+        check_affordable(call.budget, self._smallest_budget())
+        rule = self.mixture_.draw(X, call.budget, call.request_id)
         asked = self._asked_answers(X)
         start, price, price_at = self._rules
         state, route = start[rule], np.full(len(rule), -1)

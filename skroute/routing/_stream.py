@@ -13,20 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import (
-    ROUNDING,
-    Plan,
-    affords,
-    check_affordable,
-    check_costs,
-    check_rows,
-    models_of,
-)
+from skroute.base import Plan, affords, check_affordable, check_costs, check_rows
+from skroute.base._inspection import models_of
 from skroute.ledgers import Books, BudgetExhaustedError, Ledger, MemoryLedger, Offer
 from skroute.ledgers._books import check_amount, check_terms
 from skroute.routing._log import check_names
 from skroute.routing._policy import choose_one
 from skroute.utils._compat import num_samples
+from skroute.utils._tolerances import ROUNDING
 from skroute.utils._validation import check_numbers, warn
 
 # Streams of this process, which get new locks in a forked child.
@@ -319,7 +313,7 @@ class BudgetStream:
         # Its own, which neither a new fit nor new parameters of the original change.
         self.router = copy.copy(router)
         self.n_expected = n_expected
-        mean = router._effective_budget(None) if n_expected is None else total / n_expected
+        mean = router.make_call().budget if n_expected is None else total / n_expected
         if n_expected is None:
             check_affordable(mean, router.min_budget_)
         self._max_costs = self._check_max_costs(max_costs)
@@ -625,8 +619,8 @@ class BudgetStream:
             )
         ticket, x, state = self._route(x, None)
         try:
-            plan = Plan(np.array([ticket.choice]), np.array([ticket.cost]), state)
-            answer = self.router._answer(x, plan, "predict")[0]
+            plan = Plan(np.array([ticket.choice]), np.array([ticket.cost]), state, X=x)
+            answer = self.router.answer(plan)[0]
         except BaseException:
             self.refund(ticket)
             raise

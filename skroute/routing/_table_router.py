@@ -7,7 +7,8 @@ from sklearn.utils import Bunch, check_consistent_length
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import inherit_member_tags, models_of
+from skroute.base import inherit_member_tags
+from skroute.base._inspection import models_of
 from skroute.quality import QualityRegressor
 from skroute.routing._estimates import read_rows, with_weights
 from skroute.routing._log import check_matrix, with_last
@@ -64,7 +65,7 @@ class TableRouter(MetaEstimatorMixin, Router, BaseEstimator):
             return None
         return read_rows(self, X, _ADVICE if self.quality_estimator is None else None)
 
-    def _answer(self, X, plan, response):
+    def _answer(self, plan, response):
         if self._named:
             return np.asarray(self.choices_)[plan.route]
         # Choices without a name are answered by their column of Q.
@@ -95,16 +96,16 @@ class TableRouter(MetaEstimatorMixin, Router, BaseEstimator):
         return tags
 
 
-def realised_quality(router, X, y, sample_weight, budget, call, allow_nan=False):
-    """Mean logged quality of the choices made; a row handed over counts as in `fit`."""
+def realised_quality(router, X, y, sample_weight, call, allow_nan=False):
+    """Return the mean logged quality of the choices made. Abstaining counts as in `fit`."""
     check_is_fitted(router)
-    check_rows_match(X=X, y=y, sample_weight=sample_weight, **call)
+    check_rows_match(X=X, y=y, sample_weight=sample_weight, **call.keywords())
     models = models_of(router)
     quality = check_matrix(y, "y", models if router._named else None, allow_nan=allow_nan)
     check_consistent_length(X, quality)
     if quality.shape[1] != len(models):
         raise ValueError(f"y must have one column for each of {models!r}, got {quality.shape[1]}.")
-    route = router.route(X, budget, **call)
+    route = router.plan(X, call).route
     if getattr(router, "abstain_quality_", None) is not None:
         quality = with_last(quality, router.abstain_quality_)
     realised = quality[np.arange(len(route)), route]

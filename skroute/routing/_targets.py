@@ -6,7 +6,8 @@ import numpy as np
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
-from skroute.base import comes_fitted, note_failure
+from skroute.base import note_failure
+from skroute.base._inspection import comes_fitted
 from skroute.utils._compat import is_fitted, num_samples
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import check_probabilities, holds_texts, with_sum_one

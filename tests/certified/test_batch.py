@@ -13,7 +13,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from skroute.base import Routed
+from skroute.base import Call, Routed
 from skroute.certified import CertifiedRouter
 from skroute.certified._batch import BatchTest, walk
 from skroute.certified._loss import Loss
@@ -195,7 +195,7 @@ def test_what_must_be_fitted_is_and_names_are_no_answers():
     log = BudgetRouter(costs={"s": 1, "l": 5}, cv=2).fit(X, X)
     with pytest.raises(ValueError, match="The answers are names of choices"):
         CertifiedRouter(FrozenEstimator(log), max_loss=0.1, reference="full").certify_batch(X)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'size'"):
+    with pytest.raises(TypeError, match="does not take 'size' in a call"):
         around().certify_batch(table(100), size=[1] * 100)
 
 
@@ -207,9 +207,13 @@ class Script:
     def __init__(self, answers):
         self.answers = answers
 
-    def _respond(self, X, response, *, budget):
-        y_pred = np.asarray(self.answers[budget])
-        return Routed(y_pred, np.zeros(len(X), dtype=int), np.full(len(X), float(budget)))
+    def make_call(self, budget):
+        return Call(budget)
+
+    def respond(self, X, call):
+        y_pred = np.asarray(self.answers[call.budget])
+        cost = np.full(len(X), float(call.budget))
+        return Routed(y_pred, np.zeros(len(X), dtype=int), cost)
 
 
 def test_disagreements_at_different_budgets_add_up():

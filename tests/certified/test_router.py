@@ -23,7 +23,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from skroute.base import Plan, check_affordable
+from skroute.base import CallParameter, Plan, check_affordable
 from skroute.certified import CertificateDisplay, CertifiedRouter, _selection
 from skroute.datasets import make_routing_problem
 from skroute.guarantees import mean_upper_bound
@@ -261,6 +261,8 @@ def test_members_alone_are_ends_as_well(labelled):
 class Sized(Table):
     """Costs as much as the call says that its rows are large; right on all but small budgets."""
 
+    call_parameters = (CallParameter("size", "array-like", "Size of each row."),)
+
     def fit(self, X, y=None, size=None):
         return super().fit(X, y, size=size)
 
@@ -269,13 +271,9 @@ class Sized(Table):
         self.classes_ = np.array([0, 1])
         self.choices_ = ["small", "large"]
 
-    def route(self, X, budget=None, size=None):
-        return self._respond(X, None, budget=budget, size=size).route
-
-    def predict(self, X, budget=None, size=None):
-        return self._respond(X, "predict", budget=budget, size=size).y_pred
-
-    def _plan(self, X, budget, size=None):
+    def _plan(self, X, call):
+        budget = call.budget
+        size = call.option("size")
         check_affordable(budget, 1.0)
         size = np.ones(len(X)) if size is None else np.asarray(size, dtype=float)
         if size.shape != (len(X),):
@@ -283,8 +281,8 @@ class Sized(Table):
         route = (np.asarray(X)[:, 0] < (min(budget, 10.0) - 1) / 9).astype(np.int64)
         return Plan(route, size * (1 + 9.0 * route))
 
-    def _answer(self, X, plan, response):
-        return np.where(plan.route == 1, 1, (np.asarray(X)[:, 0] > 0.2).astype(int))
+    def _answer(self, plan, response):
+        return np.where(plan.route == 1, 1, (np.asarray(plan.X)[:, 0] > 0.2).astype(int))
 
 
 def sized(n, seed=0):

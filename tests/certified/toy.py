@@ -28,16 +28,17 @@ class Table(CostAwareMixin, BaseEstimator):
     def _fit(self, X, y, *, task):
         self.choices_ = ["cheap", "expensive"]
 
-    def _least(self):
+    def _smallest_budget(self):
         return 1.0
 
-    def _plan(self, X, budget):
-        check_affordable(budget, 1.0)
-        route = (np.asarray(X)[:, 0] < min((budget - 1) / 9, 1.0)).astype(np.int64)
+    def _plan(self, X, call):
+        check_affordable(call.budget, 1.0)
+        route = (np.asarray(X)[:, 0] < min((call.budget - 1) / 9, 1.0)).astype(np.int64)
         return Plan(route, 1 + 9.0 * route * np.asarray(X)[:, 3])
 
-    def _answer(self, X, plan, response):
-        return np.asarray(X)[np.arange(len(X)), 1 + plan.route].astype(int)
+    def _answer(self, plan, response):
+        rows = np.asarray(plan.X)
+        return rows[np.arange(len(rows)), 1 + plan.route].astype(int)
 
 
 class Expensive:

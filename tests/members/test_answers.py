@@ -233,7 +233,7 @@ def test_a_member_that_answers_alone_gives_its_own_answer(router, kind, frozen, 
             one = fitted.predict_routed(X_new[[row]], budget=max(budget, fitted.min_budget_))
             if one.route[0] == routed.route[row]:
                 assert one.y_pred[0] == answers[row]
-    assert_array_equal(fitted._alone(X_new, "own", "predict").y_pred, answers)
+    assert_array_equal(fitted.answer(fitted.plan_single(X_new, "own")), answers)
     assert_allclose(fitted.predict_proba(X_new).sum(axis=1), 1)
 
 

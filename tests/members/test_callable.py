@@ -176,7 +176,7 @@ def test_in_a_router_lost_rows_are_those_of_the_caller():
     members = [("linear", LogisticRegression()), ("service", FrozenEstimator(model.fit(rows, y)))]
     router = DummyRouterClassifier(members, costs=[1, 2], strategy="oracle", cv=2).fit(rows, y)
     route = np.where(np.arange(60) % 3 == 0, 1, 0)
-    router._plan = lambda X, budget, y_true=None: Plan(route, np.ones(60))
+    router._plan = lambda X, call: Plan(route, np.ones(60))
     service.failures = [None, ConnectionError("gone")]
     with pytest.raises(ConnectionError) as caught:
         router.predict(rows)

@@ -24,20 +24,21 @@ class RankRouter(CostAwareMixin, ClassifierMixin, BaseEstimator):
         self.choices_ = ["cheap", "costly"]
         return self
 
-    def _plan(self, X, budget):
+    def _plan(self, X, call):
+        budget = call.budget
         if budget < 1:
             raise ValueError(f"budget={budget!r}: the smallest feasible budget is 1.")
         share = min((budget - 1) / 2, 1.0)
         route = (np.asarray(X)[:, 0] >= 1 - share + self.shift).astype(np.int64)
         return Plan(route, np.where(route, 3.0, 1.0))
 
-    def _answer(self, X, plan, response):
+    def _answer(self, plan, response):
         self.n_calls_ += 1
-        label = np.where(plan.route, np.asarray(X)[:, 1], 0).astype(np.int64)
+        label = np.where(plan.route, np.asarray(plan.X)[:, 1], 0).astype(np.int64)
         return label if response == "predict" else np.eye(2)[label]
 
-    def predict_proba(self, X, budget=None):
-        return self._respond(X, "predict_proba", budget=budget).y_pred
+    def _offers_proba(self):
+        return True
 
 
 def problem(n=200):

@@ -414,10 +414,10 @@ def test_a_choice_alone_costs_what_it_does_where_no_other_is_left():
     router = OnlineBudgetRouter(COSTS, budget=3.0).fit(X, Q, 1.5 * C)
     expected = believed(router, X)[:, 1]
     for k, name in enumerate(COSTS):
-        seen = router._alone(X, name, "predict")
-        assert (seen.route == k).all() and (seen.y_pred == name).all()
-        np.testing.assert_array_equal(seen.cost, expected[k])
-        assert seen.cost.mean() == pytest.approx(1.5 * COSTS[name], rel=0.15)
+        plan = router.plan_single(X, name)
+        assert (plan.route == k).all() and (router.answer(plan) == name).all()
+        np.testing.assert_array_equal(plan.cost, expected[k])
+        assert plan.cost.mean() == pytest.approx(1.5 * COSTS[name], rel=0.15)
 
 
 def test_a_decision_is_known_where_it_was_made():

@@ -1,0 +1,30 @@
+"""The cost protocol, and the checks that decision estimators share."""
+
+from skroute.base._calls import Call, CallParameter
+from skroute.base._costs import (
+    affords,
+    check_affordable,
+    check_budget,
+    check_costs,
+    measure_costs,
+)
+from skroute.base._inspection import inherit_member_tags
+from skroute.base._protocol import CostAwareMixin, Plan, Routed
+from skroute.base._rows import check_rows, dispatch, note_failure
+
+__all__ = [
+    "Call",
+    "CallParameter",
+    "CostAwareMixin",
+    "Plan",
+    "Routed",
+    "affords",
+    "check_affordable",
+    "check_budget",
+    "check_costs",
+    "check_rows",
+    "dispatch",
+    "inherit_member_tags",
+    "measure_costs",
+    "note_failure",
+]

@@ -1,0 +1,201 @@
+"""What one call of a decision estimator asks for, and public methods with true signatures."""
+
+import inspect
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class CallParameter(NamedTuple):
+    """A keyword that the calls of a decision estimator take, next to `X` and `budget`.
+
+    A class lists its keywords in ``call_parameters``. Signatures and docstrings of the public
+    methods are made from this list, and a keyword that is not in it is refused.
+
+    Attributes
+    ----------
+    name : str
+        The keyword.
+
+    type : str
+        Its type, as the docstring shows it.
+
+    description : str
+        What it does, as the docstring shows it. Lines end where the docstring's lines end.
+
+    Examples
+    --------
+    >>> from skroute.base import CallParameter
+    >>> CallParameter("known", "array-like of bool", "Features that are known already.").name
+    'known'
+    """
+
+    name: str
+    type: str
+    description: str
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """What one call asks for.
+
+    :meth:`CostAwareMixin.make_call` builds it once from the keywords of a public method. It is
+    passed down as one object.
+
+    Attributes
+    ----------
+    budget : float, default=inf
+        Mean cost per sample. Infinity is unlimited.
+
+    exclude : sequence of str, default=None
+        Names of choices that are not made in this call.
+
+    allowed : array-like of bool of shape (n_samples, n_choices), default=None
+        Choices that each row may make.
+
+    request_id : array-like of shape (n_samples,), default=None
+        Identity of each row. Equal identities are decided alike.
+
+    costs : array-like of shape (n_samples, n_choices), default=None
+        Cost of each choice for each row.
+
+    options : mapping from str to object
+        Values of all other keywords that the class lists in ``call_parameters``.
+
+    Examples
+    --------
+    >>> from skroute.base import Call
+    >>> call = Call(budget=0.5, options={"known": [[True, False]]})
+    >>> call.budget, call.exclude, call.option("known"), call.option("size")
+    (0.5, None, [[True, False]], None)
+    """
+
+    budget: float = np.inf
+    exclude: Sequence[str] | None = None
+    allowed: Any = None
+    request_id: Any = None
+    costs: Any = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def keywords(self):
+        """Return the keywords that the call gives, without the budget: a dict."""
+        given = {}
+        for name in COMMON_NAMES:
+            if getattr(self, name) is not None:
+                given[name] = getattr(self, name)
+        return given | dict(self.options)
+
+    def option(self, name):
+        """Return the value of a keyword, or None if the call does not give it.
+
+        Parameters
+        ----------
+        name : str
+            A keyword that is listed in the class's ``call_parameters``.
+
+        Returns
+        -------
+        object
+        """
+        if name in COMMON_NAMES:
+            return getattr(self, name)
+        return self.options.get(name)
+
+
+# Fields of `Call` that are keywords of a public method.
+COMMON_NAMES = ("exclude", "allowed", "request_id", "costs")
+
+EXCLUDE = CallParameter(
+    "exclude",
+    "list of str, default=None",
+    """Names of choices that are not made in this call, for example of a model that is down.
+    The other choices are priced without them.""",
+)
+ALLOWED = CallParameter(
+    "allowed",
+    "array-like of bool of shape (n_samples, n_choices), default=None",
+    """Choices that each row may make. Prices are those of all choices.""",
+)
+REQUEST_ID = CallParameter(
+    "request_id",
+    "array-like of shape (n_samples,), default=None",
+    """Divides rows that are tied at the price. Equal ids are decided alike. None divides them
+    by a hash of the row.""",
+)
+
+# The lines of a docstring that stand for the keywords of a class.
+_PLACEHOLDER = """        **parameters : keyword arguments
+            What else the calls of this class take.
+"""
+
+
+def with_parameters(method, parameters):
+    """Return a copy of a public method whose signature and docstring name its keywords.
+
+    Parameters
+    ----------
+    method : function
+        A method of `CostAwareMixin` that ends in ``**parameters``.
+
+    parameters : sequence of CallParameter
+        The keywords.
+
+    Returns
+    -------
+    function
+    """
+    copied = types.FunctionType(
+        method.__code__,
+        method.__globals__,
+        method.__name__,
+        method.__defaults__,
+        method.__closure__,
+    )
+    copied.__dict__.update(method.__dict__)
+    copied.__kwdefaults__ = method.__kwdefaults__
+    copied.__annotations__ = dict(method.__annotations__)
+    copied.__module__ = method.__module__
+    copied.__signature__ = _signature_with(method, parameters)
+    copied.__doc__ = _docstring_with(method, parameters)
+    return copied
+
+
+def takes_any_keyword(method):
+    """Return True if the signature of a method ends in ``**parameters``."""
+    kinds = [parameter.kind for parameter in inspect.signature(method).parameters.values()]
+    return inspect.Parameter.VAR_KEYWORD in kinds
+
+
+def _signature_with(method, parameters):
+    """Return the signature of a method with keywords in place of ``**parameters``."""
+    signature = inspect.signature(method)
+    shown = []
+    for parameter in signature.parameters.values():
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
+            shown.append(parameter)
+    for parameter in parameters:
+        kind = inspect.Parameter.KEYWORD_ONLY
+        shown.append(inspect.Parameter(parameter.name, kind, default=None, annotation=Any))
+    return signature.replace(parameters=shown)
+
+
+def _docstring_with(method, parameters):
+    """Return the docstring of a method with entries in place of the placeholder."""
+    if method.__name__ == "predict_routed":
+        entries = [_entry(parameter) for parameter in parameters]
+        return method.__doc__.replace("\n" + _PLACEHOLDER, "".join(entries))
+    names = ", ".join(parameter.name for parameter in parameters)
+    if not names:
+        return method.__doc__.replace("\n" + _PLACEHOLDER, "")
+    entry = f"        {names}\n            As in `predict_routed`.\n"
+    return method.__doc__.replace(_PLACEHOLDER, entry)
+
+
+def _entry(parameter):
+    """Return the lines of a docstring that describe a keyword, after an empty line."""
+    lines = [line.strip() for line in parameter.description.splitlines()]
+    described = "".join(f"            {line}\n" for line in lines)
+    return f"\n        {parameter.name} : {parameter.type}\n{described}"

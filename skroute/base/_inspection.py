@@ -1,0 +1,148 @@
+"""What can be seen of any estimator: whether it is trained, what it takes, who abstains."""
+
+import inspect
+
+import numpy as np
+from sklearn.compose import ColumnTransformer
+from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
+from sklearn.utils.validation import has_fit_parameter
+
+from skroute.utils._validation import warn
+
+# Name of the choice that answers nothing.
+ABSTAIN_NAME = "abstain"
+
+
+def may_take_missing(model):
+    """Return False if a model says that it takes no missing values.
+
+    A pipeline says nothing: scikit-learn's tags look at its last step, which may never see a
+    missing value. Its first step decides, also inside of a search or a calibration.
+    """
+    if get_tags(model).input_tags.allow_nan or isinstance(model, ColumnTransformer):
+        return True
+    if isinstance(model, Pipeline):
+        steps = [step for _, step in model.steps if step not in (None, "passthrough")]
+        return bool(steps) and may_take_missing(steps[0])
+    inner = getattr(model, "estimator", None)
+    return hasattr(inner, "__sklearn_tags__") and may_take_missing(inner)
+
+
+def inherit_member_tags(tags, members):
+    """Set input tags from the members: the estimator accepts what all members accept.
+
+    Parameters
+    ----------
+    tags : sklearn.utils.Tags
+        Tags of the meta-estimator, changed in place.
+
+    members : iterable of estimators
+        The models; one without tags is left to `fit` to refuse.
+
+    Returns
+    -------
+    sklearn.utils.Tags
+        The tags given.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from sklearn.utils import get_tags
+    >>> from skroute.base import inherit_member_tags
+    >>> tags = get_tags(LogisticRegression())
+    >>> tags.input_tags.sparse
+    True
+    >>> inherit_member_tags(tags, [LogisticRegression(), GaussianNB()]).input_tags.sparse
+    False
+    """
+    # Tags are asked for before parameters are validated: what has none is refused by fit.
+    members = [member for member in members if hasattr(member, "__sklearn_tags__")]
+    member_tags = [get_tags(member) for member in members]
+    tags.input_tags.sparse = all(tag.input_tags.sparse for tag in member_tags)
+    tags.input_tags.allow_nan = all(map(may_take_missing, members))
+    tags.input_tags.string = all(tag.input_tags.string for tag in member_tags)
+    return tags
+
+
+def is_frozen(model):
+    """Return True if `fit` cannot train a model: it is frozen, or has no ``fit``."""
+    return isinstance(model, FrozenEstimator) or not hasattr(model, "fit")
+
+
+def comes_fitted(model):
+    """Return True if `fit` does not train a model: it is frozen, recorded or remote.
+
+    Such a model has not seen the rows of `fit`, and its labels may differ from those of y.
+    """
+    return isinstance(model, FrozenEstimator) or not get_tags(model).requires_fit
+
+
+def may_take_weights(model):
+    """Return True unless `fit` of a model is known not to take ``sample_weight``.
+
+    A `fit` that passes keywords on to other models, such as that of an ensemble or a search, is
+    left to say it itself. A pipeline takes keywords of its steps only.
+    """
+    if has_fit_parameter(model, "sample_weight"):
+        return True
+    if isinstance(model, Pipeline):
+        return False
+    parameters = inspect.signature(model.fit).parameters.values()
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+
+
+def unfrozen(model):
+    """Return the estimator inside a FrozenEstimator, or the model itself."""
+    return model.estimator if isinstance(model, FrozenEstimator) else model
+
+
+def predicts_best_score(model):
+    """Return True if `predict` of a model is its largest `predict_proba` by its very code.
+
+    Then a router need not ask a service for both.
+    """
+    return getattr(unfrozen(model), "_predicts_best_score", False)
+
+
+def takes_keyword(estimator, keyword):
+    """Return True if the calls of a decision estimator take a keyword."""
+    parameters = getattr(estimator, "call_parameters", ())
+    return keyword in [parameter.name for parameter in parameters]
+
+
+def is_abstaining(name):
+    """Return True if a choice of this name abstains, also after members ("cnn > abstain")."""
+    return str(name).rpartition(" > ")[2] == ABSTAIN_NAME
+
+
+def can_abstain(estimator):
+    """Return True if a fitted estimator has a choice that abstains."""
+    return getattr(estimator, "abstain_quality_", None) is not None
+
+
+def abstained(estimator, route):
+    """Return, for each row, whether its choice abstains: ndarray of bool."""
+    if not can_abstain(estimator):
+        return np.zeros(len(route), dtype=bool)
+    abstains = np.array([is_abstaining(name) for name in estimator.choices_])
+    # A route of -1 is a model that is not among the choices.
+    return abstains[route] & (route >= 0)
+
+
+def answered_rows(estimator, route):
+    """Return the positions of the rows that are answered. Warn if there are none to score."""
+    rows = np.flatnonzero(~abstained(estimator, route))
+    if not len(rows):
+        warn("Every row abstains: there is no answer to score.", UndefinedMetricWarning)
+    return rows
+
+
+def models_of(estimator):
+    """Return the names of the choices of a fitted estimator that answer."""
+    if not can_abstain(estimator):
+        return list(estimator.choices_)
+    return [name for name in estimator.choices_ if not is_abstaining(name)]

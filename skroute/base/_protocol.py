@@ -1,0 +1,644 @@
+"""The cost protocol that every decision estimator of skroute follows.
+
+A decision estimator is a scikit-learn estimator that also says which choice it made for each row
+and what that costs. A call has two steps: *plan* decides for each row, *answer* calls the chosen
+models. Everything that a user calls is a view of these two.
+"""
+
+import inspect
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.metrics import accuracy_score
+from sklearn.utils import check_consistent_length
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from skroute.base._calls import (
+    COMMON_NAMES,
+    Call,
+    CallParameter,
+    takes_any_keyword,
+    with_parameters,
+)
+from skroute.base._costs import check_budget
+from skroute.base._inspection import answered_rows
+from skroute.base._rows import check_rows
+from skroute.utils._compat import (
+    CallbackSupportMixin,
+    _fit_context,
+    fit_task,
+    num_samples,
+    process_routing,
+    raise_for_params,
+    routing_enabled,
+)
+from skroute.utils._named import check_rows_match
+from skroute.utils._pickles import VersionedPickleMixin
+from skroute.utils._tensors import on_host
+from skroute.utils._validation import (
+    check_row_weights,
+    check_weights,
+    refuse_masked,
+    refuse_missing,
+    refuse_source,
+)
+
+# The argument of `fit` that has rows of its own, with labels of their own.
+_OTHER_ROWS = "X_calibration"
+
+
+@dataclass
+class Routed:
+    """Answers, choices and costs from one pass over the rows.
+
+    Unpacks into the first three. The other values are attributes only.
+
+    Attributes
+    ----------
+    y_pred : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        The answers.
+
+    route : ndarray of shape (n_samples,), dtype=int64
+        Index of the choice made for each row, into ``choices_``.
+
+    cost : ndarray of shape (n_samples,), dtype=float64
+        What each row cost, everything included, in the unit of ``costs``: by the price list
+        or the estimate that the row was decided by.
+
+    expected_quality : ndarray of shape (n_samples,), dtype=float64, or None
+        Expected quality of the choice. It is lower than the estimate that was used to decide,
+        because the highest estimate is partly high by chance. None if an estimator does not
+        estimate quality.
+
+    expected_cost : ndarray of shape (n_samples,), dtype=float64
+        Expected cost of the choice. It differs from `cost` if costs were logged or learned: a
+        choice is made partly because its cost was underestimated.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skroute.base import Routed
+    >>> routed = Routed(np.array(["a"]), np.array([0]), np.array([2.0]))
+    >>> y_pred, route, cost = routed
+    >>> routed.expected_quality is None
+    True
+    """
+
+    y_pred: NDArray[Any]
+    route: NDArray[np.int64]
+    cost: NDArray[np.float64]
+    expected_quality: NDArray[np.float64] | None = None
+    expected_cost: NDArray[np.float64] | None = None
+
+    def __iter__(self):
+        return iter((self.y_pred, self.route, self.cost))
+
+
+class Plan(NamedTuple):
+    """The choices for the rows, before the answers are computed.
+
+    Attributes
+    ----------
+    route : ndarray of shape (n_samples,), dtype=int64
+        Index of the choice for each row.
+
+    cost : ndarray of shape (n_samples,), dtype=float64
+        What answering according to `route` costs in all, the cost of deciding included.
+
+    state : object, default=None
+        What deciding has computed already, so that answering does not pay for it twice.
+
+    quality : ndarray of shape (n_samples,), default=None
+        Expected quality of the choices, if it is estimated.
+
+    expected_cost : ndarray of shape (n_samples,), default=None
+        Expected cost of the choices, if it differs from `cost`.
+
+    X : indexable, default=None
+        The rows that were decided, validated. :meth:`CostAwareMixin.plan` sets it.
+    """
+
+    route: NDArray[np.int64]
+    cost: NDArray[np.float64]
+    state: Any = None
+    quality: Any = None
+    expected_cost: Any = None
+    X: Any = None
+
+
+class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
+    """Mixin for estimators that choose, per row, what is worth paying for.
+
+    A subclass has a constructor parameter `budget` and writes four methods:
+
+    ``_fit(X, y, *, task, **metadata)``
+        Learn, and set ``choices_``, the names of the choices, last. `task` reports steps to
+        callbacks: ``with task.step("fit small"): ...``. What `fit` takes beyond `X` and `y` stands
+        in the signature of the subclass's own `fit`, which passes it on:
+        ``def fit(self, X, y, costs=None): return super().fit(X, y, costs=costs)``.
+
+    ``_plan(X, call) -> Plan``
+        Decide for each row. `X` is validated, `call` is a :class:`Call`. Call nothing that the
+        decision does not need.
+
+    ``_answer(plan, response) -> ndarray``
+        Answer the rows ``plan.X`` by the choices ``plan.route``. Call each chosen model on its
+        rows only. `response` is ``"predict"`` or ``"predict_proba"``.
+
+    ``_smallest_budget() -> float``
+        Return the mean cost of the cheapest feasible plan, which is ``min_budget_``.
+
+    It lists the keywords of its calls in the class attribute ``call_parameters``, a tuple of
+    :class:`CallParameter`. The public methods get their signatures from this list. A wrapper, whose
+    keywords are those of the estimator inside, has a property of this name instead.
+
+    It may replace five more methods:
+
+    ``_check_rows(X)``
+        Validate the rows of a call. The default checks names and number of features.
+
+    ``_offers_proba()``
+        Return True if there are class probabilities. The default is False.
+
+    ``_score_routed(y, routed, sample_weight)``
+        Return the score of answers. The default is the accuracy of the rows that are answered.
+
+    ``_single_choices()``
+        Return the names of the models that can answer every row alone. The default is none.
+
+    ``_plan_single(X, name, call) -> Plan``
+        Return the plan in which one of these models answers every row.
+
+    What wraps decision estimators calls public methods alone: :meth:`make_call`, :meth:`plan`,
+    :meth:`plan_single`, :meth:`answer`, :meth:`respond` and the views.
+
+    Examples
+    --------
+    A price on looking: the first column is free, the second costs 1.
+
+    >>> import numpy as np
+    >>> from sklearn.base import BaseEstimator
+    >>> from skroute.base import CostAwareMixin, Plan
+    >>> class Look(CostAwareMixin, BaseEstimator):
+    ...     def __init__(self, budget=None):
+    ...         self.budget = budget
+    ...     def _fit(self, X, y, *, task):
+    ...         self.choices_ = ["free", "second"]
+    ...     def _smallest_budget(self):
+    ...         return 0.0
+    ...     def _plan(self, X, call):
+    ...         route = np.full(len(X), int(call.budget >= 1))
+    ...         return Plan(route, route.astype(float))
+    ...     def _answer(self, plan, response):
+    ...         return np.asarray(plan.X)[np.arange(len(plan.X)), plan.route]
+    >>> look = Look().fit([[0, 1]])
+    >>> look.predict([[3, 4]]), look.predict_cost([[3, 4]], budget=0.5)
+    (array([4]), array([0.]))
+    """
+
+    _parameter_constraints: dict = {}
+    # Keywords of the calls, next to X and budget.
+    call_parameters: ClassVar[tuple[CallParameter, ...]] = ()
+
+    def __init_subclass__(cls, **kwargs):
+        # Before scikit-learn reads the signatures, for metadata routing.
+        if "call_parameters" in vars(cls):
+            _declare_views(cls)
+        super().__init_subclass__(**kwargs)
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "choices_")
+
+    @property
+    def min_budget_(self):
+        """The smallest feasible budget: the mean cost per sample of the cheapest plan."""
+        check_is_fitted(self)
+        return float(self._smallest_budget())
+
+    # Fit --------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
+        """Learn the quality of each choice.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            Training rows.
+
+        y : array-like of shape (n_samples,), default=None
+            Targets.
+
+        **params : dict
+            Metadata for the inner models, such as ``sample_weight``, through metadata
+            routing.
+
+        Returns
+        -------
+        self
+            Fitted estimator. After a failure it is not fitted.
+        """
+        return self._run_fit(self._fit, X, y, params)
+
+    def _run_fit(self, learn, X, y, params, name="fit"):
+        """Run `learn` so that the estimator is unfitted meanwhile and after a failure."""
+        vars(self).pop("choices_", None)
+        try:
+            return self._validate_and_fit(learn, X, y, params, name)
+        except BaseException:
+            vars(self).pop("choices_", None)
+            raise
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def _validate_and_fit(self, learn, X, y, params, name):
+        if getattr(self, "n_jobs", None) == 0:
+            raise ValueError("n_jobs=0 has no meaning: give a number of workers, -1 or None.")
+        self._refuse_unknown_keywords(learn, params)
+        refuse_source(X)
+        refuse_masked(X=X, y=y, **params)
+        if isinstance(self, (ClassifierMixin, RegressorMixin)):
+            # In a table of qualities some may be unknown.
+            refuse_missing(y=y)
+        of_rows = {name: values for name, values in params.items() if name != _OTHER_ROWS}
+        check_rows_match(X=X, y=y, **of_rows)
+        if "sample_weight" in params:
+            check_weights(params, num_samples(y if X is None else X))
+        with fit_task(self, name, X, y) as task:
+            learn(X, y, task=task, **params)
+        return self
+
+    def _refuse_unknown_keywords(self, learn, params):
+        """Raise a TypeError that names `fit` for a keyword that `learn` does not take."""
+        accepted = inspect.signature(learn).parameters.values()
+        if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in accepted):
+            return
+        names = [parameter.name for parameter in accepted]
+        for name in params:
+            if name not in names:
+                raise TypeError(f"{type(self).__name__}.fit does not take {name!r}.")
+
+    def _route_metadata(self, params):
+        """Return the metadata for the `fit` of each inner model, by the name of the model.
+
+        Without metadata routing there is none, and given metadata are refused.
+        """
+        params = {name: value for name, value in params.items() if value is not None}
+        if routing_enabled():
+            if params and not hasattr(self.get_metadata_routing(), "validate_metadata"):
+                raise TypeError(f"{type(self).__name__}.fit does not take {min(params)!r}.")
+            return process_routing(self, "fit", **params)
+        raise_for_params(params, self, "fit")
+        return defaultdict(lambda: {"fit": {}, "score": {}, "split": {}})
+
+    # Plan and answer --------------------------------------------------------------------------
+
+    def make_call(self, budget: float | None = None, **parameters: Any) -> Call:
+        """Return what a call asks for, as one object.
+
+        Parameters
+        ----------
+        budget : float, default=None
+            Mean cost per sample. None takes the constructor's; ``numpy.inf`` is unlimited.
+
+        **parameters : keyword arguments
+            The keywords that the class lists in ``call_parameters``.
+
+        Returns
+        -------
+        Call
+
+        Raises
+        ------
+        TypeError
+            For a keyword that the class does not take.
+
+        ValueError
+            For a budget that is not a number of at least 0.
+        """
+        self._check_is_fitted()
+        names = [parameter.name for parameter in self.call_parameters]
+        for name in parameters:
+            if name not in names:
+                raise TypeError(
+                    f"{type(self).__name__} does not take {name!r} in a call: it takes "
+                    f"{', '.join(['X', 'budget', *names])}."
+                )
+        given = {name: value for name, value in parameters.items() if value is not None}
+        common = {name: given.pop(name) for name in COMMON_NAMES if name in given}
+        return Call(self._effective_budget(budget), **common, options=given)
+
+    def _check_is_fitted(self):
+        """Raise NotFittedError before `fit`."""
+        if not self.__sklearn_is_fitted__():
+            # It is slow, since it collects the tags of all models.
+            check_is_fitted(self)
+
+    def _effective_budget(self, budget):
+        """Return the budget of a call, or else that of the constructor."""
+        return check_budget(self.budget if budget is None else budget)
+
+    def plan(self, X: Any, call: Call | None = None) -> Plan:
+        """Decide for each row, without answering.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        call : Call, default=None
+            From :meth:`make_call`. None is a call without keywords.
+
+        Returns
+        -------
+        Plan
+            For :meth:`answer`.
+        """
+        rows, call = self._check_call(X, call)
+        return self._plan(rows, call)._replace(X=rows)
+
+    def plan_single(self, X: Any, name: str, call: Call | None = None) -> Plan:
+        """Return the plan in which one model answers every row, without a decision.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        name : str
+            One of ``single_choices_``.
+
+        call : Call, default=None
+            From :meth:`make_call`.
+
+        Returns
+        -------
+        Plan
+            For :meth:`answer`. A route of -1 is a model that is not among ``choices_``.
+        """
+        if name not in self.single_choices_:
+            raise ValueError(f"{name!r} is not one of the single choices {self.single_choices_!r}.")
+        rows, call = self._check_call(X, call)
+        return self._plan_single(rows, name, call)._replace(X=rows)
+
+    def _check_call(self, X, call):
+        """Return validated rows, and a call whose tables match them."""
+        self._check_is_fitted()
+        call = self.make_call() if call is None else call
+        check_rows_match(X=X, **call.keywords())
+        return self._check_rows(X), call
+
+    def answer(self, plan: Plan, response: str = "predict") -> np.ndarray:
+        """Answer the rows of a plan: call each chosen model on its rows.
+
+        Parameters
+        ----------
+        plan : Plan
+            From :meth:`plan` or :meth:`plan_single`.
+
+        response : {"predict", "predict_proba"}, default="predict"
+            Which answers.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        """
+        return self._answer(plan, response)
+
+    def respond(self, X: Any, call: Call | None = None, response: str | None = "predict") -> Routed:
+        """Plan and answer in one pass.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        call : Call, default=None
+            From :meth:`make_call`. None is a call without keywords.
+
+        response : {"predict", "predict_proba"} or None, default="predict"
+            Which answers. None plans only, and ``y_pred`` is None.
+
+        Returns
+        -------
+        Routed
+        """
+        plan = self.plan(X, call)
+        y_pred = None if response is None else self.answer(plan, response)
+        return routed_of(plan, y_pred)
+
+    @property
+    def single_choices_(self):
+        """Names of the models that can answer every row alone, a list of str."""
+        check_is_fitted(self)
+        return self._single_choices()
+
+    def _check_rows(self, X):
+        return check_rows(self, X, reset=False)
+
+    def _offers_proba(self):
+        return False
+
+    def _single_choices(self):
+        return []
+
+    # Views ------------------------------------------------------------------------------------
+
+    def predict_routed(self, X: Any, budget: float | None = None, **parameters: Any) -> Routed:
+        """Return answers, choices and costs from one pass.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        budget : float, default=None
+            Mean cost per sample for this call, in the unit of `costs`. None takes the
+            constructor's; ``numpy.inf`` is unlimited.
+
+        **parameters : keyword arguments
+            What else the calls of this class take.
+
+        Returns
+        -------
+        Routed
+            Unpacks into ``(y_pred, route, cost)``, with ``expected_quality`` and
+            ``expected_cost`` of the choices as further attributes.
+        """
+        return self.respond(X, self.make_call(budget, **parameters))
+
+    def route(self, X: Any, budget: float | None = None, **parameters: Any) -> np.ndarray:
+        """Return the index of the choice made for each row, without answering.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        budget : float, default=None
+            As in `predict_routed`.
+
+        **parameters : keyword arguments
+            What else the calls of this class take.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), dtype=int64
+            Index into ``choices_``.
+        """
+        return self.plan(X, self.make_call(budget, **parameters)).route
+
+    def predict_cost(self, X: Any, budget: float | None = None, **parameters: Any) -> np.ndarray:
+        """Return what `predict` spends on each row, everything included, without answering.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        budget : float, default=None
+            As in `predict_routed`.
+
+        **parameters : keyword arguments
+            What else the calls of this class take.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), dtype=float64
+            Cost per row, in the unit of `costs`.
+        """
+        return self.plan(X, self.make_call(budget, **parameters)).cost
+
+    def predict(self, X: Any, budget: float | None = None, **parameters: Any) -> np.ndarray:
+        """Answer each row with the choice made for it.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        budget : float, default=None
+            As in `predict_routed`.
+
+        **parameters : keyword arguments
+            What else the calls of this class take.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            The answers.
+        """
+        return self.answer(self.plan(X, self.make_call(budget, **parameters)))
+
+    def _predict_proba(self, X: Any, budget: float | None = None, **parameters: Any) -> np.ndarray:
+        """Return class probabilities from the choice made for each row.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        budget : float, default=None
+            As in `predict_routed`.
+
+        **parameters : keyword arguments
+            What else the calls of this class take.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        return self.answer(self.plan(X, self.make_call(budget, **parameters)), "predict_proba")
+
+    def score(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        budget: float | None = None,
+        **parameters: Any,
+    ) -> float:
+        """Return the score of `predict` at the budget, over the rows that are answered.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        y : array-like of shape (n_samples,)
+            True labels or numbers.
+
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        budget : float, default=None
+            As in `predict_routed`.
+
+        **parameters : keyword arguments
+            What else the calls of this class take.
+
+        Returns
+        -------
+        float
+            Accuracy of labels, coefficient of determination of numbers.
+        """
+        call = self.make_call(budget, **parameters)
+        # Refused before a model is called.
+        if X is not None and not isinstance(X, Mapping):
+            check_consistent_length(X, y)
+        check_rows_match(X=X, y=y, sample_weight=sample_weight, **call.keywords())
+        refuse_missing(y=y)
+        if sample_weight is not None:
+            sample_weight = check_row_weights(sample_weight, num_samples(X))
+        return self._score_routed(y, self.respond(X, call), sample_weight)
+
+    def _score_routed(self, y, routed, sample_weight):
+        y = np.asarray(on_host(y))
+        rows = answered_rows(self, routed.route)
+        if not len(rows):
+            return np.nan
+        weight = None if sample_weight is None else np.asarray(sample_weight)[rows]
+        return accuracy_score(y[rows], routed.y_pred[rows], sample_weight=weight)
+
+
+def routed_of(plan, y_pred):
+    """Return what a plan and its answers, or None, come to: a `Routed`."""
+    expected_cost = plan.cost if plan.expected_cost is None else plan.expected_cost
+    return Routed(y_pred, plan.route, plan.cost, plan.quality, expected_cost)
+
+
+# Views as they are written, with ``**parameters`` in the place of the keywords of a class.
+_VIEWS = {
+    name: vars(CostAwareMixin)[name]
+    for name in ("predict_routed", "route", "predict_cost", "predict", "_predict_proba", "score")
+}
+
+
+def _declare_views(cls):
+    """Give a class its own copies of the views, with its keywords in their signatures.
+
+    A view that the class writes itself is kept. If its signature ends in ``**parameters``, it
+    gets the keywords, too. A class whose keywords are a property, not a tuple, gets the views as
+    they are written.
+    """
+    for name, view in _VIEWS.items():
+        view = vars(cls).get(name, view)
+        if isinstance(cls.call_parameters, tuple) and takes_any_keyword(view):
+            view = with_parameters(view, cls.call_parameters)
+            view.__qualname__ = f"{cls.__qualname__}.{name}"
+        setattr(cls, name, view)
+    if "predict_proba" not in vars(cls):
+        cls._predict_proba.__name__ = "predict_proba"
+        cls.predict_proba = available_if(_offers_proba)(cls._predict_proba)
+
+
+def _offers_proba(estimator):
+    return estimator._offers_proba()
+
+
+_declare_views(CostAwareMixin)

@@ -1,0 +1,215 @@
+"""Rows: their validation, the calls of the models that answer them, notes on failures."""
+
+from contextlib import contextmanager
+
+import numpy as np
+from sklearn.utils import assert_all_finite, get_tags, indexable
+from sklearn.utils.validation import validate_data
+
+from skroute.utils._compat import num_samples
+from skroute.utils._frames import indexable_rows, is_mapping
+from skroute.utils._tensors import holds_numbers, indexable_dataset, is_dataset, on_host, torch_of
+from skroute.utils._validation import refuse_masked, refuse_source
+
+
+@contextmanager
+def note_failure(name, n_rows, doing):
+    """Add a note to the exception of a model: which model failed, in what, and on how many rows.
+
+    Parameters
+    ----------
+    name : str
+        The model that is called.
+
+    n_rows : int
+        Rows in the call.
+
+    doing : str
+        The method or the step, for example ``"fit"``.
+
+    Examples
+    --------
+    >>> from skroute.base import note_failure
+    >>> try:
+    ...     with note_failure("large", 20, "predict"):
+    ...         raise OSError("no route to host")
+    ... except OSError as error:
+    ...     print(error, error.__notes__)
+    no route to host ["This happened in predict of 'large' with 20 rows."]
+    """
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"This happened in {doing} of {name!r} with {n_rows} rows.")
+        raise
+
+
+def dispatch(route, answer):
+    """Call each choice once, with the rows that it gets, and return the answers in row order.
+
+    Parameters
+    ----------
+    route : ndarray of shape (n_samples,), dtype=int64
+        Index of the choice for each row.
+
+    answer : callable
+        Called as ``answer(choice, rows)`` with the positions of the rows routed to
+        `choice`, and only for a choice that has rows. Returns an array with one entry
+        (a number or a row of numbers) per position.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        In the order of `route`.
+
+    Raises
+    ------
+    ValueError
+        If no type holds the answers of all choices as they are: numbers next to texts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skroute.base import dispatch
+    >>> dispatch(np.array([1, 0, 1]), lambda choice, rows: 10 * choice + rows)
+    array([10,  1, 12])
+    """
+    out = None
+    for choice in np.unique(route):
+        rows = np.flatnonzero(route == choice)
+        part = np.asarray(answer(int(choice), rows))
+        if out is None:
+            out = np.empty((len(route), *part.shape[1:]), dtype=part.dtype)
+        elif out.dtype != part.dtype:
+            earlier = np.flatnonzero(np.isin(route, np.unique(route[route < choice])))
+            common = _common_dtype(out[earlier], part)
+            out = out.astype(common)
+        out[rows] = part
+    return out
+
+
+# Kinds of numpy types whose values are compared as numbers.
+_NUMERIC_KINDS = "iufc"
+
+
+def _common_dtype(first, second):
+    """Return the type that holds the answers of two choices as they are, else raise."""
+    kinds = {first.dtype.kind, second.dtype.kind}
+    alike = len(kinds) == 1 or "O" in kinds or kinds <= set(_NUMERIC_KINDS)
+    if alike:
+        common = np.result_type(first, second)
+        if _is_kept(first, common) and _is_kept(second, common):
+            return common
+    raise ValueError(
+        f"One choice answers with {first.dtype} and another with {second.dtype}, which no type "
+        "holds as they are. The answers of all choices must have one type: fit the models on "
+        "labels of one type, or convert what they answer."
+    )
+
+
+def _is_kept(answers, dtype):
+    """Return True if a conversion leaves answers as they are."""
+    kept = answers.astype(dtype).astype(answers.dtype) == answers
+    if answers.dtype.kind in "fc":
+        kept |= np.isnan(answers)
+    return bool(np.all(kept))
+
+
+def check_rows(estimator, X, *, reset):
+    """Validate rows only as far as all inner models need it; the models validate the rest.
+
+    X may be anything that the models take: arrays, frames, sparse matrices, lists of
+    texts, torch tensors (which stay on their device) and data sets. What can be checked
+    for all of them is: feature names and count, that there are rows, and that numeric
+    arrays have columns and no missing values unless every model takes them, since a row
+    may be routed to any of them.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Whose rows they are; its ``n_features_in_`` and ``feature_names_in_`` are set or compared.
+
+    X : indexable
+        The rows.
+
+    reset : bool
+        Whether to set (in `fit`) or to compare feature names and count.
+
+    Returns
+    -------
+    indexable
+        X, converted where rows could not be indexed otherwise.
+
+    Raises
+    ------
+    TypeError
+        If X is not made of rows.
+
+    ValueError
+        If it has none, or they are not as they must be.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skroute.base import check_rows
+    >>> check_rows(LogisticRegression(), ["one text", "another"], reset=True)
+    ['one text', 'another']
+    """
+    if X is None or is_mapping(X) or isinstance(X, (str, bytes)) or np.isscalar(X):
+        raise TypeError(
+            "X must be an array, a data frame, a sparse matrix or a list of rows, got "
+            f"{type(X).__name__}. One row is a list or an array of one."
+        )
+    refuse_source(X, estimator)
+    refuse_masked(X=X)
+    (X,) = indexable(indexable_dataset(indexable_rows(X)))
+    torch = torch_of(X)
+    numeric = holds_numbers(X)
+    if torch and X.is_complex():
+        raise ValueError(f"Complex data not supported, got a tensor of {X.dtype}.")
+    if numeric and X.ndim == 1:
+        raise ValueError(
+            f"Expected 2D array, got 1D array of {len(X)} instead. Reshape your data using "
+            "array.reshape(-1, 1) if your data has a single feature or array.reshape(1, -1) if "
+            "it contains a single sample."
+        )
+    if num_samples(X) == 0:
+        raise ValueError(
+            f"Found array with 0 sample(s) while a minimum of 1 is required by "
+            f"{type(estimator).__name__}."
+        )
+    if numeric and X.shape[1] == 0:
+        raise ValueError(
+            f"Found array with 0 feature(s) (shape={X.shape}) while a minimum of 1 is required "
+            f"by {type(estimator).__name__}."
+        )
+    if not reset and is_dataset(X) and hasattr(estimator, "n_features_in_"):
+        raise TypeError(
+            f"X is a data set, but fit saw rows of {estimator.n_features_in_} columns. Stack its "
+            "rows, for example torch.stack([row for row, _ in dataset])."
+        )
+    if not reset and hasattr(estimator, "n_features_in_") and _is_flat(X):
+        raise ValueError(
+            f"X must be rows of {estimator.n_features_in_} columns, as fit saw them, got a "
+            f"{type(X).__name__} of {num_samples(X)} single values. One row of a data frame is "
+            "frame.iloc[[i]]."
+        )
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    if reset and len(getattr(X, "shape", ())) > 2:
+        # Of images scikit-learn counts the channels, which their other containers do not show.
+        del estimator.n_features_in_
+    if numeric and (X.is_floating_point() if torch else X.dtype.kind == "f"):
+        cells = X.data if hasattr(X, "tocsr") else X
+        finite = torch.isfinite if torch else np.isfinite
+        if not finite(cells).all() and not get_tags(estimator).input_tags.allow_nan:
+            assert_all_finite(
+                on_host(cells), input_name="X", estimator_name=type(estimator).__name__
+            )
+    return X
+
+
+def _is_flat(X):
+    """Return True if X is a sequence of single values: texts, or one row of a data frame."""
+    if hasattr(X, "shape"):
+        return len(X.shape) == 1
+    return isinstance(X, (list, tuple)) and any(map(np.isscalar, X))

@@ -1,0 +1,383 @@
+"""Checks that every decision estimator must pass, whatever it decides.
+
+Each check takes an unfitted estimator and uses public methods alone. A check raises an
+AssertionError if the estimator breaks the cost protocol.
+"""
+
+import functools
+import inspect
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.testing import assert_allclose, assert_array_equal, assert_raises_regex
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from skroute.base import CostAwareMixin, Plan, Routed
+from skroute.testing._data import make_rows, make_target
+from skroute.utils._compat import StrOptions
+
+# Parameters that a fitted estimator may read when it is called. All others act at the next fit.
+ACT_AT_ONCE = frozenset(
+    {"budget", "policy", "reg_lambda", "costs", "exchange_rate", "max_rounds", "max_cost"}
+)
+# Parameters that change how fast a fit is, or what it prints, and no answer.
+WITHOUT_EFFECT = frozenset({"n_jobs", "verbose"})
+
+
+def check_decision_estimator(estimator: Any) -> Iterator[tuple[Any, Callable[[Any], None]]]:
+    """Yield the checks that a decision estimator must pass.
+
+    They are used as scikit-learn's ``estimator_checks_generator``: each pair is one test. An
+    estimator that passes them can be measured, certified and put into a pipeline like those of
+    skroute.
+
+    Parameters
+    ----------
+    estimator : estimator
+        An unfitted decision estimator, small enough to be fitted many times on 120 rows with six
+        features. Classifiers are given three labels that are texts, regressors positive numbers,
+        and other estimators a table of quality with a column for each of their `costs`.
+
+    Yields
+    ------
+    estimator : estimator
+        The estimator given.
+
+    check : callable
+        Called with the estimator. Raises an AssertionError if the check fails.
+
+    Raises
+    ------
+    TypeError
+        If the estimator is not derived from :class:`~skroute.base.CostAwareMixin`.
+
+    Examples
+    --------
+    >>> from sklearn.tree import DecisionTreeRegressor
+    >>> from skroute.routing import BudgetRouter
+    >>> from skroute.testing import check_decision_estimator
+    >>> router = BudgetRouter(DecisionTreeRegressor(max_depth=3), costs=[1, 5], cv=2)
+    >>> for estimator, check in check_decision_estimator(router):
+    ...     check(estimator)
+
+    In a test file:
+
+    >>> import pytest
+    >>> pairs = list(check_decision_estimator(router))
+    >>> names = [check.__name__ for _, check in pairs]
+    >>> @pytest.mark.parametrize("estimator, check", pairs, ids=names)
+    ... def test_decisions(estimator, check):
+    ...     check(estimator)
+    """
+    if not isinstance(estimator, CostAwareMixin):
+        raise TypeError(
+            "estimator must be derived from skroute.base.CostAwareMixin, got "
+            f"{type(estimator).__name__}."
+        )
+    for check in CHECKS:
+        yield estimator, check
+
+
+def fit_on_rows(estimator):
+    """Return a copy that is fitted on the rows of the checks. Equal estimators are fitted once."""
+    return pickle.loads(_pickle_of_fitted(pickle.dumps(clone(estimator))))
+
+
+@functools.lru_cache(maxsize=64)
+def _pickle_of_fitted(pickled):
+    """Return the pickle of an estimator after `fit`."""
+    estimator = pickle.loads(pickled)
+    X, labels, _, _ = make_rows()
+    return pickle.dumps(estimator.fit(X, make_target(estimator, labels)))
+
+
+def middle_budget(estimator):
+    """Return a budget halfway between the cheapest plan and the unlimited one."""
+    X_new = make_rows()[2]
+    least = estimator.min_budget_
+    most = estimator.predict_cost(X_new, budget=np.inf).mean()
+    return float((least + max(most, least)) / 2)
+
+
+def assert_same_decisions(first, second):
+    """Compare answers, choices and costs of two passes, to the last bit."""
+    assert_array_equal(first.y_pred, second.y_pred)
+    assert_array_equal(first.route, second.route)
+    assert_array_equal(first.cost, second.cost)
+
+
+def check_calls_are_views_of_one_pass(estimator):
+    """`predict`, `route` and `predict_cost` are parts of `predict_routed`."""
+    fitted = fit_on_rows(estimator)
+    X_new = make_rows()[2]
+    choices = fitted.choices_
+    assert isinstance(choices, list)
+    assert all(isinstance(name, str) for name in choices)
+    assert len(set(choices)) == len(choices)
+    routed = fitted.predict_routed(X_new)
+    assert isinstance(routed, Routed)
+    assert routed.route.dtype == np.int64
+    assert routed.cost.dtype == np.float64
+    assert routed.route.shape == routed.cost.shape == (len(X_new),)
+    assert routed.route.min() >= 0
+    assert routed.route.max() < len(choices)
+    assert np.isfinite(routed.cost).all()
+    assert (routed.cost >= 0).all()
+    assert_array_equal(routed.y_pred, fitted.predict(X_new))
+    assert_array_equal(routed.route, fitted.route(X_new))
+    assert_array_equal(routed.cost, fitted.predict_cost(X_new))
+
+
+def check_probabilities_sum_to_one(estimator):
+    """`predict_proba`, where there is one, has a column per class, and its rows sum to 1."""
+    fitted = fit_on_rows(estimator)
+    X_new = make_rows()[2]
+    if hasattr(fitted, "predict_proba"):
+        proba = fitted.predict_proba(X_new)
+        assert proba.shape == (len(X_new), len(fitted.classes_))
+        assert_allclose(proba.sum(axis=1), 1)
+
+
+def check_plan_and_answer(estimator):
+    """A plan has routes and costs, and its answers are those of `predict`."""
+    fitted = fit_on_rows(estimator)
+    X_new = make_rows()[2]
+    plan = fitted.plan(X_new, fitted.make_call(np.inf))
+    assert isinstance(plan, Plan)
+    routed = fitted.predict_routed(X_new, budget=np.inf)
+    assert_array_equal(plan.route, routed.route)
+    assert_array_equal(plan.cost, routed.cost)
+    assert_array_equal(fitted.answer(plan), routed.y_pred)
+
+
+def check_single_choices(estimator):
+    """Each single choice answers every row at a cost of its own."""
+    fitted = fit_on_rows(estimator)
+    X_new = make_rows()[2]
+    for name in fitted.single_choices_:
+        plan = fitted.plan_single(X_new, name)
+        assert plan.route.shape == plan.cost.shape == (len(X_new),)
+        assert (plan.cost >= 0).all()
+        assert len(fitted.answer(plan)) == len(X_new)
+    with assert_raises_regex(ValueError, "is not one of the single choices"):
+        fitted.plan_single(X_new, "moon")
+
+
+def check_signatures_are_true(estimator):
+    """A keyword that a signature shows is taken; any other is refused by name."""
+    fitted = fit_on_rows(estimator)
+    X_new = make_rows()[2]
+    declared = [parameter.name for parameter in fitted.call_parameters]
+    for name in ("predict_routed", "route", "predict_cost", "predict"):
+        method = getattr(fitted, name)
+        parameters = inspect.signature(method).parameters
+        kinds = [parameter.kind for parameter in parameters.values()]
+        if inspect.Parameter.VAR_KEYWORD not in kinds:
+            assert list(parameters) == ["X", "budget", *declared]
+        with assert_raises_regex(TypeError, "'moon'"):
+            method(X_new, moon=1)
+    X, labels, _, _ = make_rows()
+    wanted = rf"{type(estimator).__name__}\.fit\b"
+    with assert_raises_regex((TypeError, ValueError), wanted):
+        clone(estimator).fit(X, make_target(estimator, labels), moon=1)
+
+
+def check_smallest_budget(estimator):
+    """At the smallest feasible budget the mean cost is at most this budget; below is an error."""
+    fitted = fit_on_rows(estimator)
+    X, labels, X_new, _ = make_rows()
+    least = fitted.min_budget_
+    assert isinstance(least, float)
+    assert least >= 0
+    cost = fitted.predict_cost(X_new, budget=least)
+    # If costs differ between rows, the mean over these rows is one of a sample.
+    sampling_error = cost.std() / np.sqrt(len(cost))
+    assert cost.mean() <= least * (1 + 1e-9) + 3 * sampling_error
+    if least > 0:
+        for method in (fitted.predict, fitted.route, fitted.predict_cost):
+            with assert_raises_regex(ValueError, "smallest feasible budget is"):
+                method(X_new, budget=least * (1 - 1e-6))
+        refitted = pickle.loads(pickle.dumps(fitted)).set_params(budget=least * 0.5)
+        with assert_raises_regex(ValueError, "smallest feasible budget is"):
+            refitted.fit(X, make_target(refitted, labels))
+        assert not hasattr(refitted, "choices_")
+
+
+def check_unlimited_budget(estimator):
+    """None and infinity are unlimited, in the constructor and in a call."""
+    X_new = make_rows()[2]
+    unlimited = fit_on_rows(clone(estimator).set_params(budget=np.inf))
+    expected = unlimited.predict_routed(X_new)
+    assert_same_decisions(expected, unlimited.predict_routed(X_new, budget=np.inf))
+    assert_same_decisions(expected, unlimited.set_params(budget=None).predict_routed(X_new))
+
+
+def check_larger_budgets_spend_no_less(estimator):
+    """The mean cost never falls with the budget."""
+    fitted = fit_on_rows(estimator)
+    X_new = make_rows()[2]
+    least = fitted.min_budget_
+    most = 2 * middle_budget(fitted) - least
+    costs = []
+    for budget in [*np.linspace(least, most, 5), np.inf]:
+        costs.append(fitted.predict_cost(X_new, budget=budget).mean())
+    assert (np.diff(costs) >= -1e-9 * max(costs)).all(), costs
+
+
+def check_rows_are_decided_alone(estimator):
+    """Neither the other rows of a call nor their order change a decision.
+
+    An estimator with ``policy="batch"`` decides the rows of a call together.
+    """
+    if getattr(estimator, "policy", "online") != "online":
+        return
+    fitted = fit_on_rows(estimator)
+    X_new = make_rows()[2]
+    budget = middle_budget(fitted)
+    whole = fitted.predict_routed(X_new, budget=budget)
+    order = np.random.default_rng(0).permutation(len(X_new))
+    for rows in np.array_split(order, 5):
+        some = fitted.predict_routed(X_new[rows], budget=budget)
+        assert_array_equal(some.y_pred, whole.y_pred[rows])
+        assert_array_equal(some.route, whole.route[rows])
+        assert_allclose(some.cost, whole.cost[rows])
+
+
+def check_deciding_changes_nothing(estimator):
+    """Calls leave no trace in a fitted estimator."""
+    fitted = fit_on_rows(estimator)
+    X_new = make_rows()[2]
+    budget = middle_budget(fitted)
+    before = fitted.predict_routed(X_new, budget=budget)
+    for other in (np.inf, fitted.min_budget_, None):
+        fitted.predict_routed(X_new, budget=other)
+    assert_same_decisions(before, fitted.predict_routed(X_new, budget=budget))
+
+
+def check_parameters_act_at_the_next_fit(estimator):
+    """After `fit`, a parameter that does not act at once changes nothing or is refused."""
+    fitted = fit_on_rows(estimator)
+    X_new = make_rows()[2]
+    expected = fitted.predict_routed(X_new)
+    for name, value in fitted.get_params(deep=False).items():
+        constraints = fitted._parameter_constraints.get(name, [])
+        other = another_value(value, constraints)
+        if name in ACT_AT_ONCE | WITHOUT_EFFECT or other is None:
+            continue
+        fitted.set_params(**{name: other})
+        try:
+            found = fitted.predict_routed(X_new)
+        except ValueError as error:
+            # It is refused in words instead.
+            assert name in str(error)
+        else:
+            assert_same_decisions(expected, found)
+        fitted.set_params(**{name: value})
+
+
+def another_value(value, constraints):
+    """Return a value of the same kind that `fit` would take, or None if there is no simple one."""
+    if isinstance(value, str):
+        options = []
+        for constraint in constraints:
+            if isinstance(constraint, StrOptions):
+                options.extend(constraint.options)
+        others = sorted(set(options) - {value})
+        return others[0] if others else None
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1
+    if isinstance(value, float):
+        return value / 2 + 0.1
+    return None
+
+
+def check_budget_acts_at_once(estimator):
+    """A budget that is set after `fit` decides as if it had been there in `fit`."""
+    fitted = fit_on_rows(estimator)
+    X_new = make_rows()[2]
+    budget = middle_budget(fitted)
+    refitted = fit_on_rows(clone(estimator).set_params(budget=budget))
+    found = fitted.set_params(budget=budget).predict_routed(X_new)
+    assert_same_decisions(found, refitted.predict_routed(X_new))
+
+
+def check_unit_of_costs(estimator):
+    """Dollars or cents: in another unit of costs and budget, the decisions are the same."""
+    costs = estimator.get_params(deep=False).get("costs")
+    if costs is None or isinstance(costs, str):
+        return
+    X_new = make_rows()[2]
+    expected = fit_on_rows(estimator).predict_routed(X_new)
+    for unit in (2.0**-40, 2.0**30):
+        if isinstance(costs, dict):
+            change = {"costs": {name: unit * cost for name, cost in costs.items()}}
+        else:
+            change = {"costs": unit * np.asarray(costs)}
+        if estimator.budget is not None:
+            change["budget"] = unit * estimator.budget
+        found = fit_on_rows(clone(estimator).set_params(**change)).predict_routed(X_new)
+        assert_array_equal(expected.y_pred, found.y_pred)
+        assert_array_equal(expected.route, found.route)
+        assert_allclose(found.cost, unit * expected.cost, rtol=1e-12)
+
+
+def check_masked_entries_are_refused(estimator):
+    """Numbers under a mask are not read as if they were known."""
+    X, labels, X_new, _ = make_rows()
+    y = make_target(estimator, labels)
+    some = np.arange(len(X)) % 7 == 0
+    masked_rows = np.ma.masked_array(X, np.repeat(some[:, np.newaxis], X.shape[1], axis=1))
+    masked_target = np.ma.masked_where(np.broadcast_to(some, y.T.shape).T, y)
+    for bad_rows, bad_target in ((masked_rows, y), (X, masked_target)):
+        model = clone(estimator)
+        with assert_raises_regex(ValueError, "must have no missing values"):
+            model.fit(bad_rows, bad_target)
+        with assert_raises_regex(NotFittedError, ""):
+            model.predict(X_new)
+    fitted = fit_on_rows(estimator)
+    mask = np.arange(X_new.size).reshape(X_new.shape) == 5
+    with assert_raises_regex(ValueError, "must have no missing values"):
+        fitted.predict(np.ma.masked_array(X_new, mask))
+
+
+def check_failed_fit_leaves_nothing_fitted(estimator):
+    """After a failed `fit`, also a second one, the estimator is not fitted."""
+    X, labels, X_new, _ = make_rows()
+    fitted = fit_on_rows(estimator)
+    with assert_raises_regex((TypeError, ValueError), ""):
+        fitted.fit(X[:10], make_target(estimator, labels))
+    with assert_raises_regex(NotFittedError, ""):
+        fitted.predict(X_new)
+
+
+def check_pickles(estimator):
+    """A pickle of a fitted estimator decides as the estimator does."""
+    fitted = fit_on_rows(estimator)
+    X_new = make_rows()[2]
+    loaded = pickle.loads(pickle.dumps(fitted))
+    assert_same_decisions(fitted.predict_routed(X_new), loaded.predict_routed(X_new))
+
+
+CHECKS = [
+    check_calls_are_views_of_one_pass,
+    check_probabilities_sum_to_one,
+    check_plan_and_answer,
+    check_single_choices,
+    check_signatures_are_true,
+    check_smallest_budget,
+    check_unlimited_budget,
+    check_larger_budgets_spend_no_less,
+    check_rows_are_decided_alone,
+    check_deciding_changes_nothing,
+    check_parameters_act_at_the_next_fit,
+    check_budget_acts_at_once,
+    check_unit_of_costs,
+    check_masked_entries_are_refused,
+    check_failed_fit_leaves_nothing_fitted,
+    check_pickles,
+]

@@ -1,0 +1,35 @@
+"""Pickles that carry the version of skroute that wrote them."""
+
+import skroute
+from skroute.utils._validation import warn
+
+# Key of the version in the state of a pickled estimator.
+_VERSION = "_skroute_version"
+
+
+class VersionedPickleMixin:
+    """Mixin for estimators whose pickles carry a version, as scikit-learn's own do.
+
+    Loading a pickle of another version warns with both versions. A pickle without a version was
+    written before 0.1.0, when fitted estimators had other attributes: loading it raises.
+    """
+
+    def __getstate__(self):
+        return super().__getstate__() | {_VERSION: skroute.__version__}
+
+    def __setstate__(self, state):
+        state = dict(state)
+        written_by = state.pop(_VERSION, None)
+        name = type(self).__name__
+        if written_by is None:
+            raise ValueError(
+                f"This pickle of {name} has no version of skroute: it was written before 0.1.0, "
+                f"and skroute {skroute.__version__} cannot load it. Fit the estimator again."
+            )
+        if written_by != skroute.__version__:
+            warn(
+                f"This pickle of {name} was written by skroute {written_by}, and is loaded by "
+                f"{skroute.__version__}. Its answers may differ. Fit the estimator again, or load "
+                f"it with skroute {written_by}."
+            )
+        super().__setstate__(state)

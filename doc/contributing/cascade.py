@@ -4,9 +4,9 @@ import numpy as np
 
 from skroute.base import Plan, check_affordable
 from skroute.base._calls import REQUEST_ID
-from skroute.routing._combining import CombiningRouter
-from skroute.routing._mixtures import best_mixture
-from skroute.routing._targets import SingleLabel
+from skroute.routing.from_answers._combining import CombiningRouter
+from skroute.routing.parts._mixtures import best_mixture
+from skroute.routing.parts._targets import SingleLabel
 from skroute.utils._compat import Integral, Interval, num_samples
 
 

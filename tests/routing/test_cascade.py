@@ -14,10 +14,15 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from skroute.metrics import accuracy_cost_curve
 from skroute.routing import CascadeRouter
-from skroute.routing._cascade_rules import Outcomes, choose_and_judge, choose_simple, fit_cascade
-from skroute.routing._estimates import estimates_without_folds
-from skroute.routing._signals import RankScores, StateBasis, fit_logistic
-from skroute.routing._states import any_order, best_move, fixed_order, roll_back
+from skroute.routing.from_answers._cascade_rules import (
+    Outcomes,
+    choose_and_judge,
+    choose_simple,
+    fit_cascade,
+)
+from skroute.routing.from_answers._signals import RankScores, StateBasis, fit_logistic
+from skroute.routing.from_answers._states import any_order, best_move, fixed_order, roll_back
+from skroute.routing.parts._estimates import estimates_without_folds
 
 NAMES = ["small", "middle", "large"]
 COSTS = {"small": 1.0, "middle": 4.0, "large": 20.0}

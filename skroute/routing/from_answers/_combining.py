@@ -10,9 +10,9 @@ from skroute.base import Plan, dispatch
 from skroute.base._inspection import predicts_best_score
 from skroute.metrics import sample_quality
 from skroute.metrics._objectives import OF_LABELS
-from skroute.routing._members import AMOUNT, MemberRouter, names_best_score
-from skroute.routing._mixtures import mean_of_rows, validated_mixture
-from skroute.routing._targets import MultiLabel, SingleLabel
+from skroute.routing.parts._members import AMOUNT, MemberRouter, names_best_score
+from skroute.routing.parts._mixtures import mean_of_rows, validated_mixture
+from skroute.routing.parts._targets import MultiLabel, SingleLabel
 from skroute.utils._compat import StrOptions, num_samples
 from skroute.utils._once import EVERY, Once, once_of
 

@@ -10,13 +10,13 @@ from skroute.base._calls import ALLOWED, EXCLUDE, REQUEST_ID
 from skroute.base._inspection import may_take_missing
 from skroute.metrics._objectives import OF_LABELS, OF_NUMBERS
 from skroute.quality import QualityRegressor
-from skroute.routing._draws import tie_draws
-from skroute.routing._estimates import folds_of, with_weights
-from skroute.routing._learn import learn_policy, warn_of_fit
-from skroute.routing._log import Log, kept_choices, with_last
-from skroute.routing._members import AMOUNT, MemberRouter, names_best_score
-from skroute.routing._policy import check_lambda
-from skroute.routing._targets import Numbers
+from skroute.routing.parts._draws import tie_draws
+from skroute.routing.parts._estimates import folds_of, with_weights
+from skroute.routing.parts._learn import learn_policy, warn_of_fit
+from skroute.routing.parts._log import Log, kept_choices, with_last
+from skroute.routing.parts._members import AMOUNT, MemberRouter, names_best_score
+from skroute.routing.parts._policy import check_lambda
+from skroute.routing.parts._targets import Numbers
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples, will_have
 from skroute.utils._once import EVERY, once_of
 from skroute.utils._timing import seconds_per_sample

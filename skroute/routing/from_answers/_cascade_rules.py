@@ -7,10 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
-from skroute.routing._estimates import rows_and_others
-from skroute.routing._mixtures import Mixture, ValidatedPart, useful_rules
-from skroute.routing._signals import RankScores, StateBasis
-from skroute.routing._states import (
+from skroute.routing.from_answers._signals import RankScores, StateBasis
+from skroute.routing.from_answers._states import (
     States,
     StateValues,
     any_order,
@@ -18,6 +16,8 @@ from skroute.routing._states import (
     fixed_order,
     roll_back,
 )
+from skroute.routing.parts._estimates import rows_and_others
+from skroute.routing.parts._mixtures import Mixture, ValidatedPart, useful_rules
 
 # Share of estimates of later states in the value of going on to them: see `roll_back`.
 _TRUST = 0.5

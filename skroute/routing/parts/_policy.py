@@ -15,8 +15,8 @@ from sklearn.pipeline import Pipeline
 
 from skroute.assignment import Rule, assignment_path, choose_at_price, solve_assignment
 from skroute.base import Plan, affords, check_affordable, note_failure
-from skroute.routing._estimates import predict_matrix, rows_and_others
-from skroute.routing._log import with_last
+from skroute.routing.parts._estimates import predict_matrix, rows_and_others
+from skroute.routing.parts._log import with_last
 from skroute.utils._compat import Real, num_samples
 from skroute.utils._statistics import standard_error
 from skroute.utils._tolerances import ROUNDING, TIE

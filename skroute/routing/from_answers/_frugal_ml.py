@@ -9,11 +9,11 @@ from skroute.assignment import assignment_path, choose_at_price
 from skroute.base import Plan, check_affordable
 from skroute.base._calls import REQUEST_ID
 from skroute.base._inspection import ABSTAIN_NAME
-from skroute.routing._combining import CombiningRouter, possible_bases
-from skroute.routing._estimates import rows_and_others
-from skroute.routing._log import with_last
-from skroute.routing._mixtures import HeldOutRules, Mixture, best_mixture, limit_path
-from skroute.routing._targets import SingleLabel
+from skroute.routing.from_answers._combining import CombiningRouter, possible_bases
+from skroute.routing.parts._estimates import rows_and_others
+from skroute.routing.parts._log import with_last
+from skroute.routing.parts._mixtures import HeldOutRules, Mixture, best_mixture, limit_path
+from skroute.routing.parts._targets import SingleLabel
 from skroute.utils._compat import Integral, Interval
 
 # A label that a base gave to fewer rows shares its thresholds with the other rare ones.

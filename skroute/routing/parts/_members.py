@@ -32,10 +32,10 @@ from skroute.metrics._objectives import (
     rows_of,
     worth_of,
 )
-from skroute.routing._estimates import folds_of, part_of, read_rows
-from skroute.routing._log import costs_now
-from skroute.routing._router import BUDGET, Router
-from skroute.routing._targets import (
+from skroute.routing.parts._estimates import folds_of, part_of, read_rows
+from skroute.routing.parts._log import costs_now
+from skroute.routing.parts._router import BUDGET, Router
+from skroute.routing.parts._targets import (
     MultiLabel,
     Numbers,
     SingleLabel,

@@ -12,10 +12,10 @@ from skroute.base._calls import ALLOWED, EXCLUDE, REQUEST_ID
 from skroute.base._inspection import models_of
 from skroute.quality import QualityRegressor
 from skroute.quality._logged import KnownCellsRegressor, beyond_range, lack_of_overlap
-from skroute.routing._draws import row_keys, tie_draws
-from skroute.routing._estimates import cross_fit, folds_of
-from skroute.routing._learn import learn_policy, predict_costs, warn_of_fit
-from skroute.routing._log import (
+from skroute.routing.parts._draws import row_keys, tie_draws
+from skroute.routing.parts._estimates import cross_fit, folds_of
+from skroute.routing.parts._learn import learn_policy, predict_costs, warn_of_fit
+from skroute.routing.parts._log import (
     check_new_choice,
     check_row_costs,
     costs_now,
@@ -25,11 +25,11 @@ from skroute.routing._log import (
     read_table,
     with_last,
 )
-from skroute.routing._newcomers import with_newcomer
-from skroute.routing._policy import check_lambda
-from skroute.routing._router import COSTS
-from skroute.routing._table_router import TableRouter, realised_quality
-from skroute.routing._told_costs import check_told_costs, costs_of_fit
+from skroute.routing.parts._newcomers import with_newcomer
+from skroute.routing.parts._policy import check_lambda
+from skroute.routing.parts._router import COSTS
+from skroute.routing.parts._table_router import TableRouter, realised_quality
+from skroute.routing.parts._told_costs import check_told_costs, costs_of_fit
 from skroute.utils._compat import (
     HasMethods,
     Interval,

@@ -6,13 +6,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import CallParameter, Plan, check_affordable, check_budget, check_costs
 from skroute.base._calls import REQUEST_ID
-from skroute.routing._cascade_rules import Outcomes, candidates, learn_path, scores_of
-from skroute.routing._estimates import cross_fit, estimates_without_folds, folds_of, predict_matrix
-from skroute.routing._log import check_matrix, check_row_costs, column_names, read_table
-from skroute.routing._mixtures import validated_mixture
-from skroute.routing._signals import as_columns, split_signals
-from skroute.routing._states import check_sets, fixed_order
-from skroute.routing._table_router import TableRouter, realised_quality
+from skroute.routing.from_answers._cascade_rules import Outcomes, candidates, learn_path, scores_of
+from skroute.routing.from_answers._signals import as_columns, split_signals
+from skroute.routing.from_answers._states import check_sets, fixed_order
+from skroute.routing.parts._estimates import (
+    cross_fit,
+    estimates_without_folds,
+    folds_of,
+    predict_matrix,
+)
+from skroute.routing.parts._log import check_matrix, check_row_costs, column_names, read_table
+from skroute.routing.parts._mixtures import validated_mixture
+from skroute.routing.parts._table_router import TableRouter, realised_quality
 from skroute.utils._compat import Integral, Interval, num_samples
 from skroute.utils._frames import is_mapping
 from skroute.utils._once import once_of

@@ -7,9 +7,9 @@ from sklearn.utils import check_random_state
 from skroute.assignment import assignment_path, choose_at_price, solve_assignment
 from skroute.base import CallParameter, Plan, affords, check_affordable
 from skroute.metrics._objectives import OF_LABELS, OF_NUMBERS
-from skroute.routing._draws import row_uniforms
-from skroute.routing._members import AMOUNT, MemberRouter
-from skroute.routing._targets import Numbers
+from skroute.routing.parts._draws import row_uniforms
+from skroute.routing.parts._members import AMOUNT, MemberRouter
+from skroute.routing.parts._targets import Numbers
 from skroute.utils._compat import StrOptions, num_samples
 from skroute.utils._named import check_rows_match
 

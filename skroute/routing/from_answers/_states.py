@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skroute.routing._log import with_last
+from skroute.routing.parts._log import with_last
 
 
 class States(NamedTuple):

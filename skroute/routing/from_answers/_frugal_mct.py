@@ -9,7 +9,7 @@ from skroute.assignment import assignment_path, choose_at_price
 from skroute.base import Plan, affords, check_affordable, check_budget
 from skroute.base._calls import EXCLUDE, REQUEST_ID
 from skroute.base._inspection import ABSTAIN_NAME
-from skroute.routing._combining import (
+from skroute.routing.from_answers._combining import (
     GRID,
     CombiningRouter,
     answer_features,
@@ -17,13 +17,13 @@ from skroute.routing._combining import (
     search_combination,
     search_threshold,
 )
-from skroute.routing._draws import tie_draws
-from skroute.routing._estimates import answers_forest, rows_and_others, with_weights
-from skroute.routing._learn import learn_policy, what_is_behind
-from skroute.routing._log import Log, kept_choices
-from skroute.routing._members import MemberRouter
-from skroute.routing._mixtures import best_of, mean_of_rows
-from skroute.routing._policy import Policy, Validated
+from skroute.routing.parts._draws import tie_draws
+from skroute.routing.parts._estimates import answers_forest, rows_and_others, with_weights
+from skroute.routing.parts._learn import learn_policy, what_is_behind
+from skroute.routing.parts._log import Log, kept_choices
+from skroute.routing.parts._members import MemberRouter
+from skroute.routing.parts._mixtures import best_of, mean_of_rows
+from skroute.routing.parts._policy import Policy, Validated
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
 from skroute.utils._statistics import standard_error
 from skroute.utils._validation import warn

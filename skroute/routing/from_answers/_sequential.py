@@ -6,20 +6,27 @@ from skroute.assignment import assignment_path, choose_at_price
 from skroute.base import Plan, check_affordable
 from skroute.base._calls import REQUEST_ID
 from skroute.base._inspection import ABSTAIN_NAME
-from skroute.routing._combining import (
+from skroute.routing.from_answers._combining import (
     CombiningRouter,
     answer_features,
     possible_bases,
     search_combinations,
 )
-from skroute.routing._estimates import (
+from skroute.routing.from_answers._states import (
+    StateValues,
+    any_order,
+    best_move,
+    check_sets,
+    roll_back,
+)
+from skroute.routing.parts._estimates import (
     answers_forest,
     cross_fit,
     predict_matrix,
     rows_and_others,
     with_weights,
 )
-from skroute.routing._mixtures import (
+from skroute.routing.parts._mixtures import (
     HeldOutRules,
     Mixture,
     best_mixture,
@@ -28,7 +35,6 @@ from skroute.routing._mixtures import (
     mean_of_rows,
     spread_prices,
 )
-from skroute.routing._states import StateValues, any_order, best_move, check_sets, roll_back
 from skroute.utils._compat import HasMethods, Integral, Interval
 
 # Budgets at which the one-add-on policies of each base are candidates.

@@ -21,7 +21,6 @@ from skroute.routing.parts._draws import tie_draws
 from skroute.routing.parts._estimates import answers_forest, rows_and_others, with_weights
 from skroute.routing.parts._learn import learn_policy, what_is_behind
 from skroute.routing.parts._log import Log, kept_choices
-from skroute.routing.parts._members import MemberRouter
 from skroute.routing.parts._mixtures import best_of, mean_of_rows
 from skroute.routing.parts._policy import Policy, Validated
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
@@ -285,7 +284,7 @@ class FrugalMCTClassifier(CombiningRouter):
         "policy": [StrOptions({"online", "batch"})],
     }
     call_parameters = (EXCLUDE, REQUEST_ID)
-    _member_costs = MemberRouter._member_costs
+    _new_costs_act_at_once = True
 
     def __init__(
         self,
@@ -326,7 +325,7 @@ class FrugalMCTClassifier(CombiningRouter):
         grids = [GRID if one == "auto" else [one] for one in (self.weight, self.threshold)]
         row_weight = answers.weight
         quality = self._objective_of(self._target).bound(target, row_weight).of
-        budget, costs = check_budget(self.budget), self._costs_of_fit
+        budget, costs = check_budget(self.budget), self._members.costs_of_fit
         bases = possible_bases(self.base, names)
         offered = [
             addon_options(

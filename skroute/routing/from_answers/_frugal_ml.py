@@ -346,7 +346,7 @@ class FrugalMLClassifier(CombiningRouter):
         labels = np.array(labels)
         weight = answers.weight
         quality = self._objective_of(self._target).bound(target, weight).table(target, labels)
-        base_costs = costs = self._costs_of_fit
+        base_costs = costs = self._members.costs_of_fit
         addons, self.abstain_quality_ = list(names), self._worth_of_handing([quality])
         if self.abstain_quality_ is not None:
             # A person is an add-on whose answers are all alike, and cost nothing.

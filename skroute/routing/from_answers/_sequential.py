@@ -251,8 +251,8 @@ class SequentialRouterClassifier(CombiningRouter):
         self.cv = cv
         self.n_jobs = n_jobs
 
-    def _check(self, members):
-        super()._check(members)
+    def _check_members(self, members):
+        super()._check_members(members)
         check_sets(len(members), self.max_calls, _MAX_SETS)
 
     # Fit ------------------------------------------------------------------------------------
@@ -285,7 +285,7 @@ class SequentialRouterClassifier(CombiningRouter):
             choices += [(way_name, asked, *way) for way_name, way in zip(way_names, ways)]
         choice_names, used, weights, thresholds, made = zip(*choices)
         self.choice_members_, self.choice_weights_ = np.array(used), np.array(weights)
-        costs, bases = self._costs_of_fit, possible_bases(self.base, names)
+        costs, bases = self._members.costs_of_fit, possible_bases(self.base, names)
         starts = [int(self._states.following[0, k]) for k in bases]
         self._options = {start: self._options_after(start) for start in starts}
 
@@ -422,7 +422,7 @@ class SequentialRouterClassifier(CombiningRouter):
             return -1, options[choose_at_price(ways, self.choice_costs_[options], price)]
         values, nexts = self._values[at], np.flatnonzero(self._states.following[at] >= 0)
         ways, going = values.split(predict_matrix(values.model, features, "quality_estimator"))
-        going, costs = going[:, :, [price_at]], self._costs_of_fit[nexts]
+        going, costs = going[:, :, [price_at]], self._members.costs_of_fit[nexts]
         move = best_move(ways, going, costs, np.array([price]))
         after = np.append(self._states.following[at, nexts], -1)[move.onward[:, 0]]
         return after, self._first_choice[at] + move.way

@@ -14,7 +14,8 @@ from skroute.routing.parts._draws import tie_draws
 from skroute.routing.parts._estimates import folds_of, with_weights
 from skroute.routing.parts._learn import learn_policy, warn_of_fit
 from skroute.routing.parts._log import Log, kept_choices, with_last
-from skroute.routing.parts._members import AMOUNT, MemberRouter, names_best_score
+from skroute.routing.parts._member_router import AMOUNT, MemberRouter
+from skroute.routing.parts._members import names_best_score
 from skroute.routing.parts._policy import check_lambda
 from skroute.routing.parts._targets import Numbers
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples, will_have
@@ -39,13 +40,13 @@ class Occam(MemberRouter):
 
     # Fit ------------------------------------------------------------------------------------
 
-    def _asks_member(self, name, member, target):
+    def _response_methods_of(self, name, member, target):
         # Of the member that embeds both are needed: its probabilities and what it answers.
         if name == self.embedding:
             return ["predict_proba", "predict"]
-        return super()._asks_member(name, member, target)
+        return super()._response_methods_of(name, member, target)
 
-    def _advice(self):
+    def _advice_on_rows(self):
         if self.embedding is not None or self.quality_estimator is not None:
             return None
         return (
@@ -53,8 +54,8 @@ class Occam(MemberRouter):
             "reads such rows."
         )
 
-    def _check(self, members):
-        super()._check(members)
+    def _check_members(self, members):
+        super()._check_members(members)
         if isinstance(self.embedding, str):
             if self.embedding not in members:
                 raise ValueError(
@@ -67,9 +68,9 @@ class Occam(MemberRouter):
                     f"({members[self.embedding]!r}) does not have."
                 )
 
-    def _least_cost(self, costs, names):
+    def _cheapest_plan(self, costs, names):
         deciding, added = self._split_costs(costs, names, answers=True)
-        return deciding + super()._least_cost(added, names)
+        return deciding + super()._cheapest_plan(added, names)
 
     def _split_costs(self, costs, names, answers):
         """What every row pays whoever answers, and what choosing each member adds.
@@ -100,8 +101,8 @@ class Occam(MemberRouter):
                 labels = self._target.labels(answers.target)
                 features = self.embedding_.fit_transform(X, labels)
         objective = self._objective_of(self._target).bound(answers.target, answers.weight)
-        quality = objective.table(answers.target, answers.to(self._asks()))
-        _, added = self._split_costs(self._costs_of_fit, names, self._embedder_answers)
+        quality = objective.table(answers.target, answers.to(self._response_method()))
+        _, added = self._split_costs(self._members.costs_of_fit, names, self._embedder_answers)
         log = Log(names, quality, added).with_handing_over(self.abstain_cost)
         self.abstain_quality_ = log.handing
         estimator = self.quality_estimator
@@ -157,7 +158,7 @@ class Occam(MemberRouter):
         """What the quality estimator sees: X, or the probabilities of the member that embeds."""
         n = num_samples(X)
         if self._embedder is not None:
-            return self._answers_of(X, self._embedder, "predict_proba", np.arange(n))
+            return self._ask_member(X, self._embedder, "predict_proba", np.arange(n))
         if self.embedding_ is None:
             return X
         with note_failure("embedding", n, "transform"):

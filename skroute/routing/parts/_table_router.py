@@ -12,7 +12,7 @@ from skroute.base._inspection import models_of
 from skroute.quality import QualityRegressor
 from skroute.routing.parts._estimates import read_rows, with_weights
 from skroute.routing.parts._log import check_matrix, with_last
-from skroute.routing.parts._members import AMOUNT
+from skroute.routing.parts._member_router import AMOUNT
 from skroute.routing.parts._router import BUDGET, Router
 from skroute.utils._compat import HasMethods, Integral, routing_enabled
 from skroute.utils._named import check_rows_match

@@ -140,8 +140,8 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
         ]
         return scores, labels
 
-    def _worth_of_handing(self, qualities):
-        """What a row counts as that is handed over, by tables of the quality of answers."""
+    def _quality_of_abstaining(self, qualities):
+        """What a row counts as that abstains, by tables of the quality of answers."""
         if self.abstain_cost is None:
             return None
         return max(float(table.max()) for table in qualities) - self.abstain_cost

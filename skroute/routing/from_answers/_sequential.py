@@ -102,8 +102,12 @@ class SequentialRouterClassifier(CombiningRouter):
         labels of rows is refused.
 
     abstain_cost : float, default=None
-        What it costs, in units of `quality`, to hand a row over to a person, as in
-        :class:`FrugalMLClassifier`. None never does. Raising it hands fewer rows over.
+        What it costs, in units of `quality`, to abstain from a row, so that a person answers it,
+        as in :class:`FrugalMLClassifier`. None never does. If it is higher, fewer rows abstain.
+
+    abstain_label : object, default=None
+        What `predict` gives for a row that abstains; no class may have this label. None takes
+        ``"abstain"`` where labels are texts and -1 where they are numbers.
 
     cv : int, splitter or iterable, default=5
         Folds that make the members' answers, and the estimates where needed,
@@ -121,7 +125,7 @@ class SequentialRouterClassifier(CombiningRouter):
     choices_ : list of str
         What `route` indexes: the sets of members that a row may end with, their answers
         combined ("cnn + ocr") or one of them preferred ("cnn + ocr > ocr"); with an
-        `abstain_cost` also handed over after them ("cnn + ocr > abstain").
+        `abstain_cost` also abstaining after them ("cnn + ocr > abstain").
 
     choice_costs_ : ndarray of shape (n_choices,)
         Cost of each.
@@ -153,7 +157,7 @@ class SequentialRouterClassifier(CombiningRouter):
         standard errors for new rows.
 
     abstain_quality_ : float or None
-        What a row counts as that is handed over; None where none is.
+        Quality of a row that abstains. None if no row can abstain.
 
     n_features_in_, feature_names_in_ : int, ndarray of shape (`n_features_in_`,)
         Number and names of the features seen during `fit`, where X has them.
@@ -236,6 +240,7 @@ class SequentialRouterClassifier(CombiningRouter):
         quality_estimator=None,
         quality="accuracy",
         abstain_cost=None,
+        abstain_label=None,
         cv=5,
         n_jobs=None,
     ):
@@ -248,6 +253,7 @@ class SequentialRouterClassifier(CombiningRouter):
         self.quality_estimator = quality_estimator
         self.quality = quality
         self.abstain_cost = abstain_cost
+        self.abstain_label = abstain_label
         self.cv = cv
         self.n_jobs = n_jobs
 
@@ -265,8 +271,8 @@ class SequentialRouterClassifier(CombiningRouter):
         found = search_combinations(
             scores, target, quality, self.max_calls, labels=labels, row_weight=row_weight
         )
-        handing = self._worth_of_handing(per_row for _, _, per_row in found.values())
-        self.abstain_quality_ = handing
+        abstain_quality = self._quality_of_abstaining(per_row for _, _, per_row in found.values())
+        self.abstain_quality_ = abstain_quality
         self._states = any_order(len(names), self.max_calls)
         # Ways to answer after each set: all combined, or any one of several members alone.
         realised, choices, self._first_choice = [np.empty((len(target), 0))], [], [-1]
@@ -278,8 +284,8 @@ class SequentialRouterClassifier(CombiningRouter):
                 ways += [found[frozenset([k])] for k in used]
                 way_names += [f"{name} > {names[k]}" for k in used]
             realised.append(np.column_stack([per_row for _, _, per_row in ways]))
-            if handing is not None:
-                ways.append((np.zeros(len(names)), np.nan, np.full(len(target), handing)))
+            if abstain_quality is not None:
+                ways.append((np.zeros(len(names)), np.nan, np.full(len(target), abstain_quality)))
                 way_names.append(f"{name} > {ABSTAIN_NAME}")
             self._first_choice.append(len(choices))
             choices += [(way_name, asked, *way) for way_name, way in zip(way_names, ways)]
@@ -311,7 +317,13 @@ class SequentialRouterClassifier(CombiningRouter):
         if self._states.n_calls > 2:
             reached = np.flatnonzero(self._states.asked[:, bases].any(axis=1))
             self._values, brought, spent = roll_back(
-                self._states, realised, costs, self.prices_, fit, only=reached, handing=handing
+                self._states,
+                realised,
+                costs,
+                self.prices_,
+                fit,
+                only=reached,
+                abstain_quality=abstain_quality,
             )
             for start, base in zip(starts, bases):
                 rules += [(start, price, at) for at, price in enumerate(self.prices_)]
@@ -326,7 +338,7 @@ class SequentialRouterClassifier(CombiningRouter):
         return answer_features(scores, weights[used], self._multilabel)
 
     def _options_after(self, start):
-        """FrugalMCT's options: the base alone, both combined, the add-on alone, handing over."""
+        """FrugalMCT's options: the base alone, both combined, the add-on alone, abstaining."""
         options = [self._first_choice[start]]
         for k in np.flatnonzero(self._states.following[start] >= 0):
             state = self._states.following[start, k]
@@ -339,19 +351,19 @@ class SequentialRouterClassifier(CombiningRouter):
     def _learn_addons(self, made, fit, row_weight):
         """Rules that buy one add-on at most; sets the prices of those that may buy more."""
         rules, spent, brought, prices = [], [], [], [0.0]
-        handing = self.abstain_quality_
-        self._addons, self._hands_over = {}, False
+        abstain_quality = self.abstain_quality_
+        self._addons, self._some_abstain = {}, False
         for start, options in self._options.items():
             ways, costs = np.take(made, options, axis=1), self.choice_costs_[options]
-            n_answers = len(options) - (handing is not None)
+            n_answers = len(options) - (abstain_quality is not None)
             model, estimate = fit(start, ways[:, :n_answers])
-            self._addons[start] = StateValues(model, n_answers, 0, 0, handing)
+            self._addons[start] = StateValues(model, n_answers, 0, 0, abstain_quality)
             estimate, _ = self._addons[start].split(estimate)
             path = assignment_path(estimate, costs, weight=row_weight)
             # Where little is spent, each bit of it buys most.
             for price in spread_prices(path, _N_ADDON_PRICES, 2.0):
                 choice = choose_at_price(estimate, costs, price)
-                self._hands_over |= bool((choice == n_answers).any())
+                self._some_abstain |= bool((choice == n_answers).any())
                 rules.append((start, price, -1))
                 spent.append(costs[choice])
                 brought.append(ways[np.arange(len(ways)), choice])
@@ -370,8 +382,8 @@ class SequentialRouterClassifier(CombiningRouter):
         each unit of its cost, and the position of that in `prices_`, -1 for one add-on at most.
         """
         start, price, price_at = map(np.array, zip(*rules))
-        # To hand every row over has no error at all, and would win against whatever is docked.
-        slack = 0.0 if self._hands_over else _SLACK
+        # To abstain from every row has no error at all, and would win against whatever is docked.
+        slack = 0.0 if self._some_abstain else _SLACK
 
         def mixed(rows):
             tables = cost[:, rows], quality[:, rows]

@@ -103,8 +103,8 @@ class Occam(MemberRouter):
         objective = self._objective_of(self._target).bound(answers.target, answers.weight)
         quality = objective.table(answers.target, answers.to(self._response_method()))
         _, added = self._split_costs(self._members.costs_of_fit, names, self._embedder_answers)
-        log = Log(names, quality, added).with_handing_over(self.abstain_cost)
-        self.abstain_quality_ = log.handing
+        log = Log(names, quality, added).with_abstaining(self.abstain_cost)
+        self.abstain_quality_ = log.abstain_quality
         estimator = self.quality_estimator
         if estimator is None:
             estimator = QualityRegressor()
@@ -209,7 +209,7 @@ class Occam(MemberRouter):
 
     @property
     def costs_(self):
-        """Cost of each choice by `costs` as it is now; 0 for handing over."""
+        """Cost of each choice by `costs` as it is now; 0 for abstaining."""
         check_is_fitted(self)
         costs = self._member_costs
         return costs if self.abstain_quality_ is None else with_last(costs, 0.0)
@@ -308,10 +308,14 @@ class OccamRouterClassifier(Occam, ClassifierMixin, BaseEstimator):
         budget is a hard cap on them.
 
     abstain_cost : float, default=None
-        What it costs, in units of `quality`, to hand a row over to a person instead of answering
-        it: the row counts as the best quality of any answer in `fit` minus this, and costs no
-        more than `routing_cost_`. `predict` marks it by None, `predict_proba` by NaN. None never
-        hands over. Raising it hands fewer rows over.
+        What it costs, in units of `quality`, to abstain from a row, so that a person answers it.
+        The row counts as the best quality of any answer in `fit` minus this, and costs no more
+        than `routing_cost_`. `predict` marks the row by `abstain_label`, `predict_proba` by NaN.
+        None never abstains. If it is higher, fewer rows abstain.
+
+    abstain_label : object, default=None
+        What `predict` gives for a row that abstains; no class may have this label. None takes
+        ``"abstain"`` where labels are texts and -1 where they are numbers.
 
     routing_cost : float, default=None
         Cost of deciding on one row (embedding transformer and estimate), in the unit of
@@ -340,7 +344,7 @@ class OccamRouterClassifier(Occam, ClassifierMixin, BaseEstimator):
         The fitted members, in this order.
 
     costs_ : ndarray of shape (n_choices,)
-        Cost of each member's call; 0 for handing over.
+        Cost of each member's call; 0 for abstaining.
 
     routing_cost_ : float
         What each row pays before its member is known: `routing_cost`, measured where
@@ -431,6 +435,7 @@ class OccamRouterClassifier(Occam, ClassifierMixin, BaseEstimator):
         reg_lambda=0.0,
         policy="online",
         abstain_cost=None,
+        abstain_label=None,
         routing_cost=None,
         cv=5,
         n_jobs=None,
@@ -445,6 +450,7 @@ class OccamRouterClassifier(Occam, ClassifierMixin, BaseEstimator):
         self.reg_lambda = reg_lambda
         self.policy = policy
         self.abstain_cost = abstain_cost
+        self.abstain_label = abstain_label
         self.routing_cost = routing_cost
         self.cv = cv
         self.n_jobs = n_jobs
@@ -493,8 +499,8 @@ class OccamRouterRegressor(Occam, RegressorMixin, BaseEstimator):
         Each row alone, the budget on average; or the rows of a call together, under a hard cap.
 
     abstain_cost : float, default=None
-        What it costs, in units of `quality`, to hand a row over to a person; `predict` marks it
-        by NaN. None never hands over. Raising it hands fewer rows over.
+        What it costs, in units of `quality`, to abstain from a row, so that a person answers it.
+        `predict` marks the row by NaN. None never abstains. If it is higher, fewer rows abstain.
 
     routing_cost : float, default=None
         Cost of deciding on one row. None measures it with ``costs="time"`` and is 0 otherwise.

@@ -33,9 +33,9 @@ def learn_policy(
     `cost_estimator` is fitted: it has estimated `log.planned` and `log.planned_as_new`.
     """
     planned = log.paid if log.planned is None else log.planned
-    # What handing over is worth is known.
-    handing = log.handing
-    estimated = slice(None if handing is None else -1)
+    # The quality of abstaining is known.
+    abstain_quality = log.abstain_quality
+    estimated = slice(None if abstain_quality is None else -1)
     fitted, *found = cross_fit(
         estimator,
         X,
@@ -47,7 +47,9 @@ def learn_policy(
         n_jobs=n_jobs,
         fit_params=fit_params,
     )
-    estimate, as_new = found if handing is None else (with_last(part, handing) for part in found)
+    estimate, as_new = (
+        found if abstain_quality is None else (with_last(part, abstain_quality) for part in found)
+    )
     known, quality, noise = log.known, log.quality, 1.0
     if known is None:
         sigma = error_deviation(estimate, quality, weight)
@@ -81,7 +83,7 @@ def learn_policy(
         noise=noise,
         planned_as_new=planned_as_new,
         kind=kind,
-        handing=handing,
+        abstain_quality=abstain_quality,
     )
 
 

@@ -19,7 +19,7 @@ from skroute.base import (
     inherit_member_tags,
     measure_costs,
 )
-from skroute.base._inspection import abstained, answered_rows
+from skroute.base._inspection import ABSTAIN_NAME, abstained, answered_rows
 from skroute.metrics._objectives import (
     asks_of,
     is_money,
@@ -64,6 +64,7 @@ from skroute.utils._validation import (
     check_known_labels,
     check_row_weights,
     given_weights,
+    holds_texts,
     refuse_missing,
 )
 
@@ -268,7 +269,12 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         if not hasattr(self, "quality"):
             return
         objective = self._objective_of(target)
-        if getattr(self, "abstain_cost", None) is not None and objective.by_class:
+        if getattr(self, "abstain_cost", None) is None:
+            return
+        if isinstance(target, SingleLabel):
+            # Raises an error if a class has the label.
+            label_of_abstaining(self.abstain_label, target.classes)
+        if objective.by_class:
             raise ValueError(
                 f"abstain_cost={self.abstain_cost!r} is the cost of one row, but "
                 f"quality={objective.name!r} is no plain mean over rows. Take another quality, or "
@@ -309,9 +315,10 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
             return self._answers_to(plan, response, np.arange(len(plan.route)))
         is_wide = response == "predict_proba" or isinstance(self._target, MultiLabel)
         shape = (len(abstains), len(self.classes_)) if is_wide else len(abstains)
-        # Rows that nobody answers: None among labels, NaN among numbers.
-        nobody = np.nan if is_wide or isinstance(self._target, Numbers) else None
-        answers = np.full(shape, nobody)
+        if is_wide or isinstance(self._target, Numbers):
+            answers = np.full(shape, np.nan)
+        else:
+            answers = labels_that_abstain(shape, self.abstain_label, self.classes_)
         rows = np.flatnonzero(~abstains)
         if len(rows):
             answers[rows] = self._answers_to(plan, response, rows)
@@ -470,3 +477,27 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
     def _sk_visual_block_(self):
         names, members = zip(*self.estimators)
         return VisualBlock("parallel", members, names=names)
+
+
+def label_of_abstaining(label, classes):
+    """Return the label of a row that abstains. No class may have it.
+
+    None stands for "abstain" where labels are texts, and for -1 where they are numbers.
+    """
+    if label is None:
+        label = ABSTAIN_NAME if holds_texts(classes) else -1
+    if label in classes.tolist():
+        raise ValueError(
+            f"abstain_label={label!r} is one of the classes {classes.tolist()!r}. Give a label "
+            "that no class has."
+        )
+    return label
+
+
+def labels_that_abstain(n_rows, label, classes):
+    """Return an array with the label of abstaining in each row, which can hold all classes, too."""
+    label = label_of_abstaining(label, classes)
+    labels = np.asarray([label])
+    is_mixed = holds_texts(labels) != holds_texts(classes)
+    dtype = np.dtype(object) if is_mixed else np.result_type(labels, classes)
+    return np.full(n_rows, label, dtype=dtype)

@@ -14,6 +14,7 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
@@ -159,6 +160,17 @@ def test_certificate_holds(estimator, limits):
         answers = router.answer(router.plan_single(X_new, name))
         qualities.append((answers == y_new).mean())
     assert max(qualities) - (y_pred == y_new).mean() <= 0.06
+
+
+@each_estimator
+def test_certificate_of_a_fitted_estimator_holds(estimator):
+    X, y, X_new, y_new = make_data()
+    fitted = clone(estimator).fit(X[:1000], y[:1000])
+    certified = CertifiedRouter(FrozenEstimator(fitted), budget=2.0, random_state=0)
+    certified.fit(X[1000:], y[1000:])
+    assert certified.certificate_.promised
+    assert certified.certificate_.cost_upper <= 2.0
+    assert certified.predict_cost(X_new).mean() <= 2.0
 
 
 @each_estimator

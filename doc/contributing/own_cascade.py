@@ -46,22 +46,20 @@ class ConfidenceCascadeClassifier(CostAwareMixin, ClassifierMixin, BaseEstimator
         self.estimators_ = []
         for k, (name, member) in enumerate(members):
             with task.step(f"fit {name}"):
-                proba = cross_val_predict(
-                    member, X, y, cv=self.cv, method="predict_proba"
-                )
+                proba = cross_val_predict(member, X, y, cv=self.cv, method="predict_proba")
                 confidence[:, k] = proba.max(axis=1)
                 is_right[:, k] = proba.argmax(axis=1) == labels
                 self.estimators_.append(clone(member).fit(X, y))
-        self.choose_thresholds(confidence, is_right)
+        self.choice_costs_ = np.cumsum(self.member_costs_)
+        self.measure_thresholds(confidence, is_right)
 
         self.member_names_ = [name for name, _ in members]
         lengths = range(1, len(members) + 1)
         self.choices_ = [" > ".join(self.member_names_[:length]) for length in lengths]
 
-    def choose_thresholds(self, confidence, is_right):
+    def measure_thresholds(self, confidence, is_right):
         """Compute mean cost and quality of each threshold on the out-of-fold answers."""
         rows = np.arange(len(confidence))
-        costs_of_choices = np.cumsum(self.member_costs_)
         self.thresholds_ = np.linspace(0, 1, self.n_thresholds)
         self.threshold_costs_ = np.empty(self.n_thresholds)
         self.threshold_quality_ = np.empty(self.n_thresholds)
@@ -70,15 +68,15 @@ class ConfidenceCascadeClassifier(CostAwareMixin, ClassifierMixin, BaseEstimator
             # The last member is not followed by another one.
             is_sure[:, -1] = True
             route = is_sure.argmax(axis=1)
-            self.threshold_costs_[i] = costs_of_choices[route].mean()
+            self.threshold_costs_[i] = self.choice_costs_[route].mean()
             self.threshold_quality_[i] = is_right[rows, route].mean()
 
     def threshold_at(self, budget):
         """Return the best threshold within a budget. Ties go to the cheaper one."""
-        within = affords(budget, self.threshold_costs_)
-        return self.thresholds_[
-            np.where(within, self.threshold_quality_, -1.0).argmax()
-        ]
+        is_within = affords(budget, self.threshold_costs_)
+        # Costs rise with the threshold, and argmax takes the first of equal ones.
+        best = np.where(is_within, self.threshold_quality_, -1.0).argmax()
+        return self.thresholds_[best]
 
     def _smallest_budget(self):
         return self.member_costs_[0]
@@ -86,7 +84,7 @@ class ConfidenceCascadeClassifier(CostAwareMixin, ClassifierMixin, BaseEstimator
     def _plan(self, X, call):
         check_affordable(call.budget, self._smallest_budget())
         threshold = self.threshold_at(call.budget)
-        proba = np.array(self.estimators_[0].predict_proba(X))
+        proba = np.array(self.estimators_[0].predict_proba(X), dtype=np.float64)
         route = np.zeros(len(proba), dtype=np.int64)
         for k, member in enumerate(self.estimators_[1:], start=1):
             is_unsure = proba.max(axis=1) < threshold
@@ -96,7 +94,7 @@ class ConfidenceCascadeClassifier(CostAwareMixin, ClassifierMixin, BaseEstimator
             proba[rows] = member.predict_proba(take_rows(X, rows))
             route[rows] = k
         # The state hands the answers to `_answer`, which asks no member again.
-        return Plan(route, np.cumsum(self.member_costs_)[route], state=proba)
+        return Plan(route, self.choice_costs_[route], state=proba)
 
     def _answer(self, plan, response):
         if response == "predict_proba":

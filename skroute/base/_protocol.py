@@ -214,7 +214,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         A constructor parameter. ``"batch"`` says that the rows of a call are decided together.
         Such an estimator cannot be certified.
 
-    What wraps decision estimators calls public methods alone: :meth:`make_call`, :meth:`plan`,
+    Wrappers of decision estimators call public methods alone: :meth:`make_call`, :meth:`plan`,
     :meth:`plan_single`, :meth:`answer`, :meth:`respond` and the views.
 
     Examples

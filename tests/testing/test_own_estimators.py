@@ -22,7 +22,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skroute.certified import CertifiedRouter
-from skroute.metrics import accuracy_cost_curve
+from skroute.metrics import BudgetSearchCV, accuracy_cost_curve
+from skroute.routing import DaskRouter
 from skroute.testing import check_decision_estimator
 
 PAGE = Path(__file__).resolve().parents[2] / "doc" / "contributing"
@@ -183,6 +184,24 @@ def test_in_a_pipeline_in_a_search(estimator):
     assert search.best_params_[f"{step}__budget"] == 2.0
     curve = accuracy_cost_curve(search, X_new, y_new, budgets=[1.0, 2.0])
     assert curve.cost[0] == 1.0
+
+
+@each_estimator
+def test_in_a_search_within_a_budget(estimator):
+    X, y, X_new, _ = make_data()
+    search = BudgetSearchCV(clone(estimator), {"budget": [1.0, 1.5, 4.0]}, budget=2.0, cv=2)
+    search.fit(X[:500], y[:500])
+    assert search.best_params_["budget"] == 1.5
+    assert search.predict_cost(X_new).mean() <= 2.0
+
+
+@each_estimator
+def test_dask_decides_as_the_estimator_does(estimator):
+    da = pytest.importorskip("dask.array")
+    X, y, X_new, _ = make_data()
+    fitted = clone(estimator).fit(X, y)
+    in_blocks = DaskRouter(fitted).predict(da.from_array(X_new, chunks=(500, 6)), budget=2.0)
+    assert_array_equal(in_blocks.compute(), fitted.predict(X_new, budget=2.0))
 
 
 @each_estimator

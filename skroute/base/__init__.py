@@ -10,7 +10,7 @@ from skroute.base._costs import (
 )
 from skroute.base._inspection import inherit_member_tags
 from skroute.base._protocol import CostAwareMixin, Plan, Routed
-from skroute.base._rows import check_rows, dispatch, note_failure
+from skroute.base._rows import check_rows, count_rows, dispatch, note_failure, take_rows
 
 __all__ = [
     "Call",
@@ -23,8 +23,10 @@ __all__ = [
     "check_budget",
     "check_costs",
     "check_rows",
+    "count_rows",
     "dispatch",
     "inherit_member_tags",
     "measure_costs",
     "note_failure",
+    "take_rows",
 ]

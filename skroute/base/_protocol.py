@@ -13,8 +13,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.metrics import accuracy_score
+from sklearn.base import ClassifierMixin, RegressorMixin, is_regressor
+from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import check_consistent_length
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -112,7 +112,8 @@ class Plan(NamedTuple):
         What answering according to `route` costs in all, the cost of deciding included.
 
     state : object, default=None
-        What deciding has computed already, so that answering does not pay for it twice.
+        What deciding has computed already, so that answering does not pay for it twice. Only the
+        estimator that made the plan reads it.
 
     quality : ndarray of shape (n_samples,), default=None
         Expected quality of the choices, if it is estimated.
@@ -135,21 +136,26 @@ class Plan(NamedTuple):
 class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
     """Mixin for estimators that choose, per row, what is worth paying for.
 
+    It stands first among the bases: ``class Mine(CostAwareMixin, ClassifierMixin, BaseEstimator)``.
     A subclass has a constructor parameter `budget` and writes four methods:
 
     ``_fit(X, y, *, task, **metadata)``
-        Learn, and set ``choices_``, the names of the choices, last. `task` reports steps to
-        callbacks: ``with task.step("fit small"): ...``. What `fit` takes beyond `X` and `y` stands
-        in the signature of the subclass's own `fit`, which passes it on:
-        ``def fit(self, X, y, costs=None): return super().fit(X, y, costs=costs)``.
+        Learn, and set ``choices_``, the names of the choices, last. `X` and `y` come as the user
+        gave them, without masked entries. The method validates them with :func:`check_rows` or
+        with scikit-learn's ``validate_data``, which set ``n_features_in_`` and
+        ``feature_names_in_``. It refuses a budget that is too small with
+        ``check_affordable(check_budget(self.budget), self._smallest_budget())``. A classifier sets
+        ``classes_``. `task` reports steps to callbacks: ``with task.step("fit small"): ...``.
 
     ``_plan(X, call) -> Plan``
-        Decide for each row. `X` is validated, `call` is a :class:`Call`. Call nothing that the
-        decision does not need.
+        Decide for each row. `X` is validated, `call` is a :class:`Call`. Refuse ``call.budget``
+        with :func:`check_affordable` if it is too small. A row is decided by its own values, so
+        that the other rows of the call do not matter. Call no model that the decision does not
+        need, and leave in ``state`` what the answer needs of the calls that were made.
 
     ``_answer(plan, response) -> ndarray``
         Answer the rows ``plan.X`` by the choices ``plan.route``. Call each chosen model on its
-        rows only. `response` is ``"predict"`` or ``"predict_proba"``.
+        rows only, see :func:`dispatch`. `response` is ``"predict"`` or ``"predict_proba"``.
 
     ``_smallest_budget() -> float``
         Return the mean cost of the cheapest feasible plan, which is ``min_budget_``.
@@ -158,24 +164,57 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
     :class:`CallParameter`. The public methods get their signatures from this list. A wrapper, whose
     keywords are those of the estimator inside, has a property of this name instead.
 
-    It may replace five more methods:
+    It may replace six more methods:
+
+    ``fit(X, y, sample_weight=None)``
+        Show what `fit` takes beyond `X` and `y`, and pass it on to ``_fit``:
+        ``return super().fit(X, y, sample_weight=sample_weight)``. scikit-learn's metadata routing
+        reads this signature. The length of ``sample_weight`` is checked.
 
     ``_check_rows(X)``
-        Validate the rows of a call. The default checks names and number of features.
+        Validate the rows of a call. The default is :func:`check_rows`, which leaves the rows in
+        their container: array, frame, sparse matrix, list or tensor. A subclass that computes with
+        the numbers returns ``validate_data(self, X, reset=False)``.
 
     ``_offers_proba()``
-        Return True if there are class probabilities. The default is False.
+        Return True if there are class probabilities. The default is False. It is also called
+        before `fit`.
 
     ``_score_routed(y, routed, sample_weight)``
-        Return the score of answers. The default is the accuracy of the rows that are answered.
+        Return the score of answers, by default of the rows that are answered: the coefficient of
+        determination for a regressor, the accuracy for any other estimator.
 
     ``_single_choices()``
-        Return the names of the models that can answer every row alone. The default is none.
+        Return the names of the models that can answer every row alone. The default is none. They
+        are the references of certificates and curves. Without them a certificate measures the
+        loss against the unlimited budget. "best" and "full" are not names: they have a meaning
+        of their own in a certificate.
 
     ``_plan_single(X, name, call) -> Plan``
-        Return the plan in which one of these models answers every row.
+        Return the plan in which one of these models answers every row. ``_answer`` gets this plan,
+        too. The cost is that of the model alone. A subclass with single choices writes it.
 
-    What wraps decision estimators calls public methods alone: :meth:`make_call`, :meth:`plan`,
+    Four attributes are read where an estimator has them:
+
+    ``mean_quality_``
+        Mean quality of each of ``choices_`` on the rows of `fit`. If the choices are the single
+        choices, the path of a certificate then begins with the best of them for every row.
+
+    ``quality``
+        A constructor parameter that says what an answer is worth, as in
+        :class:`~skroute.routing.OccamRouterClassifier`. Curves and certificates measure by it.
+        Without it they take the accuracy. A regressor without it is measured with `row_quality`
+        and certified with `loss`.
+
+    ``abstain_quality_``
+        Quality of a row that is not answered. The choice that answers nothing is called
+        "abstain".
+
+    ``policy``
+        A constructor parameter. ``"batch"`` says that the rows of a call are decided together.
+        Such an estimator cannot be certified.
+
+    Wrappers of decision estimators call public methods alone: :meth:`make_call`, :meth:`plan`,
     :meth:`plan_single`, :meth:`answer`, :meth:`respond` and the views.
 
     Examples
@@ -389,6 +428,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         """Return validated rows, and a call whose tables match them."""
         self._check_is_fitted()
         call = self.make_call() if call is None else call
+        refuse_masked(X=X)
         check_rows_match(X=X, **call.keywords())
         return self._check_rows(X), call
 
@@ -445,6 +485,12 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
 
     def _single_choices(self):
         return []
+
+    def _plan_single(self, X, name, call):
+        raise NotImplementedError(
+            f"{type(self).__name__} has the single choices {self.single_choices_!r} and no method "
+            "_plan_single. Write this method."
+        )
 
     # Views ------------------------------------------------------------------------------------
 
@@ -603,7 +649,8 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         if not len(rows):
             return np.nan
         weight = None if sample_weight is None else np.asarray(sample_weight)[rows]
-        return accuracy_score(y[rows], routed.y_pred[rows], sample_weight=weight)
+        metric = r2_score if is_regressor(self) else accuracy_score
+        return metric(y[rows], routed.y_pred[rows], sample_weight=weight)
 
 
 def routed_of(plan, y_pred):

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.utils import assert_all_finite, get_tags, indexable
 from sklearn.utils.validation import validate_data
 
-from skroute.utils._compat import num_samples
+from skroute.utils._compat import _safe_indexing, num_samples
 from skroute.utils._frames import indexable_rows, is_mapping
 from skroute.utils._tensors import holds_numbers, indexable_dataset, is_dataset, on_host, torch_of
 from skroute.utils._validation import refuse_masked, refuse_source
@@ -44,8 +44,58 @@ def note_failure(name, n_rows, doing):
         raise
 
 
+def count_rows(X):
+    """Return the number of rows of X.
+
+    Parameters
+    ----------
+    X : indexable
+        Rows as :func:`check_rows` returns them: array, frame, sparse matrix, list or tensor.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> from skroute.base import count_rows
+    >>> count_rows(["one text", "another"])
+    2
+    """
+    return num_samples(X)
+
+
+def take_rows(X, rows):
+    """Return some rows of X, in a container of its kind.
+
+    Parameters
+    ----------
+    X : indexable
+        Rows as :func:`check_rows` returns them: array, frame, sparse matrix, list or tensor.
+
+    rows : ndarray of shape (n_taken,)
+        Positions of the rows, int, or one boolean for each row.
+
+    Returns
+    -------
+    indexable
+        The rows, in the order of `rows`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skroute.base import take_rows
+    >>> take_rows(["one text", "another", "a third"], np.array([2, 0]))
+    ['a third', 'one text']
+    """
+    return _safe_indexing(X, rows)
+
+
 def dispatch(route, answer):
     """Call each choice once, with the rows that it gets, and return the answers in row order.
+
+    It is the usual body of ``_answer``: a router calls
+    ``models[choice].predict(take_rows(plan.X, rows))``.
 
     Parameters
     ----------

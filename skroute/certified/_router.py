@@ -784,6 +784,12 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
 
+        budget : float, default=None
+            As in `predict_routed`.
+
+        **call : keyword arguments
+            Keywords of the wrapped estimator, as in `predict_routed`.
+
         Returns
         -------
         float

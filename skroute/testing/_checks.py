@@ -39,7 +39,9 @@ def check_decision_estimator(estimator: Any) -> Iterator[tuple[Any, Callable[[An
     estimator : estimator
         An unfitted decision estimator, small enough to be fitted many times on 120 rows with six
         features. Classifiers are given three labels that are texts, regressors positive numbers,
-        and other estimators a table of quality with a column for each of their `costs`.
+        and other estimators a table of quality with a column for each of their `costs`. The
+        parameters `budget`, `policy`, `reg_lambda`, `costs`, `exchange_rate`, `max_rounds` and
+        `max_cost` may act on a fitted estimator. All others must act at the next `fit`.
 
     Yields
     ------

@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.metrics import r2_score
 from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils.validation import validate_data
 
 from skroute.base import CallParameter, CostAwareMixin, Plan, check_affordable
 from skroute.testing import check_decision_estimator
 from skroute.testing._checks import CHECKS
-from skroute.utils._validation import refuse_masked
 
 
 class Shallow(CostAwareMixin, ClassifierMixin, BaseEstimator):
@@ -19,7 +20,6 @@ class Shallow(CostAwareMixin, ClassifierMixin, BaseEstimator):
 
     def _fit(self, X, y, *, task):
         X = np.asarray(X)
-        refuse_masked(y=y)
         self.classes_ = np.unique(y)
         self.n_features_in_ = X.shape[1]
         self.models_ = [DecisionTreeClassifier(max_depth=d, random_state=0) for d in (1, 5)]
@@ -134,3 +134,57 @@ def test_a_wrong_estimator_is_caught(estimator, caught_by):
 def test_only_decision_estimators_are_checked():
     with pytest.raises(TypeError, match="CostAwareMixin"):
         next(check_decision_estimator(DecisionTreeClassifier()))
+
+
+class AnswersInNumbers(CostAwareMixin, RegressorMixin, BaseEstimator):
+    """A regressor that answers with the first column, or with the second at a cost of 1."""
+
+    def __init__(self, budget=None):
+        self.budget = budget
+
+    def _fit(self, X, y, *, task):
+        validate_data(self, X, y)
+        self.choices_ = ["first", "second"]
+
+    def _smallest_budget(self):
+        return 0.0
+
+    def _plan(self, X, call):
+        route = np.full(len(X), int(call.budget >= 1))
+        return Plan(route, route.astype(float))
+
+    def _answer(self, plan, response):
+        return np.asarray(plan.X)[np.arange(len(plan.X)), plan.route]
+
+
+def test_score_of_a_regressor_is_r2():
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    y = X[:, 1] + 0.5 * X[:, 0]
+    weight = np.arange(20.0)
+    fitted = AnswersInNumbers().fit(X, y)
+    assert fitted.score(X, y, weight) == r2_score(y, X[:, 1], sample_weight=weight)
+    assert fitted.score(X, y, budget=0.5) == r2_score(y, X[:, 0])
+
+
+class NamesASingleChoice(Shallow):
+    def _single_choices(self):
+        return ["deep"]
+
+
+def test_single_choices_need_a_plan():
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    fitted = NamesASingleChoice().fit(X, X[:, 0] > 0)
+    with pytest.raises(NotImplementedError, match="NamesASingleChoice .* _plan_single"):
+        fitted.plan_single(X, "deep")
+
+
+class ReadsNumbers(Shallow):
+    def _check_rows(self, X):
+        return validate_data(self, X, reset=False)
+
+
+def test_masked_rows_are_refused_before_the_rows_are_read():
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    fitted = ReadsNumbers().fit(X, X[:, 0] > 0)
+    with pytest.raises(ValueError, match="must have no missing values"):
+        fitted.predict(np.ma.masked_array(X, X > 1))

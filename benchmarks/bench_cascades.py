@@ -23,7 +23,7 @@ import numpy as np
 from _common import record, table
 
 from skroute.routing import CascadeRouter
-from skroute.routing._mixtures import best_mixture
+from skroute.routing.parts._mixtures import best_mixture
 
 # Area of error over cost that the project asks of itself, and the seconds of a chain's fit.
 BARS = {

@@ -27,7 +27,7 @@ from torch import nn
 
 from skroute.metrics import accuracy_cost_curve
 from skroute.routing import OccamRouterClassifier
-from skroute.routing._mixtures import best_mixture
+from skroute.routing.parts._mixtures import best_mixture
 
 SHARES = np.array([0.2, 0.3, 0.4, 0.6, 0.8, 1.0])
 WIDTHS = {"small": 2, "medium": 8, "large": 40}

@@ -17,7 +17,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skroute.early_exit import QWYCEnsemble
 from skroute.routing import BudgetRouter, CascadeRouter
-from skroute.routing._combining import CombiningRouter
+from skroute.routing.from_answers._combining import CombiningRouter
 from tests.estimators import ESTIMATORS
 
 N_GROUPS, N_COPIES = 40, 3

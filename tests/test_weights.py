@@ -31,7 +31,7 @@ from skroute.routing import (
     OccamRouterClassifier,
     SequentialRouterClassifier,
 )
-from skroute.routing._frugal_ml import label_options
+from skroute.routing.from_answers._frugal_ml import label_options
 from skroute.utils._validation import relative_weights
 
 COSTS = [1.0, 3.0, 4.0]

@@ -4,9 +4,9 @@ import numpy as np
 
 from skroute.base import Plan, check_affordable
 from skroute.base._calls import REQUEST_ID
-from skroute.routing._combining import CombiningRouter
-from skroute.routing._mixtures import best_mixture
-from skroute.routing._targets import SingleLabel
+from skroute.routing.from_answers._combining import CombiningRouter
+from skroute.routing.parts._mixtures import best_mixture
+from skroute.routing.parts._targets import SingleLabel
 from skroute.utils._compat import Integral, Interval, num_samples
 
 
@@ -31,7 +31,7 @@ class CascadeClassifier(CombiningRouter):
 
     def _learn(self, X, answers):
         self._order, rows = (
-            np.argsort(self._costs_of_fit, kind="stable"),
+            np.argsort(self._members.costs_of_fit, kind="stable"),
             np.arange(len(answers.target)),
         )
         scores = np.stack([answers.responses[k] for k in self._order], axis=1)
@@ -40,7 +40,10 @@ class CascadeClassifier(CombiningRouter):
         sure = scores.max(axis=2) >= thresholds[:, np.newaxis, np.newaxis]
         sure[:, :, -1] = True
         stop = sure.argmax(axis=2)
-        cost, quality = np.cumsum(self._costs_of_fit[self._order])[stop], 1.0 * right[rows, stop]
+        cost, quality = (
+            np.cumsum(self._members.costs_of_fit[self._order])[stop],
+            1.0 * right[rows, stop],
+        )
 
         self.mixture_, kept = best_mixture(cost.mean(axis=1), quality.mean(axis=1))
         self._thresholds = thresholds[kept]

@@ -225,7 +225,7 @@ def _check_batch(certified, router, test, label_cost):
     n, n_labels, loss = test.n_rows, test.n_labels, test.loss
     if getattr(router, "abstain_quality_", None) is not None:
         raise ValueError(
-            "certify_batch compares answers with bought ones, and a row that is handed over "
+            "certify_batch compares answers with bought ones, and a row that abstains "
             "has none: fit the estimator without an abstain_cost."
         )
     if certified.max_loss is None:

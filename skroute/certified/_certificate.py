@@ -70,8 +70,8 @@ class Certificate(NamedTuple):
         What certifying has cost: answers to evidence rows that each model was asked for, those
         of the reference included. Empty where outcomes were in the log; None for a batch.
 
-    handed : float or None, default=None
-        Share of the evidence rows that are handed over instead of answered; None where none is
+    abstained_share : float or None, default=None
+        Share of the evidence rows that abstain instead of answered; None where none is
         at any operating point.
 
     n_population : int or None, default=None
@@ -101,7 +101,7 @@ class Certificate(NamedTuple):
     unit: str
     single: str | None = None
     calls: dict[str, int] | None = None
-    handed: float | None = None
+    abstained_share: float | None = None
     n_population: int | None = None
 
     @property
@@ -120,8 +120,8 @@ class Certificate(NamedTuple):
         seen += "the cost without a budget" if unpriced else "that of the reference"
         if self.single is not None:
             seen += f"; {self.single!r} answers every row"
-        if self.handed is not None:
-            seen += f", and {self.handed:.0%} of the rows were handed over"
+        if self.abstained_share is not None:
+            seen += f", and {self.abstained_share:.0%} of the rows abstained"
         if not self.promised:
             return f"Nothing is promised: {seen}."
         parts = []

@@ -27,8 +27,8 @@ class Evidence(NamedTuple):
     losses : ndarray of shape (n_rows, n_points)
         Minus what the answer is worth, not yet against a reference.
     costs : ndarray of shape (n_rows, n_points)
-    handed : ndarray of shape (n_points,)
-        Share of the rows that are handed over.
+    abstained_share : ndarray of shape (n_points,)
+        Share of the rows that abstain.
     references : ndarray of shape (n_rows, n_references)
         The same of each reference.
     reference_costs : dict from str to float
@@ -52,7 +52,7 @@ class Evidence(NamedTuple):
     budgets: NDArray[np.float64]
     losses: NDArray[np.float64]
     costs: NDArray[np.float64]
-    handed: NDArray[np.float64]
+    abstained_share: NDArray[np.float64]
     references: NDArray[np.float64]
     reference_costs: dict[str, float]
     reference_index: int
@@ -151,7 +151,7 @@ def collect(router, budgets, X, y, call, *, reference, loss, group, from_single)
         losses = [found[name][0], *losses]
         single_plan = router.plan_single(X, name, router.make_call(**call))
         passes = [routed_of(single_plan, None), *passes]
-    # What handing over loses lies between right and wrong.
+    # The loss of abstaining lies between right and wrong.
     some_abstain = can_abstain(router) or can_abstain(reference)
     groups = {} if group is None else {str(one): group == one for one in np.unique(group)}
     return Evidence(
@@ -183,7 +183,7 @@ def _safe_end(router, call, reference):
         means = np.asarray(router.mean_quality_)[: len(names)]
         # A mean that a log cannot say is NaN.
         return names[int(np.argmax(np.where(np.isnan(means), -np.inf, means)))]
-    # A person to whom rows are handed over stands behind the models.
+    # A person who answers rows that abstain stands behind the models.
     return reference if isinstance(reference, str) and reference in models_of(router) else None
 
 

@@ -64,9 +64,11 @@ def loss_of(estimator, y, loss, loss_range):
                 "most, also on rows that are in no sample."
             )
         lost = rated_by(loss, "loss")
-        # A row that is handed over loses what handing over costs.
-        handed = -float(getattr(estimator, "abstain_cost", None) or 0.0)
-        worth = Objective("loss", lambda y, answers: -lost(y, answers), handed=handed)
+        # A row that abstains loses the cost of abstaining.
+        abstained_quality = -float(getattr(estimator, "abstain_cost", None) or 0.0)
+        worth = Objective(
+            "loss", lambda y, answers: -lost(y, answers), abstained_quality=abstained_quality
+        )
         return Loss(worth, float(loss_range), "by the loss given")
     if is_regressor(estimator) and estimator.get_params(deep=False).get("quality") is None:
         raise ValueError(

@@ -160,7 +160,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         choice that answers every row at the first point, or None.
 
     abstain_quality_ : float or None
-        What a row counts as that the wrapped estimator hands over; None if it hands none over.
+        Quality of a row that abstains. None if the wrapped estimator never abstains.
 
     min_budget_ : float
         The smallest budget that can be promised beside `max_loss`; infinity where none can.
@@ -788,7 +788,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         -------
         float
             Accuracy of labels (of several, the mean of labels in common by labels in either), R2
-            of numbers, or the mean quality of the choices made. Rows that are handed over are
+            of numbers, or the mean quality of the choices made. Rows that abstain are
             left out.
         """
         check_rows_match(X=X, y=y, sample_weight=sample_weight, **call)

@@ -249,7 +249,9 @@ class Selection:
             unit=self.unit,
             single=evidence.single if k == 0 else None,
             calls=dict(evidence.calls),
-            handed=float(evidence.handed[k]) if evidence.handed.any() else None,
+            abstained_share=float(evidence.abstained_share[k])
+            if evidence.abstained_share.any()
+            else None,
         )
 
 

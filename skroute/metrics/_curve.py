@@ -148,7 +148,7 @@ class Walk:
         return quality, routed.route, routed.cost
 
     def singles(self):
-        """Names of the single choices, handing over included, and their quality and cost by row."""
+        """Names of the single choices, abstaining included, and their quality and cost by row."""
         names = self.router.single_choices_
         if getattr(self.router, "abstain_quality_", None) is not None:
             names = [*dict.fromkeys([*names, ABSTAIN_NAME])]
@@ -221,8 +221,8 @@ def accuracy_cost_curve(
     row_quality : callable, default=None
         Called as ``row_quality(y, y_pred)``, returns the quality of each row, shape
         (n_samples,), higher is better. None takes the estimator's own `quality`; without one, by
-        the shapes: :func:`sample_quality`, or the quality of the choice made. A row that is handed
-        over instead of answered counts as the estimator's ``abstain_quality_``.
+        the shapes: :func:`sample_quality`, or the quality of the choice made. A row that
+        abstains instead of being answered counts as the estimator's ``abstain_quality_``.
 
     **params : keyword arguments
         Further arguments of ``predict_routed``, for example ``costs`` of each row for
@@ -286,7 +286,7 @@ def risk_coverage_curve(
 
     confidence : array-like of shape (n_samples,)
         By which rows are ranked, such as ``predict_quality`` of a
-        :class:`~skroute.routing.CascadeRouter`. Equal ones are handed over together.
+        :class:`~skroute.routing.CascadeRouter`. Equal ones abstain together.
 
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights.
@@ -338,7 +338,7 @@ def risk_coverage_scorer(estimator: Any, X: Any, y: Any, **params: Any) -> float
     Parameters
     ----------
     estimator, X, y
-        As in :func:`accuracy_cost_curve`. Rows that are handed over are left out.
+        As in :func:`accuracy_cost_curve`. Rows that abstain are left out.
 
     **params : keyword arguments
         ``sample_weight``, ``budget`` and further arguments of ``predict_routed``.

@@ -100,8 +100,8 @@ class Objective:
     classes : ndarray of shape (n_classes,) or None
         The labels that the function is given the positions of; None where it is given answers as
         they are.
-    handed : float or None
-        What a row counts as that is handed over; None takes the estimator's own.
+    abstained_quality : float or None
+        What a row counts as that abstains; None takes the estimator's own.
     """
 
     name: str
@@ -110,7 +110,7 @@ class Objective:
     by_class: bool = False
     share: Any = None
     classes: Any = None
-    handed: float | None = None
+    abstained_quality: float | None = None
 
     def of(self, true, answers, weight=None):
         """One number per row, whose mean by `weight` is the quality of all answers."""
@@ -146,11 +146,13 @@ class Objective:
         return self.of(y, routed.y_pred, weight)
 
     def of_routed(self, y, routed, estimator, weight=None):
-        """Quality of each row of a pass; one that is handed over counts as its estimator has it."""
+        """Quality of each row of a pass; one that abstains counts as its estimator has it."""
         rows = np.flatnonzero(~abstained(estimator, routed.route))
         if len(rows) == len(y):
             return self.of_single(y, routed, estimator, weight)
-        own = estimator.abstain_quality_ if self.handed is None else self.handed
+        own = (
+            estimator.abstain_quality_ if self.abstained_quality is None else self.abstained_quality
+        )
         found = np.full(len(y), float(own))
         if len(rows):
             # Labels again, where None stood beside them.

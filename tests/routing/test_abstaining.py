@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 from sklearn.datasets import make_classification, make_multilabel_classification
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import accuracy_score
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
@@ -228,7 +230,7 @@ def test_a_row_is_handed_over_after_an_answer(kind):
     assert router.abstain_quality_ == 0.75 and router.min_budget_ == 1
     for budget in (1, 2.5, None):
         routed = router.predict_routed(X_new, budget=budget)
-        assert 0.05 < np.mean([label is None for label in routed.y_pred]) < 1
+        assert 0.05 < np.mean([label in (-1, "abstain") for label in routed.y_pred]) < 1
         rows = router.row_quality(X_new, y_new, budget=budget)
         curve = accuracy_cost_curve(router, X_new, y_new, [np.inf if budget is None else budget])
         assert curve.quality[0] == pytest.approx(rows.quality.mean())
@@ -276,7 +278,7 @@ def test_the_stream_of_a_base_hands_over():
     for row, label in enumerate(routed.y_pred[:40]):
         assert stream.predict(X[[500 + row]]) == label
     assert stream.status().spent == pytest.approx(routed.cost[:40].sum())
-    assert any(label is None for label in routed.y_pred[:40])
+    assert any(label in (-1, "abstain") for label in routed.y_pred[:40])
     held = router.route(X[500:], exclude=["abstain"])
     assert not any(str(router.choices_[k]).endswith("abstain") for k in held)
 
@@ -291,7 +293,7 @@ def test_the_stream_of_a_base_hands_over():
 def test_unknown_outcomes_are_estimated_as_without_the_choice(
     seed, reg_lambda, abstain_cost, budget
 ):
-    """A column of Q that is constant is read by the forest of all cells; handing over is not."""
+    """A column of Q that is constant is read by the forest of all cells; abstaining is not."""
     rng = np.random.default_rng(seed)
     X, Q = rng.normal(size=(60, 2)), rng.uniform(size=(60, 2))
     Q[rng.uniform(size=60) < 0.4, 0] = np.nan
@@ -351,7 +353,7 @@ def test_whatever_is_measured_rows_handed_over_count_as_said(kind, name):
         named = np.array(router.choices_)[routed.route]
         handed = np.array([str(choice).endswith("abstain") for choice in named])
         rows = np.flatnonzero(~handed)
-        assert [label is None for label in routed.y_pred] == handed.tolist()
+        assert [label in (-1, "abstain") for label in routed.y_pred] == handed.tolist()
         np.testing.assert_array_equal(np.isnan(proba).all(axis=1), handed)
         given_at = np.searchsorted(classes, routed.y_pred[rows].astype(str))
         expected = np.full(len(y), router.abstain_quality_)
@@ -364,3 +366,36 @@ def test_whatever_is_measured_rows_handed_over_count_as_said(kind, name):
         if len(rows):
             right = given_at == y[rows]
             assert router.score(X, classes[y], budget=budget) == pytest.approx(right.mean())
+
+
+@pytest.mark.parametrize(
+    ("classes", "label", "expected"),
+    [
+        (["no", "yes"], None, "abstain"),
+        (["no", "yes"], "ask a doctor", "ask a doctor"),
+        ([0, 1], None, -1),
+        ([0, 1], 99, 99),
+        ([0, 1], "person", "person"),
+    ],
+)
+def test_answers_of_rows_that_abstain_are_labels_that_metrics_take(classes, label, expected):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    is_clear = X[:, 0] > 0
+    y = np.asarray(classes)[np.where(is_clear, X[:, 1] > 0, rng.random(300) < 0.5).astype(int)]
+    members = [("tree", DecisionTreeClassifier(max_depth=3, random_state=0))]
+    router = OccamRouterClassifier(
+        members,
+        costs=[1.0],
+        abstain_cost=0.3,
+        abstain_label=label,
+        quality_estimator=DecisionTreeRegressor(max_depth=2, random_state=0),
+    ).fit(X, y)
+    answers = router.predict(X)
+    abstains = np.array(router.choices_)[router.route(X)] == "abstain"
+    assert 0 < abstains.sum() < 300
+    np.testing.assert_array_equal(answers == expected, abstains)
+    if not isinstance(expected, str) or isinstance(classes[0], str):
+        assert accuracy_score(y, answers) == np.mean(y == answers)
+    with pytest.raises(ValueError, match="abstain_label=.* is one of the classes"):
+        clone(router).set_params(abstain_label=classes[0]).fit(X, y)

@@ -23,7 +23,7 @@ from sklearn.utils import get_tags
 
 from skroute.assignment import assignment_path, choose_at_price
 from skroute.routing import BudgetRouter
-from skroute.routing._estimates import folds_of
+from skroute.routing.parts._estimates import folds_of
 from tests import SKLEARN
 
 

@@ -14,10 +14,15 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from skroute.metrics import accuracy_cost_curve
 from skroute.routing import CascadeRouter
-from skroute.routing._cascade_rules import Outcomes, choose_and_judge, choose_simple, fit_cascade
-from skroute.routing._estimates import estimates_without_folds
-from skroute.routing._signals import RankScores, StateBasis, fit_logistic
-from skroute.routing._states import any_order, best_move, fixed_order, roll_back
+from skroute.routing.from_answers._cascade_rules import (
+    Outcomes,
+    choose_and_judge,
+    choose_simple,
+    fit_cascade,
+)
+from skroute.routing.from_answers._signals import RankScores, StateBasis, fit_logistic
+from skroute.routing.from_answers._states import any_order, best_move, fixed_order, roll_back
+from skroute.routing.parts._estimates import estimates_without_folds
 
 NAMES = ["small", "middle", "large"]
 COSTS = {"small": 1.0, "middle": 4.0, "large": 20.0}
@@ -32,9 +37,9 @@ def log_of(n=300, seed=0, noise=0.5):
     return Q, np.log(chance) + noise * rng.normal(size=(n, 3)), hard
 
 
-def as_log(Q, S, handing=None):
+def as_log(Q, S, abstain_quality=None):
     costs, shown = np.tile(list(COSTS.values()), (len(Q), 1)), [np.empty((len(Q), 0))]
-    return Outcomes(Q, costs, [*shown, *(S[:, [k]] for k in range(3))], handing, 0.0, 1.0)
+    return Outcomes(Q, costs, [*shown, *(S[:, [k]] for k in range(3))], abstain_quality, 0.0, 1.0)
 
 
 def play(states, log, prices):
@@ -43,7 +48,7 @@ def play(states, log, prices):
     fitted = fit_cascade(states, log, scores, prices, {})
     price_at = np.tile(np.arange(len(prices)), (len(log.quality), 1))
     state, choice, _ = fitted.follow(scores, price_at)
-    handed = np.full(len(choice), np.nan if log.handing is None else log.handing)
+    handed = np.full(len(choice), np.nan if log.abstain_quality is None else log.abstain_quality)
     quality = np.take_along_axis(np.column_stack([log.quality, handed]), choice, axis=1)
     return quality, states.asked[state] @ np.array(list(COSTS.values()))
 
@@ -115,19 +120,24 @@ def test_a_move_takes_what_pays_and_stops_at_ties():
 
 @given(st.integers(0, 10_000), st.sampled_from([None, 0.6]))
 @settings(max_examples=15, deadline=None)
-def test_with_full_knowledge_each_row_ends_in_the_best_set(seed, handing):
+def test_with_full_knowledge_each_row_ends_in_the_best_set(seed, abstain_quality):
     rng = np.random.default_rng(seed)
     n, costs, prices = 20, np.array([1.0, 2.0, 4.0]), np.array([0.3, 0.1, 0.0])
     states = any_order(3, 3)
     realised = [rng.random((n, row.sum())) for row in states.asked]
     found = roll_back(
-        states, realised, costs, prices, lambda state, target: (None, target), handing=handing
+        states,
+        realised,
+        costs,
+        prices,
+        lambda state, target: (None, target),
+        abstain_quality=abstain_quality,
     )
     _, quality, spent = found
     set_costs = states.asked @ costs
     best = [table.max(axis=1, initial=-np.inf) for table in realised]
-    if handing is not None:
-        best = [best[0], *(np.maximum(part, handing) for part in best[1:])]
+    if abstain_quality is not None:
+        best = [best[0], *(np.maximum(part, abstain_quality) for part in best[1:])]
     for state, row in enumerate(states.asked):
         reachable = [s for s, other in enumerate(states.asked) if (other >= row).all()]
         for j, price in enumerate(prices):
@@ -174,12 +184,12 @@ def test_trust_mixes_what_is_estimated_with_what_came_of_it():
     np.testing.assert_allclose(targets[1], [[0.0, 0.5]] * 3)
 
 
-@pytest.mark.parametrize("handing", [None, 0.55])
-def test_where_signals_tell_all_the_best_plan_of_each_row_is_found(handing):
+@pytest.mark.parametrize("abstain_quality", [None, 0.55])
+def test_where_signals_tell_all_the_best_plan_of_each_row_is_found(abstain_quality):
     """The signals say whether the answers are right; values by brute force."""
     rng = np.random.default_rng(0)
     Q = (rng.uniform(size=(3000, 3)) < [0.3, 0.6, 0.9]).astype(float)
-    log = as_log(Q, Q + 1e-3 * rng.normal(size=Q.shape), handing=handing)
+    log = as_log(Q, Q + 1e-3 * rng.normal(size=Q.shape), abstain_quality=abstain_quality)
     prices = np.array([0.2, 0.02, 0.005])
     quality, cost = play(any_order(3, 3), log, prices)
     found = (quality - prices * cost).mean(axis=0)
@@ -187,7 +197,7 @@ def test_where_signals_tell_all_the_best_plan_of_each_row_is_found(handing):
 
     def best(asked, price):
         """Value of a state in which all of `asked` are wrong, answers independent."""
-        stop = handing if handing and asked else 0.0
+        stop = abstain_quality if abstain_quality and asked else 0.0
         on = [
             mean[k] + (1 - mean[k]) * best((*asked, k), price) - price * costs[k]
             for k in range(3)
@@ -307,7 +317,7 @@ def test_handing_over_is_a_choice():
     assert 0.05 < handed.mean() < 0.9
     answered = np.flatnonzero(~handed)
     realised = new[answered, route[answered]]
-    # What is answered is right more often than not handing over is worth.
+    # What is answered is right more often than not abstaining is worth.
     assert realised.mean() > 0.85
     expected = (realised.sum() + 0.85 * handed.sum()) / 2000
     assert router.score(None, new, signals=signals) == pytest.approx(expected)

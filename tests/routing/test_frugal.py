@@ -28,8 +28,8 @@ from skroute.routing import (
     FrugalMLClassifier,
     SequentialRouterClassifier,
 )
-from skroute.routing._frugal_ml import LabelRules
-from skroute.routing._mixtures import Mixture
+from skroute.routing.from_answers._frugal_ml import LabelRules
+from skroute.routing.parts._mixtures import Mixture
 
 LABELS = np.array(["ant", "bee", "hornet"])
 COSTS = {"cheap": 1.0, "middle": 3.0, "costly": 10.0}
@@ -286,7 +286,8 @@ def test_mct_spends_on_a_base_what_is_better_beyond_noise(monkeypatch):
             took["rule"] += router.base_ == "costly"
             with monkeypatch.context() as patch:
                 patch.setattr(
-                    "skroute.routing._frugal_mct.best_of", lambda quality, *_: quality.argmax()
+                    "skroute.routing.from_answers._frugal_mct.best_of",
+                    lambda quality, *_: quality.argmax(),
                 )
                 took["best"] += router.base_ == "costly"
     # Half of the draws; one standard error leaves 16 %.

@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 
 from skroute.assignment import assignment_path, choose_at_price
 from skroute.metrics import sample_quality
-from skroute.routing._combining import (
+from skroute.routing.from_answers._combining import (
     GRID,
     combine,
     named_labels,
@@ -18,11 +18,16 @@ from skroute.routing._combining import (
     search_combinations,
     search_threshold,
 )
-from skroute.routing._estimates import answers_forest
-from skroute.routing._frugal_mct import addon_options, search_delta
-from skroute.routing._frugal_ml import between, label_groups, label_options, label_rules
-from skroute.routing._mixtures import best_mixture, best_of
-from skroute.routing._policy import Policy
+from skroute.routing.from_answers._frugal_mct import addon_options, search_delta
+from skroute.routing.from_answers._frugal_ml import (
+    between,
+    label_groups,
+    label_options,
+    label_rules,
+)
+from skroute.routing.parts._estimates import answers_forest
+from skroute.routing.parts._mixtures import best_mixture, best_of
+from skroute.routing.parts._policy import Policy
 
 seeds = st.integers(0, 2**32 - 1)
 

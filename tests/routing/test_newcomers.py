@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.linear_model import Ridge
 
 from skroute.routing import BudgetRouter, PortablePolicy, export_policy
-from skroute.routing._newcomers import shrunk_regression
+from skroute.routing.parts._newcomers import shrunk_regression
 from tests.routing.test_lifecycle import COSTS, log
 
 

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
 
-from skroute.routing import BudgetRouter, OnlineBudgetRouter, _online_state
-from skroute.routing._online_state import LEVEL_VARIANCE, QUALITY, Beliefs
+from skroute.routing import BudgetRouter, OnlineBudgetRouter
+from skroute.routing.over_time import _online_state
+from skroute.routing.over_time._online_state import LEVEL_VARIANCE, QUALITY, Beliefs
 
 COSTS = {"small": 1.0, "middle": 3.0, "large": 10.0}
 

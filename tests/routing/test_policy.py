@@ -10,7 +10,7 @@ from sklearn.linear_model import LinearRegression
 
 from skroute.assignment import Rule, assignment_path
 from skroute.routing import BudgetRouter, PortablePolicy, export_policy
-from skroute.routing._policy import Policy, choose_one
+from skroute.routing.parts._policy import Policy, choose_one
 from skroute.utils._statistics import standard_error
 from tests.assignment.test_assignment import brute_force
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import Ridge
 
-from skroute.routing import BudgetRouter, PortablePolicy, _portable, export_policy
+from skroute.routing import BudgetRouter, PortablePolicy, export_policy
+from skroute.routing.from_row import _portable
 
 
 def log(n=400, seed=0):

@@ -21,8 +21,8 @@ from skroute.certified import CertifiedRouter
 from skroute.metrics import accuracy_cost_curve
 from skroute.quality import BaggedNeighborsRegressor, QualityRegressor
 from skroute.routing import BudgetRouter
-from skroute.routing._estimates import folds_of
-from skroute.routing._policy import choose_by_rule, error_by_level
+from skroute.routing.parts._estimates import folds_of
+from skroute.routing.parts._policy import choose_by_rule, error_by_level
 from skroute.utils._statistics import standard_error
 
 

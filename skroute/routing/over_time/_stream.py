@@ -17,8 +17,8 @@ from skroute.base import Plan, affords, check_affordable, check_costs, check_row
 from skroute.base._inspection import models_of
 from skroute.ledgers import Books, BudgetExhaustedError, Ledger, MemoryLedger, Offer
 from skroute.ledgers._books import check_amount, check_terms
-from skroute.routing._log import check_names
-from skroute.routing._policy import choose_one
+from skroute.routing.parts._log import check_names
+from skroute.routing.parts._policy import choose_one
 from skroute.utils._compat import num_samples
 from skroute.utils._tolerances import ROUNDING
 from skroute.utils._validation import check_numbers, warn

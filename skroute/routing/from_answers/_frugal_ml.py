@@ -9,11 +9,11 @@ from skroute.assignment import assignment_path, choose_at_price
 from skroute.base import Plan, check_affordable
 from skroute.base._calls import REQUEST_ID
 from skroute.base._inspection import ABSTAIN_NAME
-from skroute.routing._combining import CombiningRouter, possible_bases
-from skroute.routing._estimates import rows_and_others
-from skroute.routing._log import with_last
-from skroute.routing._mixtures import HeldOutRules, Mixture, best_mixture, limit_path
-from skroute.routing._targets import SingleLabel
+from skroute.routing.from_answers._combining import CombiningRouter, possible_bases
+from skroute.routing.parts._estimates import rows_and_others
+from skroute.routing.parts._log import with_last
+from skroute.routing.parts._mixtures import HeldOutRules, Mixture, best_mixture, limit_path
+from skroute.routing.parts._targets import SingleLabel
 from skroute.utils._compat import Integral, Interval
 
 # A label that a base gave to fewer rows shares its thresholds with the other rare ones.
@@ -210,11 +210,15 @@ class FrugalMLClassifier(CombiningRouter):
         training rows more closely.
 
     abstain_cost : float, default=None
-        What it costs, in units of `quality`, to hand a row over to a person instead of answering
-        it: the row counts as the best quality of any answer in `fit` minus this. The
-        members that were asked before are paid, and a base is always asked.
-        `predict` marks it by None (NaN in an indicator matrix), `predict_proba` by NaN. None
-        never hands over. Raising it hands fewer rows over.
+        What it costs, in units of `quality`, to abstain from a row, so that a person answers it.
+        The row counts as the best quality of any answer in `fit` minus this. The members that
+        were asked before are paid, and a base is always asked. `predict` marks the row by
+        `abstain_label` (NaN in an indicator matrix), `predict_proba` by NaN. None never abstains.
+        If it is higher, fewer rows abstain.
+
+    abstain_label : object, default=None
+        What `predict` gives for a row that abstains; no class may have this label. None takes
+        ``"abstain"`` where labels are texts and -1 where they are numbers.
 
     cv : int, splitter or iterable, default=5
         Folds that make the members' answers out-of-sample.
@@ -230,7 +234,7 @@ class FrugalMLClassifier(CombiningRouter):
 
     choices_ : list of str
         What `route` indexes: for each base its own answer ("cnn") and each add-on's
-        ("cnn > microsoft"); with an `abstain_cost` also handing over after it
+        ("cnn > microsoft"); with an `abstain_cost` also abstaining after it
         ("cnn > abstain").
 
     choice_costs_ : ndarray of shape (n_choices,)
@@ -254,7 +258,7 @@ class FrugalMLClassifier(CombiningRouter):
         rules that the other parts have chosen; and their standard errors for new rows.
 
     abstain_quality_ : float or None
-        What a row counts as that is handed over; None where none is.
+        Quality of a row that abstains. None if no row can abstain.
 
     n_features_in_, feature_names_in_ : int, ndarray of shape (`n_features_in_`,)
         Number and names of the features seen during `fit`, where X has them.
@@ -325,6 +329,7 @@ class FrugalMLClassifier(CombiningRouter):
         quality="accuracy",
         n_thresholds=20,
         abstain_cost=None,
+        abstain_label=None,
         cv=5,
         n_jobs=None,
     ):
@@ -335,6 +340,7 @@ class FrugalMLClassifier(CombiningRouter):
         self.quality = quality
         self.n_thresholds = n_thresholds
         self.abstain_cost = abstain_cost
+        self.abstain_label = abstain_label
         self.cv = cv
         self.n_jobs = n_jobs
 
@@ -346,8 +352,8 @@ class FrugalMLClassifier(CombiningRouter):
         labels = np.array(labels)
         weight = answers.weight
         quality = self._objective_of(self._target).bound(target, weight).table(target, labels)
-        base_costs = costs = self._costs_of_fit
-        addons, self.abstain_quality_ = list(names), self._worth_of_handing([quality])
+        base_costs = costs = self._members.costs_of_fit
+        addons, self.abstain_quality_ = list(names), self._quality_of_abstaining([quality])
         if self.abstain_quality_ is not None:
             # A person is an add-on whose answers are all alike, and cost nothing.
             quality, costs = with_last(quality, self.abstain_quality_), with_last(costs, 0.0)

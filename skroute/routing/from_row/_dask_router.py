@@ -264,7 +264,7 @@ def _routed(estimator, X, response, budget, call, answers):
         return _nothing(answers)
     found = estimator.respond(X, estimator.make_call(budget, **call), response)
     if answers == ((), np.dtype(object)) and response == "predict":
-        # Alike in all blocks, whether they have rows that are handed over or not.
+        # Alike in all blocks, whether they have rows that abstain or not.
         found = Routed(found.y_pred.astype(object), found.route, found.cost)
     return found
 

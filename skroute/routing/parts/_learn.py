@@ -3,10 +3,10 @@
 import numpy as np
 
 from skroute.base import affords
-from skroute.routing._draws import row_keys
-from skroute.routing._estimates import cross_fit, error_deviation, part_of, predict_matrix
-from skroute.routing._log import with_last
-from skroute.routing._policy import Policy
+from skroute.routing.parts._draws import row_keys
+from skroute.routing.parts._estimates import cross_fit, error_deviation, part_of, predict_matrix
+from skroute.routing.parts._log import with_last
+from skroute.routing.parts._policy import Policy
 from skroute.utils._compat import _safe_indexing
 from skroute.utils._validation import warn
 
@@ -34,9 +34,9 @@ def learn_policy(
     `log.planned_by_fold`.
     """
     planned = log.paid if log.planned is None else log.planned
-    # What handing over is worth is known.
-    handing = log.handing
-    estimated = slice(None if handing is None else -1)
+    # The quality of abstaining is known.
+    abstain_quality = log.abstain_quality
+    estimated = slice(None if abstain_quality is None else -1)
     fitted = cross_fit(
         estimator,
         X,
@@ -51,11 +51,11 @@ def learn_policy(
     estimate = fitted.estimate
     as_new = fitted.as_new
     by_fold = fitted.by_fold
-    if handing is not None:
-        estimate = with_last(estimate, handing)
-        as_new = with_last(as_new, handing)
+    if abstain_quality is not None:
+        estimate = with_last(estimate, abstain_quality)
+        as_new = with_last(as_new, abstain_quality)
         if by_fold is not None:
-            by_fold = with_last(by_fold, handing)
+            by_fold = with_last(by_fold, abstain_quality)
     known, quality, noise = log.known, log.quality, 1.0
     if known is None:
         sigma = error_deviation(estimate, quality, weight)
@@ -91,7 +91,7 @@ def learn_policy(
         planned_as_new=planned_as_new,
         planned_by_fold=log.planned_by_fold,
         kind=kind,
-        handing=handing,
+        abstain_quality=abstain_quality,
     )
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from skroute.routing._log import with_last
+from skroute.routing.parts._log import with_last
 
 # Rows that the noise of the other choices counts for beside the new one's own.
 _NOISE_ROWS = 10

@@ -10,8 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.base import CallParameter, CostAwareMixin, Plan, affords, check_affordable
 from skroute.base._inspection import models_of
 from skroute.ledgers import Ledger
-from skroute.routing._log import kept_choices
-from skroute.routing._stream import BudgetStream
+from skroute.routing.parts._log import kept_choices
 from skroute.utils._compat import Interval, Real, num_samples
 from skroute.utils._once import once_of
 from skroute.utils._tolerances import ROUNDING
@@ -193,7 +192,7 @@ class Router(CostAwareMixin):
         purse: str = "stream",
         within: Sequence[str] = (),
         period: str | float | None = None,
-    ) -> BudgetStream:
+    ) -> Any:
         """A budget for requests that come one by one, safe in threads and, shared, processes.
 
         Parameters
@@ -227,6 +226,9 @@ default=None
         -------
         BudgetStream
         """
+        # Streams are built on routers, so they are imported here alone.
+        from skroute.routing.over_time._stream import BudgetStream
+
         return BudgetStream(
             self,
             budget_total,

@@ -7,9 +7,9 @@ from sklearn.utils import check_random_state
 from skroute.assignment import assignment_path, choose_at_price, solve_assignment
 from skroute.base import CallParameter, Plan, affords, check_affordable
 from skroute.metrics._objectives import OF_LABELS, OF_NUMBERS
-from skroute.routing._draws import row_uniforms
-from skroute.routing._members import AMOUNT, MemberRouter
-from skroute.routing._targets import Numbers
+from skroute.routing.parts._draws import row_uniforms
+from skroute.routing.parts._member_router import AMOUNT, MemberRouter
+from skroute.routing.parts._targets import Numbers
 from skroute.utils._compat import StrOptions, num_samples
 from skroute.utils._named import check_rows_match
 
@@ -35,8 +35,8 @@ class DummyRouter(MemberRouter):
     }
     call_parameters = (Y_TRUE,)
 
-    def _asks(self):
-        return None if self.strategy == "random" else super()._asks()
+    def _response_method(self):
+        return None if self.strategy == "random" else super()._response_method()
 
     def _learn(self, X, answers):
         if self.strategy == "random":
@@ -45,7 +45,7 @@ class DummyRouter(MemberRouter):
             self._values = rng.uniform(size=(_N_PRICE_ROWS, len(answers.names)))
         else:
             objective = self._objective_of(self._target).bound(answers.target, answers.weight)
-            table = objective.table(answers.target, answers.to(self._asks()))
+            table = objective.table(answers.target, answers.to(self._response_method()))
             self._means = np.average(table, axis=0, weights=answers.weight)
         self._strategy = self.strategy
         self.choices_ = answers.names
@@ -100,7 +100,7 @@ class DummyRouter(MemberRouter):
         check_rows_match(X=X, y_true=y_true)
         target, objective = self._encoded(y_true), self._objective_of(self._target)
         rows = np.arange(num_samples(X))
-        said = [self._answers_of(X, k, objective.asks, rows) for k in range(len(self.estimators_))]
+        said = [self._ask_member(X, k, objective.asks, rows) for k in range(len(self.estimators_))]
         return objective.bound(target).table(target, said)
 
     def row_quality(self, X, y, sample_weight=None, budget=None):

@@ -15,8 +15,8 @@ from sklearn.pipeline import Pipeline
 
 from skroute.assignment import Rule, assignment_path, choose_at_price, solve_assignment
 from skroute.base import Plan, affords, check_affordable, note_failure
-from skroute.routing._estimates import MAX_PARTS, predict_matrix, rows_and_others
-from skroute.routing._log import with_last
+from skroute.routing.parts._estimates import MAX_PARTS, predict_matrix, rows_and_others
+from skroute.routing.parts._log import with_last
 from skroute.utils._compat import Real, num_samples
 from skroute.utils._statistics import standard_error
 from skroute.utils._tolerances import ROUNDING, TIE
@@ -211,11 +211,11 @@ class Policy:
         `planned` as `by_fold`, where costs are estimated too.
     kind : ndarray of shape (n_rows,), dtype=int64, default=None
         Number of the kind of a row that occurs often, -1 for others; None where none does.
-    handing : float, default=None
-        What handing a row over is worth, which is the last choice then; None where it is none.
+    abstain_quality : float, default=None
+        Quality of abstaining, which is the last choice then. None if no row can abstain.
     columns : ndarray of int, default=None
-        Outputs of the estimator, with `handing` behind them, that are the choices; None where
-        all are. Plans are in these positions.
+        Outputs of the estimator, with `abstain_quality` behind them, that are the choices; None
+        where all are. Plans are in these positions.
     trusts_estimates : bool, default=True
         Whether a larger budget needs no proof of its own where held-out gains are as estimated.
     """
@@ -238,7 +238,7 @@ class Policy:
     by_fold: np.ndarray | None = None
     planned_by_fold: np.ndarray | None = None
     kind: np.ndarray | None = None
-    handing: float | None = None
+    abstain_quality: float | None = None
     columns: np.ndarray | None = None
     trusts_estimates: bool = True
     _kept: dict = field(default_factory=dict, repr=False)
@@ -401,7 +401,7 @@ class Policy:
     def estimates(self, X):
         """Estimated quality of each choice for each row, before the penalty."""
         outputs = predict_matrix(self.estimator, X, "quality_estimator")
-        return self._chosen(outputs, self.handing)
+        return self._chosen(outputs, self.abstain_quality)
 
     def estimates_and_std(self, X):
         """Estimated quality of each choice, and the standard deviation of its error."""
@@ -410,16 +410,16 @@ class Policy:
                 found = self.estimator.predict(X, return_std=True)
             return tuple(
                 self._chosen(np.asarray(part, dtype=np.float64).reshape(num_samples(X), -1), known)
-                for part, known in zip(found, (self.handing, 0.0))
+                for part, known in zip(found, (self.abstain_quality, 0.0))
             )
         estimates = self.estimates(X)
         levels = zip(estimates.T, error_by_level(self.estimate, self.quality))
         return estimates, np.column_stack([np.interp(part, *level) for part, level in levels])
 
-    def _chosen(self, outputs, handing):
-        """What the estimator says of the choices, with what is known of handing over."""
-        if self.handing is not None:
-            outputs = with_last(outputs, handing)
+    def _chosen(self, outputs, abstain_quality):
+        """What the estimator says of the choices, with the quality of abstaining."""
+        if self.abstain_quality is not None:
+            outputs = with_last(outputs, abstain_quality)
         return outputs if self.columns is None else outputs[:, self.columns]
 
     def decide(self, estimates, costs, budget, *, draw, policy="online", told=False, allowed=None):

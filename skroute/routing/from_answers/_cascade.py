@@ -6,13 +6,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import CallParameter, Plan, check_affordable, check_budget, check_costs
 from skroute.base._calls import REQUEST_ID
-from skroute.routing._cascade_rules import Outcomes, candidates, learn_path, scores_of
-from skroute.routing._estimates import cross_fit, estimates_without_folds, folds_of, predict_matrix
-from skroute.routing._log import check_matrix, check_row_costs, column_names, read_table
-from skroute.routing._mixtures import validated_mixture
-from skroute.routing._signals import as_columns, split_signals
-from skroute.routing._states import check_sets, fixed_order
-from skroute.routing._table_router import TableRouter, realised_quality
+from skroute.routing.from_answers._cascade_rules import Outcomes, candidates, learn_path, scores_of
+from skroute.routing.from_answers._signals import as_columns, split_signals
+from skroute.routing.from_answers._states import check_sets, fixed_order
+from skroute.routing.parts._estimates import (
+    cross_fit,
+    estimates_without_folds,
+    folds_of,
+    predict_matrix,
+)
+from skroute.routing.parts._log import check_matrix, check_row_costs, column_names, read_table
+from skroute.routing.parts._mixtures import validated_mixture
+from skroute.routing.parts._table_router import TableRouter, realised_quality
 from skroute.utils._compat import Integral, Interval, num_samples
 from skroute.utils._frames import is_mapping
 from skroute.utils._once import once_of
@@ -40,7 +45,7 @@ class CascadeRouter(TableRouter):
     For whoever has a log of what several models made of past requests: how good each
     answer was, what it cost, and what it showed of itself (its signals: a confidence, its
     length, a judge's score), which is seen only once the answer is paid for. After each
-    answer the row is answered, asks any model that it has not asked yet, or is handed over
+    answer the row is answered, asks any model that it has not asked yet, or abstains
     to a person, whichever is worth most:
 
     .. math:: \max\Bigl(\hat q_S(x, s), \; \max_{k \notin S} \hat V_{S \cup k}(x, s) - p\, c_k,
@@ -82,9 +87,9 @@ class CascadeRouter(TableRouter):
         the sets of up to that many models, at most 1023.
 
     abstain_cost : float, default=None
-        What it costs, in units of quality, to hand a row over instead of answering it: the
-        row counts as the best quality in the log minus this. None never does. Raising it
-        hands fewer rows over.
+        What it costs, in units of quality, to abstain from a row instead of answering it: the
+        row counts as the best quality in the log minus this. None never does. If it
+        is higher, fewer rows abstain.
 
     n_prices : int, default=24
         Prices that are fitted. Raising it follows the budget more closely.
@@ -112,7 +117,7 @@ class CascadeRouter(TableRouter):
         Cost of each model's call; the mean of the log where costs are per row.
 
     abstain_quality_ : float or None
-        What a row counts as that is handed over; None where none is.
+        Quality of a row that abstains. None if no row can abstain.
 
     mean_quality_ : ndarray of shape (n_models,)
         Mean logged quality of each model.
@@ -269,7 +274,7 @@ class CascadeRouter(TableRouter):
             )
         log = read_table(y, costs, self.costs)
         names, self._named = log.names, log.named
-        log = log.with_handing_over(self.abstain_cost)
+        log = log.with_abstaining(self.abstain_cost)
         n_rows, n_models = quality.shape
         row_costs = np.broadcast_to(log.paid[..., :n_models], quality.shape)
         by_name = split_signals(signals, names, X)
@@ -292,10 +297,12 @@ class CascadeRouter(TableRouter):
             known = learned.estimate
             within = estimates_without_folds(*given, task=task, name="quality_estimator", **options)
         low, span = float(quality.min()), float(np.ptp(quality)) or 1.0
-        self.abstain_quality_ = log.handing
-        handing = None if log.handing is None else (log.handing - low) / span
+        self.abstain_quality_ = log.abstain_quality
+        abstain_quality = (
+            None if log.abstain_quality is None else (log.abstain_quality - low) / span
+        )
         shown = [known, *columns]
-        outcomes = Outcomes((quality - low) / span, row_costs, shown, handing, low, span)
+        outcomes = Outcomes((quality - low) / span, row_costs, shown, abstain_quality, low, span)
         with task.step("compare cascades"):
             self._scales, self._rules, self.mixture_, self._validated_parts = learn_path(
                 compared, outcomes, folds, within, self.n_prices, cheapest, self.n_jobs
@@ -429,7 +436,7 @@ class CascadeRouter(TableRouter):
         Returns
         -------
         ndarray of shape (n_samples,)
-            In the unit of Q; of rows that are handed over, what that counts as.
+            In the unit of Q; of rows that abstain, what that counts as.
         """
         call = self.make_call(budget, signals=signals, costs=costs, request_id=request_id)
         return self.plan(X, call).quality

@@ -6,20 +6,27 @@ from skroute.assignment import assignment_path, choose_at_price
 from skroute.base import Plan, check_affordable
 from skroute.base._calls import REQUEST_ID
 from skroute.base._inspection import ABSTAIN_NAME
-from skroute.routing._combining import (
+from skroute.routing.from_answers._combining import (
     CombiningRouter,
     answer_features,
     possible_bases,
     search_combinations,
 )
-from skroute.routing._estimates import (
+from skroute.routing.from_answers._states import (
+    StateValues,
+    any_order,
+    best_move,
+    check_sets,
+    roll_back,
+)
+from skroute.routing.parts._estimates import (
     answers_forest,
     cross_fit,
     predict_matrix,
     rows_and_others,
     with_weights,
 )
-from skroute.routing._mixtures import (
+from skroute.routing.parts._mixtures import (
     HeldOutRules,
     Mixture,
     best_mixture,
@@ -28,7 +35,6 @@ from skroute.routing._mixtures import (
     mean_of_rows,
     spread_prices,
 )
-from skroute.routing._states import StateValues, any_order, best_move, check_sets, roll_back
 from skroute.utils._compat import HasMethods, Integral, Interval
 
 # Budgets at which the one-add-on policies of each base are candidates.
@@ -96,8 +102,12 @@ class SequentialRouterClassifier(CombiningRouter):
         labels of rows is refused.
 
     abstain_cost : float, default=None
-        What it costs, in units of `quality`, to hand a row over to a person, as in
-        :class:`FrugalMLClassifier`. None never does. Raising it hands fewer rows over.
+        What it costs, in units of `quality`, to abstain from a row, so that a person answers it,
+        as in :class:`FrugalMLClassifier`. None never does. If it is higher, fewer rows abstain.
+
+    abstain_label : object, default=None
+        What `predict` gives for a row that abstains; no class may have this label. None takes
+        ``"abstain"`` where labels are texts and -1 where they are numbers.
 
     cv : int, splitter or iterable, default=5
         Folds that make the members' answers, and the estimates where needed,
@@ -115,7 +125,7 @@ class SequentialRouterClassifier(CombiningRouter):
     choices_ : list of str
         What `route` indexes: the sets of members that a row may end with, their answers
         combined ("cnn + ocr") or one of them preferred ("cnn + ocr > ocr"); with an
-        `abstain_cost` also handed over after them ("cnn + ocr > abstain").
+        `abstain_cost` also abstaining after them ("cnn + ocr > abstain").
 
     choice_costs_ : ndarray of shape (n_choices,)
         Cost of each.
@@ -147,7 +157,7 @@ class SequentialRouterClassifier(CombiningRouter):
         standard errors for new rows.
 
     abstain_quality_ : float or None
-        What a row counts as that is handed over; None where none is.
+        Quality of a row that abstains. None if no row can abstain.
 
     n_features_in_, feature_names_in_ : int, ndarray of shape (`n_features_in_`,)
         Number and names of the features seen during `fit`, where X has them.
@@ -230,6 +240,7 @@ class SequentialRouterClassifier(CombiningRouter):
         quality_estimator=None,
         quality="accuracy",
         abstain_cost=None,
+        abstain_label=None,
         cv=5,
         n_jobs=None,
     ):
@@ -242,11 +253,12 @@ class SequentialRouterClassifier(CombiningRouter):
         self.quality_estimator = quality_estimator
         self.quality = quality
         self.abstain_cost = abstain_cost
+        self.abstain_label = abstain_label
         self.cv = cv
         self.n_jobs = n_jobs
 
-    def _check(self, members):
-        super()._check(members)
+    def _check_members(self, members):
+        super()._check_members(members)
         check_sets(len(members), self.max_calls, _MAX_SETS)
 
     # Fit ------------------------------------------------------------------------------------
@@ -259,8 +271,8 @@ class SequentialRouterClassifier(CombiningRouter):
         found = search_combinations(
             scores, target, quality, self.max_calls, labels=labels, row_weight=row_weight
         )
-        handing = self._worth_of_handing(per_row for _, _, per_row in found.values())
-        self.abstain_quality_ = handing
+        abstain_quality = self._quality_of_abstaining(per_row for _, _, per_row in found.values())
+        self.abstain_quality_ = abstain_quality
         self._states = any_order(len(names), self.max_calls)
         # Ways to answer after each set: all combined, or any one of several members alone.
         realised, choices, self._first_choice = [np.empty((len(target), 0))], [], [-1]
@@ -272,14 +284,14 @@ class SequentialRouterClassifier(CombiningRouter):
                 ways += [found[frozenset([k])] for k in used]
                 way_names += [f"{name} > {names[k]}" for k in used]
             realised.append(np.column_stack([per_row for _, _, per_row in ways]))
-            if handing is not None:
-                ways.append((np.zeros(len(names)), np.nan, np.full(len(target), handing)))
+            if abstain_quality is not None:
+                ways.append((np.zeros(len(names)), np.nan, np.full(len(target), abstain_quality)))
                 way_names.append(f"{name} > {ABSTAIN_NAME}")
             self._first_choice.append(len(choices))
             choices += [(way_name, asked, *way) for way_name, way in zip(way_names, ways)]
         choice_names, used, weights, thresholds, made = zip(*choices)
         self.choice_members_, self.choice_weights_ = np.array(used), np.array(weights)
-        costs, bases = self._costs_of_fit, possible_bases(self.base, names)
+        costs, bases = self._members.costs_of_fit, possible_bases(self.base, names)
         starts = [int(self._states.following[0, k]) for k in bases]
         self._options = {start: self._options_after(start) for start in starts}
 
@@ -305,7 +317,13 @@ class SequentialRouterClassifier(CombiningRouter):
         if self._states.n_calls > 2:
             reached = np.flatnonzero(self._states.asked[:, bases].any(axis=1))
             self._values, brought, spent = roll_back(
-                self._states, realised, costs, self.prices_, fit, only=reached, handing=handing
+                self._states,
+                realised,
+                costs,
+                self.prices_,
+                fit,
+                only=reached,
+                abstain_quality=abstain_quality,
             )
             for start, base in zip(starts, bases):
                 rules += [(start, price, at) for at, price in enumerate(self.prices_)]
@@ -320,7 +338,7 @@ class SequentialRouterClassifier(CombiningRouter):
         return answer_features(scores, weights[used], self._multilabel)
 
     def _options_after(self, start):
-        """FrugalMCT's options: the base alone, both combined, the add-on alone, handing over."""
+        """FrugalMCT's options: the base alone, both combined, the add-on alone, abstaining."""
         options = [self._first_choice[start]]
         for k in np.flatnonzero(self._states.following[start] >= 0):
             state = self._states.following[start, k]
@@ -333,19 +351,19 @@ class SequentialRouterClassifier(CombiningRouter):
     def _learn_addons(self, made, fit, row_weight):
         """Rules that buy one add-on at most; sets the prices of those that may buy more."""
         rules, spent, brought, prices = [], [], [], [0.0]
-        handing = self.abstain_quality_
-        self._addons, self._hands_over = {}, False
+        abstain_quality = self.abstain_quality_
+        self._addons, self._some_abstain = {}, False
         for start, options in self._options.items():
             ways, costs = np.take(made, options, axis=1), self.choice_costs_[options]
-            n_answers = len(options) - (handing is not None)
+            n_answers = len(options) - (abstain_quality is not None)
             model, estimate = fit(start, ways[:, :n_answers])
-            self._addons[start] = StateValues(model, n_answers, 0, 0, handing)
+            self._addons[start] = StateValues(model, n_answers, 0, 0, abstain_quality)
             estimate, _ = self._addons[start].split(estimate)
             path = assignment_path(estimate, costs, weight=row_weight)
             # Where little is spent, each bit of it buys most.
             for price in spread_prices(path, _N_ADDON_PRICES, 2.0):
                 choice = choose_at_price(estimate, costs, price)
-                self._hands_over |= bool((choice == n_answers).any())
+                self._some_abstain |= bool((choice == n_answers).any())
                 rules.append((start, price, -1))
                 spent.append(costs[choice])
                 brought.append(ways[np.arange(len(ways)), choice])
@@ -364,8 +382,8 @@ class SequentialRouterClassifier(CombiningRouter):
         each unit of its cost, and the position of that in `prices_`, -1 for one add-on at most.
         """
         start, price, price_at = map(np.array, zip(*rules))
-        # To hand every row over has no error at all, and would win against whatever is docked.
-        slack = 0.0 if self._hands_over else _SLACK
+        # To abstain from every row has no error at all, and would win against whatever is docked.
+        slack = 0.0 if self._some_abstain else _SLACK
 
         def mixed(rows):
             tables = cost[:, rows], quality[:, rows]
@@ -416,7 +434,7 @@ class SequentialRouterClassifier(CombiningRouter):
             return -1, options[choose_at_price(ways, self.choice_costs_[options], price)]
         values, nexts = self._values[at], np.flatnonzero(self._states.following[at] >= 0)
         ways, going = values.split(predict_matrix(values.model, features, "quality_estimator"))
-        going, costs = going[:, :, [price_at]], self._costs_of_fit[nexts]
+        going, costs = going[:, :, [price_at]], self._members.costs_of_fit[nexts]
         move = best_move(ways, going, costs, np.array([price]))
         after = np.append(self._states.following[at, nexts], -1)[move.onward[:, 0]]
         return after, self._first_choice[at] + move.way

@@ -10,13 +10,14 @@ from skroute.base._calls import ALLOWED, EXCLUDE, REQUEST_ID
 from skroute.base._inspection import may_take_missing
 from skroute.metrics._objectives import OF_LABELS, OF_NUMBERS
 from skroute.quality import QualityRegressor
-from skroute.routing._draws import tie_draws
-from skroute.routing._estimates import folds_of, with_weights
-from skroute.routing._learn import learn_policy, warn_of_fit
-from skroute.routing._log import Log, kept_choices, with_last
-from skroute.routing._members import AMOUNT, MemberRouter, names_best_score
-from skroute.routing._policy import check_lambda
-from skroute.routing._targets import Numbers
+from skroute.routing.parts._draws import tie_draws
+from skroute.routing.parts._estimates import folds_of, with_weights
+from skroute.routing.parts._learn import learn_policy, warn_of_fit
+from skroute.routing.parts._log import Log, kept_choices, with_last
+from skroute.routing.parts._member_router import AMOUNT, MemberRouter
+from skroute.routing.parts._members import names_best_score
+from skroute.routing.parts._policy import check_lambda
+from skroute.routing.parts._targets import Numbers
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples, will_have
 from skroute.utils._once import EVERY, once_of
 from skroute.utils._timing import seconds_per_sample
@@ -39,13 +40,13 @@ class Occam(MemberRouter):
 
     # Fit ------------------------------------------------------------------------------------
 
-    def _asks_member(self, name, member, target):
+    def _response_methods_of(self, name, member, target):
         # Of the member that embeds both are needed: its probabilities and what it answers.
         if name == self.embedding:
             return ["predict_proba", "predict"]
-        return super()._asks_member(name, member, target)
+        return super()._response_methods_of(name, member, target)
 
-    def _advice(self):
+    def _advice_on_rows(self):
         if self.embedding is not None or self.quality_estimator is not None:
             return None
         return (
@@ -53,8 +54,8 @@ class Occam(MemberRouter):
             "reads such rows."
         )
 
-    def _check(self, members):
-        super()._check(members)
+    def _check_members(self, members):
+        super()._check_members(members)
         if isinstance(self.embedding, str):
             if self.embedding not in members:
                 raise ValueError(
@@ -67,9 +68,9 @@ class Occam(MemberRouter):
                     f"({members[self.embedding]!r}) does not have."
                 )
 
-    def _least_cost(self, costs, names):
+    def _cheapest_plan(self, costs, names):
         deciding, added = self._split_costs(costs, names, answers=True)
-        return deciding + super()._least_cost(added, names)
+        return deciding + super()._cheapest_plan(added, names)
 
     def _split_costs(self, costs, names, answers):
         """What every row pays whoever answers, and what choosing each member adds.
@@ -100,10 +101,10 @@ class Occam(MemberRouter):
                 labels = self._target.labels(answers.target)
                 features = self.embedding_.fit_transform(X, labels)
         objective = self._objective_of(self._target).bound(answers.target, answers.weight)
-        quality = objective.table(answers.target, answers.to(self._asks()))
-        _, added = self._split_costs(self._costs_of_fit, names, self._embedder_answers)
-        log = Log(names, quality, added).with_handing_over(self.abstain_cost)
-        self.abstain_quality_ = log.handing
+        quality = objective.table(answers.target, answers.to(self._response_method()))
+        _, added = self._split_costs(self._members.costs_of_fit, names, self._embedder_answers)
+        log = Log(names, quality, added).with_abstaining(self.abstain_cost)
+        self.abstain_quality_ = log.abstain_quality
         estimator = self.quality_estimator
         if estimator is None:
             estimator = QualityRegressor()
@@ -157,7 +158,7 @@ class Occam(MemberRouter):
         """What the quality estimator sees: X, or the probabilities of the member that embeds."""
         n = num_samples(X)
         if self._embedder is not None:
-            return self._answers_of(X, self._embedder, "predict_proba", np.arange(n))
+            return self._ask_member(X, self._embedder, "predict_proba", np.arange(n))
         if self.embedding_ is None:
             return X
         with note_failure("embedding", n, "transform"):
@@ -208,7 +209,7 @@ class Occam(MemberRouter):
 
     @property
     def costs_(self):
-        """Cost of each choice by `costs` as it is now; 0 for handing over."""
+        """Cost of each choice by `costs` as it is now; 0 for abstaining."""
         check_is_fitted(self)
         costs = self._member_costs
         return costs if self.abstain_quality_ is None else with_last(costs, 0.0)
@@ -307,10 +308,14 @@ class OccamRouterClassifier(Occam, ClassifierMixin, BaseEstimator):
         budget is a hard cap on them.
 
     abstain_cost : float, default=None
-        What it costs, in units of `quality`, to hand a row over to a person instead of answering
-        it: the row counts as the best quality of any answer in `fit` minus this, and costs no
-        more than `routing_cost_`. `predict` marks it by None, `predict_proba` by NaN. None never
-        hands over. Raising it hands fewer rows over.
+        What it costs, in units of `quality`, to abstain from a row, so that a person answers it.
+        The row counts as the best quality of any answer in `fit` minus this, and costs no more
+        than `routing_cost_`. `predict` marks the row by `abstain_label`, `predict_proba` by NaN.
+        None never abstains. If it is higher, fewer rows abstain.
+
+    abstain_label : object, default=None
+        What `predict` gives for a row that abstains; no class may have this label. None takes
+        ``"abstain"`` where labels are texts and -1 where they are numbers.
 
     routing_cost : float, default=None
         Cost of deciding on one row (embedding transformer and estimate), in the unit of
@@ -339,7 +344,7 @@ class OccamRouterClassifier(Occam, ClassifierMixin, BaseEstimator):
         The fitted members, in this order.
 
     costs_ : ndarray of shape (n_choices,)
-        Cost of each member's call; 0 for handing over.
+        Cost of each member's call; 0 for abstaining.
 
     routing_cost_ : float
         What each row pays before its member is known: `routing_cost`, measured where
@@ -430,6 +435,7 @@ class OccamRouterClassifier(Occam, ClassifierMixin, BaseEstimator):
         reg_lambda=0.0,
         policy="online",
         abstain_cost=None,
+        abstain_label=None,
         routing_cost=None,
         cv=5,
         n_jobs=None,
@@ -444,6 +450,7 @@ class OccamRouterClassifier(Occam, ClassifierMixin, BaseEstimator):
         self.reg_lambda = reg_lambda
         self.policy = policy
         self.abstain_cost = abstain_cost
+        self.abstain_label = abstain_label
         self.routing_cost = routing_cost
         self.cv = cv
         self.n_jobs = n_jobs
@@ -492,8 +499,8 @@ class OccamRouterRegressor(Occam, RegressorMixin, BaseEstimator):
         Each row alone, the budget on average; or the rows of a call together, under a hard cap.
 
     abstain_cost : float, default=None
-        What it costs, in units of `quality`, to hand a row over to a person; `predict` marks it
-        by NaN. None never hands over. Raising it hands fewer rows over.
+        What it costs, in units of `quality`, to abstain from a row, so that a person answers it.
+        `predict` marks the row by NaN. None never abstains. If it is higher, fewer rows abstain.
 
     routing_cost : float, default=None
         Cost of deciding on one row. None measures it with ``costs="time"`` and is 0 otherwise.

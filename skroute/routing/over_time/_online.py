@@ -11,10 +11,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import CostAwareMixin, check_affordable, check_budget, check_costs
 from skroute.quality._logged import read_choice
-from skroute.routing._log import check_matrix, check_names, check_new_choice, choice_names
-from skroute.routing._online_state import COST, QUALITY, Decision, OnlineStatus, Serving, unit_of
-from skroute.routing._router import BUDGET
-from skroute.routing._table_router import realised_quality
+from skroute.routing.over_time._online_state import (
+    COST,
+    QUALITY,
+    Decision,
+    OnlineStatus,
+    Serving,
+    unit_of,
+)
+from skroute.routing.parts._log import check_matrix, check_names, check_new_choice, choice_names
+from skroute.routing.parts._router import BUDGET
+from skroute.routing.parts._table_router import realised_quality
 from skroute.utils._compat import HasMethods, Integral, Interval, Real
 from skroute.utils._frames import column_keys
 from skroute.utils._named import by_label, check_rows_match

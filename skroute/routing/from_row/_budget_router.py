@@ -12,10 +12,10 @@ from skroute.base._calls import ALLOWED, EXCLUDE, REQUEST_ID
 from skroute.base._inspection import models_of
 from skroute.quality import QualityRegressor
 from skroute.quality._logged import KnownCellsRegressor, beyond_range, lack_of_overlap
-from skroute.routing._draws import row_keys, tie_draws
-from skroute.routing._estimates import cross_fit, folds_of
-from skroute.routing._learn import learn_policy, predict_costs, warn_of_fit
-from skroute.routing._log import (
+from skroute.routing.parts._draws import row_keys, tie_draws
+from skroute.routing.parts._estimates import cross_fit, folds_of
+from skroute.routing.parts._learn import learn_policy, predict_costs, warn_of_fit
+from skroute.routing.parts._log import (
     check_new_choice,
     check_row_costs,
     costs_now,
@@ -25,11 +25,11 @@ from skroute.routing._log import (
     read_table,
     with_last,
 )
-from skroute.routing._newcomers import with_newcomer
-from skroute.routing._policy import check_lambda
-from skroute.routing._router import COSTS
-from skroute.routing._table_router import TableRouter, realised_quality
-from skroute.routing._told_costs import check_told_costs, costs_of_fit
+from skroute.routing.parts._newcomers import with_newcomer
+from skroute.routing.parts._policy import check_lambda
+from skroute.routing.parts._router import COSTS
+from skroute.routing.parts._table_router import TableRouter, realised_quality
+from skroute.routing.parts._told_costs import check_told_costs, costs_of_fit
 from skroute.utils._compat import (
     HasMethods,
     Interval,
@@ -103,9 +103,9 @@ class BudgetRouter(TableRouter):
         logged one, the cap is lowered by what such choices have cost beyond their estimate.
 
     abstain_cost : float, default=None
-        What it costs, in units of quality, to hand a row over instead of having it answered:
+        What it costs, in units of quality, to abstain from a row instead of having it answered:
         the row counts as the best quality in the log minus this, and costs no more than
-        `routing_cost`. None never does. Raising it hands fewer rows over.
+        `routing_cost`. None never does. If it is higher, fewer rows abstain.
 
     routing_cost : float, default=0.0
         Cost of deciding on one row, paid for every row and part of the budget, in the
@@ -129,7 +129,7 @@ class BudgetRouter(TableRouter):
         Names of the choices that `route` indexes: the columns of Q where it is a data
         frame, else the keys of `costs`, else ``"choice0"``, ``"choice1"``, ...; `predict`
         then answers with the column of Q, 0, 1, ... With an `abstain_cost` the last one is
-        ``"abstain"``, which `predict` gives for a row that is handed over (-1 beside columns).
+        ``"abstain"``, which `predict` gives for a row that abstains (-1 beside columns).
 
     n_known_ : ndarray of shape (n_choices,)
         Rows on which the quality of each choice is known: of `fit`, or of `add_choice`.
@@ -144,10 +144,10 @@ class BudgetRouter(TableRouter):
         Fitted on all rows, where costs per row are learned.
 
     costs_ : ndarray of shape (n_choices,)
-        Cost of each choice; the mean where costs are per row; 0 for handing over.
+        Cost of each choice; the mean where costs are per row; 0 for abstaining.
 
     abstain_quality_ : float or None
-        What a row counts as that is handed over; None where none is.
+        Quality of a row that abstains. None if no row can abstain.
 
     mean_quality_ : ndarray of shape (n_choices,)
         Mean logged quality of each choice. NaN where a log of one answer per request cannot say
@@ -389,7 +389,7 @@ class BudgetRouter(TableRouter):
                 planned_as_new=np.maximum(learned_costs.as_new, 0.0),
                 planned_by_fold=planned_by_fold,
             )
-        log = log.with_handing_over(self.abstain_cost)
+        log = log.with_abstaining(self.abstain_cost)
         reader = self.quality_estimator
         if reader is None and log.propensity is None:
             reader = QualityRegressor()
@@ -410,7 +410,7 @@ class BudgetRouter(TableRouter):
         penalty, deciding = float(self.reg_lambda), float(self.routing_cost)
         self._learned = learned.at(reg_lambda=penalty, deciding=deciding)
         self._log, self._row_keys = log, row_keys(X)
-        self.abstain_quality_ = log.handing
+        self.abstain_quality_ = log.abstain_quality
         known = np.isfinite(log.quality) if log.known is None else log.known.weight > 0
         self.n_known_ = known.sum(axis=0)
         check_affordable(budget, self._learned.least)

@@ -10,8 +10,8 @@ import numpy as np
 
 from skroute.assignment import assignment_path, choose_at_price
 from skroute.base import Plan, check_affordable
-from skroute.routing._log import check_new_choice, costs_now, kept_choices
-from skroute.routing._policy import choose_one
+from skroute.routing.parts._log import check_new_choice, costs_now, kept_choices
+from skroute.routing.parts._policy import choose_one
 
 QUALITY, COST = 0, 1
 # Variance of the level of a choice, in units of the noise: of which nothing is known (its drift

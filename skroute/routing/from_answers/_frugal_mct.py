@@ -9,7 +9,7 @@ from skroute.assignment import assignment_path, choose_at_price
 from skroute.base import Plan, affords, check_affordable, check_budget
 from skroute.base._calls import EXCLUDE, REQUEST_ID
 from skroute.base._inspection import ABSTAIN_NAME
-from skroute.routing._combining import (
+from skroute.routing.from_answers._combining import (
     GRID,
     CombiningRouter,
     answer_features,
@@ -17,13 +17,12 @@ from skroute.routing._combining import (
     search_combination,
     search_threshold,
 )
-from skroute.routing._draws import tie_draws
-from skroute.routing._estimates import answers_forest, rows_and_others, with_weights
-from skroute.routing._learn import learn_policy, what_is_behind
-from skroute.routing._log import Log, kept_choices
-from skroute.routing._members import MemberRouter
-from skroute.routing._mixtures import best_of, mean_of_rows
-from skroute.routing._policy import Policy, Validated
+from skroute.routing.parts._draws import tie_draws
+from skroute.routing.parts._estimates import answers_forest, rows_and_others, with_weights
+from skroute.routing.parts._learn import learn_policy, what_is_behind
+from skroute.routing.parts._log import Log, kept_choices
+from skroute.routing.parts._mixtures import best_of, mean_of_rows
+from skroute.routing.parts._policy import Policy, Validated
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
 from skroute.utils._statistics import standard_error
 from skroute.utils._validation import warn
@@ -159,8 +158,12 @@ class FrugalMCTClassifier(CombiningRouter):
         What an answer is worth, as in :class:`FrugalMLClassifier`.
 
     abstain_cost : float, default=None
-        What it costs, in units of `quality`, to hand a row over to a person, as in
-        :class:`FrugalMLClassifier`. None never does. Raising it hands fewer rows over.
+        What it costs, in units of `quality`, to abstain from a row, so that a person answers it,
+        as in :class:`FrugalMLClassifier`. None never does. If it is higher, fewer rows abstain.
+
+    abstain_label : object, default=None
+        What `predict` gives for a row that abstains; no class may have this label. None takes
+        ``"abstain"`` where labels are texts and -1 where they are numbers.
 
     cv : int, splitter or iterable, default=5
         Folds that make the members' answers, and the estimates where needed,
@@ -177,7 +180,7 @@ class FrugalMCTClassifier(CombiningRouter):
     choices_ : list of str
         What `route` indexes: for each possible base, the base alone ("cnn"), combined
         with an add-on ("cnn + ocr"), and the add-on's answer after the base's was not
-        enough ("cnn > ocr"); with an `abstain_cost` also handing over after it
+        enough ("cnn > ocr"); with an `abstain_cost` also abstaining after it
         ("cnn > abstain").
 
     choice_costs_ : ndarray of shape (n_choices,)
@@ -213,7 +216,7 @@ class FrugalMCTClassifier(CombiningRouter):
         errors, as estimates for new rows.
 
     abstain_quality_ : float or None
-        What a row counts as that is handed over; None where none is.
+        Quality of a row that abstains. None if no row can abstain.
 
     n_features_in_, feature_names_in_ : int, ndarray of shape (`n_features_in_`,)
         Number and names of the features seen during `fit`, where X has them.
@@ -285,7 +288,7 @@ class FrugalMCTClassifier(CombiningRouter):
         "policy": [StrOptions({"online", "batch"})],
     }
     call_parameters = (EXCLUDE, REQUEST_ID)
-    _member_costs = MemberRouter._member_costs
+    _new_costs_act_at_once = True
 
     def __init__(
         self,
@@ -301,6 +304,7 @@ class FrugalMCTClassifier(CombiningRouter):
         policy="online",
         quality="accuracy",
         abstain_cost=None,
+        abstain_label=None,
         cv=5,
         n_jobs=None,
     ):
@@ -315,6 +319,7 @@ class FrugalMCTClassifier(CombiningRouter):
         self.policy = policy
         self.quality = quality
         self.abstain_cost = abstain_cost
+        self.abstain_label = abstain_label
         self.cv = cv
         self.n_jobs = n_jobs
 
@@ -326,7 +331,7 @@ class FrugalMCTClassifier(CombiningRouter):
         grids = [GRID if one == "auto" else [one] for one in (self.weight, self.threshold)]
         row_weight = answers.weight
         quality = self._objective_of(self._target).bound(target, row_weight).of
-        budget, costs = check_budget(self.budget), self._costs_of_fit
+        budget, costs = check_budget(self.budget), self._members.costs_of_fit
         bases = possible_bases(self.base, names)
         offered = [
             addon_options(
@@ -334,7 +339,9 @@ class FrugalMCTClassifier(CombiningRouter):
             )
             for base in bases
         ]
-        self.abstain_quality_ = self._worth_of_handing(accuracies for *_, accuracies in offered)
+        self.abstain_quality_ = self._quality_of_abstaining(
+            accuracies for *_, accuracies in offered
+        )
         estimator = self.quality_estimator
         if estimator is None:
             estimator = answers_forest(len(target), _MOST_ROWS, self.n_jobs)
@@ -345,7 +352,7 @@ class FrugalMCTClassifier(CombiningRouter):
         for base, (addons, weights, thresholds, accuracies) in zip(bases, offered):
             log = Log([names[k] for k in addons], accuracies, np.r_[0.0, costs[addons[1:]]])
             if self.abstain_quality_ is not None:
-                log = log.with_handing_over(float(accuracies.max()) - self.abstain_quality_)
+                log = log.with_abstaining(float(accuracies.max()) - self.abstain_quality_)
             features = answer_features([scores[base]], multilabel=self._multilabel)
             policy = learn_policy(
                 estimator,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skroute.routing._log import with_last
+from skroute.routing.parts._log import with_last
 
 
 class States(NamedTuple):
@@ -71,14 +71,14 @@ class StateValues(NamedTuple):
     n_answers: int
     n_next: int
     n_prices: int
-    # What handing a row over is worth, which is one more way to end it; None where it cannot be.
-    handing: float | None
+    # Quality of abstaining, which is one more way to end a row. None if no row can abstain.
+    abstain_quality: float | None
 
     def split(self, outputs):
         """Quality of the ways to end a row, and of asking each next member at each price."""
         ways, going = outputs[:, : self.n_answers], outputs[:, self.n_answers :]
-        if self.handing is not None:
-            ways = with_last(ways, self.handing)
+        if self.abstain_quality is not None:
+            ways = with_last(ways, self.abstain_quality)
         return ways, going.reshape(len(outputs), self.n_next, self.n_prices)
 
 
@@ -113,16 +113,16 @@ def best_move(ways, going, costs, prices):
     return Move(way, stop, np.where(goes, at, -1), np.where(goes, best, worth))
 
 
-def roll_back(states, realised, costs, prices, fit, *, only=None, handing=None, trust=0.0):
+def roll_back(states, realised, costs, prices, fit, *, only=None, abstain_quality=None, trust=0.0):
     """Learn what going on is worth, from the states after the last call back to the first.
 
     `realised` has for each state the logged quality (n_rows, n_answers) of each way to answer
     there. ``fit(state, target) -> (model, estimate)`` is a regressor of the columns of `target`
     on what is known in a state, and what it makes of the same rows out of sample. `only` some
-    states may be reached. `handing` is what handing a row over is worth, wherever something has
-    been asked. `trust` is the share of the next states' own estimates in the value of going on to
-    them; the rest is what their decisions came to: outcomes are noisy, and of estimates the
-    largest is too high.
+    states may be reached. `abstain_quality` is the quality of abstaining, which is possible once
+    something has been asked. `trust` is the share of the next states' own estimates in the value
+    of going on to them; the rest is what their decisions came to: outcomes are noisy, and of
+    estimates the largest is too high.
 
     Returns the values of all states, None where not reached, and for each state that is reached
     the quality and the cost (n_rows, n_prices) that decisions from there on came to on the rows,
@@ -140,7 +140,7 @@ def roll_back(states, realised, costs, prices, fit, *, only=None, handing=None, 
             for at in later
         ]
         answers = realised[state]
-        ends = handing if states.asked[state].any() else None
+        ends = abstain_quality if states.asked[state].any() else None
         ways = answers if ends is None else with_last(answers, ends)
         model, estimate = fit(state, np.column_stack([answers, *net]))
         values[state] = StateValues(model, answers.shape[1], len(later), len(prices), ends)

@@ -10,10 +10,10 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.base import inherit_member_tags
 from skroute.base._inspection import models_of
 from skroute.quality import QualityRegressor
-from skroute.routing._estimates import read_rows, with_weights
-from skroute.routing._log import check_matrix, with_last
-from skroute.routing._members import AMOUNT
-from skroute.routing._router import BUDGET, Router
+from skroute.routing.parts._estimates import read_rows, with_weights
+from skroute.routing.parts._log import check_matrix, with_last
+from skroute.routing.parts._member_router import AMOUNT
+from skroute.routing.parts._router import BUDGET, Router
 from skroute.utils._compat import HasMethods, Integral, routing_enabled
 from skroute.utils._named import check_rows_match
 from skroute.utils._validation import check_row_weights

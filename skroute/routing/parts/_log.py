@@ -158,8 +158,8 @@ class Log:
         Of a log of one answer for each request, how the chance of each answer is known.
     named : bool
         Whether the user has named the choices; else they are columns.
-    handing : float, default=None
-        What handing a row over is worth, which is the last choice then; None where it is none.
+    abstain_quality : float, default=None
+        Quality of abstaining, which is the last choice then. None if no row can abstain.
     """
 
     names: list
@@ -172,10 +172,10 @@ class Log:
     known_costs: KnownCells | None = None
     propensity: str | None = None
     named: bool = False
-    handing: float | None = None
+    abstain_quality: float | None = None
 
-    def with_handing_over(self, abstain_cost):
-        """The log with one more choice: a row is handed over, which costs nothing.
+    def with_abstaining(self, abstain_cost):
+        """The log with one more choice: a row abstains, which costs nothing.
 
         It is worth the best quality in the log less `abstain_cost`; None is no such choice.
         """
@@ -202,7 +202,7 @@ class Log:
             planned_by_fold=planned_by_fold,
             known=self.known and self.known.with_last(worth),
             known_costs=self.known_costs and self.known_costs.with_last(0.0),
-            handing=worth,
+            abstain_quality=worth,
         )
 
     def judged_costs(self, X):

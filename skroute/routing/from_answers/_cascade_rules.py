@@ -7,10 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
-from skroute.routing._estimates import rows_and_others
-from skroute.routing._mixtures import Mixture, ValidatedPart, useful_rules
-from skroute.routing._signals import RankScores, StateBasis
-from skroute.routing._states import (
+from skroute.routing.from_answers._signals import RankScores, StateBasis
+from skroute.routing.from_answers._states import (
     States,
     StateValues,
     any_order,
@@ -18,6 +16,8 @@ from skroute.routing._states import (
     fixed_order,
     roll_back,
 )
+from skroute.routing.parts._estimates import rows_and_others
+from skroute.routing.parts._mixtures import Mixture, ValidatedPart, useful_rules
 
 # Share of estimates of later states in the value of going on to them: see `roll_back`.
 _TRUST = 0.5
@@ -48,8 +48,8 @@ class Outcomes(NamedTuple):
     # What is known before any call, estimates of quality out of sample; then for each model what
     # its answers show.
     shown: list[NDArray[np.float64]]
-    # What a row counts as that is handed over.
-    handing: float | None
+    # Quality of a row that abstains.
+    abstain_quality: float | None
     low: float
     span: float
 
@@ -87,7 +87,7 @@ class Fitted(NamedTuple):
         ways, going = values.split(values.model.predict(features))
         going = np.take_along_axis(going, price_at[:, np.newaxis], axis=2)
         found = best_move(ways, going, self.costs[nexts], self.prices[price_at])
-        # What hands over comes after the models; -1 where nothing has been asked.
+        # Abstaining comes after the models. -1: nothing has been asked.
         choices = np.array([*self.states.answers[state], len(self.costs)])
         return found._replace(onward=np.append(nexts, -1)[found.onward]), choices[found.way]
 
@@ -124,7 +124,7 @@ def fit_cascade(states, log, scores, prices, bases):
         return bases[reads].fit(target[:, len(reads) :])
 
     values, _, _ = roll_back(
-        states, realised, costs, prices, fit, handing=log.handing, trust=_TRUST
+        states, realised, costs, prices, fit, abstain_quality=log.abstain_quality, trust=_TRUST
     )
     return Fitted(states, values, costs, prices)
 
@@ -144,8 +144,9 @@ def judge(cascades, log, prices, train, test, known):
     own.shown[0] = known
     scales = [RankScores(part) for part in own.shown]
     scores, theirs = (scores_of(scales, part.shown) for part in (own, other))
-    handed = np.full(len(test), np.nan if log.handing is None else log.handing)
-    outcomes = np.column_stack([other.quality, handed])
+    # None, where no row can abstain, becomes NaN.
+    abstaining = np.full(len(test), log.abstain_quality, dtype=np.float64)
+    outcomes = np.column_stack([other.quality, abstaining])
     price_at = np.tile(np.arange(len(prices)), (len(test), 1))
     quality, cost = [], []
     for states in cascades:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, ndtri
 
-from skroute.routing._log import column_names
+from skroute.routing.parts._log import column_names
 from skroute.utils._frames import column_keys
 from skroute.utils._named import part_of
 from skroute.utils._validation import floats_of

@@ -10,9 +10,10 @@ from skroute.base import Plan, dispatch
 from skroute.base._inspection import predicts_best_score
 from skroute.metrics import sample_quality
 from skroute.metrics._objectives import OF_LABELS
-from skroute.routing._members import AMOUNT, MemberRouter, names_best_score
-from skroute.routing._mixtures import mean_of_rows, validated_mixture
-from skroute.routing._targets import MultiLabel, SingleLabel
+from skroute.routing.parts._member_router import AMOUNT, MemberRouter
+from skroute.routing.parts._members import names_best_score
+from skroute.routing.parts._mixtures import mean_of_rows, validated_mixture
+from skroute.routing.parts._targets import MultiLabel, SingleLabel
 from skroute.utils._compat import StrOptions, num_samples
 from skroute.utils._once import EVERY, Once, once_of
 
@@ -41,7 +42,7 @@ class MemberAnswers:
         self._kept = Once() if once is EVERY else once
 
     def _ask(self, member, method, rows):
-        return self._router._answers_of(self._X, member, method, rows, self._kept)
+        return self._router._ask_member(self._X, member, method, rows, self._kept)
 
     def __call__(self, member, rows):
         """Return the scores of one member on some rows."""
@@ -92,18 +93,20 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
     # For each member, True if it must be asked for its answers: set by `_read`. None takes the
     # best scores of all members.
     _has_own_labels = None
+    # Rules were chosen for the costs of fit: new ones act at the next.
+    _new_costs_act_at_once = False
 
-    def _asks(self):
+    def _response_method(self):
         return "scores"
 
-    def _least_cost(self, costs, names):
+    def _cheapest_plan(self, costs, names):
         return float(costs[possible_bases(self.base, names)].min())
 
     def _smallest_budget(self):
         return self.choice_costs_.min()
 
-    def _check(self, members):
-        super()._check(members)
+    def _check_members(self, members):
+        super()._check_members(members)
         if self.base != "auto" and self.base not in members:
             raise ValueError(
                 f"base={self.base!r} is not the name of a member; the members are "
@@ -114,7 +117,7 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
         """Return what asks members about rows of X, and has what they have answered."""
         return MemberAnswers(self, X)
 
-    def _asks_member(self, name, member, target):
+    def _response_methods_of(self, name, member, target):
         if isinstance(target, MultiLabel) or predicts_best_score(member):
             return ["scores"]
         return ["scores", "predict"]
@@ -137,8 +140,8 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
         ]
         return scores, labels
 
-    def _worth_of_handing(self, qualities):
-        """What a row counts as that is handed over, by tables of the quality of answers."""
+    def _quality_of_abstaining(self, qualities):
+        """What a row counts as that abstains, by tables of the quality of answers."""
         if self.abstain_cost is None:
             return None
         return max(float(table.max()) for table in qualities) - self.abstain_cost
@@ -158,11 +161,6 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
         if self._multilabel:
             self.choice_thresholds_ = np.asarray(thresholds, dtype=np.float64)
         self.choices_ = list(names)
-
-    @property
-    def _member_costs(self):
-        # Rules were chosen for the costs of fit: new ones act at the next.
-        return self._costs_of_fit
 
     @property
     def choice_costs_(self):
@@ -229,10 +227,10 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
             return mixed
         return with_named_on_top(mixed, named_labels(combined))
 
-    def _score_of(self, y, answers, weight):
+    def _score_answers(self, y, answers, weight):
         if self._multilabel:
             return float(np.average(sample_quality(y, answers), weights=weight))
-        return super()._score_of(y, answers, weight)
+        return super()._score_answers(y, answers, weight)
 
 
 def possible_bases(base, names):

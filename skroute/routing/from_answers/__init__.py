@@ -1,0 +1,1 @@
+"""Routers that decide from the answers that they have paid for so far."""

@@ -1,0 +1,1 @@
+"""Routers that decide from the row alone, before any model is called."""

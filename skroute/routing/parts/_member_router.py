@@ -1,0 +1,503 @@
+"""The base of routers over members: constructor parameters, the steps of `fit`, answers, score."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import is_classifier, is_regressor
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.model_selection import check_cv
+from sklearn.utils import Bunch, check_consistent_length, get_tags
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
+from sklearn.utils.validation import check_is_fitted
+
+from skroute.base import (
+    check_affordable,
+    check_budget,
+    check_costs,
+    dispatch,
+    inherit_member_tags,
+    measure_costs,
+)
+from skroute.base._inspection import ABSTAIN_NAME, abstained, answered_rows
+from skroute.metrics._objectives import (
+    asks_of,
+    is_money,
+    objective_of_labels,
+    objective_of_numbers,
+    rows_of,
+    worth_of,
+)
+from skroute.routing.parts._estimates import folds_of, read_rows
+from skroute.routing.parts._members import (
+    DROP,
+    Members,
+    OutOfFold,
+    fit_members,
+    members_by_name,
+    weights_for_members,
+    without_dropped,
+)
+from skroute.routing.parts._router import BUDGET, Router
+from skroute.routing.parts._targets import (
+    MultiLabel,
+    Numbers,
+    SingleLabel,
+    all_classes,
+    make_target,
+)
+from skroute.utils._compat import (
+    BaseHeterogeneousEnsemble,
+    Integral,
+    Interval,
+    Real,
+    StrOptions,
+    VisualBlock,
+    num_samples,
+    routing_enabled,
+    will_have,
+)
+from skroute.utils._named import check_rows_match
+from skroute.utils._once import once_of
+from skroute.utils._tensors import on_host
+from skroute.utils._validation import (
+    check_known_labels,
+    check_row_weights,
+    given_weights,
+    holds_texts,
+    refuse_missing,
+)
+
+AMOUNT = [Interval(Real, 0, None, closed="left"), None]
+
+
+class RowQuality(NamedTuple):
+    """Quality of the answer to each row, higher being better, the choice made and its cost."""
+
+    quality: NDArray[np.float64]
+    route: NDArray[np.int64]
+    cost: NDArray[np.float64]
+
+
+class MemberRouter(Router, BaseHeterogeneousEnsemble):
+    """Base of routers with constructor parameters ``estimators``, their ``costs``, and ``cv``.
+
+    A fitted router has its members as one object (`Members`). A subclass writes, next to the
+    methods of :class:`~skroute.base.CostAwareMixin` and `Router`,
+
+    ``_learn(X, answers)``
+        Learn from the members' answers to the rows of `fit`, out of fold (`OutOfFold`). Set what
+        ``_plan`` needs, and ``choices_`` last.
+
+    It may replace
+
+    ``_response_method()``
+        Return the method by which members are asked about training rows, see `SingleLabel.call`,
+        or None if they are not asked. The default is that of `quality`.
+
+    ``_response_methods_of(name, member, target)``
+        Return all methods by which one member is asked. The default is ``_response_method()``.
+
+    ``_check_members(members)``
+        Check parameters and members together, before any member is fitted. Call the default first.
+
+    ``_cheapest_plan(costs, names)``
+        Return the mean cost of the cheapest plan. The default is the cost of the cheapest member.
+
+    ``_advice_on_rows()``
+        Return what to do about rows that the default estimate cannot read, or None.
+
+    ``_score_answers(y, answers, weight)``
+        Return the score of answers. The default is scikit-learn's.
+
+    It may set these class attributes:
+
+    ``_target_kinds`` : tuple of type
+        The kinds of target that the router takes.
+
+    ``_qualities`` : tuple of str or None
+        Names of the qualities of labels that it has the mathematics for. None: all.
+
+    ``_new_costs_act_at_once`` : bool
+        False if rules were chosen for the costs of `fit`, so that new costs act at the next `fit`.
+    """
+
+    _parameter_constraints: dict = {
+        "estimators": [list],
+        "costs": [dict, "array-like", StrOptions({"time"})],
+        "budget": BUDGET,
+        "cv": ["cv_object"],
+        "n_jobs": [Integral, None],
+    }
+    _target_kinds: tuple[type, ...] = (SingleLabel,)
+    _qualities: tuple[str, ...] | None = None
+    _new_costs_act_at_once = True
+
+    # The members ------------------------------------------------------------------------------
+
+    @property
+    def estimators_(self):
+        """The fitted members, a list in the order of ``member_names_``."""
+        return self._members.models
+
+    @property
+    def member_names_(self):
+        """Names of the members, a list of str."""
+        return self._members.names
+
+    @property
+    def named_estimators_(self):
+        """The fitted members by name (:class:`~sklearn.utils.Bunch`)."""
+        return Bunch(**dict(zip(self.member_names_, self.estimators_)))
+
+    @property
+    def _target(self):
+        return self._members.target
+
+    @property
+    def costs_(self):
+        """Cost of each member's call, by `costs` as it is now, ndarray of shape (n_members,)."""
+        check_is_fitted(self)
+        return self._member_costs
+
+    @property
+    def _member_costs(self):
+        if self._new_costs_act_at_once:
+            return self._members.costs_by(self.costs, self._dropped)
+        return self._members.costs_of_fit
+
+    @property
+    def _dropped(self):
+        """Names of members that are left out."""
+        return {name for name, member in self.estimators if member == DROP}
+
+    # Fit --------------------------------------------------------------------------------------
+
+    def _fit(self, X, y, *, task, **params):
+        members = members_by_name(self.estimators, self._validate_names)
+        names = list(members)
+        X = read_rows(self, X, self._advice_on_rows())
+        y = on_host(y)
+        self._check_members(members)
+        is_measured = isinstance(self.costs, str)
+        if not is_measured:
+            costs = check_costs(without_dropped(self.costs, self._dropped), names)
+            check_affordable(check_budget(self.budget), self._cheapest_plan(costs, names))
+
+        y, classes, kind = make_target(X, y, self._target_kinds, type(self).__name__)
+        if kind is SingleLabel:
+            classes = all_classes(classes, members.values())
+        target = kind(classes)
+        self._check_target(target)
+        given_weight = given_weights(params.get("sample_weight"), X)
+        metadata = self._metadata_of_members(members, params, given_weight)
+        member_splits, folds = self._splits(X, y, kind, metadata)
+
+        methods = {}
+        for name, member in members.items():
+            methods[name] = self._response_methods_of(name, member, target)
+        models, by_method = fit_members(
+            members,
+            X,
+            y,
+            target=target,
+            methods=methods,
+            splits=member_splits,
+            metadata=metadata,
+            task=task,
+            n_jobs=self.n_jobs,
+        )
+        if is_measured:
+            method = self._timed_method()
+            calls = {name: getattr(model, method) for name, model in zip(names, models)}
+            costs = measure_costs(calls, X)
+            check_affordable(check_budget(self.budget), self._cheapest_plan(costs, names))
+        self._members = Members(
+            names=names,
+            models=models,
+            target=target,
+            costs_of_fit=costs,
+            has_measured_costs=is_measured,
+        )
+        if kind is not Numbers:
+            self.classes_ = target.classes
+        with task.step("learn routing"):
+            answers = OutOfFold(names, by_method, target.positions(y), folds)
+            if given_weight is not None:
+                X, answers = answers.weighted(X, given_weight)
+            self._learn(X, answers)
+
+    def _response_method(self):
+        return asks_of(self.quality) if hasattr(self, "quality") else "predict_proba"
+
+    def _response_methods_of(self, name, member, target):
+        method = self._response_method()
+        return [] if method is None else [method]
+
+    def _timed_method(self):
+        """Return the name of the member method whose time is measured as its cost."""
+        method = self._response_method()
+        if method is None:
+            return "predict"
+        if method == "scores":
+            return "predict_proba"
+        return method
+
+    def _advice_on_rows(self):
+        return None
+
+    def _check_members(self, members):
+        routes_numbers = self._target_kinds == (Numbers,)
+        for name, member in members.items():
+            is_of_the_other_kind = is_classifier(member) if routes_numbers else is_regressor(member)
+            if is_of_the_other_kind:
+                wanted = "regressor" if routes_numbers else "classifier"
+                raise ValueError(
+                    f"The estimator {name!r} should be a {wanted}, got {member!r}. BudgetRouter "
+                    "routes between models of any kind, from a log of their quality."
+                )
+            method = self._timed_method()
+            if not routes_numbers and not will_have(member, method):
+                raise ValueError(
+                    f"{type(self).__name__} needs {method}, which {name!r} ({member!r}) "
+                    "does not have. Wrap it in sklearn.calibration.CalibratedClassifierCV, or take "
+                    "a quality of labels where there is one."
+                )
+
+    def _check_target(self, target):
+        """Check parameters and labels together, before any member is fitted."""
+        if not hasattr(self, "quality"):
+            return
+        objective = self._objective_of(target)
+        if getattr(self, "abstain_cost", None) is None:
+            return
+        if isinstance(target, SingleLabel):
+            # Raises an error if a class has the label.
+            label_of_abstaining(self.abstain_label, target.classes)
+        if objective.by_class:
+            raise ValueError(
+                f"abstain_cost={self.abstain_cost!r} is the cost of one row, but "
+                f"quality={objective.name!r} is no plain mean over rows. Take another quality, or "
+                "None."
+            )
+
+    def _cheapest_plan(self, costs, names):
+        if getattr(self, "abstain_cost", None) is not None:
+            return 0.0
+        return float(costs.min())
+
+    def _metadata_of_members(self, members, params, given_weight):
+        """Return the metadata for the `fit` of each member and for the splitter."""
+        if given_weight is None or routing_enabled():
+            return self._route_metadata(params)
+        others = {name: value for name, value in params.items() if name != "sample_weight"}
+        # Without metadata routing these are refused.
+        self._route_metadata(others)
+        return weights_for_members(members, given_weight)
+
+    def _splits(self, X, y, kind, metadata):
+        """Return the folds of the members, and the folds of what the router learns of them."""
+        splitter = check_cv(self.cv, y, classifier=kind is not Numbers)
+        if self.cv is None or isinstance(self.cv, Integral):
+            # Values are not classes: what is learned from them is not stratified.
+            return list(splitter.split(np.zeros(num_samples(X)), y)), folds_of(self.cv, X)
+        splits = folds_of(splitter, X, y, **metadata["cv"]["split"])
+        return splits, splits
+
+    # Answers ----------------------------------------------------------------------------------
+
+    def _single_choices(self):
+        return list(self.member_names_)
+
+    def _answer(self, plan, response):
+        abstains = abstained(self, plan.route)
+        if not abstains.any():
+            return self._answers_to(plan, response, np.arange(len(plan.route)))
+        is_wide = response == "predict_proba" or isinstance(self._target, MultiLabel)
+        shape = (len(abstains), len(self.classes_)) if is_wide else len(abstains)
+        if is_wide or isinstance(self._target, Numbers):
+            answers = np.full(shape, np.nan)
+        else:
+            answers = labels_that_abstain(shape, self.abstain_label, self.classes_)
+        rows = np.flatnonzero(~abstains)
+        if len(rows):
+            answers[rows] = self._answers_to(plan, response, rows)
+        return answers
+
+    def _answers_to(self, plan, response, rows):
+        """Return the answers to some rows of a plan.
+
+        The state of a plan has answers that deciding has paid for, by member and method.
+        """
+        paid_answers = plan.state or {}
+
+        def answer(choice, positions):
+            if (choice, response) in paid_answers:
+                return paid_answers[choice, response][rows[positions]]
+            return self._ask_member(plan.X, choice, response, rows[positions])
+
+        answers = dispatch(plan.route[rows], answer)
+        if response == "predict":
+            return self._target.labels(answers)
+        return self._target.probabilities(answers)
+
+    def _ask_member(self, X, position, method, rows, cache=None):
+        """Return what a member answers to some rows.
+
+        In a sweep over budgets, or with a cache, the member is asked about each row once.
+        """
+        sweep = once_of(self)
+        return self._members.ask(position, method, X, rows, counter=sweep, cache=cache or sweep)
+
+    def _offers_proba(self):
+        """Return True if every member, whichever a row is routed to, has `predict_proba`."""
+        if self._target_kinds == (Numbers,):
+            return False
+        models = getattr(self, "estimators_", None)
+        if models is None:
+            models = [member for _, member in self.estimators if member != DROP]
+        # A member's own AttributeError goes through: it says why.
+        return all(
+            will_have(model, "predict_proba") or callable(model.predict_proba) for model in models
+        )
+
+    # Quality ----------------------------------------------------------------------------------
+
+    def _objective_of(self, target):
+        if isinstance(target, Numbers):
+            return objective_of_numbers(self.quality)
+        return objective_of_labels(
+            self.quality,
+            target.classes,
+            several=isinstance(target, MultiLabel),
+            takes=self._qualities,
+            who=type(self).__name__,
+        )
+
+    def _least_prices(self):
+        """Return what one unit of cost is worth in quality: within a budget, and without one."""
+        if getattr(self, "exchange_rate", None) is not None:
+            return (float(self.exchange_rate),) * 2
+        return 0.0, float(is_money(self.quality))
+
+    def _encoded(self, y):
+        """Return true answers encoded as the members' are. Refuse labels that are new."""
+        refuse_missing(y=y)
+        y = np.asarray(y.todense() if hasattr(y, "todense") else on_host(y))
+        if isinstance(self._target, SingleLabel):
+            check_known_labels(y, self.classes_)
+        return self._target.positions(y)
+
+    def row_quality(self, X, y, sample_weight=None, budget=None, **parameters):
+        """Return the quality of the answer to each row, by this router's `quality`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows.
+
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+            True answers.
+
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, for qualities that weight classes by how many rows they have.
+
+        budget : float, default=None
+            As in `predict_routed`.
+
+        **parameters : keyword arguments
+            What else `predict_routed` takes.
+
+        Returns
+        -------
+        RowQuality
+            Named tuple ``(quality, route, cost)``. A row that abstains counts as the best quality
+            in the log of `fit` less `abstain_cost`.
+        """
+        check_is_fitted(self)
+        check_rows_match(X=X, y=y, sample_weight=sample_weight, **parameters)
+        check_consistent_length(X, y)
+        if sample_weight is not None:
+            sample_weight = check_row_weights(sample_weight, num_samples(X))
+        # Refused before a model is asked.
+        self._encoded(y)
+        worth = worth_of(self, y)
+        routed = self.respond(X, self.make_call(budget, **parameters), worth.asks)
+        quality = worth.of_routed(rows_of(y, self), routed, self, sample_weight)
+        return RowQuality(quality, routed.route, routed.cost)
+
+    def _score_routed(self, y, routed, sample_weight):
+        y = np.asarray(y.todense() if hasattr(y, "todense") else on_host(y))
+        check_consistent_length(routed.route, y)
+        rows = answered_rows(self, routed.route)
+        if not len(rows):
+            return np.nan
+        # Labels again: rows that abstain made this an array of objects.
+        answers = np.array(routed.y_pred[rows].tolist())
+        weight = None if sample_weight is None else sample_weight[rows]
+        return self._score_answers(y[rows], answers, weight)
+
+    def _score_answers(self, y, answers, weight):
+        if isinstance(self._target, Numbers):
+            return r2_score(y, answers, sample_weight=weight)
+        return accuracy_score(y, answers, sample_weight=weight)
+
+    # scikit-learn -----------------------------------------------------------------------------
+
+    def get_metadata_routing(self):
+        """Metadata routing of this object.
+
+        Returns
+        -------
+        sklearn.utils.metadata_routing.MetadataRouter
+        """
+        router = MetadataRouter(owner=self).add_self_request(self)
+        fit = MethodMapping().add(caller="fit", callee="fit")
+        for name, member in self.estimators:
+            if member != DROP:
+                router.add(**{name: member}, method_mapping=fit)
+        split = MethodMapping().add(caller="fit", callee="split")
+        return router.add(cv=self.cv, method_mapping=split)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        try:
+            members = members_by_name(self.estimators, self._validate_names).values()
+        except ValueError:
+            # Tags are asked for before parameters are validated; fit will say it.
+            return tags
+        member_tags = [get_tags(member).classifier_tags for member in members]
+        own_tags = tags.classifier_tags
+        if own_tags is not None:
+            own_tags.multi_class = all(kind is None or kind.multi_class for kind in member_tags)
+            takes_several = all(kind is not None and kind.multi_label for kind in member_tags)
+            own_tags.multi_label = MultiLabel in self._target_kinds and takes_several
+        return inherit_member_tags(tags, members)
+
+    def _sk_visual_block_(self):
+        names, members = zip(*self.estimators)
+        return VisualBlock("parallel", members, names=names)
+
+
+def label_of_abstaining(label, classes):
+    """Return the label of a row that abstains. No class may have it.
+
+    None stands for "abstain" where labels are texts, and for -1 where they are numbers.
+    """
+    if label is None:
+        label = ABSTAIN_NAME if holds_texts(classes) else -1
+    if label in classes.tolist():
+        raise ValueError(
+            f"abstain_label={label!r} is one of the classes {classes.tolist()!r}. Give a label "
+            "that no class has."
+        )
+    return label
+
+
+def labels_that_abstain(n_rows, label, classes):
+    """Return an array with the label of abstaining in each row, which can hold all classes, too."""
+    label = label_of_abstaining(label, classes)
+    labels = np.asarray([label])
+    is_mixed = holds_texts(labels) != holds_texts(classes)
+    dtype = np.dtype(object) if is_mixed else np.result_type(labels, classes)
+    return np.full(n_rows, label, dtype=dtype)

@@ -313,7 +313,7 @@ def test_stacks_count_rows_by_their_weights(seed):
             folds,
             np.arange(3.0),
             row_weight=weight,
-        ).weights
+        ).combination.weights
 
     weighted = weights_of(np.arange(n_rows), counts.astype(float))
     np.testing.assert_allclose(weighted, weights_of(rows), rtol=1e-6)

@@ -1,6 +1,6 @@
 """The default estimate of quality: a family compared by the decisions that it leads to."""
 
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -48,6 +48,21 @@ _BLOCK = 4096
 _FEWEST_ROWS = 20
 # Squares of larger outcomes, times the rows of a table, are beyond all floats.
 _LARGEST = 1e30
+
+
+class CrossEstimates(NamedTuple):
+    """Estimates of the rows of a fit, as `QualityRegressor.cross_fit` describes them.
+
+    Attributes
+    ----------
+    estimate, kept : ndarray of shape (n_rows, n_choices)
+    by_fold : ndarray of shape (n_folds, n_rows, n_choices), or None
+        None where nobody needs them.
+    """
+
+    estimate: np.ndarray
+    kept: np.ndarray
+    by_fold: np.ndarray | None
 
 
 class QualityRegressor(
@@ -195,6 +210,7 @@ class QualityRegressor(
         n_jobs: int | None = None,
         return_kept: bool = False,
         sample_weight: ArrayLike | None = None,
+        return_by_fold: bool = False,
     ) -> NDArray[np.float64] | tuple[NDArray[np.float64], ...]:
         """Fit, and give the estimates of the same rows out of sample.
 
@@ -222,6 +238,9 @@ class QualityRegressor(
         sample_weight : array-like of shape (n_samples,), default=None
             As in `fit`. Rows of weight 0 get the estimates of new rows.
 
+        return_by_fold : bool, default=False
+            Whether to return `by_fold` as well.
+
         Returns
         -------
         estimate : ndarray of shape (n_samples,) or (n_samples, n_outputs)
@@ -234,15 +253,28 @@ class QualityRegressor(
             The same members' estimates, weighted and corrected as `predict` does it, by what all
             rows say. They judge nothing, but new rows are estimated like this: a price that is
             to hold for them is set by these. Only if `return_kept`.
+
+        by_fold : ndarray of shape (n_folds, n_samples) or (n_folds, n_samples, n_outputs)
+            For each fold, estimates of all rows as its rows are estimated: the members' estimates,
+            weighted, chosen and corrected by what the rows of the other folds say. The rows of
+            the fold have those of `estimate`. A price that is to hold for the rows of a fold is
+            set by the other rows of its table. Only if `return_by_fold`.
         """
         self.__dict__.pop("mean_", None)
         refuse_masked(X=X, y=y)
         check_rows_match(X=X, y=y, costs=costs, sample_weight=sample_weight)
-        found = self._validate_and_fit(X, y, folds, costs, n_jobs, sample_weight)
-        return _in_shape(found if return_kept else found[:1], self._is_single)
+        found = self._validate_and_fit(
+            X, y, folds, costs, n_jobs, sample_weight, with_by_fold=return_by_fold
+        )
+        tables = [found.estimate]
+        if return_kept:
+            tables.append(found.kept)
+        if return_by_fold:
+            tables.append(found.by_fold)
+        return _in_shape(tables, self._is_single)
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def _validate_and_fit(self, X, y, folds, costs, n_jobs, sample_weight):
+    def _validate_and_fit(self, X, y, folds, costs, n_jobs, sample_weight, with_by_fold):
         self._threads = n_jobs if self.n_jobs is None else self.n_jobs
         names = names_of(self.family)
         read = {"dtype": [np.float64, np.float32], "order": "C"}
@@ -262,29 +294,50 @@ class QualityRegressor(
         # Of small matrices several threads of BLAS only wait for one another.
         with threadpool_controller().limit(limits=1, user_api="blas"):
             if sample_weight is None:
-                return self._cross_fit(rows, outcomes, folds, costs, names)
-            return self._weighted_cross_fit(rows, outcomes, folds, costs, names, sample_weight)
+                return self._cross_fit(
+                    rows, outcomes, folds, costs, names, with_by_fold=with_by_fold
+                )
+            return self._weighted_cross_fit(
+                rows, outcomes, folds, costs, names, sample_weight, with_by_fold=with_by_fold
+            )
 
-    def _weighted_cross_fit(self, X, y, folds, costs, names, sample_weight):
+    def _weighted_cross_fit(self, X, y, folds, costs, names, sample_weight, *, with_by_fold):
         """Fit on the rows that have weight; the others get the estimates of new rows."""
         weight = relative_weights(given_weights(sample_weight, X))
         kept = np.flatnonzero(weight)
         if len(kept) == len(weight):
-            return self._cross_fit(X, y, folds, costs, names, none_if_equal(weight))
+            return self._cross_fit(
+                X, y, folds, costs, names, none_if_equal(weight), with_by_fold=with_by_fold
+            )
+        folds_of_kept = folds
         if folds is not None:
-            folds = folds_among(folds, kept, len(weight))
+            folds_of_kept = folds_among(folds, kept, len(weight))
         costs = np.asarray(costs)[kept] if np.ndim(costs) == 2 else costs
         of_kept = self._cross_fit(
-            X[kept], y[kept], folds, costs, names, none_if_equal(weight[kept])
+            X[kept],
+            y[kept],
+            folds_of_kept,
+            costs,
+            names,
+            none_if_equal(weight[kept]),
+            with_by_fold=with_by_fold,
         )
-        tables = []
-        for estimate in of_kept:
-            table = self._estimates_of(X)
-            table[kept] = estimate
-            tables.append(table)
-        return tuple(tables)
+        as_new = self._estimates_of(X)
+        estimate = as_new.copy()
+        estimate[kept] = of_kept.estimate
+        estimate_as_kept = as_new.copy()
+        estimate_as_kept[kept] = of_kept.kept
+        by_fold = None
+        if with_by_fold:
+            has_kept_rows = np.ones(len(of_kept.by_fold), dtype=bool)
+            if folds is not None:
+                # `folds_among` leaves the other folds out.
+                has_kept_rows = np.array([weight[test].any() for _, test in folds])
+            by_fold = np.tile(as_new, (len(has_kept_rows), 1, 1))
+            by_fold[np.ix_(has_kept_rows, kept)] = of_kept.by_fold
+        return CrossEstimates(estimate, estimate_as_kept, by_fold)
 
-    def _cross_fit(self, X, y, folds, costs, names, weight=None):
+    def _cross_fit(self, X, y, folds, costs, names, weight=None, *, with_by_fold):
         self._is_single = y.ndim == 1
         quality = y.reshape(len(y), -1)
         if not np.abs(quality).max() <= _LARGEST:
@@ -306,10 +359,18 @@ class QualityRegressor(
                 self._errors = np.stack([mean, error / len(X) ** 0.5], axis=1)[..., None]
             self._range = mean, mean, None
             estimate = quality.copy()
+            means_by_fold = []
             for train, test in folds or ():
-                estimate[test] = mean_of(quality[train], some_of(weight, train))
+                mean_without_fold = mean_of(quality[train], some_of(weight, train))
+                estimate[test] = mean_without_fold
+                means_by_fold.append(mean_without_fold)
+            by_fold = None
+            if with_by_fold:
+                by_fold = np.empty((len(means_by_fold), *quality.shape))
+                for number, mean_without_fold in enumerate(means_by_fold):
+                    by_fold[number] = mean_without_fold
             self.mean_ = mean
-            return estimate, np.tile(mean, (len(X), 1))
+            return CrossEstimates(estimate, np.tile(mean, (len(X), 1)), by_fold)
         rows, costs = self._rows(X), as_one_price_each(costs, quality)
         # Errors are added up over choices: from here to the end they are of one size.
         sizes, means = sizes_of(quality), np.empty(quality.shape)
@@ -332,12 +393,18 @@ class QualityRegressor(
             self._errors = self._made_up_errors(names, choice, rows, quality, folds, weight)
             self._errors *= sizes[:, None, None]
         self.compared_ = choice.compared
-        if choice.knots is not None:
-            self._knots = choice.knots * sizes[:, None]
+        if choice.combination.knots is not None:
+            self._knots = choice.combination.knots * sizes[:, None]
         if not self._parts:
             self._range = mean, mean, None
         self.mean_ = mean
-        return choice.estimate * sizes, choice.kept * sizes
+        by_fold = None
+        if with_by_fold:
+            by_fold = np.empty((len(folds), *quality.shape))
+            for number, combination in enumerate(choice.of_folds):
+                by_fold[number] = combination.estimate(estimates) * sizes
+        kept = choice.combination.estimate(estimates)
+        return CrossEstimates(choice.estimate * sizes, kept * sizes, by_fold)
 
     def _rows(self, X):
         """Standardised rows in single precision; what it cannot hold is clipped."""
@@ -383,9 +450,10 @@ class QualityRegressor(
                 return [forest.kept(len(of_folds[i])) for forest in of_folds[i]]
             return [MEMBERS[names[i]](rows, deviations, self.random_state, weight)]
 
-        used, parts = np.flatnonzero(choice.weights.any(axis=0)), []
+        weights = choice.combination.weights
+        used, parts = np.flatnonzero(weights.any(axis=0)), []
         for i, members in zip(used, self._in_threads(delayed(fitted)(i) for i in used)):
-            difference, level = choice.weights[:, i] / len(members)
+            difference, level = weights[:, i] / len(members)
             parts += [member.weighted(level, difference, sizes) for member in members]
         forests = [part for part in parts if isinstance(part, Forest)]
         parts = [part for part in parts if not isinstance(part, Forest)]
@@ -401,13 +469,14 @@ class QualityRegressor(
         """
         rng, truth = np.random.default_rng(self.random_state), choice.estimate
         outcomes = made_up_outcomes(truth, quality, rng)
-        used = np.flatnonzero(choice.weights.any(axis=0))
+        weights, knots = choice.combination.weights, choice.combination.knots
+        used = np.flatnonzero(weights.any(axis=0))
         parts, _ = self._out_of_sample([names[i] for i in used], rows, outcomes, folds, weight)
-        estimate = weigh(parts, choice.weights[:, used])
+        estimate = weigh(parts, weights[:, used])
         for train, test in folds:
             estimate[test] += mean_of(outcomes[train], some_of(weight, train))
-        if choice.knots is not None:
-            estimate = corrected(estimate, choice.knots)
+        if knots is not None:
+            estimate = corrected(estimate, knots)
         estimate = np.clip(estimate, quality.min(axis=0), quality.max(axis=0))
         return error_curves(estimate, estimate - truth, truth.std(axis=0))
 
@@ -499,7 +568,7 @@ class QualityRegressor(
 
 def _in_shape(tables, is_single):
     """Tables as those of one output where there is one; one table alone is no tuple."""
-    found = tuple(table[:, 0] if is_single else table for table in tables)
+    found = tuple(table[..., 0] if is_single else table for table in tables)
     return found if len(found) > 1 else found[0]
 
 

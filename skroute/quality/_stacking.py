@@ -168,26 +168,62 @@ class Compared(NamedTuple):
     level: float
 
 
-class Choice(NamedTuple):
-    """What is taken of a family, by all rows, and what rows of other folds would have taken.
+class Combination(NamedTuple):
+    """Weights and corrections that make one estimate of all members.
 
     Attributes
     ----------
+    mean : ndarray of shape (n_choices,)
+        Mean quality of each choice.
     weights : ndarray of shape (2, n_members)
-    knots : ndarray of shape (n_choices, 2, n_points), or None
+        As in `weigh`. All are zero where the means are the estimate.
+    knots : ndarray of shape (n_choices, 2 + n_points), or None
         Corrections of the weighted sum.
+    limits : tuple
+        Range and unit of estimates, from `range_of`.
+    """
+
+    mean: np.ndarray
+    weights: np.ndarray
+    knots: np.ndarray | None
+    limits: tuple
+
+    def estimate(self, deviations):
+        """Return the estimates of rows.
+
+        Parameters
+        ----------
+        deviations : ndarray of shape (n_members, n_rows, n_choices)
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_choices)
+        """
+        if not self.weights.any():
+            return np.tile(self.mean, (deviations.shape[1], 1))
+        estimate = self.mean + weigh(deviations, self.weights)
+        if self.knots is not None:
+            estimate = corrected(estimate, self.knots)
+        return finished(estimate, *self.limits)
+
+
+class Choice(NamedTuple):
+    """The combination that all rows choose, and those that the rows outside each fold choose.
+
+    Attributes
+    ----------
+    combination : Combination
+        Weights, corrections, and choice between stack, members and means by all rows.
+    of_folds : list of Combination
+        For each fold, the same by the rows of the other folds.
     estimate : ndarray of shape (n_rows, n_choices)
-        Of each row by the weights, the corrections, and the choice between stack, members
-        and means, that the rows of the other folds make.
-    kept : ndarray of shape (n_rows, n_choices)
-        Of each row by `weights` and `knots`.
+        Estimates of each row by the combination of its fold.
     compared : list of Compared
     """
 
-    weights: np.ndarray
-    knots: np.ndarray | None
+    combination: Combination
+    of_folds: list[Combination]
     estimate: np.ndarray
-    kept: np.ndarray
     compared: list[Compared]
 
 
@@ -266,29 +302,36 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs, sizes=1.0,
         best = max(ahead, key=lambda one: mean_of(one.gain[rows], of_rows), default=best)
         return None if mean_of(best.gain[rows], of_rows) < 0 else best
 
+    def combination_of(rows):
+        """Return the combination that some rows choose, learned from these rows."""
+        weight_of_rows = some_of(row_weight, rows)
+        mean = mean_of(quality[rows], weight_of_rows)
+        weights = np.zeros((2, len(names)))
+        knots = None
+        best = taken(rows)
+        if best is not None:
+            weights = stacked_weights(
+                estimates[:, rows], outcomes[rows], best.members, weight_of_rows
+            )
+            if best.curved and weights.any():
+                knots = corrections(mean + best.deviation[rows], quality[rows], weight_of_rows)
+        return Combination(mean, weights, knots, limits=seen)
+
     estimate = np.empty(quality.shape)
+    of_folds = []
     for rows, rest in splits:
-        one = taken(rest)
-        if one is None:
-            estimate[rows] = mean_of(quality[rest], some_of(row_weight, rest))
-        else:
-            estimate[rows] = one.estimate[rows]
-    best, weights, knots = taken(slice(None)), np.zeros((2, len(names))), None
-    mean = mean_of(quality, row_weight)
-    kept = np.tile(mean, (len(quality), 1))
-    if best is not None:
-        weights = stacked_weights(estimates, outcomes, best.members, row_weight)
-        if best.curved and weights.any():
-            knots = corrections(mean + best.deviation, quality, row_weight)
-        kept += weigh(estimates, weights)
-        kept = finished(kept if knots is None else corrected(kept, knots), *seen)
+        combination = combination_of(rest)
+        estimate[rows] = combination.estimate(estimates[:, rows])
+        of_folds.append(combination)
+    combination = combination_of(slice(None))
+    weights = combination.weights
     compared = []
     for name, pair in zip(["stack", *names], found):
         gain = _nearest(pair, quality, weight=row_weight).gain
         of_name = weights.sum(axis=1) if name == "stack" else weights[:, names.index(name)]
         error = standard_error(gain, row_weight)
         compared.append(Compared(name, float(mean_of(gain, row_weight)), error, *of_name.tolist()))
-    return Choice(weights, knots, estimate, kept, compared)
+    return Choice(combination, of_folds, estimate, compared)
 
 
 def _nearest(candidates, quality, rows=slice(None), weight=None):

@@ -174,6 +174,46 @@ def test_estimates_of_its_own_rows_are_out_of_sample():
     assert not np.array_equal(before[parts == 0], after[parts == 0])
 
 
+@pytest.mark.parametrize("n_rows", [12, 80])
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_each_fold_has_a_table_in_which_all_rows_are_estimated_as_its_own(n_rows, single, weighted):
+    X, Q, _ = log(n_rows)
+    Q = Q[:, 0] if single else Q
+    part = np.arange(n_rows) % 4
+    folds = [(np.flatnonzero(part != k), np.flatnonzero(part == k)) for k in range(4)]
+    weight = None
+    if weighted:
+        # One fold is of rows without weight.
+        weight = np.where(part == 2, 0.0, 1.0 + np.arange(n_rows) % 2)
+    model = QualityRegressor(family=["linear"])
+    estimate, kept, by_fold = model.cross_fit(
+        X, Q, folds=folds, sample_weight=weight, return_kept=True, return_by_fold=True
+    )
+    assert by_fold.shape == (4, *Q.shape)
+    for number in range(4):
+        rows = part == number
+        np.testing.assert_array_equal(by_fold[number, rows], estimate[rows])
+    again = model.cross_fit(X, Q, folds=folds, sample_weight=weight, return_by_fold=True)
+    np.testing.assert_array_equal(again[1], by_fold)
+
+
+def test_where_a_fold_chooses_means_all_rows_of_its_table_have_one_estimate():
+    part = np.arange(200) % 5
+    folds = [(np.flatnonzero(part != k), np.flatnonzero(part == k)) for k in range(5)]
+    chose_means = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X, Q = rng.normal(size=(200, 3)), (rng.random((200, 3)) < [0.3, 0.5, 0.7]).astype(float)
+        model = QualityRegressor(family=["linear"])
+        _, by_fold = model.cross_fit(X, Q, folds=folds, return_by_fold=True)
+        for number, table in enumerate(by_fold):
+            has_means = len(np.unique(table[part == number], axis=0)) == 1
+            assert (len(np.unique(table, axis=0)) == 1) == has_means
+            chose_means.append(has_means)
+    assert 0 < np.mean(chose_means) < 1
+
+
 @pytest.mark.slow
 def test_rows_that_pick_a_member_do_not_say_how_good_it_is():
     """Members that are noise: the one that looks best is no better than the others on its rows."""

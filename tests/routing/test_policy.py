@@ -28,6 +28,12 @@ def draw_policy(rng, n=24, m=3):
         estimate[rows] = estimate[rows[:1]]
         if per_row:
             planned[rows] = planned[rows[:1]]
+    by_fold = None
+    planned_by_fold = None
+    if rng.random() < 0.5:
+        by_fold = draw_by_fold(rng, estimate, part, 5)
+        if per_row:
+            planned_by_fold = draw_by_fold(rng, planned, part, 4)
     return Policy(
         None,
         estimate,
@@ -43,7 +49,17 @@ def draw_policy(rng, n=24, m=3):
         realised=rng.integers(0, 6, (n, m)) / 4 if realised else None,
         weight=rng.integers(1, 4, n).astype(float) if weighted else None,
         kind=kind,
+        by_fold=by_fold,
+        planned_by_fold=planned_by_fold,
     )
+
+
+def draw_by_fold(rng, table, part, n_values):
+    """Draw a table of all rows for each fold, in which the rows of the fold have their own."""
+    tables = rng.integers(0, n_values, (3, *table.shape)) / 4
+    for number in range(3):
+        tables[number, part == number] = table[part == number]
+    return tables
 
 
 def decided(values, costs, rule):
@@ -142,6 +158,10 @@ def test_validation_is_by_the_rows_of_other_folds(seed):
         for p in range(3):
             rows, others = np.flatnonzero(policy.part == p), np.flatnonzero(policy.part != p)
             seen, costs = values.copy(), full.copy()
+            if policy.by_fold is not None:
+                seen = policy.by_fold[p] - policy.reg_lambda * policy.sigma
+            if policy.planned_by_fold is not None:
+                costs = policy.planned_by_fold[p].copy()
             for j in others if policy.kind is not None else ():
                 copies = rows[policy.kind[rows] == policy.kind[j]]
                 if policy.kind[j] >= 0 and len(copies):
@@ -230,8 +250,8 @@ def test_one_row_and_some_choices(seed):
         whole, part = getattr(policy, field.name), getattr(some, field.name)
         if field.name in ("estimate", "as_new", "quality", "planned", "sigma"):
             np.testing.assert_array_equal(part, whole[..., [2]])
-        elif field.name == "realised" and whole is not None:
-            np.testing.assert_array_equal(part, whole[:, [2]])
+        elif field.name in ("realised", "by_fold", "planned_by_fold") and whole is not None:
+            np.testing.assert_array_equal(part, whole[..., [2]])
         elif field.name not in ("_kept", "columns"):
             assert part is whole
     assert list(some.kept) == [2] and policy.restricted(np.arange(3)) is policy

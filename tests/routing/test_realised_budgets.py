@@ -236,6 +236,41 @@ def test_warnings_of_budgets_and_costs_that_do_not_go_together():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("situation", ["price list", "estimated costs", "abstaining", "weighted"])
+def test_validation_costs_are_those_of_new_rows_where_nothing_is_gained(situation):
+    """Features say nothing: some folds choose means, which are one estimate for all rows."""
+    estimator = QualityRegressor(family=["linear"])
+    options = {"costs": PRICES}
+    if situation == "estimated costs":
+        options = {"cost_estimator": estimator}
+    if situation == "abstaining":
+        options["abstain_cost"] = 0.65
+
+    def draw(n_rows, rng):
+        X = rng.normal(size=(n_rows, 4))
+        Q = (rng.random((n_rows, 3)) < [0.3, 0.5, 0.7]).astype(float)
+        return X, Q, np.outer(np.exp(0.5 * rng.normal(size=n_rows) - 0.125), PRICES)
+
+    off = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X, Q, C = draw(300, rng)
+        X_new, _, C_new = draw(5000, rng)
+        # Abstaining, the last choice, costs nothing.
+        C_new = np.column_stack([C_new, np.zeros(5000)])
+        weights = {}
+        if situation == "weighted":
+            weights["sample_weight"] = rng.integers(0, 3, 300).astype(float)
+        router = BudgetRouter(estimator, budget=6.0, **options).fit(X, Q, costs=C, **weights)
+        for budget in (2.0, 3.5, 6.0, 9.0):
+            route = router.set_params(budget=budget).route(X_new)
+            spent = C_new[np.arange(5000), route].mean()
+            off.append((router.validation_cost_ - spent) / budget)
+    # A price from estimates that other folds chose is off by 9 to 16 percent.
+    assert np.sqrt(np.mean(np.square(off))) < 0.05
+
+
+@pytest.mark.slow
 def test_budgets_hold_where_errors_are_rare_and_expensive():
     """Corrections of the folds differ from those that new rows are estimated by."""
 

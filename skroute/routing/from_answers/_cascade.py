@@ -292,9 +292,9 @@ class CascadeRouter(TableRouter):
         if self._informed:
             options = {"n_jobs": self.n_jobs, "fit_params": routed["quality_estimator"]["fit"]}
             given = self._readers()["quality_estimator"], X, quality, folds
-            self.quality_estimator_, known, _ = cross_fit(
-                *given, task=task, name="quality_estimator", **options
-            )
+            learned = cross_fit(*given, task=task, name="quality_estimator", **options)
+            self.quality_estimator_ = learned.estimator
+            known = learned.estimate
             within = estimates_without_folds(*given, task=task, name="quality_estimator", **options)
         low, span = float(quality.min()), float(np.ptp(quality)) or 1.0
         self.abstain_quality_ = log.abstain_quality

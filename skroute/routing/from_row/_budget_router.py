@@ -369,7 +369,7 @@ class BudgetRouter(TableRouter):
             reader, fit_params = self.cost_estimator, routed["cost_estimator"]["fit"]
             if log.known_costs is not None:
                 reader = known_cells(reader, fit_params, ratio=True)
-            self.cost_estimator_, planned, planned_as_new = cross_fit(
+            learned_costs = cross_fit(
                 reader,
                 X,
                 log.paid,
@@ -379,10 +379,15 @@ class BudgetRouter(TableRouter):
                 n_jobs=self.n_jobs,
                 fit_params=fit_params,
             )
+            self.cost_estimator_ = learned_costs.estimator
+            planned_by_fold = learned_costs.by_fold
+            if planned_by_fold is not None:
+                planned_by_fold = np.maximum(planned_by_fold, 0.0)
             log = replace(
                 log,
-                planned=np.maximum(planned, 0.0),
-                planned_as_new=np.maximum(planned_as_new, 0.0),
+                planned=np.maximum(learned_costs.estimate, 0.0),
+                planned_as_new=np.maximum(learned_costs.as_new, 0.0),
+                planned_by_fold=planned_by_fold,
             )
         log = log.with_abstaining(self.abstain_cost)
         reader = self.quality_estimator

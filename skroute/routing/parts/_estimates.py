@@ -1,6 +1,7 @@
 """Estimates of quality: fitted on all rows, and of the same rows out of sample."""
 
 from contextlib import contextmanager, nullcontext
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
@@ -22,6 +23,30 @@ from skroute.utils._compat import (
 )
 from skroute.utils._frames import needs_encoding
 from skroute.utils._tensors import holds_numbers, on_host
+
+# A price is learned without each of this many parts of the rows at most.
+MAX_PARTS = 10
+
+
+class CrossFitted(NamedTuple):
+    """A fitted estimator and its estimates of the rows of `fit`.
+
+    Attributes
+    ----------
+    estimator : fitted estimator
+    estimate : ndarray of shape (n_rows, n_outputs)
+        Out-of-fold estimates.
+    as_new : ndarray of shape (n_rows, n_outputs)
+        The same, distributed as the estimates of new rows.
+    by_fold : ndarray of shape (n_folds, n_rows, n_outputs), or None
+        For each fold, estimates of all rows that are distributed as those of its rows. None where
+        that is `estimate` for every fold.
+    """
+
+    estimator: Any
+    estimate: np.ndarray
+    as_new: np.ndarray
+    by_fold: np.ndarray | None
 
 
 def answers_forest(n_samples, most_rows, n_jobs=None):
@@ -155,7 +180,7 @@ def predict_matrix(fitted, X, name):
 def cross_fit(
     estimator, X, target, folds, *, name, task=None, costs=None, n_jobs=None, fit_params=None
 ):
-    """An estimator fitted on all rows, their estimates out of sample, and those as of new rows.
+    """Fit an estimator on all rows, and estimate the same rows out of sample (`CrossFitted`).
 
     `QualityRegressor`, and forests with out-of-bag estimates, know their own rows out of sample;
     others are fitted again without each fold.
@@ -164,11 +189,24 @@ def cross_fit(
     # One choice is a single-output regression: not every regressor takes (n, 1).
     flat = target[:, 0] if target.shape[1] == 1 else target
     fitted = clone(estimator)
+    by_fold = None
+    # The limit bounds the memory. With more folds, each learns from nearly all rows, and its
+    # estimates are like those of the others.
+    with_by_fold = len(folds) <= MAX_PARTS
     with _noting(estimator, X, target, name), task.step(name) if task else nullcontext():
         if hasattr(fitted, "cross_fit") and set(fit_params) <= {"sample_weight"}:
-            estimate, as_new = fitted.cross_fit(
-                X, flat, folds=folds, costs=costs, n_jobs=n_jobs, return_kept=True, **fit_params
+            estimate, as_new, *tables = fitted.cross_fit(
+                X,
+                flat,
+                folds=folds,
+                costs=costs,
+                n_jobs=n_jobs,
+                return_kept=True,
+                return_by_fold=with_by_fold,
+                **fit_params,
             )
+            if with_by_fold:
+                by_fold = tables[0].reshape(len(folds), *target.shape)
         else:
             fitted.fit(X, flat, **fit_params)
             estimate = getattr(fitted, "oob_prediction_", None)
@@ -183,7 +221,7 @@ def cross_fit(
         )
         if not np.isfinite(estimate).all():
             raise ValueError(f"{name} must estimate finite numbers, got NaN or infinity.")
-    return fitted, estimate, as_new
+    return CrossFitted(fitted, estimate, as_new, by_fold)
 
 
 def estimates_without_folds(
@@ -197,7 +235,7 @@ def estimates_without_folds(
         parts = [(np.flatnonzero(own != k), np.flatnonzero(own == k)) for k in np.unique(own)]
         if len(parts) < 2:
             parts = folds_of(min(5, len(train)), train) if len(train) > 1 else [([0], [0])]
-        _, estimate, _ = cross_fit(
+        fitted = cross_fit(
             estimator,
             _safe_indexing(X, train),
             target[train],
@@ -207,7 +245,7 @@ def estimates_without_folds(
             n_jobs=n_jobs,
             fit_params=check_method_params(X, fit_params or {}, train),
         )
-        found.append(estimate)
+        found.append(fitted.estimate)
     return found
 
 

@@ -30,13 +30,14 @@ def learn_policy(
 ):
     """Cross-fitted estimates of quality on a log, and the policy that they make (`Policy`).
 
-    `cost_estimator` is fitted: it has estimated `log.planned` and `log.planned_as_new`.
+    `cost_estimator` is fitted: it has estimated `log.planned`, `log.planned_as_new` and
+    `log.planned_by_fold`.
     """
     planned = log.paid if log.planned is None else log.planned
     # The quality of abstaining is known.
     abstain_quality = log.abstain_quality
     estimated = slice(None if abstain_quality is None else -1)
-    fitted, *found = cross_fit(
+    fitted = cross_fit(
         estimator,
         X,
         log.quality[:, estimated],
@@ -47,9 +48,14 @@ def learn_policy(
         n_jobs=n_jobs,
         fit_params=fit_params,
     )
-    estimate, as_new = (
-        found if abstain_quality is None else (with_last(part, abstain_quality) for part in found)
-    )
+    estimate = fitted.estimate
+    as_new = fitted.as_new
+    by_fold = fitted.by_fold
+    if abstain_quality is not None:
+        estimate = with_last(estimate, abstain_quality)
+        as_new = with_last(as_new, abstain_quality)
+        if by_fold is not None:
+            by_fold = with_last(by_fold, abstain_quality)
     known, quality, noise = log.known, log.quality, 1.0
     if known is None:
         sigma = error_deviation(estimate, quality, weight)
@@ -65,15 +71,16 @@ def learn_policy(
         if len(first):
             kind, rows, again = numbers, numbers >= 0, _safe_indexing(X, first)
             as_new = as_new.copy()
-            estimates = predict_matrix(fitted, again, "quality_estimator")
+            estimates = predict_matrix(fitted.estimator, again, "quality_estimator")
             as_new[rows, estimated] = estimates[kind[rows]]
             if cost_estimator is not None:
                 planned_as_new = planned_as_new.copy()
                 planned_as_new[rows, estimated] = predict_costs(cost_estimator, again)[kind[rows]]
     return Policy(
-        estimator=fitted,
+        estimator=fitted.estimator,
         estimate=estimate,
         as_new=as_new,
+        by_fold=by_fold,
         quality=quality,
         planned=planned,
         realised=None if log.planned is None else log.judged_costs(X),
@@ -82,6 +89,7 @@ def learn_policy(
         weight=weight,
         noise=noise,
         planned_as_new=planned_as_new,
+        planned_by_fold=log.planned_by_fold,
         kind=kind,
         abstain_quality=abstain_quality,
     )

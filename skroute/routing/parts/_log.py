@@ -149,6 +149,9 @@ class Log:
         before a row is decided.
     planned_as_new : ndarray, default=None
         `planned`, where it is estimated, distributed as the estimates of new rows.
+    planned_by_fold : ndarray of shape (n_folds, n_rows, n_choices), default=None
+        For each fold `planned`, distributed as the estimates of its rows. None where that is
+        `planned` for every fold.
     known, known_costs : KnownCells, default=None
         The cells of `quality` and of `paid` that are known; None where all are.
     propensity : {"given", "estimated"}, default=None
@@ -164,6 +167,7 @@ class Log:
     paid: np.ndarray
     planned: np.ndarray | None = None
     planned_as_new: np.ndarray | None = None
+    planned_by_fold: np.ndarray | None = None
     known: KnownCells | None = None
     known_costs: KnownCells | None = None
     propensity: str | None = None
@@ -185,6 +189,9 @@ class Log:
         planned_as_new = self.planned_as_new
         if planned_as_new is not None:
             planned_as_new = with_last(planned_as_new, 0.0)
+        planned_by_fold = self.planned_by_fold
+        if planned_by_fold is not None:
+            planned_by_fold = with_last(planned_by_fold, 0.0)
         return replace(
             self,
             names=[*self.names, ABSTAIN_NAME],
@@ -192,6 +199,7 @@ class Log:
             paid=with_last(self.paid, 0.0),
             planned=None if self.planned is None else with_last(self.planned, 0.0),
             planned_as_new=planned_as_new,
+            planned_by_fold=planned_by_fold,
             known=self.known and self.known.with_last(worth),
             known_costs=self.known_costs and self.known_costs.with_last(0.0),
             abstain_quality=worth,

@@ -115,6 +115,10 @@ def with_newcomer(policy, n_fitted, X, q, cost):
     low, high = float(min(known.min(), q.min())), float(max(known.max(), q.max()))
     model, noise = shrunk_regression(as_table(estimator.base.predict(X)), q, noise, low, high)
     own, as_new = policy.estimate[:, :n_fitted], policy.as_new[:, :n_fitted]
+    by_fold = None
+    if policy.by_fold is not None:
+        newcomer_by_fold = [model.predict(table[:, :n_fitted]) for table in policy.by_fold]
+        by_fold = with_last(policy.by_fold, newcomer_by_fold)
     planned, realised = policy.planned, policy.realised
     if realised is not None:
         # Its calls cost more, or less, than the list says where those of the others do.
@@ -125,6 +129,7 @@ def with_newcomer(policy, n_fitted, X, q, cost):
         estimator=WithNewcomers(estimator.base, (*estimator.models, model)),
         estimate=with_last(policy.estimate, model.predict(own)),
         as_new=with_last(policy.as_new, model.predict(as_new)),
+        by_fold=by_fold,
         quality=with_last(policy.quality, model.expected(own)),
         planned=with_last(planned, cost),
         realised=realised,

@@ -15,14 +15,12 @@ from sklearn.pipeline import Pipeline
 
 from skroute.assignment import Rule, assignment_path, choose_at_price, solve_assignment
 from skroute.base import Plan, affords, check_affordable, note_failure
-from skroute.routing.parts._estimates import predict_matrix, rows_and_others
+from skroute.routing.parts._estimates import MAX_PARTS, predict_matrix, rows_and_others
 from skroute.routing.parts._log import with_last
 from skroute.utils._compat import Real, num_samples
 from skroute.utils._statistics import standard_error
 from skroute.utils._tolerances import ROUNDING, TIE
 
-# A price is learned without each of this many parts of the rows at most.
-_MAX_PARTS = 10
 # Budgets at which a policy is compared with others on validation rows.
 _N_CURVE = 33
 # Standard errors by which held-out rows must be better at a larger budget for it to be spent. On
@@ -37,7 +35,17 @@ _MAX_JUDGED = 20_000
 # A price that is above that of the first purchase by this share of it buys nothing.
 _ABOVE = 1e-6
 # What has an entry for each choice, where it is not None.
-_OF_CHOICES = ("estimate", "as_new", "quality", "planned", "planned_as_new", "realised", "sigma")
+_OF_CHOICES = (
+    "estimate",
+    "as_new",
+    "by_fold",
+    "quality",
+    "planned",
+    "planned_as_new",
+    "planned_by_fold",
+    "realised",
+    "sigma",
+)
 # Rows of evidence that the figures of a single choice are shrunk by towards those of all.
 _PRIOR_ROWS = 20.0
 
@@ -196,6 +204,11 @@ class Policy:
         By how much single outcomes are noisier than those of a complete table.
     planned_as_new : ndarray, default=None
         `planned` as `as_new`, where costs are estimated too.
+    by_fold : ndarray of shape (n_folds, n_rows, n_choices), default=None
+        For each fold `estimate` of all rows, distributed as the estimates of its rows: what the
+        price for these rows is learned from. None where that is `estimate` for every fold.
+    planned_by_fold : ndarray of shape (n_folds, n_rows, n_choices), default=None
+        `planned` as `by_fold`, where costs are estimated too.
     kind : ndarray of shape (n_rows,), dtype=int64, default=None
         Number of the kind of a row that occurs often, -1 for others; None where none does.
     abstain_quality : float, default=None
@@ -222,6 +235,8 @@ class Policy:
     weight: np.ndarray | None = None
     noise: float = 1.0
     planned_as_new: np.ndarray | None = None
+    by_fold: np.ndarray | None = None
+    planned_by_fold: np.ndarray | None = None
     kind: np.ndarray | None = None
     abstain_quality: float | None = None
     columns: np.ndarray | None = None
@@ -452,26 +467,34 @@ class Policy:
 
     @cached_property
     def _merged_part(self):
-        """Part of each row: its fold, or several folds where there are more than `_MAX_PARTS`."""
-        if len(np.unique(self.part)) > _MAX_PARTS:
-            return self.part % _MAX_PARTS
+        """Part of each row: its fold, or several folds where there are more than `MAX_PARTS`."""
+        if len(np.unique(self.part)) > MAX_PARTS:
+            return self.part % MAX_PARTS
         return self.part
 
     @cached_property
     def _part_paths(self):
         """For each part of the rows their positions, and path and price floors of the others."""
-        values = self.estimate - self.penalty
         found = []
         for rows, others in rows_and_others(self._merged_part):
+            values = self._as_part(self.estimate, self.by_fold, rows) - self.penalty
+            planned = self._as_part(self.planned, self.planned_by_fold, rows)
             path = assignment_path(
-                self._alike(values, rows)[others],
-                of_rows(self._alike(self.planned, rows), others),
+                values[others],
+                of_rows(planned, others),
                 of_rows(self.realised, others),
                 None if self.weight is None else self.weight[others],
             )
             floors = self._floors_without(self._merged_part[rows[0]])
             found.append((rows, path, floors))
         return found
+
+    def _as_part(self, table, by_fold, rows):
+        """Return a table for all rows, estimated as the rows of one part are."""
+        if by_fold is not None:
+            # Parts are merged only where there are no tables by fold.
+            table = by_fold[self.part[rows[0]]]
+        return self._alike(table, rows)
 
     def _alike(self, table, rows):
         """A table in which frequent rows have what estimators make of their copies in `rows`.

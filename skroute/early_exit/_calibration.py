@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skroute.base import affords, check_affordable
+from skroute.guarantees import fixed_sequence_test
 from skroute.guarantees._means import share_upper_bound
 
 
@@ -102,24 +103,31 @@ def fewest_rows(alpha, confidence, guarantee):
     return int(np.ceil(1 / alpha - 1e-9)) - 1
 
 
-def fixed_sequence(n_wrong, allowed):
-    """The last policy before the first that makes too many errors; -1 when the first does.
+def last_accepted(n_wrong, allowed):
+    """Return the last policy before the first that makes too many errors, -1 if the first does.
 
-    Policies are tried from the most cautious on, in an order fixed beforehand. If the
-    true share of the policy returned is above the limit that belongs to `allowed`, then
-    so is that of some first policy in the sequence, and that one passed by chance: the
-    limit of a single test holds for the whole search.
+    Policies are tested in an order that was fixed beforehand, from the most cautious on. A test
+    counts errors: its p-value is at most its level exactly if the count is at most `allowed`. If
+    the true share of the policy returned is above the limit that belongs to `allowed`, then so is
+    that of the first such policy in the sequence, and that one passed by chance. The limit of a
+    single test thus holds for the whole search.
 
     Parameters
     ----------
-    n_wrong : ndarray of shape (n_policies,) or (n_policies, n_limits)
+    n_wrong : ndarray of shape (n_policies, n_limits)
         Errors on the calibration rows, of all answers or of each.
 
-    allowed : int or ndarray of shape (n_limits,)
+    allowed : ndarray of shape (n_limits,)
+        Largest number of errors with which a policy is accepted.
+
+    Returns
+    -------
+    int
     """
-    failed = np.asarray(n_wrong) > allowed
-    failed = np.flatnonzero(failed.any(axis=1) if failed.ndim == 2 else failed)
-    return int(failed[0]) - 1 if len(failed) else len(n_wrong) - 1
+    too_many = np.any(n_wrong > allowed, axis=1)
+    # A test that is decided by its count has the p-value 0 or 1 for every level.
+    accepted = fixed_sequence_test(too_many.astype(np.float64))
+    return int(np.count_nonzero(accepted)) - 1
 
 
 def affordable(tradeoff, budget):

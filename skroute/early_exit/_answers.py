@@ -78,29 +78,6 @@ class ReadEnsemble(NamedTuple):
             labels = cache.rows("own answers", rows, num_samples(X), ask)
         return np.argmax(labels[:, None] == self.classes[None, :], axis=1)
 
-    def settle(self, walk, X, cache=EVERY):
-        """Return the answers of a walk, those of ties by the ensemble itself.
-
-        Parameters
-        ----------
-        walk : Walk
-            Its answers are changed in place.
-
-        X : indexable
-            The rows that were walked, before the steps of the pipeline.
-
-        cache : Once, default=EVERY
-            As in :meth:`own_answers`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,), dtype=int64
-        """
-        ties = ties_of(self.engine, walk)
-        if len(ties):
-            walk.answers[ties] = self.own_answers(X, ties, cache)
-        return walk.answers
-
 
 # What `ties_of` returns without looking at scores.
 _NO_ROWS = np.empty(0, dtype=np.intp)
@@ -226,9 +203,11 @@ def check_same_answers(ensemble, X):
 
     def engine_answers(rows):
         walk = engine.walk(prepared(before, rows), thresholds)
-        answers = ensemble.settle(walk, rows)
-        scores = sided(engine, walk.scores, answers)
-        found = {"labels": classes.take(answers, mode="clip")}
+        ties = ties_of(engine, walk)
+        if len(ties):
+            walk.answers[ties] = ensemble.own_answers(rows, ties)
+        scores = sided(engine, walk.scores, walk.answers)
+        found = {"labels": classes.take(walk.answers, mode="clip")}
         if engine.link is not None:
             found["probabilities"] = probabilities(
                 engine, scores, walk.n_evaluated, n_classes=len(classes)

@@ -33,17 +33,22 @@ class ForestEngine(Engine):
 
     def __init__(self, forest):
         self.forest = forest
-        # These take longer than the evaluation of a row: they are computed once.
+        # What each call asks for is computed once: a row takes a few microseconds in all.
+        self._n_members = forest.n_members
+        self._n_outputs = forest.n_outputs
         self._rounding = forest.rounding
         self._weights = np.ones(forest.n_members)
+        self._link = None
+        if forest.link is not None:
+            self._link = Link(forest.link, forest.slope, forest.shift)
 
     @property
     def n_members(self):
-        return self.forest.n_members
+        return self._n_members
 
     @property
     def n_outputs(self):
-        return self.forest.n_outputs
+        return self._n_outputs
 
     @property
     def offset(self):
@@ -63,9 +68,7 @@ class ForestEngine(Engine):
 
     @property
     def link(self):
-        if self.forest.link is None:
-            return None
-        return Link(self.forest.link, self.forest.slope, self.forest.shift)
+        return self._link
 
     @property
     def averages_members(self):
@@ -98,12 +101,15 @@ class ForestEngine(Engine):
     def walk(self, X, thresholds, n_jobs=None, cache=EVERY):
         X = rows_of(self.forest, X)
         n_rows = len(X)
-        walk = Walk(
-            scores=np.empty((n_rows, self.forest.n_outputs)),
-            n_evaluated=np.empty(n_rows, dtype=np.int64),
-            answers=np.empty(n_rows, dtype=np.int64),
-        )
-        in_parts(partial(self._walk_part, X, thresholds, walk), n_rows, n_jobs)
+        scores = np.empty((n_rows, self._n_outputs))
+        n_evaluated = np.empty(n_rows, np.int64)
+        answers = np.empty(n_rows, np.int64)
+        walk = Walk(scores, n_evaluated, answers)
+        if n_rows < _FEWEST_ROWS:
+            # Dividing rows among threads takes a notable part of the time of one row.
+            self._walk_part(X, thresholds, walk, 0, n_rows)
+        else:
+            in_parts(partial(self._walk_part, X, thresholds, walk), n_rows, n_jobs)
         return walk
 
     def _walk_part(self, X, thresholds, walk, start, stop):

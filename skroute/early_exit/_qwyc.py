@@ -25,6 +25,7 @@ from skroute.early_exit._answers import (
     check_same_answers,
     probabilities,
     sided,
+    ties_of,
 )
 from skroute.early_exit._calibration import affordable, held_out_share, hold_out
 from skroute.early_exit._engines import (
@@ -549,8 +550,11 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
 
     def _settled(self, X, walk):
         """Return the answers of a walk, those of ties by the ensemble itself."""
-        ensemble = ReadEnsemble(self.estimator_, self._engine, self.classes_, self._before)
-        return ensemble.settle(walk, X, once_of(self))
+        ties = ties_of(self._engine, walk)
+        if len(ties):
+            ensemble = ReadEnsemble(self.estimator_, self._engine, self.classes_, self._before)
+            walk.answers[ties] = ensemble.own_answers(X, ties, once_of(self))
+        return walk.answers
 
     def tradeoff(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """Disagreement and cost of each candidate set of thresholds, on other rows.

@@ -15,6 +15,7 @@ from skroute.early_exit._algorithms import checked
 from skroute.early_exit._answers import probabilities, sided
 from skroute.early_exit._engine import Engine
 from skroute.early_exit._learning import shares_of
+from skroute.early_exit._qwyc import QWYCEnsemble
 from skroute.forests._columns import NumbersOnly
 from skroute.forests._forest import Forest
 from skroute.forests._trees import NODE, Trees
@@ -69,7 +70,7 @@ def export_ensemble(estimator, path):
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     export_ensemble(quick, Path(folder) / "quick.npz")
     """
-    if not hasattr(estimator, "stopping"):
+    if not isinstance(estimator, QWYCEnsemble):
         raise ValueError(
             "estimator must be a QWYCEnsemble, whose order and thresholds the file holds, got "
             f"{type(estimator).__name__}. Others, such as FastForest, are "
@@ -78,10 +79,12 @@ def export_ensemble(estimator, path):
     check_is_fitted(estimator)
     forest = estimator._engine.as_forest()
     if forest is None or estimator._before:
-        by = "a pipeline" if estimator._before else type(estimator._engine).__name__
+        evaluated_by = type(estimator._engine).__name__
+        if estimator._before:
+            evaluated_by = "a pipeline"
         raise ValueError(
             "Only trees without a pipeline before them can be exported; this ensemble is "
-            f"evaluated by {by!r}."
+            f"evaluated by {evaluated_by!r}."
         )
     if forest.columns.keeps_categories:
         raise ValueError(

@@ -1,149 +1,227 @@
 """From partial sums to answers; the library's own answers, asked for ties and compared at fit."""
 
 import warnings
-from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit, softmax
 
 from skroute.early_exit._algorithms import checked, leader_and_margin, never
+from skroute.early_exit._engine import Engine
 from skroute.forests._library import compare, own_labels, own_proba, varied_rows
-from skroute.forests._rows import rows_of
 from skroute.forests._wrapped import prepared
 from skroute.utils._compat import _safe_indexing, num_samples
 from skroute.utils._once import EVERY
 
-# What moves a score to the side of its answer.
+# Distance from the decision of a score that was moved to the side of its answer. It is far below
+# the distances of other scores, and 0 would have no side.
 TINY = 1e-12
+# A logistic probability is rounded to 1 in double precision where the score is larger than about
+# 36. From this score on it is so close to 1 that libraries differ.
+_SATURATED = 30.0
+# Differences from the library's own probabilities that are rounding: they may be computed in
+# single precision.
+_RTOL = 1e-4
+_ATOL = 1e-5
 
 
-class Link(NamedTuple):
-    """The function from summed scores to probabilities.
+class ReadEnsemble(NamedTuple):
+    """A fitted ensemble and its engine.
 
     Attributes
     ----------
-    kind : {"logistic", "softmax", "ova", "mean"}
-        "mean" divides by the weight of the members that were evaluated; "ova" is logistic
-        for each class, and its probabilities need not add up to one.
+    estimator : object
+        The ensemble itself, with the steps of a pipeline before it.
 
-    slope : float
-        Factor of the score.
+    engine : Engine
+        Reads rows behind these steps.
 
-    shift : float
-        Of one output: what the decision's place in the score is, or that of a mean from even
-        chances.
+    classes : ndarray of shape (n_classes,)
+        The classes, of which answers are positions.
+
+    before : tuple of transformers
+        The steps of the pipeline. Empty if there is none.
     """
 
-    kind: str
-    slope: float = 1.0
-    shift: float = 0.0
+    estimator: Any
+    engine: Engine
+    classes: np.ndarray
+    before: tuple = ()
+
+    def own_answers(self, X, rows, cache=EVERY):
+        """Return the answers of the ensemble itself, as positions among the classes.
+
+        Parameters
+        ----------
+        X : indexable
+            The rows of a call, before the steps of the pipeline.
+
+        rows : ndarray of int
+            Which of them are asked.
+
+        cache : Once, default=EVERY
+            Keeps answers to the rows `X`. The default keeps nothing.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,), dtype=int64
+        """
+
+        def ask(new_rows):
+            asked = _safe_indexing(X, new_rows)
+            if not self.before:
+                asked = self.engine.rows_for_library(asked)
+            return own_labels(self.estimator, asked, self.classes)
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            labels = cache.rows("own answers", rows, num_samples(X), ask)
+        return np.argmax(labels[:, None] == self.classes[None, :], axis=1)
 
 
-def settle(engine, walked, ask):
-    """Position of each row's answer among the classes, of what ``engine.walk`` returns.
-
-    Where full scores are ties but for rounding, ``ask(rows)`` tells those of the library.
-    """
-    score, members, answer = walked
-    # Of one row argmax takes a third of the time that a comparison does.
-    if engine.rounding and members[members.argmax()] == engine.n_members:
-        last = np.flatnonzero(members == engine.n_members)
-        ties = last[_is_tie(engine, score[last])]
-        if len(ties):
-            answer[ties] = ask(ties)
-    return answer
+# What `ties_of` returns without looking at scores.
+_NO_ROWS = np.empty(0, dtype=np.intp)
 
 
-def sided(engine, score, at):
-    """Scores on the side of the answer; for one output the distance from the decision."""
-    if engine.n_outputs == 1:
-        score = score - engine.beta
-        above = at[:, None] > 0
-        return np.where((score > 0) == above, score, np.where(above, TINY, -TINY))
-    other = np.flatnonzero(np.argmax(score, axis=1) != at)
-    if len(other):
-        score = score.copy()
-        score[other, at[other]] = np.nextafter(score[other].max(axis=1), np.inf)
-    return score
-
-
-def probabilities(engine, score, members, n_classes):
-    """Probabilities of the classes from scores of :func:`sided` and the members evaluated."""
-    kind, slope, shift = engine.link
-    if kind == "mean":
-        score = score / np.append(0.0, np.cumsum(engine.weights))[members, None]
-    if score.shape[1] > 1:
-        if kind == "softmax":
-            return softmax(slope * score, axis=1)
-        return expit(slope * score) if kind == "ova" else score
-    found = 0.5 + shift + score if kind == "mean" else expit(slope * (score + shift))
-    # An ensemble of one class has its column alone.
-    return np.concatenate([1.0 - found, found], axis=1)[:, -n_classes:]
-
-
-def own_answers(estimator, engine, classes, before, X, once, ties):
-    """Positions of the library's own labels of some rows, for :func:`settle`."""
-
-    def ask(rows):
-        some = _safe_indexing(X, rows)
-        # A pipeline, and a library with categories, prepares rows by itself.
-        if engine.forest is not None and not (before or engine.forest.columns.keeps_categories):
-            some = rows_of(engine.forest, some)
-        return own_labels(estimator, some, classes)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        labels = once.rows("own answers", ties, num_samples(X), ask)
-    return np.argmax(labels[:, None] == classes[None, :], axis=1)
-
-
-def _is_tie(engine, score):
-    """Rows whose full score the library, adding up in its own way, may answer otherwise."""
-    if engine.n_outputs == 1:
-        return np.abs(score[:, 0] - engine.beta) <= engine.rounding
-    tie = leader_and_margin(score)[1] <= engine.rounding
-    if engine.link is not None and engine.link.kind == "ova":
-        # Probabilities next to one are rounded to it.
-        tie |= engine.link.slope * np.sort(score, axis=1)[:, -2] > 30.0
-    return tie
-
-
-def check_same_answers(estimator, engine, classes, X, before):
-    """Compare the members as they are read with the library's own answers to varied rows of `X`.
+def ties_of(engine, walk):
+    """Return the rows whose full score is a tie within rounding.
 
     Parameters
     ----------
-    estimator : object
-        Fitted ensemble.
+    engine : Engine
+    walk : Walk
 
-    engine : engine
-    classes : ndarray of shape (n_classes,)
+    Returns
+    -------
+    ndarray of int
+    """
+    if not engine.rounding:
+        return _NO_ROWS
+    n_evaluated = walk.n_evaluated
+    # For one row argmax takes a third of the time of a comparison.
+    if n_evaluated[n_evaluated.argmax()] != engine.n_members:
+        return _NO_ROWS
+    full = np.flatnonzero(n_evaluated == engine.n_members)
+    return full[_is_tie(engine, walk.scores[full])]
+
+
+def _is_tie(engine, scores):
+    """Return True for full scores that the library, adding up in its own way, may decide
+    differently."""
+    if engine.n_outputs == 1:
+        return np.abs(scores[:, 0] - engine.beta) <= engine.rounding
+    tie = leader_and_margin(scores)[1] <= engine.rounding
+    link = engine.link
+    if link is not None and link.kind == "ova":
+        second = np.sort(scores, axis=1)[:, -2]
+        tie |= link.slope * second > _SATURATED
+    return tie
+
+
+def sided(engine, scores, answers):
+    """Return scores on the side of the answer. For one output: distances from the decision.
+
+    Parameters
+    ----------
+    engine : Engine
+    scores : ndarray of shape (n_samples, n_outputs)
+    answers : ndarray of shape (n_samples,), dtype=int64
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_outputs)
+    """
+    if engine.n_outputs == 1:
+        scores = scores - engine.beta
+        above = answers[:, None] > 0
+        return np.where((scores > 0) == above, scores, np.where(above, TINY, -TINY))
+    other = np.flatnonzero(np.argmax(scores, axis=1) != answers)
+    if len(other):
+        scores = scores.copy()
+        scores[other, answers[other]] = np.nextafter(scores[other].max(axis=1), np.inf)
+    return scores
+
+
+def probabilities(engine, scores, n_evaluated, n_classes):
+    """Return the probabilities of the classes.
+
+    Parameters
+    ----------
+    engine : Engine
+        Has a link.
+
+    scores : ndarray of shape (n_samples, n_outputs)
+        From :func:`sided`.
+
+    n_evaluated : ndarray of shape (n_samples,), dtype=int64
+        Number of members evaluated.
+
+    n_classes : int
+        An ensemble of one class has one output and one column.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_classes)
+    """
+    kind, slope, shift = engine.link
+    if kind == "mean":
+        weight_so_far = np.append(0.0, np.cumsum(engine.weights))
+        scores = scores / weight_so_far[n_evaluated, None]
+    if scores.shape[1] > 1:
+        if kind == "softmax":
+            return softmax(slope * scores, axis=1)
+        if kind == "ova":
+            return expit(slope * scores)
+        return scores
+    if kind == "mean":
+        second = 0.5 + shift + scores
+    else:
+        second = expit(slope * (scores + shift))
+    return np.concatenate([1.0 - second, second], axis=1)[:, -n_classes:]
+
+
+def check_same_answers(ensemble, X):
+    """Compare the members as they are read with the library's own answers to varied rows.
+
+    Parameters
+    ----------
+    ensemble : ReadEnsemble
     X : indexable
-    before : tuple of transformers
-        Of a pipeline.
+        Rows that are varied.
 
     Raises
     ------
     ValueError
         If they differ anywhere.
     """
+    estimator, engine, classes, before = ensemble
     thresholds = checked(never(engine.n_members), engine.n_members)
 
-    def own(rows):
+    def library_answers(rows):
         proba = None if engine.link is None else own_proba(estimator, rows)
         return {"labels": own_labels(estimator, rows, classes), "probabilities": proba}
 
-    def ours(rows):
-        walked = engine.walk(prepared(before, rows), thresholds)
-        known = estimator, engine, classes, before, rows, EVERY
-        at = settle(engine, walked, partial(own_answers, *known))
-        score, found = sided(engine, walked[0], at), {"labels": classes.take(at, mode="clip")}
+    def engine_answers(rows):
+        walk = engine.walk(prepared(before, rows), thresholds)
+        ties = ties_of(engine, walk)
+        if len(ties):
+            walk.answers[ties] = ensemble.own_answers(rows, ties)
+        scores = sided(engine, walk.scores, walk.answers)
+        found = {"labels": classes.take(walk.answers, mode="clip")}
         if engine.link is not None:
-            found["probabilities"] = probabilities(engine, score, walked[1], len(classes))
-        # Scores that are no numbers say nothing: a net may be given rows that it cannot read.
-        return found | {"compared": np.isfinite(score).all(axis=1)}
+            found["probabilities"] = probabilities(
+                engine, scores, walk.n_evaluated, n_classes=len(classes)
+            )
+        # A net may be given rows that it cannot read: scores that are not finite are skipped.
+        found["compared"] = np.isfinite(scores).all(axis=1)
+        return found
 
-    forest = engine.forest
-    probes = varied_rows(X, unseen=forest is None or not forest.columns.refuses_unseen)
-    compare(type(estimator).__name__, probes, own, ours, rtol=1e-4, atol=1e-5)
+    probes = varied_rows(X, unseen=engine.accepts_unseen_categories)
+    compare(
+        type(estimator).__name__,
+        probes,
+        library_answers,
+        engine_answers,
+        rtol=_RTOL,
+        atol=_ATOL,
+    )

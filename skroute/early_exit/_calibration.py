@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skroute.base import affords, check_affordable
+from skroute.guarantees import fixed_sequence_test
 from skroute.guarantees._means import share_upper_bound
 
 
 class Tradeoff(NamedTuple):
-    """What each set of thresholds does, from cautious to hurried.
+    """Cost and disagreement of each set of thresholds, from cautious to hurried.
 
     Attributes
     ----------
@@ -24,7 +25,7 @@ class Tradeoff(NamedTuple):
         Share of rows answered differently from the full ensemble.
 
     chosen : int
-        Which one is in use.
+        Index of the set in use.
     """
 
     thresholds: Any
@@ -33,19 +34,22 @@ class Tradeoff(NamedTuple):
     chosen: int
 
     def __repr__(self):
-        first, last, chosen = (
-            f"cost {self.cost[k]:.4g} and disagreement {self.disagreement[k]:.2%}"
-            for k in (0, -1, self.chosen)
-        )
         return (
-            f"<Tradeoff of {len(self.cost)} sets of thresholds, from {first} to {last}; "
-            f"number {self.chosen} is in use: {chosen}>"
+            f"<Tradeoff of {len(self.cost)} sets of thresholds, from {self._described(0)} to "
+            f"{self._described(-1)}; number {self.chosen} is in use: "
+            f"{self._described(self.chosen)}>"
         )
+
+    def _described(self, index):
+        """Return the figures of one set of thresholds as text."""
+        return f"cost {self.cost[index]:.4g} and disagreement {self.disagreement[index]:.2%}"
 
 
 def held_out_share(calibration, X_calibration, guarantee):
-    """Share of the rows to hold out: none where the caller gives rows of their own."""
-    share = float(calibration or 0.0) if X_calibration is None else 0.0
+    """Return the share of the rows to hold out, 0 if the caller gives calibration rows."""
+    share = 0.0
+    if X_calibration is None and calibration is not None:
+        share = float(calibration)
     if guarantee and X_calibration is None and not share:
         raise ValueError(
             "guarantee=True needs calibration rows that nothing else has used, got "
@@ -56,77 +60,134 @@ def held_out_share(calibration, X_calibration, guarantee):
 
 
 def hold_out(n, share, rng, y):
-    """Positions of the rows to fit on and of those held out, with the same shares of answers.
+    """Divide rows into those to fit on and those held out, with the same shares of answers.
 
-    One row at least of each answer in `y` is kept to fit on. The second is None where `share`, of
-    `n` rows, is 0; else it has one row at least, and not all.
+    Parameters
+    ----------
+    n : int
+        Number of rows.
+
+    share : float
+        Share of the rows that is held out: at least one row, and not all.
+
+    rng : RandomState
+        Draws the rows.
+
+    y : ndarray of shape (n,)
+        Answers. At least one row of each is kept to fit on.
+
+    Returns
+    -------
+    train : ndarray of int
+        Positions of the rows to fit on, sorted.
+
+    held_out : ndarray of int or None
+        Positions of the others, sorted. None if `share` is 0 or there is one row only.
     """
     if not share or n < 2:
         return np.arange(n), None
     order = rng.permutation(n)
-    first = np.unique(y[order], return_index=True)[1]
-    kept, rest = order[first], np.delete(order, first)
+    first_of_answer = np.unique(y[order], return_index=True)[1]
+    always_train = order[first_of_answer]
+    rest = np.delete(order, first_of_answer)
     n_held_out = min(max(1, round(share * n)), n - 1)
     if n_held_out >= len(rest):
-        order = np.concatenate([kept, rest])
-        return np.sort(order[: n - n_held_out]), np.sort(order[n - n_held_out :])
-    # Every so many rows of each answer: all rows of it are equally likely.
+        order = np.concatenate([always_train, rest])
+        n_train = n - n_held_out
+        return np.sort(order[:n_train]), np.sort(order[n_train:])
+    # A systematic sample of the rows in order of their answers: all rows are equally likely.
     rest = rest[np.argsort(y[rest], kind="stable")]
-    at = (np.arange(n_held_out) + rng.uniform()) * (len(rest) / n_held_out)
-    held_out = np.zeros(len(rest), dtype=bool)
-    held_out[np.minimum(at.astype(np.intp), len(rest) - 1)] = True
-    return np.sort(np.concatenate([kept, rest[~held_out]])), np.sort(rest[held_out])
+    drawn = (np.arange(n_held_out) + rng.uniform()) * (len(rest) / n_held_out)
+    is_held_out = np.zeros(len(rest), dtype=bool)
+    is_held_out[np.minimum(drawn.astype(np.intp), len(rest) - 1)] = True
+    train = np.concatenate([always_train, rest[~is_held_out]])
+    return np.sort(train), np.sort(rest[is_held_out])
+
+
+# Added before rounding to whole rows, so that a product such as 0.1 * 30 is not just below 3.
+_ROUNDING = 1e-9
+# The logarithm of 1 - alpha is taken of shares up to this one only.
+_LARGEST_SHARE = 1 - 1e-12
 
 
 def allowed_wrong(n_samples, alpha, confidence, guarantee):
-    """Wrong answers on calibration rows that are compatible with `alpha`; -1 for too few rows.
+    """Return the largest number of wrong answers on calibration rows that `alpha` allows.
 
-    With `guarantee` the upper bound must meet `alpha`, else the expectation
-    (``(k + 1) / (n + 1) <= alpha``, conformal risk control).
+    Parameters
+    ----------
+    n_samples : int
+        Number of calibration rows.
+
+    alpha : float
+        Share of rows that may be answered otherwise.
+
+    confidence : float
+        Confidence of the upper bound.
+
+    guarantee : bool
+        If True, the upper bound must meet `alpha`. If False, the expectation must:
+        ``(k + 1) / (n + 1) <= alpha`` (conformal risk control).
+
+    Returns
+    -------
+    int
+        -1 if there are too few rows.
     """
     if not guarantee:
-        return int(np.floor(alpha * (n_samples + 1) + 1e-9)) - 1
+        return int(np.floor(alpha * (n_samples + 1) + _ROUNDING)) - 1
 
-    def bound(wrong):
-        return share_upper_bound(wrong, n_samples, confidence=confidence)
+    def bound(n_wrong):
+        return share_upper_bound(n_wrong, n_samples, confidence=confidence)
 
     return bisect_right(range(n_samples + 1), alpha, key=bound) - 1
 
 
 def fewest_rows(alpha, confidence, guarantee):
-    """Calibration rows that it takes for any thresholds, all of them right, to keep `alpha`."""
+    """Return the least number of calibration rows that can show that `alpha` is kept.
+
+    The thresholds are never wrong on them. Parameters are those of :func:`allowed_wrong`. The
+    number is infinite if `alpha` is 0.
+    """
     if alpha <= 0:
         return np.inf
-    if guarantee:
-        return int(np.ceil(np.log1p(-confidence) / np.log1p(-min(alpha, 1 - 1e-12)) - 1e-9))
-    return int(np.ceil(1 / alpha - 1e-9)) - 1
+    if not guarantee:
+        return int(np.ceil(1 / alpha - _ROUNDING)) - 1
+    n_rows = np.log1p(-confidence) / np.log1p(-min(alpha, _LARGEST_SHARE))
+    return int(np.ceil(n_rows - _ROUNDING))
 
 
-def fixed_sequence(n_wrong, allowed):
-    """The last policy before the first that makes too many errors; -1 when the first does.
+def last_accepted(n_wrong, allowed):
+    """Return the last policy before the first that makes too many errors, -1 if the first does.
 
-    Policies are tried from the most cautious on, in an order fixed beforehand. If the
-    true share of the policy returned is above the limit that belongs to `allowed`, then
-    so is that of some first policy in the sequence, and that one passed by chance: the
-    limit of a single test holds for the whole search.
+    Policies are tested in an order that was fixed beforehand, from the most cautious on. A test
+    counts errors: its p-value is at most its level exactly if the count is at most `allowed`. If
+    the true share of the policy returned is above the limit that belongs to `allowed`, then so is
+    that of the first such policy in the sequence, and that one passed by chance. The limit of a
+    single test thus holds for the whole search.
 
     Parameters
     ----------
-    n_wrong : ndarray of shape (n_policies,) or (n_policies, n_limits)
+    n_wrong : ndarray of shape (n_policies, n_limits)
         Errors on the calibration rows, of all answers or of each.
 
-    allowed : int or ndarray of shape (n_limits,)
+    allowed : ndarray of shape (n_limits,)
+        Largest number of errors with which a policy is accepted.
+
+    Returns
+    -------
+    int
     """
-    failed = np.asarray(n_wrong) > allowed
-    failed = np.flatnonzero(failed.any(axis=1) if failed.ndim == 2 else failed)
-    return int(failed[0]) - 1 if len(failed) else len(n_wrong) - 1
+    too_many = np.any(n_wrong > allowed, axis=1)
+    # A test that is decided by its count has the p-value 0 or 1 for every level.
+    accepted = fixed_sequence_test(too_many.astype(np.float64))
+    return int(np.count_nonzero(accepted)) - 1
 
 
 def affordable(tradeoff, budget):
-    """Index of the policy in use, or of the most faithful one that costs at most the budget."""
-    chosen, cost = tradeoff.chosen, tradeoff.cost
-    if affords(budget, cost[chosen]):
-        return chosen
+    """Return the index of the policy in use, or of the most faithful one within the budget."""
+    cost = tradeoff.cost
+    if affords(budget, cost[tradeoff.chosen]):
+        return tradeoff.chosen
     check_affordable(budget, float(cost.min()))
     within = np.flatnonzero(affords(budget, cost))
     return within[np.argmin(tradeoff.disagreement[within])]

@@ -1,47 +1,40 @@
-"""The parameter `estimator`: what is fitted of it, and what evaluates it member by member.
-
-An engine has `n_members`; `n_outputs`, one for two classes, else one for each; `offset`, the
-score before any member; `beta`, above which the full score of one output is the second class;
-`rounding`, how close to a tie the library, which adds up in another order or precision, may
-answer otherwise (0 for never); `link`, from scores to probabilities, or None; `weights` of the
-members; `in_order`, whether they have one order only; `votes`, whether they are averaged or
-counted; `forest`, that of trees, else None.
-
-There are two kinds: of trees, and of models that are asked one after another, a net with exits
-among them. Rows are those of the ensemble, behind the steps of a pipeline. ``taken(order)`` is the
-engine of these members in this order, ``scores(X)`` what each member adds, of shape (n_members,
-n_samples, n_outputs), and ``walk(X, thresholds, n_jobs, once)`` evaluates row by row until the
-thresholds stop it: scores, numbers of members, and positions of the answers among the classes.
-``member_calls()`` has for each member a function of rows, to time it.
-"""
+"""The parameter `estimator` of QWYC: what is fitted of it, and its engine."""
 
 from dataclasses import replace
 from reprlib import repr as short_repr
 
 import numpy as np
 from sklearn.base import clone, is_regressor
-from sklearn.ensemble import VotingClassifier
+from sklearn.exceptions import NotFittedError
 from sklearn.utils import get_tags
 
 from skroute.base import note_failure
 from skroute.base._inspection import is_frozen, unfrozen
-from skroute.early_exit._answers import Link
-from skroute.early_exit._model_engines import ExitEngine, MemberEngine, has_exits, may_exit
+from skroute.early_exit._engine import Link, builds_engine, find_builder
+from skroute.early_exit._model_engines import (
+    ExitEngine,
+    MemberEngine,
+    has_exits,
+    may_exit,
+    response_of,
+)
 from skroute.forests import find_reader
 from skroute.forests._partial_sums import partial_sums
 from skroute.forests._wrapped import take_apart
 from skroute.utils._compat import num_samples
 
+# Fitting ------------------------------------------------------------------------------
 
-def models_of(estimator):
-    """What may be fitted of the parameter `estimator`, by name: it, or the members of a list."""
+
+def fittable_models(estimator):
+    """Return what may be fitted of the parameter `estimator`, by name: it, or its members."""
     if isinstance(estimator, (list, tuple)):
         return {f"member_{i}": member for i, member in enumerate(estimator)}
     return {"estimator": estimator}
 
 
 def check_estimator(estimator):
-    """Refuse, before any fit, what is not added up."""
+    """Raise an error, before any fit, if the members are not known to be added up."""
     if not isinstance(estimator, (list, tuple)):
         check_ensemble(unfrozen(estimator))
     elif not len(estimator):
@@ -49,9 +42,29 @@ def check_estimator(estimator):
 
 
 def fit_models(estimator, X, y, params):
-    """The fitted ensemble, or the list of fitted members; ``params(name)`` is for their `fit`."""
+    """Return the fitted ensemble, or the list of fitted members.
+
+    Parameters
+    ----------
+    estimator : estimator, booster or list of members
+        What is frozen is not fitted.
+
+    X : indexable
+        Training rows.
+
+    y : array-like
+        Labels.
+
+    params : callable
+        ``params(name)`` returns the metadata for the `fit` of a model of
+        :func:`fittable_models`.
+
+    Returns
+    -------
+    object or list
+    """
     fitted = []
-    for name, model in models_of(estimator).items():
+    for name, model in fittable_models(estimator).items():
         if not is_frozen(model):
             model = clone(model)
             with note_failure(type(model).__name__, num_samples(X), "fit"):
@@ -61,63 +74,32 @@ def fit_models(estimator, X, y, params):
 
 
 def offers_proba(estimator):
-    """Whether what is not fitted yet will know probabilities."""
+    """Return True if what is not fitted yet will have probabilities."""
     if isinstance(estimator, (list, tuple)):
         return all(hasattr(member, "predict_proba") for member in estimator)
     return getattr(unfrozen(estimator), "voting", "soft") != "hard"
 
 
 def takes_nan(model):
-    """Whether a pipeline's first step, or an ensemble behind its threshold, reads NaN."""
+    """Return True if a pipeline's first step, or an ensemble behind its threshold, reads NaN."""
     ensemble, before, cut = take_apart(model)
     return bool(before) or (cut is not None and get_tags(ensemble).input_tags.allow_nan)
 
 
-def engine_of(fitted, y=None, known=None):
-    """Engine and classes of a fitted ensemble or list of members.
-
-    Classes come from the labels `y`, or are those `known` from an earlier fit, where the ensemble
-    does not know its own.
-    """
-    if isinstance(fitted, (list, tuple)):
-        # All that the labels and the members know, sorted.
-        found = [getattr(member, "classes_", None) for member in fitted]
-        found += [None if y is None else np.unique(y), known]
-        found = [classes for classes in found if classes is not None]
-        if not found:
-            raise ValueError(
-                "The members do not know their classes; call fit with labels, or use members "
-                "with classes_."
-            )
-        classes = np.unique(np.concatenate(found))
-        return MemberEngine(list(fitted), classes), classes
-    engine, classes = ensemble_engine(fitted)
-    if classes is not None:
-        return engine, classes
-    n_classes = max(2, engine.n_outputs)
-    if y is None:
-        return engine, np.arange(n_classes) if known is None else known
-    classes = np.unique(y)
-    if len(classes) != n_classes:
-        raise ValueError(
-            f"The booster has {n_classes} classes, y has {len(classes)}: {classes!r}. Give "
-            "rows of each class, or use optimize(X)."
-        )
-    return engine, classes
-
-
 def check_ensemble(estimator):
-    """Refuse, before any fit, an ensemble that is not known to add up its members' scores.
+    """Raise an error, before any fit, if an ensemble is not known to add up its members' scores.
 
     Others have members as well (stacking, one against the rest), and combine them otherwise.
     """
     ensemble, _, cut = take_apart(estimator)
-    members = isinstance(ensemble, VotingClassifier) or may_exit(ensemble)
-    # Boosters say themselves, once they are read, whether they classify.
+    # Boosters themselves say, once they are read, whether they classify.
     classifies = hasattr(type(ensemble), "predict_proba") or not hasattr(ensemble, "fit")
-    if (classifies and find_reader(ensemble) is not None) or (members and cut is None):
+    if classifies and find_reader(ensemble) is not None:
         return
-    if members:
+    has_members = find_builder(ensemble) is not None or may_exit(ensemble)
+    if has_members and cut is None:
+        return
+    if has_members:
         advice = "A moved threshold is read around ensembles of trees only."
     elif hasattr(ensemble, "fit") and is_regressor(ensemble):
         advice = "It is a regressor, whose answers are not labels: give the classifier."
@@ -131,57 +113,197 @@ def check_ensemble(estimator):
     )
 
 
-def ensemble_engine(estimator):
-    """Engine and classes of a fitted ensemble of a library, apart from the steps of a pipeline.
+# The engine of what is fitted ---------------------------------------------------------
 
-    The classes are None where it does not know its labels (a LightGBM booster).
+
+def engine_of(fitted, y=None, known_classes=None):
+    """Return the engine and the classes of a fitted ensemble, or of a list of fitted members.
+
+    Parameters
+    ----------
+    fitted : object or list
+        From :func:`fit_models`.
+
+    y : array-like, default=None
+        Labels. Their classes are taken if the ensemble does not know its own.
+
+    known_classes : ndarray, default=None
+        Classes of an earlier fit, which are taken if there is no `y`.
+
+    Returns
+    -------
+    engine : Engine
+    classes : ndarray of shape (n_classes,)
     """
-    estimator, _, cut = take_apart(estimator)
-    if has_exits(estimator) and cut is None:
-        return ExitEngine(estimator), np.asarray(estimator.classes_)
-    reader = find_reader(estimator)
-    forest = None if reader is None else reader(estimator)
-    if forest is not None:
-        from skroute.early_exit._forest_engine import ForestEngine
+    if isinstance(fitted, (list, tuple)):
+        classes = _classes_of_members(fitted, y, known_classes)
+        return _list_engine(list(fitted), classes), classes
+    engine, classes = ensemble_engine(fitted)
+    if classes is not None:
+        return engine, classes
+    n_classes = max(2, engine.n_outputs)
+    if y is None:
+        classes = np.arange(n_classes) if known_classes is None else known_classes
+        return engine, classes
+    classes = np.unique(y)
+    if len(classes) != n_classes:
+        raise ValueError(
+            f"The booster has {n_classes} classes, y has {len(classes)}: {classes!r}. Give "
+            "rows of each class, or use optimize(X)."
+        )
+    return engine, classes
 
-        classes, name = forest.classes, type(estimator).__name__
-        if classes is not None and len(classes) < 2 and forest.answer != "mean":
-            raise ValueError(
-                f"This {name} was fitted to rows of one class, which is its answer to every row: "
-                "nothing is to be evaluated."
-            )
-        return ForestEngine(partial_sums(replace(forest, cut=cut), name)), classes
+
+def _classes_of_members(members, y, known_classes):
+    """Return all classes that the members, the labels and an earlier fit have, sorted."""
+    all_classes = [getattr(member, "classes_", None) for member in members]
+    all_classes.append(None if y is None else np.unique(y))
+    all_classes.append(known_classes)
+    all_classes = [classes for classes in all_classes if classes is not None]
+    if not all_classes:
+        raise ValueError(
+            "The members do not know their classes; call fit with labels, or use members "
+            "with classes_."
+        )
+    return np.unique(np.concatenate(all_classes))
+
+
+def _list_engine(members, classes):
+    """Return the engine of a list of members whose scores are added."""
+    methods = [response_of(member) for member in members]
+    link = Link("mean") if set(methods) == {"predict_proba"} else None
+    return MemberEngine(members, classes, methods=methods, link=link)
+
+
+def ensemble_engine(estimator):
+    """Return the engine and the classes of a fitted ensemble of a library.
+
+    Parameters
+    ----------
+    estimator : object
+        A fitted ensemble, perhaps behind the steps of a pipeline, which the engine leaves out.
+
+    Returns
+    -------
+    engine : Engine
+    classes : ndarray of shape (n_classes,) or None
+        None if the ensemble does not know its labels (a booster).
+    """
+    ensemble, _, cut = take_apart(estimator)
+    if has_exits(ensemble) and cut is None:
+        return ExitEngine(ensemble), np.asarray(ensemble.classes_)
+    reader = find_reader(ensemble)
+    forest = None if reader is None else reader(ensemble)
+    if forest is not None:
+        return _forest_engine(forest, cut, type(ensemble).__name__), forest.classes
     if cut is not None:
         raise ValueError(
             "A moved threshold is read around ensembles of trees only, which is not what "
-            f"{short_repr(estimator)} is."
+            f"{short_repr(ensemble)} is."
         )
-    check_ensemble(estimator)
-    members = list(estimator.estimators_)
-    classes = np.asarray(estimator.classes_)
-    weights = getattr(estimator, "weights", None)
-    if weights is None:
-        weights = np.ones(len(members))
+    check_ensemble(ensemble)
+    build = find_builder(ensemble)
+    if build is None:
+        # A net that will have exits once it is fitted.
+        raise NotFittedError(f"The {type(ensemble).__name__} is not fitted; call fit first.")
+    return build(ensemble), np.asarray(ensemble.classes_)
+
+
+def _forest_engine(forest, cut, name):
+    """Return the engine of a forest as a reader gives it, with its threshold moved by `cut`."""
+    from skroute.early_exit._forest_engine import ForestEngine
+
+    classes = forest.classes
+    if classes is not None and len(classes) < 2 and forest.answer != "mean":
+        raise ValueError(
+            f"This {name} was fitted to rows of one class, which is its answer to every row: "
+            "nothing is to be evaluated."
+        )
+    return ForestEngine(partial_sums(replace(forest, cut=cut), name))
+
+
+# Ensembles of scikit-learn whose members are no trees -----------------------------------
+
+
+@builds_engine("sklearn", "VotingClassifier")
+def _voting_engine(voting):
+    """Return the engine of a vote: the members that are not dropped, with their weights."""
+    members = list(voting.estimators_)
+    weights = np.ones(len(members))
+    if voting.weights is not None:
+        in_use = [member != "drop" for _, member in voting.estimators]
+        weights = np.asarray(voting.weights, dtype=np.float64)[in_use]
+    if voting.voting == "hard":
+        method = "predict"
+        link = None
     else:
-        kept = [one[1] != "drop" for one in estimator.estimators]
-        weights = np.asarray(weights, dtype=np.float64)[kept]
-    rounding = 16 * np.finfo(np.float64).eps * (np.abs(weights).sum() + 1.0)
-    columns = getattr(estimator, "estimators_features_", None)
-    if columns is not None and all(
-        np.array_equal(c, np.arange(estimator.n_features_in_)) for c in columns
-    ):
+        method = "predict_proba"
+        link = Link("mean")
+    return _averaging_engine(voting, members, weights=weights, method=method, link=link)
+
+
+@builds_engine("sklearn", "BaggingClassifier", "ForestClassifier")
+def _bagging_engine(bagging):
+    """Return the engine of bagging: probabilities are averaged if all members have them.
+
+    Members are of any kind. If they are trees, the reader of forests has found them before.
+    """
+    members = list(bagging.estimators_)
+    have_proba = all(hasattr(member, "predict_proba") for member in members)
+    all_features = np.arange(bagging.n_features_in_)
+    # Forests draw no features for a member.
+    columns = getattr(bagging, "estimators_features_", [])
+    if all(np.array_equal(features, all_features) for features in columns):
         columns = None
-    n, boosted = len(classes), hasattr(estimator, "estimator_weights_")
-    hard = isinstance(estimator, VotingClassifier) and estimator.voting == "hard"
-    soft = not (hard or boosted) and all(hasattr(member, "predict_proba") for member in members)
-    # Members answer with positions of the classes, but for those of AdaBoost.
-    labels, methods = np.arange(n), ["predict_proba" if soft else "predict"] * len(members)
-    miss = 0.0
-    if boosted:
-        weights = estimator.estimator_weights_[: len(members)] / estimator.estimator_weights_.sum()
-        weights, labels, miss = weights * (4.0 if n <= 2 else 1.0), classes, -1.0 / max(1, n - 1)
-    engine = MemberEngine(members, labels, weights, columns, methods, rounding, miss)
-    engine.votes, engine.link = not boosted, None if hard else Link("mean")
-    if boosted:
-        engine.link = Link("logistic") if n <= 2 else Link("softmax", 1.0 / (n - 1))
-    return engine, classes
+    return _averaging_engine(
+        bagging,
+        members,
+        weights=np.ones(len(members)),
+        method="predict_proba" if have_proba else "predict",
+        link=Link("mean"),
+        columns=columns,
+    )
+
+
+def _averaging_engine(ensemble, members, *, weights, method, link, columns=None):
+    """Return the engine of members that are averaged or counted, asked by one method."""
+    return MemberEngine(
+        members,
+        # Members answer with positions of the classes.
+        np.arange(len(ensemble.classes_)),
+        weights,
+        columns=columns,
+        methods=[method] * len(members),
+        rounding=_rounding_of(weights),
+        link=link,
+        averages_members=True,
+    )
+
+
+@builds_engine("sklearn", "AdaBoostClassifier")
+def _adaboost_engine(adaboost):
+    """Return the engine of AdaBoost: members vote with their labels and are weighted."""
+    members = list(adaboost.estimators_)
+    n_classes = len(adaboost.classes_)
+    weights = adaboost.estimator_weights_[: len(members)] / adaboost.estimator_weights_.sum()
+    if n_classes <= 2:
+        # A vote is 0.5 from even chances, and the score of the library is 2 for it.
+        weights = weights * 4.0
+        link = Link("logistic")
+    else:
+        link = Link("softmax", 1.0 / (n_classes - 1))
+    return MemberEngine(
+        members,
+        adaboost.classes_,
+        weights,
+        methods=["predict"] * len(members),
+        rounding=_rounding_of(np.ones(len(members))),
+        missed_vote=-1.0 / max(1, n_classes - 1),
+        link=link,
+    )
+
+
+def _rounding_of(weights):
+    """Return how far sums of weighted answers in another order may be apart."""
+    # 16 units in the last place of the largest sum.
+    return 16 * np.finfo(np.float64).eps * (np.abs(weights).sum() + 1.0)

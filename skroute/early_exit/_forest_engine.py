@@ -1,95 +1,168 @@
-"""Members that are trees: the compiled walk. Imported on first use."""
+"""The engine of trees: the compiled walk. Imported on first use."""
 
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
-from skroute.early_exit._answers import Link
+from skroute.early_exit._engine import Engine, Link, Walk
 from skroute.early_exit._kernels import walk_rows, walk_stage
-from skroute.forests._answers import in_parts
+from skroute.forests._answers import in_parts, labels_at
 from skroute.forests._bitvector import bit_trees
 from skroute.forests._kernels import add_leaves
-from skroute.forests._rows import rows_of
+from skroute.forests._rows import are_plain, rows_of
+from skroute.utils._once import EVERY
 
 # With fewer rows than this a walk from the root to a leaf is faster.
 _FEWEST_ROWS = 512
-# Positions at which a stage ends, and rows are binned anew: few leave later on.
+# Positions at which a stage ends, and rows are binned again. Few rows stop later on.
 _STAGE_ENDS = (10, 40, 160)
-# Rows that are scored together, and that pass through all stages together: they stay in the cache.
-_BLOCK, _CHUNK = 1024, 16384
+# Rows that are scored together. They stay in the cache of the processor.
+_BLOCK = 1024
+# Rows that pass through all stages together.
+_CHUNK = 16384
 
 
-class ForestEngine:
-    """Members are trees, or the trees of one boosting iteration.
+class ForestEngine(Engine):
+    """The engine whose members are trees, or the trees of one boosting iteration.
 
     Parameters
     ----------
     forest : Forest
+        The view of :func:`~skroute.forests._partial_sums.partial_sums`.
     """
-
-    in_order = False
 
     def __init__(self, forest):
         self.forest = forest
-        self.link = None if forest.link is None else Link(forest.link, forest.slope, forest.shift)
-        self.votes = forest.link == "mean"
-        self.offset = forest.offset
-        self.beta = forest.beta
-        self.rounding = forest.rounding
-        self.n_members = forest.n_members
-        self.n_outputs = forest.n_outputs
-        self.weights = np.ones(forest.n_members)
+        # What each call asks for is computed once: a row takes a few microseconds in all.
+        self._n_members = forest.n_members
+        self._n_outputs = forest.n_outputs
+        self._rounding = forest.rounding
+        self._weights = np.ones(forest.n_members)
+        self._link = None
+        if forest.link is not None:
+            self._link = Link(forest.link, forest.slope, forest.shift)
 
-    def taken(self, order):
-        """The engine that evaluates these members in this order."""
+    @property
+    def n_members(self):
+        return self._n_members
+
+    @property
+    def n_outputs(self):
+        return self._n_outputs
+
+    @property
+    def offset(self):
+        return self.forest.offset
+
+    @property
+    def beta(self):
+        return self.forest.beta
+
+    @property
+    def rounding(self):
+        return self._rounding
+
+    @property
+    def weights(self):
+        return self._weights
+
+    @property
+    def link(self):
+        return self._link
+
+    @property
+    def averages_members(self):
+        return self.forest.link == "mean"
+
+    @property
+    def accepts_unseen_categories(self):
+        return not self.forest.columns.refuses_unseen
+
+    def reads_unchecked(self, X):
+        return are_plain(self.forest, X)
+
+    def as_forest(self):
+        return self.forest
+
+    def reordered(self, order):
         return ForestEngine(self.forest.taken(order))
 
-    def scores(self, X):
-        """What each member adds: ndarray (n_members, n_samples, n_outputs), float32."""
-        X, trees = rows_of(self.forest, X), tuple(self.forest.trees)
-        out = np.zeros((self.n_members, len(X), self.n_outputs), dtype=np.float32)
+    def member_scores(self, X):
+        X = rows_of(self.forest, X)
+        trees = tuple(self.forest.trees)
+        scores = np.zeros((self.n_members, len(X), self.n_outputs), dtype=np.float32)
         column = np.arange(self.n_outputs)
         for start in range(0, len(X), _BLOCK):
-            rows = start, min(start + _BLOCK, len(X))
-            for t, added in enumerate(out):
-                add_leaves(X, *rows, trees, t, t + 1, column, added)
-        return out
+            stop = min(start + _BLOCK, len(X))
+            for t, added in enumerate(scores):
+                add_leaves(X, start, stop, trees, t, t + 1, column, added)
+        return scores
 
-    def walk(self, X, thresholds, n_jobs=None, once=None):
-        """Evaluate row by row until the thresholds, of :func:`checked`, stop it."""
-        forest, X = self.forest, rows_of(self.forest, X)
-        n, beta = len(X), forest.beta
-        out = np.empty((n, self.n_outputs)), np.empty(n, np.int64), np.empty(n, np.int64)
+    def walk(self, X, thresholds, n_jobs=None, cache=EVERY):
+        X = rows_of(self.forest, X)
+        n_rows = len(X)
+        scores = np.empty((n_rows, self._n_outputs))
+        n_evaluated = np.empty(n_rows, np.int64)
+        answers = np.empty(n_rows, np.int64)
+        walk = Walk(scores, n_evaluated, answers)
+        if n_rows < _FEWEST_ROWS:
+            # Dividing rows among threads takes a notable part of the time of one row.
+            self._walk_part(X, thresholds, walk, 0, n_rows)
+        else:
+            in_parts(partial(self._walk_part, X, thresholds, walk), n_rows, n_jobs)
+        return walk
 
-        def part(start, stop):
-            if stop - start < _FEWEST_ROWS or not self._layouts:
-                trees, offset = tuple(forest.trees), forest.offset
-                walk_rows(X, start, stop, trees, offset, thresholds, beta, *out)
-                return
-            out[0][start:stop] = forest.offset
-            for begin in range(start, stop, _CHUNK):
-                rows, first = np.arange(begin, min(begin + _CHUNK, stop)), 0
-                n_rows = len(rows)
-                for bits in self._layouts:
-                    if n_rows:
-                        n_rows = walk_stage(X, rows, n_rows, first, bits, thresholds, beta, *out)
-                    first += len(bits.member_start) - 1
-
-        in_parts(part, n, n_jobs)
-        return out
+    def _walk_part(self, X, thresholds, walk, start, stop):
+        """Walk the rows ``start:stop``."""
+        forest = self.forest
+        if stop - start < _FEWEST_ROWS or not self._layouts:
+            trees = tuple(forest.trees)
+            walk_rows(X, start, stop, trees, forest.offset, thresholds, forest.beta, *walk)
+            return
+        walk.scores[start:stop] = forest.offset
+        for first_row in range(start, stop, _CHUNK):
+            rows = np.arange(first_row, min(first_row + _CHUNK, stop))
+            n_undecided = len(rows)
+            position = 0
+            for bits in self._layouts:
+                if n_undecided == 0:
+                    break
+                n_undecided = walk_stage(
+                    X, rows, n_undecided, position, bits, thresholds, forest.beta, *walk
+                )
+                position += len(bits.member_start) - 1
 
     @cached_property
     def _layouts(self):
-        """Bit vectors of the positions of each stage; None where the shape is not for them."""
-        ends = [end for end in _STAGE_ENDS if end < self.n_members] + [self.n_members]
-        parts = [self.forest.taken(range(first, last)) for first, last in zip([0, *ends], ends)]
-        stages = [bit_trees(part.trees, self.forest.dtype) for part in parts]
-        return None if any(bits is None for bits in stages) else stages
+        """Bit vectors of the members of each stage, or None if a tree has too many leaves."""
+        ends = [end for end in _STAGE_ENDS if end < self.n_members]
+        ends.append(self.n_members)
+        layouts = []
+        first = 0
+        for end in ends:
+            stage = self.forest.taken(range(first, end))
+            bits = bit_trees(stage.trees, self.forest.dtype)
+            if bits is None:
+                return None
+            layouts.append(bits)
+            first = end
+        return layouts
 
     def __getstate__(self):
-        # The second layout is made again where it is asked for.
+        # The layouts are made again when they are needed.
         return {name: value for name, value in self.__dict__.items() if name != "_layouts"}
 
-    def member_calls(self):
-        """For each member a function of rows, to time it."""
-        return {t: ForestEngine(self.forest.taken([t])).scores for t in range(self.n_members)}
+    def timed_calls(self):
+        calls = {}
+        for t in range(self.n_members):
+            calls[t] = ForestEngine(self.forest.taken([t])).member_scores
+        return calls
+
+    def labels(self, classes, answers):
+        return labels_at(self.forest, classes, answers)
+
+    def rows_for_library(self, X):
+        # A library with categories reads them by itself.
+        if self.forest.columns.keeps_categories:
+            return X
+        return rows_of(self.forest, X)

@@ -24,52 +24,134 @@ from skroute.early_exit._calibration import (
     Tradeoff,
     allowed_wrong,
     fewest_rows,
-    fixed_sequence,
     hold_out,
+    last_accepted,
 )
 from skroute.early_exit._votes import vote_path
 from skroute.guarantees._means import share_upper_bound
 from skroute.utils._compat import num_samples
 from skroute.utils._validation import warn
 
-# A warning says where more than this share of an answer's rows may be answered otherwise.
+# A warning is given if more than this share of an answer's rows may be answered otherwise. The
+# documentation of the parameter `alpha` names it.
 MOST_OF_AN_ANSWER = 0.1
 
-
-# Thresholds and votes are compared on this share of the rows to learn from, if they are enough.
+# Thresholds and votes are compared on this share of the rows to learn from. The documentation of
+# the parameter `stopping` names it.
 COMPARED_ON = 1 / 3
+# With fewer rows than this, thresholds are taken without a comparison: it would be noise.
 FEWEST_TO_COMPARE = 100
 
 # Policies between "never leave early" and the most hurried, fixed before calibration. The
 # grids are fine enough that neighbours differ by about a tenth in disagreement.
 N_POLICIES = 40
-# What a wrong answer costs, in evaluations of the full ensemble.
+# Price of a wrong answer, in evaluations of the full ensemble.
 PRICES = np.geomspace(256.0, 0.5, N_POLICIES)
-# The same for votes, whose errors are counted by a law in place of rows: it goes further.
+# The same for votes. Their errors are counted by a law, not by rows, so higher prices make a
+# difference.
 VOTE_PRICES = np.geomspace(65536.0, 0.5, N_POLICIES)
-# More cautious still, for rows on which the first of them is wrong too often: thresholds
-# moved out by these many deviations of what is still to come.
+# More cautious policies, for rows on which the first price is wrong too often: thresholds are moved
+# outwards by these multiples of the deviation of what is still to come.
 WIDER = np.geomspace(3.0, 0.02, 16)
 
-# The order search. Errors that it may make: so many at least that their number is known to about
-# a tenth, 1 / sqrt(80); beyond that a part of what alpha allows, since thresholds are fitted anew
-# once the order is known. Members are compared by the mean over 2 * 10 + 1 numbers of errors: at
-# one number alone, the place of a single row decides between them. The values were chosen on splits
-# of the training rows of Adult, Covertype and Letter.
+# The four values of the order search and of the fit were chosen on splits of the training rows of
+# Adult, Covertype and Letter.
+# Errors that the order search may make at least: their number is known to about a tenth,
+# 1 / sqrt(80).
 SEARCH_ERRORS = 80
+# Share of what alpha allows that the order search may use: thresholds are fitted again once the
+# order is known.
 SEARCH_SHARE = 1 / 3
+# Members are compared by the mean over 2 * 10 + 1 numbers of errors: at one number alone, a single
+# row decides between them.
 SEARCH_SPREAD = 10
 # Doubt about the full ensemble's answer while thresholds are fitted, in deviations of its score:
-# a threshold then depends on all rows near a tie, and decided rows stay decided. Chosen likewise.
+# a threshold then depends on all rows near a tie, and decided rows stay decided.
 SOFTNESS = 0.01
+# Largest share of the rows that the order search may answer otherwise, if SEARCH_ERRORS is more.
+MOST_SEARCH_ERRORS = 0.05
+# Least number of errors that one answer counts as allowed, so that no weight is infinite.
+LEAST_ALLOWED = 1e-3
 
 
-class Certified(NamedTuple):
+class ExitOptions(NamedTuple):
+    """What is learned, by the parameters of QWYC.
+
+    Attributes
+    ----------
+    alpha : float or ndarray of shape (n_answers,)
+        Share of all rows, or of the rows of each answer, that may be answered otherwise.
+
+    order : ndarray of shape (n_members,), dtype=int64, or "qwyc"
+        A permutation, or the search of Algorithm 1.
+
+    stopping : {"auto", "thresholds", "votes"}
+        How rows stop.
+
+    use_lo, use_hi : bool
+        Which thresholds there are.
+
+    never_leave : bool
+        True if no row may stop early, so that there are no thresholds to learn.
+
+    n_jobs : int or None
+        Threads of the order search.
+    """
+
+    alpha: float | NDArray[np.float64]
+    order: NDArray[np.int64] | str = "qwyc"
+    stopping: str = "thresholds"
+    use_lo: bool = True
+    use_hi: bool = True
+    never_leave: bool = False
+    n_jobs: int | None = None
+
+
+class Learned(NamedTuple):
+    """An order and candidate thresholds, learned on rows.
+
+    Attributes
+    ----------
+    order : ndarray of shape (n_members,), dtype=int64
+        Members in order of evaluation.
+
+    policies : list of (lo, hi)
+        Thresholds by position, from cautious to hurried.
+
+    values, bad : ndarray of shape (n_members, n_samples)
+        From :func:`running_values`, of the rows.
+    """
+
+    order: NDArray[np.int64]
+    policies: list
+    values: NDArray[np.float32]
+    bad: NDArray[np.bool_]
+
+
+class Promise(NamedTuple):
+    """What held-out rows are to show.
+
+    Attributes
+    ----------
+    confidence : float
+        Confidence of the upper bounds.
+
+    guarantee : bool
+        True if the upper bound must meet `alpha`, False if the expectation must.
+    """
+
+    confidence: float
+    guarantee: bool
+
+
+class Calibrated(NamedTuple):
     """What sets of thresholds do on rows, and which one is in use.
 
     Attributes
     ----------
     tradeoff : Tradeoff
+        Cost and disagreement of all sets.
+
     bounds : ndarray of shape (1,) or (n_answers,)
         Upper bounds of the disagreement, of all rows or of the rows of each answer, as `alpha`
         is; NaN where no rows were kept for it.
@@ -88,284 +170,498 @@ class Certified(NamedTuple):
     n_rows: NDArray[np.int64]
 
 
+class Exits(NamedTuple):
+    """When rows leave an ensemble.
+
+    Attributes
+    ----------
+    order : ndarray of shape (n_members,), dtype=int64
+        Members in order of evaluation.
+
+    stopping : {"thresholds", "votes"}
+        What is used, if the option was "auto".
+
+    calibrated : Calibrated
+        The thresholds, and what they do.
+    """
+
+    order: NDArray[np.int64]
+    stopping: str
+    calibrated: Calibrated
+
+
+# Parameters ---------------------------------------------------------------------------
+
+
 def order_of(order, engine, rng):
-    """The parameter `order`: the members in order, or "qwyc", which looks for it in the scores."""
+    """Return the parameter `order` as a permutation, or "qwyc" if it is to be searched for."""
     n_members = engine.n_members
-    natural, named = np.arange(n_members), isinstance(order, str)
-    given = natural if named else np.asarray(order)
-    if given.ndim != 1 or not np.array_equal(np.sort(given), natural):
+    natural = np.arange(n_members)
+    is_name = isinstance(order, str)
+    permutation = natural if is_name else np.asarray(order)
+    if permutation.ndim != 1 or not np.array_equal(np.sort(permutation), natural):
         raise ValueError(
             f"order must be a permutation of 0, ..., {n_members - 1} (the ensemble has "
             f"{n_members} members) or a name, got {order!r}."
         )
-    if engine.in_order and ((named and order == "random") or not np.array_equal(given, natural)):
-        raise ValueError(
-            f"order={order!r} is not possible: each exit goes on from the one before it, so "
-            'that the exits of a net have one order, which "qwyc" and "natural" are.'
-        )
-    if engine.in_order or not named or order == "natural":
-        return given.astype(np.int64)
-    return rng.permutation(n_members) if order == "random" else order
+    if engine.has_fixed_order:
+        is_random = is_name and order == "random"
+        if is_random or not np.array_equal(permutation, natural):
+            raise ValueError(
+                f"order={order!r} is not possible: each exit goes on from the one before it, so "
+                'that the exits of a net have one order, which "qwyc" and "natural" are.'
+            )
+    if engine.has_fixed_order or not is_name or order == "natural":
+        return permutation.astype(np.int64)
+    if order == "random":
+        return rng.permutation(n_members)
+    return order
 
 
 def shares_of(alpha, classes):
-    """The parameter `alpha` as a number, or as a float64 array with one for each class (two where
-    there is one class); a ValueError where a label has no share, a share no label or no sense."""
+    """Return the parameter `alpha` as a number, or as an array with a share for each class.
+
+    The array has the dtype float64, and two entries if there is one class. A ValueError is raised
+    if a label has no share, or a share no label or no sense.
+    """
     if not isinstance(alpha, Mapping):
         return float(alpha)
-    known = classes.tolist()
-    missing = [label for label in known if label not in alpha]
-    unknown = [label for label in alpha if label not in known]
+    labels = classes.tolist()
+    missing = [label for label in labels if label not in alpha]
+    unknown = [label for label in alpha if label not in labels]
     if missing or unknown:
         raise ValueError(
-            f"alpha must have a share for each class {known!r} and for nothing else: "
+            f"alpha must have a share for each class {labels!r} and for nothing else: "
             f"{missing!r} have none, {unknown!r} are no classes. The same share for all is "
             "dict.fromkeys(classes, share)."
         )
-    shares = [alpha[label] for label in known]
-    for label, share in zip(known, shares):
+    shares = [alpha[label] for label in labels]
+    for label, share in zip(labels, shares):
         if not isinstance(share, Real) or isinstance(share, bool) or not 0 <= share <= 1:
             raise ValueError(f"alpha[{label!r}] must be a number from 0 to 1, got {share!r}.")
-    return np.array(shares * (2 if len(shares) == 1 else 1), dtype=np.float64)
+    if len(shares) == 1:
+        shares = shares * 2
+    return np.array(shares, dtype=np.float64)
 
 
 def stopping_of(engine, mode, stopping, order):
-    """The parameter `stopping`, "auto" only where there is something to choose from."""
+    """Return the parameter `stopping`, "auto" only if there is something to choose from."""
     if engine.n_outputs > 1 and mode == "negative":
         raise ValueError(
             "mode='negative' needs two classes: there is no negative class among "
             f"{engine.n_outputs}. Use mode='both'."
         )
-    # Whether the answer is the mean, or the majority, of members with the same weight.
-    alike = bool(engine.votes) and np.ptp(engine.weights) == 0
-    if stopping == "votes" and not alike:
+    members_count_alike = engine.averages_members and np.ptp(engine.weights) == 0
+    if stopping == "votes" and not members_count_alike:
         raise ValueError(
             "stopping='votes' needs members that count alike, as those of a forest or of bagging, "
             "and not of boosting or with weights. Use stopping='auto' or 'thresholds'."
         )
-    free = isinstance(order, str) and order == "qwyc"
-    return "thresholds" if stopping == "auto" and not (free and alike) else stopping
+    order_is_free = isinstance(order, str) and order == "qwyc"
+    if stopping == "auto" and not (order_is_free and members_count_alike):
+        return "thresholds"
+    return stopping
 
 
-def learn(
-    scores,
-    offset,
-    beta,
-    costs,
-    *,
-    alpha,
-    order="qwyc",
-    stopping="thresholds",
-    use_lo=True,
-    use_hi=True,
-    never_leave=False,
-    n_jobs=None,
-    on_position=None,
-):
-    """Order and thresholds, from the scores of the members on rows: what each member adds, float32
-    of shape (n_members, n_samples, n_outputs).
+# Learning -----------------------------------------------------------------------------
 
-    `alpha` is the share of all rows that may be answered otherwise, or an array with one for each
-    answer; `order` is a permutation or "qwyc"; `use_lo` and `use_hi` are which thresholds there
-    are, and with `never_leave` there are none. ``on_position()`` is called after each position of
-    the order search. Returns the order, thresholds from cautious to hurried, and what
-    :func:`running_values` does.
+
+def learn(scores, offset, beta, costs, options, on_position=None):
+    """Learn order and thresholds from the scores of the members on rows.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_members, n_samples, n_outputs)
+        What each member adds.
+
+    offset : ndarray of shape (n_outputs,)
+        Score before any member.
+
+    beta : float
+        Decision of one output.
+
+    costs : ndarray of shape (n_members,)
+        In the ensemble's own order.
+
+    options : ExitOptions
+        Its `stopping` is not "auto".
+
+    on_position : callable, default=None
+        Called without arguments after each position of the order search.
+
+    Returns
+    -------
+    Learned
     """
-    sides = use_lo, use_hi
-    share, weights = _errors(scores, offset, beta, alpha)
-    if isinstance(order, str) and stopping == "votes":
-        # Members that count alike: nothing but their cost tells them apart.
+    errors = _allowed_errors(scores, offset, beta, options.alpha)
+    order = options.order
+    if isinstance(order, str) and options.stopping == "votes":
+        # Members that count alike differ in nothing but their cost.
         order = np.argsort(costs, kind="stable")
     elif isinstance(order, str):
-        allowed = max(share * SEARCH_SHARE, min(SEARCH_ERRORS / scores.shape[1], 0.05))
-        search = allowed, *sides, SEARCH_SPREAD, n_jobs, on_position
-        order = qwyc_order(scores, offset, beta, costs, *search)[0]
+        enough = min(SEARCH_ERRORS / scores.shape[1], MOST_SEARCH_ERRORS)
+        order, _, _ = qwyc_order(
+            scores,
+            offset,
+            beta,
+            costs,
+            max(errors.share * SEARCH_SHARE, enough),
+            use_lo=options.use_lo,
+            use_hi=options.use_hi,
+            spread=SEARCH_SPREAD,
+            n_jobs=options.n_jobs,
+            on_position=on_position,
+        )
     values, bad = running_values(scores, order, offset, beta)
-    first = never(len(values))
-    if never_leave:
-        return order, [first], values, bad
-    if stopping == "votes":
+    policies = [never(len(values))]
+    if options.never_leave:
+        return Learned(order, policies, values, bad)
+    sides = {"use_lo": options.use_lo, "use_hi": options.use_hi}
+    if options.stopping == "votes":
         prices = costs.sum() * VOTE_PRICES
-        path = vote_path(scores[order], offset, beta, costs[order], prices, *sides)
+        path = vote_path(scores[order], offset, beta, costs[order], prices, **sides)
     else:
-        # Margins of several classes say who leads, not by how much that may change.
-        wrong = doubtful(values, bad, beta, SOFTNESS) if use_lo else bad
+        # A margin of several classes has no doubt: the class that is second may become first.
+        wrong = doubtful(values, bad, beta, SOFTNESS) if options.use_lo else bad
         prices = costs.sum() * PRICES
-        path = lagrangian_path(values, wrong, costs[order], prices, *sides, weights=weights)
-    return order, [first, *widened(values, *path[0], WIDER), *path], values, bad
+        path = lagrangian_path(values, wrong, costs[order], prices, weights=errors.weights, **sides)
+    lo, hi = path[0]
+    policies += widened(values, lo, hi, WIDER)
+    policies += path
+    return Learned(order, policies, values, bad)
 
 
-def _errors(scores, offset, beta, alpha):
-    """Share of all rows that may be answered otherwise, and what errors count for."""
+class _AllowedErrors(NamedTuple):
+    """How many rows may be answered otherwise, and what each of them counts for.
+
+    Attributes
+    ----------
+    share : float
+        Share of all rows.
+
+    weights : ndarray of shape (2, n_samples) or None
+        As for :func:`lagrangian_path`.
+    """
+
+    share: float
+    weights: NDArray[np.float64] | None
+
+
+def _allowed_errors(scores, offset, beta, alpha):
+    """Return the errors that `alpha` allows on rows with these scores."""
     if np.ndim(alpha) == 0:
-        return float(alpha), None
+        return _AllowedErrors(float(alpha), None)
     answers = full_answers(scores, offset, beta)
     share = float(alpha[answers].mean())
     if not share:
-        return share, None
-    # Errors that are allowed less often count for more; on average they count as one.
-    allowed = np.maximum(alpha * np.bincount(answers, minlength=len(alpha)), 1e-3)
+        return _AllowedErrors(share, None)
+    # Errors that are allowed less often count for more. On average they count as one.
+    allowed = np.maximum(alpha * np.bincount(answers, minlength=len(alpha)), LEAST_ALLOWED)
     weight = share * len(answers) / (allowed * np.count_nonzero(alpha))
     if scores.shape[2] == 1:
         # A row that leaves above wrongly is one of the first class, below of the second.
-        return share, np.repeat(weight[[0, -1]][:, None], len(answers), axis=1)
-    return share, np.stack([weight[answers]] * 2)
+        weights = np.repeat(weight[[0, -1]][:, None], len(answers), axis=1)
+    else:
+        weights = np.stack([weight[answers], weight[answers]])
+    return _AllowedErrors(share, weights)
 
 
-def certify(policies, values, bad, answers, n_answers, costs, alpha, limits=None, labels=()):
-    """What sets of thresholds, from cautious to hurried, change on rows, the one to use, and bounds
-    of what it changes.
+# Calibration --------------------------------------------------------------------------
 
-    `values` and `bad` are those of :func:`running_values`, `answers` those of :func:`full_answers`,
-    of which there are `n_answers`, and `costs` are in evaluation order. `limits` is the confidence,
-    and whether the bound must hold with it; None where the rows are those that the thresholds were
-    learned from. `labels` are for a warning.
+
+def calibrate(policies, values, bad, *, answers, n_answers, costs, alpha, promise=None, labels=()):
+    """Return what sets of thresholds change on rows, and choose the one to use.
+
+    Parameters
+    ----------
+    policies : list of (lo, hi)
+        From cautious to hurried. The first one never leaves early.
+
+    values, bad : ndarray of shape (n_members, n_samples)
+        From :func:`running_values`.
+
+    answers : ndarray of shape (n_samples,), dtype=int64
+        From :func:`full_answers`.
+
+    n_answers : int
+        Number of answers that there are.
+
+    costs : ndarray of shape (n_members,)
+        In evaluation order.
+
+    alpha : float or ndarray of shape (n_answers,)
+        As in :class:`ExitOptions`.
+
+    promise : Promise, default=None
+        None if the rows are those that the thresholds were learned from.
+
+    labels : list, default=()
+        The classes, for a warning.
+
+    Returns
+    -------
+    Calibrated
     """
     policies = [checked(policy, len(costs)) for policy in policies]
-    n_rows, spent = np.bincount(answers, minlength=n_answers), np.cumsum(costs)
-    cost, disagreement = np.empty(len(policies)), np.empty(len(policies))
+    n_rows = np.bincount(answers, minlength=n_answers)
+    cost_so_far = np.cumsum(costs)
+    cost = np.empty(len(policies))
+    disagreement = np.empty(len(policies))
     # Rows that these thresholds or more cautious ones answer otherwise: the count grows from
-    # one to the next, as conformal risk control asks.
-    so_far = np.empty((len(policies), n_answers), dtype=np.int64)
-    ever = np.zeros(len(answers), dtype=bool)
+    # one to the next, as conformal risk control needs.
+    n_ever_wrong = np.empty((len(policies), n_answers), dtype=np.int64)
+    ever_wrong = np.zeros(len(answers), dtype=bool)
     for i, policy in enumerate(policies):
         position, side = leaving(values, *policy)
         wrong = is_wrong(position, side, bad)
-        ever |= wrong
-        cost[i], disagreement[i] = spent[position].mean(), wrong.mean()
-        so_far[i] = np.bincount(answers[ever], minlength=n_answers)
-    chosen, bounds = _choose(so_far, n_rows, alpha, limits, labels)
+        ever_wrong |= wrong
+        cost[i] = cost_so_far[position].mean()
+        disagreement[i] = wrong.mean()
+        n_ever_wrong[i] = np.bincount(answers[ever_wrong], minlength=n_answers)
+    chosen, bounds = _choose(n_ever_wrong, n_rows, alpha, promise, labels)
     position, side = leaving(values, *policies[chosen])
     wrong = is_wrong(position, side, bad)
-    return Certified(
-        Tradeoff(policies, cost, disagreement, chosen),
-        bounds,
-        np.cumsum(np.bincount(position[wrong], minlength=len(costs))) / len(answers),
-        np.bincount(answers[wrong], minlength=n_answers),
-        n_rows,
+    n_wrong_by_position = np.bincount(position[wrong], minlength=len(costs))
+    return Calibrated(
+        tradeoff=Tradeoff(policies, cost, disagreement, chosen),
+        bounds=bounds,
+        staged_disagreement=np.cumsum(n_wrong_by_position) / len(answers),
+        wrong=np.bincount(answers[wrong], minlength=n_answers),
+        n_rows=n_rows,
     )
 
 
-def _choose(counts, n_rows, alpha, limits, labels):
-    """Thresholds in use, and the upper bounds of what they change: of all rows or by answer."""
+def _choose(n_wrong, n_rows, alpha, promise, labels):
+    """Return the index of the thresholds in use, and the bounds of :class:`Calibrated`."""
     shares = np.atleast_1d(alpha)
     if np.ndim(alpha) == 0:
-        counts, n_rows = counts.sum(axis=1, keepdims=True), n_rows.sum(keepdims=True)
-    if limits is None:
-        # As far as alpha goes on these rows, and nothing is promised.
-        chosen = fixed_sequence(counts, (shares * n_rows).astype(np.int64))
+        n_wrong = n_wrong.sum(axis=1, keepdims=True)
+        n_rows = n_rows.sum(keepdims=True)
+    if promise is None:
+        # As far as alpha goes on these rows: nothing is promised about others.
+        chosen = last_accepted(n_wrong, (shares * n_rows).astype(np.int64))
         return max(0, chosen), np.full(len(shares), np.nan)
     # Bounds of several answers hold at the same time.
-    confidence, guarantee = 1 - (1 - limits[0]) / len(shares), limits[1]
+    confidence = 1 - (1 - promise.confidence) / len(shares)
     allowed = np.array(
-        [allowed_wrong(n, share, confidence, guarantee) for n, share in zip(n_rows, shares)]
+        [allowed_wrong(n, share, confidence, promise.guarantee) for n, share in zip(n_rows, shares)]
     )
     # The first thresholds never leave early and are never wrong.
-    chosen = max(0, fixed_sequence(counts, allowed))
-    if not chosen and len(counts) > 1:
-        _warn_of_no_exit(alpha, n_rows, guarantee, confidence, labels)
-    if not chosen:
+    chosen = max(0, last_accepted(n_wrong, allowed))
+    if chosen == 0:
+        if len(n_wrong) > 1:
+            _warn_of_no_exit(alpha, n_rows, promise.guarantee, confidence, labels)
         return chosen, np.zeros(len(shares))
     bounds = [share_upper_bound(k, n, confidence=confidence) for k, n in zip(allowed, n_rows)]
     return chosen, np.array(bounds)
 
 
-def learn_exits(engine, how, share, limits, X, X_calibration, costs, rng, task, labels):
-    """Order and thresholds learned on rows, and certified on others.
+# Both together ------------------------------------------------------------------------
 
-    `how` has the arguments of :func:`learn`, where `stopping` may be "auto"; a `share` of `X` is
-    held out where there is no `X_calibration`, of rows that nothing else has used; `limits` are
-    those of :func:`certify`. Returns the stopping that is used, the order, and
-    :class:`Certified`.
+
+def learn_exits(
+    engine, options, *, X, X_calibration, share, confidence, guarantee, costs, rng, task, labels
+):
+    """Learn order and thresholds on rows, and calibrate them on others.
+
+    Parameters
+    ----------
+    engine : Engine
+        In the ensemble's own order.
+
+    options : ExitOptions
+        What is learned.
+
+    X : indexable
+        Rows to learn from.
+
+    X_calibration : indexable or None
+        Rows that nothing else has used. If None, a `share` of `X` is held out.
+
+    share : float
+        0 if nothing is held out.
+
+    confidence, guarantee
+        As in :class:`Promise`. Nothing is promised without held-out rows.
+
+    costs : ndarray of shape (n_members,)
+        In the ensemble's own order.
+
+    rng : RandomState
+        Draws the held-out rows.
+
+    task : task of a callback
+        Reports steps.
+
+    labels : list
+        The classes, for warnings.
+
+    Returns
+    -------
+    Exits
     """
     n_rows = num_samples(X)
+    offset = engine.offset
+    beta = engine.beta
     with note_failure("the ensemble", n_rows, "scoring members"):
-        scores = engine.scores(X)
-    begin, held_out = (engine.offset, engine.beta), None
+        scores = engine.member_scores(X)
+    held_out_scores = None
     if X_calibration is not None:
-        held_out = engine.scores(X_calibration)
+        held_out_scores = engine.member_scores(X_calibration)
     else:
-        train, apart = hold_out(n_rows, share, rng, full_answers(scores, *begin))
-        if apart is not None:
-            held_out, scores = scores[:, apart], scores[:, train]
-    if how["stopping"] == "auto":
+        train, held_out = hold_out(n_rows, share, rng, full_answers(scores, offset, beta))
+        if held_out is not None:
+            held_out_scores = scores[:, held_out]
+            scores = scores[:, train]
+    if options.stopping == "auto":
         with task.step("thresholds or votes"):
-            how = how | {"stopping": better_stopping(how, scores, *begin, costs, rng)}
-    n_positions = engine.n_members - 1 if isinstance(how["order"], str) else 0
+            stopping = better_stopping(options, scores, offset, beta, costs, rng)
+        options = options._replace(stopping=stopping)
+    n_positions = engine.n_members - 1 if isinstance(options.order, str) else 0
     with task.step("order and thresholds", n_positions) as step:
 
         def on_position():
             with step.step("position"):
                 pass
 
-        order, policies, values, bad = learn(scores, *begin, costs, **how, on_position=on_position)
-    if held_out is None:
-        limits, held_out = None, scores
+        learned = learn(scores, offset, beta, costs, options, on_position)
+    if held_out_scores is None:
+        promise = None
+        held_out_scores = scores
+        values, bad = learned.values, learned.bad
     else:
-        values, bad = running_values(held_out, order, *begin)
-    answers = full_answers(held_out, *begin)
-    known = answers, max(2, engine.n_outputs), costs[order], how["alpha"]
-    return how["stopping"], order, certify(policies, values, bad, *known, limits, labels)
+        promise = Promise(confidence, guarantee)
+        values, bad = running_values(held_out_scores, learned.order, offset, beta)
+    calibrated = calibrate(
+        learned.policies,
+        values,
+        bad,
+        answers=full_answers(held_out_scores, offset, beta),
+        n_answers=max(2, engine.n_outputs),
+        costs=costs[learned.order],
+        alpha=options.alpha,
+        promise=promise,
+        labels=labels,
+    )
+    return Exits(learned.order, options.stopping, calibrated)
 
 
-def better_stopping(how, scores, offset, beta, costs, rng):
-    """What costs less on rows that it was not learned from: thresholds or votes."""
+def better_stopping(options, scores, offset, beta, costs, rng):
+    """Return the stopping that costs less on rows that it was not learned from.
+
+    Parameters
+    ----------
+    options : ExitOptions
+        Whose `stopping` is "auto".
+
+    scores, offset, beta, costs
+        As in :func:`learn`.
+
+    rng : RandomState
+        Draws the rows that are compared on.
+
+    Returns
+    -------
+    {"thresholds", "votes"}
+    """
     n_rows = scores.shape[1]
-    if how["never_leave"] or n_rows < FEWEST_TO_COMPARE:
+    if options.never_leave or n_rows < FEWEST_TO_COMPARE:
         return "thresholds"
     answers = full_answers(scores, offset, beta)
-    fit, apart = hold_out(n_rows, COMPARED_ON, rng, answers)
-    found = {}
+    train, held_out = hold_out(n_rows, COMPARED_ON, rng, answers)
+    costs_of_stopping = {}
     for stopping in ("thresholds", "votes"):
-        one = how | {"stopping": stopping}
-        order, policies, _, _ = learn(scores[:, fit], offset, beta, costs, **one)
-        values, bad = running_values(scores[:, apart], order, offset, beta)
-        known = answers[apart], max(2, scores.shape[2]), costs[order], how["alpha"]
-        tradeoff = certify(policies, values, bad, *known).tradeoff
-        found[stopping] = tradeoff.cost[tradeoff.chosen]
-    return min(found, key=lambda stopping: found[stopping])
+        candidate = options._replace(stopping=stopping)
+        learned = learn(scores[:, train], offset, beta, costs, candidate)
+        values, bad = running_values(scores[:, held_out], learned.order, offset, beta)
+        tradeoff = calibrate(
+            learned.policies,
+            values,
+            bad,
+            answers=answers[held_out],
+            n_answers=max(2, scores.shape[2]),
+            costs=costs[learned.order],
+            alpha=options.alpha,
+        ).tradeoff
+        costs_of_stopping[stopping] = tradeoff.cost[tradeoff.chosen]
+    return min(costs_of_stopping, key=costs_of_stopping.get)
+
+
+# Warnings -----------------------------------------------------------------------------
 
 
 def _warn_of_no_exit(alpha, n_rows, guarantee, confidence, labels):
+    """Warn that no thresholds keep `alpha`, with the number of rows that would be needed."""
     shares = np.atleast_1d(alpha)
-    why = ""
+    reason = ""
     if np.ndim(alpha):
-        at = int(np.argmin(n_rows * shares))
+        hardest = int(np.argmin(n_rows * shares))
         # An ensemble of one class answers with the last of two.
-        label = labels[max(0, at - len(shares) + len(labels))]
-        may = "none may change, which no number of rows shows."
-        if shares[at] > 0:
-            needed = fewest_rows(shares[at], confidence, guarantee)
-            may = f"{shares[at]:g} may change: that takes {needed} rows at least."
-        why = f" The full ensemble gives {n_rows[at]} of them the answer {label!r}, of which {may}"
+        label = labels[max(0, hardest - len(shares) + len(labels))]
+        limit = "none may change, which no number of rows shows."
+        if shares[hardest] > 0:
+            needed = fewest_rows(shares[hardest], confidence, guarantee)
+            limit = f"{shares[hardest]:g} may change: that takes {needed} rows at least."
+        reason = (
+            f" The full ensemble gives {n_rows[hardest]} of them the answer {label!r}, of which "
+            f"{limit}"
+        )
         alpha = dict(zip(labels, shares[-len(labels) :].tolist()))
     warn(
         f"No early exit keeps alpha={alpha!r} on {n_rows.sum()} "
-        f"calibration rows: every member is evaluated on every row.{why} Give more rows, hold "
+        f"calibration rows: every member is evaluated on every row.{reason} Give more rows, hold "
         "out a larger share of them, give rows that the ensemble was not fitted on, or raise "
         "alpha."
     )
 
 
-def warn_of_rare_answers(alpha, certified, labels, confidence):
-    """Say so where many rows of a rare answer may be answered otherwise, unless the calibration
-    rows show that few of them are."""
-    if np.ndim(alpha) or not certified.tradeoff.chosen:
+class _RareAnswer(NamedTuple):
+    """An answer of which many rows may be answered otherwise.
+
+    Attributes
+    ----------
+    share : float
+        Share of its rows that may change.
+
+    label : object
+    n_wrong, n_rows : int
+        Calibration rows of this answer that got another one, and all of them.
+    """
+
+    share: float
+    label: object
+    n_wrong: int
+    n_rows: int
+
+
+def warn_of_rare_answers(alpha, calibrated, labels, confidence):
+    """Warn if many rows of a rare answer may be answered otherwise.
+
+    There is no warning about an answer if the calibration rows show that few of its rows are.
+    """
+    if np.ndim(alpha) or not calibrated.tradeoff.chosen:
         return
-    n_rows, found, kept = certified.n_rows.sum(), [], not np.isnan(certified.bounds[0])
-    for label, wrong, n in zip(labels, certified.wrong, certified.n_rows):
-        may_change = min(1.0, alpha * n_rows / n) if n else 0.0
-        if may_change <= MOST_OF_AN_ANSWER:
+    n_all_rows = calibrated.n_rows.sum()
+    is_held_out = not np.isnan(calibrated.bounds[0])
+    rare_answers = []
+    for label, n_wrong, n_rows in zip(labels, calibrated.wrong, calibrated.n_rows):
+        share = min(1.0, alpha * n_all_rows / n_rows) if n_rows else 0.0
+        if share <= MOST_OF_AN_ANSWER:
             continue
-        if kept and share_upper_bound(wrong, n, confidence=confidence) <= MOST_OF_AN_ANSWER:
-            continue
-        found.append((-may_change, label, wrong, n))
-    if found:
-        share, label, wrong, n = min(found, key=lambda one: one[0])
-        more = f" {len(found) - 1} more classes are alike." if len(found) > 1 else ""
-        warn(
-            f"alpha={alpha!r} is a share of all rows: of the rows that the full ensemble answers "
-            f"with {label!r}, {n} of {n_rows}, it is {-share:.0%}, and {wrong} of these {n} got "
-            f"another answer.{more} Give a share for each answer, "
-            "alpha=dict.fromkeys(classes, share), to keep those of rare classes."
-        )
+        if is_held_out:
+            bound = share_upper_bound(n_wrong, n_rows, confidence=confidence)
+            if bound <= MOST_OF_AN_ANSWER:
+                continue
+        rare_answers.append(_RareAnswer(share, label, n_wrong, n_rows))
+    if not rare_answers:
+        return
+    rarest = max(rare_answers, key=lambda answer: answer.share)
+    more = ""
+    if len(rare_answers) > 1:
+        more = f" {len(rare_answers) - 1} more classes are alike."
+    warn(
+        f"alpha={alpha!r} is a share of all rows: of the rows that the full ensemble answers "
+        f"with {rarest.label!r}, {rarest.n_rows} of {n_all_rows}, it is {rarest.share:.0%}, and "
+        f"{rarest.n_wrong} of these {rarest.n_rows} got another answer.{more} Give a share for "
+        "each answer, alpha=dict.fromkeys(classes, share), to keep those of rare classes."
+    )

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 from reprlib import repr as short_repr
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.base import Routed
 from skroute.early_exit._algorithms import checked
 from skroute.early_exit._answers import probabilities, sided
+from skroute.early_exit._engine import Engine
 from skroute.early_exit._learning import shares_of
+from skroute.early_exit._qwyc import QWYCEnsemble
 from skroute.forests._columns import NumbersOnly
 from skroute.forests._forest import Forest
 from skroute.forests._trees import NODE, Trees
@@ -68,19 +70,21 @@ def export_ensemble(estimator, path):
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     export_ensemble(quick, Path(folder) / "quick.npz")
     """
-    if not hasattr(estimator, "stopping"):
+    if not isinstance(estimator, QWYCEnsemble):
         raise ValueError(
             "estimator must be a QWYCEnsemble, whose order and thresholds the file holds, got "
             f"{type(estimator).__name__}. Others, such as FastForest, are "
             "pickled, or made anew from the library's model."
         )
     check_is_fitted(estimator)
-    forest = estimator._engine.forest
+    forest = estimator._engine.as_forest()
     if forest is None or estimator._before:
-        by = "a pipeline" if estimator._before else type(estimator._engine).__name__
+        evaluated_by = type(estimator._engine).__name__
+        if estimator._before:
+            evaluated_by = "a pipeline"
         raise ValueError(
             "Only trees without a pipeline before them can be exported; this ensemble is "
-            f"evaluated by {by!r}."
+            f"evaluated by {evaluated_by!r}."
         )
     if forest.columns.keeps_categories:
         raise ValueError(
@@ -217,7 +221,7 @@ class PortableEnsemble:
         self.classes_ = np.asarray(exported["classes"])
         self.n_features_in_ = forest.n_features
         self.n_jobs = n_jobs
-        self._engine: Any = ForestEngine(forest)
+        self._engine: Engine = ForestEngine(forest)
         self._thresholds = checked((exported["lo"], exported["hi"]), forest.n_members)
 
     @classmethod
@@ -284,9 +288,9 @@ class PortableEnsemble:
         """
         if self._engine.link is None:
             raise AttributeError("The scores of the members have no known link to probabilities.")
-        walked = self._walk(X)
-        score = sided(self._engine, walked[0], walked[2])
-        return probabilities(self._engine, score, walked[1], len(self.classes_))
+        walk = self._walk(X)
+        scores = sided(self._engine, walk.scores, walk.answers)
+        return probabilities(self._engine, scores, walk.n_evaluated, len(self.classes_))
 
     def predict_routed(self, X: ArrayLike) -> Routed:
         """Labels, and how many members each row took.
@@ -299,8 +303,8 @@ class PortableEnsemble:
         Returns
         -------
         Routed
-            Named tuple ``(y_pred, route, cost)``; a member costs one.
+            Unpacks into ``(y_pred, route, cost)``. A member costs one.
         """
-        _, members, answer = self._walk(X)
-        labels = self.classes_.take(answer, mode="clip")
-        return Routed(labels, members, members.astype(np.float64))
+        walk = self._walk(X)
+        labels = self.classes_.take(walk.answers, mode="clip")
+        return Routed(labels, walk.n_evaluated, walk.n_evaluated.astype(np.float64))

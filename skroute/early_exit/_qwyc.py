@@ -21,30 +21,29 @@ from skroute.base import (
 from skroute.base._inspection import is_frozen, unfrozen
 from skroute.early_exit._algorithms import checked
 from skroute.early_exit._answers import (
+    ReadEnsemble,
     check_same_answers,
-    own_answers,
     probabilities,
-    settle,
     sided,
+    ties_of,
 )
 from skroute.early_exit._calibration import affordable, held_out_share, hold_out
 from skroute.early_exit._engines import (
     check_estimator,
     engine_of,
     fit_models,
-    models_of,
+    fittable_models,
     offers_proba,
     takes_nan,
 )
 from skroute.early_exit._learning import (
+    ExitOptions,
     learn_exits,
     order_of,
     shares_of,
     stopping_of,
     warn_of_rare_answers,
 )
-from skroute.forests._answers import labels_at
-from skroute.forests._rows import are_plain
 from skroute.forests._wrapped import prepared, take_apart, weights_alone
 from skroute.utils._compat import (
     Integral,
@@ -335,13 +334,22 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         with task.step("fit members" if several else "fit ensemble"):
             fitted = fit_models(self.estimator, rows, labels[train], params_of)
         engine, classes = engine_of(fitted, labels)
-        self._learn(fitted, engine, classes, rows, X_calibration, share, rng, task)
+        self._learn(
+            fitted,
+            engine,
+            classes,
+            X=rows,
+            X_calibration=X_calibration,
+            share=share,
+            rng=rng,
+            task=task,
+        )
 
     def _routed(self, params):
         """Return the metadata for `fit` of each model; without routing, the weights for each."""
         if routing_enabled():
             return self._route_metadata(params)
-        models = models_of(self.estimator)
+        models = fittable_models(self.estimator)
         routed = {name: {"fit": {}} for name in models}
         fitted_here = [name for name, model in models.items() if not is_frozen(model)]
         # Where none is, the error says so.
@@ -370,15 +378,17 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         return self._run_fit(self._optimize, X, None, params, name="optimize")
 
     def _optimize(self, X, y, *, task, X_calibration):
-        models = models_of(self.estimator).values()
+        models = fittable_models(self.estimator).values()
         if all(map(is_frozen, models)):
             check_estimator(self.estimator)
             fitted = [unfrozen(model) for model in models]
             fitted = fitted if isinstance(self.estimator, (list, tuple)) else fitted[0]
             # A booster of its own does not know the labels that an earlier fit has seen.
-            known = self.classes_ if vars(self).get("estimator_") is fitted else None
+            fitted_before = vars(self).get("estimator_") is fitted
+            known_classes = self.classes_ if fitted_before else None
         elif hasattr(self, "estimator_"):
-            fitted, known = self.estimator_, self.classes_
+            fitted = self.estimator_
+            known_classes = self.classes_
         else:
             raise ValueError(
                 "optimize needs a fitted ensemble: call fit first, or pass "
@@ -386,51 +396,85 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             )
         X = check_rows(self, X, reset=True)
         share = held_out_share(self.calibration, X_calibration, self.guarantee)
-        engine, classes = engine_of(fitted, known=known)
+        engine, classes = engine_of(fitted, known_classes=known_classes)
         rng = check_random_state(self.random_state)
-        self._learn(fitted, engine, classes, X, X_calibration, share, rng, task)
+        self._learn(
+            fitted,
+            engine,
+            classes,
+            X=X,
+            X_calibration=X_calibration,
+            share=share,
+            rng=rng,
+            task=task,
+        )
 
-    def _learn(self, fitted, engine, classes, X, X_calibration, share, rng, task):
-        """Order, thresholds, calibration; sets the fitted attributes last."""
+    def _learn(self, fitted, engine, classes, *, X, X_calibration, share, rng, task):
+        """Learn order and thresholds, calibrate them, and set the fitted attributes."""
         stopping = stopping_of(engine, self.mode, self.stopping, self.order)
-        self.estimator_, self.classes_ = fitted, np.asarray(classes)
+        self.estimator_ = fitted
+        self.classes_ = np.asarray(classes)
         self._before = ()
         if not isinstance(fitted, list):
             _, self._before, _ = take_apart(fitted)
-            check_same_answers(fitted, engine, self.classes_, X, self._before)
+            ensemble = ReadEnsemble(fitted, engine, self.classes_, self._before)
+            check_same_answers(ensemble, X)
         X = prepared(self._before, X)
         if X_calibration is not None:
             X_calibration = prepared(self._before, X_calibration)
         costs = _member_costs(self.costs, engine, X)
-        alpha, labels = shares_of(self.alpha, self.classes_), self.classes_.tolist()
-        how = {
-            "alpha": alpha,
-            "order": order_of(self.order, engine, rng),
-            "stopping": stopping,
-            "use_lo": engine.n_outputs == 1,
-            "use_hi": self.mode == "both",
-            "never_leave": not np.any(alpha) and self.budget is None,
-            "n_jobs": self.n_jobs,
-        }
-        sample = share, (self.confidence, self.guarantee), X, X_calibration
-        found = learn_exits(engine, how, *sample, costs, rng, task, labels)
-        self.costs_, (self.stopping_, self.order_, certified) = costs, found
-        self.tradeoff_ = tradeoff = certified.tradeoff
-        self.disagreement_ = float(tradeoff.disagreement[tradeoff.chosen])
-        self.disagreement_bound_ = float(certified.bounds.max())
-        bounds = certified.bounds if np.ndim(alpha) else np.full(len(certified.n_rows), np.nan)
-        with np.errstate(invalid="ignore"):
-            by_answer = certified.wrong / certified.n_rows
-        # An ensemble of one class answers with the last of two.
-        self.class_disagreement_ = by_answer[-len(labels) :]
-        self.class_disagreement_bound_ = bounds[-len(labels) :]
-        self.staged_disagreement_ = certified.staged_disagreement
+        alpha = shares_of(self.alpha, self.classes_)
+        labels = self.classes_.tolist()
+        options = ExitOptions(
+            alpha=alpha,
+            order=order_of(self.order, engine, rng),
+            stopping=stopping,
+            use_lo=engine.n_outputs == 1,
+            use_hi=self.mode == "both",
+            never_leave=not np.any(alpha) and self.budget is None,
+            n_jobs=self.n_jobs,
+        )
+        exits = learn_exits(
+            engine,
+            options,
+            X=X,
+            X_calibration=X_calibration,
+            share=share,
+            confidence=self.confidence,
+            guarantee=self.guarantee,
+            costs=costs,
+            rng=rng,
+            task=task,
+            labels=labels,
+        )
+        calibrated = exits.calibrated
+        tradeoff = calibrated.tradeoff
+        self.costs_ = costs
+        self.order_ = exits.order
+        self.stopping_ = exits.stopping
+        self.tradeoff_ = tradeoff
         self.thresholds_ = np.column_stack(tradeoff.thresholds[tradeoff.chosen])
-        self._spent = np.concatenate([[0.0], np.cumsum(costs[self.order_])])
-        self._engine = engine.taken(self.order_)
+        self.disagreement_ = float(tradeoff.disagreement[tradeoff.chosen])
+        self.disagreement_bound_ = float(calibrated.bounds.max())
+        self.staged_disagreement_ = calibrated.staged_disagreement
+        self._set_class_disagreements(calibrated, bounds_by_class=np.ndim(alpha) > 0)
+        self._cost_of_count = np.concatenate([[0.0], np.cumsum(costs[self.order_])])
+        self._engine = engine.reordered(self.order_)
         affordable(tradeoff, self._effective_budget(None))
         self.choices_ = [str(k) for k in range(engine.n_members + 1)]
-        warn_of_rare_answers(alpha, certified, labels, self.confidence)
+        warn_of_rare_answers(alpha, calibrated, labels, self.confidence)
+
+    def _set_class_disagreements(self, calibrated, bounds_by_class):
+        """Set the disagreement of each class and its bound, NaN if there is none by class."""
+        with np.errstate(invalid="ignore"):
+            disagreement = calibrated.wrong / calibrated.n_rows
+        bounds = np.full(len(disagreement), np.nan)
+        if bounds_by_class:
+            bounds = calibrated.bounds
+        # An ensemble of one class answers with the last of two.
+        n_classes = len(self.classes_)
+        self.class_disagreement_ = disagreement[-n_classes:]
+        self.class_disagreement_bound_ = bounds[-n_classes:]
 
     def __setstate__(self, state):
         super().__setstate__(state)
@@ -471,43 +515,46 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         return True
 
     def _check_rows(self, X):
-        # Scikit-learn's checks of one row take ten times as long as its trees. The walk checks
-        # an array of numbers by itself; where fit saw names, these are to be compared.
-        forest, named = self._engine.forest, hasattr(self, "feature_names_in_")
-        plain = forest is not None and not (named or self._before) and are_plain(forest, X)
-        return X if plain else super()._check_rows(X)
+        # Scikit-learn's checks of one row take ten times as long as its trees. Names of columns
+        # that fit saw are compared all the same.
+        has_names = hasattr(self, "feature_names_in_")
+        if not has_names and not self._before and self._engine.reads_unchecked(X):
+            return X
+        return super()._check_rows(X)
 
     def _smallest_budget(self):
         return self.tradeoff_.cost.min()
 
     def _plan(self, X, call):
         thresholds = self.tradeoff_.thresholds[affordable(self.tradeoff_, call.budget)]
-        walked = self._walk(X, thresholds)
-        return Plan(walked[1], self._spent[walked[1]], walked)
+        walk = self._walk(X, thresholds)
+        return Plan(walk.n_evaluated, self._cost_of_count[walk.n_evaluated], state=walk)
 
     def _walk(self, X, thresholds):
-        once = once_of(self)
+        """Evaluate rows, with the steps of a pipeline before them, until they stop."""
+        cache = once_of(self)
         if self._before:
-            X = once.whole("prepared", lambda: prepared(self._before, X))
-        return self._engine.walk(X, thresholds, self.n_jobs, once)
+            X = cache.whole("prepared", lambda: prepared(self._before, X))
+        return self._engine.walk(X, thresholds, self.n_jobs, cache)
 
     def _answer(self, plan, response):
-        at = self._settled(plan.X, plan.state)
+        walk = plan.state
+        answers = self._settled(plan.X, walk)
         if response == "predict":
-            if self._engine.forest is None:
-                return self.classes_.take(at, mode="clip")
-            return labels_at(self._engine.forest, self.classes_, at)
-        score = sided(self._engine, plan.state[0], at)
+            return self._engine.labels(self.classes_, answers)
+        scores = sided(self._engine, walk.scores, answers)
         if response == "decision_function":
-            return score[:, 0] if self._engine.n_outputs == 1 else score
-        return probabilities(self._engine, score, plan.state[1], len(self.classes_))
+            return scores[:, 0] if self._engine.n_outputs == 1 else scores
+        n_classes = len(self.classes_)
+        return probabilities(self._engine, scores, walk.n_evaluated, n_classes)
 
-    def _settled(self, X, walked):
-        def ask(ties):
-            known = self.estimator_, self._engine, self.classes_, self._before
-            return own_answers(*known, X, once_of(self), ties)
-
-        return settle(self._engine, walked, ask)
+    def _settled(self, X, walk):
+        """Return the answers of a walk, those of ties by the ensemble itself."""
+        ties = ties_of(self._engine, walk)
+        if len(ties):
+            ensemble = ReadEnsemble(self.estimator_, self._engine, self.classes_, self._before)
+            walk.answers[ties] = ensemble.own_answers(X, ties, once_of(self))
+        return walk.answers
 
     def tradeoff(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """Disagreement and cost of each candidate set of thresholds, on other rows.
@@ -527,27 +574,31 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         """
         check_is_fitted(self)
         X = self._check_rows(X)
-        n = len(self.tradeoff_.thresholds)
-        disagreement, cost, full = np.empty(n), np.empty(n), None
+        n_policies = len(self.tradeoff_.thresholds)
+        disagreement = np.empty(n_policies)
+        cost = np.empty(n_policies)
+        full_answers = None
         for i, thresholds in enumerate(self.tradeoff_.thresholds):
-            walked = self._walk(X, thresholds)
-            answer = self._settled(X, walked)
-            full = answer if i == 0 else full
-            disagreement[i] = np.mean(answer != full)
-            cost[i] = self._spent[walked[1]].mean()
+            walk = self._walk(X, thresholds)
+            answers = self._settled(X, walk)
+            if full_answers is None:
+                # The first policy never leaves early.
+                full_answers = answers
+            disagreement[i] = np.mean(answers != full_answers)
+            cost[i] = self._cost_of_count[walk.n_evaluated].mean()
         return disagreement, cost
 
     # scikit-learn -------------------------------------------------------------------
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        given = models_of(self.estimator).values()
-        members = [m for m in given if hasattr(unfrozen(m), "__sklearn_tags__")]
+        models = fittable_models(self.estimator).values()
+        members = [model for model in models if hasattr(unfrozen(model), "__sklearn_tags__")]
         # A raw booster, and a function, say themselves what they take.
         tags.input_tags.allow_nan = True
         if members:
             inherit_member_tags(tags, members)
-            tags.input_tags.allow_nan |= all(map(takes_nan, given))
+            tags.input_tags.allow_nan |= all(map(takes_nan, models))
             tags.classifier_tags.multi_class = all(
                 (kind := get_tags(member).classifier_tags) is None or kind.multi_class
                 for member in members
@@ -563,20 +614,21 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         """
         router = MetadataRouter(owner=self).add_self_request(self)
         mapping = MethodMapping().add(caller="fit", callee="fit")
-        for name, model in models_of(self.estimator).items():
+        for name, model in fittable_models(self.estimator).items():
             if hasattr(model, "get_metadata_routing"):
                 router.add(**{name: model}, method_mapping=mapping)
         return router
 
     def _sk_visual_block_(self):
-        models = models_of(self.estimator)
+        models = fittable_models(self.estimator)
         names = [name.replace("_", " ") for name in models]
         return VisualBlock("parallel", list(models.values()), names=names)
 
 
 def _member_costs(costs, engine, X):
+    """Return the parameter `costs` as an array, in the ensemble's own order."""
     if costs is None:
         return np.ones(engine.n_members)
     if isinstance(costs, str):
-        return measure_costs(engine.member_calls(), X)
+        return measure_costs(engine.timed_calls(), X)
     return check_costs(costs, range(engine.n_members))

@@ -17,7 +17,7 @@ from skroute.early_exit._algorithms import (
     running_values,
     sweep_back,
 )
-from skroute.early_exit._calibration import allowed_wrong, fixed_sequence
+from skroute.early_exit._calibration import allowed_wrong, last_accepted
 from skroute.early_exit._engines import MemberEngine
 from skroute.guarantees._means import share_upper_bound
 from tests.early_exit.reference import leaving, most_decided, random_scores
@@ -218,7 +218,7 @@ def test_member_engine_asks_only_undecided_rows():
     X = np.array([[5.0], [-5.0], [0.1], [0.2]])
     engine = MemberEngine([member] * 3, np.array([0, 1]), np.ones(3))
     policy = (np.full(3, -1.0), np.full(3, 1.0))
-    _, members, _ = engine.walk(X, policy)
+    members = engine.walk(X, policy).n_evaluated
     assert asked == [4, 2, 2]
     np.testing.assert_array_equal(members, [1, 1, 3, 3])
     asked.clear()
@@ -236,7 +236,16 @@ def test_allowed_wrong(n, alpha):
     assert (k + 1) / (n + 1) <= alpha + 1e-12 < (k + 2) / (n + 1)
 
 
-def test_fixed_sequence_stops_at_the_first_failure():
-    assert fixed_sequence([0, 2, 5, 1], 3) == 1
-    assert fixed_sequence([0, 2, 5, 1], 9) == 3
-    assert fixed_sequence([4, 2], 3) == -1
+@pytest.mark.parametrize(
+    ("n_wrong", "allowed", "accepted"),
+    [
+        ([[0], [2], [5], [1]], [3], 1),
+        ([[0], [2], [5], [1]], [9], 3),
+        ([[4], [2]], [3], -1),
+        # One limit for each answer: all must hold.
+        ([[0, 0], [3, 0], [3, 1], [3, 9]], [3, 0], 1),
+        ([[0, 0]], [3, -1], -1),
+    ],
+)
+def test_policies_are_accepted_up_to_the_first_failure(n_wrong, allowed, accepted):
+    assert last_accepted(np.array(n_wrong), np.array(allowed)) == accepted

@@ -18,7 +18,7 @@ from tests.forests.test_bitvector import forests
 
 def thresholds_near(rng, engine, X, kind):
     """Pairs at partial sums, between them, or where nothing or everything leaves."""
-    scores = engine.scores(X).astype(np.float64)
+    scores = engine.member_scores(X).astype(np.float64)
     total = engine.offset + np.cumsum(scores, axis=0)
     if engine.n_outputs > 1:
         top = np.sort(total, axis=2)
@@ -93,7 +93,7 @@ def test_rows_that_have_left_are_moved_out_and_not_binned_again(monkeypatch, mis
     inner = _forest_engine.walk_stage
     monkeypatch.setattr(_forest_engine, "walk_stage", counted)
     chosen = quick.tradeoff_.thresholds[quick.tradeoff_.chosen]
-    members = engine.walk(X[:700], checked(chosen, engine.n_members))[1]
+    members = engine.walk(X[:700], checked(chosen, engine.n_members)).n_evaluated
     ends = [0, 1, 3]
     assert (members > 3).any() and (members == 1).any()
     assert [n for n, _ in asked] == [int((members > end).sum()) for end in ends]

@@ -103,7 +103,7 @@ def test_the_walk_is_what_thresholds_on_running_sums_say(seed, n_classes, n_exit
     engine, classes = ensemble_engine(net)
     assert isinstance(engine, ExitEngine)
     np.testing.assert_array_equal(classes, net.classes_)
-    added = engine.scores(X)
+    added = engine.member_scores(X)
     # The sum up to an exit is that exit's own score.
     logits = X.reshape(50, n_exits, n_classes).transpose(1, 0, 2)
     if n_classes == 2:
@@ -127,7 +127,7 @@ def test_the_walk_is_what_thresholds_on_running_sums_say(seed, n_classes, n_exit
     plain = MemberEngine(
         [_Difference(k, n_classes) for k in range(n_exits)], classes, np.ones(n_exits)
     )
-    np.testing.assert_array_equal(plain.walk(X, policy)[1], members)
+    np.testing.assert_array_equal(plain.walk(X, policy).n_evaluated, members)
 
 
 class _Difference:
@@ -146,11 +146,11 @@ def test_blocks_of_rows_do_not_change_the_answers(monkeypatch):
     net, X, _ = fitted_net(3, 3)
     engine = ExitEngine(net)
     policy = (np.full(3, -np.inf), np.array([1.0, 2.0, np.inf]))
-    whole, scores = engine.walk(X, policy), engine.scores(X)
+    whole, scores = engine.walk(X, policy), engine.member_scores(X)
     monkeypatch.setattr("skroute.early_exit._model_engines._BLOCK", 7)
     for one, other in zip(whole, engine.walk(X, policy)):
         np.testing.assert_array_equal(one, other)
-    np.testing.assert_array_equal(engine.scores(X), scores)
+    np.testing.assert_array_equal(engine.member_scores(X), scores)
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
@@ -200,7 +200,7 @@ def test_stages_have_their_order_and_measured_costs_and_are_not_exported(tmp_pat
     with pytest.raises(ValueError, match="Only trees .* can be exported.*ExitEngine"):
         export_ensemble(given, tmp_path / "quick.npz")
     quick = QWYCEnsemble(FrozenEstimator(net), alpha=0.05, costs="time", random_state=0)
-    calls = ExitEngine(net).member_calls()
+    calls = ExitEngine(net).timed_calls()
     assert list(calls) == [0, 1, 2]
     assert [call.exit for call in calls.values()] == [0, 1, 2]
     assert (quick.optimize(X).costs_ > 0).all()

@@ -14,7 +14,7 @@ from sklearn.frozen import FrozenEstimator
 from skroute.early_exit import QWYCEnsemble
 from skroute.early_exit._algorithms import full_answers, running_values
 from skroute.early_exit._calibration import allowed_wrong, fewest_rows, hold_out
-from skroute.early_exit._learning import certify
+from skroute.early_exit._learning import calibrate
 
 
 @pytest.fixture(scope="module")
@@ -164,9 +164,17 @@ def test_judged_by_hand():
     assert answers.tolist() == [1, 1, 0]
     pairs = [([-9.0, -9.0, 0.0], [2.0, 9.0, 0.0]), ([0.0, 0.0, 0.0], [9.0, 9.0, 0.0])]
     policies = [tuple(map(np.array, pair)) for pair in pairs]
-    given = policies, values, bad, answers, 2, np.array([1.0, 1.0, 2.0])
+    costs = np.array([1.0, 1.0, 2.0])
     for shares, chosen, wrong in (([1.0, 0.0], 0, [1, 0]), ([1.0, 0.5], 1, [0, 1])):
-        found = certify(*given, np.array(shares))
+        found = calibrate(
+            policies,
+            values,
+            bad,
+            answers=answers,
+            n_answers=2,
+            costs=costs,
+            alpha=np.array(shares),
+        )
         np.testing.assert_allclose(found.tradeoff.cost, [3.0, 7 / 3])
         np.testing.assert_allclose(found.tradeoff.disagreement, [1 / 3, 1 / 3])
         np.testing.assert_allclose(found.staged_disagreement, [1 / 3, 1 / 3, 1 / 3])

@@ -48,7 +48,7 @@ EXTREME = np.array([[np.inf] * 8, [-np.inf] * 8, [1e300] * 8, [-1e300] * 8, [0.0
 
 def assert_layouts_agree(engine, X):
     expected = member_scores_reference(engine.forest, rows_of(engine.forest, X))
-    np.testing.assert_allclose(engine.scores(X), expected, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(engine.member_scores(X), expected, rtol=1e-6, atol=1e-7)
     full = full_scores(engine, X)
     np.testing.assert_allclose(full, engine.offset + expected.sum(axis=0), atol=1e-10)
 
@@ -92,8 +92,8 @@ def test_models_that_stopped_early_end_at_their_best_iteration():
     expected = booster.predict(X, raw_score=True)
     np.testing.assert_allclose(full_scores(engine, X)[:, 0], expected, atol=1e-12)
     # What is timed of a member is that member.
-    scores = engine.scores(X)
-    for member, call in engine.member_calls().items():
+    scores = engine.member_scores(X)
+    for member, call in engine.timed_calls().items():
         np.testing.assert_array_equal(call(X)[0], scores[member])
 
 
@@ -143,7 +143,7 @@ def test_members_by_decision_function_call_or_neither():
         MemberEngine([object()], np.array([0, 1]), np.ones(1))
     wide = MemberEngine([lambda rows: rows[:, :3]], np.array([0, 1]), np.ones(1))
     with pytest.raises(ValueError, match="gave 3 scores for each row, expected 1") as caught:
-        wide.scores(X)
+        wide.member_scores(X)
     assert caught.value.__notes__ == ["This happened in call of 'member 0' with 600 rows."]
 
 

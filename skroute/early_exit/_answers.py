@@ -88,7 +88,9 @@ def own_answers(estimator, engine, classes, before, X, once, ties):
     def ask(rows):
         some = _safe_indexing(X, rows)
         # A pipeline, and a library with categories, prepares rows by itself.
-        if engine.forest is not None and not (before or engine.forest.columns.keeps_categories):
+        if engine.forest is not None and not (
+            before or engine.forest.read_rule.columns.keeps_categories
+        ):
             some = rows_of(engine.forest, some)
         return own_labels(estimator, some, classes)
 
@@ -145,5 +147,5 @@ def check_same_answers(estimator, engine, classes, X, before):
         return found | {"compared": np.isfinite(score).all(axis=1)}
 
     forest = engine.forest
-    probes = varied_rows(X, unseen=forest is None or not forest.columns.refuses_unseen)
+    probes = varied_rows(X, unseen=forest is None or not forest.read_rule.columns.refuses_unseen)
     compare(type(estimator).__name__, probes, own, ours, rtol=1e-4, atol=1e-5)

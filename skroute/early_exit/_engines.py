@@ -15,7 +15,6 @@ thresholds stop it: scores, numbers of members, and positions of the answers amo
 ``member_calls()`` has for each member a function of rows, to time it.
 """
 
-from dataclasses import replace
 from reprlib import repr as short_repr
 
 import numpy as np
@@ -140,17 +139,17 @@ def ensemble_engine(estimator):
     if has_exits(estimator) and cut is None:
         return ExitEngine(estimator), np.asarray(estimator.classes_)
     reader = find_reader(estimator)
-    forest = None if reader is None else reader(estimator)
+    forest = None if reader is None else reader.read(estimator)
     if forest is not None:
         from skroute.early_exit._forest_engine import ForestEngine
 
         classes, name = forest.classes, type(estimator).__name__
-        if classes is not None and len(classes) < 2 and forest.answer != "mean":
+        if classes is not None and len(classes) < 2 and forest.answer_rule.kind != "mean":
             raise ValueError(
                 f"This {name} was fitted to rows of one class, which is its answer to every row: "
                 "nothing is to be evaluated."
             )
-        return ForestEngine(partial_sums(replace(forest, cut=cut), name)), classes
+        return ForestEngine(partial_sums(forest.with_cut(cut), name)), classes
     if cut is not None:
         raise ValueError(
             "A moved threshold is read around ensembles of trees only, which is not what "

@@ -31,10 +31,11 @@ class ForestEngine:
 
     def __init__(self, forest):
         self.forest = forest
-        self.link = None if forest.link is None else Link(forest.link, forest.slope, forest.shift)
-        self.votes = forest.link == "mean"
+        rule = forest.partial_rule
+        self.link = None if rule.link is None else Link(rule.link, rule.slope, rule.shift)
+        self.votes = rule.link == "mean"
         self.offset = forest.offset
-        self.beta = forest.beta
+        self.beta = rule.beta
         self.rounding = forest.rounding
         self.n_members = forest.n_members
         self.n_outputs = forest.n_outputs
@@ -58,7 +59,7 @@ class ForestEngine:
     def walk(self, X, thresholds, n_jobs=None, once=None):
         """Evaluate row by row until the thresholds, of :func:`checked`, stop it."""
         forest, X = self.forest, rows_of(self.forest, X)
-        n, beta = len(X), forest.beta
+        n, beta = len(X), self.beta
         out = np.empty((n, self.n_outputs)), np.empty(n, np.int64), np.empty(n, np.int64)
 
         def part(start, stop):
@@ -83,7 +84,7 @@ class ForestEngine:
         """Bit vectors of the positions of each stage; None where the shape is not for them."""
         ends = [end for end in _STAGE_ENDS if end < self.n_members] + [self.n_members]
         parts = [self.forest.taken(range(first, last)) for first, last in zip([0, *ends], ends)]
-        stages = [bit_trees(part.trees, self.forest.dtype) for part in parts]
+        stages = [bit_trees(part.trees, self.forest.read_rule.dtype) for part in parts]
         return None if any(bits is None for bits in stages) else stages
 
     def __getstate__(self):

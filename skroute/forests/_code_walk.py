@@ -78,9 +78,9 @@ def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
     >>> leaf_sums(forest, X[:1]) / 7
     array([[1., 0., 0.]])
     """
-    if not isinstance(X, np.ndarray) or forest.columns.categories_of_arrays:
+    if not isinstance(X, np.ndarray) or forest.read_rule.columns.categories_of_arrays:
         X = rows_of(forest, X)
-    X = read_only(X, forest.dtype)
+    X = read_only(X, forest.read_rule.dtype)
     last = forest.n_members if last is None else last
     if X.ndim != 2 or X.shape[1] != forest.n_features or not 0 <= first <= last <= forest.n_members:
         raise ValueError(
@@ -93,4 +93,5 @@ def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
     out = np.zeros((len(X), len(chosen)))
     walk, layout = walk_of(forest, len(X), first, last)
     walk(X, 0, len(X), layout, first, last, column, out)
-    return out if forest.scale == 1.0 else out * forest.scale
+    scale = forest.sum_rule.scale
+    return out if scale == 1.0 else out * scale

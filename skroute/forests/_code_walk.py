@@ -32,18 +32,36 @@ def coded_trees(trees, dtype):
 
 
 def walk_of(forest, n_rows, first, last):
-    """The fastest walk of so many rows through members ``first, ..., last - 1``, and its layout:
-    the kernel's argument after the rows, which are those of `rows_of`."""
-    from skroute.forests._bitvector_kernels import add_members
-    from skroute.forests._kernels import add_coded, add_leaves
+    """Return the fastest walk of some rows through members ``first, ..., last - 1``.
 
+    Parameters
+    ----------
+    forest : Forest
+    n_rows : int
+    first, last : int
+
+    Returns
+    -------
+    walk : callable
+        A kernel.
+
+    layout : tuple
+        The kernel's argument after the rows, which are those of `rows_of`.
+    """
+    # For few rows an import takes as long as a walk.
     if n_rows >= FEWEST_ROWS:
         if forest.bits is not None:
+            from skroute.forests._bitvector_kernels import add_members
+
             return add_members, forest.bits
         starts = forest.trees.member_start
         if starts[last] - starts[first] >= FEWEST_TREES and forest.coded is not None:
+            from skroute.forests._kernels import add_coded
+
             return add_coded, forest.coded
-    return add_leaves, tuple(forest.trees)
+    from skroute.forests._kernels import add_leaves
+
+    return add_leaves, forest.plain
 
 
 def leaf_sums(forest, X, outputs=None, *, first=0, last=None):

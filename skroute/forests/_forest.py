@@ -17,7 +17,7 @@ _PLAIN_READING = ReadRule()
 _PLAIN_SUMS = SumRule()
 _SUMS_AS_ANSWERS = AnswerRule()
 # Cached properties: they are computed again after a pickle is loaded.
-_CACHED = ("bits", "coded", "code_columns")
+_CACHED = ("plain", "bits", "coded", "code_columns")
 
 
 @dataclass(frozen=True)
@@ -40,16 +40,16 @@ class Forest:
     classes : ndarray, default=None
         Labels. None for an ensemble that does not classify, or does not know its labels.
 
-    read_rule : ReadRule, default=ReadRule()
+    read_rule : ReadRule, optional
         How the library reads rows.
 
-    sum_rule : SumRule, default=SumRule()
+    sum_rule : SumRule, optional
         How the library adds up the leaves of a row.
 
-    answer_rule : AnswerRule, default=AnswerRule()
+    answer_rule : AnswerRule, optional
         How the library makes probabilities, labels and numbers of the sums.
 
-    partial_rule : PartialRule, default=PartialRule()
+    partial_rule : PartialRule, optional
         How early exit reads partial sums.
 
     Examples
@@ -102,6 +102,11 @@ class Forest:
         """Features that some node reads as a category."""
         feature = self.trees.nodes["feature"]
         return np.unique(feature[(feature & CATEGORICAL) != 0] & FEATURE_MASK)
+
+    @cached_property
+    def plain(self):
+        """The trees as a plain tuple, which kernels take."""
+        return tuple(self.trees)
 
     @cached_property
     def bits(self):
@@ -261,13 +266,13 @@ class ForestBuilder:
         classes : ndarray, default=None
             Labels. None for an ensemble that does not classify, or does not know its labels.
 
-        read_rule : ReadRule, default=ReadRule()
+        read_rule : ReadRule, optional
             How the library reads rows.
 
-        sum_rule : SumRule, default=SumRule()
+        sum_rule : SumRule, optional
             How the library adds up the leaves of a row.
 
-        answer_rule : AnswerRule, default=AnswerRule()
+        answer_rule : AnswerRule, optional
             How the library makes probabilities, labels and numbers of the sums.
 
         Returns

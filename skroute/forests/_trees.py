@@ -96,7 +96,7 @@ class Trees(NamedTuple):
 
         Parameters
         ----------
-        values : ndarray of shape (n_nodes, width), dtype=float64
+        values : ndarray of shape (n_nodes, width)
             What a leaf adds. Values of inner nodes are ignored.
 
         outputs : ndarray of shape (n_trees,), dtype=int32, default=None
@@ -109,7 +109,7 @@ class Trees(NamedTuple):
         if outputs is None:
             outputs = self.outputs
         leaf = self.nodes["child"] == np.arange(len(self.nodes))
-        values = np.where(leaf[:, None], values, 0.0)
+        values = np.where(leaf[:, None], values, 0.0).astype(np.float64)
         return self._replace(values=values, outputs=outputs).read_only()
 
     def check(self, n_features, n_outputs):
@@ -323,6 +323,57 @@ def laid_out(table):
     )
     arrays = {name: np.asarray(getattr(trees, name), dtype) for name, (dtype, _) in _KINDS.items()}
     return trees._replace(**arrays).read_only()
+
+
+def joined(parts):
+    """Return the trees of several forests, one forest after the other.
+
+    Parameters
+    ----------
+    parts : sequence of Trees
+        With values of one width.
+
+    Returns
+    -------
+    Trees
+    """
+    first_node = _starts_of([len(part.nodes) for part in parts])
+    first_tree = _starts_of([len(part.roots) for part in parts])
+    first_word = _starts_of([len(part.cat_words) for part in parts])
+    first_set = _starts_of([len(part.cat_start) - 1 for part in parts])
+    nodes = np.concatenate([part.nodes for part in parts])
+    part_of_node = np.repeat(np.arange(len(parts)), [len(part.nodes) for part in parts])
+    nodes["child"] += first_node[part_of_node].astype(np.int32)
+    categorical = (nodes["feature"] & CATEGORICAL) != 0
+    nodes["threshold"][categorical] += first_set[part_of_node[categorical]]
+    trees = Trees(
+        nodes=nodes,
+        values=np.concatenate([part.values for part in parts]),
+        roots=_shifted([part.roots for part in parts], first_node),
+        depths=np.concatenate([part.depths for part in parts]),
+        outputs=np.concatenate([part.outputs for part in parts]),
+        member_start=_bounds([part.member_start for part in parts], first_tree),
+        cat_words=np.concatenate([part.cat_words for part in parts]),
+        cat_start=_bounds([part.cat_start for part in parts], first_word),
+    )
+    return trees.read_only()
+
+
+def _starts_of(sizes):
+    """Return where each part starts in an array of all parts."""
+    return np.cumsum(sizes) - sizes
+
+
+def _shifted(arrays, starts):
+    """Return the positions of all parts in an array of all parts."""
+    shifted = [array + start for array, start in zip(arrays, starts)]
+    return np.concatenate(shifted).astype(np.int32)
+
+
+def _bounds(arrays, starts):
+    """Return the bounds of all parts: a part ends where the next one starts."""
+    without_first = [array[1:] for array in arrays]
+    return np.append(0, _shifted(without_first, starts)).astype(np.int32)
 
 
 def breadth_first(left, right, roots):

@@ -1,4 +1,6 @@
-"""What ForestReader promises, and which condition a damaged forest does not meet."""
+"""What ForestReader promises, damaged forests, and forests that are joined."""
+
+from dataclasses import replace
 
 import lightgbm as lgb
 import numpy as np
@@ -13,7 +15,7 @@ from sklearn.ensemble import (
 )
 from sklearn.naive_bayes import GaussianNB
 
-from skroute.forests import Forest, find_reader, read_forest
+from skroute.forests import Forest, find_reader, leaf_sums, read_forest, read_lightgbm
 from skroute.forests._lightgbm import LightGBMReader
 from skroute.forests._reader import ForestReader
 from skroute.forests._readers import READERS
@@ -23,6 +25,7 @@ from skroute.forests._sklearn import (
     GradientBoostingReader,
     HistGradientBoostingReader,
 )
+from skroute.forests._trees import joined
 
 READER_OF_MODEL = [
     (lgb.LGBMRegressor(n_estimators=2, verbose=-1, n_jobs=1), LightGBMReader),
@@ -98,3 +101,25 @@ def test_the_condition_that_does_not_hold_is_named(name):
     trees = forest.trees._replace(**{name: damage(getattr(forest.trees, name))})
     with pytest.raises(ValueError, match=f"damaged: {message}"):
         trees.check(forest.n_features, forest.n_outputs)
+
+
+def test_joined_trees_are_those_of_each_forest():
+    """Categories among them: bit sets are numbered anew."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 9, (300, 3)).astype(np.float64)
+    forests = []
+    for seed in range(3):
+        y = 20 * np.isin(X[:, 0], rng.integers(0, 9, 4)) + X[:, 1]
+        data = lgb.Dataset(X, y, categorical_feature=[0, 2])
+        options = {"verbose": -1, "num_threads": 1, "seed": seed, "cat_smooth": 1}
+        forests.append(read_lightgbm(lgb.train(options, data, 4)))
+    trees = joined([forest.trees for forest in forests])
+    trees.check(n_features=3, n_outputs=1)
+    assert trees.special and len(trees.cat_start) > 3
+    total = replace(forests[0], trees=trees)
+    first = 0
+    for forest in forests:
+        last = first + forest.n_members
+        found = leaf_sums(total, X, first=first, last=last)
+        np.testing.assert_array_equal(found, leaf_sums(forest, X))
+        first = last

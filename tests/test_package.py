@@ -60,7 +60,7 @@ MAY_IMPORT = {
     "ledgers": set(),
     "members": set(),
     "metrics": {"assignment", "quality"},
-    "quality": {"assignment"},
+    "quality": {"assignment", "forests"},
     "routing": {"assignment", "distributed", "forests", "ledgers", "metrics", "quality"},
     "testing": set(),
 }

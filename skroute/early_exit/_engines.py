@@ -1,6 +1,5 @@
 """The parameter `estimator` of QWYC: what is fitted of it, and its engine."""
 
-from dataclasses import replace
 from reprlib import repr as short_repr
 
 import numpy as np
@@ -94,7 +93,7 @@ def check_ensemble(estimator):
     ensemble, _, cut = take_apart(estimator)
     # Boosters themselves say, once they are read, whether they classify.
     classifies = hasattr(type(ensemble), "predict_proba") or not hasattr(ensemble, "fit")
-    if classifies and find_reader(ensemble) is not None:
+    if classifies and find_reader.read(ensemble) is not None:
         return
     has_members = find_builder(ensemble) is not None or may_exit(ensemble)
     if has_members and cut is None:
@@ -193,7 +192,7 @@ def ensemble_engine(estimator):
     if has_exits(ensemble) and cut is None:
         return ExitEngine(ensemble), np.asarray(ensemble.classes_)
     reader = find_reader(ensemble)
-    forest = None if reader is None else reader(ensemble)
+    forest = None if reader is None else reader.read(ensemble)
     if forest is not None:
         return _forest_engine(forest, cut, type(ensemble).__name__), forest.classes
     if cut is not None:
@@ -214,12 +213,12 @@ def _forest_engine(forest, cut, name):
     from skroute.early_exit._forest_engine import ForestEngine
 
     classes = forest.classes
-    if classes is not None and len(classes) < 2 and forest.answer != "mean":
+    if classes is not None and len(classes) < 2 and forest.answer_rule.kind != "mean":
         raise ValueError(
             f"This {name} was fitted to rows of one class, which is its answer to every row: "
             "nothing is to be evaluated."
         )
-    return ForestEngine(partial_sums(replace(forest, cut=cut), name))
+    return ForestEngine(partial_sums(forest.with_cut(cut), name))
 
 
 # Ensembles of scikit-learn whose members are no trees -----------------------------------

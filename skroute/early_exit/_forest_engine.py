@@ -39,8 +39,9 @@ class ForestEngine(Engine):
         self._rounding = forest.rounding
         self._weights = np.ones(forest.n_members)
         self._link = None
-        if forest.link is not None:
-            self._link = Link(forest.link, forest.slope, forest.shift)
+        rule = forest.partial_rule
+        if rule.link is not None:
+            self._link = Link(rule.link, rule.slope, rule.shift)
 
     @property
     def n_members(self):
@@ -56,7 +57,7 @@ class ForestEngine(Engine):
 
     @property
     def beta(self):
-        return self.forest.beta
+        return self.forest.partial_rule.beta
 
     @property
     def rounding(self):
@@ -72,11 +73,11 @@ class ForestEngine(Engine):
 
     @property
     def averages_members(self):
-        return self.forest.link == "mean"
+        return self.forest.partial_rule.link == "mean"
 
     @property
     def accepts_unseen_categories(self):
-        return not self.forest.columns.refuses_unseen
+        return not self.forest.read_rule.columns.refuses_unseen
 
     def reads_unchecked(self, X):
         return are_plain(self.forest, X)
@@ -117,7 +118,7 @@ class ForestEngine(Engine):
         forest = self.forest
         if stop - start < _FEWEST_ROWS or not self._layouts:
             trees = tuple(forest.trees)
-            walk_rows(X, start, stop, trees, forest.offset, thresholds, forest.beta, *walk)
+            walk_rows(X, start, stop, trees, forest.offset, thresholds, self.beta, *walk)
             return
         walk.scores[start:stop] = forest.offset
         for first_row in range(start, stop, _CHUNK):
@@ -128,7 +129,7 @@ class ForestEngine(Engine):
                 if n_undecided == 0:
                     break
                 n_undecided = walk_stage(
-                    X, rows, n_undecided, position, bits, thresholds, forest.beta, *walk
+                    X, rows, n_undecided, position, bits, thresholds, self.beta, *walk
                 )
                 position += len(bits.member_start) - 1
 
@@ -141,7 +142,7 @@ class ForestEngine(Engine):
         first = 0
         for end in ends:
             stage = self.forest.taken(range(first, end))
-            bits = bit_trees(stage.trees, self.forest.dtype)
+            bits = bit_trees(stage.trees, self.forest.read_rule.dtype)
             if bits is None:
                 return None
             layouts.append(bits)
@@ -163,6 +164,6 @@ class ForestEngine(Engine):
 
     def rows_for_library(self, X):
         # A library with categories reads them by itself.
-        if self.forest.columns.keeps_categories:
+        if self.forest.read_rule.columns.keeps_categories:
             return X
         return rows_of(self.forest, X)

@@ -18,8 +18,10 @@ from skroute.early_exit._learning import shares_of
 from skroute.early_exit._qwyc import QWYCEnsemble
 from skroute.forests._columns import NumbersOnly
 from skroute.forests._forest import Forest
+from skroute.forests._rules import PartialRule, ReadRule
 from skroute.forests._trees import NODE, Trees
 from skroute.utils._compat import validate_params
+from skroute.utils._validation import read_only
 
 __all__ = ["PortableEnsemble", "export_ensemble"]
 
@@ -27,11 +29,18 @@ FORMAT = "skroute-early-exit"
 VERSION = 1
 
 _ARRAYS = tuple(name for name in Trees._fields if name not in ("nodes", "special"))
+# Entries that are fields of the rules of a forest.
+_OF_READING = ("dtype", "finite", "cast")
+_OF_PARTIAL_SUMS = ("link", "slope", "shift", "beta")
+_OF_COLUMNS = ("reads_negative_codes",)
+# Allowed values of some of these entries.
+_ALLOWED = {
+    "finite": (True, False, "allow-nan"),
+    "cast": ("", "float32"),
+    "reads_negative_codes": (True, False),
+}
+# Entries that each file has. Files of the first release lack the others of the rules.
 _NUMBERS = ("offset", "beta", "link", "slope", "n_features", "dtype")
-# What files of the first release may lack, and what it may be.
-_MORE = {"shift": None, "finite": (True, False, "allow-nan"), "cast": ("", "float32")}
-# The same, of the rule by which numbers are codes of categories.
-_OF_CODES = {"reads_negative_codes": (True, False)}
 _NEEDED = (*_ARRAYS, *_NUMBERS, *(NODE.names or ()), "lo", "hi", "classes")
 
 
@@ -86,14 +95,16 @@ def export_ensemble(estimator, path):
             "Only trees without a pipeline before them can be exported; this ensemble is "
             f"evaluated by {evaluated_by!r}."
         )
-    if forest.columns.keeps_categories:
+    if forest.read_rule.columns.keeps_categories:
         raise ValueError(
             "This ensemble encodes categories of its own before it reads them, which plain "
             "arrays cannot hold; train it on encoded columns to export it."
         )
     content = {name: getattr(forest.trees, name) for name in _ARRAYS}
-    content |= {name: getattr(forest, name) for name in (*_NUMBERS, *_MORE)}
-    content |= {name: getattr(forest.columns, name) for name in _OF_CODES}
+    content |= {"offset": forest.offset, "n_features": forest.n_features}
+    content |= {name: getattr(forest.read_rule, name) for name in _OF_READING}
+    content |= {name: getattr(forest.read_rule.columns, name) for name in _OF_COLUMNS}
+    content |= {name: getattr(forest.partial_rule, name) for name in _OF_PARTIAL_SUMS}
     for name in NODE.names:
         content[name] = np.ascontiguousarray(forest.trees.nodes[name])
     lo, hi = estimator.thresholds_.T
@@ -145,7 +156,6 @@ def forest_of(exported):
     for name in ("lo", "hi", "offset", *NODE.names):
         if not isinstance(exported[name], np.ndarray) or exported[name].ndim != 1:
             raise ValueError(f"The entry {name!r} of an exported ensemble must be an array.")
-    more = {name: exported[name] for name in _MORE if name in exported}
     for name in ("lo", "hi", "offset", "threshold", "values", "beta", "slope", "shift"):
         if np.isnan(np.asarray(exported.get(name, 0.0), dtype=np.float64)).any():
             raise ValueError(f"The entry {name!r} of an exported ensemble must not be NaN.")
@@ -155,19 +165,31 @@ def forest_of(exported):
     for name in NODE.names:
         nodes[name] = exported[name]
     trees = Trees(nodes, *(exported[name] for name in _ARRAYS))
-    codes = {name: exported[name] for name in _OF_CODES if name in exported}
-    for name, allowed in (_MORE | _OF_CODES).items():
-        if allowed is not None and name in exported and exported[name] not in allowed:
+    for name, allowed in _ALLOWED.items():
+        if name in exported and exported[name] not in allowed:
             raise ValueError(
                 f"The entry {name!r} of an exported ensemble must be one of {allowed!r}."
             )
-    numbers = {name: exported[name] for name in _NUMBERS}
-    forest = Forest(trees, columns=NumbersOnly(**codes), **numbers, **more)
-    trees.check(forest.n_features, forest.n_outputs)
+    offset = exported["offset"]
+    n_features = exported["n_features"]
+    trees.check(n_features, len(offset))
+    columns = NumbersOnly(**_fields(exported, _OF_COLUMNS))
+    forest = Forest(
+        trees.read_only(),
+        read_only(offset),
+        n_features,
+        read_rule=ReadRule(columns=columns, **_fields(exported, _OF_READING)),
+        partial_rule=PartialRule(**_fields(exported, _OF_PARTIAL_SUMS)),
+    )
     checked((exported["lo"], exported["hi"]), forest.n_members)
     if len(exported["classes"]) not in ((1, 2) if forest.n_outputs == 1 else (forest.n_outputs,)):
         raise ValueError("The classes of an exported ensemble are not as many as its scores.")
     return forest
+
+
+def _fields(exported, names):
+    """Return the entries of these names that a file has."""
+    return {name: exported[name] for name in names if name in exported}
 
 
 class PortableEnsemble:

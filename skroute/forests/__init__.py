@@ -1,10 +1,10 @@
 """Forests of any library in one layout: readers, and fast walks through their trees."""
 
-from skroute.forests import _catboost, _xgboost  # noqa: F401  They register readers.
 from skroute.forests._code_walk import leaf_sums
 from skroute.forests._fast_forest import FastForest
 from skroute.forests._forest import Forest, ForestBuilder
-from skroute.forests._readers import find_reader, read_forest, read_lightgbm
+from skroute.forests._lightgbm import read_lightgbm
+from skroute.forests._readers import find_reader, read_forest
 
 __all__ = [
     "FastForest",

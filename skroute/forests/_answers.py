@@ -10,45 +10,57 @@ from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
 from sklearn.utils.extmath import softmax as sk_softmax
 
 from skroute.forests._code_walk import walk_of
-from skroute.forests._readers import averaged
 from skroute.forests._rows import are_plain, rows_of
+from skroute.forests._sklearn import averaged_forest
 
 # So many rows are walked by one thread: kernels work on them together.
 _FEW_ROWS = 1024
 
 
 def decision(forest, scores):
-    """What ``decision_function`` of the library returns, of shape (n, n_outputs)."""
-    if forest.answer != "vote":
+    """Return the library's ``decision_function``, of shape (n, n_outputs)."""
+    rule = forest.answer_rule
+    if rule.kind != "vote":
         return scores
-    scores = scores / forest.divisor
+    scores = scores / rule.divisor
     return scores * 2 if scores.shape[1] == 1 else scores
 
 
 def answer(forest, scores):
-    """Probabilities of shape (n, n_classes), or what a regressor predicts, of shape (n,)."""
-    kind = forest.answer
-    if kind == "vote":
-        scores = decision(forest, scores)
-        n_classes = len(forest.classes)
-        if n_classes == 2:
-            return sk_softmax(np.hstack([-scores, scores]) / 2)
-        return sk_softmax(scores / (n_classes - 1))
-    if forest.divisor != 1.0:
-        scores = scores / forest.divisor
-    if kind in ("sigmoid", "softmax", "position", "exp"):
-        found = _by_c_library(kind, scores, forest.slope)
-    elif kind == "expit":
-        found = expit(scores * forest.slope)
-    elif kind == "sk_softmax":
-        found = sk_softmax(scores)
-    else:
-        found = np.exp(scores) if kind == "sk_exp" else scores
-    if found.shape[1] > 1 or (kind == "mean" and forest.classes is not None):
-        return found
+    """Return probabilities of shape (n, n_classes), or numbers of a regressor of shape (n,)."""
+    rule = forest.answer_rule
+    if rule.kind == "vote":
+        return _probabilities_of_votes(forest, scores)
+    if rule.divisor != 1.0:
+        scores = scores / rule.divisor
+    answers = _linked(rule, scores)
+    if answers.shape[1] > 1 or (rule.kind == "mean" and forest.classes is not None):
+        return answers
     if forest.classes is None:
-        return found[:, 0]
-    return np.concatenate([1 - found, found], axis=1)
+        return answers[:, 0]
+    return np.concatenate([1 - answers, answers], axis=1)
+
+
+def _probabilities_of_votes(forest, scores):
+    """Return the probabilities of weighted votes."""
+    scores = decision(forest, scores)
+    n_classes = len(forest.classes)
+    if n_classes == 2:
+        return sk_softmax(np.hstack([-scores, scores]) / 2)
+    return sk_softmax(scores / (n_classes - 1))
+
+
+def _linked(rule, scores):
+    """Return the link of scores, of the same shape."""
+    if rule.kind in ("sigmoid", "softmax", "position", "exp"):
+        return _by_c_library(rule.kind, scores, rule.slope)
+    if rule.kind == "expit":
+        return expit(scores * rule.slope)
+    if rule.kind == "sk_softmax":
+        return sk_softmax(scores)
+    if rule.kind == "sk_exp":
+        return np.exp(scores)
+    return scores
 
 
 def _by_c_library(kind, scores, slope):
@@ -69,43 +81,60 @@ def _by_c_library(kind, scores, slope):
 
 
 def label_positions(forest, scores):
-    """Position of each row's label among the classes."""
-    if forest.cut is not None:
-        asked = forest.cut.response == "predict_proba"
-        found = answer(forest, scores) if asked else decision(forest, scores)[:, 0]
-        return forest.cut.positions(found, forest.classes)
-    if forest.by_score:
+    """Return the position of each row's label among the classes."""
+    rule = forest.answer_rule
+    cut = rule.cut
+    if cut is not None:
+        if cut.response == "predict_proba":
+            response = answer(forest, scores)
+        else:
+            response = decision(forest, scores)[:, 0]
+        return cut.positions(response, forest.classes)
+    if rule.by_score:
         scores = decision(forest, scores)
         if scores.shape[1] == 1:
-            return (scores[:, 0] > forest.beta).astype(np.intp)
+            return (scores[:, 0] > rule.beta).astype(np.intp)
         return np.argmax(scores, axis=1)
     return np.argmax(answer(forest, scores), axis=1)
 
 
 def labels_at(forest, classes, positions):
     """Return the labels at positions among the classes, of the type of the library's own labels."""
+    rule = forest.answer_rule
     labels = classes.take(positions, mode="clip")
     # Where a threshold was moved, it is scikit-learn that answers, with the classes themselves.
-    if not forest.label_dtype or forest.cut is not None:
+    if not rule.label_dtype or rule.cut is not None:
         return labels
-    return labels.astype(forest.label_dtype)
+    return labels.astype(rule.label_dtype)
 
 
 def exact_sums(forest, X, n_jobs=None):
-    """Scores of rows, added up as the library does: ndarray of shape (n, n_outputs).
+    """Return the scores of rows, added up as the library does.
 
-    X is what :func:`~skroute.forests._rows.rows_of` returns.
+    Parameters
+    ----------
+    forest : Forest
+    X : ndarray of shape (n_samples, n_features)
+        Rows from :func:`~skroute.forests._rows.rows_of`.
+
+    n_jobs : int, default=None
+        Threads for blocks of rows.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_outputs)
     """
     n = len(X)
-    out = np.empty((n, forest.n_outputs), dtype=forest.sums)
-    out[:] = 0.0 if forest.offset_last else forest.offset
+    rule = forest.sum_rule
+    out = np.empty((n, forest.n_outputs), dtype=rule.dtype)
+    out[:] = 0.0 if rule.offset_last else forest.offset
     column = np.arange(forest.n_outputs)
     walk, layout = walk_of(forest, n, 0, forest.n_members)
 
     def add(start, stop):
         walk(X, start, stop, layout, 0, forest.n_members, column, out)
-        if forest.offset_last:
-            out[start:stop] *= forest.scale
+        if rule.offset_last:
+            out[start:stop] *= rule.scale
             out[start:stop] += forest.offset
 
     in_parts(add, n, n_jobs)
@@ -130,11 +159,11 @@ _READ: WeakKeyDictionary = WeakKeyDictionary()
 
 
 def average_of(model, X):
-    """What ``predict`` of a regressor answers, of a forest of scikit-learn many times faster.
+    """Return the ``predict`` of a regressor, many times faster for a forest of scikit-learn.
 
     scikit-learn goes through checks and a call of joblib for each of the trees, which takes
-    longer than the trees do. A model that is no forest, or whose class derives from one, answers by
-    itself; so does one whose rows are no array of floats, or hold what is not finite.
+    longer than the trees do. Other models, and subclasses of forests, use their own ``predict``.
+    So do forests whose rows are not an array of finite numbers.
 
     Parameters
     ----------
@@ -154,7 +183,7 @@ def average_of(model, X):
     kept = _READ.get(model)
     # A second fit makes another list, and one that goes on makes it longer.
     if kept is None or kept[0] is not members or kept[1] != len(members):
-        kept = _READ[model] = members, len(members), averaged(model)
+        kept = _READ[model] = members, len(members), averaged_forest(model)
     forest = kept[2]
     if not are_plain(forest, X) or not np.isfinite(X).all():
         return model.predict(X)

@@ -179,8 +179,10 @@ def _numbered_leaves(child, roots, leaf):
 
 
 def find_tests(nodes, trees, dtype):
-    """Columns, the column and cut of each inner node, and the bit sets; None beyond what codes can
-    say."""
+    """Return columns, the column and cut of each inner node, and the bit sets.
+
+    None if the trees do not fit the 16-bit codes.
+    """
     flags = nodes["feature"] & (CATEGORICAL | ZERO_MISSING | MISSING_RIGHT)
     categorical = (flags & CATEGORICAL) != 0
     if (categorical & ((flags & ZERO_MISSING) != 0)).any():

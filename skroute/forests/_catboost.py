@@ -11,20 +11,23 @@ from sklearn.exceptions import NotFittedError
 from skroute.forests._columns import NumbersOnly
 from skroute.forests._forest import ForestBuilder
 from skroute.forests._library import own_predict, own_sums
-from skroute.forests._readers import reads
+from skroute.forests._reader import ForestReader
+from skroute.forests._rules import AnswerRule, ReadRule, SumRule
 from skroute.forests._trees import MISSING_RIGHT
 
 # How scores become probabilities, by the name of the loss. Every classifier of one score has the
 # logistic function.
-_ANSWERS_OF_SEVERAL = {
+_KINDS_OF_SEVERAL = {
     "MultiClass": "sk_softmax",
     "MultiClassOneVsAll": "expit",
 }
 _SEVERAL_LABELS = ("MultiLogloss", "MultiCrossEntropy")
+# The exponential function of this library differs by less than this from that of numpy.
+_BLUR_OF_EXPONENTIAL = 1e-12
 
 
 def _contents(model):
-    """The model as its own JSON file, with what is not read refused."""
+    """Return the content of a model's JSON file; a ValueError if it has other than numbers."""
     name = type(model).__name__
     kinds = {
         "categorical": model.get_cat_feature_indices(),
@@ -57,7 +60,7 @@ def _loss_of(content):
 
 
 def _nodes(tree, n_outputs):
-    """The nodes of a tree, level by level."""
+    """Return the nodes of a tree, level by level."""
     if "leaf_values" in tree:
         # Oblivious: the last split is asked first.
         splits = reversed(tree.get("splits") or [])
@@ -74,22 +77,33 @@ def _add_tree(builder, nodes, columns, n_outputs):
     inner = np.array(["split" in node for node in nodes])
     # Level by level, the children of all inner nodes follow each other.
     left = np.where(inner, 2 * np.cumsum(inner) - 1, -1)
-    feature, flags = np.zeros((2, len(nodes)), dtype=np.int32)
-    threshold, value = np.zeros(len(nodes)), np.zeros((len(nodes), n_outputs))
+    feature = np.zeros(len(nodes), dtype=np.int32)
+    flags = np.zeros(len(nodes), dtype=np.int32)
+    threshold = np.zeros(len(nodes))
+    value = np.zeros((len(nodes), n_outputs))
     for i, node in enumerate(nodes):
-        if inner[i]:
-            column = columns[node["split"]["float_feature_index"]]
-            feature[i] = column["flat_feature_index"]
-            threshold[i] = np.float32(node["split"]["border"])
-            flags[i] = MISSING_RIGHT if column["nan_value_treatment"] == "AsTrue" else 0
-        else:
+        if not inner[i]:
             value[i] = node["value"]
-    output = -1 if n_outputs > 1 else 0
-    builder.add_tree(left, left + 1, feature, threshold, value, flags, output)
+            continue
+        column = columns[node["split"]["float_feature_index"]]
+        feature[i] = column["flat_feature_index"]
+        threshold[i] = np.float32(node["split"]["border"])
+        if column["nan_value_treatment"] == "AsTrue":
+            flags[i] = MISSING_RIGHT
+    builder.add_tree(
+        left=left,
+        right=left + 1,
+        feature=feature,
+        threshold=threshold,
+        value=value,
+        flags=flags,
+        # With several outputs each leaf has one number for each of them.
+        output=-1 if n_outputs > 1 else 0,
+    )
     builder.end_member()
 
 
-def _answer_of_classifier(name, loss, n_scores):
+def _kind_of_classifier(name, loss, n_scores):
     """Return how a classifier makes probabilities of its scores."""
     if loss in _SEVERAL_LABELS:
         raise ValueError(
@@ -98,15 +112,15 @@ def _answer_of_classifier(name, loss, n_scores):
         )
     if n_scores == 1:
         return "expit"
-    if loss not in _ANSWERS_OF_SEVERAL:
+    if loss not in _KINDS_OF_SEVERAL:
         raise ValueError(
             f"{name} has loss_function={loss!r}; how its scores become probabilities is "
-            f"known for {sorted(_ANSWERS_OF_SEVERAL)!r} only."
+            f"known for {sorted(_KINDS_OF_SEVERAL)!r} only."
         )
-    return _ANSWERS_OF_SEVERAL[loss]
+    return _KINDS_OF_SEVERAL[loss]
 
 
-def _answer_with_numbers(model, loss, n_scores, n_features):
+def _kind_of_numbers(model, loss, n_scores, n_features):
     """Return how a model that is no classifier makes its answer of its scores.
 
     Its class and its parameters decide, and a sum of models has none: the model itself is asked
@@ -123,41 +137,58 @@ def _answer_with_numbers(model, loss, n_scores, n_features):
     return "identity" if is_sum else "sk_exp"
 
 
-@reads("catboost", "CatBoost")
-def _catboost_model(model):
-    if not model.is_fitted():
-        raise NotFittedError(f"This {type(model).__name__} is not fitted yet. Call fit first.")
-    content = _contents(model)
-    scale, bias = content["scale_and_bias"]
-    bias = np.atleast_1d(np.asarray(bias, dtype=np.float64))
-    loss = _loss_of(content)
-    classifies = any(cls.__name__ == "CatBoostClassifier" for cls in type(model).__mro__)
-    # `n_features_in_` of a model from a pickle is 0, and a sum of models has none.
-    n_features = len(model.feature_names_)
-    beta = 0.0
-    if classifies:
-        answer = _answer_of_classifier(type(model).__name__, loss, len(bias))
-        if len(bias) == 1:
-            share = float(model.get_probability_threshold() or 0.5)
-            beta = math.log(share / (1 - share))
-    else:
-        answer = _answer_with_numbers(model, loss, len(bias), n_features)
-    builder = ForestBuilder()
-    columns = content["features_info"].get("float_features", [])
-    for tree in content.get("trees") or content.get("oblivious_trees", []):
-        _add_tree(builder, _nodes(tree, len(bias)), columns, len(bias))
-    return builder.build(
-        bias,
-        offset_last=True,
-        scale=float(scale),
-        answer=answer,
-        classes=np.asarray(model.classes_) if classifies else None,
-        beta=beta,
-        by_score=classifies,
-        # Its exponential is one of its own.
-        blur=1e-12,
-        n_features=n_features,
-        dtype="float32",
-        finite=False,
-        columns=NumbersOnly(),
-    )
+class CatBoostReader(ForestReader):
+    """Reader of the models of CatBoost, without categories, texts and embeddings."""
+
+    package = "catboost"
+    class_names = ("CatBoost",)
+
+    def read(self, estimator):
+        """Read a fitted model, or a sum of models."""
+        name = type(estimator).__name__
+        if not estimator.is_fitted():
+            raise NotFittedError(f"This {name} is not fitted yet. Call fit first.")
+        content = _contents(estimator)
+        scale, offset = content["scale_and_bias"]
+        offset = np.atleast_1d(np.asarray(offset, dtype=np.float64))
+        n_outputs = len(offset)
+        loss = _loss_of(content)
+        # `n_features_in_` of a model from a pickle is 0, and a sum of models has none.
+        n_features = len(estimator.feature_names_)
+        classes = None
+        beta = 0.0
+        if _is_classifier(estimator):
+            classes = np.asarray(estimator.classes_)
+            kind = _kind_of_classifier(name, loss, n_outputs)
+            if n_outputs == 1:
+                beta = _score_at_threshold(estimator)
+        else:
+            kind = _kind_of_numbers(estimator, loss, n_outputs, n_features)
+        builder = ForestBuilder()
+        columns = content["features_info"].get("float_features", [])
+        for tree in content.get("trees") or content.get("oblivious_trees", []):
+            _add_tree(builder, _nodes(tree, n_outputs), columns, n_outputs)
+        return builder.build(
+            offset,
+            n_features,
+            classes=classes,
+            read_rule=ReadRule(dtype="float32", finite=False, columns=NumbersOnly()),
+            sum_rule=SumRule(offset_last=True, scale=float(scale)),
+            answer_rule=AnswerRule(
+                kind=kind,
+                beta=beta,
+                by_score=classes is not None,
+                blur=_BLUR_OF_EXPONENTIAL,
+            ),
+        )
+
+
+def _is_classifier(model):
+    """Return True if a model is a classifier of CatBoost, or of a subclass."""
+    return any(cls.__name__ == "CatBoostClassifier" for cls in type(model).__mro__)
+
+
+def _score_at_threshold(model):
+    """Return the score at which a classifier of two classes changes its answer."""
+    probability = float(model.get_probability_threshold() or 0.5)
+    return math.log(probability / (1 - probability))

@@ -32,18 +32,36 @@ def coded_trees(trees, dtype):
 
 
 def walk_of(forest, n_rows, first, last):
-    """The fastest walk of so many rows through members ``first, ..., last - 1``, and its layout:
-    the kernel's argument after the rows, which are those of `rows_of`."""
-    from skroute.forests._bitvector_kernels import add_members
-    from skroute.forests._kernels import add_coded, add_leaves
+    """Return the fastest walk of some rows through members ``first, ..., last - 1``.
 
+    Parameters
+    ----------
+    forest : Forest
+    n_rows : int
+    first, last : int
+
+    Returns
+    -------
+    walk : callable
+        A kernel.
+
+    layout : tuple
+        The kernel's argument after the rows, which are those of `rows_of`.
+    """
+    # For few rows an import takes as long as a walk.
     if n_rows >= FEWEST_ROWS:
         if forest.bits is not None:
+            from skroute.forests._bitvector_kernels import add_members
+
             return add_members, forest.bits
         starts = forest.trees.member_start
         if starts[last] - starts[first] >= FEWEST_TREES and forest.coded is not None:
+            from skroute.forests._kernels import add_coded
+
             return add_coded, forest.coded
-    return add_leaves, tuple(forest.trees)
+    from skroute.forests._kernels import add_leaves
+
+    return add_leaves, forest.plain
 
 
 def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
@@ -78,9 +96,9 @@ def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
     >>> leaf_sums(forest, X[:1]) / 7
     array([[1., 0., 0.]])
     """
-    if not isinstance(X, np.ndarray) or forest.columns.categories_of_arrays:
+    if not isinstance(X, np.ndarray) or forest.read_rule.columns.categories_of_arrays:
         X = rows_of(forest, X)
-    X = read_only(X, forest.dtype)
+    X = read_only(X, forest.read_rule.dtype)
     last = forest.n_members if last is None else last
     if X.ndim != 2 or X.shape[1] != forest.n_features or not 0 <= first <= last <= forest.n_members:
         raise ValueError(
@@ -93,4 +111,5 @@ def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
     out = np.zeros((len(X), len(chosen)))
     walk, layout = walk_of(forest, len(X), first, last)
     walk(X, 0, len(X), layout, first, last, column, out)
-    return out if forest.scale == 1.0 else out * forest.scale
+    scale = forest.sum_rule.scale
+    return out if scale == 1.0 else out * scale

@@ -1,7 +1,6 @@
 """FastForest: a fitted ensemble of trees, evaluated exactly and fast."""
 
 from copy import deepcopy
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -25,7 +24,7 @@ from skroute.forests._library import (
     rows_at_thresholds,
     varied_rows,
 )
-from skroute.forests._readers import find_reader, read_averaged
+from skroute.forests._readers import find_reader
 from skroute.forests._rows import are_plain, refuse_tables, rows_of
 from skroute.forests._wrapped import prepared, take_apart, weights_alone
 from skroute.utils._compat import (
@@ -51,9 +50,12 @@ def _classifies(self):
 
 def _has_scores(self):
     forest = vars(self).get("forest_")
-    reader = find_reader(take_apart(self.estimator)[0])
-    averaged = reader is read_averaged if forest is None else forest.answer == "mean"
-    if not _classifies(self) or averaged:
+    if forest is None:
+        reader = find_reader(take_apart(self.estimator)[0])
+        averages = reader is not None and reader.averages_probabilities
+    else:
+        averages = forest.answer_rule.kind == "mean"
+    if not _classifies(self) or averages:
         raise AttributeError("A forest that averages probabilities has no decision_function.")
     return True
 
@@ -266,15 +268,16 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
         at_thresholds = rows_at_thresholds(forest)
         if X is not None:
             refuse_tables(X)
-            probes = varied_rows(as_rows(X), unseen=not forest.columns.refuses_unseen)
-            _compare(model, ensemble, before, replace(forest, cut=cut), probes)
+            probes = varied_rows(as_rows(X), unseen=not forest.read_rule.columns.refuses_unseen)
+            _compare(model, ensemble, before, forest.with_cut(cut), probes)
         elif at_thresholds is None or before:
             why = "are prepared by a pipeline" if before else "have categories of text"
             raise ValueError(f"The rows {why}: give rows X to compare answers on.")
         if at_thresholds is not None:
             probes = {"rows at the thresholds": at_thresholds}
             _compare(ensemble, ensemble, (), forest, probes)
-        self.forest_, self._before = replace(forest, cut=cut), before
+        self.forest_ = forest.with_cut(cut)
+        self._before = before
         if forest.classes is not None:
             self.classes_ = forest.classes
         if not hasattr(self, "n_features_in_"):
@@ -291,7 +294,7 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
         generic = [[f"{name}{i}" for i in range(len(names))] for name in ("Column_", "")]
         if names and names not in generic:
             self.feature_names_in_ = np.asarray(names, dtype=object)
-        may_be_renamed = self.forest_.columns.ignores_names and not self._before
+        may_be_renamed = self.forest_.read_rule.columns.ignores_names and not self._before
         if X is None or not hasattr(X, "columns"):
             self._may_be_renamed = may_be_renamed
             return
@@ -322,7 +325,9 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
         try:
             validate_data(self, X, reset=False, skip_check_array=True)
         except ValueError as error:
-            if not self.forest_.columns.ignores_names or "feature names" not in str(error):
+            if not self.forest_.read_rule.columns.ignores_names or "feature names" not in str(
+                error
+            ):
                 raise
             raise ValueError(
                 f"{error}If these names were given to fit of LightGBM (feature_name=), which takes "
@@ -467,14 +472,14 @@ def _check_is_fitted(model):
 
 
 def _forest_of(model):
-    """The forest of a fitted ensemble, as FastForest takes it."""
-    forest = find_reader(model)(model)
+    """Return the forest of a fitted ensemble, as FastForest takes it."""
+    forest = find_reader(model).read(model)
     if forest is None:
         raise ValueError(
             f"FastForest takes {type(model).__name__} of decision trees, got members of "
             f"{type(model.estimators_[0]).__name__}."
         )
-    if forest.answer == "position" and forest.classes is None:
+    if forest.answer_rule.kind == "position" and forest.classes is None:
         raise ValueError(
             "The booster of XGBoost has the objective 'multi:softmax', which answers with "
             "positions of the classes: use 'multi:softprob'."
@@ -499,5 +504,5 @@ def _compare(model, ensemble, before, forest, probes):
         found = {"sums": decision(forest, scores), "labels": labels}
         return found | {"numbers": numbers, "probabilities": numbers}
 
-    tolerance = max(forest.blur, 4 * np.finfo(forest.sums).eps)
+    tolerance = max(forest.answer_rule.blur, 4 * np.finfo(forest.sum_rule.dtype).eps)
     compare(type(model).__name__, probes, own, ours, tolerance, tolerance)

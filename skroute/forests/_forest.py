@@ -2,93 +2,55 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from skroute.forests._bitvector import bit_trees
 from skroute.forests._code_walk import coded_trees
-from skroute.forests._columns import ColumnRule, ValuesAsTheyAre
-from skroute.forests._trees import CATEGORICAL, FEATURE_MASK, Trees, laid_out
+from skroute.forests._rules import AnswerRule, PartialRule, ReadRule, SumRule
+from skroute.forests._trees import CATEGORICAL, FEATURE_MASK, Trees, TreeTable, laid_out
 from skroute.utils._validation import read_only
 
-# What a forest makes of its trees, once.
-_MADE = ("bits", "coded", "code_columns")
+# Rules of a library without conversions, which answers with sums.
+_PLAIN_READING = ReadRule()
+_PLAIN_SUMS = SumRule()
+_SUMS_AS_ANSWERS = AnswerRule()
+# Cached properties: they are computed again after a pickle is loaded.
+_CACHED = ("plain", "bits", "coded", "code_columns")
 
 
 @dataclass(frozen=True)
 class Forest:
     """An additive ensemble of trees, with its library's rules for reading rows and for answers.
 
+    :class:`ForestBuilder` makes one of the arrays of trees.
+
     Parameters
     ----------
     trees : Trees
-        The arrays.
+        The arrays, read-only.
 
     offset : ndarray of shape (n_outputs,), dtype=float64
-        Score before any member.
+        Score before any member, read-only.
 
     n_features : int
-    answer : {"identity", "exp", "sigmoid", "softmax", "position", "expit", "sk_exp", \
-            "sk_softmax", "mean", "vote"}, default="identity"
-        What the library makes of the sums.
+        Number of columns of a row.
 
     classes : ndarray, default=None
-        Labels; None for what does not classify, or does not know them.
+        Labels. None for an ensemble that does not classify, or does not know its labels.
 
-    label_dtype : str, default=""
-        Type of the labels that `predict` of the library returns. Empty where it is that of
-        `classes`.
+    read_rule : ReadRule, optional
+        How the library reads rows.
 
-    slope, divisor : float, default=1.0
-        Factor of the sums inside the answer, and what they are divided by before: the number
-        of trees, or the sum of weights, where an average is taken.
+    sum_rule : SumRule, optional
+        How the library adds up the leaves of a row.
 
-    beta : float, default=0.0
-        Binary decision: positive where the score is above.
+    answer_rule : AnswerRule, optional
+        How the library makes probabilities, labels and numbers of the sums.
 
-    by_score : bool, default=False
-        Whether labels are decided by the scores rather than by the probabilities.
-
-    offset_last : bool, default=False
-        Whether the library adds the offset after the trees.
-
-    scale : float, default=1.0
-        What the library multiplies the sum of the trees by, before it adds the offset. Other than
-        1 only with `offset_last`.
-
-    blur : float, default=0.0
-        Difference to the library's answers that its order of threads or its exponential may
-        make.
-
-    cut : Cut, default=None
-        Where the answer changes, if it was moved.
-
-    dtype : str, default="float64"
-        What the source library casts its input to.
-
-    finite : bool or "allow-nan", default=True
-        What it accepts, as `ensure_all_finite` of scikit-learn's ``check_array``.
-
-    columns : ColumnRule
-        How the source library makes numbers of columns of categories.
-
-    sums : {"float64", "float32"}, default="float64"
-        Precision in which the library adds up.
-
-    absent : float, default=0.0
-        What the library reads where a row of a sparse matrix has no entry.
-
-    cast : {"", "float32"}, default=""
-        What the library makes first of numbers in neither single nor double precision. Empty
-        for `dtype`.
-
-    link : {"logistic", "softmax", "ova", "mean"}, default=None
-        Of the view by partial sums: how scores become probabilities.
-
-    shift, least_rounding : float, default=0.0
-        Of that view: what is added to the distance from the decision before the link, or to
-        the mean; at least what `rounding` is.
+    partial_rule : PartialRule, optional
+        How early exit reads partial sums.
 
     Examples
     --------
@@ -104,50 +66,36 @@ class Forest:
     trees: Trees
     offset: np.ndarray
     n_features: int
-    answer: str = "identity"
     classes: np.ndarray | None = None
-    label_dtype: str = ""
-    slope: float = 1.0
-    divisor: float = 1.0
-    beta: float = 0.0
-    by_score: bool = False
-    offset_last: bool = False
-    scale: float = 1.0
-    blur: float = 0.0
-    cut: Any = None
-    dtype: str = "float64"
-    finite: object = True
-    columns: ColumnRule = ValuesAsTheyAre()
-    sums: str = "float64"
-    absent: float = 0.0
-    cast: str = ""
-    link: str | None = None
-    shift: float = 0.0
-    least_rounding: float = 0.0
-
-    def __post_init__(self):
-        vars(self).update(offset=read_only(self.offset), trees=self.trees.read_only())
+    read_rule: ReadRule = _PLAIN_READING
+    sum_rule: SumRule = _PLAIN_SUMS
+    answer_rule: AnswerRule = _SUMS_AS_ANSWERS
+    partial_rule: PartialRule = PartialRule()
 
     def __setstate__(self, state):
         # Files can be damaged, and compiled code trusts these arrays.
-        vars(self).update(state)
-        if self.offset.ndim != 1:
+        trees = state["trees"]
+        offset = state["offset"]
+        if offset.ndim != 1:
             raise ValueError("The arrays of the forest are damaged: offset has no one dimension.")
-        self.trees.check(self.n_features, self.n_outputs)
-        self.__post_init__()
+        trees.check(state["n_features"], len(offset))
+        # Arrays from a file can be written to.
+        arrays = {"trees": trees.read_only(), "offset": read_only(offset)}
+        self.__dict__.update(state | arrays)
 
     @property
     def rounding(self):
-        """How close to a tie the library, adding up in its own way, may answer otherwise."""
+        """Distance to a tie within which the library may answer otherwise, adding up in its way."""
+        least = self.partial_rule.least_rounding
         trees = self.trees
         largest = np.maximum.reduceat(np.abs(trees.values).max(axis=1), trees.roots)
-        size = float(np.abs(self.offset).max() + abs(self.scale) * largest.sum())
-        if self.sums == "float64" and size < 2**30:
+        size = float(np.abs(self.offset).max() + abs(self.sum_rule.scale) * largest.sum())
+        if self.sum_rule.dtype == "float64" and size < 2**30:
             whole = np.append(self.offset, trees.values) * 2**20
             # Sums of these are exact in any order.
             if np.array_equal(whole, np.rint(whole)):
-                return self.least_rounding
-        return max(self.least_rounding, float(16 * np.finfo(self.sums).eps * (size + 1.0)))
+                return least
+        return max(least, float(16 * np.finfo(self.sum_rule.dtype).eps * (size + 1.0)))
 
     @cached_property
     def code_columns(self):
@@ -156,18 +104,22 @@ class Forest:
         return np.unique(feature[(feature & CATEGORICAL) != 0] & FEATURE_MASK)
 
     @cached_property
+    def plain(self):
+        """The trees as a plain tuple, which kernels take."""
+        return tuple(self.trees)
+
+    @cached_property
     def bits(self):
         """The trees as bit vectors; None where their shape is not for them."""
-        return bit_trees(self.trees, self.dtype)
+        return bit_trees(self.trees, self.read_rule.dtype)
 
     @cached_property
     def coded(self):
         """The trees as nodes that compare codes; None for categories and beyond what codes say."""
-        return coded_trees(self.trees, self.dtype)
+        return coded_trees(self.trees, self.read_rule.dtype)
 
     def __getstate__(self):
-        # What is made of the trees is made again where it is asked for.
-        return {name: value for name, value in self.__dict__.items() if name not in _MADE}
+        return {name: value for name, value in self.__dict__.items() if name not in _CACHED}
 
     @property
     def n_members(self):
@@ -180,7 +132,7 @@ class Forest:
         return len(self.offset)
 
     def taken(self, order):
-        """The forest of these members in this order.
+        """Return the forest of some members, in an order.
 
         Parameters
         ----------
@@ -193,8 +145,22 @@ class Forest:
         """
         return replace(self, trees=self.trees.taken(order))
 
+    def with_cut(self, cut):
+        """Return the forest whose answer changes at a moved threshold.
+
+        Parameters
+        ----------
+        cut : Cut or None
+            None for the library's own threshold.
+
+        Returns
+        -------
+        Forest
+        """
+        return replace(self, answer_rule=replace(self.answer_rule, cut=cut))
+
     def features_of(self, outputs):
-        """Sorted features that the trees of some outputs split on.
+        """Return the sorted features that the trees of some outputs split on.
 
         Parameters
         ----------
@@ -233,13 +199,16 @@ class ForestBuilder:
     """
 
     def __init__(self):
-        self._trees, self._outputs, self._starts = [], [], [0]
-        self._words, self._cat_start = [], [0]
+        self._trees = []
+        self._outputs = []
+        self._member_start = [0]
+        self._cat_words = []
+        self._cat_start = [0]
 
     def add_set(self, words):
         """Store a bit set of categories and return its number."""
-        self._words.extend(words)
-        self._cat_start.append(len(self._words))
+        self._cat_words.extend(words)
+        self._cat_start.append(len(self._cat_words))
         return len(self._cat_start) - 2
 
     def add_tree(self, left, right, feature, threshold, value, flags, output=0):
@@ -259,33 +228,102 @@ class ForestBuilder:
         output : int, default=0
             Output that a leaf adds to, -1 when it has one value for each.
         """
-        self._trees.append((left, right, feature, threshold, value, flags))
+        tree = _TreeArrays(
+            left=left,
+            right=right,
+            feature=feature,
+            threshold=threshold,
+            flags=flags,
+            value=value,
+        )
+        self._trees.append(tree)
         self._outputs.append(output)
 
     def end_member(self):
         """Close the member: trees added from here on belong to the next one."""
-        self._starts.append(len(self._trees))
+        self._member_start.append(len(self._trees))
 
-    def build(self, offset, **keywords):
-        """The forest of all trees added.
+    def build(
+        self,
+        offset,
+        n_features,
+        *,
+        classes=None,
+        read_rule=_PLAIN_READING,
+        sum_rule=_PLAIN_SUMS,
+        answer_rule=_SUMS_AS_ANSWERS,
+    ):
+        """Return the forest of all trees added.
 
         Parameters
         ----------
         offset : array-like of shape (n_outputs,)
             Score before any member.
 
-        **keywords
-            The other attributes of :class:`Forest`.
+        n_features : int
+            Number of columns of a row.
+
+        classes : ndarray, default=None
+            Labels. None for an ensemble that does not classify, or does not know its labels.
+
+        read_rule : ReadRule, optional
+            How the library reads rows.
+
+        sum_rule : SumRule, optional
+            How the library adds up the leaves of a row.
+
+        answer_rule : AnswerRule, optional
+            How the library makes probabilities, labels and numbers of the sums.
 
         Returns
         -------
         Forest
         """
-        # All trees at once: one by one, many small ones take longer to lay out than to grow.
-        left, right, *others = map(np.concatenate, zip(*self._trees))
-        sizes = np.array([len(tree[0]) for tree in self._trees])
+        offset = np.atleast_1d(np.asarray(offset, dtype=np.float64))
+        return Forest(
+            laid_out(self._table()),
+            read_only(offset),
+            n_features,
+            classes=classes,
+            read_rule=read_rule,
+            sum_rule=sum_rule,
+            answer_rule=answer_rule,
+        )
+
+    def _table(self):
+        """Return all trees as one table.
+
+        Many small trees, one by one, take longer to lay out than to grow.
+        """
+        sizes = np.array([len(tree.left) for tree in self._trees])
         roots = np.cumsum(sizes) - sizes
-        first = np.repeat(roots, sizes)
-        nodes = np.where(left < 0, -1, left + first), right + first, *others
-        trees = laid_out(*nodes, roots, self._outputs, self._starts, self._words, self._cat_start)
-        return Forest(trees, np.atleast_1d(np.asarray(offset, dtype=np.float64)), **keywords)
+        root_of_node = np.repeat(roots, sizes)
+        left = self._joined("left")
+        return TreeTable(
+            left=np.where(left < 0, -1, left + root_of_node),
+            right=self._joined("right") + root_of_node,
+            feature=self._joined("feature"),
+            threshold=self._joined("threshold"),
+            flags=self._joined("flags"),
+            value=self._joined("value"),
+            roots=roots,
+            outputs=self._outputs,
+            member_start=self._member_start,
+            cat_words=self._cat_words,
+            cat_start=self._cat_start,
+        )
+
+    def _joined(self, name):
+        """Return one array of all trees, one after the other."""
+        return np.concatenate([getattr(tree, name) for tree in self._trees])
+
+
+class _TreeArrays(NamedTuple):
+    """The nodes of one tree, as :meth:`ForestBuilder.add_tree` is given them."""
+
+    left: Any
+    right: Any
+    feature: Any
+    threshold: Any
+    flags: Any
+    value: Any

@@ -61,7 +61,7 @@ def own_predict(model, X, raw=False):
 
 
 def own_sums(model, X):
-    """The sums of the leaves by the library itself; None where it does not tell them."""
+    """Return the library's own sums of the leaves, or None if it does not return sums."""
     if _raw_options(model) is not None:
         return own_predict(model, X, raw=True)
     return model.decision_function(X) if hasattr(model, "decision_function") else None
@@ -94,31 +94,32 @@ def rows_at_thresholds(forest, n=200):
     """Rows at the thresholds of a forest and one step beside them; None where they are text."""
     rng, nodes = check_random_state(0), forest.trees.nodes
     inner = nodes[nodes["child"] != np.arange(len(nodes))]
-    X = rng.normal(size=(n, forest.n_features)).astype(forest.dtype)
+    dtype = forest.read_rule.dtype
+    X = rng.normal(size=(n, forest.n_features)).astype(dtype)
     for feature in np.unique(inner["feature"] & FEATURE_MASK):
         split = inner[(inner["feature"] & FEATURE_MASK) == feature]
         if (split["feature"] & CATEGORICAL).any():
             X[:, feature] = rng.randint(0, 70, n)
         else:
             with np.errstate(over="ignore"):
-                at = rng.choice(split["threshold"], n).astype(forest.dtype)
-                to = rng.choice(np.array([-np.inf, np.inf]), n).astype(forest.dtype)
+                at = rng.choice(split["threshold"], n).astype(dtype)
+                to = rng.choice(np.array([-np.inf, np.inf]), n).astype(dtype)
                 at = np.where(rng.rand(n) < 0.5, at, np.nextafter(at, to))
             X[:, feature] = np.where(np.isfinite(at), at, X[:, feature])
-    for feature, values in forest.columns.categories_of_arrays.items():
+    for feature, values in forest.read_rule.columns.categories_of_arrays.items():
         if np.asarray(values).dtype.kind not in "fiu":
             return None
         X[:, feature] = rng.choice(np.asarray(values), n)
-    if forest.finite is not True:
+    if forest.read_rule.finite is not True:
         X[rng.rand(*X.shape) < 0.05] = np.nan
     return X
 
 
 def varied_rows(X, unseen=True):
-    """Some rows as they are, and with cells that show where an ensemble is read wrongly, by kind.
+    """Return test rows by kind, plain and with changed cells, to compare a reader with its library.
 
-    Cells are changed of arrays of floats and of pandas frames; with `unseen`, some cells of text
-    get what no row has.
+    Cells are changed in arrays of floats and in frames of pandas. If `unseen`, some cells of text
+    get a category that no row has.
     """
     X = X.tocsr() if hasattr(X, "tocsr") else X
     n = num_samples(X)

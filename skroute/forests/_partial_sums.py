@@ -5,6 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from skroute.forests._rules import PartialRule
+from skroute.utils._validation import read_only
+
+# Probability of each of two classes where neither is more likely.
+_EVEN_CHANCES = 0.5
 # The link of each answer.
 _LINKS = {"sigmoid": "logistic", "expit": "logistic", "mean": "mean"} | dict.fromkeys(
     ("softmax", "sk_softmax", "position", "vote"), "softmax"
@@ -12,11 +17,11 @@ _LINKS = {"sigmoid": "logistic", "expit": "logistic", "mean": "mean"} | dict.fro
 
 
 def partial_sums(forest, name):
-    """The view of a classifier's forest whose sums say how far the decision is.
+    """Return the view of a classifier's forest whose sums say how far the decision is.
 
     Two classes have one output. Averages of two classes are centred: the sum of each tree's
-    distance from even chances. Weighted votes are divided by the sum of the weights. `link` and
-    `shift` are set, and `cut` is applied to the decision.
+    distance from even chances. Weighted votes are divided by the sum of the weights. The
+    `partial_rule` is set, and a moved threshold is applied to it.
 
     Parameters
     ----------
@@ -35,60 +40,95 @@ def partial_sums(forest, name):
     ValueError
         If it does not classify, or all rows would get one answer.
     """
-    link, trees, n_outputs = _LINKS.get(forest.answer), forest.trees, forest.n_outputs
+    rule = forest.answer_rule
+    link = _LINKS.get(rule.kind)
     if link is None or (link == "mean" and forest.classes is None):
         raise ValueError(
-            f"The {name} answers with numbers ({forest.answer!r}), not with labels: early exit "
+            f"The {name} answers with numbers ({rule.kind!r}), not with labels: early exit "
             "must have a classifier, for example one with the objective 'binary' or 'multiclass'."
         )
-    if forest.scale != 1.0:
-        # A partial sum is scaled as each of its members is.
-        trees = trees._replace(values=trees.values * forest.scale)
-        forest = replace(forest, scale=1.0)
-    slope = forest.slope / forest.divisor
-    if forest.answer == "vote":
-        values = trees.values / forest.divisor
-        trees = trees._replace(values=2 * values if n_outputs == 1 else values)
+    forest = _unscaled(forest)
+    trees = forest.trees
+    n_outputs = forest.n_outputs
+    slope = rule.slope / rule.divisor
+    if rule.kind == "vote":
+        values = trees.values / rule.divisor
         slope = 1.0 / max(1, n_outputs - 1)
-        link = "logistic" if n_outputs == 1 else link
+        if n_outputs == 1:
+            values = 2 * values
+            link = "logistic"
+        forest = replace(forest, trees=trees.with_values(values))
     elif link == "mean":
         slope = 1.0
         if n_outputs <= 2:
-            # Sums of pure leaves are exact, so that ties stay ties.
-            trees = _with_leaves(trees, trees.values[:, -1:] - 0.5)
-            trees = trees._replace(outputs=np.zeros_like(trees.outputs))
-            forest = replace(forest, offset=np.zeros(1))
+            forest = _centred(forest)
     elif link == "logistic" and n_outputs > 1:
         link = "ova"
-    forest = replace(forest, trees=trees, link=link, slope=slope, shift=forest.beta)
-    return forest if forest.cut is None else moved(forest, forest.cut)
+    partial_rule = PartialRule(link=link, slope=slope, shift=rule.beta, beta=rule.beta)
+    forest = replace(forest, partial_rule=partial_rule)
+    if rule.cut is None:
+        return forest
+    return moved(forest, rule.cut)
 
 
-def _with_leaves(trees, values):
-    leaf = trees.nodes["child"] == np.arange(len(trees.nodes))
-    return trees._replace(values=np.where(leaf[:, None], values, 0.0))
+def _unscaled(forest):
+    """Return the forest with the scale of its sums in its leaves."""
+    scale = forest.sum_rule.scale
+    if scale == 1.0:
+        return forest
+    # A partial sum is scaled as each of its members is.
+    trees = forest.trees.with_values(forest.trees.values * scale)
+    return replace(forest, trees=trees, sum_rule=replace(forest.sum_rule, scale=1.0))
+
+
+def _centred(forest):
+    """Return the forest of two classes whose leaves add their distance from even chances."""
+    trees = forest.trees
+    # Sums of pure leaves are exact, so that ties stay ties.
+    values = trees.values[:, -1:] - _EVEN_CHANCES
+    trees = trees.with_values(values, outputs=np.zeros_like(trees.outputs))
+    return replace(forest, trees=trees, offset=read_only(np.zeros(1)))
 
 
 def moved(forest, cut):
-    """The view of :func:`partial_sums` with the decision at a moved threshold, of two classes."""
-    share = cut.threshold
-    second = cut.positive is None or forest.classes[1] == cut.positive
+    """Return the view of :func:`partial_sums` with the decision at a moved threshold.
+
+    Parameters
+    ----------
+    forest : Forest
+        Of two classes, with a `partial_rule`.
+
+    cut : Cut
+        The moved threshold.
+
+    Returns
+    -------
+    Forest
+    """
+    rule = forest.partial_rule
+    threshold = cut.threshold
+    is_second = cut.positive is None or forest.classes[1] == cut.positive
     if cut.response == "decision_function":
-        beta = share if second else -share
-        blur = 16 * np.finfo(np.float64).eps * (1 + abs(beta))
-        return replace(forest, beta=beta, shift=beta, least_rounding=blur)
-    if not 0 < share < 1:
+        beta = threshold if is_second else -threshold
+        rounding = 16 * np.finfo(np.float64).eps * (1 + abs(beta))
+        rule = replace(rule, beta=beta, shift=beta, least_rounding=rounding)
+        return replace(forest, partial_rule=rule)
+    if not 0 < threshold < 1:
         raise ValueError(
-            f"The threshold is {share!r}: every row gets the same answer, and nothing is to be "
+            f"The threshold is {threshold!r}: every row gets the same answer, and nothing is to be "
             "evaluated. Give one between 0 and 1."
         )
-    share = share if second else 1 - share
+    # Probability of the second class at which the answer changes.
+    share = threshold if is_second else 1 - threshold
     # How far scores may be from each other where probabilities are equal but for rounding.
-    blur = 64 * np.finfo(forest.sums).eps / (share * (1 - share))
-    if forest.link == "mean":
+    rounding = 64 * np.finfo(forest.sum_rule.dtype).eps / (share * (1 - share))
+    if rule.link == "mean":
         # Each tree's distance from the threshold in place of that from even chances.
-        trees = _with_leaves(forest.trees, forest.trees.values + (0.5 - share))
-        blur *= forest.n_members
-        return replace(forest, trees=trees, shift=share - 0.5, least_rounding=blur)
-    beta, blur = math.log(share / (1 - share)) / forest.slope, blur / forest.slope
-    return replace(forest, beta=beta, shift=beta, least_rounding=blur)
+        values = forest.trees.values + (_EVEN_CHANCES - share)
+        rule = replace(
+            rule, shift=share - _EVEN_CHANCES, least_rounding=rounding * forest.n_members
+        )
+        return replace(forest, trees=forest.trees.with_values(values), partial_rule=rule)
+    beta = math.log(share / (1 - share)) / rule.slope
+    rule = replace(rule, beta=beta, shift=beta, least_rounding=rounding / rule.slope)
+    return replace(forest, partial_rule=rule)

@@ -28,44 +28,48 @@ def are_plain(forest, X):
         and X.dtype.kind in "fiu"
         and X.shape[1] == forest.n_features
         and len(X) > 0
-        and not forest.columns.categories_of_arrays
+        and not forest.read_rule.columns.categories_of_arrays
     )
 
 
-def cast_numbers(forest, X):
-    """Numbers in neither single nor double precision as the type that the library makes of them."""
-    if not forest.cast or X.dtype.kind == "O" or X.dtype in (np.float32, np.float64):
+def cast_numbers(rule, X):
+    """Cast numbers in neither single nor double precision to the type that the library uses."""
+    if not rule.cast or X.dtype.kind == "O" or X.dtype in (np.float32, np.float64):
         return X
-    return X.astype(forest.cast)
+    return X.astype(rule.cast)
 
 
 def rows_of(forest, X):
-    """The rows as the array that the source library reads: in C order, read-only.
+    """Return the rows as the array that the source library reads: in C order, read-only.
 
-    A ValueError if the library refuses such values, or the number of columns is another one.
+    Raises
+    ------
+    ValueError
+        If the library refuses such values, or the number of columns is another one.
     """
+    rule = forest.read_rule
     if are_plain(forest, X):
         # scikit-learn's check of one row takes as long as that of many.
         rows = X
-        if X.dtype != forest.dtype:
+        if X.dtype != rule.dtype:
             with np.errstate(over="ignore"):
-                rows = cast_numbers(forest, X).astype(forest.dtype)
-        if forest.finite is False or np.isfinite(rows).all():
+                rows = cast_numbers(rule, X).astype(rule.dtype)
+        if rule.finite is False or np.isfinite(rows).all():
             return read_only(_without_negative_codes(forest, rows))
     refuse_tables(X)
     if issparse(X):
-        X = _dense(X, forest.absent)
-    X = forest.columns.dense(X)
-    if hasattr(X, "columns") or forest.columns.categories_of_arrays:
+        X = _dense(X, rule.absent)
+    X = rule.columns.dense(X)
+    if hasattr(X, "columns") or rule.columns.categories_of_arrays:
         if hasattr(X, "shape"):
             _check_width(forest, X)
-        X = forest.columns.numbers(X)
+        X = rule.columns.numbers(X)
     # What is beyond single precision becomes infinite, which the library takes or refuses.
     with np.errstate(over="ignore"):
-        if forest.cast and isinstance(X, (np.ndarray, list)):
-            X = cast_numbers(forest, np.asarray(X))
+        if rule.cast and isinstance(X, (np.ndarray, list)):
+            X = cast_numbers(rule, np.asarray(X))
         X = check_array(
-            X, dtype=forest.dtype, order="C", ensure_all_finite=forest.finite, input_name="X"
+            X, dtype=rule.dtype, order="C", ensure_all_finite=rule.finite, input_name="X"
         )
     _check_width(forest, X)
     return read_only(_without_negative_codes(forest, X))
@@ -73,7 +77,7 @@ def rows_of(forest, X):
 
 def _without_negative_codes(forest, X):
     """For XGBoost no negative number is a category, where others cut -0.5 off to 0."""
-    if forest.columns.reads_negative_codes or not forest.trees.special:
+    if forest.read_rule.columns.reads_negative_codes or not forest.trees.special:
         return X
     X = X.copy()
     for column in forest.code_columns:

@@ -6,10 +6,11 @@ import numpy as np
 
 from skroute.forests._columns import PairedByPlace
 from skroute.forests._forest import ForestBuilder
-from skroute.forests._readers import labels_of, reads
+from skroute.forests._reader import ForestReader, labels_of
+from skroute.forests._rules import AnswerRule, ReadRule, SumRule
 from skroute.forests._trees import CATEGORICAL, MISSING_RIGHT
 
-_ANSWERS = {
+_KINDS = {
     "binary:logistic": "sigmoid",
     "reg:logistic": "sigmoid",
     "multi:softprob": "softmax",
@@ -24,27 +25,74 @@ _ANSWERS = {
 )
 
 
-@reads("xgboost", "XGBModel", "Booster")
-def _xgboost_model(model):
-    name = type(model).__name__
-    missing = getattr(model, "missing", np.nan)
-    if not np.isnan(missing):
-        raise ValueError(f"{name} has missing={missing!r}; only NaN is supported: replace it.")
-    booster = model.get_booster() if hasattr(model, "get_booster") else model
-    content = json.loads(booster.save_raw("json"))
-    learner = content["learner"]
+class XGBoostReader(ForestReader):
+    """Reader of the models and of the raw boosters of XGBoost."""
+
+    package = "xgboost"
+    class_names = ("XGBModel", "Booster")
+
+    def read(self, estimator):
+        """Read a fitted model or booster."""
+        name = type(estimator).__name__
+        missing = getattr(estimator, "missing", np.nan)
+        if not np.isnan(missing):
+            raise ValueError(f"{name} has missing={missing!r}; only NaN is supported: replace it.")
+        is_model = hasattr(estimator, "get_booster")
+        booster = estimator.get_booster() if is_model else estimator
+        content = json.loads(booster.save_raw("json"))
+        learner = content["learner"]
+        objective = _checked_objective(learner, name)
+        boost = _checked_trees(learner, name)
+        bounds = boost["iteration_indptr"]
+        # A booster answers with all its trees.
+        best_iteration = booster.attr("best_iteration") if is_model else None
+        if best_iteration is not None:
+            bounds = bounds[: int(best_iteration) + 2]
+        builder = ForestBuilder()
+        for first, last in zip(bounds, bounds[1:]):
+            for i in range(first, last):
+                _add_tree(builder, boost["trees"][i], output=boost["tree_info"][i])
+            builder.end_member()
+        classes = labels_of(estimator)
+        label_dtype = ""
+        if objective == "multi:softmax" and classes is not None:
+            # Positions of the classes are its labels, whole numbers of this type.
+            label_dtype = "int32"
+        categories = _categories_of(boost, name)
+        n_outputs = max(1, int(learner["learner_model_param"]["num_class"]))
+        n_features = int(learner["learner_model_param"]["num_feature"])
+        return builder.build(
+            _score_without_trees(content, n_features)[:n_outputs],
+            n_features,
+            classes=classes,
+            read_rule=ReadRule(
+                dtype="float32",
+                finite=False,
+                absent=np.nan,
+                columns=PairedByPlace(categories),
+            ),
+            sum_rule=SumRule(dtype="float32"),
+            answer_rule=AnswerRule(kind=_KINDS[objective], label_dtype=label_dtype),
+        )
+
+
+def _checked_objective(learner, name):
+    """Return the objective of a model; a ValueError if its answers are not known."""
     objective = learner["objective"]["name"]
-    if objective not in _ANSWERS:
+    if objective not in _KINDS:
         raise ValueError(
             f"{name} has objective={objective!r}; how its scores become answers is known for "
-            f"{sorted(_ANSWERS)!r} only."
+            f"{sorted(_KINDS)!r} only."
         )
-    # A booster answers with all its trees.
-    best = None if booster is model else booster.attr("best_iteration")
-    boost = learner["gradient_booster"]
-    if boost["name"] != "gbtree":
-        raise ValueError(f"{name} has booster={boost['name']!r}; only 'gbtree' is supported.")
-    boost = boost["model"]
+    return objective
+
+
+def _checked_trees(learner, name):
+    """Return the part of a model with its trees; a ValueError if they are of another kind."""
+    booster = learner["gradient_booster"]
+    if booster["name"] != "gbtree":
+        raise ValueError(f"{name} has booster={booster['name']!r}; only 'gbtree' is supported.")
+    boost = booster["model"]
     if any(int(tree["tree_param"]["size_leaf_vector"]) > 1 for tree in boost["trees"]):
         raise ValueError(
             f"{name} has multi_strategy='multi_output_tree'; only 'one_output_per_tree' is "
@@ -53,35 +101,11 @@ def _xgboost_model(model):
     n_targets = int(learner["learner_model_param"].get("num_target", 1))
     if n_targets > 1:
         raise ValueError(f"{name} was fitted to y with {n_targets} columns; one is supported.")
-    bounds = boost["iteration_indptr"]
-    if best is not None:
-        bounds = bounds[: int(best) + 2]
-    classes = labels_of(model)
-    has_positions = objective == "multi:softmax" and classes is not None
-    builder = ForestBuilder()
-    for first, last in zip(bounds, bounds[1:]):
-        for i in range(first, last):
-            _add_xgboost_tree(builder, boost["trees"][i], boost["tree_info"][i])
-        builder.end_member()
-    n_outputs = max(1, int(learner["learner_model_param"]["num_class"]))
-    n_features = int(learner["learner_model_param"]["num_feature"])
-    return builder.build(
-        _score_without_trees(content, n_features)[:n_outputs],
-        answer=_ANSWERS[objective],
-        classes=classes,
-        # Positions of the classes are its labels, whole numbers of this type.
-        label_dtype="int32" if has_positions else "",
-        n_features=n_features,
-        dtype="float32",
-        finite=False,
-        sums="float32",
-        absent=np.nan,
-        columns=PairedByPlace(_categories(boost, name)),
-    )
+    return boost
 
 
 def _score_without_trees(content, n_features):
-    """The score before the first tree, by the library itself: it rounds `base_score` on the way.
+    """Return the score before the first tree by the library itself, which rounds `base_score`.
 
     The trees are taken out of the content of its file, in place.
     """
@@ -98,7 +122,7 @@ def _score_without_trees(content, n_features):
     return np.ravel(score).astype(np.float64)
 
 
-def _categories(boost, name):
+def _categories_of(boost, name):
     """Return the lists of categories by column, which the library writes down since 3.1."""
     lists = (boost.get("cats") or {}).get("enc") or []
     categories = {}
@@ -119,8 +143,10 @@ def _categories(boost, name):
     return categories
 
 
-def _add_xgboost_tree(builder, tree, output):
-    left, right = np.array(tree["left_children"]), np.array(tree["right_children"])
+def _add_tree(builder, tree, output):
+    """Add a tree of the model's file to the member that is being built."""
+    left = np.array(tree["left_children"])
+    right = np.array(tree["right_children"])
     condition = np.array(tree["split_conditions"], dtype=np.float32)
     categorical = np.array(tree["split_type"]) == 1
     # This library goes left where x < condition, in single precision.
@@ -131,9 +157,16 @@ def _add_xgboost_tree(builder, tree, output):
         words = np.zeros(codes.max() // 32 + 1, dtype=np.int64)
         np.bitwise_or.at(words, codes // 32, 1 << (codes % 32))
         threshold[node] = builder.add_set(words)
-    # Its sets go right; ours go left.
-    left, right = np.where(categorical, right, left), np.where(categorical, left, right)
     left_if_missing = (np.array(tree["default_left"]) != 0) ^ categorical
-    flags = np.where(left_if_missing, 0, MISSING_RIGHT) | np.where(categorical, CATEGORICAL, 0)
-    feature, value = np.array(tree["split_indices"]), condition[:, None]
-    builder.add_tree(left, right, feature, threshold, value, flags, output)
+    flags = np.where(left_if_missing, 0, MISSING_RIGHT)
+    flags |= np.where(categorical, CATEGORICAL, 0)
+    builder.add_tree(
+        # Its sets go right; ours go left.
+        left=np.where(categorical, right, left),
+        right=np.where(categorical, left, right),
+        feature=np.array(tree["split_indices"]),
+        threshold=threshold,
+        value=condition[:, None],
+        flags=flags,
+        output=output,
+    )

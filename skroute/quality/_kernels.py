@@ -1,4 +1,4 @@
-"""Compiled loops: the walk of trees, and distances under chebyshev.
+"""Compiled loops: distances under chebyshev.
 
 Imported on first use, since importing numba takes longer than a small prediction.
 """
@@ -7,35 +7,6 @@ from numba import njit
 
 # Reference rows whose distances are found together: they stay in the cache.
 _BLOCK = 512
-
-
-@njit(cache=True, nogil=True)
-def add_trees(X, roots, feature, threshold, child, values, out):
-    """Add the values of the leaves that rows come to.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_rows, n_features), dtype=float32
-    roots : ndarray of shape (n_trees,), dtype=int64
-        First node of each tree.
-    feature : ndarray of shape (n_nodes,), dtype=int32
-        -1 for a leaf.
-    threshold : ndarray of shape (n_nodes,), dtype=float32
-        Rows up to it go left, to the next node.
-    child : ndarray of shape (n_nodes,), dtype=int32
-        The right child; of a leaf its row of `values`.
-    values : ndarray of shape (n_leaves, n_outputs), dtype=float32
-    out : ndarray of shape (n_rows, n_outputs), dtype=float64
-        Changed.
-    """
-    for root in roots:
-        for row in range(len(X)):
-            node = root
-            while feature[node] >= 0:
-                node = node + 1 if X[row, feature[node]] <= threshold[node] else child[node]
-            leaf = child[node]
-            for output in range(values.shape[1]):
-                out[row, output] += values[leaf, output]
 
 
 # No NaN comes here: the maximum of two numbers is one instruction for several rows then.

@@ -6,12 +6,17 @@ deviations from the mean, and ``weighted(level, difference, sizes)``, the same m
 outputs weighted by :func:`weigh_outputs`.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from scipy.spatial.distance import cdist
 from sklearn.tree import ExtraTreeRegressor
 
+from skroute.forests import Forest, ForestBuilder
+from skroute.forests._code_walk import walk_of
+from skroute.forests._rules import ReadRule
+from skroute.forests._trees import FEATURE_MASK, MISSING_RIGHT, NODE, Trees, joined
 from skroute.utils._validation import read_only
 
 # A tree sees at most so many rows, a cut compares at most so many features, and ridge regression
@@ -25,6 +30,12 @@ _TREES, _KEPT = 24, 60
 _STEPS, _RATE = 60, 0.1
 _CENTRES = 200
 _PENALTIES = np.geomspace(1e-4, 1e3, 22)
+# Rows of the members are standardised and in single precision.
+_READ_RULE = ReadRule(dtype="float32")
+# Output of a tree whose leaves have one number for each output.
+_ALL_OUTPUTS = -1
+# Feature of a leaf in packed trees.
+_LEAF = -1
 
 
 def weigh_outputs(values, level, difference, sizes=1.0):
@@ -33,63 +44,79 @@ def weigh_outputs(values, level, difference, sizes=1.0):
     return (difference * (values - mean) + level * mean) * sizes
 
 
-class Forest(NamedTuple):
-    """Trees whose leaf values are summed; arrays as :func:`~skroute.quality._kernels.add_trees`."""
+class SummedTrees:
+    """Trees whose leaf values are summed.
 
-    roots: np.ndarray
-    feature: np.ndarray
-    threshold: np.ndarray
-    child: np.ndarray
-    values: np.ndarray
+    Parameters
+    ----------
+    forest : skroute.forests.Forest
+        Its leaves have one number for each output, in single precision.
+    """
+
+    def __init__(self, forest):
+        self.forest = forest
+        # For a single row each look-up counts.
+        self._n_trees = forest.n_members
+        self._n_outputs = forest.n_outputs
+        self._every_output = np.arange(forest.n_outputs)
 
     @classmethod
-    def of(cls, tree, weight):
-        """A fitted scikit-learn tree, times `weight`."""
-        tree = tree.tree_
-        leaf = tree.children_left < 0
-        cut = tree.threshold.astype(np.float32)
-        # Rounded down: a float32 row is up to it where it is up to the threshold.
-        cut = np.where(cut > tree.threshold, np.nextafter(cut, np.float32(-np.inf)), cut)
-        return cls(
-            np.zeros(1, dtype=np.int64),
-            np.where(leaf, -1, tree.feature).astype(np.int32),
-            cut,
-            np.where(leaf, np.cumsum(leaf) - 1, tree.children_right).astype(np.int32),
-            (weight * tree.value[leaf, :, 0]).astype(np.float32),
+    def of(cls, regressor, weight):
+        """Return a fitted regression tree of scikit-learn, times `weight`."""
+        tree = regressor.tree_
+        value = (weight * tree.value[:, :, 0]).astype(np.float32)
+        builder = ForestBuilder()
+        builder.add_tree(
+            left=tree.children_left,
+            right=tree.children_right,
+            # Leaves have a negative feature.
+            feature=np.maximum(tree.feature, 0),
+            threshold=_in_single_precision(tree.threshold),
+            value=value,
+            flags=np.full(len(value), MISSING_RIGHT),
+            output=_ALL_OUTPUTS,
         )
+        builder.end_member()
+        offset = np.zeros(value.shape[1])
+        return cls(builder.build(offset, regressor.n_features_in_, read_rule=_READ_RULE))
 
     @classmethod
-    def joined(cls, forests):
-        """The sum of several forests."""
-        nodes = np.cumsum([0, *(len(forest.feature) for forest in forests)], dtype=np.int32)
-        leaves = np.cumsum([0, *(len(forest.values) for forest in forests)], dtype=np.int32)
-        moved = [
-            forest._replace(
-                roots=forest.roots + node,
-                child=forest.child + np.where(forest.feature < 0, leaf, node),
-            )
-            for forest, node, leaf in zip(forests, nodes, leaves)
-        ]
-        return cls(*map(np.concatenate, zip(*moved)))
+    def joined(cls, members):
+        """Return the sum of several members of this class."""
+        forest = members[0].forest
+        trees = joined([member.forest.trees for member in members])
+        return cls(replace(forest, trees=trees))
 
     def kept(self, n_folds):
-        """The share of a fold's trees in the forest of all folds."""
-        n_trees = min(-(-_KEPT // n_folds), len(self.roots))
-        n_nodes = np.append(self.roots, len(self.feature))[n_trees]
-        n_leaves = np.count_nonzero(self.feature[:n_nodes] < 0)
-        nodes = (part[:n_nodes] for part in (self.feature, self.threshold, self.child))
-        return Forest(self.roots[:n_trees], *nodes, self.values[:n_leaves] * _TREES / n_trees)
+        """Return the share of a fold's trees in the forest of all folds."""
+        n_trees = min(-(-_KEPT // n_folds), self.forest.n_members)
+        forest = self.forest.taken(range(n_trees))
+        values = forest.trees.values.astype(np.float32) * _TREES / n_trees
+        return SummedTrees(replace(forest, trees=forest.trees.with_values(values)))
 
     def predict(self, rows):
-        from skroute.quality._kernels import add_trees
-
-        out = np.zeros((len(rows), self.values.shape[1]))
-        add_trees(read_only(rows), *self, out)
+        """Return the sums of the leaves of rows, an array of float32 in C order."""
+        rows = read_only(rows)
+        n_rows = len(rows)
+        n_trees = self._n_trees
+        out = np.zeros((n_rows, self._n_outputs))
+        walk, layout = walk_of(self.forest, n_rows, 0, n_trees)
+        walk(rows, 0, n_rows, layout, 0, n_trees, self._every_output, out)
         return out
 
     def weighted(self, level, difference, sizes=1.0):
-        values = weigh_outputs(self.values, level, difference, sizes)
-        return self._replace(values=values.astype(np.float32))
+        """Return the same trees with weighted outputs, see :func:`weigh_outputs`."""
+        trees = self.forest.trees
+        values = weigh_outputs(trees.values.astype(np.float32), level, difference, sizes)
+        trees = trees.with_values(values.astype(np.float32))
+        return SummedTrees(replace(self.forest, trees=trees))
+
+
+def _in_single_precision(threshold):
+    """Round thresholds down: a float32 row is at most the result where it is at most both."""
+    rounded = threshold.astype(np.float32)
+    below = np.nextafter(rounded, np.float32(-np.inf))
+    return np.where(rounded > threshold, below, rounded)
 
 
 class Linear(NamedTuple):
@@ -152,7 +179,7 @@ def fit_trees(rows, deviations, seed, weight=None):
         _grown(rows, deviations, rng, len(rows), weight, min_samples_leaf=leaf)
         for _ in range(_TREES)
     ]
-    return Forest.joined([Forest.of(tree, 1 / _TREES) for tree in trees])
+    return SummedTrees.joined([SummedTrees.of(tree, 1 / _TREES) for tree in trees])
 
 
 def fit_boosted(rows, deviations, seed, weight=None):
@@ -162,9 +189,9 @@ def fit_boosted(rows, deviations, seed, weight=None):
     for _ in range(_STEPS):
         n_used = int(np.ceil(0.7 * len(rows)))
         tree = _grown(rows, left, rng, n_used, weight, max_depth=4, min_samples_leaf=leaf)
-        trees.append(Forest.of(tree, _RATE))
+        trees.append(SummedTrees.of(tree, _RATE))
         left -= trees[-1].predict(rows)
-    return Forest.joined(trees)
+    return SummedTrees.joined(trees)
 
 
 def fit_linear(rows, deviations, seed, weight=None):
@@ -247,26 +274,114 @@ MEMBERS = {
 
 
 def pack(part):
-    """A member as the name of its type and plain arrays, leaves of trees in half precision."""
+    """Return a member as the name of its type and a list of plain arrays.
+
+    Leaves of trees are in half precision.
+    """
     if isinstance(part, Landmarks):
         return "Landmarks", [*part[:-1], *part.linear]
     if isinstance(part, Linear):
         return "Linear", list(part)
-    largest = np.abs(part.values).max(axis=0, initial=0).astype(np.float64)
-    unit = 2.0 ** np.ceil(np.log2(np.where(largest > 0, largest, 1.0)))
-    small = np.int16 if part.feature.max(initial=0) < 2**15 else np.int32
-    # Leaves that are small beside the largest one become 0, on purpose.
-    with np.errstate(under="ignore"):
-        halves = (part.values / unit).astype(np.float16)
-    return "Forest", [part.roots, part.feature.astype(small), *part[2:4], halves, unit]
+    return "SummedTrees", list(_packed_trees(part.forest))
 
 
 def unpack(kind, values):
-    """What :func:`pack` packed."""
+    """Return the member that :func:`pack` packed."""
     if kind == "Landmarks":
         return Landmarks(*values[:3], Linear(*values[3:]))
     if kind == "Linear":
         return Linear(*values)
-    roots, feature, threshold, child, halves, unit = values
-    leaves = (halves * unit).astype(np.float32)
-    return Forest(roots, feature.astype(np.int32), threshold, child, leaves)
+    return SummedTrees(_unpacked_forest(_PackedTrees(*values)))
+
+
+class _PackedTrees(NamedTuple):
+    """The arrays of a forest with leaves in half precision.
+
+    Attributes
+    ----------
+    n_features : int
+        Number of columns of a row.
+
+    roots, depths : ndarray of shape (n_trees,), dtype=int32
+        First node and depth of each tree.
+
+    feature : ndarray of shape (n_nodes,), dtype=int16 or int32
+        Feature of an inner node, `_LEAF` of a leaf.
+
+    threshold : ndarray of shape (n_nodes,), dtype=float32
+        Rows up to it go left.
+
+    child : ndarray of shape (n_nodes,), dtype=int32
+        Left child. A leaf is its own child.
+
+    halves : ndarray of shape (n_leaves, n_outputs), dtype=float16
+        What leaves add, in units.
+
+    unit : ndarray of shape (n_outputs,), dtype=float64
+        Unit of each output, a power of two.
+    """
+
+    n_features: int
+    roots: np.ndarray
+    depths: np.ndarray
+    feature: np.ndarray
+    threshold: np.ndarray
+    child: np.ndarray
+    halves: np.ndarray
+    unit: np.ndarray
+
+
+def _packed_trees(forest):
+    """Return a forest with leaves in half precision."""
+    trees = forest.trees
+    nodes = trees.nodes
+    leaf = nodes["child"] == np.arange(len(nodes))
+    feature = np.where(leaf, _LEAF, nodes["feature"] & FEATURE_MASK)
+    small = np.int16 if feature.max(initial=0) < 2**15 else np.int32
+    values = trees.values[leaf]
+    largest = np.abs(values).max(axis=0, initial=0)
+    unit = 2.0 ** np.ceil(np.log2(np.where(largest > 0, largest, 1.0)))
+    # Leaves that are small beside the largest one become 0, on purpose.
+    with np.errstate(under="ignore"):
+        halves = (values / unit).astype(np.float16)
+    return _PackedTrees(
+        n_features=forest.n_features,
+        roots=trees.roots,
+        depths=trees.depths,
+        feature=feature.astype(small),
+        threshold=nodes["threshold"].astype(np.float32),
+        child=np.ascontiguousarray(nodes["child"]),
+        halves=halves,
+        unit=unit,
+    )
+
+
+def _unpacked_forest(packed):
+    """Return the forest of packed trees; a ValueError if their arrays are damaged."""
+    n_nodes = len(packed.child)
+    n_trees = len(packed.roots)
+    n_outputs = len(packed.unit)
+    leaf = packed.feature == _LEAF
+    nodes = np.empty(n_nodes, dtype=NODE)
+    nodes["threshold"] = packed.threshold
+    nodes["feature"] = np.where(leaf, 0, packed.feature.astype(np.int32) | MISSING_RIGHT)
+    nodes["child"] = packed.child
+    values = np.zeros((n_nodes, n_outputs))
+    values[leaf] = (packed.halves * packed.unit).astype(np.float32)
+    trees = Trees(
+        nodes=nodes,
+        values=values,
+        roots=packed.roots,
+        depths=packed.depths,
+        outputs=np.full(n_trees, _ALL_OUTPUTS, dtype=np.int32),
+        member_start=np.arange(n_trees + 1, dtype=np.int32),
+        cat_words=np.zeros(0, dtype=np.uint32),
+        cat_start=np.zeros(1, dtype=np.int32),
+    )
+    trees.check(packed.n_features, n_outputs)
+    return Forest(
+        trees.read_only(),
+        read_only(np.zeros(n_outputs)),
+        packed.n_features,
+        read_rule=_READ_RULE,
+    )

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, va
 
 from skroute.quality._corrections import corrected, finished, range_of, sizes_of
 from skroute.quality._frame_encoder import FrameEncoder, few_columns_dense
-from skroute.quality._members import MEMBERS, Forest, pack, unpack
+from skroute.quality._members import MEMBERS, SummedTrees, pack, unpack
 from skroute.quality._stacking import (
     Compared,
     as_one_price_each,
@@ -455,10 +455,10 @@ class QualityRegressor(
         for i, members in zip(used, self._in_threads(delayed(fitted)(i) for i in used)):
             difference, level = weights[:, i] / len(members)
             parts += [member.weighted(level, difference, sizes) for member in members]
-        forests = [part for part in parts if isinstance(part, Forest)]
-        parts = [part for part in parts if not isinstance(part, Forest)]
+        forests = [part for part in parts if isinstance(part, SummedTrees)]
+        parts = [part for part in parts if not isinstance(part, SummedTrees)]
         if forests:
-            parts.append(Forest.joined(forests))
+            parts.append(SummedTrees.joined(forests))
         # As they come back from a file, where leaves are in half precision.
         self._parts = [unpack(*pack(part)) for part in parts]
 

@@ -13,6 +13,7 @@ from sklearn.frozen import FrozenEstimator
 from skroute.early_exit import QWYCEnsemble, _forest_engine
 from skroute.early_exit._algorithms import checked
 from skroute.early_exit._forest_engine import ForestEngine
+from skroute.utils._validation import read_only
 from tests.forests.test_bitvector import forests
 
 
@@ -55,7 +56,11 @@ def test_scores_members_and_sides_are_those_of_the_walk(drawn, data):
     X = np.tile(X, (-(-60 // len(X)), 1))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**20)))
     # What each library refuses does not matter here.
-    forest = replace(forest, finite=False, offset=rng.normal(size=forest.n_outputs))
+    forest = replace(
+        forest,
+        read_rule=replace(forest.read_rule, finite=False),
+        offset=read_only(rng.normal(size=forest.n_outputs)),
+    )
     engine, walk = ForestEngine(forest), ForestEngine(forest)
     walk._layouts = ()
     thresholds = thresholds_near(rng, walk, X, data.draw(st.sampled_from(["few", "many", "never"])))
@@ -70,7 +75,7 @@ def test_scores_members_and_sides_are_those_of_the_walk(drawn, data):
 @given(drawn=forests(most_leaves=90))
 def test_the_shape_of_the_forest_chooses_the_walk(drawn):
     forest, _ = drawn
-    forest = replace(forest, finite=False)
+    forest = replace(forest, read_rule=replace(forest.read_rule, finite=False))
     nodes = forest.trees.nodes
     most = np.add.reduceat(nodes["child"] == np.arange(len(nodes)), forest.trees.roots).max()
     assert (ForestEngine(forest)._layouts is None) == (most > 64)

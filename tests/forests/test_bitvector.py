@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from skroute.forests import ForestBuilder, leaf_sums, read_lightgbm
 from skroute.forests._bitvector import FEWEST_ROWS
 from skroute.forests._kernels import add_leaves
+from skroute.forests._rules import ReadRule
 from skroute.forests._trees import CATEGORICAL, MISSING_RIGHT, ZERO_MISSING
 from skroute.utils._validation import read_only
 from tests.early_exit.reference import member_scores_reference
@@ -63,7 +64,9 @@ def forests(draw, most_leaves=64):
             )
             builder.add_tree(*tree, output=int(output))
         builder.end_member()
-    forest = builder.build(np.zeros(n_outputs), n_features=N_FEATURES, dtype=dtype)
+    forest = builder.build(
+        np.zeros(n_outputs), n_features=N_FEATURES, read_rule=ReadRule(dtype=dtype)
+    )
     return forest, rows_near(rng, cuts, dtype, draw(st.sampled_from([1, 47, 48, 100, 1100])))
 
 
@@ -138,7 +141,9 @@ def test_oblivious_trees_have_a_test_for_each_level(depths, n_outputs, categoric
             left, np.where(inner, left + 1, -1), *args, value, np.where(inner, flags, 0), -1
         )
         builder.end_member()
-    forest = builder.build(np.zeros(n_outputs), n_features=N_FEATURES, dtype="float32")
+    forest = builder.build(
+        np.zeros(n_outputs), n_features=N_FEATURES, read_rule=ReadRule(dtype="float32")
+    )
     inner = forest.trees.nodes["child"] != np.arange(len(forest.trees.nodes))
     if spoiled and max(depths) >= 2:
         # One node of a level that asks something else.
@@ -146,7 +151,7 @@ def test_oblivious_trees_have_a_test_for_each_level(depths, n_outputs, categoric
         nodes = forest.trees.nodes.copy()
         nodes["threshold"][forest.trees.roots[t] + 2] = 0.123
         nodes["feature"][forest.trees.roots[t] + 2] = 0
-        forest = replace(forest, trees=forest.trees._replace(nodes=nodes))
+        forest = replace(forest, trees=forest.trees._replace(nodes=nodes).read_only())
     bits, n_tests = forest.bits, sum(depths)
     if not (spoiled and max(depths) >= 2) and max(depths) >= 2:
         assert bits.clear.dtype == np.int16 and len(bits.column) == n_tests
@@ -228,7 +233,7 @@ def test_the_layout_follows_the_trees_and_is_not_pickled():
     assert "bits" not in pickle.loads(pickle.dumps(forest)).__dict__
     nodes = forest.trees.nodes.copy()
     nodes["threshold"][0] = 2.0
-    forest = replace(forest, trees=forest.trees._replace(nodes=nodes))
+    forest = replace(forest, trees=forest.trees._replace(nodes=nodes).read_only())
     assert (before == 2.0).any() and (leaf_sums(forest, X) == 1.0).all()
 
 

@@ -37,7 +37,7 @@ def drawn(kind, rng, seed):
         model, y = RandomForestRegressor(20, random_state=seed), rng.rand(n)
     else:
         model = RandomForestClassifier(20, random_state=seed)
-    return find_reader(model)(model.fit(X, y)), d, missing
+    return find_reader(model).read(model.fit(X, y)), d, missing
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -47,7 +47,7 @@ def test_sums_of_the_reference(kind, seed):
     forest, d, missing = drawn(kind, rng, seed)
     assert forest.bits is None
     for n in (48, 300, 2600):
-        X = draw(rng, n, d, forest.dtype, missing)
+        X = draw(rng, n, d, forest.read_rule.dtype, missing)
         # As compiled code adds: one member after the other.
         expected = np.zeros((n, forest.n_outputs))
         for scores in member_scores_reference(forest, X):
@@ -74,7 +74,7 @@ def test_few_trees_and_categories_are_walked_as_before():
     given = {"min_child_samples": 1, "num_leaves": 150, "cat_smooth": 0, "verbose": -1}
     cats = lgb.LGBMClassifier(n_estimators=20, n_jobs=1, random_state=0, **given)
     cats.fit(X, y, categorical_feature=[0])
-    forest = find_reader(cats)(cats)
-    assert coded_trees(forest.trees, forest.dtype) is None
+    forest = find_reader(cats).read(cats)
+    assert coded_trees(forest.trees, forest.read_rule.dtype) is None
     expected = cats.predict(X, raw_score=True)
     np.testing.assert_array_equal(leaf_sums(forest, X)[:, 0] + forest.offset[0], expected)

@@ -35,7 +35,8 @@ from sklearn.preprocessing import OrdinalEncoder, QuantileTransformer, StandardS
 from sklearn.tree import DecisionTreeClassifier
 
 from skroute.early_exit import PortableEnsemble, QWYCEnsemble, export_ensemble
-from skroute.forests import FastForest, _readers
+from skroute.forests import FastForest
+from skroute.forests._lightgbm import LightGBMReader
 
 lgb = pytest.importorskip("lightgbm")
 xgb = pytest.importorskip("xgboost")
@@ -320,7 +321,7 @@ def test_a_classifier_of_any_library(kind, n_classes, n, seed, missing, text):
     again = pickle.loads(pickle.dumps(fast))
     np.testing.assert_array_equal(again.predict_proba(X), fast.predict_proba(X))
     assert is_classifier(again) and hasattr(fast, "decision_function") == (
-        fast.forest_.answer != "mean"
+        fast.forest_.answer_rule.kind != "mean"
     )
     if hasattr(model, "booster_") or hasattr(model, "get_booster"):
         raw = {"raw_score": True} if hasattr(model, "booster_") else {"output_margin": True}
@@ -489,13 +490,13 @@ def test_what_is_refused(model, error, said):
 def test_a_difference_is_noticed(monkeypatch):
     X, y = data(2, 0)
     model = lgb.LGBMClassifier(n_estimators=3, **QUIET).fit(X, y)
-    reader = _readers._READERS["lightgbm", "LGBMModel"]
+    read = LightGBMReader.read
 
-    def wrong(model):
-        forest = reader(model)
+    def wrong(self, model):
+        forest = read(self, model)
         return replace(forest, offset=forest.offset + 1e-12)
 
-    monkeypatch.setitem(_readers._READERS, ("lightgbm", "LGBMModel"), wrong)
+    monkeypatch.setattr(LightGBMReader, "read", wrong)
     with pytest.raises(ValueError, match=r"This LGBMClassifier answers .* \(sums"):
         FastForest.from_ensemble(model)
 

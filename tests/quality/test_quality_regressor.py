@@ -14,7 +14,15 @@ from skroute.assignment import assignment_path, choose_at_price
 from skroute.metrics import reference_curves
 from skroute.quality import QualityRegressor
 from skroute.quality import _stacking as stacking
-from skroute.quality._members import MEMBERS, Forest, pack, shared_ridge, unpack, weigh_outputs
+from skroute.quality._members import (
+    MEMBERS,
+    SummedTrees,
+    _PackedTrees,
+    pack,
+    shared_ridge,
+    unpack,
+    weigh_outputs,
+)
 
 
 def log(n=300, d=4, k=3, seed=0):
@@ -33,7 +41,8 @@ def test_the_walk_of_trees_is_scikit_learns(n, k, grid, seed):
     peer = ExtraTreesRegressor(5, random_state=seed).fit(X[:n], Y if k > 1 else Y[:, 0])
     # New rows that stand on a threshold as well.
     X[n] = peer.estimators_[0].tree_.threshold[0].astype(np.float32)
-    found = Forest.joined([Forest.of(tree, 1 / 5) for tree in peer.estimators_]).predict(X)
+    trees = [SummedTrees.of(tree, 1 / 5) for tree in peer.estimators_]
+    found = SummedTrees.joined(trees).predict(X)
     np.testing.assert_allclose(found, peer.predict(X).reshape(-1, k), atol=1e-6)
 
 
@@ -49,6 +58,16 @@ def test_every_member_is_weighted_in_level_and_difference(name):
     np.testing.assert_allclose(found.predict(rows), expected, atol=1e-4)
     again = unpack(*pack(found))
     np.testing.assert_allclose(again.predict(rows), expected, atol=2e-3)
+
+
+def test_packed_trees_that_are_damaged_are_refused():
+    X, Q, _ = log(150)
+    kind, arrays = pack(MEMBERS["trees"](X.astype(np.float32), Q - Q.mean(axis=0), 0))
+    packed = _PackedTrees(*arrays)
+    with pytest.raises(ValueError, match="damaged: feature must be one of 4 columns"):
+        unpack(kind, packed._replace(feature=np.where(packed.feature < 0, -1, 99)))
+    with pytest.raises(ValueError, match="damaged"):
+        unpack(kind, packed._replace(child=packed.child + 1))
 
 
 def test_ridge_is_ridge_on_the_shared_factors():

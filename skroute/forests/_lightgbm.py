@@ -1,0 +1,252 @@
+"""Trees of LightGBM: its models and raw boosters, from the text of the booster."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from skroute.forests._columns import PairedByOrder
+from skroute.forests._forest import Forest
+from skroute.forests._reader import ForestReader
+from skroute.forests._rules import AnswerRule, ReadRule
+from skroute.forests._trees import (
+    CATEGORICAL,
+    MISSING_RIGHT,
+    ZERO,
+    ZERO_MISSING,
+    TreeTable,
+    laid_out,
+)
+from skroute.utils._validation import read_only
+
+# Bits of a node's `decision_type`: two flags, and above them the treatment of missing values.
+_IS_CATEGORICAL = 1
+_GOES_LEFT_IF_MISSING = 2
+_MISSING_TYPE_SHIFT = 2
+# The treatments of missing values that differ from that of NaN, which is 2.
+_MISSING_IS_ZERO = 0
+_ZERO_IS_MISSING = 1
+
+_KINDS = {
+    "binary": "sigmoid",
+    "cross_entropy": "sigmoid",
+    "multiclassova": "sigmoid",
+    "multiclass": "softmax",
+    "poisson": "exp",
+    "gamma": "exp",
+    "tweedie": "exp",
+} | dict.fromkeys(
+    "regression regression_l1 huber fair quantile mape lambdarank rank_xendcg none".split(),
+    "identity",
+)
+
+
+class LightGBMReader(ForestReader):
+    """Reader of the models and of the raw boosters of LightGBM."""
+
+    package = "lightgbm"
+    class_names = ("LGBMModel", "Booster")
+
+    def read(self, estimator):
+        """Read a fitted model or booster."""
+        # A model that is not fitted raises at this property.
+        is_model = hasattr(type(estimator), "booster_")
+        booster = estimator.booster_ if is_model else estimator
+        forest = _read_booster(booster)
+        classes = getattr(estimator, "_classes", None) if is_model else None
+        if classes is None:
+            return forest
+        if forest.answer_rule.kind not in ("sigmoid", "softmax"):
+            raise ValueError(
+                "The classifier has an objective of its own, so that its scores have no "
+                "probabilities; use its booster_."
+            )
+        return replace(forest, classes=np.asarray(classes))
+
+
+def read_lightgbm(booster, num_iteration=None):
+    """Read the trees of a LightGBM booster with any objective; the answer is their sum.
+
+    Parameters
+    ----------
+    booster : lightgbm.Booster
+        Without linear trees.
+
+    num_iteration : int, default=None
+        How many boosting iterations to read, -1 for all. None takes those up to the best
+        one where there is one, as the booster's own ``predict`` does.
+
+    Returns
+    -------
+    Forest
+        Members are boosting iterations, with one tree for each output.
+
+    Raises
+    ------
+    ValueError
+        If the booster has linear trees, or categories that its text cannot hold, such as dates.
+
+    Examples
+    --------
+    >>> import lightgbm, numpy as np
+    >>> from skroute.forests import leaf_sums, read_lightgbm
+    >>> X = np.random.default_rng(0).random((200, 3))
+    >>> data = lightgbm.Dataset(X, X[:, 0] > 0.5)
+    >>> booster = lightgbm.train({"objective": "binary", "verbose": -1}, data, 5)
+    >>> forest = read_lightgbm(booster)
+    >>> bool(np.allclose(leaf_sums(forest, X)[:, 0], booster.predict(X, raw_score=True)))
+    True
+    """
+    return _forest_of_sums(booster, _blocks_of(booster, num_iteration))
+
+
+def _read_booster(booster):
+    """Return the forest of a booster, with the answers of its objective."""
+    blocks = _blocks_of(booster)
+    objective, *options = _fields_of(blocks[0]).get("objective", "none").split()
+    if objective not in _KINDS or "sqrt" in options:
+        raise ValueError(
+            f"The booster has the objective {' '.join([objective, *options])!r}; supported are "
+            f"{sorted(_KINDS)}, without reg_sqrt."
+        )
+    values = dict(option.split(":") for option in options if ":" in option)
+    forest = _forest_of_sums(booster, blocks)
+    answer_rule = replace(
+        forest.answer_rule,
+        kind=_KINDS[objective],
+        slope=float(values.get("sigmoid", 1.0)),
+    )
+    return replace(forest, answer_rule=answer_rule)
+
+
+def _blocks_of(booster, num_iteration=None):
+    """Return the blocks of a booster's text: first its head, then its trees."""
+    try:
+        text = booster.model_to_string(num_iteration=num_iteration)
+    except ValueError as error:
+        if not booster.pandas_categorical:
+            raise
+        raise ValueError(
+            "The booster was trained on a data frame with categories that LightGBM cannot write "
+            "down (dates, for example). Make texts or numbers of these categories, and train again."
+        ) from error
+    return text.split("\n\n")
+
+
+def _forest_of_sums(booster, blocks):
+    """Return the forest of a booster's text, whose answers are sums or averages of the trees."""
+    head = _fields_of(blocks[0])
+    per_iteration = int(head["num_tree_per_iteration"])
+    tree_blocks = [block for block in blocks if block.lstrip().startswith("Tree=")]
+    trees = [_fields_of(block) for block in tree_blocks]
+    if any(tree.get("is_linear", "0") != "0" for tree in trees):
+        raise ValueError("Linear trees (linear_tree=True) are not supported.")
+    divisor = 1.0
+    if "average_output" in blocks[0]:
+        # boosting="rf" adds its trees up and averages before the link.
+        divisor = len(trees) / per_iteration
+    return Forest(
+        laid_out(_table_of(trees, per_iteration)),
+        read_only(np.zeros(per_iteration)),
+        n_features=int(head["max_feature_idx"]) + 1,
+        read_rule=ReadRule(
+            finite=False,
+            cast="float32",
+            columns=PairedByOrder(booster.pandas_categorical),
+        ),
+        answer_rule=AnswerRule(divisor=divisor),
+    )
+
+
+def _fields_of(block):
+    """Return the values of a block of text by their keys."""
+    return dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+
+
+def _numbers_of(trees, key, dtype=np.int64):
+    """Return the numbers that all trees have under a key, one tree after the other."""
+    text = " ".join(tree.get(key, "") for tree in trees)
+    return np.array(text.split(), dtype=dtype)
+
+
+def _table_of(trees, per_iteration):
+    """Return the table of the trees of some blocks of text; the numbers of all are read at once.
+
+    All inner nodes come first in the table, and then all leaves.
+    """
+    n_trees = len(trees)
+    n_leaves = _numbers_of(trees, "num_leaves")
+    n_inner = n_leaves - 1
+    tree_of_inner = np.repeat(np.arange(n_trees), n_inner)
+    first_inner = np.cumsum(n_inner) - n_inner
+    first_leaf = len(tree_of_inner) + np.cumsum(n_leaves) - n_leaves
+    splits = _splits_of(trees, tree_of_inner)
+
+    # What leaves have in place of a split is ignored.
+    no_split = np.full(n_leaves.sum(), -1)
+    no_value = np.zeros(len(tree_of_inner))
+    leaf_value = _numbers_of(trees, "leaf_value", np.float64)
+    children = {}
+    for key in ("left_child", "right_child"):
+        child = _numbers_of(trees, key)
+        # A negative child ~i is leaf i.
+        leaf_position = first_leaf[tree_of_inner] + ~child
+        inner_position = first_inner[tree_of_inner] + child
+        position = np.where(child < 0, leaf_position, inner_position)
+        children[key] = np.append(position, no_split)
+
+    # The bounds of each tree's bit sets begin at 0.
+    set_sizes = np.diff(_numbers_of(trees, "cat_boundaries"))
+    set_sizes = set_sizes[set_sizes > 0]
+    return TreeTable(
+        left=children["left_child"],
+        right=children["right_child"],
+        feature=np.append(_numbers_of(trees, "split_feature"), no_split),
+        threshold=np.append(splits.threshold, no_split),
+        flags=np.append(splits.flags, no_split),
+        value=np.append(no_value, leaf_value)[:, None],
+        roots=np.where(n_leaves > 1, first_inner, first_leaf),
+        outputs=np.arange(n_trees) % per_iteration,
+        member_start=np.arange(0, n_trees + 1, per_iteration),
+        cat_words=_numbers_of(trees, "cat_threshold"),
+        cat_start=np.append(0, np.cumsum(set_sizes)),
+    )
+
+
+class _Splits(NamedTuple):
+    """The splits of all inner nodes.
+
+    Attributes
+    ----------
+    threshold : ndarray of shape (n_inner,), dtype=float64
+        At a categorical node the number of its bit set among those of all trees.
+
+    flags : ndarray of shape (n_inner,), dtype=int
+        Upper bits of ``NODE["feature"]``.
+    """
+
+    threshold: np.ndarray
+    flags: np.ndarray
+
+
+def _splits_of(trees, tree_of_inner):
+    """Return how the inner nodes treat numbers, categories and missing values."""
+    decision_type = _numbers_of(trees, "decision_type")
+    threshold = _numbers_of(trees, "threshold", np.float64)
+    categorical = (decision_type & _IS_CATEGORICAL) != 0
+    # Rows come with zeros in place of what counts as zero.
+    zero = ~categorical & (np.abs(threshold) <= ZERO)
+    threshold[zero] = np.where(threshold[zero] < 0.0, np.nextafter(-ZERO, -1.0), ZERO)
+    default_left = (decision_type & _GOES_LEFT_IF_MISSING) != 0
+    missing_type = decision_type >> _MISSING_TYPE_SHIFT
+    # A missing value is read as 0.0, or zero is taken as missing, or NaN alone is missing.
+    left_if_missing = np.where(missing_type == _MISSING_IS_ZERO, threshold >= 0.0, default_left)
+    left_if_missing &= ~categorical
+    zero_is_missing = (missing_type == _ZERO_IS_MISSING) & ~categorical
+    flags = np.where(left_if_missing, 0, MISSING_RIGHT)
+    flags |= np.where(zero_is_missing, ZERO_MISSING, 0)
+    flags |= np.where(categorical, CATEGORICAL, 0)
+    n_sets = _numbers_of(trees, "num_cat")
+    first_set = np.cumsum(n_sets) - n_sets
+    threshold += np.where(categorical, first_set[tree_of_inner], 0)
+    return _Splits(threshold=threshold, flags=flags)

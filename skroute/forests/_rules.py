@@ -1,0 +1,134 @@
+"""The rules of a library: how it reads rows, adds leaves up and makes answers of the sums."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from skroute.forests._columns import ColumnRule, ValuesAsTheyAre
+
+
+@dataclass(frozen=True)
+class ReadRule:
+    """The way in which a library reads rows.
+
+    Parameters
+    ----------
+    dtype : {"float64", "float32"}, default="float64"
+        Type to which the library casts its input.
+
+    finite : bool or "allow-nan", default=True
+        Values that the library accepts: `ensure_all_finite` of scikit-learn's ``check_array``.
+
+    cast : {"", "float32"}, default=""
+        Type to which the library first casts numbers in neither single nor double precision.
+        The empty string stands for `dtype`.
+
+    absent : float, default=0.0
+        Value that the library reads for a missing entry of a sparse matrix.
+
+    columns : ColumnRule
+        Rule by which the library makes numbers of columns of categories.
+    """
+
+    dtype: str = "float64"
+    finite: bool | str = True
+    cast: str = ""
+    absent: float = 0.0
+    columns: ColumnRule = ValuesAsTheyAre()
+
+
+@dataclass(frozen=True)
+class SumRule:
+    """The way in which a library adds up the leaves of a row.
+
+    Parameters
+    ----------
+    dtype : {"float64", "float32"}, default="float64"
+        Precision of the sums.
+
+    offset_last : bool, default=False
+        If True, the offset is added after the trees, otherwise before them.
+
+    scale : float, default=1.0
+        Factor of the sum of the trees, before the offset is added. It differs from 1 only with
+        `offset_last`.
+    """
+
+    dtype: str = "float64"
+    offset_last: bool = False
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class AnswerRule:
+    """The way in which a library makes probabilities, labels and numbers of the sums.
+
+    Parameters
+    ----------
+    kind : {"identity", "exp", "sigmoid", "softmax", "position", "expit", "sk_exp", \
+            "sk_softmax", "mean", "vote"}, default="identity"
+        Link from sums to the answer. "position" is the softmax of a model that predicts the
+        positions of the classes. "expit" and names with "sk_" are the functions of scipy, numpy
+        and scikit-learn. The others are those of the boosting libraries, which round differently.
+
+    slope : float, default=1.0
+        Factor of the sums inside the link.
+
+    divisor : float, default=1.0
+        Number by which the sums are divided before the link: the number of trees or the sum of
+        their weights for an average, else 1.
+
+    beta : float, default=0.0
+        Score above which the answer of two classes is the second class.
+
+    by_score : bool, default=False
+        If True, labels are decided by the scores, otherwise by the probabilities.
+
+    label_dtype : str, default=""
+        Type of the labels that the library's `predict` returns. The empty string stands for the
+        type of the classes.
+
+    blur : float, default=0.0
+        Tolerated difference to the library's answers. The order of its threads and its own
+        exponential function cause it.
+
+    cut : Cut, default=None
+        Moved threshold at which the answer changes. None if it was not moved.
+    """
+
+    kind: str = "identity"
+    slope: float = 1.0
+    divisor: float = 1.0
+    beta: float = 0.0
+    by_score: bool = False
+    label_dtype: str = ""
+    blur: float = 0.0
+    cut: Any = None
+
+
+@dataclass(frozen=True)
+class PartialRule:
+    """The meaning of a partial sum, as early exit reads it.
+
+    Parameters
+    ----------
+    link : {"logistic", "softmax", "ova", "mean"}, default=None
+        Function from scores to probabilities. None if it is not known.
+
+    slope : float, default=1.0
+        Factor of the scores inside the link.
+
+    shift : float, default=0.0
+        Number that is added to the distance from the decision before the link, or to the mean.
+
+    beta : float, default=0.0
+        Score above which the answer of two classes is the second class.
+
+    least_rounding : float, default=0.0
+        Smallest value of `Forest.rounding`.
+    """
+
+    link: str | None = None
+    slope: float = 1.0
+    shift: float = 0.0
+    beta: float = 0.0
+    least_rounding: float = 0.0

@@ -1,0 +1,296 @@
+"""Trees of scikit-learn: forests, bagging, AdaBoost and both kinds of gradient boosting."""
+
+from reprlib import repr as short_repr
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skroute.forests._columns import EncodedCells
+from skroute.forests._forest import ForestBuilder
+from skroute.forests._reader import ForestReader, labels_of
+from skroute.forests._rules import AnswerRule, ReadRule
+from skroute.forests._trees import CATEGORICAL, MISSING_RIGHT
+
+# Output of a tree whose leaves have one value for each output.
+_ALL_OUTPUTS = -1
+# Threads of a forest add their trees up in any order. Averages differ by less than this.
+_BLUR_OF_THREADS = 1e-12
+
+
+class _MemberTree(NamedTuple):
+    """A tree of a member.
+
+    Attributes
+    ----------
+    tree : sklearn.tree._tree.Tree
+        The arrays of a decision tree.
+
+    value : ndarray of shape (n_nodes, width)
+        What each leaf adds.
+
+    output : int
+        Output that a leaf adds to, or `_ALL_OUTPUTS`.
+    """
+
+    tree: Any
+    value: np.ndarray
+    output: int
+
+
+class AveragedTreesReader(ForestReader):
+    """Reader of random forests, extra trees and bagging, whose trees' answers are averaged."""
+
+    package = "sklearn"
+    class_names = ("ForestClassifier", "BaggingClassifier", "ForestRegressor")
+    averages_probabilities = True
+
+    def read(self, estimator):
+        """Read a fitted forest of one target, or bagging of decision trees."""
+        n_targets = getattr(estimator, "n_outputs_", 1)
+        if n_targets != 1:
+            raise ValueError(
+                "Multi-output forests are not supported: the "
+                f"{type(estimator).__name__} was fitted to y with {n_targets} columns; fit it to "
+                "one target."
+            )
+        if not _has_trees(estimator):
+            return None
+        return averaged_forest(estimator)
+
+
+class AdaBoostReader(ForestReader):
+    """Reader of AdaBoost, whose trees vote with weights."""
+
+    package = "sklearn"
+    class_names = ("AdaBoostClassifier",)
+
+    def read(self, estimator):
+        """Read fitted boosting of decision trees."""
+        classes = estimator.classes_
+        n_classes = len(classes)
+        if n_classes < 2:
+            raise ValueError(
+                "AdaBoostClassifier must have at least two classes: this one was fitted to rows "
+                "of one class, which is its answer to every row: nothing is to be evaluated."
+            )
+        if not _has_trees(estimator):
+            return None
+        # Two classes have one output: the votes for the second class.
+        is_binary = n_classes == 2
+        candidates = classes[1:] if is_binary else classes
+        members = []
+        for member, weight in zip(estimator.estimators_, estimator.estimator_weights_):
+            label = member.classes_[np.argmax(member.tree_.value[:, 0, :], axis=1)]
+            vote = np.where(label[:, None] == candidates, weight, -1 / (n_classes - 1) * weight)
+            output = 0 if is_binary else _ALL_OUTPUTS
+            members.append([_MemberTree(member.tree_, vote, output)])
+        builder = _builder_of(members, getattr(estimator, "estimators_features_", None))
+        return builder.build(
+            np.zeros(len(candidates)),
+            estimator.n_features_in_,
+            classes=np.asarray(classes),
+            read_rule=ReadRule(dtype="float32"),
+            answer_rule=AnswerRule(
+                kind="vote",
+                divisor=float(estimator.estimator_weights_.sum()),
+                by_score=True,
+            ),
+        )
+
+
+class GradientBoostingReader(ForestReader):
+    """Reader of gradient boosting on rows as they are."""
+
+    package = "sklearn"
+    class_names = ("BaseGradientBoosting",)
+
+    def read(self, estimator):
+        """Read fitted boosting whose first score is one for all rows."""
+        init = estimator.init
+        if init is not None and not isinstance(init, str):
+            raise ValueError(
+                f"{type(estimator).__name__} has init={short_repr(init)}: the score before the "
+                "first tree depends on the row. Use init=None or init='zero'."
+            )
+        rate = estimator.learning_rate
+        members = []
+        for stage in estimator.estimators_:
+            trees = []
+            for output, regressor in enumerate(stage):
+                tree = regressor.tree_
+                trees.append(_MemberTree(tree, rate * tree.value[:, 0, :], output))
+            members.append(trees)
+        builder = _builder_of(members)
+        classes = labels_of(estimator)
+        row = np.zeros((1, estimator.n_features_in_), np.float32)
+        return builder.build(
+            np.ravel(estimator._raw_predict_init(row)),
+            estimator.n_features_in_,
+            classes=classes,
+            read_rule=ReadRule(dtype="float32"),
+            answer_rule=AnswerRule(
+                kind=_boosted_kind(classes, estimator.estimators_.shape[1], "identity"),
+                slope=2.0 if estimator.loss == "exponential" else 1.0,
+                # This library answers positive at a score of exactly zero.
+                beta=float(np.nextafter(0.0, -1.0)),
+                by_score=classes is not None,
+            ),
+        )
+
+
+class HistGradientBoostingReader(ForestReader):
+    """Reader of gradient boosting on binned rows, which has categories."""
+
+    package = "sklearn"
+    class_names = ("BaseHistGradientBoosting",)
+
+    def read(self, estimator):
+        """Read fitted boosting with the categories of its encoder."""
+        columns = _input_columns(estimator)
+        builder = ForestBuilder()
+        for stage in estimator._predictors:
+            for output, predictor in enumerate(stage):
+                _add_predictor(builder, predictor, columns.position, output)
+            builder.end_member()
+        classes = labels_of(estimator)
+        kind_of_numbers = "sk_exp" if estimator.loss in ("poisson", "gamma") else "identity"
+        return builder.build(
+            np.ravel(estimator._baseline_prediction),
+            estimator.n_features_in_,
+            classes=classes,
+            read_rule=ReadRule(finite=False, columns=EncodedCells(columns.categories)),
+            answer_rule=AnswerRule(
+                kind=_boosted_kind(classes, estimator.n_trees_per_iteration_, kind_of_numbers),
+                by_score=classes is not None,
+            ),
+        )
+
+
+def averaged_forest(model):
+    """Return the forest of averaged trees; a regressor may have any number of outputs.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        Its members are decision trees.
+
+    Returns
+    -------
+    Forest
+    """
+    classes = labels_of(model)
+    members = []
+    for member in model.estimators_:
+        value = member.tree_.value[:, :, 0]
+        if classes is not None:
+            value = np.zeros((len(value), len(classes)))
+            # A member that saw fewer classes has fewer columns.
+            value[:, member.classes_.astype(np.intp)] = member.tree_.value[:, 0, :]
+        members.append([_MemberTree(member.tree_, value, _ALL_OUTPUTS)])
+    n_outputs = members[-1][0].value.shape[1]
+    builder = _builder_of(members, getattr(model, "estimators_features_", None))
+    return builder.build(
+        np.zeros(n_outputs),
+        model.n_features_in_,
+        classes=classes,
+        read_rule=ReadRule(dtype="float32", finite="allow-nan"),
+        answer_rule=AnswerRule(kind="mean", divisor=float(len(members)), blur=_BLUR_OF_THREADS),
+    )
+
+
+def _has_trees(estimator):
+    """Return True if each member of an ensemble is a decision tree of scikit-learn."""
+    return all(hasattr(member, "tree_") for member in estimator.estimators_)
+
+
+def _builder_of(members, features=None):
+    """Return a builder with the trees of all members.
+
+    Parameters
+    ----------
+    members : list of list of _MemberTree
+        The trees of each member.
+
+    features : list of ndarray, default=None
+        The columns that each member was fitted on. None stands for all columns.
+
+    Returns
+    -------
+    ForestBuilder
+    """
+    builder = ForestBuilder()
+    for t, trees in enumerate(members):
+        for tree, value, output in trees:
+            # Leaves have a negative feature.
+            feature = np.maximum(tree.feature, 0)
+            if features is not None:
+                feature = np.asarray(features[t])[feature]
+            builder.add_tree(
+                left=tree.children_left,
+                right=tree.children_right,
+                feature=feature,
+                threshold=tree.threshold,
+                value=value,
+                flags=np.where(tree.missing_go_to_left, 0, MISSING_RIGHT),
+                output=output,
+            )
+        builder.end_member()
+    return builder
+
+
+def _boosted_kind(classes, n_outputs, kind_of_numbers):
+    """Return the kind of answer of boosting; `kind_of_numbers` is that of a regressor."""
+    if classes is None:
+        return kind_of_numbers
+    if n_outputs == 1:
+        return "expit"
+    return "sk_softmax"
+
+
+def _add_predictor(builder, predictor, position, output):
+    """Add a tree of histogram boosting, whose columns have these positions in the input."""
+    nodes = predictor.nodes
+    sets = predictor.raw_left_cat_bitsets
+    threshold = nodes["num_threshold"].copy()
+    categorical = nodes["is_categorical"] != 0
+    for i in np.flatnonzero(categorical):
+        threshold[i] = builder.add_set(sets[nodes["bitset_idx"][i]])
+    flags = np.where(nodes["missing_go_to_left"], 0, MISSING_RIGHT)
+    flags |= np.where(categorical, CATEGORICAL, 0)
+    builder.add_tree(
+        left=np.where(nodes["is_leaf"], -1, nodes["left"].astype(np.int64)),
+        right=nodes["right"].astype(np.int64),
+        feature=position[nodes["feature_idx"]],
+        threshold=threshold,
+        value=nodes["value"][:, None],
+        flags=flags,
+        output=output,
+    )
+
+
+class _InputColumns(NamedTuple):
+    """The columns of the input, as histogram boosting orders and encodes them.
+
+    Attributes
+    ----------
+    position : ndarray of int
+        Position in the input of each internal column.
+
+    categories : dict from int to ndarray
+        Categories of the encoded columns, by position in the input.
+    """
+
+    position: np.ndarray
+    categories: dict
+
+
+def _input_columns(model):
+    """Return the columns of the input of fitted histogram boosting."""
+    if model._preprocessor is None:
+        return _InputColumns(np.arange(model.n_features_in_), {})
+    is_categorical = np.asarray(model.is_categorical_)
+    encoded = np.flatnonzero(is_categorical)
+    # Categorical columns come first inside.
+    position = np.concatenate([encoded, np.flatnonzero(~is_categorical)])
+    encoder = model._preprocessor.named_transformers_["encoder"]
+    return _InputColumns(position, dict(zip(encoded.tolist(), encoder.categories_)))

@@ -8,6 +8,7 @@ import importlib
 import inspect
 import subprocess
 import sys
+import types
 from dataclasses import is_dataclass
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -150,6 +151,39 @@ def test_documented_defaults_are_the_defaults(name):
             assert stated == default and type(stated) is type(default), parameter
     if not (inspect.isclass(item) and (issubclass(item, tuple) or is_dataclass(item))):
         assert not set(signature) - {"self", "args", "kwargs"} - set(documented)
+
+
+# A signature on half a page. The expansion of one `ArrayLike` alone has 300 characters.
+LONGEST_SIGNATURE = 400
+# A record with one short entry for each of 23 rules of a library.
+LONG_RECORDS = {"skroute.forests.Forest"}
+
+
+def public_callables():
+    """Yield each public function, class and method, with its dotted name."""
+    for name in DOCUMENTED:
+        yield name, OBJECTS[name]
+        if not inspect.isclass(OBJECTS[name]):
+            continue
+        for attribute in dir(OBJECTS[name]):
+            # scikit-learn writes the signatures of the requests for metadata.
+            hidden = attribute.startswith("_") or attribute.endswith("_request")
+            method = inspect.getattr_static(OBJECTS[name], attribute)
+            if not hidden and isinstance(method, types.FunctionType | classmethod | staticmethod):
+                yield f"{name}.{attribute}", getattr(OBJECTS[name], attribute)
+
+
+def test_signatures_can_be_read():
+    """`help` prints the names of array types, not their expansion."""
+    signatures = {}
+    for name, item in public_callables():
+        # An exception of Python has no signature.
+        if not (inspect.isclass(item) and issubclass(item, Exception)):
+            signatures[name] = str(inspect.signature(item))
+    expanded = [name for name, text in signatures.items() if "numpy._typing" in text]
+    assert not expanded, "Import the array types from skroute.utils._typing."
+    too_long = {name for name, text in signatures.items() if len(text) > LONGEST_SIGNATURE}
+    assert too_long <= LONG_RECORDS
 
 
 def test_every_public_name_has_an_example():

@@ -3,7 +3,6 @@
 from reprlib import repr as short_repr
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.utils import check_random_state, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
@@ -58,6 +57,7 @@ from skroute.utils._compat import (
 )
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
+from skroute.utils._typing import ArrayLike
 from skroute.utils._validation import check_weights
 
 __all__ = ["QWYCEnsemble"]

@@ -19,7 +19,6 @@ from itertools import pairwise
 
 import numpy as np
 from joblib import effective_n_jobs
-from numpy.typing import NDArray
 from scipy.special import expit, logit
 from sklearn.base import BaseEstimator, clone
 
@@ -35,6 +34,7 @@ from skroute.gating._objective import (
     q_step,
 )
 from skroute.utils._compat import Integral, Interval, Real
+from skroute.utils._typing import NDArray
 
 __all__ = ["BoostedGate"]
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator
 
@@ -23,6 +22,7 @@ from skroute.gating._objective import (
     q_step,
 )
 from skroute.utils._compat import Integral, Interval, Real
+from skroute.utils._typing import NDArray
 
 __all__ = ["LinearGate"]
 

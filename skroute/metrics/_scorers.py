@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import is_classifier, is_regressor
 from sklearn.metrics import check_scoring, get_scorer
 from sklearn.model_selection import GridSearchCV, ParameterGrid
@@ -18,6 +17,7 @@ from skroute.base._delegation import DelegatedViewsMixin, inner_has
 from skroute.metrics._curve import Walk, accuracy_cost_curve, check_budgets, find_router
 from skroute.utils._compat import Interval, Real
 from skroute.utils._named import check_rows_match
+from skroute.utils._typing import ArrayLike
 from skroute.utils._validation import refuse_missing, warn
 
 # Parameters of decision estimators that act without a fit.

@@ -3,7 +3,6 @@
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, hstack, issparse
 from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin, clone
@@ -35,6 +34,7 @@ from skroute.utils._frames import (
 from skroute.utils._named import in_order
 from skroute.utils._pickles import VersionedPickleMixin
 from skroute.utils._tensors import on_host
+from skroute.utils._typing import ArrayLike, NDArray
 
 # A column of strings with at most this many different values is one of categories.
 _MOST_CATEGORIES = 50

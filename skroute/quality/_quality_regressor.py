@@ -3,7 +3,6 @@
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.model_selection import KFold
@@ -33,6 +32,7 @@ from skroute.utils._named import check_rows_match
 from skroute.utils._pickles import VersionedPickleMixin
 from skroute.utils._scored import CheckedScoreMixin
 from skroute.utils._tensors import on_host
+from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import (
     folds_among,
     given_weights,

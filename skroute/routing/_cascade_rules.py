@@ -4,7 +4,6 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
 from skroute.routing._estimates import rows_and_others
@@ -18,6 +17,7 @@ from skroute.routing._states import (
     fixed_order,
     roll_back,
 )
+from skroute.utils._typing import NDArray
 
 # Share of estimates of later states in the value of going on to them: see `roll_back`.
 _TRUST = 0.5

@@ -150,7 +150,7 @@ class PromiseMonitor:
         is ten times `budget`.
 
     random_state : int, RandomState instance or None, default=None
-        Draws the rows that are audited.
+        Determines the rows that are audited. Pass an int for the same rows at every run.
 
     Attributes
     ----------

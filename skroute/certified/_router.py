@@ -139,7 +139,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         an error.
 
     random_state : int, RandomState instance or None, default=None
-        Draws the evidence rows and their order.
+        Determines the evidence rows and their order. Pass an int for the same result at every fit.
 
     Attributes
     ----------

@@ -134,7 +134,8 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         Threads for the order search and for batches of rows.
 
     random_state : int, RandomState instance or None, default=None
-        Draws the calibration rows and the random order.
+        Determines the calibration rows and the random order. Pass an int for the same result at
+        every fit.
 
     Attributes
     ----------

@@ -176,7 +176,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         ends, the rows that would buy on at the highest price are served first.
 
     random_state : int, RandomState instance or None, default=None
-        Draws the held-out rows, a third of them and at most five thousand.
+        Determines the held-out rows, a third of them and at most five thousand. Pass an int for
+        the same result at every fit.
 
     n_jobs : int, default=None
         Threads in `fit`.

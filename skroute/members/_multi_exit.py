@@ -84,8 +84,8 @@ class MultiExitClassifier(VersionedPickleMixin, CheckedScoreMixin, ClassifierMix
         (Adam where it is not given), ``callbacks``, ``train_split`` or ``verbose``.
 
     random_state : int, RandomState instance or None, default=None
-        Determines what is random in building and training. Torch's own generators are left
-        as they were.
+        Determines the first weights and the order of the rows. Pass an int for the same result
+        at every fit. The state of torch's own generators does not change.
 
     Attributes
     ----------

@@ -7,13 +7,7 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.metrics import r2_score
-from sklearn.utils import (
-    _safe_indexing,
-    check_consistent_length,
-    check_random_state,
-    column_or_1d,
-    get_tags,
-)
+from sklearn.utils import check_consistent_length, check_random_state, column_or_1d, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
@@ -33,6 +27,7 @@ from skroute.utils._compat import (
     Interval,
     Real,
     StrOptions,
+    _safe_indexing,
     check_method_params,
     num_samples,
     process_routing,

@@ -13,6 +13,7 @@ import numpy as np
 from skroute.forests._columns import EncodedCells, PairedByOrder
 from skroute.forests._forest import Forest, ForestBuilder
 from skroute.forests._trees import CATEGORICAL, MISSING_RIGHT, ZERO, ZERO_MISSING, laid_out
+from skroute.utils._compat import first_scores, histogram_boosting_of
 
 _READERS: dict[tuple[str, str], Callable] = {}
 
@@ -356,7 +357,7 @@ def _gradient_boosting(model):
             [(one.tree_, rate * one.tree_.value[:, 0, :], k) for k, one in enumerate(stage)]
             for stage in model.estimators_
         ],
-        np.ravel(model._raw_predict_init(np.zeros((1, model.n_features_in_), np.float32))),
+        np.ravel(first_scores(model, np.zeros((1, model.n_features_in_), np.float32))),
         slope=2.0 if model.loss == "exponential" else 1.0,
         # This library answers positive at a score of exactly zero.
         beta=float(np.nextafter(0.0, -1.0)),
@@ -375,9 +376,10 @@ def _boosted_answer(model, n_outputs, of_numbers):
 
 @reads("sklearn", "BaseHistGradientBoosting")
 def _hist_gradient_boosting(model):
-    column, categories = _hist_columns(model)
+    parts = histogram_boosting_of(model)
+    column, categories = _hist_columns(model, parts.preprocessor)
     builder = ForestBuilder()
-    for stage in model._predictors:
+    for stage in parts.predictors:
         for output, predictor in enumerate(stage):
             nodes, sets = predictor.nodes, predictor.raw_left_cat_bitsets
             threshold, categorical = nodes["num_threshold"].copy(), nodes["is_categorical"] != 0
@@ -392,7 +394,7 @@ def _hist_gradient_boosting(model):
         builder.end_member()
     of_numbers = "sk_exp" if model.loss in ("poisson", "gamma") else "identity"
     return builder.build(
-        np.ravel(model._baseline_prediction),
+        np.ravel(parts.baseline),
         n_features=model.n_features_in_,
         finite=False,
         columns=EncodedCells(categories),
@@ -400,12 +402,12 @@ def _hist_gradient_boosting(model):
     )
 
 
-def _hist_columns(model):
+def _hist_columns(model, preprocessor):
     """Input column of each internal column, and the categories that are encoded."""
-    if model._preprocessor is None:
+    if preprocessor is None:
         return np.arange(model.n_features_in_), {}
     # Categorical columns come first inside.
     given = np.asarray(model.is_categorical_)
     column = np.concatenate([np.flatnonzero(given), np.flatnonzero(~given)])
-    encoder = model._preprocessor.named_transformers_["encoder"]
+    encoder = preprocessor.named_transformers_["encoder"]
     return column, dict(zip(np.flatnonzero(given).tolist(), encoder.categories_))

@@ -30,6 +30,7 @@ from skroute.utils._compat import (
     Real,
     _safe_indexing,
     check_method_params,
+    is_scorer,
     num_samples,
     routing_enabled,
 )
@@ -784,7 +785,7 @@ def scorer_of(quality):
                 'scikit-learn such as "roc_auc".'
             )
         return get_scorer(quality)
-    return quality if hasattr(quality, "_score_func") else None
+    return quality if is_scorer(quality) else None
 
 
 def held_out_part(y, seed):

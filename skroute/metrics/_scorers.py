@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.base import affords, check_budget
 from skroute.base._delegation import DelegatedViewsMixin, inner_has
 from skroute.metrics._curve import Walk, accuracy_cost_curve, check_budgets, find_router
-from skroute.utils._compat import Interval, Real
+from skroute.utils._compat import Interval, Real, is_scorer
 from skroute.utils._named import check_rows_match
 from skroute.utils._typing import ArrayLike
 from skroute.utils._validation import refuse_missing, warn
@@ -111,7 +111,7 @@ def _check_scored(estimator, scoring, X, y, params):
     """
     check_rows_match(X=X, y=y, **params)
     answers = is_classifier(estimator) or is_regressor(estimator)
-    if answers and (isinstance(scoring, str) or hasattr(scoring, "_score_func")):
+    if answers and (isinstance(scoring, str) or is_scorer(scoring)):
         refuse_missing(y=y)
 
 

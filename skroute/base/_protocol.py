@@ -563,7 +563,10 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         budget: float | None = None,
         **parameters: Any,
     ) -> float:
-        """Return the score of `predict` at the budget, over the rows that are answered.
+        """Return the accuracy or R2 of `predict` at the budget, over the rows that are answered.
+
+        The score is that of scikit-learn, even if `quality` of the estimator is another one.
+        :func:`~skroute.metrics.mean_quality_scorer` measures the answers by `quality`.
 
         Parameters
         ----------

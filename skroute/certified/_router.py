@@ -303,6 +303,14 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         self
             Fitted estimator; after a failure it is not fitted.
 
+        Raises
+        ------
+        TypeError
+            For ``sample_weight`` without metadata routing. The bound of a certificate holds for
+            a mean over rows that were drawn alike, so every evidence row counts once. Draw the
+            evidence by the weights instead, see the notes of the class. With metadata routing,
+            the weights reach `fit` of an estimator that is not fitted, and no evidence row.
+
         Warns
         -----
         UserWarning

@@ -20,13 +20,15 @@ from _common import table
 from bench_acquisition import TABLES, record_parts
 from scipy.optimize import linprog
 from scipy.sparse import csr_array
+from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skroute.datasets import make_four_clusters
-from skroute.gating import AdaptGatingClassifier, BoostedGate, LinearGate, adapt_grid
+from skroute.gating import AdaptGatingClassifier, BoostedGate, LinearGate
 
 TASKS = {
     "letter": {
@@ -167,10 +169,11 @@ def one_split(name, seed, quick):
     rounds, gammas = (20, task["gamma"][4:7:2]) if quick else (task["rounds"], task["gamma"])
     forest = RandomForestClassifier(100, oob_score=True, random_state=seed)
     adapt = AdaptGatingClassifier(forest, gate=BoostedGate(n_estimators=rounds))
-    grid = adapt_grid(adapt, *train, *val, p_full=task["p_full"], gamma=gammas)
-    full = grid.estimators[0].estimator_
+    settings = ParameterGrid({"gamma": gammas, "p_full": task["p_full"]})
+    models = [clone(adapt).set_params(**setting).fit(*train) for setting in settings]
+    full = models[0].estimator_
     full_val, full_test = full.predict(val[0]) == val[1], full.score(*test)
-    gates = [partial(at_budgets, model, budgets=task["budgets"]) for model in grid.estimators]
+    gates = [partial(at_budgets, model, budgets=task["budgets"]) for model in models]
     fine = np.geomspace(gammas[0], gammas[-1], 3 if quick else 21)
     methods = {
         "adapt": gates,

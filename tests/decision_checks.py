@@ -4,7 +4,10 @@ Each takes an unfitted instance from `tests/estimators.py`: a new estimator is c
 in the list.
 """
 
+import functools
 import inspect
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,9 +16,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import has_fit_parameter
 
-from skroute.certified import CertifiedRouter
 from skroute.features import LazyFeatures
-from skroute.routing import CascadeRouter, FrugalMLClassifier, SequentialRouterClassifier
 from skroute.testing._checks import ACT_AT_ONCE, CHECKS
 from skroute.testing._checks import fit_on_rows as fitted
 from skroute.testing._checks import middle_budget as middle
@@ -28,36 +29,73 @@ def same(ours, theirs):
         np.testing.assert_array_equal(a, b)
 
 
-# Their rules were chosen for the costs of fit.
-RULES_OF_FIT = (CascadeRouter, FrugalMLClassifier, SequentialRouterClassifier)
+PAGE = Path(__file__).parents[1] / "doc" / "user_guide" / "after_fit.rst"
+# Other values than the default, which all estimators with the parameter take.
+OTHER_VALUES = {
+    "drift": 0.1,
+    "exchange_rate": 0.05,
+    "exploration": 0.3,
+    "max_cost": 2.0,
+    "max_rounds": 1,
+    "n_expected": 50,
+    "policy": "batch",
+    "reg_lambda": 0.7,
+}
+
+
+@functools.cache
+def documented_at_once():
+    """Return the parameters that the table of the user guide calls "at once", by class name."""
+    after_title = PAGE.read_text().split(".. list-table:: What acts at once")[1]
+    table = after_title.split("\n\nThe prices")[0]
+    found = {}
+    for row in table.split("\n   * - ")[2:]:
+        estimators, at_once, _ = row.split("\n     - ")
+        for name in re.findall(r"\.(\w+)`", estimators):
+            found[name] = set(re.findall("``(\\w+)``", at_once))
+    return found
+
+
+def changed(model, name):
+    """Return parameters with another value of one, which is right for the fitted model."""
+    if name == "budget":
+        return {"budget": middle(model)}
+    if name != "costs":
+        return {name: OTHER_VALUES[name]}
+    if isinstance(model.costs, dict):
+        costs = {choice: 2 * cost for choice, cost in model.costs.items()}
+    else:
+        costs = 2 * np.array(model.costs)
+    return {"costs": costs, "budget": 2 * middle(model)}
 
 
 def check_decision_parameters_that_act_at_once(estimator):
-    """What acts at once decides as if it had been there in `fit`."""
+    """The user guide is right: what acts at once decides as if it had been there in `fit`."""
     X, y, X_test, _ = rows()
-    others = {"policy": "batch", "reg_lambda": 0.7, "exchange_rate": 0.05, "max_rounds": 1}
-    others["max_cost"] = 2.0
-    at_once = ACT_AT_ONCE & set(estimator.get_params(deep=False))
-    if isinstance(estimator, RULES_OF_FIT) or hasattr(fitted(estimator), "mixture_"):
-        at_once -= {"costs"}
-    if isinstance(estimator, CertifiedRouter):
-        # What is promised, which is decided by evidence.
-        at_once -= {"max_cost"}
+    at_once = documented_at_once()[type(estimator).__name__]
+    parameters = estimator.get_params(deep=False)
+    assert at_once <= set(parameters)
     for name in sorted(at_once):
+        if name == "costs" and (estimator.costs is None or isinstance(estimator.costs, str)):
+            continue
         model = fitted(estimator)
-        if name == "budget":
-            change = {"budget": middle(model)}
-        elif name == "costs":
-            names = [n for n, _ in model.estimators] if hasattr(model, "estimators") else None
-            old = model.costs
-            if old is None or isinstance(old, str):
-                continue
-            change = {"costs": {n: 2 * c for n, c in old.items()} if names else 2 * np.array(old)}
-            change["budget"] = 2 * middle(model)
-        else:
-            change = {name: others[name]}
+        change = changed(model, name)
         refitted = clone(estimator).set_params(**change).fit(X, target(estimator, y))
         same(model.set_params(**change).predict_routed(X_test), refitted.predict_routed(X_test))
+
+
+def check_decision_parameters_that_act_at_the_next_fit(estimator):
+    """The user guide is right: parameters that act at once elsewhere change nothing here."""
+    X_test = rows()[2]
+    late = ACT_AT_ONCE & set(estimator.get_params(deep=False))
+    for name in sorted(late - documented_at_once()[type(estimator).__name__]):
+        model = fitted(estimator)
+        before = model.predict_routed(X_test)
+        if name == "costs":
+            other = dict.fromkeys(model.choices_, 5.0)
+        else:
+            other = OTHER_VALUES[name]
+        same(model.set_params(**{name: other}).predict_routed(X_test), before)
 
 
 def check_decision_flat_rows(estimator):

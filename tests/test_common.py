@@ -17,7 +17,8 @@ from sklearn.utils.estimator_checks import (
 
 from skroute.gating import SequentialFeatureClassifier
 from skroute.quality import QualityRegressor
-from tests.decision_checks import DECISION_CHECKS, fitted, rows
+from skroute.testing._checks import ACT_AT_ONCE
+from tests.decision_checks import DECISION_CHECKS, documented_at_once, fitted, rows
 from tests.estimators import ESTIMATORS, MODELS, NETS, ROUTERS, SLOW
 from tests.router_checks import ROUTER_CHECKS
 from tests.test_package import OBJECTS
@@ -93,6 +94,14 @@ def test_fitted_estimators_answer_alike_in_another_process(tmp_path):
     dumped = [(model, X, tuple(model.predict_routed(X))) for model in models]
     joblib.dump(dumped, tmp_path / "models")
     subprocess.run([sys.executable, "-c", ANOTHER_PROCESS, tmp_path / "models"], check=True)
+
+
+def test_every_estimator_is_in_the_table_of_what_acts_at_once():
+    documented = documented_at_once()
+    assert set(documented) == {type(estimator).__name__ for estimator in ESTIMATORS}
+    for name, at_once in documented.items():
+        of_online = {"drift", "exploration", "n_expected"}
+        assert at_once <= ACT_AT_ONCE | (of_online if name == "OnlineBudgetRouter" else set())
 
 
 def test_every_public_estimator_is_checked():

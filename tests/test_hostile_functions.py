@@ -16,7 +16,6 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from skroute import metrics
 from skroute.early_exit import QWYCEnsemble
-from skroute.gating import AdaptGatingClassifier, BoostedGate
 from skroute.routing import BudgetRouter
 from tests.test_hostile import HOSTILE_ARRAYS, assert_clear, each
 from tests.test_package import OBJECTS
@@ -67,7 +66,6 @@ def calls(tmp_path):
     """For each function its good arguments."""
     quick = QWYCEnsemble(RandomForestClassifier(3, random_state=0), random_state=0).fit(X, Y)
     plain = BudgetRouter(Ridge(), costs=COSTS, cv=2).fit(X[:6], VALUES)
-    gate = BoostedGate(max_iter=1, n_estimators=2)
     dask_values = pytest.importorskip("dask.array").from_array(VALUES)
     asked = good(estimator=plain, X=X[:6], y=VALUES)
     curve = metrics.accuracy_cost_curve(**asked, budgets=[1.0, 2.0])
@@ -99,17 +97,6 @@ def calls(tmp_path):
         "distributed.solve_in_passes": good(blocks=((VALUES, COSTS),), budget=2.0, run=None),
         "routing.export_policy": good(router=plain, path=tmp_path / "policy.json"),
         "early_exit.export_ensemble": good(estimator=quick, path=tmp_path / "again.npz"),
-        "gating.adapt_grid": good(
-            estimator=AdaptGatingClassifier(LogisticRegression(), gate=gate, cv=2),
-            X=X,
-            y=Y,
-            X_val=X,
-            y_val=Y,
-            p_full=[0.2],
-            gamma=[1e-2],
-            sample_weight=np.ones(len(Y)),
-            n_jobs=None,
-        ),
         "guarantees.fixed_sequence_test": good(p_values=[0.01, 0.2, 0.03], confidence=0.9),
         "guarantees.mean_lower_bound": good(**BOUNDED, confidence=0.9, n_population=9),
         "guarantees.mean_p_value": good(**BOUNDED, limit=0.9, n_population=9),

@@ -10,7 +10,6 @@ from sklearn.frozen import FrozenEstimator
 
 from skroute import metrics
 from skroute.certified import CertifiedRouter
-from skroute.gating import adapt_grid
 from skroute.metrics import AccuracyCostDisplay, ComplementarityDisplay, RouterDiagnosticsDisplay
 from tests.test_row_labels import Q, X, Y, fitted
 
@@ -108,9 +107,6 @@ ALONE = {
     "oracle": lambda y, texts: model_of("dummy", texts).predict(X, y_true=y),
     "oracle's route": lambda y, texts: model_of("dummy", texts).route(X, y_true=y),
     "forest": lambda y, texts: model_of("forest", texts).score(X, y),
-    "validation of a grid": lambda y, texts: adapt_grid(
-        model_of("gate", texts), X, TEXTS if texts else Y, X, y
-    ),
 }
 CACHE = {}
 

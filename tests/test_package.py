@@ -6,8 +6,10 @@
 import ast
 import importlib
 import inspect
+import re
 import subprocess
 import sys
+import types
 from dataclasses import is_dataclass
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -16,6 +18,7 @@ import numpy as np
 import pytest
 
 import skroute
+from skroute.utils._compat import INHERITED
 from skroute.utils._optional import import_optional
 
 ROOT = Path(skroute.__file__).parent
@@ -101,6 +104,95 @@ def test_no_modules_import_one_another():
     assert len(list(TopologicalSorter(graph).static_order())) == len(modules)
 
 
+COMPAT = ROOT / "utils" / "_compat.py"
+# Private names of Python: methods of named tuples, and the frame of the caller.
+OF_PYTHON = {"_asdict", "_fields", "_getframe", "_make", "_replace"}
+# Private names of LightGBM's estimators.
+OF_LIGHTGBM = {"_classes"}
+# Class attributes that Python and scikit-learn write into each subclass.
+MADE_BY_BASES = {"_abc_impl", "_sklearn_auto_wrap_output_keys"}
+
+
+def is_private(name):
+    return name.startswith("_") and not name.startswith("__")
+
+
+def private_imports(tree):
+    """Private modules and names of scikit-learn that a file imports."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            modules = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for module in modules:
+            parts = module.split(".")
+            if parts[0] == "sklearn":
+                found.update(part for part in parts if is_private(part))
+    return found
+
+
+def private_attributes(tree):
+    """Private attributes that a file reads, also by name with getattr and hasattr."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            found.add(node.attr)
+        is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        if is_call and node.func.id in ("getattr", "hasattr") and len(node.args) > 1:
+            name = node.args[1]
+            if isinstance(name, ast.Constant):
+                found.add(name.value)
+    return set(filter(is_private, found))
+
+
+def names_of_own(trees):
+    """Names that skroute itself defines or sets, so that they are none of scikit-learn."""
+    names = set()
+    for tree in trees:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                names.add(node.name)
+            elif isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Store):
+                names.add(node.attr if isinstance(node, ast.Attribute) else node.id)
+    return names
+
+
+def test_private_names_of_scikit_learn_are_in_one_file():
+    """No other file imports one, or reads a private attribute that skroute does not define."""
+    trees = {path: ast.parse(path.read_text()) for path in ROOT.rglob("*.py")}
+    tree_of_compat = trees.pop(COMPAT)
+    own = names_of_own(trees.values()) - private_attributes(tree_of_compat)
+    for path, tree in trees.items():
+        assert not private_imports(tree), path
+        others = private_attributes(tree) - own - OF_PYTHON - OF_LIGHTGBM
+        assert others <= INHERITED, path
+
+
+def test_overridden_private_names_of_scikit_learn_are_listed():
+    for item in OBJECTS.values():
+        bases = item.__mro__ if inspect.isclass(item) else ()
+        inherited = set()
+        for base in bases:
+            if base.__module__.startswith("sklearn."):
+                inherited.update(filter(is_private, vars(base)))
+        for base in bases:
+            if base.__module__.startswith("skroute."):
+                assert inherited & set(vars(base)) - MADE_BY_BASES <= INHERITED, base
+
+
+def test_private_names_of_scikit_learn_are_documented():
+    page = Path(__file__).parents[1] / "doc" / "contributing" / "maintaining.rst"
+    section = page.read_text().split("Private names of scikit-learn\n")[1]
+    table = section.split("list-table::")[1].split("\n\nRequirements of")[0]
+    documented = {part for name in re.findall("``([^`]+)``", table) for part in name.split(".")}
+    tree = ast.parse(COMPAT.read_text())
+    used = private_imports(tree) | private_attributes(tree) | INHERITED
+    assert set(filter(is_private, documented)) == used
+
+
 def test_rooms_load_on_first_use_and_nothing_heavy():
     """All rooms in one process: what none of them has loaded, no single one loads."""
     assert set(skroute.__all__) - {"__version__"} == set(ROOMS) - {"utils"}
@@ -152,6 +244,39 @@ def test_documented_defaults_are_the_defaults(name):
             assert stated == default and type(stated) is type(default), parameter
     if not (inspect.isclass(item) and (issubclass(item, tuple) or is_dataclass(item))):
         assert not set(signature) - {"self", "args", "kwargs"} - set(documented)
+
+
+# A signature on half a page. The expansion of one `ArrayLike` alone has 300 characters.
+LONGEST_SIGNATURE = 400
+# A record with one short entry for each of 23 rules of a library.
+LONG_RECORDS = {"skroute.forests.Forest"}
+
+
+def public_callables():
+    """Yield each public function, class and method, with its dotted name."""
+    for name in DOCUMENTED:
+        yield name, OBJECTS[name]
+        if not inspect.isclass(OBJECTS[name]):
+            continue
+        for attribute in dir(OBJECTS[name]):
+            # scikit-learn writes the signatures of the requests for metadata.
+            hidden = attribute.startswith("_") or attribute.endswith("_request")
+            method = inspect.getattr_static(OBJECTS[name], attribute)
+            if not hidden and isinstance(method, types.FunctionType | classmethod | staticmethod):
+                yield f"{name}.{attribute}", getattr(OBJECTS[name], attribute)
+
+
+def test_signatures_can_be_read():
+    """`help` prints the names of array types, not their expansion."""
+    signatures = {}
+    for name, item in public_callables():
+        # An exception of Python has no signature.
+        if not (inspect.isclass(item) and issubclass(item, Exception)):
+            signatures[name] = str(inspect.signature(item))
+    expanded = [name for name, text in signatures.items() if "numpy._typing" in text]
+    assert not expanded, "Import the array types from skroute.utils._typing."
+    too_long = {name for name, text in signatures.items() if len(text) > LONGEST_SIGNATURE}
+    assert too_long <= LONG_RECORDS
 
 
 def test_every_public_name_has_an_example():

@@ -32,7 +32,6 @@ from skroute.gating import (
     AdaptGatingClassifier,
     BoostedGate,
     SequentialFeatureClassifier,
-    adapt_grid,
 )
 from skroute.members import CallableClassifier, RecordedClassifier
 from skroute.metrics import (
@@ -321,16 +320,6 @@ def of_functions():
         "mean_cost_scorer": (
             at(metrics.mean_cost_scorer, estimator=models["pipeline"]),
             {"X": X, "request_id": IDS},
-        ),
-        "adapt_grid": (
-            lambda X, y, sample_weight: adapt_grid(
-                models["gate"], X, y, X, y, sample_weight=sample_weight
-            ),
-            {"X": X, "y": Y, "sample_weight": WEIGHT},
-        ),
-        "adapt_grid, validation": (
-            lambda X_val, y_val: adapt_grid(models["gate"], X, Y, X_val, y_val),
-            {"X_val": X, "y_val": Y},
         ),
         "solve_assignment": (at(solve_assignment, budget=2.5), {"values": Q, "costs": PAID}),
         "choose_at_price": (at(choose_at_price, price=0.1), {"values": Q, "costs": PAID}),

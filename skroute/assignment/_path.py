@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from sklearn.isotonic import isotonic_regression
 
 from skroute.assignment._hulls import build_hulls
@@ -17,6 +16,7 @@ from skroute.assignment._problem import (
 from skroute.base import affords, check_affordable, check_budget
 from skroute.utils._named import check_rows_match
 from skroute.utils._tolerances import ROUNDING, TIE
+from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_row_weights
 
 

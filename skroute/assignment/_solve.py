@@ -4,7 +4,6 @@ from bisect import bisect_left
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from skroute.assignment._exact import solve_cvxpy, solve_exact, solve_highs
 from skroute.assignment._hulls import solve_greedy
@@ -18,6 +17,7 @@ from skroute.assignment._problem import (
 from skroute.base import check_budget
 from skroute.utils._compat import Interval, Real, StrOptions, validate_params
 from skroute.utils._tolerances import ROUNDING, TIE, TINY
+from skroute.utils._typing import ArrayLike, NDArray
 
 # Relative to the bound on the gain: a greedy plan this close to it is not polished, since each
 # single change takes a scan of all values.

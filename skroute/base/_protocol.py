@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin, is_regressor
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import check_consistent_length
@@ -41,6 +40,7 @@ from skroute.utils._compat import (
 from skroute.utils._named import check_rows_match
 from skroute.utils._pickles import VersionedPickleMixin
 from skroute.utils._tensors import on_host
+from skroute.utils._typing import NDArray
 from skroute.utils._validation import (
     check_row_weights,
     check_weights,
@@ -609,7 +609,10 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         budget: float | None = None,
         **parameters: Any,
     ) -> float:
-        """Return the score of `predict` at the budget, over the rows that are answered.
+        """Return the accuracy or R2 of `predict` at the budget, over the rows that are answered.
+
+        The score is that of scikit-learn, even if `quality` of the estimator is another one.
+        :func:`~skroute.metrics.mean_quality_scorer` measures the answers by `quality`.
 
         Parameters
         ----------

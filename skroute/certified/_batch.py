@@ -5,7 +5,6 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from skroute.base import Routed, affords, check_budget, check_costs
@@ -17,6 +16,7 @@ from skroute.guarantees import mean_p_value, mean_upper_bound
 from skroute.guarantees._finite import labels_needed, smallest_allowed, tolerated_disagreements
 from skroute.utils._compat import Integral, _safe_indexing, check_method_params, num_samples
 from skroute.utils._once import walking
+from skroute.utils._typing import NDArray
 
 # Rows that only set the scale of the budgets.
 _SCALE_ROWS = 10

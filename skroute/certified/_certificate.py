@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.metrics._displays import Display
+from skroute.utils._typing import NDArray
 from skroute.utils._validation import warn
 
 # Behind the name of a reference that does not say what it costs.

@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skroute.base import Routed, note_failure
 from skroute.base._inspection import abstained, can_abstain, models_of
@@ -11,6 +10,7 @@ from skroute.base._protocol import routed_of
 from skroute.utils._compat import num_samples
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
+from skroute.utils._typing import NDArray
 from skroute.utils._validation import check_probabilities, missing_entries
 
 # Not "the full model": a gate and an early exit have one, and it is another.

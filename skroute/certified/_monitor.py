@@ -6,12 +6,12 @@ from math import log
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
 from skroute.utils._compat import Integral, Interval, Real, validate_params
 from skroute.utils._named import check_rows_match
 from skroute.utils._optional import axes_of
+from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_numbers
 
 # Shares of the largest bet that is possible for the kind of promise. Of costs the largest is that
@@ -150,7 +150,7 @@ class PromiseMonitor:
         is ten times `budget`.
 
     random_state : int, RandomState instance or None, default=None
-        Draws the rows that are audited.
+        Determines the rows that are audited. Pass an int for the same rows at every run.
 
     Attributes
     ----------
@@ -226,7 +226,7 @@ class PromiseMonitor:
         false_alarm: float = 0.05,
         loss_range: float = 1.0,
         max_cost: float | None = None,
-        random_state: int | np.random.RandomState | None = None,
+        random_state: Any = None,
     ) -> None:
         if max_loss is None and budget is None:
             raise ValueError("There is nothing to watch: give max_loss, budget, or both.")

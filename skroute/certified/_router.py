@@ -7,13 +7,7 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.metrics import r2_score
-from sklearn.utils import (
-    _safe_indexing,
-    check_consistent_length,
-    check_random_state,
-    column_or_1d,
-    get_tags,
-)
+from sklearn.utils import check_consistent_length, check_random_state, column_or_1d, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
@@ -33,6 +27,7 @@ from skroute.utils._compat import (
     Interval,
     Real,
     StrOptions,
+    _safe_indexing,
     check_method_params,
     num_samples,
     process_routing,
@@ -139,7 +134,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         an error.
 
     random_state : int, RandomState instance or None, default=None
-        Draws the evidence rows and their order.
+        Determines the evidence rows and their order. Pass an int for the same result at every fit.
 
     Attributes
     ----------
@@ -307,6 +302,14 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         -------
         self
             Fitted estimator; after a failure it is not fitted.
+
+        Raises
+        ------
+        TypeError
+            For ``sample_weight`` without metadata routing. The bound of a certificate holds for
+            a mean over rows that were drawn alike, so every evidence row counts once. Draw the
+            evidence by the weights instead, see the notes of the class. With metadata routing,
+            the weights reach `fit` of an estimator that is not fitted, and no evidence row.
 
         Warns
         -----

@@ -7,12 +7,12 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import Bunch, check_random_state
 
 from skroute.datasets._base import FETCH_PARAMS, Origin, dump_npz, github, load_npz, load_or_fetch
 from skroute.datasets._frugal_sets import FRUGALMCT, FRUGALML, LogSet
 from skroute.utils._compat import Integral, Interval, Real, StrOptions, validate_params
+from skroute.utils._typing import NDArray
 
 _FRUGALML = ("lchen001/FrugalML", "96712f670e219236e2a193f644cf501153f8179d")
 _FRUGALMCT = ("lchen001/FrugalMCT", "850a2b6fd83155ee2257f2e648e1967b5b157873")

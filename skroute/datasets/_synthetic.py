@@ -187,7 +187,7 @@ def make_four_clusters(n_samples=400, *, noise=0.25, random_state=None):
         the clusters do not overlap at the default.
 
     random_state : int, RandomState instance or None, default=None
-        Generates noise and order.
+        Determines noise and order. Pass an int for the same output at every call.
 
     Returns
     -------

@@ -5,13 +5,13 @@ from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skroute.assignment import assignment_path
 from skroute.assignment import solve_assignment as solve_in_memory
 from skroute.assignment._problem import check_values_and_costs
 from skroute.base import check_affordable, check_budget
 from skroute.utils._tolerances import ROUNDING, TINY
+from skroute.utils._typing import NDArray
 from skroute.utils._validation import read_only
 
 # A sketch has 2 ** _BITS bins; so many increments around the price are solved exactly.

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skroute.early_exit._algorithms import leader_and_margin
 from skroute.forests import Forest
 from skroute.utils._once import EVERY
+from skroute.utils._typing import NDArray
 
 
 class Link(NamedTuple):

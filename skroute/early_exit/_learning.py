@@ -5,7 +5,6 @@ from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skroute.base import note_failure
 from skroute.early_exit._algorithms import (
@@ -30,6 +29,7 @@ from skroute.early_exit._calibration import (
 from skroute.early_exit._votes import vote_path
 from skroute.guarantees._means import share_upper_bound
 from skroute.utils._compat import num_samples
+from skroute.utils._typing import NDArray
 from skroute.utils._validation import warn
 
 # A warning is given if more than this share of an answer's rows may be answered otherwise. The

@@ -6,7 +6,6 @@ from reprlib import repr as short_repr
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 from sklearn.utils.validation import check_is_fitted
 
@@ -21,6 +20,7 @@ from skroute.forests._forest import Forest
 from skroute.forests._rules import PartialRule, ReadRule
 from skroute.forests._trees import NODE, Trees
 from skroute.utils._compat import validate_params
+from skroute.utils._typing import ArrayLike
 from skroute.utils._validation import read_only
 
 __all__ = ["PortableEnsemble", "export_ensemble"]

@@ -3,7 +3,6 @@
 from reprlib import repr as short_repr
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.utils import check_random_state, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
@@ -57,6 +56,7 @@ from skroute.utils._compat import (
 )
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
+from skroute.utils._typing import ArrayLike
 from skroute.utils._validation import check_weights
 
 __all__ = ["QWYCEnsemble"]
@@ -133,7 +133,8 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         Threads for the order search and for batches of rows.
 
     random_state : int, RandomState instance or None, default=None
-        Draws the calibration rows and the random order.
+        Determines the calibration rows and the random order. Pass an int for the same result at
+        every fit.
 
     Attributes
     ----------

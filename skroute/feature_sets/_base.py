@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import ClassifierMixin, MetaEstimatorMixin
 from sklearn.metrics import check_scoring, get_scorer_names
@@ -48,6 +47,7 @@ from skroute.utils._frames import as_rows, indexable_rows
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
 from skroute.utils._timing import timed
+from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_numbers
 
 # Sets times queries that are looked at together: they stay near the processor's cache.

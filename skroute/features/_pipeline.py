@@ -173,8 +173,9 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
         last = self._final_estimator
         if self._is_late(X):
             return self._late(X if isinstance(X, LazyFeatures) else LazyFeatures(X))
-        for _, _, transformer in self._iter(with_final=False):
-            X = transformer.transform(X)
+        for _, transformer in self.steps[:-1]:
+            if transformer not in (None, "passthrough"):
+                X = transformer.transform(X)
         is_sparse = hasattr(X, "toarray") and isinstance(last, FeatureGroupsMixin)
         return X.toarray() if is_sparse else X
 

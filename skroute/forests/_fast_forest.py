@@ -4,7 +4,6 @@ from copy import deepcopy
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import accuracy_score, r2_score
@@ -38,6 +37,7 @@ from skroute.utils._compat import (
 from skroute.utils._frames import as_rows, column_keys
 from skroute.utils._named import check_rows_match
 from skroute.utils._pickles import VersionedPickleMixin
+from skroute.utils._typing import ArrayLike
 from skroute.utils._validation import check_truth, check_weights
 
 

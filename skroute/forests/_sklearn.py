@@ -10,6 +10,7 @@ from skroute.forests._forest import ForestBuilder
 from skroute.forests._reader import ForestReader, labels_of
 from skroute.forests._rules import AnswerRule, ReadRule
 from skroute.forests._trees import CATEGORICAL, MISSING_RIGHT
+from skroute.utils._compat import first_scores, histogram_boosting_of
 
 # Output of a tree whose leaves have one value for each output.
 _ALL_OUTPUTS = -1
@@ -124,7 +125,7 @@ class GradientBoostingReader(ForestReader):
         classes = labels_of(estimator)
         row = np.zeros((1, estimator.n_features_in_), np.float32)
         return builder.build(
-            np.ravel(estimator._raw_predict_init(row)),
+            np.ravel(first_scores(estimator, row)),
             estimator.n_features_in_,
             classes=classes,
             read_rule=ReadRule(dtype="float32"),
@@ -146,16 +147,17 @@ class HistGradientBoostingReader(ForestReader):
 
     def read(self, estimator):
         """Read fitted boosting with the categories of its encoder."""
-        columns = _input_columns(estimator)
+        parts = histogram_boosting_of(estimator)
+        columns = _input_columns(estimator, parts.preprocessor)
         builder = ForestBuilder()
-        for stage in estimator._predictors:
+        for stage in parts.predictors:
             for output, predictor in enumerate(stage):
                 _add_predictor(builder, predictor, columns.position, output)
             builder.end_member()
         classes = labels_of(estimator)
         kind_of_numbers = "sk_exp" if estimator.loss in ("poisson", "gamma") else "identity"
         return builder.build(
-            np.ravel(estimator._baseline_prediction),
+            np.ravel(parts.baseline),
             estimator.n_features_in_,
             classes=classes,
             read_rule=ReadRule(finite=False, columns=EncodedCells(columns.categories)),
@@ -284,13 +286,13 @@ class _InputColumns(NamedTuple):
     categories: dict
 
 
-def _input_columns(model):
+def _input_columns(model, preprocessor):
     """Return the columns of the input of fitted histogram boosting."""
-    if model._preprocessor is None:
+    if preprocessor is None:
         return _InputColumns(np.arange(model.n_features_in_), {})
     is_categorical = np.asarray(model.is_categorical_)
     encoded = np.flatnonzero(is_categorical)
     # Categorical columns come first inside.
     position = np.concatenate([encoded, np.flatnonzero(~is_categorical)])
-    encoder = model._preprocessor.named_transformers_["encoder"]
+    encoder = preprocessor.named_transformers_["encoder"]
     return _InputColumns(position, dict(zip(encoded.tolist(), encoder.categories_)))

@@ -9,7 +9,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
 from skroute.base._inspection import is_frozen, unfrozen
-from skroute.utils._compat import raise_for_params
+from skroute.utils._compat import positive_label_of, raise_for_params
 
 
 class Cut(NamedTuple):
@@ -121,6 +121,5 @@ def _cut(model):
             threshold = 0.5 if response == "predict_proba" else 0.0
     else:
         threshold = getattr(model, "best_threshold_", 0.5)
-        scorer = getattr(model, "_curve_scorer", None)
-        positive = None if scorer is None else scorer._get_pos_label()
+        positive = positive_label_of(model)
     return Cut(float(threshold), response, positive)

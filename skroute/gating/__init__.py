@@ -2,16 +2,13 @@
 
 from skroute.gating._adapt import AdaptGatingClassifier
 from skroute.gating._boosting import BoostedGate
-from skroute.gating._grid import AdaptGrid, adapt_grid
 from skroute.gating._linear import LinearGate
 from skroute.gating._sequential import OperatingPoint, SequentialFeatureClassifier
 
 __all__ = [
     "AdaptGatingClassifier",
-    "AdaptGrid",
     "BoostedGate",
     "LinearGate",
     "OperatingPoint",
     "SequentialFeatureClassifier",
-    "adapt_grid",
 ]

@@ -1,7 +1,6 @@
 """Adapt: learn when the cheap model is enough (Nan and Saligrama, 2017)."""
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 
 import numpy as np
 from sklearn.base import MetaEstimatorMixin
@@ -184,7 +183,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
     See Also
     --------
     SequentialFeatureClassifier : Many decisions per row, and no full model that is given.
-    adapt_grid : Many values of `p_full` and `gamma` with one fit of the full model.
+    skroute.metrics.BudgetSearchCV : Search `p_full` and `gamma` within a budget.
     skroute.features.LazyFeatures : Features fetched when a row needs them.
 
     Notes
@@ -357,13 +356,13 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             )
         return extra, {}
 
-    def _fit_pair(self, rows, held_out, ready, start=None, progress=nullcontext):
-        """Fit f1 and g for the present `p_full` and `gamma`; the start for the next `p_full`."""
+    def _fit_pair(self, rows, held_out, ready, progress):
+        """Fit the cheap model and the gate, then set the level of the gate and the costs."""
         groups = self.group_of_, self.group_costs_
         problem = Problem(len(self.classes_), self.p_full, self.gamma, *groups)
         learned, values = ready
-        pair, objectives, of_held_out, self.n_iter_, start = self._gate.fit_pair(
-            learned, rows.of(held_out), values, problem, start, self.n_jobs, progress
+        pair, objectives, of_held_out, self.n_iter_ = self._gate.fit_pair(
+            learned, rows.of(held_out), values, problem, self.n_jobs, progress
         )
         self.objective_ = np.array(objectives)
         self.held_out_objective_ = np.array(of_held_out)
@@ -374,7 +373,6 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         if self.p_full > 0 and self._ranks is None and np.isfinite(budget):
             self._warn_of_nobody(budget)
         self.choices_ = ["cheap", "full"]
-        return start
 
     @property
     def _gate(self):

@@ -19,7 +19,6 @@ from itertools import pairwise
 
 import numpy as np
 from joblib import effective_n_jobs
-from numpy.typing import NDArray
 from scipy.special import expit, logit
 from sklearn.base import BaseEstimator, clone
 
@@ -35,6 +34,7 @@ from skroute.gating._objective import (
     q_step,
 )
 from skroute.utils._compat import Integral, Interval, Real
+from skroute.utils._typing import NDArray
 
 __all__ = ["BoostedGate"]
 
@@ -332,14 +332,14 @@ class BoostedGate(BaseEstimator):
             readable, label=np.zeros(len(X)), params=params, categorical_feature=codes
         ).construct()
 
-    def fit_pair(self, rows, held_out, ready, problem, start, n_jobs, progress):
-        """The pair, objectives, held-out objectives, rounds, and no start for the next problem."""
+    def fit_pair(self, rows, held_out, ready, problem, n_jobs, progress):
+        """Return the pair, its objectives, those on held-out rows, and the number of rounds."""
         how = {"n_threads": threads_for(len(rows.y), n_jobs), "progress": progress}
         pair, objectives, ends = boost(ready, rows, problem, self, **how)
         if problem.p_full == 0:
-            return pair, objectives, [], self.n_estimators, None
+            return pair, objectives, [], self.n_estimators
         rounds, coef, of_held_out = best_round(pair, ends, held_out, problem.p_full)
-        return pair.first(rounds, coef), objectives, of_held_out, rounds, None
+        return pair.first(rounds, coef), objectives, of_held_out, rounds
 
     def level(self, gate, gain, weight, p_full, sure):
         """Where sending held-out rows raises quality most, by so many standard errors."""

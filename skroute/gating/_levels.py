@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skroute.utils._tolerances import ROUNDING
+from skroute.utils._typing import NDArray
 
 # Scores that differ by less are ties: a gate is summed in another order for other batches.
 TIE = 1e-9

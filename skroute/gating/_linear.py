@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator
 
@@ -23,6 +22,7 @@ from skroute.gating._objective import (
     q_step,
 )
 from skroute.utils._compat import Integral, Interval, Real
+from skroute.utils._typing import NDArray
 
 __all__ = ["LinearGate"]
 
@@ -145,24 +145,18 @@ class LinearGate(BaseEstimator):
         scale[scale <= 1e-12 * np.abs(mean)] = np.inf
         return columns, with_ones((values - mean) / scale), mean, scale
 
-    def fit_pair(self, rows, held_out, ready, problem, start, n_jobs, progress):
-        """The pair, objectives, none held out, alternations, and a start for the next problem.
-
-        By alternation from `start`, or from two starts.
-        """
+    def fit_pair(self, rows, held_out, ready, problem, n_jobs, progress):
+        """Return the pair, its objectives, none on held-out rows, and the alternations."""
         columns, values, mean, scale = ready
         of_columns = problem._replace(
             group_of=np.append(problem.group_of[columns.origin], len(problem.group_costs)),
             group_costs=np.append(problem.group_costs, 0.0),
         )
         how = {"max_iter": self.max_iter, "tol": self.tol, "progress": progress}
-        if start is None:
-            W, objectives = adapt_linear_multistart(values, rows, of_columns, **how)
-        else:
-            W, objectives = adapt_linear(values, rows, of_columns, start=start, **how)
+        W, objectives = adapt_linear_multistart(values, rows, of_columns, **how)
         coef = W[:-1] / scale[:, None]
         pair = LinearPair(columns, coef, W[-1] - mean @ coef)
-        return pair, objectives, [], len(objectives), W if problem.p_full > 0 else None
+        return pair, objectives, [], len(objectives)
 
     def level(self, gate, gain, weight, p_full, sure):
         """The logistic fit puts it at 0, unless more than `p_full` is sent from there."""

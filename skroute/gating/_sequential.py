@@ -30,6 +30,7 @@ from skroute.utils._compat import (
     Real,
     _safe_indexing,
     check_method_params,
+    is_scorer,
     num_samples,
     routing_enabled,
 )
@@ -176,7 +177,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         ends, the rows that would buy on at the highest price are served first.
 
     random_state : int, RandomState instance or None, default=None
-        Draws the held-out rows, a third of them and at most five thousand.
+        Determines the held-out rows, a third of them and at most five thousand. Pass an int for
+        the same result at every fit.
 
     n_jobs : int, default=None
         Threads in `fit`.
@@ -783,7 +785,7 @@ def scorer_of(quality):
                 'scikit-learn such as "roc_auc".'
             )
         return get_scorer(quality)
-    return quality if hasattr(quality, "_score_func") else None
+    return quality if is_scorer(quality) else None
 
 
 def held_out_part(y, seed):

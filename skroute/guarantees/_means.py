@@ -1,10 +1,10 @@
 """Bounds for the mean of bounded values that hold with a stated probability."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from skroute.guarantees._trinomial import trinomial_p_value, trinomial_upper_bound
 from skroute.utils._compat import Integral, Interval, Real, StrOptions, validate_params
+from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_numbers
 
 # How much of the capital a bet may risk, and the variance assumed before the first value (in the

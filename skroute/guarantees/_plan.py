@@ -1,11 +1,11 @@
 """How many rows a promise takes, before the money for their labels is spent."""
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from skroute.guarantees._means import CAP, check_bounds
 from skroute.utils._compat import Interval, Real, validate_params
+from skroute.utils._typing import ArrayLike
 
 
 @validate_params(

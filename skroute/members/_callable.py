@@ -5,13 +5,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import gen_batches
 from sklearn.utils.metaestimators import available_if
 
 from skroute.base import check_rows
 from skroute.members._base import MemberClassifier, check_classes, checked_labels, places_of
 from skroute.utils._compat import Integral, Interval, Real, StrOptions, _safe_indexing, num_samples
+from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import (
     check_numbers,
     check_probabilities,

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -17,6 +16,7 @@ from skroute.utils._optional import import_optional
 from skroute.utils._pickles import VersionedPickleMixin
 from skroute.utils._scored import CheckedScoreMixin
 from skroute.utils._tensors import is_dataset, torch_of
+from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_numbers
 
 
@@ -84,8 +84,8 @@ class MultiExitClassifier(VersionedPickleMixin, CheckedScoreMixin, ClassifierMix
         (Adam where it is not given), ``callbacks``, ``train_split`` or ``verbose``.
 
     random_state : int, RandomState instance or None, default=None
-        Determines what is random in building and training. Torch's own generators are left
-        as they were.
+        Determines the first weights and the order of the rows. Pass an int for the same result
+        at every fit. The state of torch's own generators does not change.
 
     Attributes
     ----------
@@ -187,7 +187,7 @@ class MultiExitClassifier(VersionedPickleMixin, CheckedScoreMixin, ClassifierMix
         eval_batch_size: int = 1024,
         device: Any = None,
         net_params: dict | None = None,
-        random_state: int | np.random.RandomState | None = None,
+        random_state: Any = None,
     ):
         self.module = module
         self.stages = stages

@@ -4,7 +4,6 @@ import reprlib
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import column_or_1d, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 
@@ -12,6 +11,7 @@ from skroute.members._base import MemberClassifier, check_classes, checked_label
 from skroute.utils._compat import Real, _fit_context, _safe_indexing, num_samples
 from skroute.utils._frames import array_of, as_rows, column_keys, is_frame, is_missing
 from skroute.utils._named import in_order
+from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_numbers, check_probabilities, refuse_masked
 
 

@@ -3,7 +3,6 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
@@ -15,6 +14,7 @@ from skroute.metrics._objectives import qualities_of, rows_of, worth_of
 from skroute.utils._compat import num_samples
 from skroute.utils._named import check_rows_match
 from skroute.utils._once import walking
+from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import (
     check_numbers,
     check_row_weights,

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from scipy.stats import sem
 from sklearn.base import is_classifier, is_regressor
 from sklearn.metrics import ConfusionMatrixDisplay
@@ -24,6 +23,7 @@ from skroute.utils._compat import validate_style_kwargs
 from skroute.utils._named import check_rows_match
 from skroute.utils._once import walking
 from skroute.utils._optional import axes_of, import_optional
+from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_row_weights, refuse_missing
 
 

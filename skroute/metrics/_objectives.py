@@ -6,13 +6,13 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from scipy.special import kl_div
 from sklearn.base import is_classifier, is_regressor
 
 from skroute.base._inspection import abstained, models_of
 from skroute.utils._named import in_order
 from skroute.utils._tensors import on_host
+from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import (
     check_known_labels,
     check_numbers,

@@ -3,7 +3,6 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from scipy.stats import sem
 from scipy.stats import t as student
 
@@ -24,6 +23,7 @@ from skroute.quality._logged import (
 from skroute.utils._compat import Integral, Interval, Real, num_samples, validate_params
 from skroute.utils._named import check_rows_match
 from skroute.utils._once import walking
+from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import warn
 
 # Rows of new logs that may be equal to rows of the fit.

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from skroute.metrics._curve import Walk, check_budgets
 from skroute.metrics._tradeoff import (
@@ -19,6 +18,7 @@ from skroute.metrics._tradeoff import (
 )
 from skroute.utils._compat import Integral, Interval, validate_params
 from skroute.utils._optional import import_optional
+from skroute.utils._typing import ArrayLike
 
 # What it shows is in the file; a browser that reads it may ask for nothing else.
 _PAGE = """<!doctype html>

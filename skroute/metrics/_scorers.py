@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import is_classifier, is_regressor
 from sklearn.metrics import check_scoring, get_scorer
 from sklearn.model_selection import GridSearchCV, ParameterGrid
@@ -16,8 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.base import affords, check_budget
 from skroute.base._delegation import DelegatedViewsMixin, inner_has
 from skroute.metrics._curve import Walk, accuracy_cost_curve, check_budgets, find_router
-from skroute.utils._compat import Interval, Real
+from skroute.utils._compat import Interval, Real, is_scorer
 from skroute.utils._named import check_rows_match
+from skroute.utils._typing import ArrayLike
 from skroute.utils._validation import refuse_missing, warn
 
 # Parameters of decision estimators that act without a fit.
@@ -111,7 +111,7 @@ def _check_scored(estimator, scoring, X, y, params):
     """
     check_rows_match(X=X, y=y, **params)
     answers = is_classifier(estimator) or is_regressor(estimator)
-    if answers and (isinstance(scoring, str) or hasattr(scoring, "_score_func")):
+    if answers and (isinstance(scoring, str) or is_scorer(scoring)):
         refuse_missing(y=y)
 
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 
 from skroute.assignment import assignment_path, solve_assignment
@@ -13,6 +12,7 @@ from skroute.metrics._curve import AccuracyCostCurve, check_budgets
 from skroute.utils._compat import Integral, Interval, Real, validate_params
 from skroute.utils._frames import column_keys
 from skroute.utils._named import by_label, check_rows_match, in_order
+from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_numbers
 
 # What may be said of resamples.

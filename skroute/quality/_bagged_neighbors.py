@@ -4,7 +4,6 @@ from typing import Self
 
 import numpy as np
 from joblib import effective_n_jobs
-from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import cdist
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils import gen_batches
@@ -16,6 +15,7 @@ from skroute.utils._named import check_rows_match
 from skroute.utils._pickles import VersionedPickleMixin
 from skroute.utils._scored import CheckedScoreMixin
 from skroute.utils._tensors import on_host
+from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import (
     check_numbers,
     given_weights,

@@ -3,7 +3,6 @@
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, hstack, issparse
 from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin, clone
@@ -34,7 +33,9 @@ from skroute.utils._frames import (
 )
 from skroute.utils._named import in_order
 from skroute.utils._pickles import VersionedPickleMixin
+from skroute.utils._random import seed_of
 from skroute.utils._tensors import on_host
+from skroute.utils._typing import ArrayLike, NDArray
 
 # A column of strings with at most this many different values is one of categories.
 _MOST_CATEGORIES = 50
@@ -81,8 +82,8 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
         to `n_components` directions, too, where it has more. Copies of the encoder, and pickles,
         hold a copy of what the callable holds: a function of a module is held by its name.
 
-    random_state : int, default=0
-        Seed of the reduction. Fits with the same seed are equal.
+    random_state : int, RandomState instance or None, default=0
+        Determines the reduction. Pass an int for the same result at every fit.
 
     Attributes
     ----------
@@ -129,7 +130,7 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
     _parameter_constraints = {
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "text": [StrOptions({"hashing"}), callable, HasMethods(["fit", "transform"])],
-        "random_state": [Interval(Integral, 0, None, closed="left")],
+        "random_state": ["random_state"],
     }
 
     def __init__(self, *, n_components=100, text="hashing", random_state=0):
@@ -185,9 +186,11 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
         vars(self).pop("kinds_", None)
         vars(self).pop("feature_names_in_", None)
         X = _checked_rows(X)
+        # One seed for all columns.
+        seed = seed_of(self.random_state)
         if issparse(X):
             self.n_features_in_ = X.shape[1]
-            self._columns = [_SparseColumns(X, self)]
+            self._columns = [_SparseColumns(X, self, seed)]
             kinds = ["number"] * X.shape[1]
             columns = [X]
         else:
@@ -196,7 +199,7 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
             if names is not None:
                 self.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
             self._columns = [
-                _Column(column, at if names is None else str(names[at]), self)
+                _Column(column, at if names is None else str(names[at]), self, seed)
                 for at, column in enumerate(columns)
             ]
             kinds = [encoder.kind for encoder in self._columns]
@@ -326,9 +329,9 @@ def _are_texts(cells):
 class _SparseColumns:
     """All columns of sparse rows, reduced to a few directions."""
 
-    def __init__(self, rows, encoder):
+    def __init__(self, rows, encoder, seed):
         self.n_components = min(encoder.n_components, max(1, rows.shape[0] // 5))
-        self.seed = encoder.random_state
+        self.seed = seed
 
     def fit_transform(self, rows):
         """Learn the directions, and return each row along those of the other rows."""
@@ -348,7 +351,7 @@ class _SparseColumns:
 class _Column:
     """One column: what its cells are, and a transformer of them."""
 
-    def __init__(self, column, name, encoder):
+    def __init__(self, column, name, encoder, seed):
         self.reader = ColumnReader.fit(column, name)
         self.kind = self.reader.kind
         if self.kind != CATEGORY:
@@ -368,9 +371,9 @@ class _Column:
         self.kind = "text"
         n_components = min(encoder.n_components, max(1, len(texts) // 5))
         if isinstance(encoder.text, str):
-            self.transformer = _Text(n_components, encoder.random_state)
+            self.transformer = _Text(n_components, seed)
         else:
-            self.transformer = _Encoded(encoder.text, name, n_components, encoder.random_state)
+            self.transformer = _Encoded(encoder.text, name, n_components, seed)
 
     def _cells(self, column):
         if self.reader.kind == CATEGORY:

@@ -4,7 +4,6 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.stats import sem
 from sklearn.base import BaseEstimator, RegressorMixin, clone
@@ -18,6 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from skroute.quality._frame_encoder import FrameEncoder
 from skroute.utils._frames import is_frame, needs_encoding, table_of_numbers
 from skroute.utils._tensors import on_host
+from skroute.utils._typing import NDArray
 from skroute.utils._validation import check_numbers, relative_weights
 
 # Estimated propensities are mixed with this share of the choices' shares in the log.

@@ -3,7 +3,6 @@
 from typing import NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.model_selection import KFold
@@ -31,8 +30,10 @@ from skroute.utils._compat import (
 from skroute.utils._frames import holds_missing, indexable_rows, needs_encoding, table_of_numbers
 from skroute.utils._named import check_rows_match
 from skroute.utils._pickles import VersionedPickleMixin
+from skroute.utils._random import N_SEEDS, seed_of
 from skroute.utils._scored import CheckedScoreMixin
 from skroute.utils._tensors import on_host
+from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import (
     folds_among,
     given_weights,
@@ -97,8 +98,9 @@ class QualityRegressor(
         each row's error for its noise, with a sign drawn at random, and what is taken of the
         family is fitted on these again, which takes about half as long as the rest of `fit`.
 
-    random_state : int, default=0
-        Seed of folds, trees and clusters. Fits with the same seed are equal.
+    random_state : int, RandomState instance or None, default=0
+        Determines the folds, the trees and the clusters. Pass an int for the same result at
+        every fit.
 
     n_jobs : int, default=None
         Threads that fit members and folds. None means one, -1 all processors.
@@ -158,7 +160,7 @@ class QualityRegressor(
         "family": [None, list, tuple],
         "cv": [Interval(Integral, 2, None, closed="left")],
         "standard_errors": ["boolean"],
-        "random_state": [Interval(Integral, 0, None, closed="left")],
+        "random_state": ["random_state"],
         "n_jobs": [None, Integral],
     }
 
@@ -276,6 +278,7 @@ class QualityRegressor(
     @_fit_context(prefer_skip_nested_validation=True)
     def _validate_and_fit(self, X, y, folds, costs, n_jobs, sample_weight, with_by_fold):
         self._threads = n_jobs if self.n_jobs is None else self.n_jobs
+        self._seed = seed_of(self.random_state)
         names = names_of(self.family)
         read = {"dtype": [np.float64, np.float32], "order": "C"}
         read |= {"multi_output": True, "y_numeric": True}
@@ -283,7 +286,7 @@ class QualityRegressor(
         X = few_columns_dense(indexable_rows(X))
         if issparse(X) or needs_encoding(X) or holds_missing(X):
             validate_data(self, X, skip_check_array=True)
-            encoder = FrameEncoder(random_state=self.random_state)
+            encoder = FrameEncoder(random_state=self._seed)
             # An array, whatever output the user has set for all transformers.
             self.encoder_ = encoder.set_output(transform="default")
             rows, outcomes = check_X_y(self.encoder_.fit_transform(X), on_host(y), **read)
@@ -346,7 +349,7 @@ class QualityRegressor(
                 f"{np.abs(quality).max():g}. Give quality in another unit."
             )
         if folds is None and len(X) >= _FEWEST_ROWS:
-            splitter = KFold(self.cv, shuffle=True, random_state=self.random_state)
+            splitter = KFold(self.cv, shuffle=True, random_state=self._seed)
             folds = list(splitter.split(X))
         mean = mean_of(quality, weight)
         self.compared_, self._parts, self._knots, self._errors = [], [], None, None
@@ -430,7 +433,8 @@ class QualityRegressor(
         def fitted(name, k, train, test):
             own_weight = some_of(weight, train)
             deviations = quality[train] - mean_of(quality[train], own_weight)
-            member = MEMBERS[name](rows[train], deviations, self.random_state + k + 1, own_weight)
+            seed = (self._seed + k + 1) % N_SEEDS
+            member = MEMBERS[name](rows[train], deviations, seed, own_weight)
             found[names.index(name), test] = member.predict(rows[test])
             return member
 
@@ -448,7 +452,7 @@ class QualityRegressor(
         def fitted(i):
             if names[i] == "trees":
                 return [forest.kept(len(of_folds[i])) for forest in of_folds[i]]
-            return [MEMBERS[names[i]](rows, deviations, self.random_state, weight)]
+            return [MEMBERS[names[i]](rows, deviations, self._seed, weight)]
 
         weights = choice.combination.weights
         used, parts = np.flatnonzero(weights.any(axis=0)), []
@@ -467,7 +471,7 @@ class QualityRegressor(
 
         The members are fitted again, out of sample and with the same weights and corrections.
         """
-        rng, truth = np.random.default_rng(self.random_state), choice.estimate
+        rng, truth = np.random.default_rng(self._seed), choice.estimate
         outcomes = made_up_outcomes(truth, quality, rng)
         weights, knots = choice.combination.weights, choice.combination.knots
         used = np.flatnonzero(weights.any(axis=0))

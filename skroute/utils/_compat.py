@@ -1,11 +1,13 @@
 """Every private scikit-learn name that skroute uses, and what not every scikit-learn has.
 
-When a new scikit-learn moves one of them, this is the only file to mend.
+When a new scikit-learn moves one of them, mend this file. The names of `INHERITED` also stand in
+the classes that inherit them. ``doc/contributing/maintaining.rst`` gives the reason for each name.
 """
 
 # ruff: noqa: F401
 
 from numbers import Integral, Real
+from typing import Any, NamedTuple
 
 from sklearn.base import _fit_context
 from sklearn.ensemble._base import _BaseHeterogeneousEnsemble as BaseHeterogeneousEnsemble
@@ -34,6 +36,70 @@ except ImportError:  # scikit-learn 1.7 and 1.8 have no callbacks.
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
         """Takes no callbacks."""
+
+
+# Private names that classes of skroute inherit from a base class of scikit-learn, or that
+# scikit-learn looks for. They are called on `self`, overridden or defined, so they have no import.
+INHERITED = frozenset(
+    {
+        # BaseEstimator
+        "_parameter_constraints",
+        "_validate_params",
+        # _BaseComposition
+        "_get_params",
+        "_set_params",
+        "_validate_names",
+        # Pipeline
+        "_final_estimator",
+        "_fit",
+        # GridSearchCV
+        "_format_results",
+        "_run_search",
+        # The HTML diagram
+        "_sk_visual_block_",
+    }
+)
+
+
+class HistogramBoosting(NamedTuple):
+    """Fitted parts of scikit-learn's histogram-based gradient boosting.
+
+    Attributes
+    ----------
+    predictors : list of list of TreePredictor
+        The trees: for each iteration one for each output.
+
+    baseline : ndarray
+        Scores before the first tree.
+
+    preprocessor : ColumnTransformer or None
+        Encoder of the categorical columns. None without such columns.
+    """
+
+    predictors: list[Any]
+    baseline: Any
+    preprocessor: Any
+
+
+def histogram_boosting_of(model):
+    """Return the fitted parts of a histogram-based gradient boosting model."""
+    return HistogramBoosting(model._predictors, model._baseline_prediction, model._preprocessor)
+
+
+def first_scores(model, X):
+    """Return the scores of a gradient boosting model before its first tree."""
+    return model._raw_predict_init(X)
+
+
+def positive_label_of(model):
+    """Return the positive label of a TunedThresholdClassifierCV, None before `fit`."""
+    scorer = getattr(model, "_curve_scorer", None)
+    return None if scorer is None else scorer._get_pos_label()
+
+
+def is_scorer(value):
+    """Return True for a scorer of one metric, such as ``make_scorer`` makes it."""
+    return hasattr(value, "_score_func")
 
 
 def will_have(estimator, method):

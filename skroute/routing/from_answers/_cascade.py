@@ -470,7 +470,7 @@ class CascadeRouter(TableRouter):
             Mean cost per request. None takes the constructor's.
 
         random_state : int, RandomState instance or None, default=None
-            Which of two rules the request follows, where the budget lies between them.
+            Determines which of two rules the request follows, where the budget lies between them.
 
         Returns
         -------

@@ -4,7 +4,6 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
 from skroute.routing.from_answers._signals import RankScores, StateBasis
@@ -18,6 +17,7 @@ from skroute.routing.from_answers._states import (
 )
 from skroute.routing.parts._estimates import rows_and_others
 from skroute.routing.parts._mixtures import Mixture, ValidatedPart, useful_rules
+from skroute.utils._typing import NDArray
 
 # Share of estimates of later states in the value of going on to them: see `roll_back`.
 _TRUST = 0.5

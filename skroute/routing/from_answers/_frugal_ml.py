@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skroute.assignment import assignment_path, choose_at_price
 from skroute.base import Plan, check_affordable
@@ -15,6 +14,7 @@ from skroute.routing.parts._log import with_last
 from skroute.routing.parts._mixtures import HeldOutRules, Mixture, best_mixture, limit_path
 from skroute.routing.parts._targets import SingleLabel
 from skroute.utils._compat import Integral, Interval
+from skroute.utils._typing import NDArray
 
 # A label that a base gave to fewer rows shares its thresholds with the other rare ones.
 _MIN_ROWS = 30

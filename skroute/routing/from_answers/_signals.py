@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, ndtri
 
 from skroute.routing.parts._log import column_names
 from skroute.utils._frames import column_keys
 from skroute.utils._named import part_of
+from skroute.utils._typing import NDArray
 from skroute.utils._validation import floats_of
 
 # Penalty of a model's own signals, of those of others, and of the regressions of value, in

@@ -5,9 +5,9 @@ from math import comb
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skroute.routing.parts._log import with_last
+from skroute.utils._typing import NDArray
 
 
 class States(NamedTuple):

@@ -175,7 +175,8 @@ class DummyRouterClassifier(DummyRouter, ClassifierMixin, BaseEstimator):
         Folds that make the members' answers out-of-sample.
 
     random_state : int, RandomState instance or None, default=0
-        Of ``strategy="random"``.
+        Determines the choices of ``strategy="random"``. Pass an int for the same result at
+        every fit.
 
     n_jobs : int, default=None
         Members fitted in parallel.
@@ -274,7 +275,8 @@ class DummyRouterRegressor(DummyRouter, RegressorMixin, BaseEstimator):
         Folds that make the members' answers out-of-sample.
 
     random_state : int, RandomState instance or None, default=0
-        Of ``strategy="random"``.
+        Determines the choices of ``strategy="random"``. Pass an int for the same result at
+        every fit.
 
     n_jobs : int, default=None
         Members fitted in parallel.

@@ -5,7 +5,6 @@ from copy import deepcopy
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -25,6 +24,7 @@ from skroute.routing.parts._table_router import realised_quality
 from skroute.utils._compat import HasMethods, Integral, Interval, Real
 from skroute.utils._frames import column_keys
 from skroute.utils._named import by_label, check_rows_match
+from skroute.utils._typing import ArrayLike
 from skroute.utils._validation import check_numbers, whole_rows
 
 # Held while a first `partial_fit` starts to learn. One lock for all routers: an estimator has

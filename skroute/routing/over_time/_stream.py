@@ -10,7 +10,6 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import Plan, affords, check_affordable, check_costs, check_rows
@@ -21,6 +20,7 @@ from skroute.routing.parts._log import check_names
 from skroute.routing.parts._policy import choose_one
 from skroute.utils._compat import num_samples
 from skroute.utils._tolerances import ROUNDING
+from skroute.utils._typing import ArrayLike
 from skroute.utils._validation import check_numbers, warn
 
 # Streams of this process, which get new locks in a forked child.

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skroute.base import check_costs
 from skroute.base._inspection import ABSTAIN_NAME, is_abstaining
@@ -25,6 +24,7 @@ from skroute.quality._logged import (
 from skroute.utils._compat import num_samples
 from skroute.utils._frames import column_keys
 from skroute.utils._named import by_label, in_order
+from skroute.utils._typing import NDArray
 from skroute.utils._validation import check_numbers
 
 

@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import is_classifier, is_regressor
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import check_cv
@@ -60,6 +59,7 @@ from skroute.utils._compat import (
 from skroute.utils._named import check_rows_match
 from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
+from skroute.utils._typing import NDArray
 from skroute.utils._validation import (
     check_known_labels,
     check_row_weights,

@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skroute.assignment import assignment_path, choose_at_price
 from skroute.base import affords
@@ -12,6 +11,7 @@ from skroute.routing.parts._estimates import rows_and_others
 from skroute.routing.parts._policy import Validated, last_useful
 from skroute.utils._compat import num_samples
 from skroute.utils._statistics import standard_error
+from skroute.utils._typing import NDArray
 
 
 class Mixture(NamedTuple):

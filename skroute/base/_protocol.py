@@ -158,7 +158,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
     :class:`CallParameter`. The public methods get their signatures from this list. A wrapper, whose
     keywords are those of the estimator inside, has a property of this name instead.
 
-    It may replace five more methods:
+    It may replace six more methods:
 
     ``_check_rows(X)``
         Validate the rows of a call. The default checks names and number of features.
@@ -174,6 +174,11 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
 
     ``_plan_single(X, name, call) -> Plan``
         Return the plan in which one of these models answers every row.
+
+    ``_share_cache(cache)``
+        Prepare a copy of the estimator for a sweep over budgets on the same rows, see
+        ``skroute/utils/_cache.py``. A wrapper gives the estimator inside a cache here. The
+        default does nothing.
 
     What wraps decision estimators calls public methods alone: :meth:`make_call`, :meth:`plan`,
     :meth:`plan_single`, :meth:`answer`, :meth:`respond` and the views.
@@ -331,6 +336,9 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         given = {name: value for name, value in parameters.items() if value is not None}
         common = {name: given.pop(name) for name in COMMON_NAMES if name in given}
         return Call(self._effective_budget(budget), **common, options=given)
+
+    def _share_cache(self, cache):
+        """Do nothing: there is no decision estimator inside."""
 
     def _check_is_fitted(self):
         """Raise NotFittedError before `fit`."""

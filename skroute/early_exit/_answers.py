@@ -11,8 +11,8 @@ from skroute.early_exit._algorithms import checked, leader_and_margin, never
 from skroute.forests._library import compare, own_labels, own_proba, varied_rows
 from skroute.forests._rows import rows_of
 from skroute.forests._wrapped import prepared
+from skroute.utils._cache import NO_CACHE
 from skroute.utils._compat import _safe_indexing, num_samples
-from skroute.utils._once import EVERY
 
 # What moves a score to the side of its answer.
 TINY = 1e-12
@@ -94,7 +94,7 @@ def own_answers(estimator, engine, classes, before, X, once, ties):
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        labels = once.rows("own answers", ties, num_samples(X), ask)
+        labels = once.get_or_compute_rows("own answers", ties, num_samples(X), ask)
     return np.argmax(labels[:, None] == classes[None, :], axis=1)
 
 
@@ -136,7 +136,7 @@ def check_same_answers(estimator, engine, classes, X, before):
 
     def ours(rows):
         walked = engine.walk(prepared(before, rows), thresholds)
-        known = estimator, engine, classes, before, rows, EVERY
+        known = estimator, engine, classes, before, rows, NO_CACHE
         at = settle(engine, walked, partial(own_answers, *known))
         score, found = sided(engine, walked[0], at), {"labels": classes.take(at, mode="clip")}
         if engine.link is not None:

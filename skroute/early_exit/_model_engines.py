@@ -8,8 +8,8 @@ import numpy as np
 from skroute.base import note_failure
 from skroute.early_exit._algorithms import leader_and_margin
 from skroute.early_exit._answers import Link
+from skroute.utils._cache import NO_CACHE
 from skroute.utils._compat import _safe_indexing, check_response_method, num_samples
-from skroute.utils._once import EVERY
 from skroute.utils._validation import check_probabilities
 
 
@@ -132,15 +132,15 @@ class MemberEngine:
             out[t] = self.score(t, X)
         return out
 
-    def walk(self, X, thresholds, n_jobs=None, once=EVERY):
+    def walk(self, X, thresholds, n_jobs=None, once=NO_CACHE):
         """Evaluate row by row until the thresholds stop it."""
 
         def ask(t, rows):
-            once.count(f"member {t}", len(rows))
+            once.count_rows(f"member {t}", len(rows))
             return self.score(t, _safe_indexing(X, rows))
 
         def add(t, rows, so_far):
-            return so_far + once.rows(t, rows, n, partial(ask, t))
+            return so_far + once.get_or_compute_rows(t, rows, n, partial(ask, t))
 
         n = num_samples(X)
         walked = _new_walk(self, n)
@@ -269,7 +269,7 @@ class ExitEngine:
                 before = score
         return out
 
-    def walk(self, X, thresholds, n_jobs=None, once=EVERY):
+    def walk(self, X, thresholds, n_jobs=None, once=NO_CACHE):
         """Evaluate row by row; the threads are those of the net's library."""
         walked = _new_walk(self, num_samples(X))
         for here, run in self._blocks(X):

@@ -46,6 +46,7 @@ from skroute.early_exit._learning import (
 from skroute.forests._answers import labels_at
 from skroute.forests._rows import are_plain
 from skroute.forests._wrapped import prepared, take_apart, weights_alone
+from skroute.utils._cache import cache_of
 from skroute.utils._compat import (
     Integral,
     Interval,
@@ -56,7 +57,6 @@ from skroute.utils._compat import (
     check_method_params,
     routing_enabled,
 )
-from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import check_weights
 
@@ -486,10 +486,10 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         return Plan(walked[1], self._spent[walked[1]], walked)
 
     def _walk(self, X, thresholds):
-        once = once_of(self)
+        cache = cache_of(self)
         if self._before:
-            X = once.whole("prepared", lambda: prepared(self._before, X))
-        return self._engine.walk(X, thresholds, self.n_jobs, once)
+            X = cache.get_or_compute("prepared", lambda: prepared(self._before, X))
+        return self._engine.walk(X, thresholds, self.n_jobs, cache)
 
     def _answer(self, plan, response):
         at = self._settled(plan.X, plan.state)
@@ -505,7 +505,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
     def _settled(self, X, walked):
         def ask(ties):
             known = self.estimator_, self._engine, self.classes_, self._before
-            return own_answers(*known, X, once_of(self), ties)
+            return own_answers(*known, X, cache_of(self), ties)
 
         return settle(self._engine, walked, ask)
 

@@ -21,6 +21,7 @@ from skroute.gating._linear import LinearGate
 from skroute.gating._objective import Problem, Rows, full_losses, log_probabilities
 from skroute.gating._out_of_sample import find_splits, fit_full, hold_out, out_of_sample_proba
 from skroute.metrics._objectives import objective_of_labels
+from skroute.utils._cache import cache_of
 from skroute.utils._compat import (
     HasMethods,
     Interval,
@@ -32,7 +33,6 @@ from skroute.utils._compat import (
     will_have,
 )
 from skroute.utils._frames import as_rows
-from skroute.utils._once import once_of
 from skroute.utils._statistics import standard_error
 from skroute.utils._tensors import on_host
 from skroute.utils._tolerances import ROUNDING
@@ -514,7 +514,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         else:
             ledger.plan(rows, pair.gate_features)
             values = ledger.take(rows, pair.gate_features)
-            gate, scores = once_of(self).whole("look", lambda: self._look(pair, values))
+            gate, scores = cache_of(self).get_or_compute("look", lambda: self._look(pair, values))
             sent = self._send(gate, budget, values[:, pair.gate_features])
         ledger.plan(rows[~sent], pair.cheap_features)
         ledger.plan(rows[sent], self._full)
@@ -562,7 +562,8 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
 
         def answer(sent, rows):
             if sent:
-                found = once_of(self).rows(("full", response), rows, len(plan.route), ask)
+                key = "full", response
+                found = cache_of(self).get_or_compute_rows(key, rows, len(plan.route), ask)
                 in_order = np.argsort(model.classes_)
                 return found[:, in_order] if response == "predict_proba" else found
             read = pair.cheap_features

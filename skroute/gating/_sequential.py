@@ -23,6 +23,7 @@ from skroute.gating._set_models import SetModel, Task, fit_again, fit_judged, fi
 from skroute.gating._sets import find_sets
 from skroute.gating._stopping import STOP, Policies, spend
 from skroute.metrics._objectives import OF_LABELS, objective_of_labels
+from skroute.utils._cache import NO_CACHE, cache_of
 from skroute.utils._compat import (
     HasMethods,
     Integral,
@@ -34,7 +35,6 @@ from skroute.utils._compat import (
     routing_enabled,
 )
 from skroute.utils._frames import as_rows, is_frame, names_and_columns
-from skroute.utils._once import EVERY, once_of
 from skroute.utils._statistics import standard_error
 from skroute.utils._validation import (
     check_probabilities,
@@ -611,7 +611,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
     def _plan(self, X, call):
         limits = self._limits(call.budget, call.option("max_rounds"), call.option("max_cost"))
-        choice = self._choice(*limits, warns=once_of(self) is EVERY)
+        choice = self._choice(*limits, warns=cache_of(self) is NO_CACHE)
         known = self._known(call.option("known"), num_samples(X))
         ledger = self._ledger(X)
         at, rounds = self._walk(X, ledger, known, choice, call.budget)
@@ -635,7 +635,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
                 inside = np.flatnonzero(at[going] == own)
                 rows = going[inside]
                 ask = partial(self._keys, X, ledger, own)
-                key = once_of(self).rows(("key", int(own)), rows, n_rows, ask)
+                key = cache_of(self).get_or_compute_rows(("key", int(own)), rows, n_rows, ask)
                 table, bins = choice.policies.moves(own, key, left)
                 to[inside], other = table[choice.prices][:, bins]
                 if share > 0:
@@ -737,7 +737,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         def answer(own, rows):
             ask = self._labels if response == "predict" else self._proba
             ask = partial(ask, self._models, own, plan.X, ledger)
-            found = once_of(self).rows(("answer", own, response), rows, len(at), ask)
+            key = "answer", own, response
+            found = cache_of(self).get_or_compute_rows(key, rows, len(at), ask)
             return self.classes_[found] if response == "predict" else with_sum_one(found)
 
         return dispatch(at, answer)

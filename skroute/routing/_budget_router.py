@@ -30,6 +30,7 @@ from skroute.routing._policy import check_lambda
 from skroute.routing._router import COSTS
 from skroute.routing._table_router import TableRouter, realised_quality
 from skroute.routing._told_costs import check_told_costs, costs_of_fit
+from skroute.utils._cache import cache_of
 from skroute.utils._compat import (
     HasMethods,
     Interval,
@@ -39,7 +40,6 @@ from skroute.utils._compat import (
     routing_enabled,
 )
 from skroute.utils._named import check_rows_match
-from skroute.utils._once import once_of
 from skroute.utils._validation import (
     check_numbers,
     given_weights,
@@ -473,14 +473,16 @@ class BudgetRouter(TableRouter):
             costs = check_row_costs(costs, models if self._named else None, shape)
             if self._told_costs is not None:
                 compare = partial(check_told_costs, self._told_costs, X, costs)
-                once_of(self).whole("told costs", compare)
+                cache_of(self).get_or_compute("told costs", compare)
         elif self.cost_estimator_ is None:
             raise ValueError(
                 f"costs must be given for the rows to decide on, array-like of shape {shape}: the "
                 "router was fitted on costs per row without a cost_estimator."
             )
         else:
-            costs = once_of(self).whole("costs", lambda: predict_costs(self.cost_estimator_, X))
+            costs = cache_of(self).get_or_compute(
+                "costs", lambda: predict_costs(self.cost_estimator_, X)
+            )
         return costs if self.abstain_quality_ is None else with_last(costs, 0.0)
 
     def _plan_single(self, X, name, call):

@@ -13,8 +13,8 @@ from skroute.metrics._objectives import OF_LABELS
 from skroute.routing._members import AMOUNT, MemberRouter, names_best_score
 from skroute.routing._mixtures import mean_of_rows, validated_mixture
 from skroute.routing._targets import MultiLabel, SingleLabel
+from skroute.utils._cache import NO_CACHE, CallCache, cache_of
 from skroute.utils._compat import StrOptions, num_samples
-from skroute.utils._once import EVERY, Once, once_of
 
 # {0, 1/M, ..., 1} with the M = 10 of the paper, for the weight and for the threshold.
 GRID = np.linspace(0.0, 1.0, 11)
@@ -35,10 +35,10 @@ class MemberAnswers:
     """
 
     def __init__(self, router, X):
-        once = once_of(router)
+        cache = cache_of(router)
         self._router = router
         self._X = X
-        self._kept = Once() if once is EVERY else once
+        self._kept = CallCache() if cache is NO_CACHE else cache
 
     def _ask(self, member, method, rows):
         return self._router._answers_of(self._X, member, method, rows, self._kept)
@@ -186,7 +186,7 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
         n_rows = num_samples(X)
         if self._multilabel:
             # As the member answers where no other is asked.
-            once_of(self).count(self.member_names_[member], n_rows)
+            cache_of(self).count_rows(self.member_names_[member], n_rows)
             return self.estimators_[member].predict(X)
         answers = MemberAnswers(self, X)
         rows = np.arange(n_rows)

@@ -43,6 +43,7 @@ from skroute.routing._targets import (
     make_target,
     rows_of_failure,
 )
+from skroute.utils._cache import cache_of
 from skroute.utils._compat import (
     BaseHeterogeneousEnsemble,
     Integral,
@@ -58,7 +59,6 @@ from skroute.utils._compat import (
     will_have,
 )
 from skroute.utils._named import by_label, check_rows_match
-from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import (
     check_known_labels,
@@ -357,16 +357,17 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         return self._target.probabilities(answers)
 
     def _answers_of(self, X, at, method, rows, kept=None):
-        """What a member says of some rows; within a walk, or `kept`, of each of them once."""
-        name, member, once = self.member_names_[at], self.estimators_[at], once_of(self)
+        """What a member says of some rows; within a sweep, or `kept`, of each of them once."""
+        name, member, cache = self.member_names_[at], self.estimators_[at], cache_of(self)
 
         def ask(rows):
-            once.count(name, len(rows))
+            cache.count_rows(name, len(rows))
             with rows_of_failure(rows):
                 some = X if len(rows) == num_samples(X) else _safe_indexing(X, rows)
                 return self._target.call(method, name, member, some, proven=True)
 
-        return (kept or once).rows(("answers", at, method), rows, num_samples(X), ask)
+        key = "answers", at, method
+        return (kept or cache).get_or_compute_rows(key, rows, num_samples(X), ask)
 
     def _offers_proba(self):
         """When every member, whichever a row is routed to, has `predict_proba`."""

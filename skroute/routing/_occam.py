@@ -17,8 +17,8 @@ from skroute.routing._log import Log, kept_choices, with_last
 from skroute.routing._members import AMOUNT, MemberRouter, names_best_score
 from skroute.routing._policy import check_lambda
 from skroute.routing._targets import Numbers
+from skroute.utils._cache import NO_CACHE, cache_of
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples, will_have
-from skroute.utils._once import EVERY, once_of
 from skroute.utils._timing import seconds_per_sample
 
 
@@ -161,7 +161,7 @@ class Occam(MemberRouter):
         if self.embedding_ is None:
             return X
         with note_failure("embedding", n, "transform"):
-            return once_of(self).whole("embedded", lambda: self.embedding_.transform(X))
+            return cache_of(self).get_or_compute("embedded", lambda: self.embedding_.transform(X))
 
     def _look(self, X, kept):
         features = self._embed(X)
@@ -174,7 +174,7 @@ class Occam(MemberRouter):
 
     def _plan_single(self, X, name, call):
         plan = super()._plan_single(X, name, call)
-        if name == self.embedding and once_of(self) is not EVERY:
+        if name == self.embedding and cache_of(self) is not NO_CACHE:
             # In a sweep over budgets this member has answered when it embedded.
             _, state, _ = self._look(X, None)
             plan = plan._replace(state=state)

@@ -16,7 +16,7 @@ from skroute.base import Plan, check_affordable, check_costs, dispatch, note_fai
 from skroute.base._inspection import may_take_weights
 from skroute.gating._boosting import BoostedGate
 from skroute.gating._buyer import FeatureBuyer, quality_of
-from skroute.gating._levels import Ranks, lowest_level, row_keys
+from skroute.gating._levels import Ranks, lowest_level
 from skroute.gating._linear import LinearGate
 from skroute.gating._objective import Problem, Rows, full_losses, log_probabilities
 from skroute.gating._out_of_sample import find_splits, fit_full, hold_out, out_of_sample_proba
@@ -33,6 +33,7 @@ from skroute.utils._compat import (
     will_have,
 )
 from skroute.utils._frames import as_rows
+from skroute.utils._row_hash import feature_keys
 from skroute.utils._statistics import standard_error
 from skroute.utils._tensors import on_host
 from skroute.utils._tolerances import ROUNDING
@@ -405,7 +406,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
                 return max(self._gate.level(gate[part], gain[part], out.weight[part], *how), least)
 
             # The share of rows sent from which each row is sent, by what the other half says.
-            keys, rank = row_keys(out.values[:, pair.gate_features]), np.full(len(gate), np.inf)
+            keys, rank = feature_keys(out.values[:, pair.gate_features]), np.full(len(gate), np.inf)
             for judged, by in ((first, ~first), (~first, first)):
                 if out.weight[by].any():
                     ranks = Ranks.of(gate[by], out.weight[by])
@@ -545,7 +546,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             order = np.argsort(-gate, kind="stable")
             sent[order[int(share * len(gate) * (1 + ROUNDING)) :]] = False
         elif share < 1:
-            sent &= self._ranks.of_rows(gate, row_keys(shown)) < share * (1 + ROUNDING)
+            sent &= self._ranks.of_rows(gate, feature_keys(shown)) < share * (1 + ROUNDING)
         return sent
 
     def _answer(self, plan, response):

@@ -17,7 +17,6 @@ from skroute.base import CallParameter, Plan, check_budget, dispatch, note_failu
 from skroute.base._inspection import may_take_weights
 from skroute.gating._boosting import threads_for
 from skroute.gating._buyer import FeatureBuyer, FeatureLedger, quality_of
-from skroute.gating._levels import GOLDEN, row_draws, row_keys
 from skroute.gating._out_of_sample import in_order
 from skroute.gating._set_models import SetModel, Task, fit_again, fit_judged, fit_own
 from skroute.gating._sets import find_sets
@@ -35,6 +34,7 @@ from skroute.utils._compat import (
     routing_enabled,
 )
 from skroute.utils._frames import as_rows, is_frame, names_and_columns
+from skroute.utils._row_hash import GOLDEN, even_draws, feature_keys
 from skroute.utils._statistics import standard_error
 from skroute.utils._validation import (
     check_probabilities,
@@ -642,7 +642,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
                     # Rows for which the two prices differ are drawn, once.
                     new, columns = rows[(to[inside] != other) & (low[rows] < 0)], self._columns(own)
                     shown = ledger.take(new, columns)[:, columns]
-                    low[new] = row_draws(row_keys(shown)) < share
+                    low[new] = even_draws(feature_keys(shown)) < share
                     to[inside] = np.where(low[rows] == 1, other, to[inside])
                 # The highest price at which rows buy on, by position.
                 goes = table != STOP

@@ -12,7 +12,6 @@ from skroute.base._calls import ALLOWED, EXCLUDE, REQUEST_ID
 from skroute.base._inspection import models_of
 from skroute.quality import QualityRegressor
 from skroute.quality._logged import KnownCellsRegressor, beyond_range, lack_of_overlap
-from skroute.routing._draws import row_keys, tie_draws
 from skroute.routing._estimates import cross_fit, folds_of
 from skroute.routing._learn import learn_policy, predict_costs, warn_of_fit
 from skroute.routing._log import (
@@ -40,6 +39,7 @@ from skroute.utils._compat import (
     routing_enabled,
 )
 from skroute.utils._named import check_rows_match
+from skroute.utils._row_hash import row_keys, tie_draws
 from skroute.utils._validation import (
     check_numbers,
     given_weights,

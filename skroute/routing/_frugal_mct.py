@@ -17,7 +17,6 @@ from skroute.routing._combining import (
     search_combination,
     search_threshold,
 )
-from skroute.routing._draws import tie_draws
 from skroute.routing._estimates import answers_forest, rows_and_others, with_weights
 from skroute.routing._learn import learn_policy, what_is_behind
 from skroute.routing._log import Log, kept_choices
@@ -25,6 +24,7 @@ from skroute.routing._members import MemberRouter
 from skroute.routing._mixtures import best_of, mean_of_rows
 from skroute.routing._policy import Policy, Validated
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
+from skroute.utils._row_hash import tie_draws
 from skroute.utils._statistics import standard_error
 from skroute.utils._validation import warn
 

@@ -10,7 +10,6 @@ from skroute.base._calls import ALLOWED, EXCLUDE, REQUEST_ID
 from skroute.base._inspection import may_take_missing
 from skroute.metrics._objectives import OF_LABELS, OF_NUMBERS
 from skroute.quality import QualityRegressor
-from skroute.routing._draws import tie_draws
 from skroute.routing._estimates import folds_of, with_weights
 from skroute.routing._learn import learn_policy, warn_of_fit
 from skroute.routing._log import Log, kept_choices, with_last
@@ -19,6 +18,7 @@ from skroute.routing._policy import check_lambda
 from skroute.routing._targets import Numbers
 from skroute.utils._cache import NO_CACHE, cache_of
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples, will_have
+from skroute.utils._row_hash import tie_draws
 from skroute.utils._timing import seconds_per_sample
 
 

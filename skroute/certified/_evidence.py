@@ -10,8 +10,9 @@ from skroute.base._inspection import abstained, can_abstain, models_of
 from skroute.base._protocol import routed_of
 from skroute.utils._cache import cache_of
 from skroute.utils._compat import num_samples
+from skroute.utils._named import align_by_class
 from skroute.utils._tensors import on_host
-from skroute.utils._validation import check_probabilities, missing_entries
+from skroute.utils._validation import check_known_labels, check_probabilities, missing_entries
 
 # Not "the full model": a gate and an early exit have one, and it is another.
 FULL = "the estimator itself without a budget"
@@ -228,6 +229,6 @@ def ask_reference(router, reference, X, call, worth):
         if asks == "predict_proba":
             # In the order of the router's classes.
             proba = check_probabilities(answers, name)
-            answers = np.zeros((n, len(worth.classes)), dtype=proba.dtype)
-            answers[:, worth.codes(reference.classes_, "classes_")] = proba
+            check_known_labels(reference.classes_, worth.classes, "classes_")
+            answers = align_by_class(proba, reference.classes_, worth.classes)
     return name, Routed(answers, None, np.full(n, np.nan))

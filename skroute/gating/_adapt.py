@@ -33,6 +33,7 @@ from skroute.utils._compat import (
     will_have,
 )
 from skroute.utils._frames import as_rows
+from skroute.utils._named import align_by_class
 from skroute.utils._row_hash import feature_keys
 from skroute.utils._statistics import standard_error
 from skroute.utils._tensors import on_host
@@ -565,8 +566,9 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             if sent:
                 key = "full", response
                 found = cache_of(self).get_or_compute_rows(key, rows, len(plan.route), ask)
-                in_order = np.argsort(model.classes_)
-                return found[:, in_order] if response == "predict_proba" else found
+                if response == "predict":
+                    return found
+                return align_by_class(found, model.classes_, self.classes_)
             read = pair.cheap_features
             own = pair.cheap_scores(ledger.take(rows, read)) if scores is None else scores[rows]
             return self._answers_of(np.exp(log_probabilities(own)), response)

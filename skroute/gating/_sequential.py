@@ -17,7 +17,6 @@ from skroute.base import CallParameter, Plan, check_budget, dispatch, note_failu
 from skroute.base._inspection import may_take_weights
 from skroute.gating._boosting import threads_for
 from skroute.gating._buyer import FeatureBuyer, FeatureLedger, quality_of
-from skroute.gating._out_of_sample import in_order
 from skroute.gating._set_models import SetModel, Task, fit_again, fit_judged, fit_own
 from skroute.gating._sets import find_sets
 from skroute.gating._stopping import STOP, Policies, spend
@@ -34,6 +33,7 @@ from skroute.utils._compat import (
     routing_enabled,
 )
 from skroute.utils._frames import as_rows, is_frame, names_and_columns
+from skroute.utils._named import align_by_class
 from skroute.utils._row_hash import GOLDEN, even_draws, feature_keys
 from skroute.utils._statistics import standard_error
 from skroute.utils._validation import (
@@ -681,7 +681,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         read = self._input(ledger, rows, columns, X)
         with note_failure("estimator", len(rows), "predict_proba"):
             found = check_probabilities(model.predict_proba(read), "estimator")
-        return in_order(found, model.classes_, self.classes_)
+        return align_by_class(np.asarray(found, dtype=np.float64), model.classes_, self.classes_)
 
     def _labels(self, models, own, X, ledger, rows):
         """Return positions of the classes that the model of a set answers rows with.

@@ -17,6 +17,7 @@ from skroute.guarantees import mean_p_value, mean_upper_bound
 from skroute.guarantees._finite import labels_needed, smallest_allowed, tolerated_disagreements
 from skroute.utils._cache import with_cache
 from skroute.utils._compat import Integral, _safe_indexing, check_method_params, num_samples
+from skroute.utils._tolerances import COUNT_ROUNDING, LIMIT_ROOM
 
 # Rows that only set the scale of the budgets.
 _SCALE_ROWS = 10
@@ -45,7 +46,7 @@ class BatchTest:
     @cached_property
     def allowed(self):
         """Disagreements that the finished batch may have."""
-        return min(int(np.floor(self.max_loss * self.n_rows + 1e-9)), self.n_rows)
+        return min(int(np.floor(self.max_loss * self.n_rows + COUNT_ROUNDING)), self.n_rows)
 
     @cached_property
     def tolerated(self):
@@ -55,7 +56,7 @@ class BatchTest:
     def losses(self, bought, y_pred):
         """Loss of each labelled row against the bought answer."""
         values = self.loss.against(bought, y_pred)
-        if values.min() < 0 or values.max() > self.loss.range * (1 + 1e-9):
+        if values.min() < 0 or values.max() > self.loss.range * (1 + LIMIT_ROOM):
             raise ValueError(
                 "The loss of an answer against the bought one must lie between 0 and "
                 f"loss_range={self.loss.range!r}, got {values.min():.6g} to {values.max():.6g}."

@@ -42,6 +42,7 @@ from skroute.utils._compat import (
 )
 from skroute.utils._named import check_rows_match, in_order
 from skroute.utils._tensors import on_host
+from skroute.utils._tolerances import LIMIT_ROOM
 from skroute.utils._validation import (
     check_numbers,
     check_row_weights,
@@ -510,7 +511,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
                 f"{largest:.17g}."
             )
         differ = np.abs(evidence.losses[:, :, None] - evidence.references[:, None, :]).max()
-        if not differ <= loss.range * (1 + 1e-9):
+        if not differ <= loss.range * (1 + LIMIT_ROOM):
             raise ValueError(
                 f"Losses of a row differ by {differ:.6g}, more than loss_range={loss.range!r}, "
                 "which must be what no row can exceed."
@@ -665,7 +666,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             max_loss=None if max_loss is None or max_loss >= loss_range else max_loss,
             budget=budget,
             loss_range=loss_range,
-            max_cost=None if beyond else most * (1 + 1e-9),
+            max_cost=None if beyond else most * (1 + LIMIT_ROOM),
             audit_rate=audit_rate,
             false_alarm=false_alarm,
             random_state=random_state,

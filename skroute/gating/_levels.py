@@ -6,17 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skroute.utils._row_hash import even_draws
-from skroute.utils._tolerances import ROUNDING
-
-# Scores that differ by less are ties: a gate is summed in another order for other batches.
-TIE = 1e-9
+from skroute.utils._tolerances import ROUNDING, SCORE_TIE
 
 
 def _falling(gate):
     """Order of falling scores, the scores, and room for rounding; which are the last of a tie."""
     order = np.argsort(-gate, kind="stable")
     falling = gate[order]
-    room = TIE * np.maximum(np.abs(falling), 1.0)
+    room = SCORE_TIE * np.maximum(np.abs(falling), 1.0)
     last = np.flatnonzero(np.append(falling[:-1] - falling[1:] > room[:-1], True))
     return order, falling, room, last
 

@@ -36,6 +36,7 @@ from skroute.utils._frames import as_rows, is_frame, names_and_columns
 from skroute.utils._named import align_by_class
 from skroute.utils._row_hash import GOLDEN, even_draws, feature_keys
 from skroute.utils._statistics import standard_error
+from skroute.utils._tolerances import LIMIT_ROOM
 from skroute.utils._validation import (
     check_probabilities,
     relative_weights,
@@ -52,7 +53,8 @@ _MOST_HELD_OUT = 5000
 _FEWEST = 6
 # Limits whose policies and points are remembered.
 _REMEMBERED = 8
-_ROOM = 1 + 1e-9
+# Factor of a limit: a sum of costs may exceed the limit by rounding.
+_ROOM = 1 + LIMIT_ROOM
 
 
 class OperatingPoint(NamedTuple):

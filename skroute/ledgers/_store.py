@@ -59,7 +59,8 @@ class Store(ABC):
 
         Replace locks and connections: those of the parent must be neither used nor closed. If
         the fork has copied the books themselves, the child has another ledger. It needs a new
-        identity.
+        identity. It may give back the amounts of held reservations, whose requests go on in the
+        parent alone.
         """
 
     @abstractmethod

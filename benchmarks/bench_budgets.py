@@ -61,8 +61,8 @@ from skroute.routing import (
     FrugalMLClassifier,
     SequentialRouterClassifier,
 )
-from skroute.routing.parts._draws import row_keys
 from skroute.routing.parts._policy import choose_by_rule
+from skroute.utils._row_hash import row_keys
 
 SIZES = (300, 1000, 3000)
 SHARES = (0.25, 0.5, 0.75)

@@ -30,10 +30,12 @@ INTERNAL = {
     # Asked by estimators that say themselves what they take.
     "base.affords",
     "base.check_affordable",
+    "base.count_rows",
     "base.dispatch",
     "base.inherit_member_tags",
     "base.measure_costs",
     "base.note_failure",
+    "base.take_rows",
     # What engines are made of: they get what readers and estimators have checked.
     "forests.find_reader",
     "forests.leaf_sums",

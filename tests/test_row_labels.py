@@ -420,6 +420,8 @@ WITH_ROWS |= {"sample_weight", "signals", "allowed", "request_id", "groups", "lo
 WITH_ROWS |= {"values", "X_val", "y_val", "y_preds", "cost", "rows", "known", "size", "weight"}
 # Calls that have two of these names for another reason.
 ELSEWHERE = {
+    # Positions of rows.
+    "take_rows",
     # One request at a time: numbers by the names of choices.
     "BudgetStream.reserve",
     "OnlineBudgetRouter.commit",

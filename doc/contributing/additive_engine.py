@@ -10,7 +10,7 @@ from skroute.early_exit._engine import (
     start_walk,
     walk_in_turn,
 )
-from skroute.utils._once import EVERY
+from skroute.utils._cache import NO_CACHE
 
 
 class FeatureByFeature(LogisticRegression):
@@ -70,7 +70,7 @@ class LinearEngine(Engine):
         terms = [self._term(position, X) for position in range(self.n_members)]
         return np.array(terms, dtype=np.float32)
 
-    def walk(self, X, thresholds, n_jobs=None, cache=EVERY):
+    def walk(self, X, thresholds, n_jobs=None, cache=NO_CACHE):
         X = np.asarray(X)
 
         def add(position, rows, scores):

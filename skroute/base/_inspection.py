@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
@@ -106,6 +107,18 @@ def predicts_best_score(model):
     Then a router need not ask a service for both.
     """
     return getattr(unfrozen(model), "_predicts_best_score", False)
+
+
+def moves_threshold(model):
+    """Return True if a fitted model is a classifier of scikit-learn with a moved threshold.
+
+    It may be frozen, the last step of a pipeline, or what a search has found.
+    """
+    model = unfrozen(model)
+    while hasattr(model, "best_estimator_") or isinstance(model, Pipeline):
+        inner = model.best_estimator_ if hasattr(model, "best_estimator_") else model[-1]
+        model = unfrozen(inner)
+    return isinstance(model, FixedThresholdClassifier | TunedThresholdClassifierCV)
 
 
 def takes_keyword(estimator, keyword):

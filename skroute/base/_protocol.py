@@ -164,7 +164,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
     :class:`CallParameter`. The public methods get their signatures from this list. A wrapper, whose
     keywords are those of the estimator inside, has a property of this name instead.
 
-    It may replace six more methods:
+    It may replace seven more methods:
 
     ``fit(X, y, sample_weight=None)``
         Show what `fit` takes beyond `X` and `y`, and pass it on to ``_fit``:
@@ -193,6 +193,11 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
     ``_plan_single(X, name, call) -> Plan``
         Return the plan in which one of these models answers every row. ``_answer`` gets this plan,
         too. The cost is that of the model alone. A subclass with single choices writes it.
+
+    ``_share_cache(cache)``
+        Prepare a copy of the estimator for a sweep over budgets on the same rows, see
+        ``skroute/utils/_cache.py``. A wrapper gives the estimator inside a cache here. The
+        default does nothing.
 
     Four attributes are read where an estimator has them:
 
@@ -370,6 +375,9 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         given = {name: value for name, value in parameters.items() if value is not None}
         common = {name: given.pop(name) for name in COMMON_NAMES if name in given}
         return Call(self._effective_budget(budget), **common, options=given)
+
+    def _share_cache(self, cache):
+        """Do nothing: there is no decision estimator inside."""
 
     def _check_is_fitted(self):
         """Raise NotFittedError before `fit`."""

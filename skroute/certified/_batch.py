@@ -14,8 +14,9 @@ from skroute.certified._loss import Loss, loss_of
 from skroute.certified._selection import smallest_loss
 from skroute.guarantees import mean_p_value, mean_upper_bound
 from skroute.guarantees._finite import labels_needed, smallest_allowed, tolerated_disagreements
+from skroute.utils._cache import with_cache
 from skroute.utils._compat import Integral, _safe_indexing, check_method_params, num_samples
-from skroute.utils._once import walking
+from skroute.utils._tolerances import COUNT_ROUNDING, LIMIT_ROOM
 from skroute.utils._typing import NDArray
 
 # Rows that only set the scale of the budgets.
@@ -45,7 +46,7 @@ class BatchTest:
     @cached_property
     def allowed(self):
         """Disagreements that the finished batch may have."""
-        return min(int(np.floor(self.max_loss * self.n_rows + 1e-9)), self.n_rows)
+        return min(int(np.floor(self.max_loss * self.n_rows + COUNT_ROUNDING)), self.n_rows)
 
     @cached_property
     def tolerated(self):
@@ -55,7 +56,7 @@ class BatchTest:
     def losses(self, bought, y_pred):
         """Loss of each labelled row against the bought answer."""
         values = self.loss.against(bought, y_pred)
-        if values.min() < 0 or values.max() > self.loss.range * (1 + 1e-9):
+        if values.min() < 0 or values.max() > self.loss.range * (1 + LIMIT_ROOM):
             raise ValueError(
                 "The loss of an answer against the bought one must lie between 0 and "
                 f"loss_range={self.loss.range!r}, got {values.min():.6g} to {values.max():.6g}."
@@ -94,7 +95,7 @@ def walk(router, budgets, X, call, bought, test, *, from_full):
     count never falls along the path and the proof in the user guide holds: order the rows by that
     first budget. Neither the grid nor the order depends on the labels.
 
-    `budgets` fall from the unlimited one, `router` is walking over the rows, and `bought` are the
+    `budgets` fall from the unlimited one, `router` has a cache for the rows, and `bought` are the
     reference's answers to them (Routed; a route of -1 is none of the choices): `from_full` says
     that they are the plan without a budget, which needs no test. Returns the index of the last
     certified budget (-1: none), the mean loss there and its bound (at the first budget, if none is
@@ -138,7 +139,7 @@ def certify_batch(certified, router, X, n_labels, label_cost, call):
     limit, rng = check_budget(certified.budget), check_random_state(certified.random_state)
     scale, labelled = np.sort(rng.permutation(n)[:_SCALE_ROWS]), rng.permutation(n)[:n_labels]
     X_scale, call_scale = part(scale)
-    scaled = walking(router)
+    scaled = with_cache(router)
     plan = scaled.respond(X_scale, scaled.make_call(np.inf, **call_scale), None)
     if np.isfinite(limit) and not np.array_equal(plan.cost, plan.expected_cost):
         raise ValueError(
@@ -148,8 +149,8 @@ def certify_batch(certified, router, X, n_labels, label_cost, call):
     budgets = operating_budgets(scaled, X_scale, certified.n_points, call_scale)
     rest = np.delete(np.arange(n), labelled)
     # Nothing is asked twice, neither about the labelled rows nor about the rest.
-    walked, (X_labelled, call_labelled) = walking(router), part(labelled)
-    others, (X_rest, call_rest) = walking(router), part(rest)
+    walked, (X_labelled, call_labelled) = with_cache(router), part(labelled)
+    others, (X_rest, call_rest) = with_cache(router), part(rest)
     if "costs" in call:
         budgets = within_reach(walked, X_labelled, call_labelled, budgets)
         if len(rest):

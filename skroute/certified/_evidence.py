@@ -7,11 +7,12 @@ import numpy as np
 from skroute.base import Routed, note_failure
 from skroute.base._inspection import abstained, can_abstain, models_of
 from skroute.base._protocol import routed_of
+from skroute.utils._cache import cache_of
 from skroute.utils._compat import num_samples
-from skroute.utils._once import once_of
+from skroute.utils._named import align_by_class
 from skroute.utils._tensors import on_host
 from skroute.utils._typing import NDArray
-from skroute.utils._validation import check_probabilities, missing_entries
+from skroute.utils._validation import check_known_labels, check_probabilities, missing_entries
 
 # Not "the full model": a gate and an early exit have one, and it is another.
 FULL = "the estimator itself without a budget"
@@ -131,7 +132,7 @@ def within_reach(router, X, call, budgets):
 def collect(router, budgets, X, y, call, *, reference, loss, group, from_single):
     """Call a router, and the references, at every one of its budgets on the evidence rows.
 
-    The router is one for a walk over these rows, which are in random order: no member is asked
+    The router has a cache for these rows, which are in random order: no member is asked
     twice about a row. `from_single` says whether the path begins with the single choice that the
     loss is measured against.
     """
@@ -166,7 +167,7 @@ def collect(router, budgets, X, y, call, *, reference, loss, group, from_single)
         groups,
         loss.exact and not some_abstain,
         costs_known,
-        once_of(router).calls,
+        cache_of(router).row_counts,
         set(call),
     )
 
@@ -222,12 +223,12 @@ def ask_reference(router, reference, X, call, worth):
     if hasattr(reference, "predict_routed") and asks == "predict":
         with note_failure(name, n, "predict_routed"):
             return name, reference.predict_routed(X)
-    once_of(router).count(name, n)
+    cache_of(router).count_rows(name, n)
     with note_failure(name, n, asks):
         answers = np.asarray(on_host(getattr(reference, asks)(X)))
         if asks == "predict_proba":
             # In the order of the router's classes.
             proba = check_probabilities(answers, name)
-            answers = np.zeros((n, len(worth.classes)), dtype=proba.dtype)
-            answers[:, worth.codes(reference.classes_, "classes_")] = proba
+            check_known_labels(reference.classes_, worth.classes, "classes_")
+            answers = align_by_class(proba, reference.classes_, worth.classes)
     return name, Routed(answers, None, np.full(n, np.nan))

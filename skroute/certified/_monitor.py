@@ -11,6 +11,7 @@ from sklearn.utils import check_random_state
 from skroute.utils._compat import Integral, Interval, Real, validate_params
 from skroute.utils._named import check_rows_match
 from skroute.utils._optional import axes_of
+from skroute.utils._tolerances import LIMIT_ROOM
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_numbers
 
@@ -331,7 +332,7 @@ class PromiseMonitor:
             If a cost is negative, a loss is outside of its range, or one is not finite. Nothing
             is counted then.
         """
-        top = self.loss_range * (1 + 1e-9)
+        top = self.loss_range * (1 + LIMIT_ROOM)
         costs = _column(cost, "cost", low=0.0)
         losses = _column(loss, "loss", low=-top, high=top, allow_nan=True)
         check_rows_match(cost=cost, loss=loss)

@@ -21,6 +21,7 @@ from skroute.certified._monitor import PromiseMonitor
 from skroute.certified._selection import Selection
 from skroute.metrics._objectives import OF_LABELS
 from skroute.metrics._off_policy import count_seen
+from skroute.utils._cache import with_cache
 from skroute.utils._compat import (
     HasMethods,
     Integral,
@@ -35,8 +36,8 @@ from skroute.utils._compat import (
     routing_enabled,
 )
 from skroute.utils._named import check_rows_match, in_order
-from skroute.utils._once import once_of, walking
 from skroute.utils._tensors import on_host
+from skroute.utils._tolerances import LIMIT_ROOM
 from skroute.utils._validation import (
     check_numbers,
     check_row_weights,
@@ -372,7 +373,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         if isinstance(self.groups, str) and hasattr(self, "classes_"):
             self._group_values = np.union1d(self._group_values, self.classes_)
         call_rest = check_method_params(X, call, indices=rest)
-        budgets = operating_budgets(walking(self.estimator_), X_rest, self.n_points, call_rest)
+        budgets = operating_budgets(with_cache(self.estimator_), X_rest, self.n_points, call_rest)
         with task.step("collect evidence"):
             self._weigh(X, y, groups, rows, budgets, call, seen=frozen)
         self.choices_ = list(self.estimator_.choices_)
@@ -483,7 +484,8 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
 
         `seen` says whether the wrapped estimator may have been fitted on them.
         """
-        walked, X_rows, values = walking(self.estimator_), _safe_indexing(X, rows), self._values(y)
+        walked, X_rows = with_cache(self.estimator_), _safe_indexing(X, rows)
+        values = self._values(y)
         loss, values = loss_of(walked, values, self.loss, self.loss_range), values[rows]
         groups = None if groups is None else groups[rows]
         classes = getattr(self, "classes_", None)
@@ -512,7 +514,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
                 f"{largest:.17g}."
             )
         differ = np.abs(evidence.losses[:, :, None] - evidence.references[:, None, :]).max()
-        if not differ <= loss.range * (1 + 1e-9):
+        if not differ <= loss.range * (1 + LIMIT_ROOM):
             raise ValueError(
                 f"Losses of a row differ by {differ:.6g}, more than loss_range={loss.range!r}, "
                 "which must be what no row can exceed."
@@ -667,7 +669,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             max_loss=None if max_loss is None or max_loss >= loss_range else max_loss,
             budget=budget,
             loss_range=loss_range,
-            max_cost=None if beyond else most * (1 + 1e-9),
+            max_cost=None if beyond else most * (1 + LIMIT_ROOM),
             audit_rate=audit_rate,
             false_alarm=false_alarm,
             random_state=random_state,
@@ -767,10 +769,9 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
     def _offers_proba(self):
         return hasattr(vars(self).get("estimator_", unfrozen(self.estimator)), "predict_proba")
 
-    def _remember(self, once):
-        """The wrapped estimator for a walk over the same rows."""
-        self.estimator_ = walking(self.estimator_)
-        once_of(self.estimator_).calls = once.calls
+    def _share_cache(self, cache):
+        """Give the wrapped estimator a cache of its own, with the counts of this one."""
+        self.estimator_ = with_cache(self.estimator_, cache.row_counts)
 
     def score(self, X, y, sample_weight=None, budget=None, **call):
         """Return the score of the answers, of the kind that the wrapped estimator has.

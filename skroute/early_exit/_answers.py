@@ -10,8 +10,8 @@ from skroute.early_exit._algorithms import checked, leader_and_margin, never
 from skroute.early_exit._engine import Engine
 from skroute.forests._library import compare, own_labels, own_proba, varied_rows
 from skroute.forests._wrapped import prepared
+from skroute.utils._cache import NO_CACHE
 from skroute.utils._compat import _safe_indexing, num_samples
-from skroute.utils._once import EVERY
 
 # Distance from the decision of a score that was moved to the side of its answer. It is far below
 # the distances of other scores, and 0 would have no side.
@@ -48,7 +48,7 @@ class ReadEnsemble(NamedTuple):
     classes: np.ndarray
     before: tuple = ()
 
-    def own_answers(self, X, rows, cache=EVERY):
+    def own_answers(self, X, rows, cache=NO_CACHE):
         """Return the answers of the ensemble itself, as positions among the classes.
 
         Parameters
@@ -59,7 +59,7 @@ class ReadEnsemble(NamedTuple):
         rows : ndarray of int
             Which of them are asked.
 
-        cache : Once, default=EVERY
+        cache : CallCache, default=NO_CACHE
             Keeps answers to the rows `X`. The default keeps nothing.
 
         Returns
@@ -75,7 +75,7 @@ class ReadEnsemble(NamedTuple):
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            labels = cache.rows("own answers", rows, num_samples(X), ask)
+            labels = cache.get_or_compute_rows("own answers", rows, num_samples(X), ask)
         return np.argmax(labels[:, None] == self.classes[None, :], axis=1)
 
 

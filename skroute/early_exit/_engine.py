@@ -8,7 +8,7 @@ import numpy as np
 
 from skroute.early_exit._algorithms import leader_and_margin
 from skroute.forests import Forest
-from skroute.utils._once import EVERY
+from skroute.utils._cache import NO_CACHE
 from skroute.utils._typing import NDArray
 
 
@@ -189,7 +189,9 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    def walk(self, X: Any, thresholds: Any, n_jobs: int | None = None, cache: Any = EVERY) -> Walk:
+    def walk(
+        self, X: Any, thresholds: Any, n_jobs: int | None = None, cache: Any = NO_CACHE
+    ) -> Walk:
         """Evaluate each row until the thresholds stop it.
 
         For one output, a row stops after a member if its score is below the lower or above the
@@ -209,7 +211,7 @@ class Engine(ABC):
         n_jobs : int, default=None
             Number of threads, for engines that use threads of their own.
 
-        cache : Once, default=EVERY
+        cache : CallCache, default=NO_CACHE
             Keeps the scores of members, for engines whose members are expensive, while the same
             rows are walked with other thresholds. The default keeps nothing.
 

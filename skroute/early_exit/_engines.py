@@ -93,7 +93,7 @@ def check_ensemble(estimator):
     ensemble, _, cut = take_apart(estimator)
     # Boosters themselves say, once they are read, whether they classify.
     classifies = hasattr(type(ensemble), "predict_proba") or not hasattr(ensemble, "fit")
-    if classifies and find_reader.read(ensemble) is not None:
+    if classifies and find_reader(ensemble) is not None:
         return
     has_members = find_builder(ensemble) is not None or may_exit(ensemble)
     if has_members and cut is None:

@@ -10,7 +10,7 @@ from skroute.forests._answers import in_parts, labels_at
 from skroute.forests._bitvector import bit_trees
 from skroute.forests._kernels import add_leaves
 from skroute.forests._rows import are_plain, rows_of
-from skroute.utils._once import EVERY
+from skroute.utils._cache import NO_CACHE
 
 # With fewer rows than this a walk from the root to a leaf is faster.
 _FEWEST_ROWS = 512
@@ -99,7 +99,7 @@ class ForestEngine(Engine):
                 add_leaves(X, start, stop, trees, t, t + 1, column, added)
         return scores
 
-    def walk(self, X, thresholds, n_jobs=None, cache=EVERY):
+    def walk(self, X, thresholds, n_jobs=None, cache=NO_CACHE):
         X = rows_of(self.forest, X)
         n_rows = len(X)
         scores = np.empty((n_rows, self._n_outputs))

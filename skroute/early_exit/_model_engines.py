@@ -7,8 +7,8 @@ import numpy as np
 
 from skroute.base import note_failure
 from skroute.early_exit._engine import Engine, Link, Walk, start_walk, walk_in_turn
+from skroute.utils._cache import NO_CACHE
 from skroute.utils._compat import _safe_indexing, check_response_method, num_samples
-from skroute.utils._once import EVERY
 from skroute.utils._validation import check_probabilities
 
 
@@ -195,15 +195,15 @@ class MemberEngine(Engine):
             scores[t] = self.score(t, X)
         return scores
 
-    def walk(self, X, thresholds, n_jobs=None, cache=EVERY):
+    def walk(self, X, thresholds, n_jobs=None, cache=NO_CACHE):
         n_rows = num_samples(X)
 
         def ask(t, rows):
-            cache.count(f"member {t}", len(rows))
+            cache.count_rows(f"member {t}", len(rows))
             return self.score(t, _safe_indexing(X, rows))
 
         def add(t, rows, scores):
-            return scores + cache.rows(t, rows, n_rows, partial(ask, t))
+            return scores + cache.get_or_compute_rows(t, rows, n_rows, partial(ask, t))
 
         walk = start_walk(self, n_rows)
         walk_in_turn(add, thresholds=thresholds, beta=self.beta, walk=walk)
@@ -311,7 +311,7 @@ class ExitEngine(Engine):
                 previous = scores
         return added
 
-    def walk(self, X, thresholds, n_jobs=None, cache=EVERY):
+    def walk(self, X, thresholds, n_jobs=None, cache=NO_CACHE):
         # Threads are those of the net's library, and hidden states are too large to be kept.
         walk = start_walk(self, num_samples(X))
         for block, run in self._blocks(X):

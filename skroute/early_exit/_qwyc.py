@@ -44,6 +44,7 @@ from skroute.early_exit._learning import (
     warn_of_rare_answers,
 )
 from skroute.forests._wrapped import prepared, take_apart, weights_alone
+from skroute.utils._cache import cache_of
 from skroute.utils._compat import (
     Integral,
     Interval,
@@ -54,7 +55,6 @@ from skroute.utils._compat import (
     check_method_params,
     routing_enabled,
 )
-from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
 from skroute.utils._typing import ArrayLike
 from skroute.utils._validation import check_weights
@@ -533,9 +533,9 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
 
     def _walk(self, X, thresholds):
         """Evaluate rows, with the steps of a pipeline before them, until they stop."""
-        cache = once_of(self)
+        cache = cache_of(self)
         if self._before:
-            X = cache.whole("prepared", lambda: prepared(self._before, X))
+            X = cache.get_or_compute("prepared", lambda: prepared(self._before, X))
         return self._engine.walk(X, thresholds, self.n_jobs, cache)
 
     def _answer(self, plan, response):
@@ -554,7 +554,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         ties = ties_of(self._engine, walk)
         if len(ties):
             ensemble = ReadEnsemble(self.estimator_, self._engine, self.classes_, self._before)
-            walk.answers[ties] = ensemble.own_answers(X, ties, once_of(self))
+            walk.answers[ties] = ensemble.own_answers(X, ties, cache_of(self))
         return walk.answers
 
     def tradeoff(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:

@@ -31,6 +31,7 @@ from skroute.feature_sets._extractors import ItemExtractors, check_extractors
 from skroute.feature_sets._lattice import NO_FEATURES, indicator, members, set_name
 from skroute.feature_sets._training import SetTrainer
 from skroute.metrics import pareto_front
+from skroute.utils._cache import cache_of
 from skroute.utils._compat import (
     BaseComposition,
     HasMethods,
@@ -44,7 +45,6 @@ from skroute.utils._compat import (
     will_have,
 )
 from skroute.utils._frames import as_rows, indexable_rows
-from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
 from skroute.utils._timing import timed
 from skroute.utils._typing import ArrayLike, NDArray
@@ -468,14 +468,14 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         return Plan(route, spent + self._beside[route], computed)
 
     def _answer(self, plan, response):
-        once = once_of(self)
+        cache = cache_of(self)
 
         def answer(choice, rows):
             key = "answers", choice, response
-            return once.rows(key, rows, len(plan.route), partial(ask, choice))
+            return cache.get_or_compute_rows(key, rows, len(plan.route), partial(ask, choice))
 
         def ask(choice, rows):
-            once.count(self.choices_[choice], len(rows))
+            cache.count_rows(self.choices_[choice], len(rows))
             wanted = members(self._masks[choice])
             if not wanted:
                 table = np.zeros((len(rows), 1))

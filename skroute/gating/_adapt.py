@@ -15,11 +15,12 @@ from skroute.base import Plan, check_affordable, check_costs, dispatch, note_fai
 from skroute.base._inspection import may_take_weights
 from skroute.gating._boosting import BoostedGate
 from skroute.gating._buyer import FeatureBuyer, quality_of
-from skroute.gating._levels import Ranks, lowest_level, row_keys
+from skroute.gating._levels import Ranks, lowest_level
 from skroute.gating._linear import LinearGate
 from skroute.gating._objective import Problem, Rows, full_losses, log_probabilities
 from skroute.gating._out_of_sample import find_splits, fit_full, hold_out, out_of_sample_proba
 from skroute.metrics._objectives import objective_of_labels
+from skroute.utils._cache import cache_of
 from skroute.utils._compat import (
     HasMethods,
     Interval,
@@ -31,7 +32,8 @@ from skroute.utils._compat import (
     will_have,
 )
 from skroute.utils._frames import as_rows
-from skroute.utils._once import once_of
+from skroute.utils._named import align_by_class
+from skroute.utils._row_hash import feature_keys
 from skroute.utils._statistics import standard_error
 from skroute.utils._tensors import on_host
 from skroute.utils._tolerances import ROUNDING
@@ -403,7 +405,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
                 return max(self._gate.level(gate[part], gain[part], out.weight[part], *how), least)
 
             # The share of rows sent from which each row is sent, by what the other half says.
-            keys, rank = row_keys(out.values[:, pair.gate_features]), np.full(len(gate), np.inf)
+            keys, rank = feature_keys(out.values[:, pair.gate_features]), np.full(len(gate), np.inf)
             for judged, by in ((first, ~first), (~first, first)):
                 if out.weight[by].any():
                     ranks = Ranks.of(gate[by], out.weight[by])
@@ -512,7 +514,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         else:
             ledger.plan(rows, pair.gate_features)
             values = ledger.take(rows, pair.gate_features)
-            gate, scores = once_of(self).whole("look", lambda: self._look(pair, values))
+            gate, scores = cache_of(self).get_or_compute("look", lambda: self._look(pair, values))
             sent = self._send(gate, budget, values[:, pair.gate_features])
         ledger.plan(rows[~sent], pair.cheap_features)
         ledger.plan(rows[sent], self._full)
@@ -543,7 +545,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             order = np.argsort(-gate, kind="stable")
             sent[order[int(share * len(gate) * (1 + ROUNDING)) :]] = False
         elif share < 1:
-            sent &= self._ranks.of_rows(gate, row_keys(shown)) < share * (1 + ROUNDING)
+            sent &= self._ranks.of_rows(gate, feature_keys(shown)) < share * (1 + ROUNDING)
         return sent
 
     def _answer(self, plan, response):
@@ -560,9 +562,11 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
 
         def answer(sent, rows):
             if sent:
-                found = once_of(self).rows(("full", response), rows, len(plan.route), ask)
-                in_order = np.argsort(model.classes_)
-                return found[:, in_order] if response == "predict_proba" else found
+                key = "full", response
+                found = cache_of(self).get_or_compute_rows(key, rows, len(plan.route), ask)
+                if response == "predict":
+                    return found
+                return align_by_class(found, model.classes_, self.classes_)
             read = pair.cheap_features
             own = pair.cheap_scores(ledger.take(rows, read)) if scores is None else scores[rows]
             return self._answers_of(np.exp(log_probabilities(own)), response)

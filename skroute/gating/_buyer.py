@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_array, check_X_y, validate_data
 from skroute.base import CostAwareMixin
 from skroute.features._groups import FeatureGroupsMixin
 from skroute.features._lazy import LazyFeatures, RawRows
+from skroute.utils._cache import cache_of
 from skroute.utils._compat import (
     Integral,
     Interval,
@@ -30,7 +31,6 @@ from skroute.utils._frames import (
     names_and_columns,
     needs_encoding,
 )
-from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import refuse_texts
 
@@ -98,7 +98,7 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
 
     def _ledger(self, X):
         """The rows as a ledger: bought already if X is a table, else to be asked for."""
-        return once_of(self).whole("ledger", lambda: self._new_ledger(X)).anew()
+        return cache_of(self).get_or_compute("ledger", lambda: self._new_ledger(X)).anew()
 
     def _new_ledger(self, X):
         groups = self.group_of_, len(self.group_costs_)

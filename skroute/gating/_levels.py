@@ -4,20 +4,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skroute.utils._tolerances import ROUNDING
+from skroute.utils._row_hash import even_draws
+from skroute.utils._tolerances import ROUNDING, SCORE_TIE
 from skroute.utils._typing import NDArray
-
-# Scores that differ by less are ties: a gate is summed in another order for other batches.
-TIE = 1e-9
-# Steps that spread numbers evenly over [0, 1).
-GOLDEN = 0.6180339887498949
 
 
 def _falling(gate):
     """Order of falling scores, the scores, and room for rounding; which are the last of a tie."""
     order = np.argsort(-gate, kind="stable")
     falling = gate[order]
-    room = TIE * np.maximum(np.abs(falling), 1.0)
+    room = SCORE_TIE * np.maximum(np.abs(falling), 1.0)
     last = np.flatnonzero(np.append(falling[:-1] - falling[1:] > room[:-1], True))
     return order, falling, room, last
 
@@ -39,30 +35,6 @@ def lowest_level(gate, weight, share):
     """The lowest level of a gate that sends at most a share of weight."""
     levels, sent = find_cuts(gate, weight)
     return levels[np.searchsorted(sent, share * (1 + ROUNDING), side="right") - 1]
-
-
-def row_keys(values):
-    """Keys that part rows whose gate scores tie: the same for equal rows, else as if drawn."""
-    # -0.0 is 0.0, and there is one NaN.
-    plain = np.where(np.isnan(values), np.nan, values + 0.0)
-    bits = np.ascontiguousarray(plain).view(np.uint64)
-    key = np.full(len(values), 0x9E3779B97F4A7C15, dtype=np.uint64)
-    for column in bits.T:
-        # The mixing step of splitmix64.
-        key = (key ^ column) * np.uint64(0xBF58476D1CE4E5B9)
-        key = (key ^ (key >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        key ^= key >> np.uint64(31)
-    return key
-
-
-def row_draws(keys):
-    """Numbers in [0, 1) that belong to keys; those of equal keys are spread evenly."""
-    order = np.argsort(keys, kind="stable")
-    place = np.arange(len(keys))
-    starts = np.append(True, keys[order][1:] != keys[order][:-1])[: len(keys)]
-    seen = np.empty(len(keys))
-    seen[order] = place - np.maximum.accumulate(np.where(starts, place, 0))
-    return ((keys >> np.uint64(11)).astype(np.float64) / 2.0**53 + GOLDEN * seen) % 1.0
 
 
 class Ranks(NamedTuple):
@@ -104,7 +76,7 @@ class Ranks(NamedTuple):
     def of_rows(self, gate, keys):
         """The share at which each row is sent; where a range is possible, drawn by its key."""
         low, high = self.between(gate)
-        return low + (high - low) * row_draws(keys)
+        return low + (high - low) * even_draws(keys)
 
 
 def best_level(gate, gain, weight, p_full, sure=0.0):

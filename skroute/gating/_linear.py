@@ -22,6 +22,7 @@ from skroute.gating._objective import (
     q_step,
 )
 from skroute.utils._compat import Integral, Interval, Real
+from skroute.utils._tolerances import ROUNDING
 from skroute.utils._typing import NDArray
 
 __all__ = ["LinearGate"]
@@ -142,7 +143,7 @@ class LinearGate(BaseEstimator):
         mean = weight @ values
         scale = np.sqrt(weight @ (values - mean) ** 2)
         # A constant column carries nothing; rounding must not blow it up.
-        scale[scale <= 1e-12 * np.abs(mean)] = np.inf
+        scale[scale <= ROUNDING * np.abs(mean)] = np.inf
         return columns, with_ones((values - mean) / scale), mean, scale
 
     def fit_pair(self, rows, held_out, ready, problem, n_jobs, progress):

@@ -8,6 +8,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from skroute.base import note_failure
 from skroute.gating._boosting import cloned
 from skroute.utils._compat import _safe_indexing, check_method_params, num_samples
+from skroute.utils._named import align_by_class
 from skroute.utils._validation import check_probabilities
 
 
@@ -27,17 +28,17 @@ def out_of_sample_proba(estimator, fitted, X, y, splits, params, n_jobs):
     if isinstance(estimator, FrozenEstimator):
         with note_failure("full", n_samples, "predict_proba"):
             proba = check_probabilities(fitted.predict_proba(X), "estimator")
-        return in_order(proba, fitted.classes_, classes)
+        return align_by_class(np.asarray(proba, dtype=np.float64), fitted.classes_, classes)
     votes = getattr(fitted, "oob_decision_function_", None)
     # A row that every tree has seen has no vote: its probabilities are 0, or NaN.
     if votes is not None and np.ndim(votes) == 2 and (votes.sum(axis=1) > 0).all():
-        return in_order(votes, fitted.classes_, classes)
+        return align_by_class(np.asarray(votes, dtype=np.float64), fitted.classes_, classes)
     folds = Parallel(n_jobs=n_jobs)(
         delayed(_fold)(estimator, X, y, train, test, params) for train, test in splits
     )
     total, count = np.zeros((n_samples, len(classes))), np.zeros(n_samples)
     for (_, test), (proba, known) in zip(splits, folds):
-        total[test] += in_order(proba, known, classes)
+        total[test] += align_by_class(proba, known, classes)
         count[test] += 1
     if not count.all():
         raise ValueError(
@@ -51,14 +52,7 @@ def _fold(estimator, X, y, train, test, params):
     params = check_method_params(X, params, indices=train)
     model = fit_full(estimator, _safe_indexing(X, train), y[train], params)
     proba = model.predict_proba(_safe_indexing(X, test))
-    return check_probabilities(proba, "estimator"), model.classes_
-
-
-def in_order(proba, known, classes):
-    """Probabilities of all sorted classes, 0 for one that the model has not seen."""
-    found = np.zeros((len(proba), len(classes)))
-    found[:, np.searchsorted(classes, known)] = proba
-    return found
+    return np.asarray(check_probabilities(proba, "estimator")), model.classes_
 
 
 def find_splits(cv, X, y, params):

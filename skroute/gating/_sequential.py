@@ -17,12 +17,11 @@ from skroute.base import CallParameter, Plan, check_budget, dispatch, note_failu
 from skroute.base._inspection import may_take_weights
 from skroute.gating._boosting import threads_for
 from skroute.gating._buyer import FeatureBuyer, FeatureLedger, quality_of
-from skroute.gating._levels import GOLDEN, row_draws, row_keys
-from skroute.gating._out_of_sample import in_order
 from skroute.gating._set_models import SetModel, Task, fit_again, fit_judged, fit_own
 from skroute.gating._sets import find_sets
 from skroute.gating._stopping import STOP, Policies, spend
 from skroute.metrics._objectives import OF_LABELS, objective_of_labels
+from skroute.utils._cache import NO_CACHE, cache_of
 from skroute.utils._compat import (
     HasMethods,
     Integral,
@@ -35,8 +34,10 @@ from skroute.utils._compat import (
     routing_enabled,
 )
 from skroute.utils._frames import as_rows, is_frame, names_and_columns
-from skroute.utils._once import EVERY, once_of
+from skroute.utils._named import align_by_class
+from skroute.utils._row_hash import GOLDEN, even_draws, feature_keys
 from skroute.utils._statistics import standard_error
+from skroute.utils._tolerances import LIMIT_ROOM
 from skroute.utils._validation import (
     check_probabilities,
     relative_weights,
@@ -53,7 +54,8 @@ _MOST_HELD_OUT = 5000
 _FEWEST = 6
 # Limits whose policies and points are remembered.
 _REMEMBERED = 8
-_ROOM = 1 + 1e-9
+# Factor of a limit: a sum of costs may exceed the limit by rounding.
+_ROOM = 1 + LIMIT_ROOM
 
 
 class OperatingPoint(NamedTuple):
@@ -613,7 +615,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
     def _plan(self, X, call):
         limits = self._limits(call.budget, call.option("max_rounds"), call.option("max_cost"))
-        choice = self._choice(*limits, warns=once_of(self) is EVERY)
+        choice = self._choice(*limits, warns=cache_of(self) is NO_CACHE)
         known = self._known(call.option("known"), num_samples(X))
         ledger = self._ledger(X)
         at, rounds = self._walk(X, ledger, known, choice, call.budget)
@@ -637,14 +639,14 @@ class SequentialFeatureClassifier(FeatureBuyer):
                 inside = np.flatnonzero(at[going] == own)
                 rows = going[inside]
                 ask = partial(self._keys, X, ledger, own)
-                key = once_of(self).rows(("key", int(own)), rows, n_rows, ask)
+                key = cache_of(self).get_or_compute_rows(("key", int(own)), rows, n_rows, ask)
                 table, bins = choice.policies.moves(own, key, left)
                 to[inside], other = table[choice.prices][:, bins]
                 if share > 0:
                     # Rows for which the two prices differ are drawn, once.
                     new, columns = rows[(to[inside] != other) & (low[rows] < 0)], self._columns(own)
                     shown = ledger.take(new, columns)[:, columns]
-                    low[new] = row_draws(row_keys(shown)) < share
+                    low[new] = even_draws(feature_keys(shown)) < share
                     to[inside] = np.where(low[rows] == 1, other, to[inside])
                 # The highest price at which rows buy on, by position.
                 goes = table != STOP
@@ -683,7 +685,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         read = self._input(ledger, rows, columns, X)
         with note_failure("estimator", len(rows), "predict_proba"):
             found = check_probabilities(model.predict_proba(read), "estimator")
-        return in_order(found, model.classes_, self.classes_)
+        return align_by_class(np.asarray(found, dtype=np.float64), model.classes_, self.classes_)
 
     def _labels(self, models, own, X, ledger, rows):
         """Return positions of the classes that the model of a set answers rows with.
@@ -739,7 +741,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         def answer(own, rows):
             ask = self._labels if response == "predict" else self._proba
             ask = partial(ask, self._models, own, plan.X, ledger)
-            found = once_of(self).rows(("answer", own, response), rows, len(at), ask)
+            key = "answer", own, response
+            found = cache_of(self).get_or_compute_rows(key, rows, len(at), ask)
             return self.classes_[found] if response == "predict" else with_sum_one(found)
 
         return dispatch(at, answer)

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from skroute.utils._tolerances import ROUNDING, SCORE_TIE
+
 _PRICES = 40
 _MOST_BINS = 24
 # Rows of a bin at least.
@@ -99,7 +101,7 @@ def borders_of(key):
     rising = np.sort(key)
     cuts = np.linspace(0, len(key), n_bins, endpoint=False).astype(int)[1:]
     # Between two rows that differ by more than rounding.
-    gaps = np.flatnonzero(np.diff(rising) > 1e-9 * max(1.0, np.abs(rising).max()))
+    gaps = np.flatnonzero(np.diff(rising) > SCORE_TIE * max(1.0, np.abs(rising).max()))
     if not len(gaps) or not len(cuts):
         return np.empty(0)
     at = np.unique(gaps[np.minimum(np.searchsorted(gaps, cuts - 1), len(gaps) - 1)])
@@ -143,7 +145,7 @@ def spend(cost, budget):
     `cost` is the mean cost at each price; the budget is at least that at the last. The prices are
     positions.
     """
-    within = cost <= budget * (1 + 1e-12)
+    within = cost <= budget * (1 + ROUNDING)
     price = int(np.argmax(np.where(within, cost, -np.inf)))
     if within.all():
         return price, price, 0.0

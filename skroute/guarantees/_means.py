@@ -4,6 +4,7 @@ import numpy as np
 
 from skroute.guarantees._trinomial import trinomial_p_value, trinomial_upper_bound
 from skroute.utils._compat import Integral, Interval, Real, StrOptions, validate_params
+from skroute.utils._tolerances import COUNT_ROUNDING, LIMIT_ROOM, ROUNDING
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_numbers
 
@@ -271,7 +272,7 @@ def fixed_sequence_test(p_values: ArrayLike, *, confidence: float = 0.95) -> NDA
     """
     found = check_numbers(p_values, "p_values", shape=(None,), low=0.0, high=1.0)
     # 1 - confidence is rounded: a p-value that equals the level is not lost to the last bit.
-    return np.logical_and.accumulate(found <= (1 - confidence) * (1 + 1e-12))
+    return np.logical_and.accumulate(found <= (1 - confidence) * (1 + ROUNDING))
 
 
 def share_upper_bound(n_hits: int, n_rows: int, *, confidence: float) -> float:
@@ -301,7 +302,7 @@ def _in_unit_range(values, bounds):
     if not len(values):
         raise ValueError("values must be one number per row, at least one, got none.")
     # Differences of sums miss the ends of the range by rounding.
-    room = 1e-9 * (high - low)
+    room = LIMIT_ROOM * (high - low)
     if values.min() < low - room or values.max() > high + room:
         raise ValueError(
             f"values must lie in bounds={(low, high)!r}, got {values.min():.17g} to "
@@ -350,7 +351,7 @@ def _p_value(unit, limit, method, n_population):
     n, hits = len(unit), int(round(unit.sum()))
     if n_population is None:
         return float(special.bdtr(hits, n, limit))
-    marked = int(np.ceil(n_population * limit - 1e-9))
+    marked = int(np.ceil(n_population * limit - COUNT_ROUNDING))
     return float(stats.hypergeom.cdf(hits, n_population, marked, n))
 
 

@@ -5,6 +5,7 @@ from scipy.special import ndtri
 
 from skroute.guarantees._means import CAP, check_bounds
 from skroute.utils._compat import Interval, Real, validate_params
+from skroute.utils._tolerances import COUNT_ROUNDING
 from skroute.utils._typing import ArrayLike
 
 
@@ -101,4 +102,4 @@ def rows_needed(
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         root = (z * spread + np.sqrt((z * spread) ** 2 + 4 * growth * aim)) / (2 * growth)
         rows = np.where(growth > 0, root**2, np.inf)
-    return float(np.ceil(rows.min() - 1e-9))
+    return float(np.ceil(rows.min() - COUNT_ROUNDING))

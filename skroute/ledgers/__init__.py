@@ -11,6 +11,7 @@ from skroute.ledgers._ledger import Ledger
 from skroute.ledgers._memory import MemoryLedger
 from skroute.ledgers._redis import RedisLedger
 from skroute.ledgers._sqlite import SQLiteLedger
+from skroute.ledgers._store import Store
 
 __all__ = [
     "AlreadyCommittedError",
@@ -22,4 +23,5 @@ __all__ = [
     "RedisLedger",
     "Reservation",
     "SQLiteLedger",
+    "Store",
 ]

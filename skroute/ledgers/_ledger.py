@@ -1,9 +1,8 @@
-"""The bookings of a ledger; a subclass says how its store keeps records."""
+"""The bookings of a ledger. A subclass keeps the books, see `_store`."""
 
 import os
 import time
 import weakref
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from skroute.ledgers._books import (
@@ -17,38 +16,20 @@ from skroute.ledgers._books import (
     check_seconds,
     check_terms,
 )
+from skroute.ledgers._store import Store
 from skroute.utils._compat import Integral
 
 # A child that was forked has locks and connections of its own.
 _LEDGERS: "weakref.WeakSet[Ledger]" = weakref.WeakSet()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=lambda: [ledger._forked() for ledger in _LEDGERS])
+    os.register_at_fork(after_in_child=lambda: [ledger._after_fork() for ledger in _LEDGERS])
 
 
-class Ledger(ABC):
+class Ledger(Store):
     """Base class of ledgers: purses (accounts) in which requests reserve and spend money.
 
     Every method is atomic, whoever else uses the same purses. The bookings are the same for all
-    ledgers; a subclass is a store. It implements these methods, all of them but the first two
-    called inside a transaction:
-
-    ``_transact(body, *arguments)``
-        What ``body(*arguments)`` returns, in a transaction: what it changes is kept as a whole,
-        or not at all where it raises. It may be called again, with newer books.
-    ``_forked()``
-        Called in a child that was forked.
-    ``_purse(name)``, ``_add_purse(purse)``
-        The :class:`Purse` of a name, or None, whose changes are kept; and keep a new one.
-    ``_insert(purses, state, amount, offer, deadline, key)``
-        A new `Reservation`, with a number that was never used.
-    ``_find(number)``, ``_replace(reservation)``, ``_delete(reservation)``
-        One reservation by its number, or None; write it back; remove it.
-    ``_find_key(purse, key)``
-        The reservation of this key that was made for this purse, or None.
-    ``_due(now)``
-        Reservations whose deadline is not after `now`.
-    ``_all(purse)``
-        Reservations made for this purse.
+    ledgers. A subclass keeps the books: it implements the methods of :class:`Store`.
 
     Parameters
     ----------
@@ -61,7 +42,8 @@ class Ledger(ABC):
 
     See Also
     --------
-    MemoryLedger, SQLiteLedger, RedisLedger : The ledgers that there are.
+    Store : What a subclass implements.
+    MemoryLedger, SQLiteLedger, RedisLedger : The ledgers of skroute.
 
     Examples
     --------
@@ -76,12 +58,6 @@ class Ledger(ABC):
         _LEDGERS.add(self)
 
     _clock = staticmethod(time.time)
-
-    @abstractmethod
-    def _transact(self, body, *arguments): ...
-
-    @abstractmethod
-    def _forked(self): ...
 
     def __repr__(self):
         return f"{type(self).__name__}()"
@@ -127,7 +103,7 @@ class Ledger(ABC):
             )
 
     def _open(self, name, terms):
-        found = self._purse(name)
+        found = self._find_purse(name)
         if found is None:
             found = Purse.opened(name, terms, self._clock())
             self._add_purse(found)
@@ -154,7 +130,7 @@ class Ledger(ABC):
         books[0].n_started += 1
         for purse in books:
             purse.hold(amount)
-        return self._insert(purses, "held", amount, None, _after(self.timeout, now), None)
+        return self._add_reservation(purses, "held", amount, None, _after(self.timeout, now), None)
 
     def release(self, held: Reservation) -> None:
         """Return the amount reserved for a request that failed before its decision."""
@@ -162,7 +138,7 @@ class Ledger(ABC):
 
     def _release(self, held):
         now, _ = self._begin(held.purses)
-        self._give_back(self._find(held.number), now)
+        self._give_back(self._find_reservation(held.number), now)
 
     def _give_back(self, held, now):
         """Take a hold back, unless its deadline has done so or the ledger is a copy."""
@@ -172,7 +148,7 @@ class Ledger(ABC):
         books[0].n_started -= 1
         for purse in books:
             purse.unhold(held.amount)
-        self._delete(held)
+        self._delete_reservation(held)
 
     def reserve(
         self,
@@ -199,7 +175,7 @@ class Ledger(ABC):
     def _reserve(self, purses, choose, least, keep, held, key):
         now, books = self._begin(purses)
         if held is not None:
-            held = self._find(held.number)
+            held = self._find_reservation(held.number)
             self._give_back(held, now)
         known = self._known(purses[0], key)
         if known is not None:
@@ -225,7 +201,8 @@ class Ledger(ABC):
             return _exhausted(full, least)
         for purse in books:
             purse.reserve(offer)
-        return self._insert(purses, "open", offer.reserved, offer, _after(self.timeout, now), key)
+        deadline = _after(self.timeout, now)
+        return self._add_reservation(purses, "open", offer.reserved, offer, deadline, key)
 
     def settle(
         self, ledger: str, number: int, purse: str, offer: Offer, cost: float | None
@@ -247,7 +224,7 @@ class Ledger(ABC):
 
     def _settle(self, ledger, number, purse, offer, cost):
         now, books = self._begin((purse,))
-        found = self._find(number)
+        found = self._find_reservation(number)
         if found is None or found.state not in ("open", "expired"):
             return None
         if (found.ledger, found.purses[0], found.offer) != (ledger, purse, offer):
@@ -257,9 +234,10 @@ class Ledger(ABC):
         for one in books:
             one.settle(offer, cost, found.state == "expired")
         if found.key is None or cost is None:
-            self._delete(found)
+            self._delete_reservation(found)
         else:
-            self._replace(found._replace(state="committed", deadline=_after(self.remember, now)))
+            deadline = _after(self.remember, now)
+            self._replace_reservation(found._replace(state="committed", deadline=deadline))
         return max([one.spent - one.total for one in books]), found.state == "expired"
 
     def books(self, purse: str) -> Books:
@@ -341,7 +319,7 @@ class Ledger(ABC):
 
     def _unsettled(self, name):
         self._begin((name,))
-        found = [one for one in self._all(name) if one.state in ("open", "expired")]
+        found = [one for one in self._find_of_purse(name) if one.state in ("open", "expired")]
         return sorted(found, key=lambda one: one.number)
 
     def _begin(self, purses):
@@ -352,20 +330,20 @@ class Ledger(ABC):
         """
         now = self._clock()
         books = self._at(purses, now)
-        for due in self._due(now):
+        for due in self._find_due(now):
             if due.state == "held":
                 self._give_back(due, now)
             elif due.state == "open":
                 for purse in self._at(due.purses, now):
                     purse.expire(due.offer)
-                self._replace(due._replace(state="expired", deadline=None))
+                self._replace_reservation(due._replace(state="expired", deadline=None))
             else:
-                self._delete(due)
+                self._delete_reservation(due)
         return now, books
 
     def _at(self, names, now):
         """These purses, in the period of this time; an error before any is changed."""
-        purses = [self._purse(name) for name in names]
+        purses = [self._find_purse(name) for name in names]
         if None in purses:
             name = names[purses.index(None)]
             raise ValueError(f"There is no purse {name!r} in this ledger: open it first.")
@@ -379,11 +357,11 @@ class Ledger(ABC):
 
         Keys may be a user's, and are not quoted.
         """
-        found = None if key is None else self._find_key(purse, key)
+        found = None if key is None else self._find_by_key(purse, key)
         if found is None:
             return None
         if found.state == "expired":
-            self._replace(found._replace(key=None))
+            self._replace_reservation(found._replace(key=None))
             return None
         if found.state == "open":
             return found

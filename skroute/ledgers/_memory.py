@@ -99,13 +99,13 @@ class MemoryLedger(Ledger):
         else:
             table[key] = entry
 
-    def _forked(self):
+    def _after_fork(self):
         """A ledger of its own from here on, without what was held for requests under way."""
         for held in [one for one in self._reservations.values() if one.state == "held"]:
             self._give_back(held, self._clock())
         self._identity = uuid.uuid4().hex
 
-    def _purse(self, name):
+    def _find_purse(self, name):
         purse = self._purses.get(name)
         if purse is not None:
             self._purses_before.append((purse, _amounts_of(purse)))
@@ -114,7 +114,7 @@ class MemoryLedger(Ledger):
     def _add_purse(self, purse):
         self._change(self._purses, purse.name, purse)
 
-    def _insert(self, purses, state, amount, offer, deadline, key):
+    def _add_reservation(self, purses, state, amount, offer, deadline, key):
         number = self._n_issued
         self._n_issued += 1
         made = Reservation(self._identity, number, purses, state, amount, offer, deadline, key)
@@ -125,10 +125,10 @@ class MemoryLedger(Ledger):
             heapq.heappush(self._deadlines, (deadline, number))
         return made
 
-    def _find(self, number):
+    def _find_reservation(self, number):
         return self._reservations.get(number)
 
-    def _replace(self, reservation):
+    def _replace_reservation(self, reservation):
         before = self._reservations[reservation.number]
         self._change(self._reservations, reservation.number, reservation)
         if reservation.key is None and before.key is not None:
@@ -136,16 +136,16 @@ class MemoryLedger(Ledger):
         if reservation.deadline not in (None, before.deadline):
             heapq.heappush(self._deadlines, (reservation.deadline, reservation.number))
 
-    def _delete(self, reservation):
+    def _delete_reservation(self, reservation):
         self._change(self._reservations, reservation.number, None)
         if reservation.key is not None:
             self._change(self._keys, (reservation.purses[0], reservation.key), None)
 
-    def _find_key(self, purse, key):
+    def _find_by_key(self, purse, key):
         number = self._keys.get((purse, key))
         return None if number is None else self._reservations[number]
 
-    def _due(self, now):
+    def _find_due(self, now):
         due = []
         while self._deadlines and self._deadlines[0][0] <= now:
             deadline, number = self._deadlines[0]
@@ -157,7 +157,7 @@ class MemoryLedger(Ledger):
                 due.append(found)
         return due
 
-    def _all(self, purse):
+    def _find_of_purse(self, purse):
         return [one for one in self._reservations.values() if one.purses[0] == purse]
 
     def __getstate__(self):
@@ -170,4 +170,4 @@ class MemoryLedger(Ledger):
     def __setstate__(self, state):
         Ledger.__init__(self, state["timeout"], state["remember"])
         self.__dict__.update(state)
-        self._forked()
+        self._after_fork()

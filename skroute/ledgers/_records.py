@@ -9,16 +9,10 @@ from skroute.ledgers._ledger import Ledger
 
 
 class RecordLedger(Ledger):
-    """What the stores of text share: purses are read and written once in a transaction.
+    """Abstract base class for ledgers whose stores keep text.
 
-    One thread books at a time. A subclass has beside the methods of `Ledger`:
-
-    ``_connect()``
-        Called in each process before the first transaction.
-    ``_keep(body, arguments)``
-        As ``_transact``, for one thread at a time, by ``_booked``.
-    ``_read_purse(name)``, ``_write_purse(name, text)``
-        The text of a purse, or None; and write it.
+    A purse is read and written once in a transaction. One thread books at a time. A subclass
+    implements four methods in place of ``_transact``, ``_find_purse`` and ``_add_purse``.
     """
 
     # What a pickle holds: where the books are.
@@ -28,21 +22,37 @@ class RecordLedger(Ledger):
     def __init__(self, timeout, remember):
         super().__init__(timeout, remember)
         self._used = {}
-        self._forked()
+        self._after_fork()
 
-    def _forked(self):
+    def _after_fork(self):
         """No connection yet, in this process."""
         self._lock, self._connected = threading.Lock(), False
 
     @abstractmethod
-    def _keep(self, body, arguments): ...
+    def _connect(self):
+        """Connect to the store and set ``_identity``, before the first transaction of a process."""
+
+    @abstractmethod
+    def _run_transaction(self, body, arguments):
+        """Return ``self._booked(body, arguments)``, run as one transaction.
+
+        The rules are those of ``_transact``. Only one thread is in this method at a time.
+        """
+
+    @abstractmethod
+    def _read_purse(self, name):
+        """Return the text of a purse, or None if there is none of this name."""
+
+    @abstractmethod
+    def _write_purse(self, name, text):
+        """Keep the text of a purse, in place of that of the same name."""
 
     def _transact(self, body, *arguments):
         with self._lock:
             if not self._connected:
                 self._connect()
                 self._connected = True
-            return self._keep(body, arguments)
+            return self._run_transaction(body, arguments)
 
     def _booked(self, body, arguments):
         """What ``body(*arguments)`` returns; purses that it has changed are written."""
@@ -55,7 +65,7 @@ class RecordLedger(Ledger):
                     self._write_purse(name, text)
         return found
 
-    def _purse(self, name):
+    def _find_purse(self, name):
         if name not in self._used:
             text, purse = self._read_purse(name), None
             if text is not None:

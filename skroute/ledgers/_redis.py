@@ -90,9 +90,9 @@ class RedisLedger(RecordLedger):
         self._names = {name: f"{prefix}:{name}" for name in names}
         super().__init__(timeout, remember)
 
-    def _forked(self):
+    def _after_fork(self):
         """No connection yet, and a name of its own for what this object sends."""
-        super()._forked()
+        super()._after_fork()
         self._name = uuid.uuid4().hex
         self._n_calls = 0
 
@@ -135,7 +135,7 @@ class RedisLedger(RecordLedger):
             self._view[read] = None if answer is False else answer
         return done
 
-    def _keep(self, body, arguments):
+    def _run_transaction(self, body, arguments):
         if len(self._view) > _MANY:
             self._view.clear()
         while True:
@@ -157,7 +157,7 @@ class RedisLedger(RecordLedger):
         return found
 
     def _read(self, *read):
-        """What Redis answers, as far as is known; `_keep` makes sure of it."""
+        """What Redis answers, as far as is known; `_run_transaction` makes sure of it."""
         if read not in self._view:
             self._call({read: None})
         return self._reads.setdefault(read, self._view[read])
@@ -179,21 +179,21 @@ class RedisLedger(RecordLedger):
     def _write_purse(self, name, text):
         self._put("purses", name, text)
 
-    def _insert(self, *fields):
+    def _add_reservation(self, *fields):
         purses, _, _, _, _, key = fields
         number = int(self._get("counters", "number") or 0) + 1
         self._put("counters", "number", str(number))
         made = self._reservation(number, text_of(*fields))
-        self._replace(made)
+        self._replace_reservation(made)
         if key is not None:
             self._put("keys", text_of(purses[0], key), str(made.number))
         return made
 
-    def _find(self, number):
+    def _find_reservation(self, number):
         text = self._get("reservations", str(number))
         return None if text is None else self._reservation(number, text)
 
-    def _replace(self, reservation):
+    def _replace_reservation(self, reservation):
         number, due = str(reservation.number), self._names["due"]
         self._put("reservations", number, text_of(*reservation[2:]))
         if reservation.deadline is None:
@@ -201,25 +201,25 @@ class RedisLedger(RecordLedger):
         else:
             self._writes.append(("ZADD", due, repr(reservation.deadline), number))
 
-    def _delete(self, reservation):
+    def _delete_reservation(self, reservation):
         number = str(reservation.number)
         self._put("reservations", number, None)
         self._writes.append(("ZREM", self._names["due"], number))
         if reservation.key is not None:
             self._put("keys", text_of(reservation.purses[0], reservation.key), None)
 
-    def _find_key(self, purse, key):
+    def _find_by_key(self, purse, key):
         number = self._get("keys", text_of(purse, key))
-        found = None if number is None else self._find(int(number))
+        found = None if number is None else self._find_reservation(int(number))
         # An expired one has lost its key to a later one.
         return found if found is not None and found.key == key else None
 
-    def _due(self, now):
+    def _find_due(self, now):
         if self._first is None or self._first > now:
             return []
         return self._many(self._read("ZRANGEBYSCORE", self._names["due"], "-inf", repr(now)))
 
-    def _all(self, purse):
+    def _find_of_purse(self, purse):
         numbers = self._read("HKEYS", self._names["reservations"])
         return [one for one in self._many(numbers) if one.purses[0] == purse]
 

@@ -85,9 +85,9 @@ class SQLiteLedger(RecordLedger):
         self._connect()
         self._connected = True
 
-    def _forked(self):
+    def _after_fork(self):
         """No connection yet, in this process; a parent's must not even be closed here."""
-        super()._forked()
+        super()._after_fork()
         self._parents = (getattr(self, "_parents", None), self._connection)
         self._connection = None
 
@@ -118,7 +118,7 @@ class SQLiteLedger(RecordLedger):
         self._connection = connection
         self._execute = connection.execute
 
-    def _keep(self, body, arguments):
+    def _run_transaction(self, body, arguments):
         try:
             return _in_transaction(self._connection, self._booked, body, arguments)
         except sqlite3.Error as error:
@@ -131,7 +131,7 @@ class SQLiteLedger(RecordLedger):
     def _write_purse(self, name, text):
         self._execute("INSERT OR REPLACE INTO purses VALUES (?, ?)", (name, text))
 
-    def _insert(self, *fields):
+    def _add_reservation(self, *fields):
         purses, _, _, _, deadline, key = fields
         text = text_of(*fields)
         number = self._execute(
@@ -144,25 +144,25 @@ class SQLiteLedger(RecordLedger):
         rows = self._execute(_RESERVATIONS + condition, values).fetchall()
         return [self._reservation(*row) for row in rows]
 
-    def _find(self, number):
+    def _find_reservation(self, number):
         return next(iter(self._where("number = ?", number)), None)
 
-    def _find_key(self, purse, key):
+    def _find_by_key(self, purse, key):
         return next(iter(self._where("own = ? AND key = ?", purse, key)), None)
 
-    def _due(self, now):
+    def _find_due(self, now):
         return self._where("deadline <= ?", now)
 
-    def _all(self, purse):
+    def _find_of_purse(self, purse):
         return self._where("own = ?", purse)
 
-    def _replace(self, reservation):
+    def _replace_reservation(self, reservation):
         self._execute(
             "UPDATE reservations SET record = ?, key = ?, deadline = ? WHERE number = ?",
             (text_of(*reservation[2:]), reservation.key, reservation.deadline, reservation.number),
         )
 
-    def _delete(self, reservation):
+    def _delete_reservation(self, reservation):
         self._execute("DELETE FROM reservations WHERE number = ?", (reservation.number,))
 
     def __repr__(self):

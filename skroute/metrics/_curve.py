@@ -11,9 +11,9 @@ from skroute.base import check_budget
 from skroute.base._inspection import ABSTAIN_NAME, abstained, takes_keyword
 from skroute.base._protocol import routed_of
 from skroute.metrics._objectives import qualities_of, rows_of, worth_of
+from skroute.utils._cache import with_cache
 from skroute.utils._compat import num_samples
 from skroute.utils._named import check_rows_match
-from skroute.utils._once import walking
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import (
     check_numbers,
@@ -131,7 +131,7 @@ class Walk:
         self.worth = worth_of(router, y, row_quality)
         # The oracle is told what is right.
         self.call = {"y_true": y, **call} if takes_keyword(router, "y_true") else call
-        self.router = walking(router)
+        self.router = with_cache(router)
 
     @property
     def label(self):

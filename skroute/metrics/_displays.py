@@ -19,9 +19,9 @@ from skroute.metrics._tradeoff import (
     random_mix,
     reference_curves,
 )
+from skroute.utils._cache import with_cache
 from skroute.utils._compat import validate_style_kwargs
 from skroute.utils._named import check_rows_match
-from skroute.utils._once import walking
 from skroute.utils._optional import axes_of, import_optional
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_row_weights, refuse_missing
@@ -361,7 +361,7 @@ class RouteShareDisplay(Display):
             )
         check_rows_match(X=X, **params)
         router, X = find_router(estimator, X)
-        router, choices = walking(router), list(router.choices_)
+        router, choices = with_cache(router), list(router.choices_)
         routes = [router.route(X, budget=limit, **params) for limit in limits]
         share = [np.bincount(route, minlength=len(choices)) / len(route) for route in routes]
         display = cls(budget=limits, route_share=np.array(share), choices=choices)

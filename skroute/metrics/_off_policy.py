@@ -20,9 +20,9 @@ from skroute.quality._logged import (
     read_propensity,
     read_values,
 )
+from skroute.utils._cache import with_cache
 from skroute.utils._compat import Integral, Interval, Real, num_samples, validate_params
 from skroute.utils._named import check_rows_match
-from skroute.utils._once import walking
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import warn
 
@@ -217,7 +217,7 @@ Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and 
     paid = None if costs is None else read_values(costs, "costs", n, least=0.0)
     limits = check_budgets(_budgets_of(router) if budgets is None else budgets)
     # The router says first what is wrong with the rows.
-    walked = walking(router)
+    walked = with_cache(router)
     plans = [walked.plan(X, walked.make_call(limit, **params)) for limit in limits]
     rows, folds = as_numbers(X), folds_of_log(n, cv)
     if chance is None:

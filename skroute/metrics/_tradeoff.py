@@ -12,6 +12,7 @@ from skroute.metrics._curve import AccuracyCostCurve, check_budgets
 from skroute.utils._compat import Integral, Interval, Real, validate_params
 from skroute.utils._frames import column_keys
 from skroute.utils._named import by_label, check_rows_match, in_order
+from skroute.utils._tolerances import ROUNDING
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_numbers
 
@@ -303,7 +304,7 @@ def call_performance_threshold(
             f"share must be above 0 and at most 1 (0.8 for 80 % of the gap), got {share!r}."
         )
     position, gap = _with_anchors(cost, quality, weak, strong)
-    reached = np.flatnonzero(gap >= share - 1e-12)
+    reached = np.flatnonzero(gap >= share - ROUNDING)
     if not len(reached):
         return float("nan")
     # Between the last point that does not and the first that does.

@@ -1,6 +1,8 @@
-"""Labels of series and frames: whose numbers they are, whatever order they come in."""
+"""Columns and rows are put together by name: of series, of frames, and of a model's classes."""
 
 from collections.abc import Mapping
+
+import numpy as np
 
 from skroute.utils._frames import column_keys, is_arrow
 
@@ -41,6 +43,30 @@ def in_order(table, names, name=None):
     if name is not None:
         raise ValueError(f"{name} must have the columns {names!r}, got {list(own)!r}.")
     return table
+
+
+def align_by_class(scores, own_classes, classes):
+    """Return probabilities or scores of the classes of a model as columns of all classes.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_rows, n_own_classes)
+    own_classes : array-like of shape (n_own_classes,)
+        The labels of the columns, in any order. All of them are in `classes`.
+    classes : ndarray of shape (n_classes,)
+        Sorted.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_classes)
+        Of the type of `scores`. The column of a class that the model does not know is 0. It is
+        `scores` itself if the classes are the same.
+    """
+    if np.array_equal(own_classes, classes):
+        return scores
+    aligned = np.zeros((len(scores), len(classes)), dtype=scores.dtype)
+    aligned[:, np.searchsorted(classes, own_classes)] = scores
+    return aligned
 
 
 def check_rows_match(**tables):

@@ -127,9 +127,9 @@ def test_the_certificate_is_that_of_a_pass_for_each_point(data):
     if options["max_loss"] is None and options["budget"] is None:
         options["max_loss"] = 0.2
     found = []
-    for walk in (_router.walking, lambda estimator: estimator):
+    for with_cache in (_router.with_cache, lambda estimator: estimator):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(_router, "walking", walk)
+            patch.setattr(_router, "with_cache", with_cache)
             try:
                 router = certified(name, **options)
             except ValueError as error:

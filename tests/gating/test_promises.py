@@ -236,7 +236,8 @@ def test_shares_are_met_on_average_over_fresh_rows(kind):
     where n rows make n parts instead of n + 1 (continuous: -.004 at .01), or tied ones share
     n of n parts (few values).
     """
-    from skroute.gating._levels import Ranks, row_keys
+    from skroute.gating._levels import Ranks
+    from skroute.utils._row_hash import feature_keys
 
     rng = np.random.default_rng(0)
     shares, found, drawn = (0.01, 0.1, 0.5, 0.9), [], []
@@ -250,7 +251,7 @@ def test_shares_are_met_on_average_over_fresh_rows(kind):
             values[rng.random(240) < 0.5] = 0.3
         gate = values[:, 0]
         ranks = Ranks.of(gate[:40], np.ones(40))
-        rank = ranks.of_rows(gate[40:], row_keys(values[40:]))
+        rank = ranks.of_rows(gate[40:], feature_keys(values[40:]))
         found.append([(rank < share).mean() for share in shares])
         keys = rng.integers(0, 2**64, 200, dtype=np.uint64)
         drawn.append([(ranks.of_rows(gate[40:], keys) < share).mean() for share in shares])
@@ -266,14 +267,14 @@ def test_shares_are_met_on_average_over_fresh_rows(kind):
 
 
 def test_draws_of_equal_rows_are_spread_evenly():
-    from skroute.gating._levels import row_draws, row_keys
+    from skroute.utils._row_hash import even_draws, feature_keys
 
     values = np.array([[0.0, np.nan]] * 50 + [[1.0, 2.0]])
-    draws = row_draws(row_keys(values))
+    draws = even_draws(feature_keys(values))
     for share in (0.1, 0.4, 0.9):
         assert abs((draws[:50] < share).mean() - share) <= 0.04
     # A row gets what it gets alone, and there is one zero.
-    alone = row_draws(row_keys(values[[50]])), row_draws(row_keys(-values[[0]]))
+    alone = even_draws(feature_keys(values[[50]])), even_draws(feature_keys(-values[[0]]))
     assert_array_equal(np.concatenate(alone), draws[[50, 0]])
 
 

@@ -27,6 +27,7 @@ from skroute.routing import BudgetRouter
 from tests.decision_checks import fitted as fitted_once
 from tests.decision_checks import rows
 from tests.estimators import ROUTERS
+from tests.ledgers.dict_ledger import DictLedger
 from tests.ledgers.servers import needs_redis, redis_url
 from tests.routing.test_stream import COSTS, fitted
 
@@ -36,7 +37,7 @@ VALUES = ROUTER.predict_quality(np.random.default_rng(1).uniform(size=(400, 2)))
 ROW = np.array([[0.5, 0.5]])
 ONE = Offer(0, "a", 1.0, 0.0, 1.0)
 
-KINDS = ["memory", "sqlite", pytest.param("redis", marks=needs_redis)]
+KINDS = ["memory", "dict", "sqlite", pytest.param("redis", marks=needs_redis)]
 
 
 @pytest.fixture(params=KINDS)
@@ -47,6 +48,8 @@ def ledger(request, tmp_path):
 def make_ledger(kind, folder):
     if kind == "memory":
         return MemoryLedger(600.0)
+    if kind == "dict":
+        return DictLedger(600.0)
     if kind == "sqlite":
         return SQLiteLedger(folder / "ledger.sqlite", timeout=600.0)
     return RedisLedger(redis_url(), prefix=uuid.uuid4().hex, timeout=600.0)
@@ -168,6 +171,7 @@ def test_a_ledger_says_where_its_books_are(ledger, tmp_path):
     stream = ROUTER.stream(100.0, ledger=ledger, within=["all"])
     place = {
         MemoryLedger: "",
+        DictLedger: "",
         SQLiteLedger: repr(str(tmp_path / "ledger.sqlite")),
         RedisLedger: f"prefix={getattr(ledger, 'prefix', '')!r}",
     }[type(ledger)]

@@ -12,7 +12,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skroute.quality import BaggedNeighborsRegressor
 from skroute.routing import BudgetRouter, FrugalMCTClassifier, OccamRouterClassifier
-from skroute.routing.parts._draws import tie_draws
+from skroute.utils._row_hash import tie_draws
 from tests.estimators import members
 from tests.router_checks import Counting, problem
 

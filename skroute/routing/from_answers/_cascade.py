@@ -18,9 +18,9 @@ from skroute.routing.parts._estimates import (
 from skroute.routing.parts._log import check_matrix, check_row_costs, column_names, read_table
 from skroute.routing.parts._mixtures import validated_mixture
 from skroute.routing.parts._table_router import TableRouter, realised_quality
+from skroute.utils._cache import cache_of
 from skroute.utils._compat import Integral, Interval, num_samples
 from skroute.utils._frames import is_mapping
-from skroute.utils._once import once_of
 
 # Sets of models that are compared; each is fitted for each fold.
 _MAX_SETS = 1023
@@ -360,7 +360,7 @@ class CascadeRouter(TableRouter):
         costs = self._costs_of(call.costs, n_rows)
         source = np.arange(n_rows)[:, np.newaxis] if X is None else X
         rule = self.mixture_.draw(source, call.budget, call.request_id)
-        scores = once_of(self).whole("scores", lambda: self._scores(X, signals))
+        scores = cache_of(self).get_or_compute("scores", lambda: self._scores(X, signals))
         route, quality = np.empty(n_rows, dtype=np.int64), np.empty(n_rows)
         asked = np.empty((n_rows, n_models), dtype=bool)
         for one in np.unique(rule):

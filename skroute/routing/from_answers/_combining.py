@@ -7,15 +7,15 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from skroute.base import Plan, dispatch
-from skroute.base._inspection import predicts_best_score
+from skroute.base._inspection import moves_threshold, predicts_best_score
 from skroute.metrics import sample_quality
 from skroute.metrics._objectives import OF_LABELS
 from skroute.routing.parts._member_router import AMOUNT, MemberRouter
 from skroute.routing.parts._members import names_best_score
 from skroute.routing.parts._mixtures import mean_of_rows, validated_mixture
 from skroute.routing.parts._targets import MultiLabel, SingleLabel
+from skroute.utils._cache import NO_CACHE, CallCache, cache_of
 from skroute.utils._compat import StrOptions, num_samples
-from skroute.utils._once import EVERY, Once, once_of
 
 # {0, 1/M, ..., 1} with the M = 10 of the paper, for the weight and for the threshold.
 GRID = np.linspace(0.0, 1.0, 11)
@@ -36,10 +36,10 @@ class MemberAnswers:
     """
 
     def __init__(self, router, X):
-        once = once_of(router)
+        cache = cache_of(router)
         self._router = router
         self._X = X
-        self._kept = Once() if once is EVERY else once
+        self._kept = CallCache() if cache is NO_CACHE else cache
 
     def _ask(self, member, method, rows):
         return self._router._ask_member(self._X, member, method, rows, self._kept)
@@ -85,6 +85,7 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
         "base": [str],
         "quality": [StrOptions(set(OF_LABELS)), dict, tuple, callable, "array-like"],
         "abstain_cost": AMOUNT,
+        "abstain_label": "no_validation",
     }
     # Where it is no parameter.
     base = "auto"
@@ -129,8 +130,9 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
         """
         scores = answers.to("scores")
         self._has_own_labels = [
-            "predict" in said and not names_best_score(said["scores"], said["predict"])
-            for said in answers.by_method
+            "predict" in said
+            and (moves_threshold(model) or not names_best_score(said["scores"], said["predict"]))
+            for model, said in zip(self._members.models, answers.by_method)
         ]
         if self._multilabel:
             return scores, None
@@ -184,7 +186,7 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
         n_rows = num_samples(X)
         if self._multilabel:
             # As the member answers where no other is asked.
-            once_of(self).count(self.member_names_[member], n_rows)
+            cache_of(self).count_rows(self.member_names_[member], n_rows)
             return self.estimators_[member].predict(X)
         answers = MemberAnswers(self, X)
         rows = np.arange(n_rows)

@@ -17,13 +17,13 @@ from skroute.routing.from_answers._combining import (
     search_combination,
     search_threshold,
 )
-from skroute.routing.parts._draws import tie_draws
 from skroute.routing.parts._estimates import answers_forest, rows_and_others, with_weights
 from skroute.routing.parts._learn import learn_policy, what_is_behind
 from skroute.routing.parts._log import Log, kept_choices
 from skroute.routing.parts._mixtures import best_of, mean_of_rows
 from skroute.routing.parts._policy import Policy, Validated
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
+from skroute.utils._row_hash import tie_draws
 from skroute.utils._statistics import standard_error
 from skroute.utils._validation import warn
 

@@ -12,7 +12,6 @@ from skroute.base._calls import ALLOWED, EXCLUDE, REQUEST_ID
 from skroute.base._inspection import models_of
 from skroute.quality import QualityRegressor
 from skroute.quality._logged import KnownCellsRegressor, beyond_range, lack_of_overlap
-from skroute.routing.parts._draws import row_keys, tie_draws
 from skroute.routing.parts._estimates import cross_fit, folds_of
 from skroute.routing.parts._learn import learn_policy, predict_costs, warn_of_fit
 from skroute.routing.parts._log import (
@@ -30,6 +29,7 @@ from skroute.routing.parts._policy import check_lambda
 from skroute.routing.parts._router import COSTS
 from skroute.routing.parts._table_router import TableRouter, realised_quality
 from skroute.routing.parts._told_costs import check_told_costs, costs_of_fit
+from skroute.utils._cache import cache_of
 from skroute.utils._compat import (
     HasMethods,
     Interval,
@@ -39,7 +39,7 @@ from skroute.utils._compat import (
     routing_enabled,
 )
 from skroute.utils._named import check_rows_match
-from skroute.utils._once import once_of
+from skroute.utils._row_hash import row_keys, tie_draws
 from skroute.utils._validation import (
     check_numbers,
     given_weights,
@@ -478,14 +478,16 @@ class BudgetRouter(TableRouter):
             costs = check_row_costs(costs, models if self._named else None, shape)
             if self._told_costs is not None:
                 compare = partial(check_told_costs, self._told_costs, X, costs)
-                once_of(self).whole("told costs", compare)
+                cache_of(self).get_or_compute("told costs", compare)
         elif self.cost_estimator_ is None:
             raise ValueError(
                 f"costs must be given for the rows to decide on, array-like of shape {shape}: the "
                 "router was fitted on costs per row without a cost_estimator."
             )
         else:
-            costs = once_of(self).whole("costs", lambda: predict_costs(self.cost_estimator_, X))
+            costs = cache_of(self).get_or_compute(
+                "costs", lambda: predict_costs(self.cost_estimator_, X)
+            )
         return costs if self.abstain_quality_ is None else with_last(costs, 0.0)
 
     def _plan_single(self, X, name, call):

@@ -7,11 +7,11 @@ from sklearn.utils import check_random_state
 from skroute.assignment import assignment_path, choose_at_price, solve_assignment
 from skroute.base import CallParameter, Plan, affords, check_affordable
 from skroute.metrics._objectives import OF_LABELS, OF_NUMBERS
-from skroute.routing.parts._draws import row_uniforms
 from skroute.routing.parts._member_router import AMOUNT, MemberRouter
 from skroute.routing.parts._targets import Numbers
 from skroute.utils._compat import StrOptions, num_samples
 from skroute.utils._named import check_rows_match
+from skroute.utils._row_hash import row_uniforms
 
 # Rows on which the price of random values is learned; the values are synthetic.
 _N_PRICE_ROWS = 20_000

@@ -7,10 +7,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import check_affordable, check_budget, note_failure
 from skroute.base._calls import ALLOWED, EXCLUDE, REQUEST_ID
-from skroute.base._inspection import may_take_missing
+from skroute.base._inspection import may_take_missing, moves_threshold
 from skroute.metrics._objectives import OF_LABELS, OF_NUMBERS
 from skroute.quality import QualityRegressor
-from skroute.routing.parts._draws import tie_draws
 from skroute.routing.parts._estimates import folds_of, with_weights
 from skroute.routing.parts._learn import learn_policy, warn_of_fit
 from skroute.routing.parts._log import Log, kept_choices, with_last
@@ -18,8 +17,9 @@ from skroute.routing.parts._member_router import AMOUNT, MemberRouter
 from skroute.routing.parts._members import names_best_score
 from skroute.routing.parts._policy import check_lambda
 from skroute.routing.parts._targets import Numbers
+from skroute.utils._cache import NO_CACHE, cache_of
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples, will_have
-from skroute.utils._once import EVERY, once_of
+from skroute.utils._row_hash import tie_draws
 from skroute.utils._timing import seconds_per_sample
 
 
@@ -94,7 +94,9 @@ class Occam(MemberRouter):
             said = answers.by_method[self._embedder]
             features = said["predict_proba"]
             # It is asked once, unless its answers are not its most probable labels.
-            self._embedder_answers = names_best_score(features, said["predict"])
+            self._embedder_answers = names_best_score(
+                features, said["predict"]
+            ) and not moves_threshold(self._members.models[self._embedder])
         elif self.embedding is not None:
             self.embedding_ = clone(self.embedding)
             with note_failure("embedding", num_samples(X), "fit"):
@@ -162,7 +164,7 @@ class Occam(MemberRouter):
         if self.embedding_ is None:
             return X
         with note_failure("embedding", n, "transform"):
-            return once_of(self).whole("embedded", lambda: self.embedding_.transform(X))
+            return cache_of(self).get_or_compute("embedded", lambda: self.embedding_.transform(X))
 
     def _look(self, X, kept):
         features = self._embed(X)
@@ -175,7 +177,7 @@ class Occam(MemberRouter):
 
     def _plan_single(self, X, name, call):
         plan = super()._plan_single(X, name, call)
-        if name == self.embedding and once_of(self) is not EVERY:
+        if name == self.embedding and cache_of(self) is not NO_CACHE:
             # In a sweep over budgets this member has answered when it embedded.
             _, state, _ = self._look(X, None)
             plan = plan._replace(state=state)
@@ -419,6 +421,7 @@ class OccamRouterClassifier(Occam, ClassifierMixin, BaseEstimator):
 
     _parameter_constraints: dict = {
         **Occam._parameter_constraints,
+        "abstain_label": "no_validation",
         "quality": [StrOptions(set(OF_LABELS)), dict, tuple, callable, "array-like"],
     }
 

@@ -3,11 +3,11 @@
 import numpy as np
 
 from skroute.base import affords
-from skroute.routing.parts._draws import row_keys
 from skroute.routing.parts._estimates import cross_fit, error_deviation, part_of, predict_matrix
 from skroute.routing.parts._log import with_last
 from skroute.routing.parts._policy import Policy
 from skroute.utils._compat import _safe_indexing
+from skroute.utils._row_hash import row_keys
 from skroute.utils._validation import warn
 
 # Rows that occur this often are decided in `fit` as they will be later: all alike.

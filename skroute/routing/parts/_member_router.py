@@ -45,6 +45,7 @@ from skroute.routing.parts._targets import (
     all_classes,
     make_target,
 )
+from skroute.utils._cache import cache_of
 from skroute.utils._compat import (
     BaseHeterogeneousEnsemble,
     Integral,
@@ -57,7 +58,6 @@ from skroute.utils._compat import (
     will_have,
 )
 from skroute.utils._named import check_rows_match
-from skroute.utils._once import once_of
 from skroute.utils._tensors import on_host
 from skroute.utils._typing import NDArray
 from skroute.utils._validation import (
@@ -346,7 +346,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
 
         In a sweep over budgets, or with a cache, the member is asked about each row once.
         """
-        sweep = once_of(self)
+        sweep = cache_of(self)
         return self._members.ask(position, method, X, rows, counter=sweep, cache=cache or sweep)
 
     def _offers_proba(self):

@@ -76,7 +76,7 @@ class Members:
         rows : ndarray of int
             Positions of the rows in X.
 
-        counter, cache : Once
+        counter, cache : CallCache
             Count the rows that the member is asked about, and keep its answers, so that it is asked
             about no row twice.
 
@@ -87,12 +87,14 @@ class Members:
         name = self.names[position]
 
         def ask_about(new_rows):
-            counter.count(name, len(new_rows))
+            counter.count_rows(name, len(new_rows))
             with rows_of_failure(new_rows):
                 some = X if len(new_rows) == num_samples(X) else _safe_indexing(X, new_rows)
                 return self.target.call(method, name, self.models[position], some, proven=True)
 
-        return cache.rows(("answers", position, method), rows, num_samples(X), ask_about)
+        return cache.get_or_compute_rows(
+            ("answers", position, method), rows, num_samples(X), ask_about
+        )
 
     def costs_by(self, costs, dropped):
         """Return the cost of each member by a parameter `costs` that may be newer than `fit`.

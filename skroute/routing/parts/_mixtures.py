@@ -6,10 +6,10 @@ import numpy as np
 
 from skroute.assignment import assignment_path, choose_at_price
 from skroute.base import affords
-from skroute.routing.parts._draws import row_uniforms
 from skroute.routing.parts._estimates import rows_and_others
 from skroute.routing.parts._policy import Validated, last_useful
 from skroute.utils._compat import num_samples
+from skroute.utils._row_hash import row_uniforms
 from skroute.utils._statistics import standard_error
 from skroute.utils._typing import NDArray
 

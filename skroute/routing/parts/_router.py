@@ -11,8 +11,8 @@ from skroute.base import CallParameter, CostAwareMixin, Plan, affords, check_aff
 from skroute.base._inspection import models_of
 from skroute.ledgers import Ledger
 from skroute.routing.parts._log import kept_choices
+from skroute.utils._cache import cache_of
 from skroute.utils._compat import Interval, Real, num_samples
-from skroute.utils._once import once_of
 from skroute.utils._tolerances import ROUNDING
 
 BUDGET = [Interval(Real, 0, None, closed="both"), None]
@@ -148,14 +148,14 @@ class Router(CostAwareMixin):
         return X, None, {}
 
     def _estimated(self, X, policy):
-        """Estimates, and what deciding leaves for answering; within a walk over budgets once."""
+        """Estimates, and what deciding leaves for answering; within a sweep over budgets once."""
 
         def estimate():
             features, state, _ = self._look(X, policy.kept)
             return policy.estimates(features), state
 
         key = ("estimates", id(policy.estimator), tuple(policy.kept))
-        return once_of(self).whole(key, estimate, of=policy.estimator)
+        return cache_of(self).get_or_compute(key, estimate, keep_alive=policy.estimator)
 
     @available_if(_decides_by_price)
     def predict_quality(self, X, return_std=False):

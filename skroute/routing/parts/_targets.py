@@ -9,6 +9,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from skroute.base import note_failure
 from skroute.base._inspection import comes_fitted
 from skroute.utils._compat import is_fitted, num_samples
+from skroute.utils._named import align_by_class
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import check_probabilities, holds_texts, with_sum_one
 
@@ -25,15 +26,6 @@ def rows_of_failure(rows):
         if hasattr(error, "rows"):
             error.rows = rows[error.rows]
         raise
-
-
-def align_proba(proba, own_classes, classes):
-    """Columns of `own_classes` put in the order of `classes`; 0 where there is none."""
-    if np.array_equal(own_classes, classes):
-        return proba
-    aligned = np.zeros((len(proba), len(classes)), dtype=proba.dtype)
-    aligned[:, np.searchsorted(classes, own_classes)] = proba
-    return aligned
 
 
 def all_classes(classes, members):
@@ -91,7 +83,7 @@ class SingleLabel:
         if method == "scores" and hasattr(member, "predict_scores"):
             with note_failure(name, num_samples(X), "predict_scores"):
                 scores = np.asarray(member.predict_scores(X))
-            return align_proba(scores, member.classes_, self.classes)
+            return align_by_class(scores, member.classes_, self.classes)
         return self._predict_proba(name, member, X, proven)
 
     def _predict_proba(self, name, member, X, proven):
@@ -104,7 +96,7 @@ class SingleLabel:
                     f"{len(own_classes)} labels: {own_classes!r}."
                 )
             proba = check_probabilities(proba, name, proven=proven)
-        return align_proba(proba, own_classes, self.classes)
+        return align_by_class(proba, own_classes, self.classes)
 
     def _predict(self, name, member, X):
         classes = self.classes

@@ -1,0 +1,134 @@
+"""The cache of a sweep over budgets: models are called once about the rows that it judges.
+
+A curve, a certificate or a display asks an estimator about the same rows at many budgets. The
+answers of models, estimates and other inputs of a decision do not depend on the budget. A copy of
+the estimator, from :func:`with_cache`, computes them once.
+"""
+
+from copy import copy
+
+import numpy as np
+
+# Attribute of an estimator that holds its cache during a sweep.
+_ATTRIBUTE = "_call_cache"
+
+
+class CallCache:
+    """Values that were computed for the rows of a sweep.
+
+    All methods of one cache are called for the same rows.
+
+    Parameters
+    ----------
+    row_counts : dict, default=None
+        Shared with another cache, whose counts these calls add to. None starts at zero.
+
+    Attributes
+    ----------
+    row_counts : dict of str to int
+        For each model the number of rows that it was called on.
+    """
+
+    def __init__(self, row_counts=None):
+        self.row_counts = {} if row_counts is None else row_counts
+        # From a key to a value, and to an object whose id is part of the key.
+        self._values = {}
+        # From a key to the values of all rows, and to the mask of the computed ones.
+        self._row_values = {}
+
+    def count_rows(self, name, n_rows):
+        """Add to the number of rows that a model was called on."""
+        self.row_counts[name] = self.row_counts.get(name, 0) + n_rows
+
+    def get_or_compute(self, key, compute, keep_alive=None):
+        """Return the value of a key: that of the first ``compute()``.
+
+        Parameters
+        ----------
+        key : hashable
+        compute : callable
+            Without arguments. Called if the key is new.
+        keep_alive : object, default=None
+            Object whose ``id`` is part of the key. The cache holds a reference to it, so that no
+            other object gets this id.
+        """
+        if key not in self._values:
+            self._values[key] = compute(), keep_alive
+        value, _ = self._values[key]
+        return value
+
+    def get_or_compute_rows(self, key, rows, n_rows, compute):
+        """Return the values of some rows, of which only the new ones are computed.
+
+        Parameters
+        ----------
+        key : hashable
+        rows : ndarray of int
+            Positions among all rows of the sweep.
+        n_rows : int
+            Number of all rows of the sweep.
+        compute : callable
+            ``compute(new_rows)`` returns an array with an entry for each row. Called with the
+            positions that the key has no values of, if there are any.
+        """
+        if key in self._row_values:
+            values, is_computed = self._row_values[key]
+        else:
+            values = None
+            is_computed = np.zeros(n_rows, dtype=bool)
+        new_rows = rows[~is_computed[rows]]
+        if len(new_rows):
+            new_values = np.asarray(compute(new_rows))
+            if values is None:
+                values = np.empty((n_rows, *new_values.shape[1:]), dtype=new_values.dtype)
+            elif values.dtype != new_values.dtype:
+                # Texts may be longer than those before.
+                values = values.astype(np.result_type(values, new_values))
+            values[new_rows] = new_values
+            is_computed[new_rows] = True
+            self._row_values[key] = values, is_computed
+        return values[rows]
+
+
+class _NoCache(CallCache):
+    """Cache of an estimator outside of a sweep: it stores and counts nothing."""
+
+    def count_rows(self, name, n_rows):
+        """Count nothing."""
+
+    def get_or_compute(self, key, compute, keep_alive=None):
+        """Return ``compute()``."""
+        return compute()
+
+    def get_or_compute_rows(self, key, rows, n_rows, compute):
+        """Return ``compute(rows)``."""
+        return compute(rows)
+
+
+NO_CACHE = _NoCache()
+
+
+def cache_of(estimator):
+    """Return the cache of an estimator, which is `NO_CACHE` outside of a sweep."""
+    return vars(estimator).get(_ATTRIBUTE, NO_CACHE)
+
+
+def with_cache(estimator, row_counts=None):
+    """Return a shallow copy of a fitted decision estimator with a new, empty cache.
+
+    All calls of the copy must be about the same rows. It holds values for them: use it for one
+    sweep.
+
+    Parameters
+    ----------
+    estimator : CostAwareMixin
+        Fitted. ``_share_cache(cache)`` is called on the copy: a wrapper replaces the estimator
+        inside there.
+    row_counts : dict, default=None
+        Counts that the calls of the copy add to, see :class:`CallCache`.
+    """
+    cached = copy(estimator)
+    cache = CallCache(row_counts)
+    vars(cached)[_ATTRIBUTE] = cache
+    cached._share_cache(cache)
+    return cached

@@ -1,0 +1,283 @@
+"""Hashes of rows, and random numbers that are drawn by them.
+
+The number that is drawn for a row depends on the values in the row. It does not depend on the
+batch or on the container that the row comes in. Rows with equal values have equal keys, and
+their draws are told apart by how often the row came before.
+"""
+
+import sys
+from decimal import Decimal
+from functools import partial
+from hashlib import blake2b
+from numbers import Real
+
+import numpy as np
+
+from skroute.utils._compat import _safe_indexing, num_samples
+from skroute.utils._frames import as_rows, cells_of, is_arrow, is_frame
+from skroute.utils._tensors import on_host, torch_of
+
+# Values that are hashed at a time: they fit into a processor's cache, and X is never copied as a
+# whole.
+_BLOCK = 1 << 15
+
+# The golden ratio minus 1. Its multiples modulo 1 are spread evenly over [0, 1).
+GOLDEN = 0.6180339887498949
+
+# 2**64 times the golden ratio minus 1: the step of the generator splitmix64.
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+
+# The odd step from one column of draws to the next, from the same family of constants.
+_COLUMN_STEP = np.uint64(0xD1B54A32D192ED03)
+
+# The two multipliers of the finaliser of splitmix64.
+_FIRST_FACTOR = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND_FACTOR = np.uint64(0x94D049BB133111EB)
+
+# Bits of every missing value.
+_NAN = np.uint64(0x7FF8000000000000)
+
+
+# Draws --------------------------------------------------------------------------------------
+
+
+def row_uniforms(X, n_columns, random_state=0, request_id=None):
+    """Return uniform numbers in [0, 1) for each row.
+
+    They depend on the values in the row, or on its id, on the number of equal rows before it,
+    and on `random_state`.
+
+    Parameters
+    ----------
+    X : indexable of n_rows rows
+    n_columns : int
+        Numbers for each row.
+    random_state : int, default=0
+    request_id : array-like of shape (n_rows,), default=None
+        Ids that are hashed in place of the rows.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_columns)
+    """
+    keys = row_keys(_hashed_source(X, request_id))
+    keys = _mixed(keys + _n_equal_before(keys) * _COLUMN_STEP)
+    columns = np.arange(n_columns, dtype=np.uint64) + np.uint64(1 + random_state * n_columns)
+    return _uniform(_mixed(keys[:, np.newaxis] * _STEP + columns * _COLUMN_STEP))
+
+
+def tie_draws(X, request_id=None):
+    """Return a function from positions of rows of `X` to a uniform number for each of them.
+
+    The numbers divide ties. Those of equal rows of one call are spread evenly.
+    """
+    return partial(_tie_draws_at, _hashed_source(X, request_id))
+
+
+def _tie_draws_at(source, rows):
+    """Return a uniform number for each of some rows of a source."""
+    keys = row_keys(_safe_indexing(source, rows))
+    first = _uniform(_mixed(keys * _STEP + _COLUMN_STEP))
+    return _spread_evenly(first, keys)
+
+
+def even_draws(keys):
+    """Return a number in [0, 1) for each key of `feature_keys`, spread evenly for equal keys."""
+    return _spread_evenly(_uniform(keys), keys)
+
+
+def _spread_evenly(first, keys):
+    """Return `first` moved by one golden-ratio step for each equal key that comes before."""
+    return (first + GOLDEN * _n_equal_before(keys)) % 1.0
+
+
+def _hashed_source(X, request_id):
+    """Return what is hashed: the rows, or their ids as rows of one column."""
+    if request_id is None:
+        return X
+    ids = np.asarray(request_id)
+    if ids.shape != (num_samples(X),):
+        raise ValueError(
+            f"request_id must have one entry for each of {num_samples(X)} rows, got shape "
+            f"{ids.shape}."
+        )
+    if ids.dtype.kind in "iu":
+        # Whole numbers by their digits: as floats, neighbours beyond 2**53 are one.
+        ids = ids.astype(str)
+    return ids.reshape(-1, 1)
+
+
+def _n_equal_before(keys):
+    """Return for each key the number of equal keys before it, as ndarray of uint64."""
+    if not len(keys):
+        return np.empty(0, dtype=np.uint64)
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    is_first = np.append(True, ordered[1:] != ordered[:-1])
+    positions = np.arange(len(keys))
+    first_positions = np.maximum.accumulate(np.where(is_first, positions, 0))
+    n_before = np.empty(len(keys), dtype=np.uint64)
+    n_before[order] = positions - first_positions
+    return n_before
+
+
+# Keys ---------------------------------------------------------------------------------------
+
+
+def feature_keys(values):
+    """Return a key for each row of a table of floats, equal for equal rows.
+
+    The columns are chained, in place of summed as in :func:`row_keys`. Gates draw by these keys,
+    whose tables are always dense.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows, n_columns), dtype=float64
+        0 equals -0, and NaN equals NaN.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), dtype=uint64
+    """
+    keys = np.full(len(values), _STEP, dtype=np.uint64)
+    for bits in np.ascontiguousarray(_float_bits(values)).T:
+        keys = (keys ^ bits) * _FIRST_FACTOR
+        keys = (keys ^ (keys >> np.uint64(27))) * _SECOND_FACTOR
+        keys ^= keys >> np.uint64(31)
+    return keys
+
+
+def row_keys(X):
+    """Return a key for each row, equal where the rows hold equal values.
+
+    Numbers are compared as float64, 0 equals -0, and missing values are alike. Other values are
+    compared by their text. A key is a sum over the columns, so that zeros of a sparse matrix add
+    nothing.
+
+    Parameters
+    ----------
+    X : array-like, sparse matrix, dataframe, tensor or skorch.helper.SliceDataset
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), dtype=uint64
+    """
+    skorch_helper = sys.modules.get("skorch.helper")
+    if skorch_helper is not None and isinstance(X, skorch_helper.SliceDataset):
+        return _keys_of_unread(X)
+    if hasattr(X, "tocsr"):
+        return _keys_of_sparse(X.tocsr())
+    is_tensor = torch_of(X) is not None
+    values = X if is_tensor else _as_array(X)
+    values = values.reshape(num_samples(X), -1)
+    if is_tensor or values.dtype.kind in "biuf":
+        return _keys_of_numbers(values)
+    return _keys_of_objects(values)
+
+
+def _keys_of_unread(dataset):
+    """Return keys of rows that a data set refers to and has not read: by their positions."""
+    positions = dataset.indices_
+    if dataset.indices is None:
+        positions = np.arange(num_samples(dataset))
+    return _mixed(np.asarray(positions, dtype=np.uint64) + _STEP)
+
+
+def _keys_of_sparse(matrix):
+    """Return keys of the rows of a CSR matrix."""
+    terms = _terms(_float_bits(matrix.data)) * _column_weights(matrix.shape[1])[matrix.indices]
+    # Running sums wrap around and differences come out right. Rows may be empty.
+    sums = np.append(np.uint64(0), np.cumsum(terms, dtype=np.uint64))
+    return sums[matrix.indptr[1:]] - sums[matrix.indptr[:-1]]
+
+
+def _keys_of_numbers(values):
+    """Return keys of the rows of a table of numbers, which may be a tensor."""
+    n_rows, n_columns = values.shape
+    weights = _column_weights(n_columns)
+    step = max(1, _BLOCK // max(1, n_columns))
+    keys = np.empty(n_rows, dtype=np.uint64)
+    for start in range(0, n_rows, step):
+        block = on_host(values[start : start + step])
+        keys[start : start + step] = _terms(_float_bits(block)) @ weights
+    return keys
+
+
+def _keys_of_objects(values):
+    """Return keys of the rows of a table of any values."""
+    keys = np.zeros(len(values), dtype=np.uint64)
+    for column, weight in zip(values.T, _column_weights(values.shape[1])):
+        keys += _terms(_object_bits(column.tolist())) * weight
+    return keys
+
+
+def _as_array(X):
+    """Return rows as an array, of objects unless they are rows of numbers."""
+    if is_arrow(X) and is_frame(X):
+        return np.column_stack([cells_of(column) for column in X.columns])
+    if hasattr(X, "to_numpy"):
+        return np.asarray(X.to_numpy())
+    try:
+        values = np.asarray(as_rows(X))
+    except ValueError:
+        values = np.empty(0)
+    if hasattr(X, "__array__") or len(values) == num_samples(X):
+        return values
+    values = np.empty(num_samples(X), dtype=object)
+    values[:] = list(X)
+    return values
+
+
+# Bits ---------------------------------------------------------------------------------------
+
+
+def _uniform(keys):
+    """Return the upper 53 bits of each key as a number in [0, 1)."""
+    return (keys >> np.uint64(11)).astype(np.float64) / 2.0**53
+
+
+def _mixed(x):
+    """Return the finaliser of splitmix64: neighbouring inputs give unrelated outputs."""
+    x = (x ^ (x >> np.uint64(30))) * _FIRST_FACTOR
+    x = (x ^ (x >> np.uint64(27))) * _SECOND_FACTOR
+    return x ^ (x >> np.uint64(31))
+
+
+def _column_weights(n_columns):
+    """Return an odd number for each column."""
+    return _mixed(np.arange(1, n_columns + 1, dtype=np.uint64) * _STEP) | np.uint64(1)
+
+
+def _terms(bits):
+    """Return bits spread over all places, as sums of products need them. 0 stays 0."""
+    bits = bits ^ (bits >> np.uint64(32))
+    bits *= _FIRST_FACTOR
+    bits ^= bits >> np.uint64(29)
+    return bits
+
+
+def _float_bits(values):
+    """Return the bits of numbers as float64, alike for 0 and -0 and for all missing ones."""
+    values = np.array(values, dtype=np.float64)
+    # -0 + 0 is 0.
+    values += 0.0
+    bits = values.view(np.uint64)
+    bits[np.isnan(values)] = _NAN
+    return bits
+
+
+def _object_bits(column):
+    """Return the bits of each of a list of any values."""
+    if all(kind in (int, float, bool) for kind in set(map(type, column))):
+        return _float_bits(column)
+    return np.array([_bits_of(value) for value in column], dtype=np.uint64)
+
+
+def _bits_of(value):
+    """Return the bits of one value: of a number as float64, else a hash of its text."""
+    if isinstance(value, (Real, Decimal)):
+        return _float_bits([float(value)])[0]
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return _NAN
+    text = value if isinstance(value, bytes) else str(value).encode(errors="surrogatepass")
+    return np.frombuffer(blake2b(text, digest_size=8).digest(), dtype=np.uint64)[0]

@@ -93,10 +93,11 @@ def answers(estimator, X, **how):
     n = X.shape[0] if hasattr(X, "shape") else len(X)
     assert len(y_pred) == n
     if is_classifier(estimator) and getattr(estimator, "abstain_quality_", None) is not None:
-        # A row that is handed over is marked, and has neither label nor probabilities.
-        handed = abstained(estimator, estimator.route(X, **how))
-        assert np.isin(y_pred[~handed].tolist(), estimator.classes_).all()
-        assert all(label is None for label in y_pred[handed])
+        # A row that abstains has a label of its own, and no probabilities.
+        abstains = abstained(estimator, estimator.route(X, **how))
+        assert np.isin(y_pred[~abstains], estimator.classes_).all()
+        assert all(label in ("abstain", -1) for label in y_pred[abstains].tolist())
+        assert not np.isin(y_pred[abstains], estimator.classes_).any()
     elif is_classifier(estimator):
         assert np.isin(y_pred, estimator.classes_).all()
         if hasattr(estimator, "predict_proba"):

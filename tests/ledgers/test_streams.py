@@ -37,7 +37,9 @@ VALUES = ROUTER.predict_quality(np.random.default_rng(1).uniform(size=(400, 2)))
 ROW = np.array([[0.5, 0.5]])
 ONE = Offer(0, "a", 1.0, 0.0, 1.0)
 
-KINDS = ["memory", "dict", "sqlite", pytest.param("redis", marks=needs_redis)]
+# Ledgers that processes share.
+SHARED_KINDS = ["sqlite", pytest.param("redis", marks=needs_redis)]
+KINDS = ["memory", "dict", *SHARED_KINDS]
 
 
 @pytest.fixture(params=KINDS)
@@ -414,7 +416,7 @@ for thread in threads: thread.join()
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
-@pytest.mark.parametrize("kind", KINDS[1:])
+@pytest.mark.parametrize("kind", SHARED_KINDS)
 @pytest.mark.slow
 def test_killed_workers_lose_no_money(kind, tmp_path):
     """What the providers count is booked, but for calls that a kill cut off: these are named."""

@@ -250,7 +250,7 @@ def effective_size(weight):
 
 
 def never_matched(needed, matched, made, n_rows):
-    """Whether a log lacks a choice where a policy makes it, beyond what chance explains.
+    """Return True if the log lacks a choice on the rows where a policy makes it, beyond chance.
 
     Parameters
     ----------

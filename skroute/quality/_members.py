@@ -19,8 +19,8 @@ from skroute.forests._rules import ReadRule
 from skroute.forests._trees import FEATURE_MASK, MISSING_RIGHT, NODE, Trees, joined
 from skroute.utils._validation import read_only
 
-# A tree sees at most so many rows, a cut compares at most so many features, and ridge regression
-# takes at most so many columns: time is bounded.
+# Bounds on the time of a fit: rows that a tree sees, features that a cut compares, and columns of
+# the ridge regression.
 _MOST_ROWS = 10_000
 _MOST_CANDIDATES = 40
 _MOST_COLUMNS = 1000

@@ -6,7 +6,6 @@ import numpy as np
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
@@ -15,6 +14,30 @@ from skroute.utils._validation import warn
 
 # Name of the choice that answers nothing.
 ABSTAIN_NAME = "abstain"
+# Classifiers whose `predict` takes the first of the largest probabilities, by reading their code.
+# SVC, classifiers with a threshold, nearest neighbours with weights and others do not.
+PREDICT_BEST_SCORE = {
+    "lightgbm.LGBMClassifier",
+    "sklearn.BaggingClassifier",
+    "sklearn.BernoulliNB",
+    "sklearn.CalibratedClassifierCV",
+    "sklearn.CategoricalNB",
+    "sklearn.DecisionTreeClassifier",
+    "sklearn.ExtraTreeClassifier",
+    "sklearn.ExtraTreesClassifier",
+    "sklearn.GaussianNB",
+    "sklearn.HistGradientBoostingClassifier",
+    "sklearn.LinearDiscriminantAnalysis",
+    "sklearn.LogisticRegression",
+    "sklearn.LogisticRegressionCV",
+    "sklearn.MLPClassifier",
+    "sklearn.MultinomialNB",
+    "sklearn.QuadraticDiscriminantAnalysis",
+    "sklearn.RandomForestClassifier",
+    "skorch.NeuralNetClassifier",
+    "xgboost.XGBClassifier",
+    "xgboost.XGBRFClassifier",
+}
 
 
 def may_take_missing(model):
@@ -102,23 +125,26 @@ def unfrozen(model):
 
 
 def predicts_best_score(model):
-    """Return True if `predict` of a model is its largest `predict_proba` by its very code.
+    """Return True if `predict` of a model is known to be its largest `predict_proba`.
 
-    Then a router need not ask a service for both.
-    """
-    return getattr(unfrozen(model), "_predicts_best_score", False)
-
-
-def moves_threshold(model):
-    """Return True if a fitted model is a classifier of scikit-learn with a moved threshold.
-
-    It may be frozen, the last step of a pipeline, or what a search has found.
+    Then a router need not ask a model, or a service, for both. A model is known by its class, or
+    says it by the attribute ``predicts_best_score``: answers to some rows do not show how the
+    model answers others. All other models are asked for their own answers.
     """
     model = unfrozen(model)
     while hasattr(model, "best_estimator_") or isinstance(model, Pipeline):
         inner = model.best_estimator_ if hasattr(model, "best_estimator_") else model[-1]
         model = unfrozen(inner)
-    return isinstance(model, FixedThresholdClassifier | TunedThresholdClassifierCV)
+    if hasattr(model, "predicts_best_score"):
+        return model.predicts_best_score
+    for parent in type(model).__mro__:
+        package = parent.__module__.partition(".")[0]
+        if f"{package}.{parent.__name__}" in PREDICT_BEST_SCORE:
+            return True
+        # A subclass that answers in its own way.
+        if "predict" in vars(parent) or "predict_proba" in vars(parent):
+            return False
+    return False
 
 
 def takes_keyword(estimator, keyword):

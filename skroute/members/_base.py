@@ -23,7 +23,7 @@ class MemberClassifier(VersionedPickleMixin, CheckedScoreMixin, ClassifierMixin,
     """
 
     # True where `predict` is computed from `predict_proba`.
-    _predicts_best_score = False
+    predicts_best_score = False
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -7,11 +7,10 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from skroute.base import Plan, dispatch
-from skroute.base._inspection import moves_threshold, predicts_best_score
+from skroute.base._inspection import predicts_best_score
 from skroute.metrics import sample_quality
 from skroute.metrics._objectives import OF_LABELS
 from skroute.routing.parts._member_router import AMOUNT, MemberRouter
-from skroute.routing.parts._members import names_best_score
 from skroute.routing.parts._mixtures import mean_of_rows, validated_mixture
 from skroute.routing.parts._targets import MultiLabel, SingleLabel
 from skroute.utils._cache import NO_CACHE, CallCache, cache_of
@@ -53,7 +52,7 @@ class MemberAnswers:
         return self._ask(member, "scores", rows)
 
     def labels(self, member, rows):
-        """Return the encoded answers of one member: its own, or its best scores if equal."""
+        """Return the encoded answers of one member: what it predicts."""
         has_own_labels = self._router._has_own_labels
         if has_own_labels is not None and has_own_labels[member]:
             return self._ask(member, "predict", rows)
@@ -130,8 +129,7 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
         """
         scores = answers.to("scores")
         self._has_own_labels = [
-            "predict" in said
-            and (moves_threshold(model) or not names_best_score(said["scores"], said["predict"]))
+            "predict" in said and not predicts_best_score(model)
             for model, said in zip(self._members.models, answers.by_method)
         ]
         if self._multilabel:

@@ -329,8 +329,3 @@ def fit_member(step, name, member, X, y, *, target, methods, splits, fit_params)
                         answers[method] = np.zeros(shape, dtype=values.dtype)
                     answers[method][test] = values
         return fitted, answers
-
-
-def names_best_score(scores, labels):
-    """Return True if the answers of a member are its best scores, the first of equal ones."""
-    return bool((scores.argmax(axis=1) == labels).all())

@@ -117,9 +117,15 @@ class ForestEngine(Engine):
         """Walk the rows ``start:stop``."""
         forest = self.forest
         if stop - start < _FEWEST_ROWS or not self._layouts:
-            trees = tuple(forest.trees)
             walk_rows(
-                X, start, stop, trees, forest.offset, thresholds, self.beta, *walk
+                X,
+                start,
+                stop,
+                tuple(forest.trees),
+                forest.offset,
+                thresholds,
+                self.beta,
+                *walk,
             )
             return
         walk.scores[start:stop] = forest.offset

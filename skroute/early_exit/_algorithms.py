@@ -10,9 +10,10 @@ from scipy.special import ndtr
 from skroute.utils._typing import NDArray
 from skroute.utils._validation import read_only
 
-# Share of the wrong answers that are still allowed which the order search may use at each
-# position. The paper leaves it open. On Adult (500 trees), this share evaluated 25 trees at
-# 0.85 % disagreement on held-out rows. Using all at once evaluated 37 at 1.0 %.
+# Share of the wrong answers that are still allowed which the order search may use at
+# each position. The paper leaves it open. On Adult (500 trees), this share evaluated 25
+# trees at 0.85 % disagreement on held-out rows. Using all at once evaluated 37 at 1.0
+# %.
 SHARE = 0.02
 
 
@@ -87,9 +88,9 @@ def _full_totals(scores, offset):
 def doubtful(values, bad, beta, softness):
     """Return the chance that leaving above is wrong.
 
-    The answer to a row whose full score is near `beta` is uncertain. It counts as normally
-    distributed around the score. Thresholds then depend on many rows that may be wrong
-    beyond them, and not on the few rows that are.
+    The answer to a row whose full score is near `beta` is uncertain. It counts as
+    normally distributed around the score. Thresholds then depend on many rows that may
+    be wrong beyond them, and not on the few rows that are.
 
     Parameters
     ----------
@@ -100,8 +101,8 @@ def doubtful(values, bad, beta, softness):
         As for :func:`running_values`.
 
     softness : float
-        Standard deviation of the answer around the full score, in standard deviations of
-        the full score over the rows. If 0, `bad` is returned.
+        Standard deviation of the answer around the full score, in standard deviations
+        of the full score over the rows. If 0, `bad` is returned.
 
     Returns
     -------
@@ -112,7 +113,8 @@ def doubtful(values, bad, beta, softness):
     deviation = softness * full.std()
     if not deviation:
         return bad
-    # Chances too small for single precision are 0: the answers to these rows are certain.
+    # Chances too small for single precision are 0: the answers to these rows are
+    # certain.
     with np.errstate(under="ignore"):
         chance = ndtr((beta - full) / deviation).astype(np.float32)
     return np.broadcast_to(chance, values.shape)
@@ -190,8 +192,8 @@ class Tails(NamedTuple):
         The values, sorted.
 
     upper_limits : ndarray of shape (k + 1,)
-        Entry `j` is the (j + 1)-th largest value of a bad row: `j` wrong answers are above
-        it. It is -inf if there are fewer such rows.
+        Entry `j` is the (j + 1)-th largest value of a bad row: `j` wrong answers are
+        above it. It is -inf if there are fewer such rows.
 
     lower_limits : ndarray of shape (k + 1,)
         Entry `j` is the (j + 1)-th smallest value of another row, or inf.
@@ -257,8 +259,8 @@ class Undecided(NamedTuple):
         Their partial sums.
 
     target : ndarray of shape (n,), dtype=bool or int64
-        For one output, True if leaving above is wrong. For several outputs, the class that
-        the full ensemble answers.
+        For one output, True if leaving above is wrong. For several outputs, the class
+        that the full ensemble answers.
     """
 
     rows: NDArray[np.int64]
@@ -331,9 +333,10 @@ def qwyc_order(
         Which thresholds there are.
 
     spread : int, default=0
-        The paper compares members by the rows decided with `k` errors. The best threshold
-        then depends on the one row that would be the next error. With a spread, the rows
-        decided are averaged over ``k - spread, ..., k + spread`` errors.
+        The paper compares members by the rows decided with `k` errors. The best
+        threshold then depends on the one row that would be the next error. With a
+        spread, the rows decided are averaged over ``k - spread, ..., k + spread``
+        errors.
 
     n_jobs : int, default=None
         Threads over the candidates.
@@ -445,14 +448,14 @@ def _count_decided(scores, candidates, undecided, *, errors, sides, pool, n_thre
 
 
 def _per_cost(n_decided, costs):
-    """Return numbers of rows per unit of cost, infinite for each member without a cost."""
+    """Return numbers of rows per unit of cost, infinite for members without a cost."""
     with np.errstate(divide="ignore", invalid="ignore"):
         rate = np.where(costs > 0, 1.0 / costs, np.inf)
         return np.where(np.isinf(rate), np.inf, n_decided * rate)
 
 
 def allowance(total, position):
-    """Return the wrong answers allowed up to a position (0-based), if `total` are in all."""
+    """Return the wrong answers allowed up to a position, of `total` in all."""
     return total * (1.0 - (1.0 - SHARE) ** (position + 1))
 
 
@@ -514,9 +517,10 @@ def sweep_back(
 ):
     """Improve thresholds by one backward sweep of coordinate descent.
 
-    The objective is ``cost + price * wrong``. At each position, from the last but one to
-    the first, the rows that reach it take the pair of thresholds that minimises their cost
-    from there on, with all other positions fixed. No step raises the objective.
+    The objective is ``cost + price * wrong``. At each position, from the last but one
+    to the first, the rows that reach it take the pair of thresholds that minimises
+    their cost from there on, with all other positions fixed. No step raises the
+    objective.
 
     Parameters
     ----------
@@ -554,7 +558,9 @@ def sweep_back(
 
 
 def widened(values, lo, hi, factors):
-    """Return thresholds moved outwards by multiples of the deviation of what is to come.
+    """Return thresholds moved outwards by multiples of the remaining deviation.
+
+    The remaining deviation is that of the full score from the partial one.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Compiled kernels: the early-exit walks and the order search. Imported on first use."""
+"""Compiled kernels: walks, order search and thresholds. Imported on first use."""
 
 from typing import Any, NamedTuple
 
@@ -17,7 +17,8 @@ from skroute.forests._kernels import leaves
 # Number of trees that a row which is alone goes down together: their loads from memory
 # overlap.
 _TREES_TOGETHER = 8
-# Cost of moving one row in one column when gaps of a block are closed, in tests of a row.
+# Cost of moving one row in one column when gaps of a block are closed, in tests of a
+# row.
 _MOVE = 8
 # Cost of a tree in addition to its tests, in tests of a row.
 _TREE = 8
@@ -32,7 +33,7 @@ _LEAST_SAVING = 1e-9
 
 
 class _Results(NamedTuple):
-    """The arrays of a :class:`~skroute.early_exit._engine.Walk`, into which rows are written.
+    """The arrays of a :class:`~skroute.early_exit._engine.Walk`.
 
     Attributes
     ----------
@@ -99,8 +100,8 @@ def walk_rows(
         Full score of one output above which the answer is the second class.
 
     scores, n_evaluated, answers : ndarray
-        The arrays of a :class:`~skroute.early_exit._engine.Walk`. The results of the rows
-        are written into them.
+        The arrays of a :class:`~skroute.early_exit._engine.Walk`. The results of the
+        rows are written into them.
     """
     results = _Results(scores, n_evaluated, answers)
     size = min(BLOCK, stop - start)
@@ -124,11 +125,12 @@ def walk_rows(
 
 @njit(cache=True, nogil=True, inline="always")
 def _walk_row_block(X, block, n_rows, trees, thresholds, beta, results):
-    """Evaluate the first `n_rows` rows of a block, member by member, until all have left."""
+    """Evaluate the first `n_rows` rows of a block until all have left."""
     _, values, _, _, outputs, member_start, _, _, _ = trees
     n_members = len(member_start) - 1
     n_trees = len(outputs)
-    # `block.leaves` has the leaves of the trees from `first_tree` to before `next_tree`.
+    # `block.leaves` has the leaves of the trees from `first_tree` to before
+    # `next_tree`.
     first_tree = 0
     next_tree = 0
     for position in range(n_members):
@@ -236,7 +238,9 @@ def _leader_and_margin(totals, j):
 
 
 class _StageBlock(NamedTuple):
-    """Rows that are evaluated together by bit vectors. Each row has a place in all arrays.
+    """Rows that are evaluated together by bit vectors.
+
+    Each row has a place, which is the same in all arrays.
 
     Attributes
     ----------
@@ -283,15 +287,15 @@ def walk_stage(
 ):
     """Evaluate the members of one stage for rows that have not left.
 
-    A stage is a range of positions with a layout of its own. A row is binned only to the
-    cuts that its next trees ask for, and blocks of rows are full again.
+    A stage is a range of positions with a layout of its own. A row is binned only to
+    the cuts that its next trees ask for, and blocks of rows are full again.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features)
     rows : ndarray of shape (n,), dtype=int64
-        The first `n_rows` are the rows to evaluate. Changed: the rows that have not left
-        after the stage come first.
+        The first `n_rows` are the rows to evaluate. Changed: the rows that have not
+        left after the stage come first.
 
     n_rows : int
     first_position : int
@@ -308,8 +312,8 @@ def walk_stage(
 
     scores, n_evaluated, answers : ndarray
         The arrays of a :class:`~skroute.early_exit._engine.Walk`. `scores` contains the
-        partial sums of the rows. The results of rows that leave, and the new partial sums
-        of the others, are written into the arrays.
+        partial sums of the rows. The results of rows that leave, and the new partial
+        sums of the others, are written into the arrays.
 
     Returns
     -------
@@ -514,8 +518,8 @@ def _let_leave(block, n_places, position, thresholds, beta, results):
 def _find_leaving(block, n_places, low, high, is_last):
     """Write the places of the rows that leave into `block.places`; return their number.
 
-    `low` and `high` are the thresholds. At the last position all places are written, also
-    those of rows that have left before.
+    `low` and `high` are the thresholds. At the last position all places are written,
+    also those of rows that have left before.
     """
     places = block.places
     if is_last:
@@ -861,7 +865,7 @@ def _saved_above(rows, bad, to_go, prices):
 
 @njit(cache=True, nogil=True)
 def settle(values, bad, lo, hi, prices, to_go):
-    """Replace `to_go` of the rows that leave at a position by the price of their errors."""
+    """Replace `to_go` of the rows that leave by the price of their errors."""
     for i in range(len(values)):
         if values[i] > hi:
             to_go[i] = prices[0, i] * bad[i]

@@ -12,8 +12,8 @@ from skroute.utils._typing import NDArray
 _NEAR = 0.1
 # Least number of these rows: the deviation of fewer would be noise.
 _FEWEST_NEAR = 50
-# Standard deviation by which the observed numbers of votes are smoothed, as a share of the
-# members.
+# Standard deviation by which the observed numbers of votes are smoothed, as a share of
+# the members.
 _SPREAD = 0.01
 # Number of these deviations at which the smoothing kernel ends.
 _REACH = 4
@@ -59,12 +59,15 @@ class _Step(NamedTuple):
 
 
 def optimal_stopping(law, negative, costs, prices, use_lo=True, use_hi=True):
-    """Return where to stop counting votes: least mean cost plus price times wrong answers.
+    """Return the numbers of votes at which counting stops.
 
-    Votes are drawn one after another, without replacement. The state ``(t, k)``, `k` votes
-    of `t` members, determines the law of the votes that follow. The linear program of Kalman
-    and Moscovich (2026) has a variable for the mass that stops at each state or goes on. For
-    a given price of its constraint, one backward induction solves it.
+    They have the least mean cost plus price times wrong answers.
+
+    Votes are drawn one after another, without replacement. The state ``(t, k)``, `k`
+    votes of `t` members, determines the law of the votes that follow. The linear
+    program of Kalman and Moscovich (2026) has a variable for the mass that stops at
+    each state or goes on. For a given price of its constraint, one backward induction
+    solves it.
 
     Parameters
     ----------
@@ -72,8 +75,8 @@ def optimal_stopping(law, negative, costs, prices, use_lo=True, use_hi=True):
         Weight of rows with 0, ..., `n_members` votes in all.
 
     negative : ndarray of shape (n_members + 1,)
-        Share of these rows for which the positive answer is wrong. The negative answer is
-        wrong for the others.
+        Share of these rows for which the positive answer is wrong. The negative answer
+        is wrong for the others.
 
     costs : ndarray of shape (n_members,)
         In evaluation order.
@@ -157,7 +160,7 @@ def _one_vote_back(states, t):
 
 
 def _last_before_going_on(goes_on):
-    """Return the position before the first True of each row, the last one if there is none.
+    """Return the position before the first True of each row, or else the last one.
 
     Parameters
     ----------
@@ -179,8 +182,9 @@ def _last_before_going_on(goes_on):
 def vote_path(scores, offset, beta, costs, prices, use_lo=True, use_hi=True):
     """Return thresholds of partial sums by :func:`optimal_stopping`, for each price.
 
-    Soft votes are approximated by hard votes with the same standard deviation. With several
-    classes, the votes are those for the leading class less those for the second one.
+    Soft votes are approximated by hard votes with the same standard deviation. With
+    several classes, the votes are those for the leading class less those for the second
+    one.
 
     Parameters
     ----------
@@ -223,8 +227,8 @@ def vote_path(scores, offset, beta, costs, prices, use_lo=True, use_hi=True):
         tied_sums = np.zeros(n_members)
     below, above = optimal_stopping(law, negative, costs, prices, use_lo, use_hi)
     t = np.arange(1, n_members + 1)
-    # Thresholds lie halfway between two numbers of votes, each of which moves the sum by
-    # two vote sizes.
+    # Thresholds lie halfway between two numbers of votes, each of which moves the sum
+    # by two vote sizes.
     lower_sums = tied_sums + vote_size * (2 * below + 1 - t)
     upper_sums = tied_sums + vote_size * (2 * above - 1 - t)
     lo = np.where(below >= 0, lower_sums, -np.inf)
@@ -235,7 +239,7 @@ def vote_path(scores, offset, beta, costs, prices, use_lo=True, use_hi=True):
     if not has_one_output:
         # Margins have no lower threshold.
         lo[:] = -np.inf
-    return list(zip(lo, hi))
+    return list(zip(lo, hi, strict=True))
 
 
 def _votes(scores, offset, beta):
@@ -258,7 +262,7 @@ def _votes(scores, offset, beta):
 
 
 def _vote_size(votes, margins):
-    """Return the size of a hard vote with the deviation of these votes, 1 if they are equal.
+    """Return the size of a hard vote with the deviation of these votes.
 
     Parameters
     ----------
@@ -269,6 +273,7 @@ def _vote_size(votes, margins):
     Returns
     -------
     float
+        1 if all votes of each row are equal.
     """
     n_near = max(_FEWEST_NEAR, int(_NEAR * len(margins)))
     near = np.argsort(np.abs(margins), kind="stable")[:n_near]

@@ -14,6 +14,8 @@ from skroute.utils._validation import warn
 
 # Name of the choice that answers nothing.
 ABSTAIN_NAME = "abstain"
+# Packages whose classifiers are asked for their own answers, unless they are in the next set.
+LIBRARIES = {"catboost", "lightgbm", "sklearn", "skorch", "xgboost"}
 # Classifiers whose `predict` takes the first of the largest probabilities, by reading their code.
 # SVC, classifiers with a threshold, nearest neighbours with weights and others do not.
 PREDICT_BEST_SCORE = {
@@ -125,26 +127,53 @@ def unfrozen(model):
 
 
 def predicts_best_score(model):
-    """Return True if `predict` of a model is known to be its largest `predict_proba`.
+    """Return whether `predict` of a model is its largest `predict_proba`, by its code.
 
-    Then a router need not ask a model, or a service, for both. A model is known by its class, or
-    says it by the attribute ``predicts_best_score``: answers to some rows do not show how the
-    model answers others. All other models are asked for their own answers.
+    Answers to some rows do not show how the model answers others. A model that is known to
+    predict its best score need not be asked for both.
+
+    Returns
+    -------
+    bool or None
+        None for a class that is not known, such as one of the user's own.
     """
     model = unfrozen(model)
     while hasattr(model, "best_estimator_") or isinstance(model, Pipeline):
         inner = model.best_estimator_ if hasattr(model, "best_estimator_") else model[-1]
         model = unfrozen(inner)
-    if hasattr(model, "predicts_best_score"):
-        return model.predicts_best_score
+    if hasattr(model, "_predicts_best_score"):
+        return model._predicts_best_score
     for parent in type(model).__mro__:
         package = parent.__module__.partition(".")[0]
         if f"{package}.{parent.__name__}" in PREDICT_BEST_SCORE:
             return True
-        # A subclass that answers in its own way.
         if "predict" in vars(parent) or "predict_proba" in vars(parent):
-            return False
-    return False
+            return False if package in LIBRARIES else None
+    return None
+
+
+def names_best_score(model, scores, labels):
+    """Return whether the answers of a fitted model are its best scores, the first of equal ones.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted.
+
+    scores : ndarray of shape (n_samples, n_classes)
+        Its scores of the rows of `fit`, out of fold. They decide if the class is not known.
+
+    labels : ndarray of shape (n_samples,), dtype=int64
+        Its encoded answers to these rows.
+
+    Returns
+    -------
+    bool
+    """
+    by_code = predicts_best_score(model)
+    if by_code is None:
+        return bool((scores.argmax(axis=1) == labels).all())
+    return by_code
 
 
 def takes_keyword(estimator, keyword):

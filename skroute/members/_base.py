@@ -22,8 +22,8 @@ class MemberClassifier(VersionedPickleMixin, CheckedScoreMixin, ClassifierMixin,
     asks it directly instead of cross-validating what cannot overfit.
     """
 
-    # True where `predict` is computed from `predict_proba`.
-    predicts_best_score = False
+    # True if `predict` is computed from `predict_proba`. None if the rows of `fit` show it.
+    _predicts_best_score = None
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

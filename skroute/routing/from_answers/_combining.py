@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from skroute.base import Plan, dispatch
-from skroute.base._inspection import predicts_best_score
+from skroute.base._inspection import names_best_score, predicts_best_score
 from skroute.metrics import sample_quality
 from skroute.metrics._objectives import OF_LABELS
 from skroute.routing.parts._member_router import AMOUNT, MemberRouter
@@ -129,7 +129,7 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
         """
         scores = answers.to("scores")
         self._has_own_labels = [
-            "predict" in said and not predicts_best_score(model)
+            "predict" in said and not names_best_score(model, said["scores"], said["predict"])
             for model, said in zip(self._members.models, answers.by_method)
         ]
         if self._multilabel:

@@ -7,7 +7,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import check_affordable, check_budget, note_failure
 from skroute.base._calls import ALLOWED, EXCLUDE, REQUEST_ID
-from skroute.base._inspection import may_take_missing, predicts_best_score
+from skroute.base._inspection import may_take_missing, names_best_score
 from skroute.metrics._objectives import OF_LABELS, OF_NUMBERS
 from skroute.quality import QualityRegressor
 from skroute.routing.parts._estimates import folds_of, with_weights
@@ -90,9 +90,11 @@ class Occam(MemberRouter):
         features = X
         if isinstance(self.embedding, str):
             self._embedder = names.index(self.embedding)
-            features = answers.by_method[self._embedder]["predict_proba"]
-            # It is asked once where its answers are known to be its most probable labels.
-            self._embedder_answers = predicts_best_score(self._members.models[self._embedder])
+            said = answers.by_method[self._embedder]
+            features = said["predict_proba"]
+            # It is asked once, unless its answers are not its most probable labels.
+            embedder = self._members.models[self._embedder]
+            self._embedder_answers = names_best_score(embedder, features, said["predict"])
         elif self.embedding is not None:
             self.embedding_ = clone(self.embedding)
             with note_failure("embedding", num_samples(X), "fit"):
@@ -271,10 +273,8 @@ class OccamRouterClassifier(Occam, ClassifierMixin, BaseEstimator):
         What the quality estimator sees: X itself; the output of a transformer, which is
         cloned and fitted; or ``predict_proba`` of the member of that name, out of fold in
         `fit`. That member is then called on every row: its cost is charged to every row and
-        deducted from the budget. Choosing it costs nothing more if its ``predict`` is known to
-        be its largest probability, as that of most classifiers of scikit-learn, LightGBM,
-        XGBoost and skorch. A class of your own declares this by the attribute
-        ``predicts_best_score = True``.
+        deducted from the budget, and choosing it costs nothing more, unless it answers
+        otherwise than by its largest probability.
 
     quality : str, mapping, array-like, callable or (str, callable), default="accuracy"
         What an answer is worth, higher is better; price and validation are in its unit. ``score``

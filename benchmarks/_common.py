@@ -35,12 +35,16 @@ def alternate(contenders, repeats=5, warmup=1):
 
 def table(title, header, rows):
     """Print a table with aligned columns, and keep it for `record`."""
-    _TABLES.append({"title": title, "header": list(header), "rows": [list(row) for row in rows]})
+    _TABLES.append(
+        {"title": title, "header": list(header), "rows": [list(row) for row in rows]}
+    )
     text = [[_cell(value) for value in row] for row in [header, *rows]]
     widths = [max(len(row[column]) for row in text) for column in range(len(header))]
     print(f"\n{title}\n{'-' * len(title)}")
     for row in text:
-        print("  ".join(cell.rjust(width) for cell, width in zip(row, widths)), flush=True)
+        print(
+            "  ".join(cell.rjust(width) for cell, width in zip(row, widths)), flush=True
+        )
 
 
 def record(name):
@@ -100,5 +104,7 @@ def _cpu():
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.machine()
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    names = [
+        line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")
+    ]
     return names[0] if names else platform.machine()

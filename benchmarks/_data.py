@@ -18,7 +18,9 @@ FOLDER = Path(os.environ.get("SKROUTE_DATA") or _BESIDE)
 def load(path):
     """Arrays of an npz file as a Bunch."""
     if not (FOLDER / path).is_file():
-        raise SystemExit(f"{path} is not in {FOLDER.name}: set SKROUTE_DATA to the folder with it.")
+        raise SystemExit(
+            f"{path} is not in {FOLDER.name}: set SKROUTE_DATA to the folder with it."
+        )
     with np.load(FOLDER / path, allow_pickle=False) as arrays:
         found = dict(arrays)
     if "X" in found:
@@ -76,7 +78,9 @@ def calm():
 def paretobandit(split, n_models=3):
     """Quality and cost of three or four language models, "val" or "test" (ParetoBandit)."""
     columns = read_csv(f"paretobandit/{split}{'' if n_models == 3 else '_k4'}.csv.gz")
-    names = [name.removeprefix("reward_") for name in columns if name.startswith("reward_")]
+    names = [
+        name.removeprefix("reward_") for name in columns if name.startswith("reward_")
+    ]
     return Bunch(
         prompt=list(columns["prompt"]),
         source=np.array(columns["source"]),

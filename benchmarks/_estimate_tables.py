@@ -64,7 +64,9 @@ def folds(n_rows, groups=None):
     """Five shuffled folds, of a part where rows are many; rows of a group are together."""
     rows = np.arange(n_rows)
     if groups is not None:
-        return list(GroupKFold(5, shuffle=True, random_state=0).split(rows, groups=groups))
+        return list(
+            GroupKFold(5, shuffle=True, random_state=0).split(rows, groups=groups)
+        )
     if n_rows > MOST_ROWS:
         rows = np.random.RandomState(0).permutation(n_rows)[:MOST_ROWS]
     pairs = KFold(5, shuffle=True, random_state=0).split(rows)
@@ -90,7 +92,10 @@ def mmlu():
 
 def paretobandit(n_models=3):
     known, new = (_data.paretobandit(split, n_models) for split in ("val", "test"))
-    X, Q = np.array(known.prompt + new.prompt), np.concatenate([known.quality, new.quality])
+    X, Q = (
+        np.array(known.prompt + new.prompt),
+        np.concatenate([known.quality, new.quality]),
+    )
     split = np.split(np.arange(len(X)), [len(known.prompt)])
     return Log(X, Q, known.cost.mean(axis=0), [tuple(split)])
 
@@ -119,7 +124,9 @@ def frugalml(name):
     confidence = log.scores
     if confidence is not None:
         X = np.column_stack([confidence[:, -1], X])
-    return Log(X, np.asarray(log.quality, dtype=float), np.asarray(log.costs), folds(len(X)))
+    return Log(
+        X, np.asarray(log.quality, dtype=float), np.asarray(log.costs), folds(len(X))
+    )
 
 
 def images(which):
@@ -140,8 +147,15 @@ def images(which):
     ]
     for model in models:
         model.fit(X[first], y[first])
-    Q = np.column_stack([model.predict(X[rest]) == y[rest] for model in models]).astype(float)
-    return Log(models[0].predict_proba(X[rest]), Q, np.array([1.0, 4, 10, 50, 20]), folds(len(Q)))
+    Q = np.column_stack([model.predict(X[rest]) == y[rest] for model in models]).astype(
+        float
+    )
+    return Log(
+        models[0].predict_proba(X[rest]),
+        Q,
+        np.array([1.0, 4, 10, 50, 20]),
+        folds(len(Q)),
+    )
 
 
 LOGS: dict[str, Callable[[], Log]] = {

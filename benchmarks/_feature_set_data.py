@@ -29,5 +29,7 @@ def make_feature_sets(n_features, p_helpful=0.2, interaction=0.0, random_state=N
         accuracy = np.concatenate([accuracy, single[j] + interaction * accuracy])
         masks = np.concatenate([masks, masks | 1 << int(j)])
     by_mask = np.empty(len(masks))
-    by_mask[masks] = accuracy / np.sum(interaction ** np.arange(n_features, dtype=float))
+    by_mask[masks] = accuracy / np.sum(
+        interaction ** np.arange(n_features, dtype=float)
+    )
     return coef, by_mask

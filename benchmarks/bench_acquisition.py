@@ -44,13 +44,17 @@ RARE_SEEDS = (0, 1)
 
 def boosted(X, y, columns, trees=100):
     """LightGBM on some columns."""
-    model = lightgbm.LGBMClassifier(n_estimators=trees, n_jobs=1, verbose=-1, random_state=0)
+    model = lightgbm.LGBMClassifier(
+        n_estimators=trees, n_jobs=1, verbose=-1, random_state=0
+    )
     return model.fit(X[:, columns], y)
 
 
 def forward(X, y, most, tried=12):
     """Columns by forward selection on a quarter of the rows; after ten only the best are tried."""
-    X, X_out, y, y_out = train_test_split(X, y, test_size=0.25, stratify=y, random_state=0)
+    X, X_out, y, y_out = train_test_split(
+        X, y, test_size=0.25, stratify=y, random_state=0
+    )
     chosen, loss = [], {}
     for step in range(min(most, X.shape[1])):
         left = [column for column in range(X.shape[1]) if column not in chosen]
@@ -73,21 +77,34 @@ def by_gain(X, y):
 def mean_and_error(values, digits=2):
     """Means over splits with their standard errors, as texts."""
     values = np.asarray(values, dtype=float)
-    error = values.std(axis=0, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0 * values[0]
-    return [f"{m:.{digits}f}±{e:.{digits}f}" for m, e in zip(values.mean(axis=0), error)]
+    error = (
+        values.std(axis=0, ddof=1) / np.sqrt(len(values))
+        if len(values) > 1
+        else 0 * values[0]
+    )
+    return [
+        f"{m:.{digits}f}±{e:.{digits}f}" for m, e in zip(values.mean(axis=0), error)
+    ]
 
 
 def limited(title, splits, ks, more=()):
     """Accuracy with at most k columns of each row."""
     ours, fixed, lead = [], [], []
     for seed, (X, y, X_test, y_test) in enumerate(splits):
-        model = SequentialFeatureClassifier(quality="accuracy", random_state=seed).fit(X, y)
+        model = SequentialFeatureClassifier(quality="accuracy", random_state=seed).fit(
+            X, y
+        )
         order = forward(X, y, max(ks))
         ours.append([100 * model.score(X_test, y_test, max_cost=k) for k in ks])
-        alone = [boosted(X, y, order[:k]).score(X_test[:, order[:k]], y_test) for k in ks]
+        alone = [
+            boosted(X, y, order[:k]).score(X_test[:, order[:k]], y_test) for k in ks
+        ]
         fixed.append(100 * np.array(alone))
         lead.append(np.array(ours[-1]) - fixed[-1])
-    rows = [["skroute", *mean_and_error(ours)], ["forward selection", *mean_and_error(fixed)]]
+    rows = [
+        ["skroute", *mean_and_error(ours)],
+        ["forward selection", *mean_and_error(fixed)],
+    ]
     rows.append(["lead", *mean_and_error(lead)])
     table(title, ["accuracy with", *ks], [*rows, *more])
 
@@ -98,9 +115,13 @@ def part_spam(quick):
     step = 6 if quick else 1
     own = (X[~test][::step], y[~test][::step], X[test], y[test])
     published = ["published (neural)", *PUBLISHED[: len(ks)]]
-    limited("Spambase, the authors' split", [own] * (1 if quick else 2), ks, [published])
+    limited(
+        "Spambase, the authors' split", [own] * (1 if quick else 2), ks, [published]
+    )
     splits = [
-        train_test_split(X, y, train_size=0.8 / step, test_size=0.2, stratify=y, random_state=seed)
+        train_test_split(
+            X, y, train_size=0.8 / step, test_size=0.2, stratify=y, random_state=seed
+        )
         for seed in range(1 if quick else 3)
     ]
     limited("Spambase, fresh splits", [(a, c, b, d) for a, b, c, d in splits], ks)
@@ -145,7 +166,9 @@ def split(X, y, sizes, seed, quick):
 def adult_groups():
     names = [str(name) for name in adult().feature_names]
     return {
-        "feature_groups": {g: [names.index(c) for c in own] for g, (own, _) in GROUPS.items()},
+        "feature_groups": {
+            g: [names.index(c) for c in own] for g, (own, _) in GROUPS.items()
+        },
         "feature_costs": {g: cost for g, (_, cost) in GROUPS.items()},
     }
 
@@ -158,14 +181,17 @@ def part_mean(quick):
         right, spent, fixed = [], [], []
         for seed in range(1 if quick else 2):
             X, y, X_test, y_test = split(*TABLES[own](), SIZES[own], seed, quick)
-            model = SequentialFeatureClassifier(quality="accuracy", random_state=seed, **groups)
+            model = SequentialFeatureClassifier(
+                quality="accuracy", random_state=seed, **groups
+            )
             found = [model.fit(X, y).predict_routed(X_test, budget=b) for b in budgets]
             right.append([100 * (one.y_pred == y_test).mean() for one in found])
             spent.append([one.cost.mean() for one in found])
             if not groups:
                 order = forward(X, y, max(budgets))
                 alone = [
-                    boosted(X, y, order[:k]).score(X_test[:, order[:k]], y_test) for k in budgets
+                    boosted(X, y, order[:k]).score(X_test[:, order[:k]], y_test)
+                    for k in budgets
                 ]
                 fixed.append(100 * np.array(alone))
         rows = [["accuracy", *mean_and_error(right)], ["spent", *mean_and_error(spent)]]
@@ -178,7 +204,10 @@ def part_mean(quick):
 def imbalanced(X, y, share, seed, sizes):
     """Rows of which a share is positive."""
     rng = np.random.default_rng(seed)
-    pools = rng.permutation(np.flatnonzero(y == 1)), rng.permutation(np.flatnonzero(y != 1))
+    pools = (
+        rng.permutation(np.flatnonzero(y == 1)),
+        rng.permutation(np.flatnonzero(y != 1)),
+    )
     parts, used = [], [0, 0]
     for n in sizes:
         counts = round(share * n), n - round(share * n)
@@ -192,7 +221,9 @@ def imbalanced(X, y, share, seed, sizes):
 def picked(X, y, ks):
     """The fixed set of each size: of the two ways to choose one, what is better on a quarter."""
     orders = forward(X, y, max(ks)), by_gain(X, y)
-    X, X_out, y, y_out = train_test_split(X, y, test_size=0.25, stratify=y, random_state=1)
+    X, X_out, y, y_out = train_test_split(
+        X, y, test_size=0.25, stratify=y, random_state=1
+    )
 
     def loss(columns):
         return log_loss(y_out, boosted(X, y, columns).predict_proba(X_out[:, columns]))
@@ -218,7 +249,9 @@ def part_rare(quick):
                 X_fit, y_fit, X_test, y_test = imbalanced(X, y, share, seed, part)
                 model = SequentialFeatureClassifier(random_state=seed).fit(X_fit, y_fit)
                 for k, columns in zip(ks, picked(X_fit, y_fit, ks)):
-                    alone = boosted(X_fit, y_fit, columns).predict_proba(X_test[:, columns])[:, 1]
+                    alone = boosted(X_fit, y_fit, columns).predict_proba(
+                        X_test[:, columns]
+                    )[:, 1]
                     ours = model.predict_proba(X_test, budget=k)[:, 1]
                     found.append([judged(y_test, ours), judged(y_test, alone)])
                     spent.append(model.predict_cost(X_test, budget=k).mean())
@@ -232,7 +265,11 @@ def part_rare(quick):
                 rows.append([f"{name}, {share:.0%}", k, spent[at], *cells])
         if quick:
             break
-    of_each = [cell for name in ("AUC", "-log loss", "-money") for cell in (name, "fixed", "lead")]
+    of_each = [
+        cell
+        for name in ("AUC", "-log loss", "-money")
+        for cell in (name, "fixed", "lead")
+    ]
     table("Rare positives", ["positives", "budget", "spent", *of_each], rows)
 
 
@@ -241,21 +278,31 @@ def part_spent(quick):
     ratios = []
     for seed in range(1 if quick else 3):
         X_fit, y_fit, X_test, _ = split(X, y, (2400, 16000), seed, False)
-        model = SequentialFeatureClassifier(random_state=seed, **adult_groups()).fit(X_fit, y_fit)
+        model = SequentialFeatureClassifier(random_state=seed, **adult_groups()).fit(
+            X_fit, y_fit
+        )
         ratios.append([model.predict_cost(X_test, budget=b).mean() / b for b in (3, 8)])
     rows = [["realised / asked", *mean_and_error(ratios)]]
-    table("Adult in groups, 2,400 rows: what a budget spends", ["", "budget 3", "budget 8"], rows)
+    table(
+        "Adult in groups, 2,400 rows: what a budget spends",
+        ["", "budget 3", "budget 8"],
+        rows,
+    )
 
 
 def record_parts(name):
     """Write the tables of a part, each with its commit; those of other parts stay."""
     path = RESULTS / f"{name}.json"
-    old = json.loads(path.read_text()) if path.exists() else {"tables": [], "commit": ""}
+    old = (
+        json.loads(path.read_text()) if path.exists() else {"tables": [], "commit": ""}
+    )
     before = [{"commit": old["commit"]} | one for one in old["tables"]]
     record(name)
     found = json.loads(path.read_text())
     new = {one["title"]: one | {"commit": found["commit"]} for one in found["tables"]}
-    found["tables"] = [new.pop(one["title"], one) for one in before] + list(new.values())
+    found["tables"] = [new.pop(one["title"], one) for one in before] + list(
+        new.values()
+    )
     path.write_text(json.dumps(found, indent=1) + "\n")
 
 

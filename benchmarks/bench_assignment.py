@@ -30,13 +30,21 @@ def against_highs(n):
         reference = solve_assignment(values, COSTS, BUDGET, solver="highs", tol=0.0)
         highs = time.perf_counter() - start
         solve = {
-            solver: lambda v=values, s=solver: solve_assignment(v, COSTS, BUDGET, solver=s)
+            solver: lambda v=values, s=solver: solve_assignment(
+                v, COSTS, BUDGET, solver=s
+            )
             for solver in ("exact", "greedy")
         }
         seconds = alternate(solve, repeats=9)
         exact, greedy = solve["exact"](), solve["greedy"]()
         apart = abs(exact.objective - reference.objective) / reference.objective
-        row = [f"{n} x 7, {kind}", highs, seconds["exact"], highs / seconds["exact"], apart]
+        row = [
+            f"{n} x 7, {kind}",
+            highs,
+            seconds["exact"],
+            highs / seconds["exact"],
+            apart,
+        ]
         rows.append([*row, seconds["greedy"], highs / seconds["greedy"], greedy.gap])
     header = ["problem", "HiGHS s", "exact s", "ratio (>= 200)", "difference (<= 1e-9)"]
     header += ["greedy s", "ratio (>= 2000)", "gap (< 1e-5)"]
@@ -45,7 +53,9 @@ def against_highs(n):
 
 def against_argsort(n):
     values = make_values(n, "random")
-    increments = len(build_hulls(problem_of(*check_values_and_costs(values, COSTS), BUDGET)).choice)
+    increments = len(
+        build_hulls(problem_of(*check_values_and_costs(values, COSTS), BUDGET)).choice
+    )
     keys = np.random.default_rng(1).random(increments)
     seconds = alternate(
         {

@@ -127,7 +127,9 @@ def paretobandit():
     # Dollars per thousand requests.
     C = 1e3 * np.concatenate([val.cost, test.cost])
     order, prompts = np.argsort(C.mean(axis=0)), val.prompt + test.prompt
-    X = np.column_stack([embedded(prompts), np.log([len(prompt) for prompt in prompts])])
+    X = np.column_stack(
+        [embedded(prompts), np.log([len(prompt) for prompt in prompts])]
+    )
     Q, C = np.concatenate([val.quality, test.quality])[:, order], C[:, order]
     return Log(X, Q, C[:N_VAL].mean(axis=0), C)
 
@@ -181,9 +183,9 @@ def gate(rows):
     full = RandomForestClassifier(25, min_samples_leaf=2, random_state=0)
     costs = {"gate": 0, "cheap": 1, "full": 20}
     costs = {"model_costs": costs, "feature_costs": np.zeros(rows[0].shape[1])}
-    return AdaptGatingClassifier(full, gate=BoostedGate(n_estimators=30), p_full=0.5, **costs).fit(
-        *rows
-    )
+    return AdaptGatingClassifier(
+        full, gate=BoostedGate(n_estimators=30), p_full=0.5, **costs
+    ).fit(*rows)
 
 
 def measure_gate(draw, router, n, budgets, seed):
@@ -204,7 +206,9 @@ def measure_gate(draw, router, n, budgets, seed):
 
 def feature_gate(gamma, rows):
     """A cheap model of few features, which costs a few per cent of all of them."""
-    full = RandomForestClassifier(40, min_samples_leaf=2, oob_score=True, random_state=0)
+    full = RandomForestClassifier(
+        40, min_samples_leaf=2, oob_score=True, random_state=0
+    )
     trees = BoostedGate(n_estimators=30)
     return AdaptGatingClassifier(full, gate=trees, p_full=0.5, gamma=gamma).fit(*rows)
 
@@ -257,12 +261,16 @@ def settings():
     ridge = partial(fixed, Ridge())
     for name in ("FrugalML: FERPLUS", "MMLU", "LLMRouter"):
         yield Setting(f"{name}, fixed", partial(split, partial(log_of, name)), ridge)
-    yield Setting("digits, fixed", partial(split, digits), partial(fixed, None), SIZES[:2])
+    yield Setting(
+        "digits, fixed", partial(split, digits), partial(fixed, None), SIZES[:2]
+    )
     ways = {"fixed": ridge, "learned": partial(learned, Ridge())}
     for way, fit in ways.items():
         draw = partial(split, paretobandit)
         yield Setting(f"ParetoBandit, {way}", draw, fit, SIZES[:2])
-        yield Setting(f"ParetoBandit val to test, {way}", val_to_test, fit, (300, 1000, N_VAL))
+        yield Setting(
+            f"ParetoBandit val to test, {way}", val_to_test, fit, (300, 1000, N_VAL)
+        )
         for kind in ("log-normal", "Pareto"):
             yield Setting(f"{kind}, {way}, ridge", partial(made_up, kind), fit)
     for k in (1, 2, 3, 5, 14):
@@ -272,7 +280,9 @@ def settings():
     for name, estimator in (("full-grown tree", tree), ("5-NN", neighbours)):
         draw = partial(made_up, "fixed")
         yield Setting(f"{name}, fixed", draw, partial(fixed, estimator))
-    forest = ExtraTreesRegressor(10, min_samples_leaf=5, max_features=0.5, random_state=0)
+    forest = ExtraTreesRegressor(
+        10, min_samples_leaf=5, max_features=0.5, random_state=0
+    )
     draw = partial(made_up, "log-normal")
     yield Setting("log-normal, learned, forest", draw, partial(learned, forest))
     for name in ("adult", "covertype"):
@@ -281,8 +291,13 @@ def settings():
         router = partial(feature_gate, gamma)
         yield Setting(f"Adapt, features of {name}", partial(labelled, name), router)
     for kind in (FrugalMLClassifier, FrugalMCTClassifier, SequentialRouterClassifier):
-        name, router = kind.__name__.removesuffix("Classifier"), partial(combining, kind)
-        yield Setting(f"Combining, {name}", partial(labelled, "FER+"), router, (500, 1000))
+        name, router = (
+            kind.__name__.removesuffix("Classifier"),
+            partial(combining, kind),
+        )
+        yield Setting(
+            f"Combining, {name}", partial(labelled, "FER+"), router, (500, 1000)
+        )
 
 
 def test_noise(choices, table, X):
@@ -312,9 +327,13 @@ def measure(draw, router, n, budgets, seed):
     found = []
     log, test = draw(np.random.default_rng([seed, n]), n)
     router, rows = router(log), np.arange(len(test.X))
-    true = np.broadcast_to(test.costs if test.logged is None else test.logged, test.Q.shape)
+    true = np.broadcast_to(
+        test.costs if test.logged is None else test.logged, test.Q.shape
+    )
     own, estimate = router.price_path_.budgets, router.predict_quality(test.X)
-    planned = test.costs if router.costs is not None else router._row_costs(test.X, None)
+    planned = (
+        test.costs if router.costs is not None else router._row_costs(test.X, None)
+    )
     policy = router._policy()
     path = assignment_path(policy.estimate - policy.penalty, policy.planned)
     for budget in budgets or between(own):
@@ -331,7 +350,12 @@ def measure(draw, router, n, budgets, seed):
         found.append([cost.mean() / budget - 1, old / budget - 1])
         for mean, known, error, each in (
             (cost.mean(), router.validation_cost_, router.validation_cost_se_, true),
-            (quality.mean(), router.validation_quality_, router.validation_quality_se_, test.Q),
+            (
+                quality.mean(),
+                router.validation_quality_,
+                router.validation_quality_se_,
+                test.Q,
+            ),
         ):
             of_rows, of_draws = test_noise(ties, each, test.X)
             # Where nothing varies, there is nothing to cover.
@@ -349,7 +373,9 @@ def row_of(setting, n, n_splits):
         log, _ = setting.draw(np.random.default_rng(10**6), max(setting.sizes))
         budgets = between(setting.router(log).price_path_.budgets)
     about = setting.draw, setting.router, n, budgets
-    splits = [(measure_gate if gated else measure)(*about, seed) for seed in range(n_splits)]
+    splits = [
+        (measure_gate if gated else measure)(*about, seed) for seed in range(n_splits)
+    ]
     found = np.array([row for rows in splits for row in rows])
     row = [n, len(found), len(SHARES) * n_splits - len(found)]
     if not len(found):
@@ -373,9 +399,19 @@ def main():
     n_splits = 2 if arguments.short else arguments.splits
     warnings.simplefilter("ignore")
     short_ones = ("digits", "Pareto, learned, ridge", "2 distinct", "5-NN")
-    header = ["rows", "fits x budgets", "not spendable", "bias", "+-", "sd", "planned price"]
+    header = [
+        "rows",
+        "fits x budgets",
+        "not spendable",
+        "bias",
+        "+-",
+        "sd",
+        "planned price",
+    ]
     for setting in settings():
-        if not setting.name.startswith(short_ones if arguments.short else arguments.part):
+        if not setting.name.startswith(
+            short_ones if arguments.short else arguments.part
+        ):
             continue
         sizes = setting.sizes[: 1 if arguments.short else None]
         table(

@@ -58,9 +58,20 @@ def load(name):
     log = _data.cascades(name)
     costs = log.tokens_in * log.price_in + log.tokens_out * log.price_out
     published = json.loads((_data.FOLDER / "cascades/published.json").read_text())
-    about = log.correctness.astype(float), costs, log.confidence.astype(float), log.is_test
+    about = (
+        log.correctness.astype(float),
+        costs,
+        log.confidence.astype(float),
+        log.is_test,
+    )
     chain = np.flatnonzero(log.chain == "llama")
-    return Set(name, list(map(str, log.model_names)), chain, *about, published["datasets"][name])
+    return Set(
+        name,
+        list(map(str, log.model_names)),
+        chain,
+        *about,
+        published["datasets"][name],
+    )
 
 
 def area(cost, accuracy, bounds):
@@ -69,14 +80,18 @@ def area(cost, accuracy, bounds):
     at, where = np.unique(np.round(cost[order], 6), return_inverse=True)
     heights = np.bincount(where, accuracy[order]) / np.bincount(where)
     grid = np.linspace(*bounds, 4001)
-    return float(1 - np.trapezoid(np.interp(grid, at, heights), grid) / (bounds[1] - bounds[0]))
+    return float(
+        1 - np.trapezoid(np.interp(grid, at, heights), grid) / (bounds[1] - bounds[0])
+    )
 
 
 def curve(router, quality, costs, signals):
     """Test cost and accuracy of each rule of the router's path."""
     points = []
     for budget in router.mixture_.cost:
-        _, route, cost = router.predict_routed(None, budget=budget, signals=signals, costs=costs)
+        _, route, cost = router.predict_routed(
+            None, budget=budget, signals=signals, costs=costs
+        )
         points.append((cost.mean(), quality[np.arange(len(route)), route].mean()))
     return np.array(points).T
 
@@ -101,7 +116,11 @@ def bench_curves(data):
     """Areas of the fixed chain, of any order over its models and over all, and references."""
     chain, every = data.chain.tolist(), list(range(len(data.models)))
     order = [f"choice{k}" for k in range(len(chain))]
-    cases = {"chain": (chain, {"order": order}), "five": (chain, {}), "nine": (every, {})}
+    cases = {
+        "chain": (chain, {"order": order}),
+        "five": (chain, {}),
+        "nine": (every, {}),
+    }
     records = {r["method"]: r for r in data.published["full_llama_chain"]}
     # Compiled and imported once, so that the first fit is no slower than the second.
     fitted(data, chain, order=order)

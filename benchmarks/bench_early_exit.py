@@ -41,7 +41,13 @@ def split(bunch, target=None):
 
 
 def boosted(n_trees, **parameters):
-    given = {"max_depth": 5, "learning_rate": 0.05, "n_jobs": 1, "verbose": -1, "random_state": 0}
+    given = {
+        "max_depth": 5,
+        "learning_rate": 0.05,
+        "n_jobs": 1,
+        "verbose": -1,
+        "random_state": 0,
+    }
     return lgb.LGBMClassifier(n_estimators=n_trees, **given | parameters)
 
 
@@ -69,10 +75,21 @@ def counts(short):
             y_pred, _, cost = quick.predict_routed(X_test)
             differ, at_most = np.mean(y_pred != full), quick.disagreement_bound_
             right = np.mean(y_pred == y_test), np.mean(full == y_test)
-            rows.append([alpha, seed, cost.mean(), 100 * differ, 100 * at_most, *right, bar])
+            rows.append(
+                [alpha, seed, cost.mean(), 100 * differ, 100 * at_most, *right, bar]
+            )
     table(
         "Adult, LightGBM, a quarter held out (default): members and disagreement on test rows",
-        ["alpha", "seed", "members", "differ %", "bound %", "accuracy", "full acc", "bar"],
+        [
+            "alpha",
+            "seed",
+            "members",
+            "differ %",
+            "bound %",
+            "accuracy",
+            "full acc",
+            "bar",
+        ],
         rows,
     )
 
@@ -81,12 +98,18 @@ def early_stop_at(booster, X, full, share):
     """LightGBM's own early stop: the fastest frequency with at most this disagreement."""
     best = np.inf, None
     for frequency in (1, 2, 5, 10, 20, 50):
-        options = {"num_threads": 1, "pred_early_stop": True, "pred_early_stop_freq": frequency}
+        options = {
+            "num_threads": 1,
+            "pred_early_stop": True,
+            "pred_early_stop_freq": frequency,
+        }
         low, high = 0.0, 20.0
         for _ in range(12):
             margin = (low + high) / 2
             answer = booster.predict(X, pred_early_stop_margin=margin, **options) > 0.5
-            low, high = (low, margin) if np.mean(answer != full) <= share else (margin, high)
+            low, high = (
+                (low, margin) if np.mean(answer != full) <= share else (margin, high)
+            )
         options["pred_early_stop_margin"] = high
         start = time.perf_counter()
         booster.predict(X, **options)
@@ -96,22 +119,39 @@ def early_stop_at(booster, X, full, share):
 
 def clock(name, model, X, X_test, alpha, repeats, bar, ydf=None):
     """A row of the table of times: the library, its early stop, ours with and without exits."""
-    quick, whole = optimised(model, X, alpha), optimised(model, X[:1000], 0.0, order="natural")
+    quick, whole = (
+        optimised(model, X, alpha),
+        optimised(model, X[:1000], 0.0, order="natural"),
+    )
     full, early = model.predict(X_test), "-"
     share = np.mean(quick.predict(X_test) != full)
-    calls = {"own": lambda: model.predict(X_test), "ours": lambda: quick.predict(X_test)}
+    calls = {
+        "own": lambda: model.predict(X_test),
+        "ours": lambda: quick.predict(X_test),
+    }
     calls["whole"] = lambda: whole.predict(X_test)
     if hasattr(model, "booster_"):
         booster = model.booster_
         options = early_stop_at(booster, X_test, full == model.classes_[1], share)
         calls["own"] = lambda: booster.predict(X_test, num_threads=1)
         calls["early"] = lambda: booster.predict(X_test, **options)
-        early = "f={pred_early_stop_freq}, m={pred_early_stop_margin:.2f}".format(**options)
+        early = "f={pred_early_stop_freq}, m={pred_early_stop_margin:.2f}".format(
+            **options
+        )
     if ydf is not None:
         calls["ydf"] = ydf
     ms = {key: 1e3 * seconds for key, seconds in alternate(calls, repeats).items()}
-    times = [ms[key] / ms["ours"] if key in ms else "-" for key in ("own", "early", "ydf")]
-    found = [name, 100 * share, quick.predict_cost(X_test).mean(), ms["own"], early, ms["ours"]]
+    times = [
+        ms[key] / ms["ours"] if key in ms else "-" for key in ("own", "early", "ydf")
+    ]
+    found = [
+        name,
+        100 * share,
+        quick.predict_cost(X_test).mean(),
+        ms["own"],
+        early,
+        ms["ours"],
+    ]
     return [*found, *times, ms["own"] / ms["whole"], bar]
 
 
@@ -125,7 +165,11 @@ def speed(short):
         for alpha in (0.005, 0.01)
     ]
     hist = HistGradientBoostingClassifier(
-        max_iter=n_trees, max_depth=5, learning_rate=0.05, early_stopping=False, random_state=0
+        max_iter=n_trees,
+        max_depth=5,
+        learning_rate=0.05,
+        early_stopping=False,
+        random_state=0,
     ).fit(X, y)
     name = "HistGradientBoosting (rows of fit)"
     rows.append(clock(name, hist, X, X_test, 0.005, repeats, "8x"))
@@ -137,7 +181,15 @@ def speed(short):
     rows.append(clock(name, forest, X[half:], X_test, 0.005, repeats, "8x"))
     table(
         "Prediction of Adult's test rows, milliseconds, one thread",
-        ["ensemble", "differ %", "members", "library", "its early stop", "skroute", "x library"]
+        [
+            "ensemble",
+            "differ %",
+            "members",
+            "library",
+            "its early stop",
+            "skroute",
+            "x library",
+        ]
         + ["x early stop", "x YDF", "no exits x library", "bar"],
         rows,
     )
@@ -164,8 +216,15 @@ def whole(bunch, target=None):
 
 def made_up():
     """19,020 rows of 10 columns, made up: the shape of MAGIC's gamma telescope."""
-    made = {"n_informative": 7, "n_redundant": 2, "n_clusters_per_class": 3, "weights": [0.35]}
-    return make_classification(19_020, 10, flip_y=0.05, class_sep=0.8, random_state=0, **made)
+    made = {
+        "n_informative": 7,
+        "n_redundant": 2,
+        "n_clusters_per_class": 3,
+        "weights": [0.35],
+    }
+    return make_classification(
+        19_020, 10, flip_y=0.05, class_sep=0.8, random_state=0, **made
+    )
 
 
 UNSEEN = {
@@ -184,7 +243,9 @@ def unseen(short):
         X, y = (part[:n_rows] for part in fetch())
         third, shares, above = len(X) // 3, [], 0
         order = np.random.RandomState(0).permutation(len(X))
-        model = boosted(n_trees // 3 if name == "Letter" else n_trees, learning_rate=0.1)
+        model = boosted(
+            n_trees // 3 if name == "Letter" else n_trees, learning_rate=0.1
+        )
         model.fit(X[order[:third]], y[order[:third]])
         rest, full = order[third:], model.predict(X)
         for seed in range(n_seeds):
@@ -192,7 +253,10 @@ def unseen(short):
             quick, left = optimised(model, X[rest[:third]], seed=seed), rest[third:]
             shares.append(np.mean(quick.predict(X[left]) != full[left]))
             above += shares[-1] > quick.disagreement_bound_
-        error, limit = np.std(shares) / np.sqrt(n_seeds), int(binom.ppf(0.99, n_seeds, 0.05))
+        error, limit = (
+            np.std(shares) / np.sqrt(n_seeds),
+            int(binom.ppf(0.99, n_seeds, 0.05)),
+        )
         rows.append([name, 100 * np.mean(shares), 100 * error, above, n_seeds, limit])
     table(
         "Default calibration, alpha 0.5 %, on rows that the ensemble has not seen (made up: "
@@ -206,18 +270,28 @@ def rare(short):
     """Adult thinned to 2 % positives: answers of the full ensemble that are lost."""
     n_seeds, n_trees, n_rows = (1, 10, 6000) if short else (10, 200, None)
     bunch = _data.adult()
-    X, y = np.ascontiguousarray(bunch.data, dtype=np.float64)[:n_rows], bunch.target[:n_rows]
+    X, y = (
+        np.ascontiguousarray(bunch.data, dtype=np.float64)[:n_rows],
+        bunch.target[:n_rows],
+    )
     labels, rows = np.unique(y), []
     settings = {
         "alpha=0.005": {"alpha": 0.005},
-        "1 % of each answer": {"alpha": dict.fromkeys(labels, 0.01), "calibration": 0.7},
+        "1 % of each answer": {
+            "alpha": dict.fromkeys(labels, 0.01),
+            "calibration": 0.7,
+        },
     }
     for name, parameters in settings.items():
         found = []
         for seed in range(n_seeds):
             rng = np.random.RandomState(seed)
-            common, few = (rng.permutation(np.flatnonzero(y == label)) for label in labels)
-            taken = rng.permutation(np.append(common, few[: round(len(common) * 0.02 / 0.98)]))
+            common, few = (
+                rng.permutation(np.flatnonzero(y == label)) for label in labels
+            )
+            taken = rng.permutation(
+                np.append(common, few[: round(len(common) * 0.02 / 0.98)])
+            )
             fit, test = np.split(taken, [2 * len(taken) // 3])
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
@@ -227,12 +301,22 @@ def rare(short):
             y_pred, members, _ = quick.predict_routed(X[test])
             lost = np.mean(y_pred[full == labels[1]] != labels[1])
             warned = any("is a share of all rows" in str(one.message) for one in caught)
-            found.append([100 * lost, 100 * np.mean(y_pred != full), members.mean(), warned])
+            found.append(
+                [100 * lost, 100 * np.mean(y_pred != full), members.mean(), warned]
+            )
         error = np.std([one[0] for one in found]) / np.sqrt(n_seeds)
         rows.append([name, *np.mean(found, axis=0), error, n_seeds])
     table(
         "Adult with 2 % positives, 200 trees: what early exit loses",
-        ["alpha", "positives lost %", "rows differ %", "members", "warned", "error", "seeds"],
+        [
+            "alpha",
+            "positives lost %",
+            "rows differ %",
+            "members",
+            "warned",
+            "error",
+            "seeds",
+        ],
         rows,
     )
 
@@ -245,7 +329,11 @@ def tree_values(model, X):
     for tree, own in enumerate(leaves):
         of_leaf = [booster.get_leaf_output(tree, leaf) for leaf in range(own.max() + 1)]
         values.append(np.array(of_leaf)[own])
-    return np.array(values).reshape(booster.current_iteration(), -1, len(X)).transpose(0, 2, 1)
+    return (
+        np.array(values)
+        .reshape(booster.current_iteration(), -1, len(X))
+        .transpose(0, 2, 1)
+    )
 
 
 def mse_order(values):
@@ -275,14 +363,22 @@ def fan_curve(values, values_test, order, bins=20):
     running score plus that mean clears 0 by `gamma` deviations; in a bin that no row fell into
     it goes on. Returns disagreement and mean members on the test rows, for each `gamma`.
     """
-    known, running = (np.cumsum(part[order, :, 0], axis=0) for part in (values, values_test))
+    known, running = (
+        np.cumsum(part[order, :, 0], axis=0) for part in (values, values_test)
+    )
     width = known[-1].std() / bins
     centre, slack = np.full(running.shape, np.nan), np.full(running.shape, np.nan)
     for at, (learn, test) in enumerate(zip(known, running)):
-        bin, bin_test = np.rint(learn / width).astype(int), np.rint(test / width).astype(int)
+        bin, bin_test = (
+            np.rint(learn / width).astype(int),
+            np.rint(test / width).astype(int),
+        )
         first, n_bins = bin.min(), np.ptp(bin) + 1
         with np.errstate(invalid="ignore"):
-            count, missing = np.bincount(bin - first, minlength=n_bins), known[-1] - learn
+            count, missing = (
+                np.bincount(bin - first, minlength=n_bins),
+                known[-1] - learn,
+            )
             mean = np.bincount(bin - first, missing) / count
             deviation = np.sqrt(
                 np.bincount(bin - first, (missing - mean[bin - first]) ** 2) / count
@@ -321,7 +417,9 @@ def orders(short):
             model = boosted(100, learning_rate=0.1)
         model.fit(X[fit], y[fit])
         values, values_test = tree_values(model, X[learn]), tree_values(model, X_test)
-        drawn = [np.random.RandomState(seed).permutation(len(values)) for seed in range(3)]
+        drawn = [
+            np.random.RandomState(seed).permutation(len(values)) for seed in range(3)
+        ]
         compared = {
             "qwyc": ["qwyc"],
             "natural": ["natural"],
@@ -335,11 +433,15 @@ def orders(short):
             quick = [optimised(model, X[learn], order=one, **options) for one in given]
             curves["thresholds"][order] = [one.tradeoff(X_test) for one in quick]
             if len(model.classes_) == 2:
-                curves["Fan"][order] = [fan_curve(values, values_test, one.order_) for one in quick]
+                curves["Fan"][order] = [
+                    fan_curve(values, values_test, one.order_) for one in quick
+                ]
         for stopping, of_orders in curves.items():
             for order, found in of_orders.items():
                 displays = [TradeoffDisplay({"": curve}) for curve in found]
-                at = [[one.at("", share) for share in (0.005, 0.01)] for one in displays]
+                at = [
+                    [one.at("", share) for share in (0.005, 0.01)] for one in displays
+                ]
                 rows.append([name, stopping, order, *np.mean(at, axis=0).tolist()])
     table(
         "Members at equal disagreement on test rows (nan: not reached; random: mean of three "
@@ -354,7 +456,9 @@ PARTS = {one.__name__: one for one in (counts, speed, unseen, rare, orders)}
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--short", action="store_true", help="fewer trees and rows, seconds")
+    parser.add_argument(
+        "--short", action="store_true", help="fewer trees and rows, seconds"
+    )
     parser.add_argument("--part", nargs="+", choices=list(PARTS), help="these alone")
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore", message="No early exit keeps alpha")

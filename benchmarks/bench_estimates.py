@@ -52,14 +52,20 @@ def tables(word, n_folds):
     for name in [name for name in LOGS if word in name]:
         folds = [load(name, i) for i in range(min(n_folds, n_splits(name)))]
         parts = [gains(fold) for fold in folds]
-        joined = {who: 100 * np.concatenate([part[who] for part in parts]) for who in parts[0]}
+        joined = {
+            who: 100 * np.concatenate([part[who] for part in parts]) for who in parts[0]
+        }
         error = joined["default"].std(ddof=1) / len(joined["default"]) ** 0.5
         means = [float(joined[who].mean()) for who in (*PEERS, "default")]
         rows.append([name, len(folds[0].X), *means, float(error)])
         print(*rows[-1], flush=True)
-    rows.append(["mean", "", *np.mean([row[2:-1] for row in rows], axis=0).tolist(), ""])
+    rows.append(
+        ["mean", "", *np.mean([row[2:-1] for row in rows], axis=0).tolist(), ""]
+    )
     table(
-        "Gain over the best random mix, in points", ["table", "rows", *PEERS, "default", "se"], rows
+        "Gain over the best random mix, in points",
+        ["table", "rows", *PEERS, "default", "se"],
+        rows,
     )
 
 
@@ -79,7 +85,11 @@ def intervals(n, n_draws):
         model = QualityRegressor(standard_errors=True).fit(X[:n], Q[:n])
         mean, std = model.predict(X[n:], return_std=True)
         held.append(float((np.abs(mean - truth[n:]) <= 1.645 * std).mean()))
-    table(f"90 % intervals at {n} rows", ["share held", "least"], [[np.mean(held), min(held)]])
+    table(
+        f"90 % intervals at {n} rows",
+        ["share held", "least"],
+        [[np.mean(held), min(held)]],
+    )
 
 
 def speed(n):
@@ -98,13 +108,21 @@ def speed(n):
             model.predict(rows)
             seconds.append(time.perf_counter() - start)
         found.append(1e6 * min(seconds) / len(rows))
-    header = ["rows", "fit, s of one core", "one row, us", "of many, us a row", "file, MB"]
+    header = [
+        "rows",
+        "fit, s of one core",
+        "one row, us",
+        "of many, us a row",
+        "file, MB",
+    ]
     table("Speed", header, [[*found, len(pickle.dumps(model)) / 1e6]])
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--short", action="store_true", help="one small table, in seconds")
+    parser.add_argument(
+        "--short", action="store_true", help="one small table, in seconds"
+    )
     parser.add_argument("--folds", type=int, default=5)
     parser.add_argument("--tables", default="", help="tables whose name has this word")
     args = parser.parse_args()

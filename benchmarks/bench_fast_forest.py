@@ -33,7 +33,9 @@ def split(bunch):
 
 
 def wide(n_features=100, n_rows=20_000):
-    X, y = make_classification(n_rows, n_features, n_informative=30, n_redundant=20, random_state=0)
+    X, y = make_classification(
+        n_rows, n_features, n_informative=30, n_redundant=20, random_state=0
+    )
     return np.split(X, 2)[0], np.split(y, 2)[0], np.split(X, 2)[1]
 
 
@@ -42,12 +44,16 @@ def cases(short):
     n = 20 if short else 500
     adult, letter, many = split(_data.adult()), split(_data.letter()), wide()
     if short:
-        adult, letter, many = (tuple(part[:1000] for part in one) for one in (adult, letter, many))
+        adult, letter, many = (
+            tuple(part[:1000] for part in one) for one in (adult, letter, many)
+        )
 
     def light(n=n, **shape):
         return lgb.LGBMClassifier(n_estimators=n, **GIVEN, **shape)
 
-    hist = HistGradientBoostingClassifier(max_iter=n, early_stopping=False, random_state=0)
+    hist = HistGradientBoostingClassifier(
+        max_iter=n, early_stopping=False, random_state=0
+    )
     level = RandomForestClassifier(n // 5, max_depth=5, random_state=0)
     models = [
         ("Adult, depth 5", light(max_depth=5), adult),
@@ -57,21 +63,32 @@ def cases(short):
         ("Letter, 26 classes", light(n // 10, max_depth=5), letter),
         ("Adult, HistGradientBoosting", hist, adult),
         ("Adult, random forest, depth 5", level, adult),
-        ("Adult, random forest, full", RandomForestClassifier(n // 5, random_state=0), adult),
+        (
+            "Adult, random forest, full",
+            RandomForestClassifier(n // 5, random_state=0),
+            adult,
+        ),
     ]
     try:
         from xgboost import XGBClassifier
     except ImportError:
         print("XGBoost is not installed (extra [test]): its row is left out.")
     else:
-        gentle = XGBClassifier(n_estimators=n, max_depth=5, learning_rate=0.05, n_jobs=1)
+        gentle = XGBClassifier(
+            n_estimators=n, max_depth=5, learning_rate=0.05, n_jobs=1
+        )
         models.insert(5, ("Adult, XGBoost, depth 5", gentle, adult))
     try:
         from catboost import CatBoostClassifier
     except ImportError:
         print("CatBoost is not installed (extra [bench]): its rows are left out.")
     else:
-        quiet = {"verbose": 0, "thread_count": 1, "allow_writing_files": False, "random_seed": 0}
+        quiet = {
+            "verbose": 0,
+            "thread_count": 1,
+            "allow_writing_files": False,
+            "random_seed": 0,
+        }
         models += [
             (f"Adult, CatBoost, depth {depth}",
              CatBoostClassifier(iterations=n, depth=depth, learning_rate=0.05, **quiet), adult)
@@ -98,7 +115,9 @@ def ydf_peer(short):
         label="y", num_trees=20 if short else 500, max_depth=6, shrinkage=0.05,
         early_stopping="NONE", validation_ratio=0.0, num_threads=1,
     )  # fmt: skip
-    frame = pd.DataFrame(X, columns=names).assign(y=np.unique(y, return_inverse=True)[1])
+    frame = pd.DataFrame(X, columns=names).assign(
+        y=np.unique(y, return_inverse=True)[1]
+    )
     model = learner.train(frame)
     rows = {name: X_test[:, i].astype(np.float32) for i, name in enumerate(names)}
     return lambda: model.predict(rows, num_threads=1)
@@ -136,7 +155,15 @@ def main(short):
         made = fast.forest_.bits is not None, fast.forest_.coded is not None, True
         layout = ("bit vectors", "codes", "walk")[made.index(True)]
         rows.append(
-            [name, layout, us["own"], us["fast"], us["own"] / us["fast"], us.get("YDF", "-"), equal]
+            [
+                name,
+                layout,
+                us["own"],
+                us["fast"],
+                us["own"] / us["fast"],
+                us.get("YDF", "-"),
+                equal,
+            ]
         )
         if first:
             single = one_row(fast, model, X, repeats)
@@ -145,7 +172,11 @@ def main(short):
         ["case", "layout", "own", "FastForest", "x own", "YDF", "same labels"],
         rows,
     )
-    table("One row through FastForest, microseconds", list(single), [list(single.values())])
+    table(
+        "One row through FastForest, microseconds",
+        list(single),
+        [list(single.values())],
+    )
     if not short:
         record("fast_forest")
 

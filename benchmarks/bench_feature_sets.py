@@ -41,14 +41,37 @@ def trained(sizes, seeds):
         for k in sizes:
             counts = []
             for seed in seeds:
-                _, quality = make_feature_sets(k, interaction=interaction, random_state=seed)
+                _, quality = make_feature_sets(
+                    k, interaction=interaction, random_state=seed
+                )
                 found = [
-                    len(LatticeSearch(k, quality.__getitem__, quality[0]).run(alpha).masks) - 1
+                    len(
+                        LatticeSearch(k, quality.__getitem__, quality[0])
+                        .run(alpha)
+                        .masks
+                    )
+                    - 1
                     for alpha in (0.0, 0.1)
                 ]
                 counts.append([*found, greedy(quality, k)])
-            rows.append([name, k, 2**k - 1, *np.median(counts, axis=0), np.max(counts, axis=0)[1]])
-    header = ["combiner", "features", "all", "alpha 0", "alpha .1", "greedy", "most at .1"]
+            rows.append(
+                [
+                    name,
+                    k,
+                    2**k - 1,
+                    *np.median(counts, axis=0),
+                    np.max(counts, axis=0)[1],
+                ]
+            )
+    header = [
+        "combiner",
+        "features",
+        "all",
+        "alpha 0",
+        "alpha .1",
+        "greedy",
+        "most at .1",
+    ]
     table("A. Sets trained, median over seeds", header, rows)
 
 
@@ -56,14 +79,22 @@ def guarantee(n_instances, n_queries):
     above = worse = queries = 0
     for seed in range(n_instances):
         rng = np.random.default_rng(seed)
-        k, alpha = int(rng.integers(2, 9)), float(rng.choice([0.0, 0.1, rng.uniform(0, 0.3)]))
+        k, alpha = (
+            int(rng.integers(2, 9)),
+            float(rng.choice([0.0, 0.1, rng.uniform(0, 0.3)])),
+        )
         interaction = rng.choice([0.0, 0.5, 1.0])
-        coef, accuracy = make_feature_sets(k, interaction=interaction, random_state=seed)
+        coef, accuracy = make_feature_sets(
+            k, interaction=interaction, random_state=seed
+        )
         found = LatticeSearch(k, accuracy.__getitem__, accuracy[0]).run(alpha)
         costs = given_costs(list(coef), list("abcdefgh")[:k])
         kept = undominated(found.quality, indicator(found.masks, k) @ costs.coef)
         masks, quality = found.masks[kept], found.quality[kept]
-        cost = costs(rng.uniform(0, LARGEST, n_queries)).T @ indicator(np.arange(1 << k), k).T
+        cost = (
+            costs(rng.uniform(0, LARGEST, n_queries)).T
+            @ indicator(np.arange(1 << k), k).T
+        )
         budget = rng.uniform(0, 1.1, n_queries) * cost.max(axis=1)
         chosen = masks[best_affordable(cost[:, masks], quality, budget)]
         paid = cost[np.arange(n_queries), chosen]
@@ -81,7 +112,9 @@ def guarantee(n_instances, n_queries):
 def queries(n_queries):
     rows = []
     for n_features in (6, 10):
-        X, y = make_classification(600, n_features, n_informative=4, n_redundant=0, random_state=0)
+        X, y = make_classification(
+            600, n_features, n_informative=4, n_redundant=0, random_state=0
+        )
         coef = np.random.default_rng(0).uniform(0, 1, (n_features, 3)) * [100, 100, 1]
         selector = PolyDomSelector(
             GaussianNB(), costs=list(coef), alpha=0.02, cv=2, monotonicity_tol=0.1
@@ -98,13 +131,17 @@ def queries(n_queries):
             start = time.perf_counter()
             selector.select(size[one], budget[one])
             alone.append(time.perf_counter() - start)
-        rows.append([n_features, len(selector.choices_), 1e6 * np.median(alone), 1e6 * bulk])
+        rows.append(
+            [n_features, len(selector.choices_), 1e6 * np.median(alone), 1e6 * bulk]
+        )
     table("C. Microseconds of a query", ["features", "sets", "alone", "in bulk"], rows)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--quick", "--short", action="store_true", help="small; writes no record")
+    parser.add_argument(
+        "--quick", "--short", action="store_true", help="small; writes no record"
+    )
     quick = parser.parse_args().quick
     trained((6, 8) if quick else (10, 12), range(3 if quick else 20))
     guarantee(20 if quick else 1000, 100)

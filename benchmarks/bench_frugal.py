@@ -23,7 +23,17 @@ from skroute.routing import (
 )
 
 SEEDS = (1, 5, 10, 50, 100)
-SETS = ("AUDIOMNIST", "FERPLUS", "COMMAND", "WAIMAI", "EXPW", "DIGIT", "YELP", "IMDB", "PASCAL")
+SETS = (
+    "AUDIOMNIST",
+    "FERPLUS",
+    "COMMAND",
+    "WAIMAI",
+    "EXPW",
+    "DIGIT",
+    "YELP",
+    "IMDB",
+    "PASCAL",
+)
 METHODS = ("FrugalML", "FrugalMCT", "Sequential")
 # The cheapest service alone comes first: a method that spends less than the others do at their
 # smallest budget is compared with them between the two.
@@ -51,7 +61,11 @@ def load(name):
             RecordedClassifier(labels, scores=scores, classes=range(n_labels))
             for labels, scores in zip(data.predictions.T, data.scores.T)
         ]
-        names, costs, quality = data.model_names, data.costs, data.quality.astype(np.float64)
+        names, costs, quality = (
+            data.model_names,
+            data.costs,
+            data.quality.astype(np.float64),
+        )
         target = data.target.astype(np.int64)
     return list(zip(names, logs)), target, dict(zip(names, map(float, costs))), quality
 
@@ -60,14 +74,20 @@ def voted(services, rows, target, new):
     """Answers of the majority, and of the mean score weighted by accuracy on the training rows."""
     several = target.ndim == 2
     labels = np.unique(np.concatenate([service.classes_ for service in services]))
-    said = [[service.fit(rows).predict(of) for of in (rows, new)] for service in services]
-    scored = [[service.predict_scores(of) for of in (rows, new)] for service in services]
+    said = [
+        [service.fit(rows).predict(of) for of in (rows, new)] for service in services
+    ]
+    scored = [
+        [service.predict_scores(of) for of in (rows, new)] for service in services
+    ]
     right = [row_accuracy(target, one).mean() for one, _ in said]
     weights = np.maximum(right, 1e-12) / np.sum(right)
     mixed = [sum(w * part[k] for w, part in zip(weights, scored)) for k in (0, 1)]
     if not several:
         counts = sum((one[:, np.newaxis] == labels).astype(float) for _, one in said)
-        return labels[counts.argmax(axis=1)], services[0].classes_[mixed[1].argmax(axis=1)]
+        return labels[counts.argmax(axis=1)], services[0].classes_[
+            mixed[1].argmax(axis=1)
+        ]
     # The weighted mean has a threshold of its own.
     cut = max(
         np.linspace(0, 1, 11),
@@ -96,7 +116,10 @@ def one_split(name, seed):
         router, start = kind(services, costs=costs, budget=price), time.perf_counter()
         router.fit(rows, target[train])
         seconds[method] = time.perf_counter() - start
-        routed = [router.predict_routed(new, budget=max(s * price, prices.min())) for s in SHARES]
+        routed = [
+            router.predict_routed(new, budget=max(s * price, prices.min()))
+            for s in SHARES
+        ]
         right = np.array([row_accuracy(target[test], one.y_pred) for one in routed])
         curves[method] = right, np.array([one.cost.mean() for one in routed])
     answers = voted([service for _, service in services], rows, target[train], new)
@@ -124,7 +147,9 @@ def worst_margin(curve, other, tested):
         for (rows, cost), (peer, price) in zip(curve, other):
             at = np.interp(cost[b], price, np.arange(len(price)))
             low = min(int(at), len(price) - 2)
-            gaps.append(rows[b] - (1 - at + low) * peer[low] - (at - low) * peer[low + 1])
+            gaps.append(
+                rows[b] - (1 - at + low) * peer[low] - (at - low) * peer[low + 1]
+            )
         mean = np.mean([gap.mean() for gap in gaps])
         margins.append(100 * float(mean + standard_error(gaps, tested)))
     return min(margins)
@@ -157,11 +182,19 @@ def row_of(name, seeds):
     start = time.perf_counter()
     splits = [one_split(name, seed) for seed in seeds]
     price, level = (np.mean([one[key] for one in splits]) for key in ("price", "level"))
-    curves = {m: [one["curves"][m] for one in splits] for m in METHODS if m in splits[0]["curves"]}
+    curves = {
+        m: [one["curves"][m] for one in splits]
+        for m in METHODS
+        if m in splits[0]["curves"]
+    }
     saved, gained = dict.fromkeys(METHODS, "-"), dict.fromkeys(METHODS, "-")
     for method, curve in curves.items():
-        accuracy, cost = (np.array(part) for part in zip(*((r.mean(axis=1), c) for r, c in curve)))
-        saving = 1 - matched_cost(accuracy.mean(axis=0), cost.mean(axis=0), level) / price
+        accuracy, cost = (
+            np.array(part) for part in zip(*((r.mean(axis=1), c) for r, c in curve))
+        )
+        saving = (
+            1 - matched_cost(accuracy.mean(axis=0), cost.mean(axis=0), level) / price
+        )
         each = [
             1 - matched_cost(a, c, one["level"]) / one["price"]
             for a, c, one in zip(accuracy, cost, splits)
@@ -170,16 +203,24 @@ def row_of(name, seeds):
         saved[method] = f"{100 * saving:.0f} % ({100 * error:.1f})"
         gain = 100 * (accuracy[:, -1] - [one["level"] for one in splits])
         error = gain.std(ddof=1) / np.sqrt(len(gain))
-        gained[method] = f"{gain.mean():+.2f} ({error:.2f}; {cost[:, -1].mean() / price:.2f})"
+        gained[method] = (
+            f"{gain.mean():+.2f} ({error:.2f}; {cost[:, -1].mean() / price:.2f})"
+        )
     tested = [one["tested"] for one in splits]
     others = [curve for method, curve in curves.items() if method != "Sequential"]
     worst = min(worst_margin(curves["Sequential"], other, tested) for other in others)
     votes = 100 * (np.mean([one["votes"] for one in splits], axis=0) - level)
     seconds = [np.median([one["seconds"][m] for one in splits]) for m in curves]
     row = [name, f"{price:g}", f"{100 * level:.2f}", *saved.values(), *gained.values()]
-    row += [f"{worst:+.2f}", *(f"{vote:+.2f}" for vote in votes), f"{splits[0]['of all']:.1f}"]
+    row += [
+        f"{worst:+.2f}",
+        *(f"{vote:+.2f}" for vote in votes),
+        f"{splits[0]['of all']:.1f}",
+    ]
     row.append("/".join(f"{second:.1f}" for second in seconds))
-    print(f"{name}: {time.perf_counter() - start:.0f} s", row, file=sys.stderr, flush=True)
+    print(
+        f"{name}: {time.perf_counter() - start:.0f} s", row, file=sys.stderr, flush=True
+    )
     return row
 
 
@@ -192,7 +233,13 @@ def main():
     names = ["DIGIT"] if arguments.short else arguments.sets.split(",")
     seeds = SEEDS[: 2 if arguments.short else len(SEEDS)]
     header = ["set", "price", "best", *(f"save {m}" for m in METHODS)]
-    header += [*(f"gain {m}" for m in METHODS), "seq-other+se", "vote", "w. vote", "at price"]
+    header += [
+        *(f"gain {m}" for m in METHODS),
+        "seq-other+se",
+        "vote",
+        "w. vote",
+        "at price",
+    ]
     table(
         f"Buying labels, means over seeds {seeds}: saving at the best API's accuracy (standard "
         "error); points gained at its price (standard error; share of it spent)",

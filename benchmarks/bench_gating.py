@@ -66,7 +66,8 @@ def l1_gates(full, train, gammas):
         if not len(kept):
             continue
         cheap, gate = (
-            make_pipeline(StandardScaler(), LogisticRegression(max_iter=500)) for _ in range(2)
+            make_pipeline(StandardScaler(), LogisticRegression(max_iter=500))
+            for _ in range(2)
         )
         wrong = cheap.fit(X[:, kept], y).predict(X[:, kept]) != y
         gate = gate.fit(X[:, kept], wrong) if wrong.any() else None
@@ -75,8 +76,15 @@ def l1_gates(full, train, gammas):
             doubt = gate.predict_proba(X[:, kept])[:, 1] if gate else np.zeros(len(X))
             answer, whole = cheap.predict(X[:, kept]), full.predict(X)
             for share in (0, 0.05, 0.1, 0.2, 0.4, 0.7, 1):
-                sent = doubt > np.quantile(doubt, 1 - share) if share < 1 else np.ones(len(X), bool)
-                yield np.where(sent, whole, answer), np.where(sent, X.shape[1], len(kept))
+                sent = (
+                    doubt > np.quantile(doubt, 1 - share)
+                    if share < 1
+                    else np.ones(len(X), bool)
+                )
+                yield (
+                    np.where(sent, whole, answer),
+                    np.where(sent, X.shape[1], len(kept)),
+                )
 
         yield decide
 
@@ -105,7 +113,9 @@ def budget_prune(train, gammas, trees, seed, n_rows=300):
         parents.append(parent)
         path = tree.decision_path(X[sample]).tocoo()
         kept = inner[path.col]
-        uses.append((path.row[kept], begin + path.col[kept], tree.tree_.feature[path.col[kept]]))
+        uses.append(
+            (path.row[kept], begin + path.col[kept], tree.tree_.feature[path.col[kept]])
+        )
     gains, parents = np.concatenate(gains), np.concatenate(parents)
     rows, nodes, columns = (np.concatenate(part) for part in zip(*uses))
     pairs, pair = np.unique(rows * X.shape[1] + columns, return_inverse=True)
@@ -132,8 +142,14 @@ def budget_prune(train, gammas, trees, seed, n_rows=300):
                     here = node[going]
                     column = tree.tree_.feature[here]
                     bought[going, column] = True
-                    is_left = X[going, column].astype(np.float32) <= tree.tree_.threshold[here]
-                    sides = tree.tree_.children_left[here], tree.tree_.children_right[here]
+                    is_left = (
+                        X[going, column].astype(np.float32)
+                        <= tree.tree_.threshold[here]
+                    )
+                    sides = (
+                        tree.tree_.children_left[here],
+                        tree.tree_.children_right[here],
+                    )
                     node[going] = np.where(is_left, *sides)
                 votes = votes + tree.tree_.value[node, 0]
             yield forest.classes_[votes.argmax(axis=1)], bought.sum(axis=1)
@@ -151,7 +167,9 @@ def penalised(train, gammas, rounds):
             cegb_penalty_feature_coupled=[2 * len(X) * gamma] * X.shape[1],
         ).fit(X, y)  # fmt: skip
         used = int((model.feature_importances_ > 0).sum())
-        yield lambda X, model=model, used=used: [(model.predict(X), np.full(len(X), used))]
+        yield lambda X, model=model, used=used: [
+            (model.predict(X), np.full(len(X), used))
+        ]
 
 
 def sure_lead(right, other):
@@ -165,8 +183,12 @@ def one_split(name, seed, quick):
     task, (X, y) = TASKS[name], TABLES[name]()
     order = np.random.default_rng(seed).permutation(len(y))
     ends = np.cumsum([size // (10 if quick else 1) for size in task["sizes"]])
-    train, val, test = ((X[part], y[part]) for part in np.split(order[: ends[-1]], ends[:-1]))
-    rounds, gammas = (20, task["gamma"][4:7:2]) if quick else (task["rounds"], task["gamma"])
+    train, val, test = (
+        (X[part], y[part]) for part in np.split(order[: ends[-1]], ends[:-1])
+    )
+    rounds, gammas = (
+        (20, task["gamma"][4:7:2]) if quick else (task["rounds"], task["gamma"])
+    )
     forest = RandomForestClassifier(100, oob_score=True, random_state=seed)
     adapt = AdaptGatingClassifier(forest, gate=BoostedGate(n_estimators=rounds))
     settings = ParameterGrid({"gamma": gammas, "p_full": task["p_full"]})
@@ -189,22 +211,40 @@ def one_split(name, seed, quick):
     for method, deciders in methods.items():
         found = []
         for decide in deciders:
-            for (own, cost), (fresh, fresh_cost) in zip(decide(val[0]), decide(test[0])):
+            for (own, cost), (fresh, fresh_cost) in zip(
+                decide(val[0]), decide(test[0])
+            ):
                 right = fresh == test[1]
-                found.append((cost.mean(), own == val[1], fresh_cost.mean(), right.mean()))
-        within = [[one for one in found if one[0] <= budget] for budget in task["budgets"]]
-        best = [max(some, key=lambda one: one[1].mean(), default=None) for some in within]
+                found.append(
+                    (cost.mean(), own == val[1], fresh_cost.mean(), right.mean())
+                )
+        within = [
+            [one for one in found if one[0] <= budget] for budget in task["budgets"]
+        ]
+        best = [
+            max(some, key=lambda one: one[1].mean(), default=None) for some in within
+        ]
         chosen[method] = [100 * one[3] if one else np.nan for one in best]
         if method == "adapt":
             good = [one for one in found if sure_lead(one[1], full_val) >= -0.01]
-            cheapest = min(good or found, key=lambda one: one[0] if good else -one[1].mean())
+            cheapest = min(
+                good or found, key=lambda one: one[0] if good else -one[1].mean()
+            )
             lost = 100 * (full_test - cheapest[3])
-            saved = [seed, 100 * full_test, lost, cheapest[2], 100 - 100 * cheapest[2] / X.shape[1]]
+            saved = [
+                seed,
+                100 * full_test,
+                lost,
+                cheapest[2],
+                100 - 100 * cheapest[2] / X.shape[1],
+            ]
     return saved, chosen
 
 
 def part_table(name, quick):
-    splits = [one_split(name, seed, quick) for seed in ((10,) if quick else range(10, 15))]
+    splits = [
+        one_split(name, seed, quick) for seed in ((10,) if quick else range(10, 15))
+    ]
     saved = [own for own, _ in splits]
     header = ["seed", "full", "points lost", "cost", "saved %"]
     mean = ["mean", *np.mean(saved, axis=0)[1:]]
@@ -213,7 +253,11 @@ def part_table(name, quick):
     for method in splits[0][1]:
         theirs = np.array([chosen[method] for _, chosen in splits])
         lead = ours - theirs
-        error = lead.std(axis=0, ddof=1) / np.sqrt(len(lead)) if len(lead) > 1 else 0 * lead[0]
+        error = (
+            lead.std(axis=0, ddof=1) / np.sqrt(len(lead))
+            if len(lead) > 1
+            else 0 * lead[0]
+        )
         cells = zip(theirs.mean(axis=0), lead.mean(axis=0), error)
         rows.append([method, *(f"{m:.2f} ({d:+.2f}±{e:.2f})" for m, d, e in cells)])
     title = f"{name}: test accuracy at a mean cost (lead of adapt ± standard error)"
@@ -228,11 +272,17 @@ def part_clusters(quick):
     for p_full in (0.5,) if quick else (0.25, 0.5, 0.55, 0.6, 0.75):
         for gamma in (0.01, 0.02, 0.05):
             gate = LinearGate(max_iter=30)
-            model = AdaptGatingClassifier(full, gate=gate, p_full=p_full, gamma=gamma).fit(X, y)
+            model = AdaptGatingClassifier(
+                full, gate=gate, p_full=p_full, gamma=gamma
+            ).fit(X, y)
             found.append((model.score(X, y), model.predict_cost(X).mean()))
     best = max(accuracy for accuracy, _ in found)
     cost = min(cost for accuracy, cost in found if accuracy == best)
-    table("four clusters: least cost at the best accuracy", ["accuracy", "cost"], [[best, cost]])
+    table(
+        "four clusters: least cost at the best accuracy",
+        ["accuracy", "cost"],
+        [[best, cost]],
+    )
 
 
 PARTS = {name: partial(part_table, name) for name in TASKS}

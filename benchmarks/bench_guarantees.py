@@ -57,10 +57,15 @@ class Cascade(CostAwareMixin, BaseEstimator):
 
     def _fit(self, X, y, *, task):
         train = ~self.log["is_test"]
-        confidence, costs = self.log["confidence"][train, self.cheap], self.log["cost"][train]
+        confidence, costs = (
+            self.log["confidence"][train, self.cheap],
+            self.log["cost"][train],
+        )
         self.thresholds_ = np.unique(confidence[np.isfinite(confidence)])
         share = (confidence[:, None] < self.thresholds_).T
-        self.path_ = costs[:, self.cheap].mean() + share @ costs[:, self.reference] / train.sum()
+        self.path_ = (
+            costs[:, self.cheap].mean() + share @ costs[:, self.reference] / train.sum()
+        )
         self.choices_ = ["cheap", "reference"]
 
     def _smallest_budget(self):
@@ -73,13 +78,17 @@ class Cascade(CostAwareMixin, BaseEstimator):
         if budget == np.inf:
             return Plan(np.ones(len(rows), dtype=np.int64), cost[rows, self.reference])
         k = np.searchsorted(self.path_, budget * (1 + 1e-12), side="right") - 1
-        route = (self.log["confidence"][rows, self.cheap] < self.thresholds_[k]).astype(np.int64)
+        route = (self.log["confidence"][rows, self.cheap] < self.thresholds_[k]).astype(
+            np.int64
+        )
         return Plan(route, cost[rows, self.cheap] + route * cost[rows, self.reference])
 
     def _answer(self, plan, response):
         rows = np.asarray(plan.X)[:, 0].astype(int)
         answers = "answer" if self.labels else "correctness"
-        return self.log[answers][rows, np.where(plan.route, self.reference, self.cheap)].astype(int)
+        return self.log[answers][
+            rows, np.where(plan.route, self.reference, self.cheap)
+        ].astype(int)
 
 
 def frozen(log, cheap, reference=REFERENCE, **options):
@@ -103,12 +112,19 @@ def batches(n_seeds):
             broken += (found.y_pred != truth).mean() > 0.1 + 1e-9
         # Rows served at random may differ on a tenth of all; an oracle serves those that agree.
         mix, oracle = min(0.1 / (1 - same), 1.0), min(same + 0.1, 1.0)
-        row = [f"{cheap} to {expensive}", np.mean(served), np.std(served) / np.sqrt(n_seeds), peer]
+        row = [
+            f"{cheap} to {expensive}",
+            np.mean(served),
+            np.std(served) / np.sqrt(n_seeds),
+            peer,
+        ]
         row += [mix, oracle, broken / n_seeds, limit99(broken, n_seeds), np.mean(cost)]
         rows.append([*row, 1e6 * log["cost"][batch[:, 0], b].mean()])
     header = ["pair", "share", "se", "BARGAIN", "random mix", "oracle"]
     header += ["broken", "99 % limit", "$/M", "expensive $/M"]
-    table(f"A. Batch, agreement .9, 150 labels, delta .1, {n_seeds} seeds", header, rows)
+    table(
+        f"A. Batch, agreement .9, 150 labels, delta .1, {n_seeds} seeds", header, rows
+    )
 
 
 def exits(n_splits):
@@ -134,9 +150,12 @@ def exits(n_splits):
             depth.append(layers[k])
             broken += losses[k, order[100:]].mean() > 0.05
         error = np.std(depth) / np.sqrt(n_splits)
-        rows.append([name, np.mean(depth), error, broken / n_splits, limit99(broken, n_splits)])
+        rows.append(
+            [name, np.mean(depth), error, broken / n_splits, limit99(broken, n_splits)]
+        )
     title = (
-        "B. CALM, loss .05, 100 rows: exit layer (published betting bound 7.26, all layers 14.9)"
+        "B. CALM, loss .05, 100 rows: exit layer "
+        "(published betting bound 7.26, all layers 14.9)"
     )
     table(title, ["rule", "layers", "se", "broken", "99 % limit"], rows)
 
@@ -147,17 +166,31 @@ def savings(n_draws):
     for name in ("mmlu", "triviaqa"):
         log = cascades(name)
         test = np.flatnonzero(log["is_test"])
-        right, cost = log["correctness"][test].mean(axis=0), log["cost"][test].mean(axis=0)
+        right, cost = (
+            log["correctness"][test].mean(axis=0),
+            log["cost"][test].mean(axis=0),
+        )
         paths = [frozen(log, MODELS[cheap]) for cheap in cheap_ones]
         for n in (500, 1000):
             for points in (1, 2, 3):
                 saved, broken = [], 0
                 for draw in range(n_draws):
-                    drawn = np.random.default_rng(5000 + draw).permutation(test)[:n, None]
-                    options = {"reference": "full", "random_state": draw, "fallback": "safe"}
-                    options |= {"max_loss": points / 100, "confidence": 1 - 0.05 / len(paths)}
+                    drawn = np.random.default_rng(5000 + draw).permutation(test)[
+                        :n, None
+                    ]
+                    options = {
+                        "reference": "full",
+                        "random_state": draw,
+                        "fallback": "safe",
+                    }
+                    options |= {
+                        "max_loss": points / 100,
+                        "confidence": 1 - 0.05 / len(paths),
+                    }
                     made = [
-                        CertifiedRouter(path, **options).fit(drawn, np.ones(n, dtype=int))
+                        CertifiedRouter(path, **options).fit(
+                            drawn, np.ones(n, dtype=int)
+                        )
                         for path in paths
                     ]
                     best = min(made, key=lambda router: router.certificate_.cost)
@@ -167,12 +200,28 @@ def savings(n_draws):
                 mix = 0.0
                 for k in (MODELS[cheap] for cheap in cheap_ones):
                     lost = max(right[REFERENCE] - right[k], 1e-9)
-                    mix = max(mix, min(points / 100 / lost, 1.0) * (1 - cost[k] / cost[REFERENCE]))
-                row = [name, n, points, np.mean(saved), np.std(saved) / np.sqrt(n_draws), mix]
-                rows.append([*row, best_known(log, test, paths, points), broken / n_draws])
+                    mix = max(
+                        mix,
+                        min(points / 100 / lost, 1.0) * (1 - cost[k] / cost[REFERENCE]),
+                    )
+                row = [
+                    name,
+                    n,
+                    points,
+                    np.mean(saved),
+                    np.std(saved) / np.sqrt(n_draws),
+                    mix,
+                ]
+                rows.append(
+                    [*row, best_known(log, test, paths, points), broken / n_draws]
+                )
     header = ["data", "rows", "points", "saved", "se", "random mix, loss known"]
     header += ["oracle threshold", "broken"]
-    table(f"C. Loss budget at 95 %, {n_draws} draws: share of the cost saved", header, rows)
+    table(
+        f"C. Loss budget at 95 %, {n_draws} draws: share of the cost saved",
+        header,
+        rows,
+    )
 
 
 def best_known(log, test, paths, points):
@@ -181,7 +230,9 @@ def best_known(log, test, paths, points):
     right = log["correctness"][test, REFERENCE].mean()
     for path in paths:
         for budget in path.estimator.path_:
-            y_pred, _, cost = path.estimator.predict_routed(test[:, None], budget=budget)
+            y_pred, _, cost = path.estimator.predict_routed(
+                test[:, None], budget=budget
+            )
             if right - y_pred.mean() <= points / 100:
                 best = max(best, 1 - cost.mean() / full)
     return best
@@ -199,7 +250,9 @@ def validity(n_draws):
             grid = np.r_[np.linspace(decide.min_budget_, most, 30), np.inf]
             losses = [reference - decide.predict(test[:, None], budget=b) for b in grid]
             losses, budget = np.array(losses), 0.8 * most
-            largest = float(log["cost"][test][:, [MODELS[cheap], REFERENCE]].sum(axis=1).max())
+            largest = float(
+                log["cost"][test][:, [MODELS[cheap], REFERENCE]].sum(axis=1).max()
+            )
             options = {"max_loss": 0.03, "budget": budget, "max_cost": largest}
             options |= {"reference": "full", "n_points": 30}
             broken = naive = refused = 0
@@ -218,8 +271,18 @@ def validity(n_draws):
                 broken += (reference - y_pred).mean() > 0.03 or cost.mean() > budget
             shares = [broken / n_draws, limit99(broken, n_draws), naive / n_draws]
             rows.append([f"{name}, {cheap} to 405b", refused / n_draws, *shares])
-    header = ["table", "refused", "broken (at most .05)", "99 % limit", "naive rule broken"]
-    table(f"D. Loss .03 and cost .8 promised together at 95 %, {n_draws} draws", header, rows)
+    header = [
+        "table",
+        "refused",
+        "broken (at most .05)",
+        "99 % limit",
+        "naive rule broken",
+    ]
+    table(
+        f"D. Loss .03 and cost .8 promised together at 95 %, {n_draws} draws",
+        header,
+        rows,
+    )
 
 
 def monitors(n_streams, n_rows, n_changes):
@@ -230,16 +293,24 @@ def monitors(n_streams, n_rows, n_changes):
         alarms["cost"] += of_cost.update(cost=rng.exponential(1.0, n_rows)) is not None
         losses = (rng.random(n_rows) < 0.1).astype(float)
         alarms["loss"] += PromiseMonitor(max_loss=0.1).update(loss=losses) is not None
-    shares = [[kind, n / n_streams, limit99(n, n_streams)] for kind, n in alarms.items()]
+    shares = [
+        [kind, n / n_streams, limit99(n, n_streams)] for kind, n in alarms.items()
+    ]
     header = ["promise", "share of streams", "99 % limit"]
-    table(f"E. False alarms (at most .05), {n_streams} streams of {n_rows} rows", header, shares)
+    table(
+        f"E. False alarms (at most .05), {n_streams} streams of {n_rows} rows",
+        header,
+        shares,
+    )
     rows = []
     for good in (0, 1_000, 10_000, 100_000):
         found = []
         for seed in range(n_changes):
             rng = np.random.default_rng(80_000 + seed)
             costs = np.r_[rng.exponential(0.5, good), rng.exponential(2.0, 20_000)]
-            losses = np.r_[rng.random(good) < 0.05, rng.random(20_000) < 0.2].astype(float)
+            losses = np.r_[rng.random(good) < 0.05, rng.random(20_000) < 0.2].astype(
+                float
+            )
             of_cost = PromiseMonitor(budget=1.0).update(cost=costs)
             of_loss = PromiseMonitor(max_loss=0.1).update(loss=losses)
             bets = np.geomspace(0.02, 0.5, 8)
@@ -254,13 +325,21 @@ def monitors(n_streams, n_rows, n_changes):
             monitor.update(cost=0.5)
         microseconds = 1e3 * (time.perf_counter() - start)
         rows.append([good, *np.mean(found, axis=0), microseconds])
-    header = ["good rows", "cost doubled", "loss doubled", "one bettor, cost", "us a row"]
+    header = [
+        "good rows",
+        "cost doubled",
+        "loss doubled",
+        "one bettor, cost",
+        "us a row",
+    ]
     table(f"E. Mean rows until the alarm, {n_changes} streams", header, rows)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--short", action="store_true", help="few draws; writes no record")
+    parser.add_argument(
+        "--short", action="store_true", help="few draws; writes no record"
+    )
     quick = parser.parse_args().short
     # Of many draws some certify nothing that saves; the tables count them.
     warnings.filterwarnings("ignore", "What is certified saves nothing")

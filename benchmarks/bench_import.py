@@ -8,7 +8,9 @@ from _common import alternate, record, table
 
 
 def importer(module):
-    return lambda: subprocess.run([sys.executable, "-c", f"import {module}"], check=True)
+    return lambda: subprocess.run(
+        [sys.executable, "-c", f"import {module}"], check=True
+    )
 
 
 def main():
@@ -18,7 +20,9 @@ def main():
     modules = ["sklearn.ensemble", "skroute", "skroute.routing"]
     seconds = alternate({m: importer(m) for m in modules}, repeats=1 if short else 11)
     rows = [[m, seconds[m], seconds[m] / seconds["sklearn.ensemble"]] for m in modules]
-    table("Import in a fresh process", ["module", "seconds", "ratio (skroute <= 2)"], rows)
+    table(
+        "Import in a fresh process", ["module", "seconds", "ratio (skroute <= 2)"], rows
+    )
     if not short:
         record("import")
 

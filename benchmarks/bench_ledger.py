@@ -94,7 +94,9 @@ def start_redis(folder):
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", ""]
-    server = subprocess.Popen([*command, "--dir", str(folder)], stdout=subprocess.DEVNULL)
+    server = subprocess.Popen(
+        [*command, "--dir", str(folder)], stdout=subprocess.DEVNULL
+    )
     for _ in range(500):
         try:
             socket.create_connection(("127.0.0.1", port)).close()
@@ -149,20 +151,25 @@ def storm(router, ledger, *, n_workers, n_threads, n_requests, n_kills, seed=0):
         (folder / "stream.pickle").write_bytes(pickle.dumps(stream))
         (folder / "go").touch()
         workers = [
-            start_worker(folder, i, n_threads, 10 * n_requests, True) for i in range(n_workers)
+            start_worker(folder, i, n_threads, 10 * n_requests, True)
+            for i in range(n_workers)
         ]
         next_seed, killed, worst, start = n_workers, 0, 0.0, time.perf_counter()
         while any(worker.poll() is None for worker in workers):
             books = stream.books()
             worst = max(worst, books.spent + books.reserved)
             alive = [worker for worker in workers if worker.poll() is None]
-            if killed < n_kills and books.spent > 0.9 * total * (killed + 1) / (n_kills + 1):
+            if killed < n_kills and books.spent > 0.9 * total * (killed + 1) / (
+                n_kills + 1
+            ):
                 time.sleep(rng.uniform(0, 0.02))
                 victim = alive[rng.integers(len(alive))]
                 victim.kill()
                 victim.wait()
                 killed += 1
-                workers.append(start_worker(folder, next_seed, n_threads, 10 * n_requests, True))
+                workers.append(
+                    start_worker(folder, next_seed, n_threads, 10 * n_requests, True)
+                )
                 next_seed += 1
             time.sleep(0.02)
         seconds = time.perf_counter() - start
@@ -198,7 +205,9 @@ def storm(router, ledger, *, n_workers, n_threads, n_requests, n_kills, seed=0):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--short", action="store_true")
-    parser.add_argument("--divide", type=int, default=1, help="pairs, requests and kills by this")
+    parser.add_argument(
+        "--divide", type=int, default=1, help="pairs, requests and kills by this"
+    )
     parser.add_argument("--worker", nargs=5)
     arguments = parser.parse_args()
     if arguments.worker:
@@ -210,7 +219,11 @@ def main():
 
     router = make_router()
     least = in_memory(router, 100 if short else 1000)
-    table("In memory, us of reserve and commit (least of 30)", list(least), [list(least.values())])
+    table(
+        "In memory, us of reserve and commit (least of 30)",
+        list(least),
+        [list(least.values())],
+    )
     n_workers, n_threads, n_pairs = (1, 2, 300) if short else (2, 4, 40_000 // parts)
     size = {"n_workers": 1, "n_threads": 2, "n_requests": 300, "n_kills": 1}
     if not short:
@@ -219,12 +232,16 @@ def main():
     rates, storms = {}, {}
     with tempfile.TemporaryDirectory() as name:
         server, url = start_redis(name)
-        kinds = {"SQLite": lambda purpose: SQLiteLedger(Path(name) / f"{purpose}.sqlite")}
+        kinds = {
+            "SQLite": lambda purpose: SQLiteLedger(Path(name) / f"{purpose}.sqlite")
+        }
         if server is not None:
             kinds["Redis"] = lambda purpose: RedisLedger(url, prefix=purpose)
         try:
             for kind, make in kinds.items():
-                rates[kind] = throughput(router, make("rate"), n_workers, n_threads, n_pairs)
+                rates[kind] = throughput(
+                    router, make("rate"), n_workers, n_threads, n_pairs
+                )
                 if not short or kind == "SQLite":
                     storms[kind] = storm(router, make("storm"), **size)
         finally:

@@ -85,7 +85,8 @@ def prices(log, seed):
             scale[model] = factor
             new = log.costs * scale
             logged, true = (
-                None if part.logged is None else part.logged * scale for part in (train, test)
+                None if part.logged is None else part.logged * scale
+                for part in (train, test)
             )
             again = fit(train, new, logged)
             path = again.price_path_.budgets
@@ -96,7 +97,9 @@ def prices(log, seed):
             refit = outcome(test, new, true, again.route(test.X, budget=budget))
             kept = choose_at_price(router.predict_quality(test.X), new, old)
             stale = outcome(test, new, true, kept)
-            found.append([ours[1] / budget - 1, ours[0] - refit[0], refit[1] / budget - 1])
+            found.append(
+                [ours[1] / budget - 1, ours[0] - refit[0], refit[1] / budget - 1]
+            )
             found[-1].append(stale[1] / budget - 1)
     return np.array(found)
 
@@ -136,7 +139,9 @@ def at_equal_spend(estimate, log, rows, budgets):
         low = choose_at_price(estimate, log.costs, price)
         high = choose_at_price(estimate, log.costs, price, tolerance=-1e-9)
         quality = log.Q[rows]
-        out.append((quality[n, low] + share * (quality[n, high] - quality[n, low])).mean())
+        out.append(
+            (quality[n, low] + share * (quality[n, high] - quality[n, low])).mean()
+        )
     return np.array(out)
 
 
@@ -152,7 +157,9 @@ def new_models(log, n_draws):
     estimator = (
         Ridge()
         if one_hot
-        else ExtraTreesRegressor(40, min_samples_leaf=5, max_features=0.5, random_state=0)
+        else ExtraTreesRegressor(
+            40, min_samples_leaf=5, max_features=0.5, random_state=0
+        )
     )
     whole = fit_named(estimator, log, fit, range(k)).predict_quality(X)
     gains = {(n, what): [] for n in SCORED for what in ("ours", "shrunk mean", "spend")}
@@ -179,7 +186,9 @@ def new_models(log, n_draws):
                 off = wider.predict_cost(X).mean() / budgets[2] - 1
                 gains[n, "spend"].append(np.full(len(budgets), off))
                 mean = block_means(q, scored, *blocks)[test]
-                mean = at_equal_spend(np.column_stack([known, mean]), now, test, budgets)
+                mean = at_equal_spend(
+                    np.column_stack([known, mean]), now, test, budgets
+                )
                 gains[n, "shrunk mean"].append(mean - without)
     return {key: np.array(found) for key, found in gains.items()}
 
@@ -199,14 +208,20 @@ def new_rows(log, n_draws):
         ours, mean = found[n, "ours"], found[n, "shrunk mean"]
         lost = [(each.mean(axis=1) < -HARM).mean() for each in (ours, mean)]
         rows.append([n, len(ours), ours.mean(), mean.mean(), full, *lost])
-        rows[-1] += [ours.mean(axis=1).min(), (ours < -HARM).mean(), found[n, "spend"].mean()]
+        rows[-1] += [
+            ours.mean(axis=1).min(),
+            (ours < -HARM).mean(),
+            found[n, "spend"].mean(),
+        ]
     return rows
 
 
 def price_row(log, n_splits):
     """The row of the table of prices of a log: each case is a mean over splits."""
     found = np.array([prices(log, seed) for seed in range(n_splits)])
-    error = found.std(axis=0, ddof=1) / n_splits**0.5 if n_splits > 1 else np.nan * found[0]
+    error = (
+        found.std(axis=0, ddof=1) / n_splits**0.5 if n_splits > 1 else np.nan * found[0]
+    )
     found = found.mean(axis=0)
     spend, quality = np.abs(found[:, 0]), found[:, 1]
     row = [len(found), n_splits, spend.mean(), spend.max(), error[:, 0].mean()]
@@ -214,7 +229,13 @@ def price_row(log, n_splits):
     return [*row, np.abs(found[:, 2]).max(), np.abs(found[:, 3]).max()]
 
 
-NEW = ["scored rows", "draws", "gain over leaving it out", "of the shrunk mean", "with all rows"]
+NEW = [
+    "scored rows",
+    "draws",
+    "gain over leaving it out",
+    "of the shrunk mean",
+    "with all rows",
+]
 NEW += ["share of draws below by .002", "of the shrunk mean's", "worst draw"]
 NEW += ["share of draws and budgets below by .002", "spend off"]
 PRICES = ["cases", "splits", "spend off, mean", "spend off, worst", "standard error"]
@@ -232,7 +253,9 @@ ADDED = {"CARROT": by_price, "LLMRouter": log_of, "cascades: MMLU": by_price}
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--short", action="store_true")
-    parser.add_argument("--draws", type=int, default=10, help="of scored rows, for each new model")
+    parser.add_argument(
+        "--draws", type=int, default=10, help="of scored rows, for each new model"
+    )
     parser.add_argument("--part", default="")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -243,7 +266,9 @@ def main():
         return
     for name, (read, n_splits) in PRICED.items():
         if (title := f"prices {name}").startswith(arguments.part):
-            table(f"{title}: no fit and no labels", PRICES, [price_row(read(), n_splits)])
+            table(
+                f"{title}: no fit and no labels", PRICES, [price_row(read(), n_splits)]
+            )
             record_parts("lifecycle")
     for name, read in ADDED.items():
         if (title := f"new {name}").startswith(arguments.part):

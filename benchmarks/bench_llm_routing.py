@@ -61,7 +61,9 @@ def llmrouter(short):
     for _, (fit, test) in zip(range(1 if short else 5), folds):
         embed = features().fit(X[fit])
         A, B = embed.transform(X[fit]), embed.transform(X[test])
-        router = BudgetRouter(forest(short), costs=costs, cv=2 if short else 5).fit(A, Q[fit])
+        router = BudgetRouter(forest(short), costs=costs, cv=2 if short else 5).fit(
+            A, Q[fit]
+        )
         for policy in ("online", "batch"):
             router.set_params(policy=policy)
             curve = accuracy_cost_curve(router, B, Q[test], budgets)
@@ -69,7 +71,9 @@ def llmrouter(short):
             spent[policy].append(curve.cost)
         # Ablation: a predictor that looks at nothing (DAP) knows each model's mean only.
         mean = Q[fit].mean(axis=0)
-        choice = [np.where(costs <= b * (1 + 1e-12), mean, -1).argmax() for b in budgets]
+        choice = [
+            np.where(costs <= b * (1 + 1e-12), mean, -1).argmax() for b in budgets
+        ]
         found["none"].append(Q[test][:, choice].mean(axis=0))
         spent["none"].append(costs[choice])
         references.append(reference_curves(Q[test], costs, budgets))
@@ -81,9 +85,19 @@ def llmrouter(short):
             np.mean([getattr(one, name)[k] for one in references])
             for name in ("single", "random", "oracle")
         ]
-        of_both = [of[policy][k] for of in (found, spent) for policy in ("online", "batch")]
+        of_both = [
+            of[policy][k] for of in (found, spent) for policy in ("online", "batch")
+        ]
         rows.append([f"{budget:.3g}", bars[k], *of_both, found["none"][k], *beside])
-    header = ["budget", "bar", "online", "batch", "online cost", "batch cost", "no features"]
+    header = [
+        "budget",
+        "bar",
+        "online",
+        "batch",
+        "online cost",
+        "batch cost",
+        "no features",
+    ]
     header += ["best single", "random", "oracle"]
     table(
         f"LLMRouter: mean quality on test folds (best single model {Q.mean(axis=0)[best]:.4f} "
@@ -113,7 +127,13 @@ def mmlu(short):
         quality[test], cost[test], done[test] = curve.row_quality, curve.row_cost, True
     quality, cost, Q = quality[done], cost[done], Q[done]
     curve = AccuracyCostCurve(
-        budgets, quality.mean(axis=0), cost.mean(axis=0), None, list(costs), quality, cost
+        budgets,
+        quality.mean(axis=0),
+        cost.mean(axis=0),
+        None,
+        list(costs),
+        quality,
+        cost,
     )
     numbers = compare_with_references(
         curve, Q, costs, n_resamples=200 if short else 1000, random_state=0
@@ -121,7 +141,10 @@ def mmlu(short):
     rows = []
     for name in ("apgr", "cpt_50", "cpt_80"):
         gain = numbers[name]["gain"]
-        means = [numbers[name][who].estimate for who in ("router", "random", "oracle", "gain")]
+        means = [
+            numbers[name][who].estimate
+            for who in ("router", "random", "oracle", "gain")
+        ]
         bar = ">= 0.1" if name == "apgr" else ""
         rows.append([name, *means, f"[{gain.low:.4f}, {gain.high:.4f}]", bar])
     header = ["number", "router", "random", "oracle", "gain", "95 % interval", "bar"]
@@ -130,7 +153,9 @@ def mmlu(short):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--short", action="store_true", help="a part of it, under 20 seconds")
+    parser.add_argument(
+        "--short", action="store_true", help="a part of it, under 20 seconds"
+    )
     short = parser.parse_args().short
     warnings.simplefilter("ignore", UserWarning)
     llmrouter(short)

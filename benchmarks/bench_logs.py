@@ -57,7 +57,9 @@ def coverage(name, log, n_logs):
     order = rng.permutation(len(log.X))
     pre, train, rest = order[:300], order[300:1000], order[1000:]
     fitted = of(log, train)
-    router = BudgetRouter(Ridge(), costs=log.costs).fit(fitted.X, fitted.Q, costs=fitted.logged)
+    router = BudgetRouter(Ridge(), costs=log.costs).fit(
+        fitted.X, fitted.Q, costs=fitted.logged
+    )
     path = router.price_path_.budgets
     # At the smallest budget itself nothing is decided.
     budgets = path[0] + np.array([0.05, 0.25, 0.5, 0.75, 1.0]) * (path[-1] - path[0])
@@ -67,7 +69,9 @@ def coverage(name, log, n_logs):
     true_cost = np.broadcast_to(
         log.costs if judged.logged is None else judged.logged, judged.Q.shape
     )
-    truth = np.array([[t[rows, route].mean() for route in routes] for t in (judged.Q, true_cost)])
+    truth = np.array(
+        [[t[rows, route].mean() for route in routes] for t in (judged.Q, true_cost)]
+    )
     n = min(500, len(rest) // 4)
     out = []
     for kind in POLICIES:
@@ -77,7 +81,13 @@ def coverage(name, log, n_logs):
             rng = np.random.default_rng(1000 + seed)
             some = rng.permutation(len(rest))[:n]
             choice, q, b, paid = draw(judged, P, some, rng)
-            given = {"choice": choice, "propensity": b, "costs": paid, "budgets": budgets, "cv": 3}
+            given = {
+                "choice": choice,
+                "propensity": b,
+                "costs": paid,
+                "budgets": budgets,
+                "cv": 3,
+            }
             try:
                 curve = off_policy_curve(router, judged.X[some], q, **given)
             except ValueError:
@@ -104,7 +114,15 @@ def coverage(name, log, n_logs):
     return out
 
 
-HEADER = ["set", "policy", "rows", "logs", "refused", "quality: DR", "quality: DR, least"]
+HEADER = [
+    "set",
+    "policy",
+    "rows",
+    "logs",
+    "refused",
+    "quality: DR",
+    "quality: DR, least",
+]
 HEADER += ["cost: DR", "cost: DR, least", "quality: SNIPS", "quality: direct"]
 HEADER += ["width: DR", "width: SNIPS", "width: direct"]
 
@@ -116,11 +134,15 @@ def main():
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     if arguments.short:
-        rows = coverage("made up", made_up("log-normal", np.random.default_rng(0), 0)[1], 3)
+        rows = coverage(
+            "made up", made_up("log-normal", np.random.default_rng(0), 0)[1], 3
+        )
     else:
         rows = coverage("ParetoBandit", paretobandit(), arguments.logs)
         rows += coverage("LLMRouter", log_of("LLMRouter"), arguments.logs)
-    table("Share of logs whose 95 % interval holds the truth, over the path", HEADER, rows)
+    table(
+        "Share of logs whose 95 % interval holds the truth, over the path", HEADER, rows
+    )
     if not arguments.short:
         record("logs")
 

@@ -72,7 +72,9 @@ def plain_torch(net, X):
         answers = []
         with torch.inference_mode():
             for start in range(0, len(X), BATCH):
-                rows = torch.as_tensor(X[start : start + BATCH], dtype=torch.float32).to(device)
+                rows = torch.as_tensor(
+                    X[start : start + BATCH], dtype=torch.float32
+                ).to(device)
                 for stage in module.stages:
                     rows = stage(rows)
                 answers.append(module.heads[-1](rows).argmax(dim=1).cpu().numpy())
@@ -91,7 +93,10 @@ def rows_per_stage(net, call):
 
         return hook
 
-    hooks = [stage.register_forward_hook(counter(k)) for k, stage in enumerate(net.module_.stages)]
+    hooks = [
+        stage.register_forward_hook(counter(k))
+        for k, stage in enumerate(net.module_.stages)
+    ]
     result = call()
     for hook in hooks:
         hook.remove()
@@ -111,7 +116,9 @@ def branchy(held_out, staged, spent, alpha):
         return sure.argmax(axis=0)
 
     def answers(proba, exit):
-        return np.array([part.argmax(axis=1) for part in proba])[exit, np.arange(len(exit))]
+        return np.array([part.argmax(axis=1) for part in proba])[
+            exit, np.arange(len(exit))
+        ]
 
     full = held_out[-1].argmax(axis=1)
     for threshold in 1 - np.geomspace(0.5, 1e-6, 60):
@@ -126,7 +133,12 @@ def one_seed(seed, X_train, y_train, X_test, y_test, epochs, device):
     order = np.random.RandomState(seed).permutation(len(y_train))
     rest, fit = order[:N_HELD_OUT], order[N_HELD_OUT:]
     net = MultiExitClassifier(
-        build, max_epochs=epochs, lr=0.002, eval_batch_size=BATCH, device=device, random_state=seed
+        build,
+        max_epochs=epochs,
+        lr=0.002,
+        eval_batch_size=BATCH,
+        device=device,
+        random_state=seed,
     ).fit(X_train[fit], y_train[fit])
     options = {"alpha": ALPHA, "guarantee": True, "calibration": 0.5, "costs": "time"}
     quick = QWYCEnsemble(FrozenEstimator(net), random_state=seed, **options)
@@ -148,7 +160,10 @@ def one_seed(seed, X_train, y_train, X_test, y_test, epochs, device):
     found["random exits, QWYC's shares"] = of_drawn
     held_out = list(net.staged_predict_proba(X_train[rest]))
     answers, cost = branchy(held_out, staged, spent, ALPHA)
-    found["one threshold (BranchyNet)"] = (net.classes_[answers] == y_test).mean(), cost.mean()
+    found["one threshold (BranchyNet)"] = (
+        (net.classes_[answers] == y_test).mean(),
+        cost.mean(),
+    )
     first = np.where(right.any(axis=0), right.argmax(axis=0), 0)
     found["oracle (told the labels)"] = right.any(axis=0).mean(), spent[first].mean()
 
@@ -174,11 +189,17 @@ def one_seed(seed, X_train, y_train, X_test, y_test, epochs, device):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--short", action="store_true", help="one seed, 1 epoch, half of the rows")
-    parser.add_argument("--device", help="for example cuda; the CPU, one thread, where not given")
+    parser.add_argument(
+        "--short", action="store_true", help="one seed, 1 epoch, half of the rows"
+    )
+    parser.add_argument(
+        "--device", help="for example cuda; the CPU, one thread, where not given"
+    )
     arguments = parser.parse_args()
     if find_spec("torch") is None or find_spec("skorch") is None:
-        print("torch or skorch is not installed: skipped. pip install 'skroute-ml[torch]'")
+        print(
+            "torch or skorch is not installed: skipped. pip install 'skroute-ml[torch]'"
+        )
         sys.exit(0)
     import torch
 
@@ -201,7 +222,9 @@ def main():
     for name in runs[0]["accuracy"]:
         accuracy, stages = mean("accuracy", name), mean("stages", name)
         timed = {"QWYC": "QWYC", "exit 4 alone": "full net, plain torch"}.get(name)
-        seconds = np.mean([run["seconds"][timed] for run in runs] / plain) if timed else ""
+        seconds = (
+            np.mean([run["seconds"][timed] for run in runs] / plain) if timed else ""
+        )
         rows.append([name, accuracy, 100 * (full - accuracy), stages, seconds])
     table(
         f"USPS, {len(test)} test rows, {len(runs)} seeds; costs: shares of the full net's",

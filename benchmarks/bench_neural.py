@@ -94,7 +94,9 @@ def count_rows(router, X, budget):
         return hook
 
     modules = [member.estimator.module_ for member in router.estimators_]
-    hooks = [module.register_forward_hook(counting(i)) for i, module in enumerate(modules)]
+    hooks = [
+        module.register_forward_hook(counting(i)) for i, module in enumerate(modules)
+    ]
     route = router.predict_routed(X, budget=budget).route
     for hook in hooks:
         hook.remove()
@@ -128,13 +130,19 @@ def one_seed(seed, X, y, X_test, y_test, epochs, repeats):
     budgets = at(SHARES, router)
     curve = accuracy_cost_curve(router, X_test, y_test, budgets)
     each = np.array([net.score(X_test, y_test) for _, net in nets])
-    single = [each[np.where(router.costs_ <= b, router.mean_quality_, 0).argmax()] for b in budgets]
+    single = [
+        each[np.where(router.costs_ <= b, router.mean_quality_, 0).argmax()]
+        for b in budgets
+    ]
     # Matched to what OCCAM really spent: the two nets whose random mixture is best for that.
     hull, kept = best_mixture(router.costs_, router.mean_quality_)
     spent = np.maximum(curve.cost, router.costs_.min())
     mixtures = [hull.share(cost) for cost in spent]
     vertex = each[kept]
-    matched = [(1 - share) * vertex[low] + share * vertex[high] for low, high, share in mixtures]
+    matched = [
+        (1 - share) * vertex[low] + share * vertex[high]
+        for low, high, share in mixtures
+    ]
     budget = budgets[list(SHARES).index(0.6)]
     counts, expected = count_rows(router, X_test, budget)
     result = {
@@ -158,7 +166,9 @@ def one_seed(seed, X, y, X_test, y_test, epochs, repeats):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--short", action="store_true", help="one seed, 1,500 images, 2 epochs")
+    parser.add_argument(
+        "--short", action="store_true", help="one seed, 1,500 images, 2 epochs"
+    )
     short = parser.parse_args().short
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", "On validation rows", UserWarning)
@@ -170,22 +180,33 @@ def main():
         train, test = train[::7], test[::7]
     seeds, epochs, repeats = (range(1), 2, 3) if short else (range(3), 99, 11)
     runs, facts = zip(
-        *(one_seed(seed, X[train], y[train], X[test], y[test], epochs, repeats) for seed in seeds)
+        *(
+            one_seed(seed, X[train], y[train], X[test], y[test], epochs, repeats)
+            for seed in seeds
+        )
     )
     mean = {name: np.mean([run[name] for run in runs], axis=0) for name in runs[0]}
-    nets = [np.mean([fact[key] for fact in facts], axis=0) for key in ("accuracy", "microseconds")]
+    nets = [
+        np.mean([fact[key] for fact in facts], axis=0)
+        for key in ("accuracy", "microseconds")
+    ]
     title = f"The nets on {len(test):,} test images, mean of {len(runs)} seeds"
     table(title, ["net", "accuracy", "us per image"], list(zip(WIDTHS, *nets)))
     table(
         "Budgets and costs as shares of the largest net's measured time",
         ["budget", *mean],
-        [[share, *(values[row] for values in mean.values())] for row, share in enumerate(SHARES)],
+        [
+            [share, *(values[row] for values in mean.values())]
+            for row, share in enumerate(SHARES)
+        ],
     )
     for seed, fact in enumerate(facts):
         rows = dict(zip(WIDTHS, fact["counts"].tolist()))
         print(f"seed {seed}: rows forwarded at 40 % less time:", rows)
     wall = float(np.median([fact["wall"] for fact in facts]))
-    table("Wall clock of a call at 40 % less time", ["over its measured costs"], [[wall]])
+    table(
+        "Wall clock of a call at 40 % less time", ["over its measured costs"], [[wall]]
+    )
     deciding = np.mean([fact["routing"] for fact in facts])
     training = np.mean([fact["training"] for fact in facts])
     print(f"deciding {deciding:.4g} us a row, training {training:.4g} s")

@@ -30,7 +30,11 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score, log_loss
-from sklearn.model_selection import FixedThresholdClassifier, StratifiedKFold, cross_val_predict
+from sklearn.model_selection import (
+    FixedThresholdClassifier,
+    StratifiedKFold,
+    cross_val_predict,
+)
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -143,7 +147,9 @@ def contenders(problem, models, plain, figure):
     X, y = problem.train
     members = thresholded(models, problem, figure)
     quality = MATRIX if figure == "cost" else figure
-    router = OccamRouterClassifier(members, costs=COSTS, quality=quality, exchange_rate=0.0)
+    router = OccamRouterClassifier(
+        members, costs=COSTS, quality=quality, exchange_rate=0.0
+    )
     router.fit(X, y)
     test = problem.test[0]
     routed = [router.predict_routed(test, budget=b) for b in BUDGETS]
@@ -160,9 +166,13 @@ def contenders(problem, models, plain, figure):
         tuned = (plain.predict_proba(test, budget=b)[:, 1] >= cut).astype(int)
         given["accuracy, tuned"].append(tuned)
     if figure == "cost":
-        logged = np.column_stack([-row_cost(y, member.predict(X)) for _, member in members])
+        logged = np.column_stack(
+            [-row_cost(y, member.predict(X)) for _, member in members]
+        )
         log, rows = BudgetRouter(costs=COSTS).fit(X, logged), np.arange(len(test))
-        given["minus costs logged"] = [answers[rows, log.route(test, budget=b)] for b in BUDGETS]
+        given["minus costs logged"] = [
+            answers[rows, log.route(test, budget=b)] for b in BUDGETS
+        ]
     return given, [float(one.cost.mean()) for one in routed]
 
 
@@ -185,7 +195,9 @@ def of_split(problem, models, plain, figure):
     """What contenders' answers are worth on the test rows."""
     given, spent = contenders(problem, models, plain, figure)
     y = problem.test[1]
-    rows = {who: [influences(y, one, figure) for one in part] for who, part in given.items()}
+    rows = {
+        who: [influences(y, one, figure) for one in part] for who, part in given.items()
+    }
     return Measured(rows, spent, problem.tested)
 
 
@@ -196,7 +208,10 @@ def compare(name, measured, figure):
 
     def of_rows(who):
         """Of each split one number per test row at each budget, and their mean at the end."""
-        return [np.vstack([one.rows[who], np.mean(one.rows[who], axis=0)]) for one in measured]
+        return [
+            np.vstack([one.rows[who], np.mean(one.rows[who], axis=0)])
+            for one in measured
+        ]
 
     def lead(ours, theirs):
         gaps = [a - b for a, b in zip(ours, theirs)]
@@ -206,7 +221,9 @@ def compare(name, measured, figure):
 
     values = []
     for who in measured[0].rows:
-        values.append([who, *sign * np.mean([p.mean(axis=1) for p in of_rows(who)], axis=0)])
+        values.append(
+            [who, *sign * np.mean([p.mean(axis=1) for p in of_rows(who)], axis=0)]
+        )
     spent = np.mean([one.spent for one in measured], axis=0)
     values.append(["OCCAM's mean price", *spent, spent.mean()])
     title = f"{name}: {WORDS[figure]}, {len(measured)} {'draws' if name == 'made up' else 'splits'}"
@@ -270,7 +287,9 @@ def measure(problem, figures):
 def main():
     """Measure, print and save."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--short", action="store_true", help="made-up data alone, one seed")
+    parser.add_argument(
+        "--short", action="store_true", help="made-up data alone, one seed"
+    )
     parser.add_argument("--part", nargs="+", choices=SETS, default=SETS)
     arguments = parser.parse_args()
     short = arguments.short

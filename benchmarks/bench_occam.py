@@ -40,7 +40,9 @@ def one_seed(seed, X_train, y_train, X_test, y_test):
         members(seed),
         costs="time",
         embedding="logreg",
-        quality_estimator=RandomForestRegressor(50, min_samples_leaf=30, random_state=seed),
+        quality_estimator=RandomForestRegressor(
+            50, min_samples_leaf=30, random_state=seed
+        ),
         reg_lambda=1,
         cv=3,
     ).fit(X_train, y_train)
@@ -48,16 +50,24 @@ def one_seed(seed, X_train, y_train, X_test, y_test):
     budgets = np.maximum(SHARES * router.costs_.max(), router.min_budget_)
     curve = accuracy_cost_curve(router, X_test, y_test, budgets)
     each = np.array([model.score(X_test, y_test) for model in router.estimators_])
-    single = [each[np.where(router.costs_ <= b, router.mean_quality_, 0).argmax()] for b in budgets]
-    frozen = [(name, FrozenEstimator(model)) for name, model in router.named_estimators_.items()]
+    single = [
+        each[np.where(router.costs_ <= b, router.mean_quality_, 0).argmax()]
+        for b in budgets
+    ]
+    frozen = [
+        (name, FrozenEstimator(model))
+        for name, model in router.named_estimators_.items()
+    ]
     costs = dict(zip(router.choices_, router.costs_))
     # Matched to what OCCAM really spent, not to the budget.
-    random = DummyRouterClassifier(frozen, costs=costs, strategy="random", random_state=seed).fit(
-        X_train, y_train
-    )
+    random = DummyRouterClassifier(
+        frozen, costs=costs, strategy="random", random_state=seed
+    ).fit(X_train, y_train)
     spent = np.maximum(curve.cost, router.costs_.min() * 1.001)
     matched = [random.score(X_test, y_test, budget=cost) for cost in spent]
-    oracle = DummyRouterClassifier(frozen, costs=costs, strategy="oracle").fit(X_train, y_train)
+    oracle = DummyRouterClassifier(frozen, costs=costs, strategy="oracle").fit(
+        X_train, y_train
+    )
     truth = oracle.member_quality(X_test, y_test)
     told = [solve_assignment(truth, router.costs_, b).objective for b in budgets]
     return {
@@ -79,7 +89,10 @@ def usps(short):
     train, test = np.flatnonzero(~is_test), np.flatnonzero(is_test)
     if short:
         train, test = train[::16], test[::16]
-    runs = [one_seed(i, X[train], y[train], X[test], y[test]) for i in range(1 if short else 3)]
+    runs = [
+        one_seed(i, X[train], y[train], X[test], y[test])
+        for i in range(1 if short else 3)
+    ]
     return {name: np.mean([one[name] for one in runs], axis=0) for name in runs[0]}
 
 

@@ -64,12 +64,16 @@ def tables():
     """val, test and the test rows of four models."""
     words = TfidfVectorizer(sublinear_tf=True, min_df=3, ngram_range=(1, 2))
     reader = make_union(
-        make_pipeline(words, TruncatedSVD(25, random_state=0)), FunctionTransformer(counts)
+        make_pipeline(words, TruncatedSVD(25, random_state=0)),
+        FunctionTransformer(counts),
     )
     found = []
     for split, n_models in (("val", 3), ("test", 3), ("test", 4)):
         log = _data.paretobandit(split, n_models)
-        at = [[short in name for name in log.names].index(True) for short in MODELS[:n_models]]
+        at = [
+            [short in name for name in log.names].index(True)
+            for short in MODELS[:n_models]
+        ]
         X = reader.transform(log.prompt) if found else reader.fit_transform(log.prompt)
         found.append(Table(X, log.quality[:, at], log.cost[:, at]))
     return found
@@ -82,7 +86,9 @@ def started(val, budget, *, cold=None):
     if cold is None:
         # The lowest ceiling is the mean of the cheapest model, and estimates of it are above.
         return router.fit(val.X, val.Q, val.C).set_params(budget=float(budget))
-    router.set_params(budget=float(budget)).partial_fit(val.X[cold[:1]], np.full((1, 3), np.nan))
+    router.set_params(budget=float(budget)).partial_fit(
+        val.X[cold[:1]], np.full((1, 3), np.nan)
+    )
     serve(router, val, cold)
     return router
 
@@ -178,7 +184,9 @@ def phases(val, test, seeds, published, short, what):
             runs.append(run)
         means = np.mean(runs, axis=0)
         for phase, part in enumerate(parts):
-            log = Table(test.X, failed if what == "failure" and phase == 1 else test.Q, test.C)
+            log = Table(
+                test.X, failed if what == "failure" and phase == 1 else test.Q, test.C
+            )
             log = log._replace(C=cheap if what == "drift" and phase == 1 else test.C)
             log = Table(*(values[part] for values in log))
             single, oracle = beside(log, ceiling)
@@ -193,8 +201,17 @@ def phases(val, test, seeds, published, short, what):
                 theirs = spend = loss[name]["paretobandit"][at]
             theirs, spend = theirs["reward"], spend["spend_over_ceiling"]
             row = {"ceiling": name, "phase": phase + 1, "online": means[2 * phase]}
-            row |= {"spend": means[2 * phase + 1], "paretobandit": theirs, "its spend": spend}
-            row |= {"single": single, "oracle": oracle, "offline": off, "offline spend": off_spend}
+            row |= {
+                "spend": means[2 * phase + 1],
+                "paretobandit": theirs,
+                "its spend": spend,
+            }
+            row |= {
+                "single": single,
+                "oracle": oracle,
+                "offline": off,
+                "offline spend": off_spend,
+            }
             rows.append(row)
         if short:
             break
@@ -232,7 +249,9 @@ def onboarding(val, test, seeds, published, short):
                 order = rng.permutation(len(test.X))
                 reward, cost, chosen = serve(router, test, order, reward=Q, cost=C)
                 last = (chosen[-200:] == 3).mean()
-                runs.append([reward, cost, (chosen == 3).mean(), last, adopted_at(chosen)])
+                runs.append(
+                    [reward, cost, (chosen == 3).mean(), last, adopted_at(chosen)]
+                )
             runs = np.array(runs)
             theirs = published["04_onboarding"]["results"][what][name]
             steps = runs[:, 4]

@@ -43,7 +43,8 @@ def write(folder, n_rows, part_rows):
         values = make_part(i, min(part_rows, n_rows - start))
         paths.append((folder / f"{i:05d}.parquet", len(values)))
         pq.write_table(
-            pa.table({f"v{k}": column for k, column in enumerate(values.T)}), paths[i][0]
+            pa.table({f"v{k}": column for k, column in enumerate(values.T)}),
+            paths[i][0],
         )
     return paths
 
@@ -57,7 +58,10 @@ def read(path):
 def as_dask(paths):
     shapes = [(path, (n, len(COSTS))) for path, n in paths]
     return da.concatenate(
-        [da.from_delayed(dask.delayed(read)(path), shape, np.float64) for path, shape in shapes]
+        [
+            da.from_delayed(dask.delayed(read)(path), shape, np.float64)
+            for path, shape in shapes
+        ]
     )
 
 
@@ -83,7 +87,9 @@ def main():
     rows = []
     with tempfile.TemporaryDirectory() as name:
         # Compiles.
-        solve_distributed(as_dask(write(Path(name) / "first", 1000, 500)), COSTS, BUDGET)
+        solve_distributed(
+            as_dask(write(Path(name) / "first", 1000, 500)), COSTS, BUDGET
+        )
         for n_rows in sizes:
             paths = write(Path(name) / str(n_rows), n_rows, part_rows)
             start = time.perf_counter()
@@ -93,19 +99,31 @@ def main():
             assert counts.sum() == n_rows == plan.n_rows
             start = time.perf_counter()
             count(
-                as_dask(paths), lambda part, plan=plan: (part - plan.price * COSTS).argmax(axis=1)
+                as_dask(paths),
+                lambda part, plan=plan: (part - plan.price * COSTS).argmax(axis=1),
             )
             alone = time.perf_counter() - start
             left = BUDGET - counts @ COSTS / n_rows
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
             rows.append(
-                [n_rows, seconds, alone, seconds / alone, plan.n_passes, plan.gap, left, peak]
+                [
+                    n_rows,
+                    seconds,
+                    alone,
+                    seconds / alone,
+                    plan.n_passes,
+                    plan.gap,
+                    left,
+                    peak,
+                ]
             )
             for path, _ in paths:
                 path.unlink()
         # In memory, and other divisions.
         n_rows = 20_000 if short else 1_000_000
-        values = np.concatenate([make_part(i, part_rows) for i in range(n_rows // part_rows)])
+        values = np.concatenate(
+            [make_part(i, part_rows) for i in range(n_rows // part_rows)]
+        )
         expected = solve_assignment(values, COSTS, BUDGET).objective
         objectives = []
         for n_blocks in (1, 2, 16, 160):
@@ -113,7 +131,16 @@ def main():
             objectives.append(solve_in_passes(blocks, BUDGET).objective)
     table(
         "One budget, seven choices, Parquet, two threads",
-        ["rows", "s", "s of one pass", "ratio", "passes", "gap", "budget left", "peak GiB"],
+        [
+            "rows",
+            "s",
+            "s of one pass",
+            "ratio",
+            "passes",
+            "gap",
+            "budget left",
+            "peak GiB",
+        ],
         rows,
     )
     apart = max(abs(one - expected) for one in objectives) / expected

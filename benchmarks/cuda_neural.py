@@ -55,7 +55,9 @@ class Net(ClassifierMixin, BaseEstimator):
         X, y = self._tensor(X), torch.as_tensor(y, device=self.device)
         optimizer = torch.optim.Adam(self.module_.parameters(), lr=3e-3)
         for _ in range(self.epochs):
-            for rows in torch.randperm(len(X), device=self.device).split(self.batch_size):
+            for rows in torch.randperm(len(X), device=self.device).split(
+                self.batch_size
+            ):
                 optimizer.zero_grad()
                 nn.functional.cross_entropy(self.module_(X[rows]), y[rows]).backward()
                 optimizer.step()
@@ -67,7 +69,9 @@ class Net(ClassifierMixin, BaseEstimator):
     @torch.no_grad()
     def predict_proba(self, X):
         # In batches also to the device: not all rows need fit there.
-        scores = [self.module_(self._tensor(rows)) for rows in torch.as_tensor(X).split(1024)]
+        scores = [
+            self.module_(self._tensor(rows)) for rows in torch.as_tensor(X).split(1024)
+        ]
         return torch.cat(scores).softmax(1).cpu().numpy()
 
     def predict(self, X):
@@ -100,11 +104,15 @@ def routed(device, short):
     rows = torch.as_tensor(X, device=device)
     widths = {"small": 2, "medium": 4 if short else 16, "large": 8 if short else 128}
     nets = [
-        Net(width, epochs=1 if short else 10, device=str(device)).fit(rows[train], y[train])
+        Net(width, epochs=1 if short else 10, device=str(device)).fit(
+            rows[train], y[train]
+        )
         for width in widths.values()
     ]
     costs = np.array([seconds_per_sample(net.predict, rows[learn]) for net in nets])
-    quality = np.column_stack([net.predict(rows[learn]) == y[learn] for net in nets]).astype(float)
+    quality = np.column_stack(
+        [net.predict(rows[learn]) == y[learn] for net in nets]
+    ).astype(float)
     forest = RandomForestRegressor(50, min_samples_leaf=30, random_state=0)
     features = nets[0].predict_proba(rows[learn])
     out_of_sample = cross_val_predict(forest, features, quality, cv=5)
@@ -121,7 +129,9 @@ def routed(device, short):
         for k in range(1, len(nets)):
             own = np.flatnonzero(route == k)
             if len(own):
-                y_pred[own] = nets[k].predict(where[torch.as_tensor(own, device=device)])
+                y_pred[own] = nets[k].predict(
+                    where[torch.as_tensor(own, device=device)]
+                )
         return y_pred, route
 
     routes, X_test = [], rows[test]
@@ -138,15 +148,22 @@ def routed(device, short):
 
         wall = alternate({"call": call}, 3)["call"]
         shares = np.bincount(route, minlength=len(nets)) / len(route)
-        found = (y_pred == y[test]).mean(), spent / len(test) / costs.max(), wall / spent
+        found = (
+            (y_pred == y[test]).mean(),
+            spent / len(test) / costs.max(),
+            wall / spent,
+        )
         routes.append([share, *found, " ".join(f"{part:.2f}" for part in shares)])
     alone = [
-        [n, float(net.score(X_test, y[test])), 1e6 * c] for n, net, c in zip(widths, nets, costs)
+        [n, float(net.score(X_test, y[test])), 1e6 * c]
+        for n, net, c in zip(widths, nets, costs)
     ]
     table(f"USPS on {device}: the nets", ["net", "accuracy", "us per image"], alone)
     print(f"deciding: {1e6 * deciding:.4g} us per image, on the CPU")
     header = ["budget", "accuracy", "cost", "wall by cost", "share of each net"]
-    table("Routed; budgets and costs as shares of the largest net's time", header, routes)
+    table(
+        "Routed; budgets and costs as shares of the largest net's time", header, routes
+    )
     # Budgets are aimed at on other rows: some percent over is what a mean does, half is wrong.
     least = (costs[0] + deciding) / costs.max()
     assert all(row[2] <= 1.5 * max(row[0], least) for row in routes)
@@ -157,7 +174,9 @@ def main():
     parser.add_argument("--short", action="store_true", help="small, also without CUDA")
     short = parser.parse_args().short
     if not torch.cuda.is_available() and not short:
-        print("No CUDA device here: nothing to measure. --short runs small, on the CPU.")
+        print(
+            "No CUDA device here: nothing to measure. --short runs small, on the CPU."
+        )
         return
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

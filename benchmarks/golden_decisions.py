@@ -38,7 +38,11 @@ from sklearn.datasets import (
     load_wine,
     make_classification,
 )
-from sklearn.ensemble import ExtraTreesRegressor, RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import (
+    ExtraTreesRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.naive_bayes import GaussianNB
 from sklearn.preprocessing import StandardScaler
@@ -164,7 +168,12 @@ def log_sets():
 
     def pareto():
         log = _data.paretobandit("val")
-        return np.array(log.prompt, dtype=object), log.quality, log.cost.mean(axis=0), log.cost
+        return (
+            np.array(log.prompt, dtype=object),
+            log.quality,
+            log.cost.mean(axis=0),
+            log.cost,
+        )
 
     def cascade(name):
         def read():
@@ -202,7 +211,9 @@ def decisions(router, X, budgets, proba=True, **call):
         if routed.expected_cost is not None:
             found[f"{position} expected cost"] = routed.expected_cost
         if proba and hasattr(router, "predict_proba"):
-            found[f"{position} probabilities"] = router.predict_proba(X, budget=budget, **call)
+            found[f"{position} probabilities"] = router.predict_proba(
+                X, budget=budget, **call
+            )
     return found
 
 
@@ -251,16 +262,24 @@ def member_routers():
         "OCCAM neighbours": OccamRouterClassifier(
             **common, quality_estimator=BaggedNeighborsRegressor()
         ),
-        "OCCAM batch": OccamRouterClassifier(**common, quality_estimator=TREE, policy="batch"),
+        "OCCAM batch": OccamRouterClassifier(
+            **common, quality_estimator=TREE, policy="batch"
+        ),
         "OCCAM embedding": OccamRouterClassifier(
             **common, quality_estimator=TREE, embedding="tree"
         ),
-        "OCCAM abstain": OccamRouterClassifier(**common, quality_estimator=TREE, abstain_cost=0.3),
+        "OCCAM abstain": OccamRouterClassifier(
+            **common, quality_estimator=TREE, abstain_cost=0.3
+        ),
         "FrugalML": FrugalMLClassifier(**common),
         "FrugalMCT": FrugalMCTClassifier(**common),
-        "FrugalMCT tree": FrugalMCTClassifier(**common, base="tree", quality_estimator=TREE),
+        "FrugalMCT tree": FrugalMCTClassifier(
+            **common, base="tree", quality_estimator=TREE
+        ),
         "sequential": SequentialRouterClassifier(**common),
-        "sequential tree": SequentialRouterClassifier(**common, quality_estimator=TREE, n_prices=5),
+        "sequential tree": SequentialRouterClassifier(
+            **common, quality_estimator=TREE, n_prices=5
+        ),
         "best single": DummyRouterClassifier(**common),
         "random": DummyRouterClassifier(**common, strategy="random"),
     }
@@ -309,7 +328,9 @@ def ensembles():
         options = {"alpha": alpha, "random_state": 0}
         found[f"QWYC forest {alpha}"] = QWYCEnsemble(forest, **options)
         found[f"QWYC boosted {alpha}"] = QWYCEnsemble(boosted, **options)
-    found["QWYC negative"] = QWYCEnsemble(boosted, alpha=0.02, mode="negative", random_state=0)
+    found["QWYC negative"] = QWYCEnsemble(
+        boosted, alpha=0.02, mode="negative", random_state=0
+    )
     return found
 
 
@@ -319,9 +340,14 @@ def feature_buyers(n_features):
     booster = LGBMClassifier(n_estimators=20, num_leaves=7, random_state=0, verbose=-1)
     gate = BoostedGate(max_iter=3, n_estimators=10)
     return {
-        "Adapt boosted": AdaptGatingClassifier(booster, gate=gate, feature_costs=costs, cv=3),
+        "Adapt boosted": AdaptGatingClassifier(
+            booster, gate=gate, feature_costs=costs, cv=3
+        ),
         "Adapt linear": AdaptGatingClassifier(
-            LogisticRegression(max_iter=500), gate=LinearGate(), feature_costs=costs, cv=3
+            LogisticRegression(max_iter=500),
+            gate=LinearGate(),
+            feature_costs=costs,
+            cv=3,
         ),
         "buyer": SequentialFeatureClassifier(feature_costs=costs, random_state=0),
         "buyer tree": SequentialFeatureClassifier(
@@ -380,14 +406,18 @@ def recorded_case(name, router_class):
         names = log.model_names
         services = []
         for labels, scores in zip(log.predictions.T, log.scores.T):
-            services.append(RecordedClassifier(labels, scores=scores, classes=range(n_labels)))
+            services.append(
+                RecordedClassifier(labels, scores=scores, classes=range(n_labels))
+            )
         costs = log.costs
         target = log.target.astype(np.int64)
     rows = np.arange(len(target))[:, np.newaxis]
     X, y, X_new, _ = split(rows, target, 800, 500)
     price = float(np.max(costs))
     router = router_class(
-        list(zip(names, services)), costs=dict(zip(names, map(float, costs))), budget=price
+        list(zip(names, services)),
+        costs=dict(zip(names, map(float, costs))),
+        budget=price,
     )
     router.fit(X, y)
     found = decisions(router, X_new, budgets_of(router, price), proba=False)
@@ -434,7 +464,9 @@ def log_routers(costs):
         "default": BudgetRouter(**common),
         "forest": BudgetRouter(forest, reg_lambda=0.5, **common),
         "batch": BudgetRouter(forest, policy="batch", **common),
-        "abstain": BudgetRouter(forest, abstain_cost=0.2, routing_cost=deciding, **common),
+        "abstain": BudgetRouter(
+            forest, abstain_cost=0.2, routing_cost=deciding, **common
+        ),
     }
 
 
@@ -447,7 +479,9 @@ def log_case(read, name):
     router = log_routers(prices)[name]
     if name != "default" and X.dtype == object:
         # These forests read numbers only.
-        X = np.column_stack([[len(text) for text in X], [text.count(" ") for text in X]])
+        X = np.column_stack(
+            [[len(text) for text in X], [text.count(" ") for text in X]]
+        )
     logged = None if costs is None else costs[fit]
     router.fit(X[fit], quality[fit], costs=logged)
     budgets = budgets_of(router, float(prices.max()))
@@ -464,7 +498,10 @@ def evaluation(router, X, quality, budgets):
     """Return curves and their references."""
     curve = accuracy_cost_curve(router, X, quality, budgets=budgets)
     references = reference_curves(quality, router.costs_, budgets=budgets)
-    found = {"curve cost": np.asarray(curve.cost), "curve quality": np.asarray(curve.quality)}
+    found = {
+        "curve cost": np.asarray(curve.cost),
+        "curve quality": np.asarray(curve.quality),
+    }
     for name in ("oracle", "random", "single"):
         found[f"reference {name}"] = getattr(references, name)
     return found
@@ -478,7 +515,13 @@ def one_answer_log(router, X, quality, budgets):
     logged = quality[np.arange(n_rows), choice]
     propensity = np.full(n_rows, 1 / n_choices)
     curve = off_policy_curve(
-        router, X, logged, choice=choice, propensity=propensity, budgets=budgets[1:], cv=3
+        router,
+        X,
+        logged,
+        choice=choice,
+        propensity=propensity,
+        budgets=budgets[1:],
+        cv=3,
     )
     estimate = curve.quality.doubly_robust
     return {"off policy": np.array([estimate.estimate, estimate.low, estimate.high])}
@@ -530,7 +573,12 @@ def certified_case(read, max_loss):
         members(), costs=MEMBER_COSTS, cv=3, quality_estimator=TREE, budget=5.0
     )
     certified = CertifiedRouter(
-        router, max_loss=max_loss, calibration=0.4, n_points=10, fallback="safe", random_state=0
+        router,
+        max_loss=max_loss,
+        calibration=0.4,
+        n_points=10,
+        fallback="safe",
+        random_state=0,
     )
     certified.fit(X, y)
     found = decisions(certified, X_new, [None])
@@ -622,7 +670,12 @@ def cases():
         for router_class in routers:
             add(f"{table}: {router_class.__name__}", recorded_case, table, router_class)
     for name, router in regressor_routers().items():
-        add(f"diabetes: {name}", regressor_case, lambda: load_diabetes(return_X_y=True), router)
+        add(
+            f"diabetes: {name}",
+            regressor_case,
+            lambda: load_diabetes(return_X_y=True),
+            router,
+        )
     for table, read in log_sets().items():
         for name in log_routers(np.ones(2)):
             add(f"{table}: {name}", log_case, read, name)
@@ -650,7 +703,9 @@ def run(name):
     except Exception:
         arrays = {"error": np.array(traceback.format_exc())}
     seconds = time.perf_counter() - start
-    return {f"{name} / {key}": as_plain(value) for key, value in arrays.items()}, seconds
+    return {
+        f"{name} / {key}": as_plain(value) for key, value in arrays.items()
+    }, seconds
 
 
 def as_plain(value):
@@ -696,7 +751,9 @@ def main():
         print(f"{name}:\n{arrays[name]}")
     if arguments.action == "record":
         np.savez_compressed(arguments.file, **arrays)
-        print(f"{len(arrays)} arrays of {len(names)} cases recorded, {len(errors)} errors.")
+        print(
+            f"{len(arrays)} arrays of {len(names)} cases recorded, {len(errors)} errors."
+        )
         return 0
     with np.load(arguments.file, allow_pickle=False) as stored:
         before = {name: stored[name] for name in stored.files}

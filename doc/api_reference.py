@@ -20,7 +20,10 @@ ROOMS = {
         ],
     ),
     "skroute.gating": ("Which features to buy", ["feature_costs", "gating"]),
-    "skroute.early_exit": ("When to stop evaluating an ensemble", ["early_exit", "neural_nets"]),
+    "skroute.early_exit": (
+        "When to stop evaluating an ensemble",
+        ["early_exit", "neural_nets"],
+    ),
     "skroute.forests": ("Forests of any library", ["early_exit"]),
     "skroute.feature_sets": ("Which features to compute in time", ["feature_sets"]),
     "skroute.assignment": ("Spend a budget well", ["large_data"]),
@@ -117,7 +120,9 @@ def write_api_pages(folder):
     for module, (title, pages) in ROOMS.items():
         classes, functions = public_names(module)
         sections = [
-            _SECTION.format(heading=heading, names="\n   ".join(names), template=template)
+            _SECTION.format(
+                heading=heading, names="\n   ".join(names), template=template
+            )
             for heading, names, template in [
                 ("Classes", classes, "class.rst"),
                 ("Functions", functions, "function.rst"),
@@ -136,7 +141,9 @@ def write_api_pages(folder):
         _write(target / f"{room}.rst", text)
         rooms.append(room)
         names = "\n   ".join(classes + functions)
-        tables.append(_TABLE.format(heading=heading, room=room, module=module, names=names))
+        tables.append(
+            _TABLE.format(heading=heading, room=room, module=module, names=names)
+        )
     index = _INDEX.format(rooms="\n   ".join(rooms), tables="\n".join(tables))
     _write(target / "index.rst", index)
 

@@ -19,7 +19,9 @@ matplotlib.use("Agg")
 # An example that warns is not an example. Only the warning that a busy machine measures other times
 # says nothing to a reader of the site.
 for category in [ConvergenceWarning, DeprecationWarning, FutureWarning]:
-    warnings.filterwarnings("error", category=category, module=r"sklearn|skroute|__main__")
+    warnings.filterwarnings(
+        "error", category=category, module=r"sklearn|skroute|__main__"
+    )
 warnings.filterwarnings("ignore", message="The cost of .* times what was measured")
 beside = Path(__file__).resolve().parents[2] / "shared" / "data"
 if not os.environ.get("SKROUTE_DATA") and beside.is_dir():

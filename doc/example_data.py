@@ -10,7 +10,11 @@ def fetches(path):
     """Calls of fetchers in an example: names with their arguments."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         name = getattr(getattr(node, "func", None), "id", "")
-        if isinstance(node, ast.Call) and hasattr(datasets, name) and name.startswith("fetch_"):
+        if (
+            isinstance(node, ast.Call)
+            and hasattr(datasets, name)
+            and name.startswith("fetch_")
+        ):
             arguments = tuple(ast.literal_eval(argument) for argument in node.args)
             yield name, arguments
 

@@ -27,11 +27,15 @@ def _visit(display):
     def visit(translator, node):
         try:
             markup, left = translate(node.astext(), display)
-        except Exception as error:  # whatever the parser raises, with the place of the formula
+        except (
+            Exception
+        ) as error:  # whatever the parser raises, with the place of the formula
             markup, left = "", [repr(error)]
         if left:
             message = "formula not understood: %s in %r"
-            logging.getLogger(__name__).warning(message, left, node.astext(), location=node)
+            logging.getLogger(__name__).warning(
+                message, left, node.astext(), location=node
+            )
         tag = "div" if display == "block" else "span"
         translator.body.append(f'<{tag} class="math">{markup}</{tag}>')
         raise nodes.SkipNode
@@ -40,5 +44,7 @@ def _visit(display):
 
 
 def setup(app):
-    app.add_html_math_renderer("mathml", (_visit("inline"), None), (_visit("block"), None))
+    app.add_html_math_renderer(
+        "mathml", (_visit("inline"), None), (_visit("block"), None)
+    )
     return {"parallel_read_safe": True}

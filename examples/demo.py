@@ -45,11 +45,15 @@ def one_split(X, y, seed):
     routers = {
         "router": OccamRouterClassifier(members(), costs=COSTS, budget=10),
         "best single model": DummyRouterClassifier(members(), costs=COSTS),
-        "random choice": DummyRouterClassifier(members(), costs=COSTS, strategy="random"),
+        "random choice": DummyRouterClassifier(
+            members(), costs=COSTS, strategy="random"
+        ),
     }
     found = {}
     for name, router in routers.items():
-        curve = accuracy_cost_curve(router.fit(X_train, y_train), X_test, y_test, BUDGETS)
+        curve = accuracy_cost_curve(
+            router.fit(X_train, y_train), X_test, y_test, BUDGETS
+        )
         found[name] = curve.quality, curve.cost
     for name, model in members():
         found[name] = model.fit(X_train, y_train).score(X_test, y_test), COSTS[name]
@@ -58,15 +62,23 @@ def one_split(X, y, seed):
 
 def main():
     X, y = load_digits(return_X_y=True)
-    print(f"Digits: {len(X) // 2} images to fit, {len(X) // 2} to test, mean of {N_SPLITS} splits.")
-    print("Fitting. The first run on a machine also compiles, which takes some seconds.\n")
+    print(
+        f"Digits: {len(X) // 2} images to fit, {len(X) // 2} to test, mean of {N_SPLITS} splits."
+    )
+    print(
+        "Fitting. The first run on a machine also compiles, which takes some seconds.\n"
+    )
     splits = [one_split(X, y, seed) for seed in range(N_SPLITS)]
-    mean = {name: np.mean([split[name] for split in splits], axis=0) for name in splits[0]}
+    mean = {
+        name: np.mean([split[name] for split in splits], axis=0) for name in splits[0]
+    }
 
     print("Each model alone:")
     for name in COSTS:
         accuracy, price = mean[name]
-        print(f"  {name:8}{price:5.1f} cents per 1,000 answers, accuracy {accuracy:.1%}")
+        print(
+            f"  {name:8}{price:5.1f} cents per 1,000 answers, accuracy {accuracy:.1%}"
+        )
     print("\nRouters (cents per 1,000 answers; accuracy on test images):")
     print("  budget   spent   router   best single model   random choice")
     for row, budget in enumerate(BUDGETS):

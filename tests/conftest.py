@@ -23,5 +23,8 @@ def data_home():
 def pytest_collection_modifyitems(items):
     """Variants of one of scikit-learn's checks run with the slow tests."""
     for item in items:
-        if "(readonly_memmap=True" in item.name or "check_estimator_sparse_matrix" in item.name:
+        if (
+            "(readonly_memmap=True" in item.name
+            or "check_estimator_sparse_matrix" in item.name
+        ):
             item.add_marker("slow")

@@ -76,12 +76,17 @@ def check_decision_parameters_that_act_at_once(estimator):
     parameters = estimator.get_params(deep=False)
     assert at_once <= set(parameters)
     for name in sorted(at_once):
-        if name == "costs" and (estimator.costs is None or isinstance(estimator.costs, str)):
+        if name == "costs" and (
+            estimator.costs is None or isinstance(estimator.costs, str)
+        ):
             continue
         model = fitted(estimator)
         change = changed(model, name)
         refitted = clone(estimator).set_params(**change).fit(X, target(estimator, y))
-        same(model.set_params(**change).predict_routed(X_test), refitted.predict_routed(X_test))
+        same(
+            model.set_params(**change).predict_routed(X_test),
+            refitted.predict_routed(X_test),
+        )
 
 
 def check_decision_parameters_that_act_at_the_next_fit(estimator):
@@ -106,7 +111,9 @@ def check_decision_flat_rows(estimator):
     model = clone(estimator).fit(pd.DataFrame(X, columns=names), target(estimator, y))
     row = pd.DataFrame(X_test, columns=names).astype(object).iloc[0]
     for flat in (row, ["some text"]):
-        with pytest.raises(ValueError, match="rows of 6 columns|2D array|2-dim|convert"):
+        with pytest.raises(
+            ValueError, match="rows of 6 columns|2D array|2-dim|convert"
+        ):
             model.predict(flat)
 
 
@@ -131,7 +138,9 @@ def check_decision_weights_of_another_length(estimator):
     with sklearn.config_context(enable_metadata_routing=True):
         estimator = clone(estimator)
         for inner in [estimator, *estimator.get_params().values()]:
-            if has_fit_parameter(inner, "sample_weight") and hasattr(inner, "set_fit_request"):
+            if has_fit_parameter(inner, "sample_weight") and hasattr(
+                inner, "set_fit_request"
+            ):
                 inner.set_fit_request(sample_weight=True)
         refused = (TypeError, ValueError)
         try:
@@ -159,9 +168,17 @@ def check_decision_masked_entries(estimator):
             model.predict(X_test)
     model = fitted(estimator)
     with pytest.raises(ValueError, match="must have no missing values"):
-        model.predict(np.ma.masked_array(X_test, np.arange(X_test.size).reshape(X_test.shape) == 5))
+        model.predict(
+            np.ma.masked_array(
+                X_test, np.arange(X_test.size).reshape(X_test.shape) == 5
+            )
+        )
     plain = model.predict(X_test)
-    found = clone(estimator).fit(np.ma.masked_array(X), np.ma.masked_array(given)).predict(X_test)
+    found = (
+        clone(estimator)
+        .fit(np.ma.masked_array(X), np.ma.masked_array(given))
+        .predict(X_test)
+    )
     np.testing.assert_array_equal(found, plain)
 
 

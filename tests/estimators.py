@@ -13,7 +13,11 @@ from skroute.certified import CertifiedRouter
 from skroute.early_exit import QWYCEnsemble
 from skroute.feature_sets import GreedyFeatureSelector, PolyDomSelector
 from skroute.forests import FastForest
-from skroute.gating import AdaptGatingClassifier, BoostedGate, SequentialFeatureClassifier
+from skroute.gating import (
+    AdaptGatingClassifier,
+    BoostedGate,
+    SequentialFeatureClassifier,
+)
 from skroute.members import CallableClassifier, MultiExitClassifier, RecordedClassifier
 from skroute.quality import BaggedNeighborsRegressor, FrameEncoder, QualityRegressor
 from skroute.routing import (
@@ -43,7 +47,9 @@ _SMALL_TREE = DecisionTreeRegressor(max_depth=3, random_state=0)
 
 # Estimators that choose among named classifiers and answer with one of them.
 ROUTERS = [
-    OccamRouterClassifier(members(), costs=COSTS, budget=2.0, cv=2, quality_estimator=_SMALL_TREE),
+    OccamRouterClassifier(
+        members(), costs=COSTS, budget=2.0, cv=2, quality_estimator=_SMALL_TREE
+    ),
     OccamRouterClassifier(
         members(),
         costs=COSTS,
@@ -58,16 +64,28 @@ ROUTERS = [
     DummyRouterClassifier(members(), strategy="random", costs=COSTS, budget=2.0),
 ]
 # Not in the list: it decides by the true answers, which no common check gives to `predict`.
-ORACLE = DummyRouterClassifier(members(), strategy="oracle", costs=COSTS, budget=2.0, cv=2)
+ORACLE = DummyRouterClassifier(
+    members(), strategy="oracle", costs=COSTS, budget=2.0, cv=2
+)
 
 # Estimators that may ask several named classifiers about a row and combine their answers.
 COMBINERS = [
     FrugalMCTClassifier(
-        members(), costs=COSTS, budget=2.0, base="tree", quality_estimator=_SMALL_TREE, cv=2
+        members(),
+        costs=COSTS,
+        budget=2.0,
+        base="tree",
+        quality_estimator=_SMALL_TREE,
+        cv=2,
     ),
     FrugalMLClassifier(members(), costs=COSTS, budget=2.0, cv=2),
     SequentialRouterClassifier(
-        members(), costs=COSTS, budget=2.0, n_prices=3, quality_estimator=_SMALL_TREE, cv=2
+        members(),
+        costs=COSTS,
+        budget=2.0,
+        n_prices=3,
+        quality_estimator=_SMALL_TREE,
+        cv=2,
     ),
 ]
 
@@ -84,12 +102,21 @@ ESTIMATORS = [
     *ROUTERS,
     *COMBINERS,
     OccamRouterRegressor(
-        REGRESSORS, costs=REGRESSOR_COSTS, budget=2.5, cv=2, quality_estimator=_SMALL_TREE
+        REGRESSORS,
+        costs=REGRESSOR_COSTS,
+        budget=2.5,
+        cv=2,
+        quality_estimator=_SMALL_TREE,
     ),
     DummyRouterRegressor(REGRESSORS, costs=REGRESSOR_COSTS, budget=3.0, cv=2),
     # The batch policy depends on the batch, but not on these checks' small ones.
     OccamRouterClassifier(
-        members(), costs=COSTS, budget=2.0, cv=2, policy="batch", quality_estimator=_SMALL_TREE
+        members(),
+        costs=COSTS,
+        budget=2.0,
+        cv=2,
+        policy="batch",
+        quality_estimator=_SMALL_TREE,
     ),
     BudgetRouter(_SMALL_TREE, costs=[1.0], cv=2),
     CascadeRouter(_SMALL_TREE, costs=[1.0], cv=2, n_prices=4),
@@ -98,18 +125,24 @@ ESTIMATORS = [
     FrameEncoder(n_components=2),
     QualityRegressor(family=["linear", "landmarks"], cv=2),
     QWYCEnsemble(
-        RandomForestClassifier(n_estimators=5, max_depth=3, random_state=0), random_state=0
+        RandomForestClassifier(n_estimators=5, max_depth=3, random_state=0),
+        random_state=0,
     ),
     FastForest(RandomForestClassifier(n_estimators=5, max_depth=3, random_state=0)),
-    AdaptGatingClassifier(LogisticRegression(), gate=BoostedGate(max_iter=2, n_estimators=5), cv=2),
+    AdaptGatingClassifier(
+        LogisticRegression(), gate=BoostedGate(max_iter=2, n_estimators=5), cv=2
+    ),
     SequentialFeatureClassifier(
-        DecisionTreeClassifier(max_depth=3, min_samples_leaf=4, random_state=0), random_state=0
+        DecisionTreeClassifier(max_depth=3, min_samples_leaf=4, random_state=0),
+        random_state=0,
     ),
     PolyDomSelector(_SMALL_CLASSIFIER, max_models=4, cv=2),
     GreedyFeatureSelector(_SMALL_CLASSIFIER, trade_offs=[np.inf], cv=2),
     # scikit-learn's checks have too few rows for a promise.
     CertifiedRouter(
-        OccamRouterClassifier(members(), costs=COSTS, cv=2, quality_estimator=_SMALL_TREE),
+        OccamRouterClassifier(
+            members(), costs=COSTS, cv=2, quality_estimator=_SMALL_TREE
+        ),
         max_loss=0.6,
         calibration=0.2,
         n_points=4,
@@ -131,7 +164,11 @@ class FirstSign:
     """A stand-in for a service. An object, not a function: its repr has no address in it."""
 
     def __call__(self, rows):
-        first = rows.tocsc()[:, [0]].toarray() if hasattr(rows, "tocsc") else np.asarray(rows)
+        first = (
+            rows.tocsc()[:, [0]].toarray()
+            if hasattr(rows, "tocsc")
+            else np.asarray(rows)
+        )
         return (first.reshape(len(first), -1)[:, 0].astype(float) > 0).astype(int)
 
     def __repr__(self):
@@ -161,7 +198,8 @@ class ThreeStages:
         net = nn.Module()
         widths = [n_features, 8, 16, 24]
         net.stages = nn.ModuleList(
-            nn.Sequential(nn.Linear(a, b), nn.ReLU()) for a, b in zip(widths, widths[1:])
+            nn.Sequential(nn.Linear(a, b), nn.ReLU())
+            for a, b in zip(widths, widths[1:])
         )
         net.heads = nn.ModuleList(nn.Linear(width, n_classes) for width in widths[1:])
         return net.double() if self.double else net

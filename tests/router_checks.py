@@ -41,7 +41,9 @@ def check_router_answers_are_the_members_own(estimator):
     for choice, member in enumerate(router.estimators_):
         rows = routed.route == choice
         if rows.any():
-            np.testing.assert_array_equal(routed.y_pred[rows], member.predict(X_test[rows]))
+            np.testing.assert_array_equal(
+                routed.y_pred[rows], member.predict(X_test[rows])
+            )
 
 
 def check_router_calls_are_counted(estimator):
@@ -107,12 +109,17 @@ def check_router_validates_before_any_model_is_called(estimator):
 
     class Untouchable(Counting):
         def fit(self, X, y):
-            raise AssertionError("a model was called before the parameters were checked")
+            raise AssertionError(
+                "a model was called before the parameters were checked"
+            )
 
     for bad, message in [
         ({"costs": {"tree": 1.0}}, r"no entry for \['logreg'\]"),
         ({"costs": {"tree": 1.0, "logreg": 3.0, "cnn": 9.0}}, r"entries for \['cnn'\]"),
-        ({"costs": {"tree": 1.0, "logreg": -3.0}}, "costs of 'logreg' must be a finite"),
+        (
+            {"costs": {"tree": 1.0, "logreg": -3.0}},
+            "costs of 'logreg' must be a finite",
+        ),
         ({"costs": [1.0]}, "costs must have one number for each of"),
         ({"costs": "money"}, "costs"),
         ({"budget": 0.5}, "the smallest feasible budget is"),
@@ -120,7 +127,9 @@ def check_router_validates_before_any_model_is_called(estimator):
         ({"estimators": []}, "non-empty list"),
     ]:
         broken = clone(estimator)
-        broken.set_params(estimators=[(n, Untouchable(m)) for n, m in estimator.estimators])
+        broken.set_params(
+            estimators=[(n, Untouchable(m)) for n, m in estimator.estimators]
+        )
         broken.set_params(**bad)
         with pytest.raises(ValueError, match=message):
             broken.fit(X, y)
@@ -139,7 +148,9 @@ def check_router_inner_failure_names_the_model(estimator):
     names = [name for name, _ in estimator.estimators]
     broken = clone(estimator)
     fitted = [(name, Counting(m).fit(X, y)) for name, m in estimator.estimators]
-    broken.set_params(estimators=[(name, FrozenEstimator(m)) for name, m in fitted]).fit(X, y)
+    broken.set_params(
+        estimators=[(name, FrozenEstimator(m)) for name, m in fitted]
+    ).fit(X, y)
     for _, member in fitted:
         member.__class__ = Broken
     with pytest.raises(ConnectionError, match="no answer") as caught:
@@ -154,7 +165,9 @@ def check_router_set_params_and_drop(estimator):
     assert router.named_estimators.tree.max_depth == 1
     if getattr(router, "embedding", None) is None:
         # As in a search over who is dropped: its price may stay where it stood.
-        expected = clone(router).set_params(logreg="drop").fit(X, y).predict_routed(X_test)
+        expected = (
+            clone(router).set_params(logreg="drop").fit(X, y).predict_routed(X_test)
+        )
         router.set_params(logreg="drop", costs={"tree": 1.0})
         router.fit(X, y)
         for ours, theirs in zip(expected, router.predict_routed(X_test)):
@@ -163,4 +176,6 @@ def check_router_set_params_and_drop(estimator):
         assert (router.route(X_test) == 0).all()
 
 
-ROUTER_CHECKS = [item for name, item in list(globals().items()) if name.startswith("check_router_")]
+ROUTER_CHECKS = [
+    item for name, item in list(globals().items()) if name.startswith("check_router_")
+]

@@ -35,13 +35,17 @@ def test_only_new_rows_are_computed():
 def test_later_texts_may_be_longer():
     cache = CallCache()
     cache.get_or_compute_rows("model", np.array([0]), 2, lambda rows: np.array(["a"]))
-    found = cache.get_or_compute_rows("model", np.arange(2), 2, lambda rows: np.array(["long"]))
+    found = cache.get_or_compute_rows(
+        "model", np.arange(2), 2, lambda rows: np.array(["long"])
+    )
     assert found.tolist() == ["a", "long"]
 
 
 def test_no_cache_stores_and_counts_nothing():
     NO_CACHE.count_rows("model", 3)
-    assert [NO_CACHE.get_or_compute("key", lambda value=value: value) for value in "ab"] == [*"ab"]
+    assert [
+        NO_CACHE.get_or_compute("key", lambda value=value: value) for value in "ab"
+    ] == [*"ab"]
     rows = np.arange(2)
     for factor in (1, 2):
         found = NO_CACHE.get_or_compute_rows(

@@ -28,9 +28,13 @@ def expected_failures(estimator):
     """Checks that a method cannot pass, with the reason."""
     if isinstance(estimator, SequentialFeatureClassifier):
         name = "check_sample_weight_equivalence_on_dense_data"
-        return {name: "rows are held out by chance: of a repeated row one may be learned from"}
+        return {
+            name: "rows are held out by chance: of a repeated row one may be learned from"
+        }
     if isinstance(estimator, QualityRegressor):
-        reason = "leaves count rows, and rows of trees and landmarks are drawn by chance"
+        reason = (
+            "leaves count rows, and rows of trees and landmarks are drawn by chance"
+        )
         return {
             "check_sample_weight_equivalence_on_dense_data": reason,
             "check_sample_weight_equivalence_on_sparse_data": reason,
@@ -39,7 +43,9 @@ def expected_failures(estimator):
 
 
 # One of each class; what its options change is seen by our own checks.
-ONE_EACH = list({type(estimator): estimator for estimator in reversed(ESTIMATORS)}.values())
+ONE_EACH = list(
+    {type(estimator): estimator for estimator in reversed(ESTIMATORS)}.values()
+)
 OTHERS = [estimator for estimator in ESTIMATORS if estimator not in ONE_EACH]
 
 
@@ -60,13 +66,17 @@ def test_router_checks(estimator, check):
     check(estimator)
 
 
-DECISIONS = [estimator for estimator in ESTIMATORS if hasattr(estimator, "predict_routed")]
+DECISIONS = [
+    estimator for estimator in ESTIMATORS if hasattr(estimator, "predict_routed")
+]
 # The router that most users have, with its own estimates.
 DEFAULT = pytest.param(SLOW[0], marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize("check", DECISION_CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("estimator", [*DECISIONS, DEFAULT], ids=lambda e: f"{type(e).__name__}")
+@pytest.mark.parametrize(
+    "estimator", [*DECISIONS, DEFAULT], ids=lambda e: f"{type(e).__name__}"
+)
 def test_decision_checks(estimator, check):
     check(estimator)
 
@@ -93,7 +103,9 @@ def test_fitted_estimators_answer_alike_in_another_process(tmp_path):
     models = [fitted(estimator) for estimator in DECISIONS]
     dumped = [(model, X, tuple(model.predict_routed(X))) for model in models]
     joblib.dump(dumped, tmp_path / "models")
-    subprocess.run([sys.executable, "-c", ANOTHER_PROCESS, tmp_path / "models"], check=True)
+    subprocess.run(
+        [sys.executable, "-c", ANOTHER_PROCESS, tmp_path / "models"], check=True
+    )
 
 
 def test_every_estimator_is_in_the_table_of_what_acts_at_once():
@@ -101,7 +113,9 @@ def test_every_estimator_is_in_the_table_of_what_acts_at_once():
     assert set(documented) == {type(estimator).__name__ for estimator in ESTIMATORS}
     for name, at_once in documented.items():
         of_online = {"drift", "exploration", "n_expected"}
-        assert at_once <= ACT_AT_ONCE | (of_online if name == "OnlineBudgetRouter" else set())
+        assert at_once <= ACT_AT_ONCE | (
+            of_online if name == "OnlineBudgetRouter" else set()
+        )
 
 
 def test_every_public_estimator_is_checked():

@@ -26,7 +26,9 @@ def test_the_readmes_example_prints_what_it_says():
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(code, "README.md", "exec"), {})
-    found = [tuple(re.findall(r"\d+\.\d+", line)) for line in printed.getvalue().splitlines()]
+    found = [
+        tuple(re.findall(r"\d+\.\d+", line)) for line in printed.getvalue().splitlines()
+    ]
     assert len(told) == len(found) > 0
     for expected, got in zip(told, found):
         assert all(abs(float(a) - float(b)) < 0.051 for a, b in zip(expected, got))
@@ -36,7 +38,9 @@ def test_the_readmes_commands_and_links_exist():
     make = (ROOT / "Makefile").read_text()
     for target in set(re.findall(r"(?:`|\$ )make ([\w-]+)", README)):
         if target.startswith("bench-"):
-            assert (ROOT / "benchmarks" / f"bench_{target.removeprefix('bench-')}.py").is_file()
+            assert (
+                ROOT / "benchmarks" / f"bench_{target.removeprefix('bench-')}.py"
+            ).is_file()
         else:
             assert f"\n{target}:" in make, target
     for path in re.findall(r"\]\(([^)#]+)\)", README):
@@ -44,7 +48,11 @@ def test_the_readmes_commands_and_links_exist():
 
 
 def test_images_have_alternative_text():
-    pages = [page for page in DOC.rglob("*.rst") if not MADE & set(page.relative_to(DOC).parts)]
+    pages = [
+        page
+        for page in DOC.rglob("*.rst")
+        if not MADE & set(page.relative_to(DOC).parts)
+    ]
     image = re.compile(r"\.\. (?:image|figure):: .*?(?=\n\S|\Z)", re.DOTALL)
     for page in pages:
         for block in image.findall(page.read_text(encoding="utf-8")):
@@ -86,7 +94,9 @@ def test_without_data_and_network(example_data, tmp_path, monkeypatch):
     without = example_data.examples_without_data(ROOT / "examples")
     for name in EXAMPLES:
         (path,) = (ROOT / "examples").rglob(name)
-        needs_data = re.search(r"= fetch_|fetch_.*\(\), fetch_", path.read_text()) is not None
+        needs_data = (
+            re.search(r"= fetch_|fetch_.*\(\), fetch_", path.read_text()) is not None
+        )
         assert (name in without) == needs_data
     assert "plot_buying_faces.py" in without
     assert "no network" in without["plot_buying_faces.py"]

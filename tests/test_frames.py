@@ -26,10 +26,19 @@ from skroute.certified import CertifiedRouter
 from skroute.feature_sets import PolyDomSelector
 from skroute.features import CostAwarePipeline, LazyFeatures
 from skroute.features._lazy import RawRows
-from skroute.gating import AdaptGatingClassifier, BoostedGate, SequentialFeatureClassifier
+from skroute.gating import (
+    AdaptGatingClassifier,
+    BoostedGate,
+    SequentialFeatureClassifier,
+)
 from skroute.metrics import accuracy_cost_curve, replay
 from skroute.quality import BaggedNeighborsRegressor, FrameEncoder, QualityRegressor
-from skroute.routing import BudgetRouter, CascadeRouter, FrugalMLClassifier, OccamRouterClassifier
+from skroute.routing import (
+    BudgetRouter,
+    CascadeRouter,
+    FrugalMLClassifier,
+    OccamRouterClassifier,
+)
 from skroute.utils._frames import dates_of, needs_encoding, texts_of
 
 CODES = np.array([2, 1, 10, 0])
@@ -61,8 +70,12 @@ def log(n=120):
         ^ (day > DAYS[0])
         ^ (ident == IDENTS[2])
     )
-    X = pd.DataFrame({"code": pd.Series(code, dtype="category"), "word": word.astype(object)})
-    X = X.assign(ident=pd.Series(ident, dtype="category"), flag=pd.Series(flag, dtype="category"))
+    X = pd.DataFrame(
+        {"code": pd.Series(code, dtype="category"), "word": word.astype(object)}
+    )
+    X = X.assign(
+        ident=pd.Series(ident, dtype="category"), flag=pd.Series(flag, dtype="category")
+    )
     return X.assign(size=size, day=day.astype("datetime64[us]")), y.astype(int)
 
 
@@ -88,7 +101,14 @@ def held(column, dtype):
     """The same cells in another dtype; one with gaps where it can have them."""
     if dtype == "category":
         return column.astype(object).astype("category")
-    if dtype in ("float", "double[pyarrow]", "float32", "Float64", "Int64", "int64[pyarrow]"):
+    if dtype in (
+        "float",
+        "double[pyarrow]",
+        "float32",
+        "Float64",
+        "Int64",
+        "int64[pyarrow]",
+    ):
         return column.astype(object).astype("float64").astype(dtype)
     if dtype == "bool" and column.isna().any():
         return column.astype(object)
@@ -119,7 +139,10 @@ def test_a_row_means_the_same_however_the_others_are_held(fitted, data, model):
     if library == "polars":
         lists = {name: found[name].astype(object).tolist() for name in found}
         found = pl.DataFrame(
-            {name: [None if pd.isna(v) else v for v in own] for name, own in lists.items()}
+            {
+                name: [None if pd.isna(v) else v for v in own]
+                for name, own in lists.items()
+            }
         )
     if library == "array":
         found = found.astype(object).to_numpy()
@@ -154,7 +177,9 @@ def test_cells_of_a_source_are_matched_by_value(library):
         assert texts_of(found["code"]).tolist() == texts_of(X["code"]).tolist()
         assert dates_of(found["day"]).tolist() == dates_of(X["day"]).tolist()
     for wrong in (days.astype(np.int64), np.array(["2020-01-01"] * 200, dtype=object)):
-        with pytest.raises(ValueError, match="'day' held dates in fit, and now something else"):
+        with pytest.raises(
+            ValueError, match="'day' held dates in fit, and now something else"
+        ):
             raw.rows({0: wrong, 1: bought}, 200)
 
 
@@ -169,9 +194,13 @@ def test_labels_of_a_sources_frame_put_no_cell_elsewhere(zone):
 
 
 def test_masked_cells_of_a_source_are_missing():
-    table = np.ma.masked_array([["red", 1], ["blue", 2]], [[True, False], [False, True]], object)
+    table = np.ma.masked_array(
+        [["red", 1], ["blue", 2]], [[True, False], [False, True]], object
+    )
     lazy = LazyFeatures(lambda columns, rows: table[np.ix_(rows, columns)], n_samples=2)
-    words, numbers = (texts_of(cells).tolist() for cells in lazy.fetch([0, 1], np.arange(2)))
+    words, numbers = (
+        texts_of(cells).tolist() for cells in lazy.fetch([0, 1], np.arange(2))
+    )
     assert words == [None, "blue"] and numbers == ["1", None]
 
 
@@ -223,7 +252,9 @@ FRAMES = {
     "arrow batch": lambda frame: pa.RecordBatch.from_pydict(python_cells(frame)),
     "arrow chunks": arrow_in_chunks,
     "arrow dictionary": arrow_with_dictionary,
-    "arrow types": lambda frame: arrow_in_chunks(frame).to_pandas(types_mapper=pd.ArrowDtype),
+    "arrow types": lambda frame: arrow_in_chunks(frame).to_pandas(
+        types_mapper=pd.ArrowDtype
+    ),
     "nullable": lambda frame: frame.convert_dtypes(),
     "objects": lambda frame: frame.astype(object),
     "shuffled labels": lambda frame: frame.set_axis(np.arange(len(frame))[::-1]),
@@ -293,16 +324,23 @@ READERS = {
     "encoder": Reader(FrameEncoder(n_components=3), "transform"),
     "regressor": Reader(LINEAR, "predict", learns_quality=True),
     "budget": Reader(BudgetRouter(LINEAR, **CHOICES), "route", learns_quality=True),
-    "cascade": Reader(CascadeRouter(LINEAR, n_prices=3, **CHOICES), "route", learns_quality=True),
+    "cascade": Reader(
+        CascadeRouter(LINEAR, n_prices=3, **CHOICES), "route", learns_quality=True
+    ),
     "occam": Reader(
-        OccamRouterClassifier(quality_estimator=LINEAR, budget=3, **MEMBERS), "predict_proba"
+        OccamRouterClassifier(quality_estimator=LINEAR, budget=3, **MEMBERS),
+        "predict_proba",
     ),
     "frugal": Reader(FrugalMLClassifier(budget=2, **MEMBERS), "route"),
     "gate": Reader(
-        AdaptGatingClassifier(ENCODED, gate=BoostedGate(n_estimators=3), cv=2, gamma=0.0),
+        AdaptGatingClassifier(
+            ENCODED, gate=BoostedGate(n_estimators=3), cv=2, gamma=0.0
+        ),
         "predict_proba",
     ),
-    "buyer": Reader(SequentialFeatureClassifier(ENCODED, random_state=0), "predict_proba"),
+    "buyer": Reader(
+        SequentialFeatureClassifier(ENCODED, random_state=0), "predict_proba"
+    ),
     "pipeline": Reader(
         CostAwarePipeline(
             [
@@ -347,14 +385,18 @@ SERIES = {
     "array": np.array,
     "array of objects": lambda texts: np.array(texts, dtype=object),
     "series": pd.Series,
-    "series, other labels": lambda texts: pd.Series(texts, index=np.arange(len(texts))[::-1]),
+    "series, other labels": lambda texts: pd.Series(
+        texts, index=np.arange(len(texts))[::-1]
+    ),
     "series of objects": lambda texts: pd.Series(texts, dtype=object),
     "series of pyarrow": lambda texts: pd.Series(texts, dtype="string[pyarrow]"),
     "series of categories": lambda texts: pd.Series(texts, dtype="category"),
     "polars": pl.Series,
     "polars categories": lambda texts: pl.Series(texts, dtype=pl.Categorical),
     "arrow": pa.array,
-    "arrow chunks": lambda texts: pa.chunked_array([texts[:1], texts[1:]], type=pa.string()),
+    "arrow chunks": lambda texts: pa.chunked_array(
+        [texts[:1], texts[1:]], type=pa.string()
+    ),
     "arrow dictionary": lambda texts: pa.array(texts).dictionary_encode(),
     "only an array": OnlyAnArray,
 }
@@ -372,15 +414,21 @@ TEXT_READERS = {
     "encoder": Reader(FrameEncoder(n_components=5), "transform"),
     "budget": READERS["budget"],
     "certified": Reader(
-        CertifiedRouter(TEXT_ROUTER, max_loss=0.5, random_state=0), "route", learns_quality=True
+        CertifiedRouter(TEXT_ROUTER, max_loss=0.5, random_state=0),
+        "route",
+        learns_quality=True,
     ),
     "occam": Reader(
-        OccamRouterClassifier(quality_estimator=TEXT_ESTIMATE, budget=3, **WORD_MODELS), "predict"
+        OccamRouterClassifier(quality_estimator=TEXT_ESTIMATE, budget=3, **WORD_MODELS),
+        "predict",
     ),
     "frugal": Reader(FrugalMLClassifier(budget=3, **WORD_MODELS), "route"),
     "selector": Reader(
         PolyDomSelector(
-            LogisticRegression(), extractors=[("words", CountVectorizer())], costs=[1], cv=2
+            LogisticRegression(),
+            extractors=[("words", CountVectorizer())],
+            costs=[1],
+            cv=2,
         ),
         "predict",
         call={"budget": 1},
@@ -395,7 +443,9 @@ READ_MISSING_TEXTS = {"encoder", "budget", "certified"}
 def test_prompts_have_the_same_answers_in_each_container(reader, seed):
     rng = np.random.default_rng([seed, *map(ord, reader)])
     y = rng.integers(0, 2, 60)
-    prompts = [f"{'sort a list' if hard else 'weather today'} {i}" for i, hard in enumerate(y)]
+    prompts = [
+        f"{'sort a list' if hard else 'weather today'} {i}" for i, hard in enumerate(y)
+    ]
     if reader in READ_MISSING_TEXTS and seed == 1:
         prompts[0] = prompts[7] = None
     read = TEXT_READERS[reader].answers
@@ -413,7 +463,10 @@ def test_prompts_have_the_same_measures_and_streams_in_each_container(container)
     router = clone(TEXT_ROUTER).fit(prompts, Q)
     for prompt in prompts[:2]:
         expected = router.stream(100.0).route([prompt])
-        assert router.stream(100.0).route(SERIES[container]([prompt])).choice == expected.choice
+        assert (
+            router.stream(100.0).route(SERIES[container]([prompt])).choice
+            == expected.choice
+        )
     found = replay(router, X, Q, [1, 9])
     np.testing.assert_array_equal(found.route, replay(router, prompts, Q, [1, 9]).route)
     found = accuracy_cost_curve(router, X, Q, budgets=[2, 4])
@@ -421,7 +474,9 @@ def test_prompts_have_the_same_measures_and_streams_in_each_container(container)
     np.testing.assert_array_equal(found.quality, expected.quality)
     choice = np.arange(40) % 2
     of_log = [
-        clone(TEXT_ROUTER).fit(rows, np.ones(40) - choice * 0.1, choice=choice).route(rows)
+        clone(TEXT_ROUTER)
+        .fit(rows, np.ones(40) - choice * 0.1, choice=choice)
+        .route(rows)
         for rows in (X, prompts)
     ]
     np.testing.assert_array_equal(*of_log)
@@ -458,14 +513,18 @@ def test_the_default_estimate_takes_missing_numbers(container):
         router = OccamRouterClassifier(members, costs=[1, 2], budget=1.5, cv=2)
         assert router.fit(make(frame), y).predict(make(frame)).shape == (80,)
     # Gaps that fit has not seen are the mean.
-    model = QualityRegressor(family=["linear"], cv=2).fit(make(whole), np.column_stack([y, 1 - y]))
+    model = QualityRegressor(family=["linear"], cv=2).fit(
+        make(whole), np.column_stack([y, 1 - y])
+    )
     filled = frame.fillna({"a": whole["a"].mean()})
     np.testing.assert_allclose(
         model.predict(make(frame)), model.predict(make(filled)), rtol=0, atol=1e-5
     )
 
 
-@pytest.mark.parametrize("container", ["array of objects", "array of texts", "frame", "series"])
+@pytest.mark.parametrize(
+    "container", ["array of objects", "array of texts", "frame", "series"]
+)
 def test_texts_are_no_numbers_where_numbers_are_read(container):
     numbers = np.arange(40.0).reshape(20, 2)
     texts = np.array([["1_1", "2"]] * 20)
@@ -483,7 +542,9 @@ def test_texts_are_no_numbers_where_numbers_are_read(container):
     with pytest.raises(ValueError, match="must be numbers, got texts"):
         BaggedNeighborsRegressor().fit(X, y)
     full = DecisionTreeClassifier()
-    gate = AdaptGatingClassifier(full, gate=BoostedGate(n_estimators=2), cv=2).fit(numbers, y)
+    gate = AdaptGatingClassifier(full, gate=BoostedGate(n_estimators=2), cv=2).fit(
+        numbers, y
+    )
     with pytest.raises(ValueError, match="must be numbers, got texts"):
         gate.predict(X)
 

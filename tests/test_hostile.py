@@ -34,7 +34,11 @@ from skroute.early_exit import QWYCEnsemble
 from skroute.forests import FastForest
 from tests.estimators import ESTIMATORS, MODELS
 
-LEARNERS = {f"{type(e).__name__}-{i}": e for i, e in enumerate(ESTIMATORS) if hasattr(e, "predict")}
+LEARNERS = {
+    f"{type(e).__name__}-{i}": e
+    for i, e in enumerate(ESTIMATORS)
+    if hasattr(e, "predict")
+}
 EVERYONE = {**LEARNERS, **{type(e).__name__: e for e in MODELS}}
 # Models that `fit` teaches nothing.
 NEVER_UNFITTED = tuple(type(model) for model in MODELS)
@@ -92,7 +96,10 @@ def answers(estimator, X, **how):
         return None
     n = X.shape[0] if hasattr(X, "shape") else len(X)
     assert len(y_pred) == n
-    if is_classifier(estimator) and getattr(estimator, "abstain_quality_", None) is not None:
+    if (
+        is_classifier(estimator)
+        and getattr(estimator, "abstain_quality_", None) is not None
+    ):
         # A row that abstains has a label of its own, and no probabilities.
         abstains = abstained(estimator, estimator.route(X, **how))
         assert np.isin(y_pred[~abstains], estimator.classes_).all()
@@ -168,7 +175,9 @@ def each(cases, check):
             if isinstance(error, KeyboardInterrupt):
                 raise
             failures[case] = f"{type(error).__name__}: {error}"
-    assert not failures, "\n\n".join(f"{case}: {text}" for case, text in failures.items())
+    assert not failures, "\n\n".join(
+        f"{case}: {text}" for case, text in failures.items()
+    )
 
 
 # Arrays: rows, targets, and arguments of functions ---------------------------------------
@@ -257,10 +266,16 @@ HOSTILE_ROWS = HOSTILE_ARRAYS | {
     "coo": lambda X: sp.coo_array(X.astype(float)),
     "datetime column": lambda X: _frame(X, a=pd.Timestamp("2026-01-01")),
     "text column": lambda X: _frame(X, a="text"),
-    "category column": lambda X: _frame(X, a=pd.Categorical(["u", "v"] * (len(X) // 2))),
-    "missing in a nullable column": lambda X: _frame(X, a=pd.array([None, 1] * (len(X) // 2))),
+    "category column": lambda X: _frame(
+        X, a=pd.Categorical(["u", "v"] * (len(X) // 2))
+    ),
+    "missing in a nullable column": lambda X: _frame(
+        X, a=pd.array([None, 1] * (len(X) // 2))
+    ),
     "names twice": lambda X: pd.DataFrame(X, columns=["a"] * X.shape[1]),
-    "names of two types": lambda X: pd.DataFrame(X, columns=["a", 1, "c"][: X.shape[1]]),
+    "names of two types": lambda X: pd.DataFrame(
+        X, columns=["a", 1, "c"][: X.shape[1]]
+    ),
     "polars with null": lambda X: pl.DataFrame(
         X[:, 0].tolist()[:-1] + [None], schema=["a"], strict=False
     ),
@@ -281,7 +296,9 @@ def test_hostile_rows_in_fit(estimator):
         if fits(estimator, hostile, target):
             learns = not isinstance(estimator, NEVER_UNFITTED)
             again = answers(estimator, hostile)
-            assert again is not None or case in UNANSWERED or not learns, "fitted, not answered"
+            assert again is not None or case in UNANSWERED or not learns, (
+                "fitted, not answered"
+            )
 
     each(HOSTILE_ROWS, check)
 
@@ -343,7 +360,19 @@ def test_hostile_targets(estimator):
 
 # Parameters ---------------------------------------------------------------------------
 
-NOT_PARAMETERS = [np.nan, np.inf, -1, -0.5, 1e-320, 1e308, "nonsense", [], {}, [[1.0]], b"x"]
+NOT_PARAMETERS = [
+    np.nan,
+    np.inf,
+    -1,
+    -0.5,
+    1e-320,
+    1e308,
+    "nonsense",
+    [],
+    {},
+    [[1.0]],
+    b"x",
+]
 NOT_COSTS = [np.nan, -1.0, np.inf, "1", True, None, 1 + 1j, 0.0, 5e-324, 1e300, 10**400]
 # Of one of the tests' members, and of all choices.
 HOSTILE_COSTS = [
@@ -389,7 +418,11 @@ def test_hostile_costs_with_a_budget(learner):
     """Whatever the costs are, a hard budget holds and a soft one is refused by name."""
     X, y = problem(learner)
     name = "costs" if "costs" in learner.get_params(deep=False) else "feature_costs"
-    many = {"tree", "logreg"} if "estimators" in learner.get_params(deep=False) else range(3)
+    many = (
+        {"tree", "logreg"}
+        if "estimators" in learner.get_params(deep=False)
+        else range(3)
+    )
     cases = {}
     for unit in (1e-300, 1e300):
         for shares in ([0, 1, 2], [1, 2, 4]):
@@ -413,11 +446,16 @@ def test_hostile_budgets_of_a_call(learner):
     def check(budget):
         answers(learner, X, budget=budget)
 
-    each([0, 0.0, -0.0, 1e-320, 1, 2, 2.5, 1e308, np.inf, np.float32(2), np.int64(2)], check)
+    each(
+        [0, 0.0, -0.0, 1e-320, 1, 2, 2.5, 1e308, np.inf, np.float32(2), np.int64(2)],
+        check,
+    )
 
     def refused(case):
         with pytest.raises(ValueError, match="budget"):
-            learner.predict(X, budget=[np.nan, -1, -np.inf, "2", True, 2j, {}, b"2"][case])
+            learner.predict(
+                X, budget=[np.nan, -1, -np.inf, "2", True, 2j, {}, b"2"][case]
+            )
 
     each(range(8), refused)
 
@@ -440,7 +478,12 @@ def test_a_failed_refit_leaves_nothing_fitted(learner):
         (X[:, :0], y, {}),
         (None, y, {}),
         (X, None, {}),
-        *((X, y, {name: value}) for name in wrong if name in own for value in wrong[name]),
+        *(
+            (X, y, {name: value})
+            for name in wrong
+            if name in own
+            for value in wrong[name]
+        ),
     ):
         refitted = pickle.loads(fitted).set_params(**parameters)
         with pytest.raises((ValueError, TypeError)):
@@ -448,7 +491,13 @@ def test_a_failed_refit_leaves_nothing_fitted(learner):
         with pytest.raises(NotFittedError):
             check_is_fitted(refitted)
         # Each way to an answer, the short one for a single row included.
-        for name in ("predict", "predict_proba", "predict_routed", "route", "predict_cost"):
+        for name in (
+            "predict",
+            "predict_proba",
+            "predict_routed",
+            "route",
+            "predict_cost",
+        ):
             if hasattr(refitted, name):
                 with pytest.raises(NotFittedError):
                     getattr(refitted, name)(X[:1])
@@ -488,13 +537,20 @@ def test_a_failure_of_a_model_leaves_nothing_fitted(learner):
     with pytest.raises(ConnectionError, match="cannot be fitted") as caught:
         refitted.fit(X, y)
     notes = getattr(caught.value, "__notes__", [])
-    if {"estimators", "costs"} <= parameters.keys() or isinstance(learner, CertifiedRouter):
-        assert any("fit of 'logreg'" in note or "fit of 'deep'" in note for note in notes)
+    if {"estimators", "costs"} <= parameters.keys() or isinstance(
+        learner, CertifiedRouter
+    ):
+        assert any(
+            "fit of 'logreg'" in note or "fit of 'deep'" in note for note in notes
+        )
     if isinstance(learner, CertifiedRouter):
         assert any("fit of 'estimator'" in note for note in notes)
     if isinstance(learner, (FastForest, QWYCEnsemble)):
         n_rows = 30 if isinstance(learner, FastForest) else 22
-        assert f"fit of '{type(change['estimator']).__name__}' with {n_rows} rows" in notes[0]
+        assert (
+            f"fit of '{type(change['estimator']).__name__}' with {n_rows} rows"
+            in notes[0]
+        )
     with pytest.raises(NotFittedError):
         check_is_fitted(refitted)
 
@@ -511,7 +567,9 @@ def test_read_only_memory_maps(estimator, tmp_path):
     estimator.fit(*maps)
     np.testing.assert_array_equal(answers(estimator, maps[0]), expected)
     # One row at a time, too: some estimators have a short path for it.
-    one_by_one = np.concatenate([estimator.predict(maps[0][i : i + 1]) for i in range(len(X))])
+    one_by_one = np.concatenate(
+        [estimator.predict(maps[0][i : i + 1]) for i in range(len(X))]
+    )
     if getattr(estimator, "policy", None) != "batch":
         np.testing.assert_array_equal(one_by_one, expected)
 
@@ -566,7 +624,9 @@ def test_threads_share_a_fitted_estimator(estimator):
         np.testing.assert_array_equal(ours, alone)
 
 
-NUMBERS = st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.5, 1e-320, 1e-200, 1e200, 1e308, -1e308, 3.0])
+NUMBERS = st.sampled_from(
+    [0.0, -0.0, 1.0, -1.0, 0.5, 1e-320, 1e-200, 1e200, 1e308, -1e308, 3.0]
+)
 
 
 @st.composite
@@ -579,15 +639,26 @@ def tables(draw):
     else:
         X = np.random.default_rng(draw(st.integers(0, 9))).normal(size=(n, k))
     X = X.astype(
-        draw(st.sampled_from([np.float64, np.float64, np.float16, np.int64, bool, object]))
+        draw(
+            st.sampled_from(
+                [np.float64, np.float64, np.float16, np.int64, bool, object]
+            )
+        )
     )
-    labels = draw(st.sampled_from([(0, 1), (-1, 1), ("a", "b"), (0, 1, 2), (5,), (True, False)]))
+    labels = draw(
+        st.sampled_from([(0, 1), (-1, 1), ("a", "b"), (0, 1, 2), (5,), (True, False)])
+    )
     y = np.array(draw(st.lists(st.sampled_from(labels), min_size=n, max_size=n)))
     return X, y
 
 
 @pytest.mark.slow
-@settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=15,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+)
 @given(
     table=tables(),
     costs=st.tuples(NUMBERS.map(abs), NUMBERS.map(abs)),

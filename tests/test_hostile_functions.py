@@ -47,7 +47,9 @@ INTERNAL = {
 
 VALUES = np.random.default_rng(0).random((6, 3))
 COSTS = np.array([1.0, 2.0, 4.0])
-X, Y = make_classification(60, n_features=3, n_informative=2, n_redundant=0, random_state=0)
+X, Y = make_classification(
+    60, n_features=3, n_informative=2, n_redundant=0, random_state=0
+)
 QUALITY = [0.5, 0.7, 0.8]
 
 
@@ -66,7 +68,9 @@ BOUNDED = good(values=QUALITY, bounds=[0.0, 1.0], method="betting")
 
 def calls(tmp_path):
     """For each function its good arguments."""
-    quick = QWYCEnsemble(RandomForestClassifier(3, random_state=0), random_state=0).fit(X, Y)
+    quick = QWYCEnsemble(RandomForestClassifier(3, random_state=0), random_state=0).fit(
+        X, Y
+    )
     plain = BudgetRouter(Ridge(), costs=COSTS, cv=2).fit(X[:6], VALUES)
     dask_values = pytest.importorskip("dask.array").from_array(VALUES)
     asked = good(estimator=plain, X=X[:6], y=VALUES)
@@ -76,7 +80,12 @@ def calls(tmp_path):
         "assignment.assignment_path": TABLE,
         "assignment.choose_at_price": good(**TABLE, price=0.1, tolerance=1e-9),
         "assignment.solve_assignment": good(
-            **TABLE, budget=2.0, objective="mean", solver="auto", tol=1e-9, solver_options=None
+            **TABLE,
+            budget=2.0,
+            objective="mean",
+            solver="auto",
+            tol=1e-9,
+            solver_options=None,
         ),
         "base.check_budget": good(budget=1.0),
         "base.check_costs": good(costs=COSTS, names=["a", "b", "c"]),
@@ -95,16 +104,31 @@ def calls(tmp_path):
             cost_ratio=10.0,
             random_state=0,
         ),
-        "distributed.solve_assignment": good(values=dask_values, costs=COSTS, budget=2.0),
-        "distributed.solve_in_passes": good(blocks=((VALUES, COSTS),), budget=2.0, run=None),
+        "distributed.solve_assignment": good(
+            values=dask_values, costs=COSTS, budget=2.0
+        ),
+        "distributed.solve_in_passes": good(
+            blocks=((VALUES, COSTS),), budget=2.0, run=None
+        ),
         "routing.export_policy": good(router=plain, path=tmp_path / "policy.json"),
-        "early_exit.export_ensemble": good(estimator=quick, path=tmp_path / "again.npz"),
-        "guarantees.fixed_sequence_test": good(p_values=[0.01, 0.2, 0.03], confidence=0.9),
+        "early_exit.export_ensemble": good(
+            estimator=quick, path=tmp_path / "again.npz"
+        ),
+        "guarantees.fixed_sequence_test": good(
+            p_values=[0.01, 0.2, 0.03], confidence=0.9
+        ),
         "guarantees.mean_lower_bound": good(**BOUNDED, confidence=0.9, n_population=9),
         "guarantees.mean_p_value": good(**BOUNDED, limit=0.9, n_population=9),
-        "guarantees.mean_upper_bound": good(**BOUNDED, confidence=0.9, n_population=None),
+        "guarantees.mean_upper_bound": good(
+            **BOUNDED, confidence=0.9, n_population=None
+        ),
         "guarantees.rows_needed": good(
-            limit=0.1, mean=0.01, std=0.2, bounds=[-1.0, 1.0], confidence=0.95, power=0.8
+            limit=0.1,
+            mean=0.01,
+            std=0.2,
+            bounds=[-1.0, 1.0],
+            confidence=0.95,
+            power=0.8,
         ),
         "metrics.accuracy_cost_curve": good(
             **asked, budgets=[1.0, 2.0], sample_weight=np.ones(6), row_quality=None
@@ -121,7 +145,11 @@ def calls(tmp_path):
             cv=2,
         ),
         "metrics.decision_report": good(
-            **asked, **RESAMPLED, path=tmp_path / "report.html", budgets=[1.0, 2.0], n_budgets=3
+            **asked,
+            **RESAMPLED,
+            path=tmp_path / "report.html",
+            budgets=[1.0, 2.0],
+            n_budgets=3,
         ),
         "metrics.replay": good(
             router=plain, X=X[:6], quality=VALUES, costs=COSTS, choices=None, delay=0
@@ -137,7 +165,9 @@ def calls(tmp_path):
             **CURVE, reference_cost=5.0, reference_quality=0.7, max_drop=0.1
         ),
         "metrics.make_budget_scorer": good(budget=1.0, scoring="accuracy"),
-        "metrics.make_curve_scorer": good(metric=metrics.cost_quality_auc, budgets=[1.0, 2.0]),
+        "metrics.make_curve_scorer": good(
+            metric=metrics.cost_quality_auc, budgets=[1.0, 2.0]
+        ),
         "metrics.mean_cost_scorer": good(estimator=plain, X=X[:6]),
         "metrics.mean_quality_scorer": asked,
         "metrics.pareto_front": CURVE,

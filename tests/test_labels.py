@@ -17,7 +17,12 @@ from skroute.metrics import (
     reference_curves,
     replay,
 )
-from skroute.routing import BudgetRouter, CascadeRouter, OccamRouterClassifier, OnlineBudgetRouter
+from skroute.routing import (
+    BudgetRouter,
+    CascadeRouter,
+    OccamRouterClassifier,
+    OnlineBudgetRouter,
+)
 
 COSTS = {"a": 1.0, "b": 2.0, "c": 5.0}
 OTHER = ["c", "a", "b"]
@@ -29,10 +34,16 @@ def make_log():
     """Features, qualities as a frame, and a cost of each call that varies."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(600, 3))
-    chance = np.column_stack([1 / (1 + np.exp(-2 * X[:, 0])), np.full((600, 2), [0.7, 0.9])])
+    chance = np.column_stack(
+        [1 / (1 + np.exp(-2 * X[:, 0])), np.full((600, 2), [0.7, 0.9])]
+    )
     quality = (rng.random((600, 3)) < chance).astype(float)
     costs = rng.uniform(0.9, 1.1, (600, 1)) * PRICES
-    return X, pd.DataFrame(quality, columns=list("abc")), pd.DataFrame(costs, columns=list("abc"))
+    return (
+        X,
+        pd.DataFrame(quality, columns=list("abc")),
+        pd.DataFrame(costs, columns=list("abc")),
+    )
 
 
 X, Q, C = make_log()
@@ -97,8 +108,12 @@ READINGS = {
     "comparison": lambda Q, prices, C: compared(Q, prices),
     "replay": lambda Q, prices, C: replay(ROUTER, X, Q, prices).cost,
     "replay with costs": lambda Q, prices, C: replay(ROUTER, X, Q, C).cost,
-    "assignment": lambda Q, prices, C: paid(Q, solve_assignment(Q, prices, 2.0).choices),
-    "assignment with costs": lambda Q, prices, C: paid(Q, solve_assignment(Q, C, 2.0).choices),
+    "assignment": lambda Q, prices, C: paid(
+        Q, solve_assignment(Q, prices, 2.0).choices
+    ),
+    "assignment with costs": lambda Q, prices, C: paid(
+        Q, solve_assignment(Q, C, 2.0).choices
+    ),
     "at a price": lambda Q, prices, C: paid(Q, choose_at_price(Q, prices, 0.1)),
     "path": lambda Q, prices, C: assignment_path(Q, prices, C).budgets,
 }
@@ -128,12 +143,17 @@ def test_a_log_of_names_has_names(monkeypatch):
     log = {"choice": np.array(list("abc"))[made], "propensity": np.full(600, 1 / 3)}
     q = Q.to_numpy()[np.arange(600), made]
     router = BudgetRouter(Ridge(), costs=COSTS, budget=3).fit(X, q, **log)
-    assert router.score(X, Q) == router.score(X, Q[OTHER]) == router.score(X, Q.to_numpy())
+    assert (
+        router.score(X, Q) == router.score(X, Q[OTHER]) == router.score(X, Q.to_numpy())
+    )
     one, other = (
-        BudgetRouter(Ridge(), budget=3).fit(X, q, costs=table, **log) for table in (C, C[OTHER])
+        BudgetRouter(Ridge(), budget=3).fit(X, q, costs=table, **log)
+        for table in (C, C[OTHER])
     )
     np.testing.assert_array_equal(one.costs_, other.costs_)
-    np.testing.assert_array_equal(one.predict(X, costs=C), one.predict(X, costs=C[OTHER]))
+    np.testing.assert_array_equal(
+        one.predict(X, costs=C), one.predict(X, costs=C[OTHER])
+    )
 
 
 def test_features_of_one_request():
@@ -161,7 +181,9 @@ def test_cost_matrices():
         return router.fit(rows, y).row_quality(rows, y)
 
     expected = money({("ok", "fraud"): 1.0, ("fraud", "ok"): 5.0})
-    table = pd.DataFrame([[0, 5.0], [1.0, 0]], index=["fraud", "ok"], columns=["fraud", "ok"])
+    table = pd.DataFrame(
+        [[0, 5.0], [1.0, 0]], index=["fraud", "ok"], columns=["fraud", "ok"]
+    )
     same = [
         table,
         table.loc[["ok", "fraud"], ["ok", "fraud"]],
@@ -178,7 +200,10 @@ def test_cost_matrices():
         np.testing.assert_array_equal(found.cost, expected.cost)
     series = money(same[0], pd.Series({"l": 0.2, "s": 0.01}))
     np.testing.assert_array_equal(series.cost, expected.cost)
-    for wrong in (table.rename(columns={"ok": "fine"}), table.rename(index={"ok": "fine"})):
+    for wrong in (
+        table.rename(columns={"ok": "fine"}),
+        table.rename(index={"ok": "fine"}),
+    ):
         with pytest.raises(ValueError, match="true labels as its index"):
             money(wrong)
 

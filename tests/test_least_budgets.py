@@ -92,16 +92,26 @@ def test_a_gate_keeps_its_least_budget_for_all_orders_of_costs(gate, params, pol
 
 ROUTERS = [
     OccamRouterClassifier(MEMBERS, costs=[1, 1, 1], cv=2, **OWN_ESTIMATE),
-    OccamRouterClassifier(MEMBERS, costs=[1, 1, 1], cv=2, embedding="tree", **OWN_ESTIMATE),
-    OccamRouterClassifier(MEMBERS, costs=[1, 1, 1], cv=2, abstain_cost=0.2, **OWN_ESTIMATE),
-    OccamRouterClassifier(MEMBERS, costs=[1, 1, 1], cv=2, policy="batch", **OWN_ESTIMATE),
+    OccamRouterClassifier(
+        MEMBERS, costs=[1, 1, 1], cv=2, embedding="tree", **OWN_ESTIMATE
+    ),
+    OccamRouterClassifier(
+        MEMBERS, costs=[1, 1, 1], cv=2, abstain_cost=0.2, **OWN_ESTIMATE
+    ),
+    OccamRouterClassifier(
+        MEMBERS, costs=[1, 1, 1], cv=2, policy="batch", **OWN_ESTIMATE
+    ),
     DummyRouterClassifier(MEMBERS, costs=[1, 1, 1], cv=2),
     DummyRouterClassifier(MEMBERS, costs=[1, 1, 1], cv=2, strategy="random"),
     FrugalMLClassifier(MEMBERS, costs=[1, 1, 1], cv=2),
     FrugalMLClassifier(MEMBERS, costs=[1, 1, 1], cv=2, abstain_cost=0.2),
     FrugalMCTClassifier(MEMBERS, costs=[1, 1, 1], cv=2, **OWN_ESTIMATE),
-    FrugalMCTClassifier(MEMBERS, costs=[1, 1, 1], cv=2, base="near", delta="auto", **OWN_ESTIMATE),
-    SequentialRouterClassifier(MEMBERS, costs=[1, 1, 1], cv=2, n_prices=3, **OWN_ESTIMATE),
+    FrugalMCTClassifier(
+        MEMBERS, costs=[1, 1, 1], cv=2, base="near", delta="auto", **OWN_ESTIMATE
+    ),
+    SequentialRouterClassifier(
+        MEMBERS, costs=[1, 1, 1], cv=2, n_prices=3, **OWN_ESTIMATE
+    ),
     SequentialRouterClassifier(
         MEMBERS, costs=[1, 1, 1], cv=2, n_prices=3, abstain_cost=0.2, **OWN_ESTIMATE
     ),
@@ -119,7 +129,9 @@ def test_a_router_keeps_its_least_budget_for_all_orders_of_costs(router):
         assert spent <= budget * (1 + 1e-9), costs
 
 
-@pytest.mark.parametrize("router", [ROUTERS[0], ROUTERS[4], ROUTERS[6], ROUTERS[8], ROUTERS[10]])
+@pytest.mark.parametrize(
+    "router", [ROUTERS[0], ROUTERS[4], ROUTERS[6], ROUTERS[8], ROUTERS[10]]
+)
 def test_a_router_keeps_a_least_budget_of_measured_time(router):
     X, y = problem(4)
     model = router.set_params(costs="time").fit(X[:160], y[:160])

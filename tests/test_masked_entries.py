@@ -16,7 +16,9 @@ X, Q = RNG.random((N, 3)), RNG.random((N, 2))
 
 def masked(values):
     """With one entry that is not known, and something under its mask."""
-    found = np.ma.masked_array(values.copy(), np.arange(values.size).reshape(values.shape) == 1)
+    found = np.ma.masked_array(
+        values.copy(), np.arange(values.size).reshape(values.shape) == 1
+    )
     found.data.flat[1] = 77.0
     return found
 
@@ -31,7 +33,9 @@ CALLS = {
     "online, y": lambda: clone(ONLINE).partial_fit(X, masked(Q)),
     "online, answers": lambda: ONLINE.partial_fit(X, masked(Q[:, 0]), choice=["a"] * N),
     "online, new choice": lambda: ONLINE.add_choice("c", X, masked(Q[:, 0]), cost=3),
-    "costs": lambda: BudgetRouter(Ridge()).fit(X, Q, costs=masked(np.tile([1.0, 2.0], (N, 1)))),
+    "costs": lambda: BudgetRouter(Ridge()).fit(
+        X, Q, costs=masked(np.tile([1.0, 2.0], (N, 1)))
+    ),
     "score": lambda: ROUTER.score(X, masked(Q)),
     "new choice": lambda: ROUTER.add_choice("c", X, masked(Q[:, 0]), cost=3),
     "weights": lambda: clone(ROUTER).fit(X, Q, sample_weight=masked(np.ones(N))),
@@ -52,4 +56,6 @@ def test_masked_entries_are_refused(name):
 def test_what_only_looks_like_a_mask_is_taken():
     """A column of that name, as pandas' arrays have."""
     frame = pd.DataFrame(X, columns=["one", "two", "_mask"])
-    np.testing.assert_array_equal(clone(ROUTER).fit(frame, Q).predict(frame), ROUTER.predict(X))
+    np.testing.assert_array_equal(
+        clone(ROUTER).fit(frame, Q).predict(frame), ROUTER.predict(X)
+    )

@@ -10,7 +10,11 @@ from sklearn.frozen import FrozenEstimator
 
 from skroute import metrics
 from skroute.certified import CertifiedRouter
-from skroute.metrics import AccuracyCostDisplay, ComplementarityDisplay, RouterDiagnosticsDisplay
+from skroute.metrics import (
+    AccuracyCostDisplay,
+    ComplementarityDisplay,
+    RouterDiagnosticsDisplay,
+)
 from tests.test_row_labels import Q, X, Y, fitted
 
 TEXTS = np.array(["no", "yes"], dtype=object)[Y]
@@ -83,7 +87,9 @@ OF_DECISIONS = {
     "risk_coverage_scorer": at(metrics.risk_coverage_scorer),
     "make_budget_scorer": at(metrics.make_budget_scorer(50.0, scoring=None)),
     "make_budget_scorer, accuracy": at(metrics.make_budget_scorer(50.0)),
-    "make_curve_scorer": at(metrics.make_curve_scorer(metrics.cost_quality_auc, [1.0, 50.0])),
+    "make_curve_scorer": at(
+        metrics.make_curve_scorer(metrics.cost_quality_auc, [1.0, 50.0])
+    ),
     "decision_report": at(metrics.decision_report, path="report.html"),
     "score": lambda model, y: model.score(X, y),
 }
@@ -149,10 +155,12 @@ def test_missing_labels_are_refused(data):
         if hasattr(fitted()[name], "named_estimators_"):
             of_model = OF_DECISIONS | OF_MEMBERS
         for call, function in of_model.items():
-            calls[f"{call} of {name}"] = lambda y, texts, name=name, function=function: function(
-                model_of(name, texts), y
+            calls[f"{call} of {name}"] = lambda y, texts, name=name, function=function: (
+                function(model_of(name, texts), y)
             )
-    for call in data.draw(st.lists(st.sampled_from(sorted(calls)), min_size=8, max_size=8)):
+    for call in data.draw(
+        st.lists(st.sampled_from(sorted(calls)), min_size=8, max_size=8)
+    ):
         with pytest.raises(ValueError, match="missing"):
             calls[call](labels, texts)
 

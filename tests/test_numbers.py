@@ -15,7 +15,11 @@ from skroute.certified import CertifiedRouter, PromiseMonitor
 from skroute.early_exit import QWYCEnsemble
 from skroute.feature_sets import GreedyFeatureSelector
 from skroute.gating import AdaptGatingClassifier, LinearGate
-from skroute.metrics import AccuracyCostDisplay, accuracy_cost_curve, risk_coverage_curve
+from skroute.metrics import (
+    AccuracyCostDisplay,
+    accuracy_cost_curve,
+    risk_coverage_curve,
+)
 from skroute.quality import QualityRegressor
 from skroute.routing import (
     BudgetRouter,
@@ -39,9 +43,18 @@ STRICT = [
     CascadeRouter(costs=[1, 2, 3], budget=2, n_prices=4),
     QualityRegressor(),
     AdaptGatingClassifier(LogisticRegression(), gate=LinearGate(), cv=2),
-    QWYCEnsemble(RandomForestClassifier(5, max_depth=3, random_state=0), random_state=0),
+    QWYCEnsemble(
+        RandomForestClassifier(5, max_depth=3, random_state=0), random_state=0
+    ),
 ]
-METHODS = ("predict", "predict_proba", "route", "predict_cost", "transform", "predict_quality")
+METHODS = (
+    "predict",
+    "predict_proba",
+    "route",
+    "predict_cost",
+    "transform",
+    "predict_quality",
+)
 
 
 def table(estimator, n_rows, seed):
@@ -50,10 +63,14 @@ def table(estimator, n_rows, seed):
     X = rng.normal(size=(n_rows, 3))
     y = (X[:, 0] + 0.5 * rng.normal(size=n_rows) > 0).astype(int)
     if isinstance(estimator, (BudgetRouter, CascadeRouter)) or not (
-        is_classifier(estimator) or is_regressor(estimator) or hasattr(estimator, "classes")
+        is_classifier(estimator)
+        or is_regressor(estimator)
+        or hasattr(estimator, "classes")
     ):
         quality = np.column_stack([y, 1 - y, np.ones(n_rows)]).astype(float)
-        n_choices = 3 if getattr(estimator, "costs", None) is None else len(estimator.costs)
+        n_choices = (
+            3 if getattr(estimator, "costs", None) is None else len(estimator.costs)
+        )
         return X, quality[:, :n_choices]
     return X, y
 
@@ -107,10 +124,14 @@ def is_count(value):
 def test_counts_of_an_estimator_may_be_of_any_type_of_whole_number(number, whole):
     estimator = STRICT[number]
     X, y = table(estimator, 120, seed=number)
-    counts = {name: value for name, value in estimator.get_params().items() if is_count(value)}
+    counts = {
+        name: value for name, value in estimator.get_params().items() if is_count(value)
+    }
     if not counts:
         pytest.skip("has no count")
-    same = clone(estimator).set_params(**{name: whole(value) for name, value in counts.items()})
+    same = clone(estimator).set_params(
+        **{name: whole(value) for name, value in counts.items()}
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         expected = answers(estimator, X, y)
@@ -158,7 +179,9 @@ def test_counts_over_time_may_be_of_any_type_of_whole_number(whole):
         decisions = [online.decide(row) for row in X]
         monitor = PromiseMonitor(budget=1.0, random_state=kind(3))
         audited = monitor.audit(kind(120))
-        chosen.append([[t.choice for t in tickets], [d.name for d in decisions], audited.tolist()])
+        chosen.append(
+            [[t.choice for t in tickets], [d.name for d in decisions], audited.tolist()]
+        )
     assert chosen[0] == chosen[1]
 
 
@@ -178,7 +201,9 @@ BAD_WEIGHTS = {
 
 
 @pytest.mark.parametrize("kind", BAD_WEIGHTS)
-def test_weights_that_are_no_weights_of_a_mean_are_refused_before_a_model_is_asked(kind):
+def test_weights_that_are_no_weights_of_a_mean_are_refused_before_a_model_is_asked(
+    kind,
+):
     weight = BAD_WEIGHTS[kind]
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 3))
@@ -187,13 +212,17 @@ def test_weights_that_are_no_weights_of_a_mean_are_refused_before_a_model_is_ask
     table_router = BudgetRouter(Ridge(), costs=[1.0, 3.0]).fit(X, quality)
     router = DummyRouterClassifier(members(), costs=COSTS, cv=2).fit(X, y)
     online = OnlineBudgetRouter([1.0, 3.0]).fit(X, quality)
-    selector = GreedyFeatureSelector(LogisticRegression(), trade_offs=[np.inf], cv=2).fit(X, y)
+    selector = GreedyFeatureSelector(
+        LogisticRegression(), trade_offs=[np.inf], cv=2
+    ).fit(X, y)
     certified = CertifiedRouter(router, max_loss=0.6, fallback="safe", n_points=3)
     certified.fit(np.repeat(X, 5, axis=0), np.repeat(y, 5))
     for call_with in (
         partial(selector.score, X, y),
         partial(certified.score, X, y),
-        lambda **weights: assignment_path(quality, [1.0, 3.0], weight=weights["sample_weight"]),
+        lambda **weights: assignment_path(
+            quality, [1.0, 3.0], weight=weights["sample_weight"]
+        ),
         partial(accuracy_cost_curve, router, X, y, [2.0]),
         partial(accuracy_cost_curve, table_router, X, quality, [2.0]),
         partial(risk_coverage_curve, y, quality[:, 0]),
@@ -219,5 +248,7 @@ def test_the_scale_of_weights_does_not_matter(scale):
     for found, expected in zip(scaled, path):
         np.testing.assert_allclose(found, expected, rtol=1e-9)
     curve = risk_coverage_curve(quality[:, 0], quality[:, 1], sample_weight=weight)
-    same = risk_coverage_curve(quality[:, 0], quality[:, 1], sample_weight=weight * scale)
+    same = risk_coverage_curve(
+        quality[:, 0], quality[:, 1], sample_weight=weight * scale
+    )
     assert same.area == pytest.approx(curve.area)

@@ -11,7 +11,13 @@ import itertools
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone, is_regressor
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    RegressorMixin,
+    clone,
+    is_regressor,
+)
 from sklearn.model_selection import GroupKFold
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
@@ -27,7 +33,9 @@ OFFENCES = []
 
 def keys(X):
     """What identifies a row: its bytes. Answers of spies differ from row to row."""
-    return [row.tobytes() for row in np.ascontiguousarray(np.asarray(X, dtype=np.float64))]
+    return [
+        row.tobytes() for row in np.ascontiguousarray(np.asarray(X, dtype=np.float64))
+    ]
 
 
 class Spy(BaseEstimator):
@@ -166,7 +174,9 @@ def test_no_model_is_asked_about_rows_that_fitted_it(estimator, kind):
 
 
 @pytest.mark.parametrize(
-    "estimator", [case for case in CASES if not is_regressor(case)], ids=lambda e: type(e).__name__
+    "estimator",
+    [case for case in CASES if not is_regressor(case)],
+    ids=lambda e: type(e).__name__,
 )
 def test_of_noise_no_validation_figure_is_above_chance(estimator):
     """Members that know their own rows by heart, and copies of each row in the data."""
@@ -176,7 +186,9 @@ def test_of_noise_no_validation_figure_is_above_chance(estimator):
         heart = DecisionTreeClassifier(random_state=seed)
         model, own = clone(estimator), estimator.get_params(deep=False)
         if "estimators" in own:
-            model.set_params(estimators=[(name, clone(heart)) for name, _ in model.estimators])
+            model.set_params(
+                estimators=[(name, clone(heart)) for name, _ in model.estimators]
+            )
         if "estimator" in own:
             model.set_params(estimator=heart)
         if "quality_estimator" in own:
@@ -191,4 +203,7 @@ def test_of_noise_no_validation_figure_is_above_chance(estimator):
     # Copies count once: the standard error of a share of 40 rows, and the best of a few.
     figures = [figure for figure in figures if not np.isnan(figure)]
     if figures:
-        assert np.mean(figures) <= 0.5 + 2.5 * 0.5 / np.sqrt(N_GROUPS * len(figures) / 2) + 0.05
+        assert (
+            np.mean(figures)
+            <= 0.5 + 2.5 * 0.5 / np.sqrt(N_GROUPS * len(figures) / 2) + 0.05
+        )

@@ -24,7 +24,16 @@ from skroute.utils._optional import import_optional
 ROOT = Path(skroute.__file__).parent
 FROZEN = Path(__file__).with_name("public_api.txt")
 ROOMS = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
-HEAVY = ("numba", "lightgbm", "xgboost", "highspy", "torch", "skorch", "matplotlib", "cvxpy")
+HEAVY = (
+    "numba",
+    "lightgbm",
+    "xgboost",
+    "highspy",
+    "torch",
+    "skorch",
+    "matplotlib",
+    "cvxpy",
+)
 
 
 def public_modules():
@@ -33,7 +42,9 @@ def public_modules():
 
 MODULES = [importlib.import_module(name) for name in public_modules()[1:]]
 # Public classes and functions by dotted name.
-OBJECTS = {f"{m.__name__}.{name}": getattr(m, name) for m in MODULES for name in m.__all__}
+OBJECTS = {
+    f"{m.__name__}.{name}": getattr(m, name) for m in MODULES for name in m.__all__
+}
 # Without constants.
 DOCUMENTED = [name for name, item in OBJECTS.items() if callable(item)]
 
@@ -64,7 +75,14 @@ MAY_IMPORT = {
     "members": set(),
     "metrics": {"assignment", "quality"},
     "quality": {"assignment", "forests"},
-    "routing": {"assignment", "distributed", "forests", "ledgers", "metrics", "quality"},
+    "routing": {
+        "assignment",
+        "distributed",
+        "forests",
+        "ledgers",
+        "metrics",
+        "quality",
+    },
     "testing": set(),
 }
 
@@ -81,8 +99,13 @@ def test_imports_point_one_way():
     for path in sorted(ROOT.rglob("*.py")):
         room = path.relative_to(ROOT).parts[0]
         names = [name.split(".") for name in imported_modules(path)]
-        found = {name[1] for name in names if name[0] == "skroute" and len(name) > 1} - {room}
-        wrong += [f"{room} imports {other} in {path.name}" for other in found - may_import(room)]
+        found = {
+            name[1] for name in names if name[0] == "skroute" and len(name) > 1
+        } - {room}
+        wrong += [
+            f"{room} imports {other} in {path.name}"
+            for other in found - may_import(room)
+        ]
     assert not wrong
 
 
@@ -90,7 +113,8 @@ def test_no_modules_import_one_another():
     """Rooms' `__init__` are left out: they gather their own modules."""
     files = [path for path in ROOT.rglob("*.py") if path.name != "__init__.py"]
     modules = {
-        ".".join(["skroute", *path.relative_to(ROOT).with_suffix("").parts]): path for path in files
+        ".".join(["skroute", *path.relative_to(ROOT).with_suffix("").parts]): path
+        for path in files
     }
     graph = {
         name: {
@@ -155,7 +179,9 @@ def names_of_own(trees):
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 names.add(node.name)
-            elif isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Store):
+            elif isinstance(node, ast.Attribute | ast.Name) and isinstance(
+                node.ctx, ast.Store
+            ):
                 names.add(node.attr if isinstance(node, ast.Attribute) else node.id)
     return names
 
@@ -187,7 +213,9 @@ def test_private_names_of_scikit_learn_are_documented():
     page = Path(__file__).parents[1] / "doc" / "contributing" / "maintaining.rst"
     section = page.read_text().split("Private names of scikit-learn\n")[1]
     table = section.split("list-table::")[1].split("\n\nRequirements of")[0]
-    documented = {part for name in re.findall("``([^`]+)``", table) for part in name.split(".")}
+    documented = {
+        part for name in re.findall("``([^`]+)``", table) for part in name.split(".")
+    }
     tree = ast.parse(COMPAT.read_text())
     used = private_imports(tree) | private_attributes(tree) | INHERITED
     assert set(filter(is_private, documented)) == used
@@ -200,7 +228,11 @@ def test_rooms_load_on_first_use_and_nothing_heavy():
     script += f"import {', '.join(public_modules())}; "
     script += f"print([m for m in {HEAVY} if m in sys.modules])"
     done = subprocess.run(
-        [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", script],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.stdout.strip() == "[]"
     with pytest.raises(AttributeError, match="no attribute 'rooting'"):
@@ -235,7 +267,9 @@ def test_documented_defaults_are_the_defaults(name):
         for parameter in docscrape.NumpyDocString(inspect.getdoc(item))["Parameters"]
         for part in parameter.name.split(",")
     }
-    signature = inspect.signature(item.__init__ if inspect.isclass(item) else item).parameters
+    signature = inspect.signature(
+        item.__init__ if inspect.isclass(item) else item
+    ).parameters
     for parameter, kind in documented.items():
         if "default=" in kind and parameter in signature:
             text = kind.split("default=", 1)[1].strip().strip("`")
@@ -262,7 +296,9 @@ def public_callables():
             # scikit-learn writes the signatures of the requests for metadata.
             hidden = attribute.startswith("_") or attribute.endswith("_request")
             method = inspect.getattr_static(OBJECTS[name], attribute)
-            if not hidden and isinstance(method, types.FunctionType | classmethod | staticmethod):
+            if not hidden and isinstance(
+                method, types.FunctionType | classmethod | staticmethod
+            ):
                 yield f"{name}.{attribute}", getattr(OBJECTS[name], attribute)
 
 
@@ -275,7 +311,9 @@ def test_signatures_can_be_read():
             signatures[name] = str(inspect.signature(item))
     expanded = [name for name, text in signatures.items() if "numpy._typing" in text]
     assert not expanded, "Import the array types from skroute.utils._typing."
-    too_long = {name for name, text in signatures.items() if len(text) > LONGEST_SIGNATURE}
+    too_long = {
+        name for name, text in signatures.items() if len(text) > LONGEST_SIGNATURE
+    }
     assert too_long <= LONG_RECORDS
 
 

@@ -16,9 +16,13 @@ from skroute.testing._data import make_rows, make_target
 from tests.estimators import ESTIMATORS
 from tests.test_package import OBJECTS
 
-DRAWING = [estimator for estimator in ESTIMATORS if "random_state" in estimator.get_params()]
+DRAWING = [
+    estimator for estimator in ESTIMATORS if "random_state" in estimator.get_params()
+]
 X, Y, X_NEW, _ = make_rows()
-TEXTS = [f"the {number} of {number % 7} rows and {number % 5} words" for number in range(120)]
+TEXTS = [
+    f"the {number} of {number % 7} rows and {number % 5} words" for number in range(120)
+]
 
 
 def fitted_numbers(estimator):
@@ -45,7 +49,9 @@ def assert_equal_fits(estimator, make_random_state):
         assert_array_equal(first, second)
 
 
-@pytest.mark.parametrize("estimator", DRAWING, ids=lambda estimator: type(estimator).__name__)
+@pytest.mark.parametrize(
+    "estimator", DRAWING, ids=lambda estimator: type(estimator).__name__
+)
 @settings(max_examples=2, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_equal_random_states_give_equal_fits(estimator, seed):
@@ -54,7 +60,9 @@ def test_equal_random_states_give_equal_fits(estimator, seed):
     assert_equal_fits(estimator, lambda: np.random.RandomState(seed))
 
 
-@pytest.mark.parametrize("estimator", DRAWING, ids=lambda estimator: type(estimator).__name__)
+@pytest.mark.parametrize(
+    "estimator", DRAWING, ids=lambda estimator: type(estimator).__name__
+)
 def test_none_draws_from_the_global_generator(estimator):
     def seed_global_generator():
         """Seed the generator, and return None as `random_state`."""
@@ -63,8 +71,12 @@ def test_none_draws_from_the_global_generator(estimator):
     assert_equal_fits(estimator, seed_global_generator)
 
 
-@pytest.mark.parametrize("random_state", [-1, 2**32, 0.5, "zero", np.random.default_rng(0)])
-@pytest.mark.parametrize("estimator", DRAWING, ids=lambda estimator: type(estimator).__name__)
+@pytest.mark.parametrize(
+    "random_state", [-1, 2**32, 0.5, "zero", np.random.default_rng(0)]
+)
+@pytest.mark.parametrize(
+    "estimator", DRAWING, ids=lambda estimator: type(estimator).__name__
+)
 def test_other_random_states_are_refused(estimator, random_state):
     with pytest.raises(ValueError, match="The 'random_state' parameter"):
         fitted_numbers(clone(estimator).set_params(random_state=random_state))

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from skroute.utils._row_hash import even_draws, feature_keys, row_keys, row_uniforms, tie_draws
+from skroute.utils._row_hash import (
+    even_draws,
+    feature_keys,
+    row_keys,
+    row_uniforms,
+    tie_draws,
+)
 
 ROWS = np.array([[0.0, 1.5], [np.nan, -2.0], [0.0, 1.5]])
 

@@ -87,13 +87,21 @@ def fitted():
         "budget": router,
         "by row": BudgetRouter(Ridge()).fit(X, Q, costs=PAID),
         "online": OnlineBudgetRouter(COSTS, budget=1.5).fit(X, Q),
-        "cascade": CascadeRouter(Ridge(), costs=COSTS, cv=2, n_prices=2).fit(X, Q, signals=Q),
-        "occam": OccamRouterClassifier(MEMBERS, quality_estimator=TREE, **small).fit(X, Y),
-        "numbers": OccamRouterRegressor(NUMBERS, quality_estimator=TREE, **small).fit(X, X[:, 0]),
+        "cascade": CascadeRouter(Ridge(), costs=COSTS, cv=2, n_prices=2).fit(
+            X, Q, signals=Q
+        ),
+        "occam": OccamRouterClassifier(MEMBERS, quality_estimator=TREE, **small).fit(
+            X, Y
+        ),
+        "numbers": OccamRouterRegressor(NUMBERS, quality_estimator=TREE, **small).fit(
+            X, X[:, 0]
+        ),
         "dummy": DummyRouterClassifier(MEMBERS, strategy="oracle", **small).fit(X, Y),
         "dummy numbers": DummyRouterRegressor(NUMBERS, **small).fit(X, X[:, 0]),
         "frugal ml": FrugalMLClassifier(MEMBERS, **small).fit(X, Y),
-        "frugal mct": FrugalMCTClassifier(MEMBERS, quality_estimator=TREE, **small).fit(X, Y),
+        "frugal mct": FrugalMCTClassifier(MEMBERS, quality_estimator=TREE, **small).fit(
+            X, Y
+        ),
         "sequential": SequentialRouterClassifier(
             MEMBERS, quality_estimator=TREE, n_prices=2, **small
         ).fit(X, Y),
@@ -103,9 +111,9 @@ def fitted():
         "pipeline": CostAwarePipeline(
             [("scale", StandardScaler()), ("route", BudgetRouter(Ridge(), **priced))]
         ).fit(X, Q),
-        "plain pipeline": make_pipeline(StandardScaler(), BudgetRouter(Ridge(), **priced)).fit(
-            X, Q
-        ),
+        "plain pipeline": make_pipeline(
+            StandardScaler(), BudgetRouter(Ridge(), **priced)
+        ).fit(X, Q),
         "search": BudgetSearchCV(
             BudgetRouter(Ridge(), costs=COSTS), {"budget": [1.5]}, budget=3.0, cv=2
         ).fit(X, Q),
@@ -120,10 +128,14 @@ def fitted():
         "greedy": GreedyFeatureSelector(
             DecisionTreeClassifier(max_depth=2), trade_offs=[np.inf], cv=2
         ).fit(X, Y),
-        "dom": PolyDomSelector(DecisionTreeClassifier(max_depth=2), max_models=4, cv=2).fit(X, Y),
+        "dom": PolyDomSelector(
+            DecisionTreeClassifier(max_depth=2), max_models=4, cv=2
+        ).fit(X, Y),
         "quality": QualityRegressor(family=["linear"], cv=2).fit(X, Q),
         "neighbors": BaggedNeighborsRegressor().fit(X, Q),
-        "callable": CallableClassifier(lambda rows: np.zeros(len(rows), int), classes=[0, 1]),
+        "callable": CallableClassifier(
+            lambda rows: np.zeros(len(rows), int), classes=[0, 1]
+        ),
         "recorded": RecordedClassifier(Y),
         "curve": metrics.accuracy_cost_curve(router, X, Q, [1.5, 2.0]),
     }
@@ -151,8 +163,17 @@ def of_estimators():
         if name == "search":
             found[f"{name}: score"] = model.score, {**rows, **truth}
         else:
-            found[f"{name}: score"] = model.score, {**rows, **truth, "sample_weight": WEIGHT}
-        for method in ("predict_routed", "route", "predict_cost", "predict", "predict_proba"):
+            found[f"{name}: score"] = (
+                model.score,
+                {**rows, **truth, "sample_weight": WEIGHT},
+            )
+        for method in (
+            "predict_routed",
+            "route",
+            "predict_cost",
+            "predict",
+            "predict_proba",
+        ):
             beside = {}
             if name in ("budget", "occam", "numbers", "search", "pipeline"):
                 beside = {"allowed": ALLOWED, "request_id": IDS}
@@ -173,7 +194,10 @@ def of_estimators():
             if beside and hasattr(model, method):
                 found[f"{name}: {method}"] = getattr(model, method), {"X": X, **beside}
         if hasattr(model, "member_quality"):
-            found[f"{name}: member_quality"] = model.member_quality, {**rows, "y_true": truth["y"]}
+            found[f"{name}: member_quality"] = (
+                model.member_quality,
+                {**rows, "y_true": truth["y"]},
+            )
         if hasattr(model, "row_quality"):
             found[f"{name}: row_quality"] = (
                 model.row_quality,
@@ -183,12 +207,18 @@ def of_estimators():
     shown = {"X": X, "signals": Q, "costs": PAID, "request_id": IDS}
     log = {"X": X, "y": GIVEN, "choice": CHOICE, "propensity": HALF}
     return found | {
-        "cascade: fit": (CascadeRouter(Ridge(), costs=COSTS).fit, {"X": X, "y": Q, "signals": Q}),
+        "cascade: fit": (
+            CascadeRouter(Ridge(), costs=COSTS).fit,
+            {"X": X, "y": Q, "signals": Q},
+        ),
         "cascade: fit without rows": (
             lambda y, one: CascadeRouter(costs=COSTS).fit(None, y, signals={"a": one}),
             {"y": Q, "one": Q[:, 0]},
         ),
-        "cascade: fit, costs": (CascadeRouter(Ridge()).fit, {"X": X, "y": Q, "costs": PAID}),
+        "cascade: fit, costs": (
+            CascadeRouter(Ridge()).fit,
+            {"X": X, "y": Q, "costs": PAID},
+        ),
         "cascade: score": (cascade.score, {**shown, "y": Q, "sample_weight": WEIGHT}),
         "cascade: predict_quality": (cascade.predict_quality, shown),
         "cascade: models_asked": (
@@ -200,8 +230,14 @@ def of_estimators():
             {"X": X, "one": Q[:, 0], "two": Q[:, 1]},
         ),
         "budget: fit of a log": (BudgetRouter(Ridge(), costs=COSTS).fit, log),
-        "by row: fit, costs": (BudgetRouter(Ridge()).fit, {"X": X, "y": Q, "costs": PAID}),
-        "by row: score, costs": (models["by row"].score, {"X": X, "y": Q, "costs": PAID}),
+        "by row: fit, costs": (
+            BudgetRouter(Ridge()).fit,
+            {"X": X, "y": Q, "costs": PAID},
+        ),
+        "by row: score, costs": (
+            models["by row"].score,
+            {"X": X, "y": Q, "costs": PAID},
+        ),
         "budget: add_choice": (
             lambda X, q: models["budget"].add_choice("c", X, q, cost=1.0),
             {"X": X, "q": Q[:, 0]},
@@ -236,15 +272,23 @@ def of_estimators():
             clone(models["gate"]).fit,
             {"X": X, "y": Y, "sample_weight": WEIGHT},
         ),
-        "quality: cross_fit": (clone(models["quality"]).cross_fit, {"X": X, "y": Q, "costs": PAID}),
-        "greedy: fit, size": (clone(models["greedy"]).fit, {"X": X, "y": Y, "size": WEIGHT}),
+        "quality: cross_fit": (
+            clone(models["quality"]).cross_fit,
+            {"X": X, "y": Q, "costs": PAID},
+        ),
+        "greedy: fit, size": (
+            clone(models["greedy"]).fit,
+            {"X": X, "y": Y, "size": WEIGHT},
+        ),
         "dom: fit, size": (clone(models["dom"]).fit, {"X": X, "y": Y, "size": WEIGHT}),
         "buyer: bought": (
             lambda X, known: models["buyer"].bought(X, known=known),
             {"X": X, "known": ALLOWED},
         ),
         "pipeline: fit, weights": (
-            lambda X, weight: clone(models["pipeline"]).fit(X, Q, route__sample_weight=weight),
+            lambda X, weight: clone(models["pipeline"]).fit(
+                X, Q, route__sample_weight=weight
+            ),
             {"X": X, "weight": WEIGHT},
         ),
     }
@@ -255,7 +299,13 @@ def of_functions():
     models = fitted()
     router, by_row = models["budget"], models["by row"]
     judged = {"X": X, "y": Q, "sample_weight": WEIGHT, "request_id": IDS}
-    log = {"X": X, "q": GIVEN, "choice": CHOICE, "propensity": HALF, "costs": PAID[:, 0]}
+    log = {
+        "X": X,
+        "q": GIVEN,
+        "choice": CHOICE,
+        "propensity": HALF,
+        "costs": PAID[:, 0],
+    }
     points = np.arange(1.0, 5.0)
     curve = {"cost": points, "quality": points / 10}
     ends = {"weak": (1.0, 0.1), "strong": (4.0, 0.4)}
@@ -266,7 +316,10 @@ def of_functions():
     found = {
         "sample_quality": (metrics.sample_quality, {"y_true": Y, "y_pred": Y}),
         "off_policy_curve": (at(metrics.off_policy_curve, estimator=router), log),
-        "OffPolicyDisplay": (at(OffPolicyDisplay.from_estimator, estimator=router), log),
+        "OffPolicyDisplay": (
+            at(OffPolicyDisplay.from_estimator, estimator=router),
+            log,
+        ),
         "reference_curves": (
             at(metrics.reference_curves, budgets=[1.5]),
             {"Q": Q, "costs": PAID},
@@ -288,7 +341,9 @@ def of_functions():
             {"loss": GIVEN, "confidence": HALF, "sample_weight": WEIGHT},
         ),
         "bootstrap_interval": (
-            lambda one, two: metrics.bootstrap_interval(np.subtract, one, two, n_resamples=2),
+            lambda one, two: metrics.bootstrap_interval(
+                np.subtract, one, two, n_resamples=2
+            ),
             {"one": GIVEN, "two": HALF},
         ),
         "AccuracyCostDisplay.from_predictions": (
@@ -298,7 +353,9 @@ def of_functions():
             {"y_true": Y, "y_pred": Y, "weight": WEIGHT},
         ),
         "costs of from_predictions": (
-            lambda y_true, cost: AccuracyCostDisplay.from_predictions(y_true, [Y], [cost]),
+            lambda y_true, cost: AccuracyCostDisplay.from_predictions(
+                y_true, [Y], [cost]
+            ),
             {"y_true": Y, "cost": HALF},
         ),
         "ComplementarityDisplay of choices": (
@@ -314,15 +371,25 @@ def of_functions():
             {"X": X, "y": Q, "costs": PAID, "request_id": IDS},
         ),
         "RouteShareDisplay": (
-            at(RouteShareDisplay.from_estimator, estimator=models["pipeline"], budgets=[1.5]),
+            at(
+                RouteShareDisplay.from_estimator,
+                estimator=models["pipeline"],
+                budgets=[1.5],
+            ),
             {"X": X, "request_id": IDS},
         ),
         "mean_cost_scorer": (
             at(metrics.mean_cost_scorer, estimator=models["pipeline"]),
             {"X": X, "request_id": IDS},
         ),
-        "solve_assignment": (at(solve_assignment, budget=2.5), {"values": Q, "costs": PAID}),
-        "choose_at_price": (at(choose_at_price, price=0.1), {"values": Q, "costs": PAID}),
+        "solve_assignment": (
+            at(solve_assignment, budget=2.5),
+            {"values": Q, "costs": PAID},
+        ),
+        "choose_at_price": (
+            at(choose_at_price, price=0.1),
+            {"values": Q, "costs": PAID},
+        ),
         "assignment_path": (
             assignment_path,
             {"values": Q, "costs": PAID, "realised": PAID, "weight": WEIGHT},
@@ -348,7 +415,9 @@ def of_functions():
         "mean_quality_scorer": metrics.mean_quality_scorer,
         "risk_coverage_scorer": metrics.risk_coverage_scorer,
         "make_budget_scorer": metrics.make_budget_scorer(1.5, scoring=None),
-        "make_curve_scorer": metrics.make_curve_scorer(metrics.cost_quality_auc, [1.0, 2.0]),
+        "make_curve_scorer": metrics.make_curve_scorer(
+            metrics.cost_quality_auc, [1.0, 2.0]
+        ),
     }
     for name, function in scored.items():
         for kind in ("budget", "pipeline", "search", "plain pipeline"):
@@ -406,7 +475,9 @@ def test_rows_in_another_order_are_refused(name):
 def test_rows_in_the_same_order_are_read_as_arrays(name):
     """The check refuses nothing that says the same: one index for all, or labels of other rows."""
     function, rows = (of_estimators() | of_functions())[name]
-    index = drawn_index(np.random.default_rng(len(name)), len(next(iter(rows.values()))))
+    index = drawn_index(
+        np.random.default_rng(len(name)), len(next(iter(rows.values())))
+    )
     given = {key: labelled(values, index) for key, values in rows.items()}
     try:
         function(**given)
@@ -415,9 +486,38 @@ def test_rows_in_the_same_order_are_read_as_arrays(name):
 
 
 # Arguments with a row each, in all signatures.
-WITH_ROWS = {"X", "y", "y_true", "y_pred", "Q", "q", "quality", "costs", "choice", "propensity"}
-WITH_ROWS |= {"sample_weight", "signals", "allowed", "request_id", "groups", "loss", "confidence"}
-WITH_ROWS |= {"values", "X_val", "y_val", "y_preds", "cost", "rows", "known", "size", "weight"}
+WITH_ROWS = {
+    "X",
+    "y",
+    "y_true",
+    "y_pred",
+    "Q",
+    "q",
+    "quality",
+    "costs",
+    "choice",
+    "propensity",
+}
+WITH_ROWS |= {
+    "sample_weight",
+    "signals",
+    "allowed",
+    "request_id",
+    "groups",
+    "loss",
+    "confidence",
+}
+WITH_ROWS |= {
+    "values",
+    "X_val",
+    "y_val",
+    "y_preds",
+    "cost",
+    "rows",
+    "known",
+    "size",
+    "weight",
+}
 # Calls that have two of these names for another reason.
 ELSEWHERE = {
     # Positions of rows.
@@ -459,7 +559,9 @@ def test_every_call_with_several_rows_is_in_the_table():
         if inspect.isclass(item):
             functions = dict(inspect.getmembers(item, callable))
         for method, function in functions.items():
-            if method.startswith(("_", "set_")) or any(name in path for name in ELSEWHERE):
+            if method.startswith(("_", "set_")) or any(
+                name in path for name in ELSEWHERE
+            ):
                 continue
             try:
                 parameters = inspect.signature(function).parameters
@@ -470,7 +572,9 @@ def test_every_call_with_several_rows_is_in_the_table():
             # Methods that a fitted estimator does not offer, such as probabilities.
             if owner in aliases and not hasattr(fitted()[aliases[owner][0]], method):
                 continue
-            starts = [f"{alias}: {method}" for alias in aliases.get(owner, ())] or [owner]
+            starts = [f"{alias}: {method}" for alias in aliases.get(owner, ())] or [
+                owner
+            ]
             if not any(name.startswith(start) for name in CALLS for start in starts):
                 missing.append(f"{owner}.{method}")
     assert missing == []

@@ -16,7 +16,9 @@ import pytest
 from sklearn.linear_model import Ridge
 
 for package in ("aiohttp", "httpx", "starlette", "uvicorn", "prometheus_client"):
-    pytest.importorskip(package, reason="the packages of skroute-ml[service] are not installed")
+    pytest.importorskip(
+        package, reason="the packages of skroute-ml[service] are not installed"
+    )
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "examples" / "service"
@@ -60,7 +62,9 @@ def make():
     router = BudgetRouter(Ridge(), costs=costs, budget=3, cv=2).fit(X, Q)
 
     def make(total=100.0):
-        return router.stream(total, max_costs=[4.0, 8.0]), {name: Provider() for name in costs}
+        return router.stream(total, max_costs=[4.0, 8.0]), {
+            name: Provider() for name in costs
+        }
 
     return make
 
@@ -70,7 +74,9 @@ def call(app, *requests):
 
     async def answers():
         transport, found = httpx.ASGITransport(app), []
-        async with httpx.AsyncClient(transport=transport, base_url="http://service") as client:
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://service"
+        ) as client:
             for request in requests:
                 if isinstance(request, str):
                     found.append(await client.get(request))
@@ -88,7 +94,10 @@ def test_a_request_is_decided_called_and_paid(make):
     hard = ask("why " * 6 + "name a river.", max_tokens=10**6)
     easy, hard, page = call(app, ask(), hard, "/metrics")
     assert easy.json() == {"model": "stub"} == hard.json()
-    assert [found.headers["x-skroute-choice"] for found in (easy, hard)] == ["small", "large"]
+    assert [found.headers["x-skroute-choice"] for found in (easy, hard)] == [
+        "small",
+        "large",
+    ]
     assert providers["large"].asked[0]["max_tokens"] == router_service.MAX_TOKENS
     status = stream.status()
     assert (status.spent, status.reserved, status.n_open) == (4.0, 0.0, 0)
@@ -138,7 +147,9 @@ def started(script, *arguments, port):
     """A process of the example, once it listens at a port."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     environment.pop("PROMETHEUS_MULTIPROC_DIR")
-    process = subprocess.Popen([sys.executable, FOLDER / script, *arguments], env=environment)
+    process = subprocess.Popen(
+        [sys.executable, FOLDER / script, *arguments], env=environment
+    )
     try:
         for _ in range(1200):
             with socket.socket() as probe:
@@ -152,7 +163,9 @@ def started(script, *arguments, port):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="workers are found in /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/stat").exists(), reason="workers are found in /proc"
+)
 def test_two_workers_share_a_total_when_one_is_killed(tmp_path):
     """What the provider charges is spent, or still reserved by the killed worker."""
     stub_port, port = free_port(), free_port()
@@ -167,10 +180,15 @@ def test_two_workers_share_a_total_when_one_is_killed(tmp_path):
     assert set(statuses) <= {200, 502} and statuses.count(200) >= 60
     prices = {f"stub-{name}": price for name, price in run.PRICES.items()}
     bill = sum(
-        prices[name][0] * read + prices[name][1] * written for name, read, written in charged
+        prices[name][0] * read + prices[name][1] * written
+        for name, read, written in charged
     )
-    amounts = dict(re.findall(r"^skroute_(spent|reserved|n_open) (.*)$", page, re.MULTILINE))
-    spent, reserved, n_open = (float(amounts[name]) for name in ("spent", "reserved", "n_open"))
+    amounts = dict(
+        re.findall(r"^skroute_(spent|reserved|n_open) (.*)$", page, re.MULTILINE)
+    )
+    spent, reserved, n_open = (
+        float(amounts[name]) for name in ("spent", "reserved", "n_open")
+    )
     assert spent <= bill + 1e-6 and bill <= spent + reserved + 1e-6
     assert bill == pytest.approx(spent) or n_open > 0
 
@@ -181,7 +199,10 @@ def workers(pid):
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             parent = int(stat.read_text().rpartition(")")[2].split()[1])
-            if parent == pid and b"spawn_main" in (stat.parent / "cmdline").read_bytes():
+            if (
+                parent == pid
+                and b"spawn_main" in (stat.parent / "cmdline").read_bytes()
+            ):
                 found.append(int(stat.parent.name))
         except OSError:
             continue
@@ -206,4 +227,7 @@ async def send(port, n_requests, pid):
     async with httpx.AsyncClient(timeout=120, limits=limits) as client:
         # Workers start in turn: the first answers before the other one listens.
         first = await one(client, 0)
-        return [first, *await asyncio.gather(*(one(client, i) for i in range(1, n_requests)))]
+        return [
+            first,
+            *await asyncio.gather(*(one(client, i) for i in range(1, n_requests))),
+        ]

@@ -15,7 +15,9 @@ from tests.test_package import OBJECTS
 
 VIEWS = ["predict_routed", "route", "predict_cost", "predict", "predict_proba", "score"]
 DECISIONS = [
-    estimator for estimator in [*ESTIMATORS, ORACLE] if isinstance(estimator, CostAwareMixin)
+    estimator
+    for estimator in [*ESTIMATORS, ORACLE]
+    if isinstance(estimator, CostAwareMixin)
 ]
 EACH = pytest.mark.parametrize("estimator", DECISIONS, ids=lambda e: type(e).__name__)
 
@@ -74,12 +76,16 @@ def required_keywords(estimator):
 def shown_keywords(view):
     """Return the names of the keywords in a signature beyond X, y, sample_weight and budget."""
     parameters = inspect.signature(view).parameters
-    return [name for name in parameters if name not in ("X", "y", "sample_weight", "budget")]
+    return [
+        name for name in parameters if name not in ("X", "y", "sample_weight", "budget")
+    ]
 
 
 def takes_any(view):
     """Return True if a signature ends in a keyword that takes all others."""
-    kinds = [parameter.kind for parameter in inspect.signature(view).parameters.values()]
+    kinds = [
+        parameter.kind for parameter in inspect.signature(view).parameters.values()
+    ]
     return inspect.Parameter.VAR_KEYWORD in kinds
 
 

@@ -64,14 +64,22 @@ def drawn_weights(rng, n_rows):
 def frozen_members():
     """Return members that learn nothing from the rows of a test, and so depend on no weights."""
     X, y = problem(99)
-    models = [GaussianNB(), DecisionTreeClassifier(max_depth=3), KNeighborsClassifier(3)]
+    models = [
+        GaussianNB(),
+        DecisionTreeClassifier(max_depth=3),
+        KNeighborsClassifier(3),
+    ]
     names = ["bayes", "tree", "near"]
-    fitted = [FrozenEstimator(model.fit(X[:, :k], y)) for model, k in zip(models, (4, 4, 4))]
+    fitted = [
+        FrozenEstimator(model.fit(X[:, :k], y)) for model, k in zip(models, (4, 4, 4))
+    ]
     return list(zip(names, fitted))
 
 
 MEMBERS = frozen_members()
-FULL = FrozenEstimator(DecisionTreeClassifier(max_depth=5, random_state=0).fit(*problem(98)))
+FULL = FrozenEstimator(
+    DecisionTreeClassifier(max_depth=5, random_state=0).fit(*problem(98))
+)
 # The default estimates: what they learn may not depend on the unit of weights.
 OWN_ESTIMATES = {
     "occam": OccamRouterClassifier(
@@ -88,11 +96,15 @@ OWN_ESTIMATES = {
     ),
     "dummy": DummyRouterClassifier(MEMBERS, costs=COSTS, cv=2),
     "frugal ml": FrugalMLClassifier(MEMBERS, costs=COSTS, budget=2.0, cv=2),
-    "frugal mct": FrugalMCTClassifier(MEMBERS, costs=COSTS, budget=2.0, cv=2, delta="auto"),
+    "frugal mct": FrugalMCTClassifier(
+        MEMBERS, costs=COSTS, budget=2.0, cv=2, delta="auto"
+    ),
     "sequential": SequentialRouterClassifier(
         MEMBERS, costs=COSTS, budget=2.0, cv=2, max_calls=2, n_prices=3
     ),
-    "boosted gate": AdaptGatingClassifier(FULL, gate=BoostedGate(n_estimators=20), cv=3),
+    "boosted gate": AdaptGatingClassifier(
+        FULL, gate=BoostedGate(n_estimators=20), cv=3
+    ),
     "linear gate": AdaptGatingClassifier(FULL, gate=LinearGate(tol=1e-3), cv=3),
     "no gate": AdaptGatingClassifier(FULL, p_full=0.0, cv=3),
 }
@@ -151,7 +163,9 @@ def test_relative_weights_are_the_same_in_every_unit(seed):
     for factor in [*10.0 ** rng.uniform(-200, 200, 5), *FACTORS]:
         np.testing.assert_array_equal(relative_weights(factor * weight), expected)
     np.testing.assert_array_equal(expected > 0, weight > 0)
-    np.testing.assert_allclose(expected / expected.sum(), weight / weight.sum(), rtol=1e-6)
+    np.testing.assert_allclose(
+        expected / expected.sum(), weight / weight.sum(), rtol=1e-6
+    )
     # Counts are counts of rows; one for each row is no weight at all.
     counts = np.r_[1.0, rng.integers(0, 9, 50)]
     np.testing.assert_array_equal(relative_weights(counts), counts)
@@ -176,7 +190,9 @@ def test_rows_that_weigh_the_same_are_rows_without_weights(name):
     model = OWN_ESTIMATES[name]
     expected = answers_of(clone(model).fit(X, y), X)
     for weight in (1, 0.3):
-        found = answers_of(clone(model).fit(X, y, sample_weight=np.full(150, weight)), X)
+        found = answers_of(
+            clone(model).fit(X, y, sample_weight=np.full(150, weight)), X
+        )
         for own, other in zip(expected, found):
             np.testing.assert_array_equal(own, other)
 
@@ -199,7 +215,9 @@ def test_a_row_of_weight_0_is_absent(name):
     kept = np.flatnonzero(weight > 0)
     model = OWN_ESTIMATES[name]
     there = with_folds(model, fold).fit(X, y, sample_weight=weight)
-    absent = with_folds(model, fold[kept]).fit(X[kept], y[kept], sample_weight=weight[kept])
+    absent = with_folds(model, fold[kept]).fit(
+        X[kept], y[kept], sample_weight=weight[kept]
+    )
     for own, other in zip(answers_of(there, X), answers_of(absent, X)):
         np.testing.assert_array_equal(own, other)
 
@@ -218,7 +236,9 @@ def test_estimates_of_quality_leave_rows_of_weight_0_out():
 EXACT_ESTIMATE = {"quality_estimator": LinearRegression()}
 # Estimators that draw nothing, of which a copied row must do what a weight of 2 does.
 REPEATABLE = {
-    "occam": OccamRouterClassifier(MEMBERS, costs=COSTS, reg_lambda=0.3, **EXACT_ESTIMATE),
+    "occam": OccamRouterClassifier(
+        MEMBERS, costs=COSTS, reg_lambda=0.3, **EXACT_ESTIMATE
+    ),
     "occam, balanced": OccamRouterClassifier(
         MEMBERS, costs=COSTS, quality="balanced_accuracy", **EXACT_ESTIMATE
     ),
@@ -229,7 +249,9 @@ REPEATABLE = {
         MEMBERS, costs=COSTS, n_prices=3, max_calls=2, **EXACT_ESTIMATE
     ),
     "linear gate": AdaptGatingClassifier(FULL, gate=LinearGate(tol=1e-6)),
-    "boosted gate": AdaptGatingClassifier(FULL, gate=BoostedGate(n_estimators=10, max_iter=2)),
+    "boosted gate": AdaptGatingClassifier(
+        FULL, gate=BoostedGate(n_estimators=10, max_iter=2)
+    ),
 }
 
 
@@ -250,14 +272,18 @@ def test_a_weight_of_2_is_a_row_twice(name, unit):
     low = max(weighted.min_budget_, repeated.min_budget_)
     high = repeated.predict_cost(X).max()
     for budget in low + np.array([0.2, 0.4]) * (high - low):
-        own, other = (each.predict_routed(X, budget=budget) for each in (weighted, repeated))
+        own, other = (
+            each.predict_routed(X, budget=budget) for each in (weighted, repeated)
+        )
         assert own.cost.mean() == pytest.approx(other.cost.mean(), rel=0.05)
         if name not in ("frugal mct", "sequential"):
             assert np.mean(own.route != other.route) <= 0.01
         # Ways to answer that are worth the same to the last digits may be exchanged.
         assert np.mean(own.y_pred != other.y_pred) <= 0.03
     if hasattr(weighted, "validation_quality_") and "gate" not in name:
-        own, other, without = (each.validation_quality_ for each in (weighted, repeated, plain))
+        own, other, without = (
+            each.validation_quality_ for each in (weighted, repeated, plain)
+        )
         assert own == pytest.approx(other, abs=5e-3)
         assert abs(without - other) > 0.01
 
@@ -269,7 +295,9 @@ def test_rules_of_labels_count_rows_by_their_weights(seed):
     groups, scores = rng.integers(0, 3, n_rows), rng.random(n_rows).round(1)
     correct, costs = rng.random((n_rows, 3)), np.array([1.0, 2.0, 5.0])
     rows = np.repeat(np.arange(n_rows), counts)
-    weighted = label_options(groups, scores, correct, costs, 1, 3, 6, weight=counts.astype(float))
+    weighted = label_options(
+        groups, scores, correct, costs, 1, 3, 6, weight=counts.astype(float)
+    )
     repeated = label_options(groups[rows], scores[rows], correct[rows], costs, 1, 3, 6)
     for own, other in zip(weighted, repeated):
         np.testing.assert_allclose(own, other)
@@ -351,15 +379,22 @@ class Deaf(Watch):
 
 def two(model):
     """Return a model that is watched and another one."""
-    return [("watched", model), ("other", FrozenEstimator(GaussianNB().fit(*problem(97))))]
+    return [
+        ("watched", model),
+        ("other", FrozenEstimator(GaussianNB().fit(*problem(97)))),
+    ]
 
 
 ROUTERS = ["occam", "dummy", "frugal ml", "frugal mct", "sequential"]
 MAKERS = {
-    "occam": lambda m: OccamRouterClassifier(two(m), costs=[1, 2], cv=2, **EXACT_ESTIMATE),
+    "occam": lambda m: OccamRouterClassifier(
+        two(m), costs=[1, 2], cv=2, **EXACT_ESTIMATE
+    ),
     "dummy": lambda m: DummyRouterClassifier(two(m), costs=[1, 2], cv=2),
     "frugal ml": lambda m: FrugalMLClassifier(two(m), costs=[1, 2], cv=2),
-    "frugal mct": lambda m: FrugalMCTClassifier(two(m), costs=[1, 2], cv=2, **EXACT_ESTIMATE),
+    "frugal mct": lambda m: FrugalMCTClassifier(
+        two(m), costs=[1, 2], cv=2, **EXACT_ESTIMATE
+    ),
     "sequential": lambda m: SequentialRouterClassifier(
         two(m), costs=[1, 2], cv=2, n_prices=2, **EXACT_ESTIMATE
     ),
@@ -383,7 +418,9 @@ def narrow(monkeypatch):
     """Rows of two columns, which the other member reads too."""
     X, y = problem(97)
     fitted = FrozenEstimator(GaussianNB().fit(X[:, :2], y))
-    monkeypatch.setitem(globals(), "two", lambda model: [("watched", model), ("other", fitted)])
+    monkeypatch.setitem(
+        globals(), "two", lambda model: [("watched", model), ("other", fitted)]
+    )
 
 
 @pytest.mark.parametrize("name", MAKERS)
@@ -422,12 +459,16 @@ def test_ensembles_of_a_user_get_weights(name, ensemble, narrow):
     assert all(own is not None and np.isin(own, weight).all() for own in Watch.given)
 
 
-@pytest.mark.parametrize("name", ["occam", "frugal ml", "gate", "buyer", "poly dom", "greedy"])
+@pytest.mark.parametrize(
+    "name", ["occam", "frugal ml", "gate", "buyer", "poly dom", "greedy"]
+)
 def test_a_pipeline_is_refused_before_a_model_is_fitted(name, narrow):
     X, y = problem(7, 120)
     Watch.given = []
     with pytest.raises(ValueError, match="sample_weight"):
-        MAKERS[name](make_pipeline(Watch())).fit(X[:, :2], y, sample_weight=np.ones(120))
+        MAKERS[name](make_pipeline(Watch())).fit(
+            X[:, :2], y, sample_weight=np.ones(120)
+        )
     assert not Watch.given
 
 
@@ -471,15 +512,23 @@ def test_weights_reach_the_estimate_of_quality(name, enabled, narrow):
     weight = np.random.default_rng(10).random(120)
     X, y = problem(7, 120)
     with sklearn.config_context(enable_metadata_routing=enabled):
-        member = GaussianNB().set_fit_request(sample_weight=True) if enabled else GaussianNB()
+        member = (
+            GaussianNB().set_fit_request(sample_weight=True)
+            if enabled
+            else GaussianNB()
+        )
         model = MAKERS[name](member)
-        model.set_params(quality_estimator=Estimate()).fit(X[:, :2], y, sample_weight=weight)
+        model.set_params(quality_estimator=Estimate()).fit(
+            X[:, :2], y, sample_weight=weight
+        )
         assert all(np.isin(own, weight).all() for own in seen)
         assert any(np.array_equal(own, weight) for own in seen)
         if enabled:
             seen.clear()
             silent = Estimate().set_fit_request(sample_weight=False)
-            model.set_params(quality_estimator=silent).fit(X[:, :2], y, sample_weight=weight)
+            model.set_params(quality_estimator=silent).fit(
+                X[:, :2], y, sample_weight=weight
+            )
             assert all(own is None for own in seen)
 
 
@@ -500,7 +549,9 @@ def test_a_logistic_full_model_depends_on_the_unit_and_the_gate_does_not():
     X, y = problem(12)
     weight = np.random.default_rng(12).random(len(y))
     models = [
-        AdaptGatingClassifier(LogisticRegression(), gate=LinearGate(tol=1e-3), p_full=0.0, cv=2)
+        AdaptGatingClassifier(
+            LogisticRegression(), gate=LinearGate(tol=1e-3), p_full=0.0, cv=2
+        )
         for _ in range(2)
     ]
     for model, factor in zip(models, (1.0, 1e-4)):
@@ -557,7 +608,9 @@ def fitted_log(seed, kind, weight, *, estimator=None, fold=None, rows=None, **pa
 def test_a_log_does_not_depend_on_the_unit_of_weights(kind):
     X, _ = log_of(1)
     weight = drawn_weights(np.random.default_rng(1), len(X))
-    estimator = None if "each" in kind else QualityRegressor(cv=2, family=["linear", "trees"])
+    estimator = (
+        None if "each" in kind else QualityRegressor(cv=2, family=["linear", "trees"])
+    )
     expected = fitted_log(1, LOGS[kind], weight, estimator=estimator)
     for factor in (1e-9, 1 / 3):
         found = fitted_log(1, LOGS[kind], factor * weight, estimator=estimator)
@@ -577,9 +630,13 @@ def test_a_weight_of_2_is_a_row_of_a_log_twice(kind):
     repeated = fitted_log(2, LOGS[kind], None, rows=rows, **options)
     plain = fitted_log(2, LOGS[kind], None, **options)
     for figure in ("validation_quality_", "validation_cost_", "min_budget_", "price_"):
-        own, other, without = (getattr(each, figure) for each in (weighted, repeated, plain))
+        own, other, without = (
+            getattr(each, figure) for each in (weighted, repeated, plain)
+        )
         assert own == pytest.approx(other, rel=1e-6), figure
-        assert figure == "min_budget_" or own != pytest.approx(without, rel=1e-6), figure
+        assert figure == "min_budget_" or own != pytest.approx(without, rel=1e-6), (
+            figure
+        )
     np.testing.assert_allclose(weighted.quality_std_, repeated.quality_std_)
     np.testing.assert_allclose(weighted.mean_quality_, repeated.mean_quality_)
 
@@ -588,8 +645,12 @@ def test_a_log_asks_its_estimators_whether_they_take_weights():
     X, Q = log_of(3)
     weight = np.random.default_rng(3).random(len(X))
     with sklearn.config_context(enable_metadata_routing=True):
-        own = BudgetRouter(costs=COSTS, budget=2.5, cv=3).fit(X, Q, sample_weight=weight)
+        own = BudgetRouter(costs=COSTS, budget=2.5, cv=3).fit(
+            X, Q, sample_weight=weight
+        )
         with pytest.raises(UnsetMetadataPassedError, match="sample_weight"):
-            BudgetRouter(LinearRegression(), costs=COSTS).fit(X, Q, sample_weight=weight)
+            BudgetRouter(LinearRegression(), costs=COSTS).fit(
+                X, Q, sample_weight=weight
+            )
     other = BudgetRouter(costs=COSTS, budget=2.5, cv=3).fit(X, Q, sample_weight=weight)
     np.testing.assert_array_equal(own.route(X), other.route(X))

@@ -23,7 +23,11 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from skroute.early_exit import ExitDisplay, QWYCEnsemble, TradeoffDisplay
 from skroute.features import CostAwarePipeline, LazyFeatures
 from skroute.forests import FastForest
-from skroute.gating import AdaptGatingClassifier, BoostedGate, SequentialFeatureClassifier
+from skroute.gating import (
+    AdaptGatingClassifier,
+    BoostedGate,
+    SequentialFeatureClassifier,
+)
 from skroute.metrics import AccuracyCostDisplay, RouteShareDisplay, accuracy_cost_curve
 from skroute.routing import (
     BudgetRouter,
@@ -49,17 +53,24 @@ def fitted_on_times(kind, library, least, dtype):
     rng = np.random.default_rng(0)
     step = max(1, least // 2**52)
     late = step * rng.integers(0, 1000, 500)
-    X = pd.DataFrame({"time": least + late, "u": rng.integers(0, 1000, 500)}).astype(dtype)
+    X = pd.DataFrame({"time": least + late, "u": rng.integers(0, 1000, 500)}).astype(
+        dtype
+    )
     y = (late // step % 200 > 100).astype(int)
     model = LIBRARIES[library]().fit(X, y)
     if kind == "FastForest":
         return X, FastForest.from_ensemble(model), model.predict(X)
     if kind == "QWYCEnsemble":
-        quick = QWYCEnsemble(FrozenEstimator(model), alpha=0.0, order="natural").optimize(X)
+        quick = QWYCEnsemble(
+            FrozenEstimator(model), alpha=0.0, order="natural"
+        ).optimize(X)
         return X, quick, model.predict(X)
     if kind == "router":
         found = OccamRouterClassifier(
-            [("tree", DecisionTreeClassifier(max_depth=1)), ("all", LIBRARIES[library]())],
+            [
+                ("tree", DecisionTreeClassifier(max_depth=1)),
+                ("all", LIBRARIES[library]()),
+            ],
             costs=[1, 5],
             budget=3,
             cv=2,
@@ -110,7 +121,9 @@ def dated_pipeline(unit):
     buyer = AdaptGatingClassifier(
         DummyClassifier(), gate=BoostedGate(n_estimators=5), gamma=1e-4, p_full=0
     )
-    pipeline = CostAwarePipeline([("columns", ColumnTransformer(columns)), ("buyer", buyer)])
+    pipeline = CostAwarePipeline(
+        [("columns", ColumnTransformer(columns)), ("buyer", buyer)]
+    )
     return pipeline.fit(X, (X.t.dt.month > 6).astype(int)), X
 
 
@@ -142,7 +155,11 @@ HELD = {
     "objects": lambda y: y.astype(str).astype(object),
     "words": lambda y: np.array(["a", "b", "c"])[y],
 }
-OTHERS = HELD | {"unknown": lambda y: y + 7, "truth": lambda y: y > 0, "floats": lambda y: y + 0.0}
+OTHERS = HELD | {
+    "unknown": lambda y: y + 7,
+    "truth": lambda y: y > 0,
+    "floats": lambda y: y + 0.0,
+}
 
 
 @cache
@@ -155,11 +172,20 @@ def labelled(router, held):
     if router is not FrugalMLClassifier:
         found.set_params(quality_estimator=DecisionTreeRegressor(max_depth=3))
     found.fit(X[:200], given[:200])
-    return found, X[200:], y[200:], [(name, m.fit(X[:200], given[:200])) for name, m in members]
+    return (
+        found,
+        X[200:],
+        y[200:],
+        [(name, m.fit(X[:200], given[:200])) for name, m in members],
+    )
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.sampled_from(ROUTERS), st.sampled_from(sorted(HELD)), st.sampled_from(sorted(OTHERS)))
+@given(
+    st.sampled_from(ROUTERS),
+    st.sampled_from(sorted(HELD)),
+    st.sampled_from(sorted(OTHERS)),
+)
 def test_labels_of_another_type_are_refused(cls, held, other):
     """They were wrong answers all, and the quality 0; `fit` made texts of both."""
     router, X, y, members = labelled(cls, held)
@@ -187,13 +213,19 @@ def calls_on_columns():
     X, y = make_classification(400, 5, n_informative=4, n_redundant=1, random_state=0)
     X = pd.DataFrame(X, columns=list("abcde"))
     forest = lgb.LGBMClassifier(n_estimators=20, verbose=-1, n_jobs=1).fit(X, y)
-    quick = QWYCEnsemble(FrozenEstimator(forest), alpha=0.02, random_state=0).optimize(X)
+    quick = QWYCEnsemble(FrozenEstimator(forest), alpha=0.02, random_state=0).optimize(
+        X
+    )
     members = [("bayes", GaussianNB()), ("linear", LogisticRegression())]
     occam = OccamRouterClassifier(
         members, costs=[1, 5], budget=3, cv=2, quality_estimator=Ridge()
     ).fit(X, y)
-    only = BudgetRouter(Ridge(), costs=[1, 5], budget=3).fit(X, np.column_stack([y, 1 - y]))
-    gate = AdaptGatingClassifier(FrozenEstimator(forest), gamma=1e-3, p_full=0.5).fit(X, y)
+    only = BudgetRouter(Ridge(), costs=[1, 5], budget=3).fit(
+        X, np.column_stack([y, 1 - y])
+    )
+    gate = AdaptGatingClassifier(FrozenEstimator(forest), gamma=1e-3, p_full=0.5).fit(
+        X, y
+    )
     tree = DecisionTreeClassifier(max_depth=3, min_samples_leaf=4, random_state=0)
     buyer = SequentialFeatureClassifier(tree, random_state=0).fit(X, y)
     at = {"budgets": [2, 4]}
@@ -206,7 +238,9 @@ def calls_on_columns():
         lambda X: TradeoffDisplay.from_estimators({"own": quick}, X).curves["own"],
         occam.predict_routed,
         lambda X: accuracy_cost_curve(occam, X, y[: len(X)], [2, 4]).row_quality,
-        lambda X: AccuracyCostDisplay.from_estimator(occam, X, y[: len(X)], **at).quality,
+        lambda X: (
+            AccuracyCostDisplay.from_estimator(occam, X, y[: len(X)], **at).quality
+        ),
         lambda X: RouteShareDisplay.from_estimator(only, X, **at).route_share,
         only.route,
         gate.predict_proba,
@@ -243,18 +277,28 @@ def test_columns_in_another_order_are_refused_or_read_by_name(call, order, n):
     seeds,
     st.booleans(),
     # Costs that are equal but for rounding are one to a stream, whose prices are finite.
-    st.lists(st.floats(0.1, 20).map(lambda cost: round(cost, 6)), min_size=3, max_size=5),
+    st.lists(
+        st.floats(0.1, 20).map(lambda cost: round(cost, 6)), min_size=3, max_size=5
+    ),
     st.floats(0, 1),
     st.data(),
 )
-def test_a_stream_without_a_choice_decides_as_route(seed, equal_rows, costs, share, data):
+def test_a_stream_without_a_choice_decides_as_route(
+    seed, equal_rows, costs, share, data
+):
     """Its price was one of the in-sample estimates, as if every row of the log stood alone."""
     rng = np.random.default_rng(seed)
     X, k = rng.normal(size=(60, 2)), len(costs)
     X = X.round() if equal_rows else X
-    Q = np.arange(k) / k + 0.3 * X[:, [0]] * rng.normal(size=k) + 0.2 * rng.normal(size=(60, k))
+    Q = (
+        np.arange(k) / k
+        + 0.3 * X[:, [0]] * rng.normal(size=k)
+        + 0.2 * rng.normal(size=(60, k))
+    )
     names = [f"choice{i}" for i in range(k)]
-    out = data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=k - 1, unique=True))
+    out = data.draw(
+        st.lists(st.sampled_from(names), min_size=1, max_size=k - 1, unique=True)
+    )
     left = [cost for name, cost in zip(names, costs) if name not in out]
     budget = min(left) + share * (max(costs) - min(left))
     router = BudgetRouter(Ridge(), costs=costs, budget=budget).fit(X, Q)
@@ -264,12 +308,16 @@ def test_a_stream_without_a_choice_decides_as_route(seed, equal_rows, costs, sha
     found = [stream.reserve(row).choice for row in estimates]
     assert_array_equal(found, router.route(new, exclude=out))
     stream.include(out)
-    assert_array_equal([stream.reserve(row).choice for row in estimates], router.route(new))
+    assert_array_equal(
+        [stream.reserve(row).choice for row in estimates], router.route(new)
+    )
 
 
 @settings(max_examples=15, deadline=None)
 @given(
-    seeds, st.lists(st.sampled_from([0, 0, 1, 7, 40]), min_size=1, max_size=6), st.floats(0.02, 1)
+    seeds,
+    st.lists(st.sampled_from([0, 0, 1, 7, 40]), min_size=1, max_size=6),
+    st.floats(0.02, 1),
 )
 def test_rows_beside_empty_blocks_keep_their_routes(seed, sizes, share):
     """They got those of other rows, a block was lost, and the cap was broken."""
@@ -278,7 +326,10 @@ def test_rows_beside_empty_blocks_keep_their_routes(seed, sizes, share):
     assume(sum(sizes))
     rng = np.random.default_rng(seed)
     X, y = rng.normal(size=(80, 2)), rng.integers(0, 2, 80)
-    members = [("linear", LogisticRegression()), ("tree", DecisionTreeClassifier(max_depth=3))]
+    members = [
+        ("linear", LogisticRegression()),
+        ("tree", DecisionTreeClassifier(max_depth=3)),
+    ]
     router = OccamRouterClassifier(
         members, costs=[1, 5], cv=2, quality_estimator=Ridge(), policy="batch"
     ).fit(X, y)

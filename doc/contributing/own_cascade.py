@@ -46,7 +46,9 @@ class ConfidenceCascadeClassifier(CostAwareMixin, ClassifierMixin, BaseEstimator
         self.estimators_ = []
         for k, (name, member) in enumerate(members):
             with task.step(f"fit {name}"):
-                proba = cross_val_predict(member, X, y, cv=self.cv, method="predict_proba")
+                proba = cross_val_predict(
+                    member, X, y, cv=self.cv, method="predict_proba"
+                )
                 confidence[:, k] = proba.max(axis=1)
                 is_right[:, k] = proba.argmax(axis=1) == labels
                 self.estimators_.append(clone(member).fit(X, y))

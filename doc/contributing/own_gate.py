@@ -42,7 +42,9 @@ class ConfidenceGateClassifier(CostAwareMixin, ClassifierMixin, BaseEstimator):
 
         with task.step("fit small"):
             few = X[:, self.columns_]
-            proba = cross_val_predict(self.small, few, y, cv=self.cv, method="predict_proba")
+            proba = cross_val_predict(
+                self.small, few, y, cv=self.cv, method="predict_proba"
+            )
             self.small_ = clone(self.small).fit(few, y)
         with task.step("fit large"):
             self.large_ = clone(self.large).fit(X, y)

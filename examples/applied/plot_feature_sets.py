@@ -28,7 +28,9 @@ rng = np.random.default_rng(0)
 
 def enlarged(rows):
     sides = 16 * rng.integers(1, 9, size=len(rows))
-    images = [resize(row.reshape(8, 8) / 16, (s, s), order=1) for row, s in zip(rows, sides)]
+    images = [
+        resize(row.reshape(8, 8) / 16, (s, s), order=1) for row, s in zip(rows, sides)
+    ]
     return [image.astype(np.float32) for image in images]
 
 
@@ -52,7 +54,9 @@ from skimage.transform import resize_local_mean
 
 def profile(image):
     step = len(image) // 8
-    return np.concatenate([image.sum(a).reshape(8, step).mean(1) for a in (0, 1)]) / len(image)
+    return np.concatenate(
+        [image.sum(a).reshape(8, step).mean(1) for a in (0, 1)]
+    ) / len(image)
 
 
 def thumbnail(image):
@@ -64,7 +68,9 @@ def edges(image):
 
 
 def patterns(image):
-    codes = feature.local_binary_pattern((255 * image).astype(np.uint8), 8, 1, "uniform")
+    codes = feature.local_binary_pattern(
+        (255 * image).astype(np.uint8), 8, 1, "uniform"
+    )
     return np.histogram(codes, 10, (0, 10), density=True)[0]
 
 
@@ -95,7 +101,10 @@ from skroute.feature_sets import PolyDomSelector
 functions = [profile, thumbnail, edges, patterns, gradients, ridges]
 selector = PolyDomSelector(
     LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto"),
-    [(f.__name__, FunctionTransformer(of_each, kw_args={"function": f})) for f in functions],
+    [
+        (f.__name__, FunctionTransformer(of_each, kw_args={"function": f}))
+        for f in functions
+    ],
     costs="time",
     size=np.size,
     alpha=0.01,
@@ -106,10 +115,24 @@ print(f"{selector.n_trained_} sets trained, {len(selector.choices_)} can be chos
 
 pixels = np.linspace(16**2, 128**2, 200)
 fig, ax = plt.subplots(figsize=(7.5, 4), layout="constrained")
-for f, seconds, cost in zip(functions, selector.measured_costs_.T, selector.costs_(pixels)):
+for f, seconds, cost in zip(
+    functions, selector.measured_costs_.T, selector.costs_(pixels)
+):
     (line,) = ax.plot(pixels, 1e3 * cost, label=f.__name__)
-    ax.plot(selector.measured_sizes_, 1e3 * seconds, ".", ms=3, alpha=0.4, color=line.get_color())
-ax.set(xlabel="pixels", ylabel="ms per image", yscale="log", title="Measured and fitted costs")
+    ax.plot(
+        selector.measured_sizes_,
+        1e3 * seconds,
+        ".",
+        ms=3,
+        alpha=0.4,
+        color=line.get_color(),
+    )
+ax.set(
+    xlabel="pixels",
+    ylabel="ms per image",
+    yscale="log",
+    title="Measured and fitted costs",
+)
 _ = ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
 
 # %%
@@ -165,7 +188,11 @@ budgets = every * np.geomspace(0.01, 1, 12)
 median = np.median([np.size(image) for image in train])
 fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 for label, style, accuracy in [
-    ("Poly-Dom, per image", "o-", [selector.score(test, y_test, budget=b) for b in budgets]),
+    (
+        "Poly-Dom, per image",
+        "o-",
+        [selector.score(test, y_test, budget=b) for b in budgets],
+    ),
     ("one set, for the median image", "s--", [fixed(b, median) for b in budgets]),
     ("one set, for the largest image", "^--", [fixed(b, 128**2) for b in budgets]),
 ]:
@@ -190,4 +217,6 @@ for name, routed in [
     ("any-time", selector.predict_routed(test, budget=budget, anytime=True)),
 ]:
     accuracy, kept = np.mean(routed.y_pred == y_test), np.mean(routed.cost <= budget)
-    print(f"{name}: accuracy {accuracy:.3f}, {kept:.1%} of the images within {1e3 * budget:.2f} ms")
+    print(
+        f"{name}: accuracy {accuracy:.3f}, {kept:.1%} of the images within {1e3 * budget:.2f} ms"
+    )

@@ -24,11 +24,15 @@ from skroute.routing import DummyRouterClassifier, OccamRouterClassifier
 X, y = make_classification(
     16000, n_features=12, n_informative=8, weights=[0.94], class_sep=0.8, random_state=0
 )
-X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.6, stratify=y, random_state=0)
+X_train, X_test, y_train, y_test = train_test_split(
+    X, y, test_size=0.6, stratify=y, random_state=0
+)
 
 
 def cautious(model):
-    return FixedThresholdClassifier(model, threshold=1 / 51, response_method="predict_proba")
+    return FixedThresholdClassifier(
+        model, threshold=1 / 51, response_method="predict_proba"
+    )
 
 
 members = [
@@ -51,14 +55,18 @@ def error_cost(router, budget):
 
 
 routers = {
-    "routed by cost": OccamRouterClassifier(members, costs=prices, budget=0.1, quality=matrix),
+    "routed by cost": OccamRouterClassifier(
+        members, costs=prices, budget=0.1, quality=matrix
+    ),
     "routed by accuracy": OccamRouterClassifier(members, costs=prices, budget=0.1),
     "best single": DummyRouterClassifier(members, costs=prices, quality=matrix),
 }
 fig, ax = plt.subplots()
 for name, router in routers.items():
     router.fit(X_train, y_train)
-    ax.plot(budgets, [error_cost(router, budget) for budget in budgets], "o-", label=name)
+    ax.plot(
+        budgets, [error_cost(router, budget) for budget in budgets], "o-", label=name
+    )
 ax.set(
     xlabel="Budget (dollars per row)",
     ylabel="Cost of errors (dollars per row)",
@@ -76,4 +84,6 @@ found = router.row_quality(X_test, y_test)
 print(f"errors {-found.quality.mean():.3f} + prices {found.cost.mean():.3f} per row")
 for name, member, price in zip(router.choices_, router.estimators_, router.costs_):
     alone = np.mean(weights * (member.predict(X_test) != y_test))
-    print(f"{name:>9} alone: errors {alone:.3f} + price {price:.3f} = {alone + price:.3f}")
+    print(
+        f"{name:>9} alone: errors {alone:.3f} + price {price:.3f} = {alone + price:.3f}"
+    )

@@ -94,7 +94,9 @@ search = BudgetSearchCV(
     cv=2,
 ).fit(past, y_past)
 print(search.best_params_)
-print(f"cross-validated: accuracy {search.best_score_:.3f}, cost {search.best_cost_:.2f}")
+print(
+    f"cross-validated: accuracy {search.best_score_:.3f}, cost {search.best_cost_:.2f}"
+)
 
 # %%
 # New patients are keys in a database
@@ -125,7 +127,9 @@ def panels_of(columns, rows):
 
 lazy = LazyFeatures(panels_of, n_samples=len(new))
 routed = search.predict_routed(lazy)
-print(f"accuracy {(routed.y_pred == y_new).mean():.3f}, mean cost {routed.cost.mean():.2f}")
+print(
+    f"accuracy {(routed.y_pred == y_new).mean():.3f}, mean cost {routed.cost.mean():.2f}"
+)
 
 # %%
 # What was bought
@@ -142,7 +146,9 @@ for columns, rows in lazy.acquisition_log_:
 sizes = np.array([len(columns) for columns in PANELS.values()])
 counted = np.array([cells.get(key, 0) for key in keys])
 print("cells as on the receipt:", np.array_equal(counted, fetched @ sizes))
-print("cost of these panels:", np.allclose(fetched @ list(PRICES.values()), routed.cost))
+print(
+    "cost of these panels:", np.allclose(fetched @ list(PRICES.values()), routed.cost)
+)
 
 # %%
 # Other budgets, one fit
@@ -155,7 +161,9 @@ budgets = np.linspace(low, high, 6)
 found = [search.predict_routed(new, budget=budget) for budget in budgets]
 cost = [f.cost.mean() for f in found]
 accuracy = [(f.y_pred == y_new).mean() for f in found]
-forest = CostAwarePipeline([("encode", encode), ("forest", gate.estimator)]).fit(past, y_past)
+forest = CostAwarePipeline([("encode", encode), ("forest", gate.estimator)]).fit(
+    past, y_past
+)
 
 figure, axis = plt.subplots()
 axis.plot(cost, accuracy, "o-", label="tuned gate")

@@ -32,7 +32,10 @@ costs = dict(zip(names, table.costs))
 vectors = TfidfVectorizer(sublinear_tf=True, min_df=3)
 length = np.log([len(text) for text in texts])
 X = np.column_stack(
-    [make_pipeline(vectors, TruncatedSVD(20, random_state=0)).fit_transform(texts), length]
+    [
+        make_pipeline(vectors, TruncatedSVD(20, random_state=0)).fit_transform(texts),
+        length,
+    ]
 )
 
 rng = np.random.default_rng(1)
@@ -59,7 +62,9 @@ from skroute.routing import BudgetRouter
 
 train, test = slice(0, 3000), slice(3000, None)
 router = BudgetRouter(costs=costs, budget=float(np.mean(table.costs)))
-router.fit(X[train], q[train], choice=names[choice[train]], propensity=propensity[train])
+router.fit(
+    X[train], q[train], choice=names[choice[train]], propensity=propensity[train]
+)
 for name, mean, n in zip(names, router.mean_quality_, router.overlap_.n_rows):
     print(f"{name}: learned {mean:.3f}, from {n} rows of 3000")
 
@@ -77,7 +82,9 @@ from skroute.metrics import OffPolicyDisplay, accuracy_cost_curve
 budgets = np.linspace(*table.costs, 7)
 log = {"choice": names[choice[test]], "propensity": propensity[test]}
 fig, ax = plt.subplots(figsize=(6, 4), layout="constrained")
-display = OffPolicyDisplay.from_estimator(router, X[test], q[test], **log, budgets=budgets, ax=ax)
+display = OffPolicyDisplay.from_estimator(
+    router, X[test], q[test], **log, budgets=budgets, ax=ax
+)
 truth = accuracy_cost_curve(router, X[test], Q[test], budgets)
 ax.plot(truth.cost, truth.quality, color="grey", linestyle=":", label="truth")
 ax.legend()

@@ -108,6 +108,10 @@ curve_of_risk = risk_coverage_curve(loss, quality)
 
 fig, ax = plt.subplots(figsize=(5, 3.5), layout="constrained")
 ax.plot(curve_of_risk.coverage, curve_of_risk.risk)
-ax.set(xlabel="share answered", ylabel="share of these answers that are wrong", ylim=(0, None))
+ax.set(
+    xlabel="share answered",
+    ylabel="share of these answers that are wrong",
+    ylim=(0, None),
+)
 ax.set_title("Error of the answered questions")
 plt.show()

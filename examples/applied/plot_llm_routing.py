@@ -49,12 +49,18 @@ forest = ExtraTreesRegressor(40, min_samples_leaf=5, max_features=0.3, random_st
 router = make_pipeline(
     TfidfVectorizer(sublinear_tf=True, min_df=3),
     TruncatedSVD(50, random_state=0),
-    BudgetRouter(forest, costs=dict(zip(log.model_names, log.costs)), budget=0.45, cv=3),
+    BudgetRouter(
+        forest, costs=dict(zip(log.model_names, log.costs)), budget=0.45, cv=3
+    ),
 ).fit(X_train, Q_train)
 
 spent = router[-1].predict_cost(router[:-1].transform(X_test)).mean()
-print(f"at half of the best model's price: {router.score(X_test, Q_test):.3f}, {spent:.3f} spent")
-print(f"the best model for every prompt:   {Q_test.mean(axis=0).max():.3f}, 0.900 spent")
+print(
+    f"at half of the best model's price: {router.score(X_test, Q_test):.3f}, {spent:.3f} spent"
+)
+print(
+    f"the best model for every prompt:   {Q_test.mean(axis=0).max():.3f}, 0.900 spent"
+)
 
 # %%
 # Every budget
@@ -69,11 +75,15 @@ from skroute.metrics import AccuracyCostDisplay, RouteShareDisplay, reference_cu
 budgets = np.round(np.linspace(0.1, 0.9, 17), 3)
 references = reference_curves(Q_test, log.costs, budgets)
 fig, ax = plt.subplots(figsize=(7, 4.2), layout="constrained")
-AccuracyCostDisplay.from_estimator(router, X_test, Q_test, budgets=budgets, name="router", ax=ax)
+AccuracyCostDisplay.from_estimator(
+    router, X_test, Q_test, budgets=budgets, name="router", ax=ax
+)
 AccuracyCostDisplay(cost=budgets, quality=references.random, name="random mix").plot(
     ax=ax, curve_kwargs={"linestyle": "--", "marker": ""}
 )
-AccuracyCostDisplay(cost=budgets, quality=references.single, name="best single model").plot(
+AccuracyCostDisplay(
+    cost=budgets, quality=references.single, name="best single model"
+).plot(
     ax=ax, curve_kwargs={"drawstyle": "steps-post", "marker": "", "color": "tab:gray"}
 )
 ax.set(
@@ -126,8 +136,12 @@ for estimate, truth in zip(quality, Q_test):
     spent.append(stream.status().spent)
 
 status = stream.status()
-print(f"{status.n_committed} answered, {status.n_refunded} failed, {status.n_rejected} rejected")
-print(f"{status.spent:.1f} spent of {status.budget_total:.1f}; mean score {np.mean(scores):.3f}")
+print(
+    f"{status.n_committed} answered, {status.n_refunded} failed, {status.n_rejected} rejected"
+)
+print(
+    f"{status.spent:.1f} spent of {status.budget_total:.1f}; mean score {np.mean(scores):.3f}"
+)
 
 # %%
 # The stream adapts to the money that is left. So the money lasts until the last request, and nearly
@@ -135,7 +149,9 @@ print(f"{status.spent:.1f} spent of {status.budget_total:.1f}; mean score {np.me
 
 fig, ax = plt.subplots(figsize=(7, 3.4), layout="constrained")
 ax.plot(spent, label="spent")
-ax.plot([0, len(spent)], [0, status.budget_total], "--", color="tab:gray", label="even pace")
+ax.plot(
+    [0, len(spent)], [0, status.budget_total], "--", color="tab:gray", label="even pace"
+)
 ax.axhline(status.budget_total, color="tab:red", linewidth=1, label="cap")
 ax.set(
     xlabel="Requests",

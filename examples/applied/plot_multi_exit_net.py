@@ -33,8 +33,16 @@ torch.set_num_threads(1)
 
 digits = load_digits()
 # Each pixel twice in both directions: 16 x 16.
-X = (digits.images / 16).astype(np.float32).repeat(2, axis=1).repeat(2, axis=2).reshape(-1, 256)
-X_train, X, y_train, y = train_test_split(X, digits.target, train_size=800, random_state=0)
+X = (
+    (digits.images / 16)
+    .astype(np.float32)
+    .repeat(2, axis=1)
+    .repeat(2, axis=2)
+    .reshape(-1, 256)
+)
+X_train, X, y_train, y = train_test_split(
+    X, digits.target, train_size=800, random_state=0
+)
 X_rest, X_test, y_rest, y_test = train_test_split(X, y, train_size=500, random_state=0)
 
 
@@ -47,7 +55,9 @@ def conv(n_in, n_out, stride=1):
 
 
 def head(n_channels, n_classes):
-    return nn.Sequential(nn.AvgPool2d(2), nn.Flatten(), nn.Linear(16 * n_channels, n_classes))
+    return nn.Sequential(
+        nn.AvgPool2d(2), nn.Flatten(), nn.Linear(16 * n_channels, n_classes)
+    )
 
 
 def build(n_features, n_classes):
@@ -64,7 +74,9 @@ def build(n_features, n_classes):
     return net
 
 
-net = MultiExitClassifier(build, max_epochs=20, lr=0.002, random_state=0).fit(X_train, y_train)
+net = MultiExitClassifier(build, max_epochs=20, lr=0.002, random_state=0).fit(
+    X_train, y_train
+)
 
 # %%
 # When to stop
@@ -91,7 +103,9 @@ import matplotlib.pyplot as plt
 
 from skroute.metrics import accuracy_cost_curve
 
-staged = np.array([net.classes_[p.argmax(axis=1)] for p in net.staged_predict_proba(X_test)])
+staged = np.array(
+    [net.classes_[p.argmax(axis=1)] for p in net.staged_predict_proba(X_test)]
+)
 right = staged == y_test
 spent = np.cumsum(quick.costs_)
 full = spent[-1]
@@ -99,7 +113,9 @@ first_right = np.where(right.any(axis=0), right.argmax(axis=0), 0)
 
 shares = np.array([0.1, 0.125, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0])
 # Measured: on some machine the smallest shares may not pay for the first exit.
-budgets = full * shares[full * shares > 1.01 * max(spent[0], quick.tradeoff_.cost.min())]
+budgets = (
+    full * shares[full * shares > 1.01 * max(spent[0], quick.tradeoff_.cost.min())]
+)
 curves = {
     "QWYC": accuracy_cost_curve(quick, X_test, y_test, budgets),
 }
@@ -107,7 +123,13 @@ curves = {
 fig, ax = plt.subplots(figsize=(6.8, 4.4), layout="constrained")
 for (name, curve), marker in zip(curves.items(), "os"):
     ax.plot(curve.cost / full, curve.quality, marker=marker, label=name)
-ax.plot(spent / full, right.mean(axis=1), "--", color="grey", label="random mix of two exits")
+ax.plot(
+    spent / full,
+    right.mean(axis=1),
+    "--",
+    color="grey",
+    label="random mix of two exits",
+)
 ax.scatter(spent / full, right.mean(axis=1), color="dimgrey", zorder=3)
 for k in range(net.n_exits_):
     ax.annotate(
@@ -156,7 +178,10 @@ print(
     f"({1e3 * answers.cost.sum():.1f} ms by the measured costs)"
 )
 print(f"saved: {1 - early / whole:.0%} of the time")
-print("images that stop at each exit:", np.bincount(answers.route, minlength=5)[1:].tolist())
+print(
+    "images that stop at each exit:",
+    np.bincount(answers.route, minlength=5)[1:].tolist(),
+)
 
 # %%
 # Easy and hard images
@@ -176,5 +201,7 @@ for digit in range(10):
         ax.imshow(X_test[image].reshape(16, 16), cmap="gray_r")
         ax.set_xlabel(f"exit {answers.route[image]}")
         if answers.y_pred[image] != digit:
-            ax.set_title(f"read as {answers.y_pred[image]}", fontsize=8, color="firebrick")
+            ax.set_title(
+                f"read as {answers.y_pred[image]}", fontsize=8, color="firebrick"
+            )
 plt.show()

@@ -36,7 +36,9 @@ names = ["llama-3.1-8b-instruct", "mistral-large-2512", "gemini-2.5-pro"]
 def read(path):
     with gzip.open(path, "rt", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    tables = [[[float(r[f"{kind}_{n}"]) for n in names] for r in rows] for kind in KINDS]
+    tables = [
+        [[float(r[f"{kind}_{n}"]) for n in names] for r in rows] for kind in KINDS
+    ]
     return [row["prompt"] for row in rows], *map(np.array, tables)
 
 
@@ -52,7 +54,9 @@ if (folder / "val.csv.gz").is_file():
 else:
     rng = np.random.default_rng(0)
     X, X_new = rng.normal(size=(1700, 5)), rng.normal(size=(1800, 5))
-    Q, Q_new = (np.clip([0.79, 0.92, 0.93] + 0.1 * rows[:, :3], 0, 1) for rows in (X, X_new))
+    Q, Q_new = (
+        np.clip([0.79, 0.92, 0.93] + 0.1 * rows[:, :3], 0, 1) for rows in (X, X_new)
+    )
     C, C_new = (np.exp(0.3 * rows[:, :3]) * [3e-5, 5e-4, 1.5e-2] for rows in (X, X_new))
 
 # %%

@@ -39,7 +39,9 @@ members = [
 costs = {"tree": 1, "logreg": 2, "forest": 20, "svm": 50}
 
 X, y = load_digits(return_X_y=True)
-X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.5, stratify=y, random_state=0)
+X_train, X_test, y_train, y_test = train_test_split(
+    X, y, test_size=0.5, stratify=y, random_state=0
+)
 
 # %%
 # Fit, and look at the cost
@@ -91,7 +93,9 @@ for row, reg_lambda in enumerate(results["param_occamrouterclassifier__reg_lambd
 # chosen on the test rows; the router is not.
 budgets = [2.5, 5, 10, 20, 30, 40, 50]
 scaler, router = search.best_estimator_
-right = np.column_stack([m.predict(scaler.transform(X_test)) == y_test for m in router.estimators_])
+right = np.column_stack(
+    [m.predict(scaler.transform(X_test)) == y_test for m in router.estimators_]
+)
 references = reference_curves(right, router.costs_, budgets)
 display = AccuracyCostDisplay.from_estimator(
     search.best_estimator_, X_test, y_test, budgets=budgets, name="OCCAM"

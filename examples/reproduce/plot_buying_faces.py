@@ -30,8 +30,15 @@ from skroute.routing import (
 faces = fetch_frugalml("FERPLUS")
 y = faces.target.astype(int)
 services = [
-    (name, RecordedClassifier(labels, scores=scores, classes=range(len(faces.target_names))))
-    for name, labels, scores in zip(faces.model_names, faces.predictions.T, faces.scores.T)
+    (
+        name,
+        RecordedClassifier(
+            labels, scores=scores, classes=range(len(faces.target_names))
+        ),
+    )
+    for name, labels, scores in zip(
+        faces.model_names, faces.predictions.T, faces.scores.T
+    )
 ]
 costs = dict(zip(faces.model_names, faces.costs.tolist()))
 
@@ -50,8 +57,12 @@ for name, service in services:
 # its price.
 router = FrugalMCTClassifier(services, costs=costs, budget=5).fit(X_train, y[train])
 y_pred, route, cost = router.predict_routed(X_test)
-print(f"{np.mean(y_pred == y[test]):.1%} right for ${cost.mean():.2f}; base: {router.base_}")
-for choice, share in enumerate(np.bincount(route, minlength=len(router.choices_)) / len(route)):
+print(
+    f"{np.mean(y_pred == y[test]):.1%} right for ${cost.mean():.2f}; base: {router.base_}"
+)
+for choice, share in enumerate(
+    np.bincount(route, minlength=len(router.choices_)) / len(route)
+):
     if share > 0.005:
         print(f"  {share:4.0%}  {router.choices_[choice]}")
 
@@ -84,7 +95,10 @@ voted = np.array([max(row, key=row.tolist().count) for row in said])
 fig, ax = plt.subplots(figsize=(7, 4.4), layout="constrained")
 for (name, (cost, accuracy)), marker in zip(curves.items(), "os^"):
     ax.plot(cost, accuracy, marker=marker, markersize=4, label=name)
-alone = [(costs[name], 100 * service.score(X_test, y[test]), name) for name, service in services]
+alone = [
+    (costs[name], 100 * service.score(X_test, y[test]), name)
+    for name, service in services
+]
 alone.append((sum(costs.values()), 100 * np.mean(voted == y[test]), "vote of all four"))
 right = said == y[test][:, np.newaxis]
 references = reference_curves(right, list(costs.values()), budgets)

@@ -25,10 +25,17 @@ from skroute.early_exit import ExitDisplay, QWYCEnsemble, TradeoffDisplay
 X, y = make_classification(
     40_000, 14, n_informative=10, n_clusters_per_class=4, weights=[0.75], random_state=0
 )
-X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=1 / 3, random_state=0)
+X_train, X_test, y_train, y_test = train_test_split(
+    X, y, test_size=1 / 3, random_state=0
+)
 
 model = lgb.LGBMClassifier(
-    n_estimators=500, max_depth=5, learning_rate=0.05, n_jobs=1, verbose=-1, random_state=0
+    n_estimators=500,
+    max_depth=5,
+    learning_rate=0.05,
+    n_jobs=1,
+    verbose=-1,
+    random_state=0,
 ).fit(X_train, y_train)
 
 # %%
@@ -39,16 +46,18 @@ model = lgb.LGBMClassifier(
 # answers of the model. The thresholds are calibrated on a quarter of the rows. `alpha` is the
 # expected share of changed answers; ``disagreement_bound_`` is a bound with 95 % confidence. With
 # ``guarantee=True`` the bound is at most `alpha`.
-quick = QWYCEnsemble(FrozenEstimator(model), alpha=0.005, n_jobs=2, random_state=0).optimize(
-    X_train[::2]
-)
+quick = QWYCEnsemble(
+    FrozenEstimator(model), alpha=0.005, n_jobs=2, random_state=0
+).optimize(X_train[::2])
 
 y_pred, members, _ = quick.predict_routed(X_test)
 full = model.predict(X_test)
 print(f"mean trees evaluated      {members.mean():.1f} of 500")
 print(f"differ from the full model {100 * np.mean(y_pred != full):.2f} %")
 print(f"as judged on held-out rows {100 * quick.disagreement_:.2f} %")
-print(f"accuracy {np.mean(y_pred == y_test):.4f}, of the full model {np.mean(full == y_test):.4f}")
+print(
+    f"accuracy {np.mean(y_pred == y_test):.4f}, of the full model {np.mean(full == y_test):.4f}"
+)
 
 # %%
 # When rows stop
@@ -63,7 +72,10 @@ _ = plt.title("Test rows")
 # --------------------
 #
 # For comparison: the same method with the order of boosting, and with a random order.
-contenders = {"boosting order": {"order": "natural"}, "random order": {"order": "random"}}
+contenders = {
+    "boosting order": {"order": "natural"},
+    "random order": {"order": "random"},
+}
 fitted = {"QWYC": quick}
 for name, parameters in contenders.items():
     fitted[name] = QWYCEnsemble(
@@ -81,7 +93,12 @@ for name in fitted:
 # learning rate.
 n_trees = round(members.mean())
 small = lgb.LGBMClassifier(
-    n_estimators=n_trees, max_depth=5, learning_rate=0.3, n_jobs=1, verbose=-1, random_state=0
+    n_estimators=n_trees,
+    max_depth=5,
+    learning_rate=0.3,
+    n_jobs=1,
+    verbose=-1,
+    random_state=0,
 ).fit(X_train, y_train)
 differ = 100 * np.mean(small.predict(X_test) != full)
 print(f"{n_trees} trees for every row: accuracy {small.score(X_test, y_test):.4f}")

@@ -11,7 +11,13 @@ from pathlib import Path
 
 import aiohttp
 import joblib
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.applications import Starlette
@@ -22,15 +28,33 @@ from starlette.routing import Route
 from skroute.ledgers import BudgetExhaustedError, SQLiteLedger
 
 MAX_BYTES, MAX_TOKENS = 4096, 256
-REQUESTS = Counter("skroute_requests", "Requests by choice and outcome", ["choice", "outcome"])
-SECONDS = Histogram("skroute_call_seconds", "Duration of the providers' calls", ["choice"])
+REQUESTS = Counter(
+    "skroute_requests", "Requests by choice and outcome", ["choice", "outcome"]
+)
+SECONDS = Histogram(
+    "skroute_call_seconds", "Duration of the providers' calls", ["choice"]
+)
 
 
 def features(messages):
     """What the router sees of a conversation. Replace it by an embedding."""
     words = " ".join(message["content"] for message in messages).lower().split()
-    hard = {"prove", "derive", "integral", "optimise", "refactor", "theorem", "why", "compare"}
-    return [len(messages), len(words), sum(map(len, words)), sum(word in hard for word in words)]
+    hard = {
+        "prove",
+        "derive",
+        "integral",
+        "optimise",
+        "refactor",
+        "theorem",
+        "why",
+        "compare",
+    }
+    return [
+        len(messages),
+        len(words),
+        sum(map(len, words)),
+        sum(word in hard for word in words),
+    ]
 
 
 class NotCharged(Exception):
@@ -59,7 +83,10 @@ class ChatProvider:
                 reply = await found.json()
         except aiohttp.ClientConnectorError as error:
             raise NotCharged("no connection") from error
-        n_read, n_written = reply["usage"]["prompt_tokens"], reply["usage"]["completion_tokens"]
+        n_read, n_written = (
+            reply["usage"]["prompt_tokens"],
+            reply["usage"]["completion_tokens"],
+        )
         return reply, n_read * self.input_price + n_written * self.output_price
 
 
@@ -70,11 +97,15 @@ def read_body(raw):
     try:
         body = json.loads(raw)
         messages = body["messages"]
-        valid = messages and all(isinstance(m["role"] + m["content"], str) for m in messages)
+        valid = messages and all(
+            isinstance(m["role"] + m["content"], str) for m in messages
+        )
     except (ValueError, KeyError, TypeError):
         valid = False
     if not valid:
-        raise ValueError("messages must be a non-empty list of {'role': str, 'content': str}.")
+        raise ValueError(
+            "messages must be a non-empty list of {'role': str, 'content': str}."
+        )
     if body.get("stream") or body.get("n", 1) != 1:
         raise ValueError("stream and n are not supported.")
     n_tokens = body.get("max_tokens", MAX_TOKENS)
@@ -108,7 +139,9 @@ def make_app(stream, providers, lifespan=None):
         except Exception as failure:
             # It may have been charged: count the most that it can cost.
             await run_in_threadpool(stream.commit, ticket, ticket.reserved)
-            return refused(504, f"The call failed: {failure!r}.", ticket.name, "unknown")
+            return refused(
+                504, f"The call failed: {failure!r}.", ticket.name, "unknown"
+            )
         await run_in_threadpool(stream.commit, ticket, cost)
         REQUESTS.labels(ticket.name, "answered").inc()
         return JSONResponse(reply, headers={"x-skroute-choice": ticket.name})
@@ -116,11 +149,16 @@ def make_app(stream, providers, lifespan=None):
     def metrics(request):
         books, registry = stream.books(), CollectorRegistry()
         for name in ("total", "spent", "reserved", "n_open", "n_expired", "n_rejected"):
-            Gauge(f"skroute_{name}", "Of all workers", registry=registry).set(getattr(books, name))
+            Gauge(f"skroute_{name}", "Of all workers", registry=registry).set(
+                getattr(books, name)
+            )
         MultiProcessCollector(registry)
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
-    routes = [Route("/v1/chat/completions", chat, methods=["POST"]), Route("/metrics", metrics)]
+    routes = [
+        Route("/v1/chat/completions", chat, methods=["POST"]),
+        Route("/metrics", metrics),
+    ]
     return Starlette(routes=routes, lifespan=lifespan)
 
 
@@ -129,7 +167,9 @@ def app_of_folder():
     folder = Path(os.environ["SKROUTE_SERVICE"])
     settings = json.loads((folder / "service.json").read_text(encoding="utf-8"))
     client = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(60.0))
-    providers = {name: ChatProvider(client, **of) for name, of in settings["providers"].items()}
+    providers = {
+        name: ChatProvider(client, **of) for name, of in settings["providers"].items()
+    }
     stream = joblib.load(folder / "router.joblib").stream(
         settings["total"],
         max_costs={name: provider.max_cost for name, provider in providers.items()},

@@ -25,10 +25,20 @@ def write_demo(folder, url):
     texts = ["why " * (i % 8) + "name a river" for i in range(200)]
     X = np.array([features([{"role": "user", "content": text}]) for text in texts])
     Q = np.column_stack([1 - X[:, 3] / 10, np.full(len(X), 0.9)])
-    costs = {name: 10 * read + 110 * written for name, (read, written) in PRICES.items()}
-    joblib.dump(BudgetRouter(Ridge(), costs=costs, budget=500).fit(X, Q), folder / "router.joblib")
+    costs = {
+        name: 10 * read + 110 * written for name, (read, written) in PRICES.items()
+    }
+    joblib.dump(
+        BudgetRouter(Ridge(), costs=costs, budget=500).fit(X, Q),
+        folder / "router.joblib",
+    )
     providers = {
-        name: {"url": url, "model": f"stub-{name}", "input_price": read, "output_price": written}
+        name: {
+            "url": url,
+            "model": f"stub-{name}",
+            "input_price": read,
+            "output_price": written,
+        }
         for name, (read, written) in PRICES.items()
     }
     settings = {"total": 1e6, "providers": providers}

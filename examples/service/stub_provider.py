@@ -24,7 +24,9 @@ async def complete(request):
     message = {"role": "assistant", "content": f"An answer of {body['model']}."}
     choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
     usage = {"prompt_tokens": n_read, "completion_tokens": n_written}
-    return JSONResponse({"object": "chat.completion", "choices": choices, "usage": usage})
+    return JSONResponse(
+        {"object": "chat.completion", "choices": choices, "usage": usage}
+    )
 
 
 app = Starlette(

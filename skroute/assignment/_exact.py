@@ -6,7 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skroute.assignment._problem import Problem, cheapest_choices, total_cost, total_gain
+from skroute.assignment._problem import (
+    Problem,
+    cheapest_choices,
+    total_cost,
+    total_gain,
+)
 from skroute.utils._optional import import_optional
 
 # States that the search may look at before it gives up.
@@ -159,7 +164,9 @@ def _core(problem, greedy, gap):
     turn = np.empty(len(values))
     for kind in (False, True):
         rows = np.flatnonzero(spends == kind)
-        turn[rows[np.argsort(smallest[rows], kind="stable")]] = np.arange(len(rows)) + kind / 2
+        turn[rows[np.argsort(smallest[rows], kind="stable")]] = (
+            np.arange(len(rows)) + kind / 2
+        )
     order = np.lexsort((loss, row, turn[row]))
     return row[order], choice[order], loss[order], extra[order]
 
@@ -178,7 +185,9 @@ def _search_core(row, loss, extra, *, price, slack, gap, margin, tolerance):
     # What rows still to come lose at least, and what they add and free at most.
     least = np.minimum.accumulate(loss[starts][::-1])[::-1]
     add, free = (
-        np.append(np.cumsum(np.maximum.reduceat(amount.clip(0.0), starts)[::-1])[::-1], 0.0)[1:]
+        np.append(
+            np.cumsum(np.maximum.reduceat(amount.clip(0.0), starts)[::-1])[::-1], 0.0
+        )[1:]
         for amount in (extra, -extra)
     )
     spent, lost = np.zeros(1), np.zeros(1)
@@ -230,7 +239,11 @@ def _finish_core(problem, greedy, choices, *, gap, tolerance):
     allowed[core_rows, chosen[rows]] = True
     costs = np.ascontiguousarray(np.broadcast_to(problem.costs, values.shape)[rows])
     # What the rows outside of the core leave of the total.
-    room = problem.total - total_cost(problem, chosen) + costs[core_rows, chosen[rows]].sum()
+    room = (
+        problem.total
+        - total_cost(problem, chosen)
+        + costs[core_rows, chosen[rows]].sum()
+    )
     core = Problem(values[rows], costs, float(room), problem.order)
     found = solve_highs(core, tolerance, allowed=allowed)
     plan = chosen.copy()
@@ -359,7 +372,9 @@ def solve_highs(problem, tolerance, *, allowed=None, options=None):
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
     lp.a_matrix_.start_ = np.arange(0, 2 * size + 1, 2, dtype=np.int32)
     lp.a_matrix_.index_ = np.column_stack([row_of, np.full_like(row_of, n)]).ravel()
-    lp.a_matrix_.value_ = np.column_stack([np.ones(size), program.extra_costs.ravel()]).ravel()
+    lp.a_matrix_.value_ = np.column_stack(
+        [np.ones(size), program.extra_costs.ravel()]
+    ).ravel()
     lp.integrality_ = [highspy.HighsVarType.kInteger] * size
     model = highspy.Highs()
     # HiGHS stops at an absolute gap.
@@ -371,14 +386,19 @@ def solve_highs(problem, tolerance, *, allowed=None, options=None):
     }
     for name, setting in settings.items():
         if model.setOptionValue(name, setting) != highspy.HighsStatus.kOk:
-            raise ValueError(f"HiGHS does not take {name}={setting!r} (solver_options).")
+            raise ValueError(
+                f"HiGHS does not take {name}={setting!r} (solver_options)."
+            )
     model.passModel(lp)
 
     def solve(room):
         model.changeRowBounds(n, -np.inf, room)
         model.run()
         info = model.getInfo()
-        if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+        if (
+            info.primal_solution_status
+            != highspy.SolutionStatus.kSolutionStatusFeasible
+        ):
             status = model.modelStatusToString(model.getModelStatus())
             raise RuntimeError(f"HiGHS ended without a plan: {status}.")
         taken = np.asarray(model.getSolution().col_value).reshape(n, m)
@@ -400,7 +420,10 @@ def solve_cvxpy(problem, tolerance, options):
 
     def solve(room):
         take = cp.Variable(program.gains.shape, boolean=True)
-        constraints = [cp.sum(take, axis=1) == 1, take <= program.usable.astype(np.float64)]
+        constraints = [
+            cp.sum(take, axis=1) == 1,
+            take <= program.usable.astype(np.float64),
+        ]
         if np.isfinite(room):
             constraints.append(cp.sum(cp.multiply(program.extra_costs, take)) <= room)
         gain = cp.sum(cp.multiply(program.gains, take))

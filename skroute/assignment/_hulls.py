@@ -62,11 +62,17 @@ def build_hulls(problem):
     starts, cheapest = np.empty(n + 1, np.int64), np.empty(n, np.int64)
     # Upper bounds; the operating system gives memory only to what is written.
     size = n * (m - 1)
-    choice, efficiency, extra_cost = np.empty(size, np.int32), np.empty(size), np.empty(size)
+    choice, efficiency, extra_cost = (
+        np.empty(size, np.int32),
+        np.empty(size),
+        np.empty(size),
+    )
     count = _kernels.build_hulls(
         values, costs, order, starts, choice, efficiency, extra_cost, cheapest
     )
-    return Hulls(starts, choice[:count], efficiency[:count], extra_cost[:count], cheapest)
+    return Hulls(
+        starts, choice[:count], efficiency[:count], extra_cost[:count], cheapest
+    )
 
 
 def solve_greedy(problem, tolerance):
@@ -115,7 +121,10 @@ def _buy(hulls, room):
         left = room - (cost * above).sum()
         after_ties = left - (cost * (efficiency == price)).sum()
         if left >= 0 > after_ties:
-            bought, tied = hulls.efficiency > price, np.flatnonzero(hulls.efficiency == price)
+            bought, tied = (
+                hulls.efficiency > price,
+                np.flatnonzero(hulls.efficiency == price),
+            )
             bought[tied[np.cumsum(hulls.extra_cost[tied]) <= left]] = True
             return bought, float(price)
         room, some = (room, above) if left < 0 else (after_ties, efficiency < price)

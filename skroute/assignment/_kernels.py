@@ -23,7 +23,8 @@ def sort_row(costs, j, order):
         i = order[t]
         s = t - 1
         while s >= 0 and (
-            costs[j, order[s]] > costs[j, i] or (costs[j, order[s]] == costs[j, i] and order[s] > i)
+            costs[j, order[s]] > costs[j, i]
+            or (costs[j, order[s]] == costs[j, i] and order[s] > i)
         ):
             order[s + 1] = order[s]
             s -= 1
@@ -62,7 +63,9 @@ def row_hull(values, costs, j, k, order, hull, efficiency):
         # The cheapest stays, also under a gain that a tiny cost difference made infinite.
         while size > 1 and gain >= efficiency[size - 1]:
             size -= 1
-            gain = (value - values[j, hull[size - 1]]) / (cost - costs[k, hull[size - 1]])
+            gain = (value - values[j, hull[size - 1]]) / (
+                cost - costs[k, hull[size - 1]]
+            )
         hull[size] = i
         efficiency[size] = gain
         size += 1
@@ -139,6 +142,8 @@ def best_upgrade(values, costs, choices, room):
         for i in range(m):
             gain = values[j, i] - v0
             dc = c[i] - c0
-            if dc <= room and (gain > best_gain or (gain == best_gain > 0.0 and dc < best_cost)):
+            if dc <= room and (
+                gain > best_gain or (gain == best_gain > 0.0 and dc < best_cost)
+            ):
                 best_row, best_choice, best_gain, best_cost = j, i, gain, dc
     return best_row, best_choice

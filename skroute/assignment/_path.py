@@ -235,7 +235,9 @@ def assignment_path(
         _, realised = check_values_and_costs(values, realised, "realised", signed=True)
     if weight is not None:
         # A row that counts twice has twice the value and twice the cost.
-        each = check_row_weights(weight, np.shape(values)[0], name="weight")[:, np.newaxis]
+        each = check_row_weights(weight, np.shape(values)[0], name="weight")[
+            :, np.newaxis
+        ]
         each = each / each.mean()
         values, costs = values * each, costs * each
         realised = None if realised is None else realised * each
@@ -255,7 +257,9 @@ def assignment_path(
     last = np.flatnonzero(is_last)
     planned = (cost + np.r_[0.0, spent[last]]) / n
     return AssignmentPath(
-        budgets=planned if realised is None else _realised(hulls, realised, by_efficiency, last),
+        budgets=planned
+        if realised is None
+        else _realised(hulls, realised, by_efficiency, last),
         objectives=(value + np.r_[0.0, gained[last]]) / n,
         prices=np.r_[prices[last], 0.0],
         planned=planned,

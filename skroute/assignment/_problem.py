@@ -52,7 +52,9 @@ def check_values_and_costs(values, costs, name="costs", signed=False):
     """
     costs = by_names(costs, values, name)
     values = check_array(values, dtype=np.float64, order="C", input_name="values")
-    costs = check_array(costs, dtype=np.float64, order="C", input_name=name, ensure_2d=False)
+    costs = check_array(
+        costs, dtype=np.float64, order="C", input_name=name, ensure_2d=False
+    )
     if costs.shape not in ((values.shape[1],), values.shape):
         raise ValueError(
             f"{name} must have shape ({values.shape[1]},) to be shared by all rows, or "
@@ -60,14 +62,19 @@ def check_values_and_costs(values, costs, name="costs", signed=False):
         )
     costs = np.atleast_2d(costs)
     if not signed and (negative := costs < 0).any():
-        raise ValueError(f"{name} must not be negative, got {float(costs[negative][0])!r}.")
+        raise ValueError(
+            f"{name} must not be negative, got {float(costs[negative][0])!r}."
+        )
     return read_only(values), read_only(costs)
 
 
 def problem_of(values, costs, budget):
     """Checked values and costs in the layout that the kernels take; the budget is feasible."""
     n = len(values)
-    for name, low, high in (("values", values.min(), values.max()), ("costs", 0.0, costs.max())):
+    for name, low, high in (
+        ("values", values.min(), values.max()),
+        ("costs", 0.0, costs.max()),
+    ):
         if max(-low, high) > np.finfo(np.float64).max / (2 * n):
             raise ValueError(
                 f"{name} must be numbers whose sum over the {n} rows is finite, got "

@@ -198,7 +198,9 @@ def solve_assignment(
     choices = greedy.choices
     price = greedy.price
     if solver in ("auto", "exact"):
-        choices, bound_gain = solve_exact(problem, greedy, tolerance, finish=solver == "exact")
+        choices, bound_gain = solve_exact(
+            problem, greedy, tolerance, finish=solver == "exact"
+        )
     elif solver == "highs":
         choices, bound_gain = solve_highs(problem, tolerance, options=solver_options)
         price = np.nan
@@ -286,5 +288,7 @@ def choose_at_price(
     checked, prices = check_values_and_costs(values, costs)
     order = np.argsort(prices[0], kind="stable").astype(np.int64)
     choices = np.empty(len(checked), np.int64)
-    _kernels.choose_at_price(checked, prices, order, float(price), float(tolerance), choices)
+    _kernels.choose_at_price(
+        checked, prices, order, float(price), float(tolerance), choices
+    )
     return choices

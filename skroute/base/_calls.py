@@ -165,7 +165,9 @@ def with_parameters(method, parameters):
 
 def takes_any_keyword(method):
     """Return True if the signature of a method ends in ``**parameters``."""
-    kinds = [parameter.kind for parameter in inspect.signature(method).parameters.values()]
+    kinds = [
+        parameter.kind for parameter in inspect.signature(method).parameters.values()
+    ]
     return inspect.Parameter.VAR_KEYWORD in kinds
 
 
@@ -178,7 +180,9 @@ def _signature_with(method, parameters):
             shown.append(parameter)
     for parameter in parameters:
         kind = inspect.Parameter.KEYWORD_ONLY
-        shown.append(inspect.Parameter(parameter.name, kind, default=None, annotation=Any))
+        shown.append(
+            inspect.Parameter(parameter.name, kind, default=None, annotation=Any)
+        )
     return signature.replace(parameters=shown)
 
 

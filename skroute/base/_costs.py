@@ -149,7 +149,9 @@ def check_costs(costs, names, *, name="costs"):
     if isinstance(costs, Mapping):
         costs = {str(key): cost for key, cost in costs.items()}
         if unknown := [key for key in costs if key not in {*map(str, names)}]:
-            raise ValueError(f"{name} has entries for {unknown!r}, which are not among {names!r}.")
+            raise ValueError(
+                f"{name} has entries for {unknown!r}, which are not among {names!r}."
+            )
         if missing := [key for key in names if str(key) not in costs]:
             raise ValueError(
                 f"{name} has no entry for {missing!r}. Every one of {names!r} needs a cost; "

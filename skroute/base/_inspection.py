@@ -139,7 +139,9 @@ def predicts_best_score(model):
     """
     model = unfrozen(model)
     while hasattr(model, "best_estimator_") or isinstance(model, Pipeline):
-        inner = model.best_estimator_ if hasattr(model, "best_estimator_") else model[-1]
+        inner = (
+            model.best_estimator_ if hasattr(model, "best_estimator_") else model[-1]
+        )
         model = unfrozen(inner)
     if hasattr(model, "_predicts_best_score"):
         return model._predicts_best_score

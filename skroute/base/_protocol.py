@@ -301,14 +301,18 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
     @_fit_context(prefer_skip_nested_validation=False)
     def _validate_and_fit(self, learn, X, y, params, name):
         if getattr(self, "n_jobs", None) == 0:
-            raise ValueError("n_jobs=0 has no meaning: give a number of workers, -1 or None.")
+            raise ValueError(
+                "n_jobs=0 has no meaning: give a number of workers, -1 or None."
+            )
         self._refuse_unknown_keywords(learn, params)
         refuse_source(X)
         refuse_masked(X=X, y=y, **params)
         if isinstance(self, (ClassifierMixin, RegressorMixin)):
             # In a table of qualities some may be unknown.
             refuse_missing(y=y)
-        of_rows = {name: values for name, values in params.items() if name != _OTHER_ROWS}
+        of_rows = {
+            name: values for name, values in params.items() if name != _OTHER_ROWS
+        }
         check_rows_match(X=X, y=y, **of_rows)
         if "sample_weight" in params:
             check_weights(params, num_samples(y if X is None else X))
@@ -319,7 +323,9 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
     def _refuse_unknown_keywords(self, learn, params):
         """Raise a TypeError that names `fit` for a keyword that `learn` does not take."""
         accepted = inspect.signature(learn).parameters.values()
-        if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in accepted):
+        if any(
+            parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in accepted
+        ):
             return
         names = [parameter.name for parameter in accepted]
         for name in params:
@@ -334,7 +340,9 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         params = {name: value for name, value in params.items() if value is not None}
         if routing_enabled():
             if params and not hasattr(self.get_metadata_routing(), "validate_metadata"):
-                raise TypeError(f"{type(self).__name__}.fit does not take {min(params)!r}.")
+                raise TypeError(
+                    f"{type(self).__name__}.fit does not take {min(params)!r}."
+                )
             return process_routing(self, "fit", **params)
         raise_for_params(params, self, "fit")
         return defaultdict(lambda: {"fit": {}, "score": {}, "split": {}})
@@ -428,7 +436,9 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
             For :meth:`answer`. A route of -1 is a model that is not among ``choices_``.
         """
         if name not in self.single_choices_:
-            raise ValueError(f"{name!r} is not one of the single choices {self.single_choices_!r}.")
+            raise ValueError(
+                f"{name!r} is not one of the single choices {self.single_choices_!r}."
+            )
         rows, call = self._check_call(X, call)
         return self._plan_single(rows, name, call)._replace(X=rows)
 
@@ -457,7 +467,9 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         """
         return self._answer(plan, response)
 
-    def respond(self, X: Any, call: Call | None = None, response: str | None = "predict") -> Routed:
+    def respond(
+        self, X: Any, call: Call | None = None, response: str | None = "predict"
+    ) -> Routed:
         """Plan and answer in one pass.
 
         Parameters
@@ -502,7 +514,9 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
 
     # Views ------------------------------------------------------------------------------------
 
-    def predict_routed(self, X: Any, budget: float | None = None, **parameters: Any) -> Routed:
+    def predict_routed(
+        self, X: Any, budget: float | None = None, **parameters: Any
+    ) -> Routed:
         """Return answers, choices and costs from one pass.
 
         Parameters
@@ -525,7 +539,9 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         """
         return self.respond(X, self.make_call(budget, **parameters))
 
-    def route(self, X: Any, budget: float | None = None, **parameters: Any) -> np.ndarray:
+    def route(
+        self, X: Any, budget: float | None = None, **parameters: Any
+    ) -> np.ndarray:
         """Return the index of the choice made for each row, without answering.
 
         Parameters
@@ -546,7 +562,9 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         """
         return self.plan(X, self.make_call(budget, **parameters)).route
 
-    def predict_cost(self, X: Any, budget: float | None = None, **parameters: Any) -> np.ndarray:
+    def predict_cost(
+        self, X: Any, budget: float | None = None, **parameters: Any
+    ) -> np.ndarray:
         """Return what `predict` spends on each row, everything included, without answering.
 
         Parameters
@@ -567,7 +585,9 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         """
         return self.plan(X, self.make_call(budget, **parameters)).cost
 
-    def predict(self, X: Any, budget: float | None = None, **parameters: Any) -> np.ndarray:
+    def predict(
+        self, X: Any, budget: float | None = None, **parameters: Any
+    ) -> np.ndarray:
         """Answer each row with the choice made for it.
 
         Parameters
@@ -588,7 +608,9 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         """
         return self.answer(self.plan(X, self.make_call(budget, **parameters)))
 
-    def _predict_proba(self, X: Any, budget: float | None = None, **parameters: Any) -> np.ndarray:
+    def _predict_proba(
+        self, X: Any, budget: float | None = None, **parameters: Any
+    ) -> np.ndarray:
         """Return class probabilities from the choice made for each row.
 
         Parameters
@@ -607,7 +629,9 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         ndarray of shape (n_samples, n_classes)
             Columns in the order of ``classes_``.
         """
-        return self.answer(self.plan(X, self.make_call(budget, **parameters)), "predict_proba")
+        return self.answer(
+            self.plan(X, self.make_call(budget, **parameters)), "predict_proba"
+        )
 
     def score(
         self,
@@ -673,7 +697,14 @@ def routed_of(plan, y_pred):
 # Views as they are written, with ``**parameters`` in the place of the keywords of a class.
 _VIEWS = {
     name: vars(CostAwareMixin)[name]
-    for name in ("predict_routed", "route", "predict_cost", "predict", "_predict_proba", "score")
+    for name in (
+        "predict_routed",
+        "route",
+        "predict_cost",
+        "predict",
+        "_predict_proba",
+        "score",
+    )
 }
 
 

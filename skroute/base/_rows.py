@@ -8,7 +8,13 @@ from sklearn.utils.validation import validate_data
 
 from skroute.utils._compat import _safe_indexing, num_samples
 from skroute.utils._frames import indexable_rows, is_mapping
-from skroute.utils._tensors import holds_numbers, indexable_dataset, is_dataset, on_host, torch_of
+from skroute.utils._tensors import (
+    holds_numbers,
+    indexable_dataset,
+    is_dataset,
+    on_host,
+    torch_of,
+)
 from skroute.utils._validation import refuse_masked, refuse_source
 
 

@@ -9,13 +9,27 @@ from sklearn.utils import check_random_state
 
 from skroute.base import Routed, affords, check_budget, check_costs
 from skroute.certified._certificate import Certificate, warn_of_no_saving
-from skroute.certified._evidence import FULL, ask_reference, operating_budgets, within_reach
+from skroute.certified._evidence import (
+    FULL,
+    ask_reference,
+    operating_budgets,
+    within_reach,
+)
 from skroute.certified._loss import Loss, loss_of
 from skroute.certified._selection import smallest_loss
 from skroute.guarantees import mean_p_value, mean_upper_bound
-from skroute.guarantees._finite import labels_needed, smallest_allowed, tolerated_disagreements
+from skroute.guarantees._finite import (
+    labels_needed,
+    smallest_allowed,
+    tolerated_disagreements,
+)
 from skroute.utils._cache import with_cache
-from skroute.utils._compat import Integral, _safe_indexing, check_method_params, num_samples
+from skroute.utils._compat import (
+    Integral,
+    _safe_indexing,
+    check_method_params,
+    num_samples,
+)
 from skroute.utils._tolerances import COUNT_ROUNDING, LIMIT_ROOM
 from skroute.utils._typing import NDArray
 
@@ -46,12 +60,16 @@ class BatchTest:
     @cached_property
     def allowed(self):
         """Disagreements that the finished batch may have."""
-        return min(int(np.floor(self.max_loss * self.n_rows + COUNT_ROUNDING)), self.n_rows)
+        return min(
+            int(np.floor(self.max_loss * self.n_rows + COUNT_ROUNDING)), self.n_rows
+        )
 
     @cached_property
     def tolerated(self):
         """Labelled disagreements that a certified point may have; -1 where none can be."""
-        return tolerated_disagreements(self.n_rows, self.n_labels, self.allowed, self.level)
+        return tolerated_disagreements(
+            self.n_rows, self.n_labels, self.allowed, self.level
+        )
 
     def losses(self, bought, y_pred):
         """Loss of each labelled row against the bought answer."""
@@ -85,7 +103,9 @@ class BatchTest:
 
     def promised(self, hits):
         """The smallest loss that so many labelled disagreements promise."""
-        return smallest_allowed(self.n_rows, self.n_labels, hits, self.level) / self.n_rows
+        return (
+            smallest_allowed(self.n_rows, self.n_labels, hits, self.level) / self.n_rows
+        )
 
 
 def walk(router, budgets, X, call, bought, test, *, from_full):
@@ -133,11 +153,20 @@ def certify_batch(certified, router, X, n_labels, label_cost, call):
         """Rows of the batch, and what is said about them."""
         return _safe_indexing(X, rows), check_method_params(X, call, indices=rows)
 
-    n, loss = num_samples(X), loss_of(router, None, certified.loss, certified.loss_range)
+    n, loss = (
+        num_samples(X),
+        loss_of(router, None, certified.loss, certified.loss_range),
+    )
     test = BatchTest(n, n_labels, certified.max_loss, 1 - certified.confidence, loss)
     _check_batch(certified, router, test, label_cost)
-    limit, rng = check_budget(certified.budget), check_random_state(certified.random_state)
-    scale, labelled = np.sort(rng.permutation(n)[:_SCALE_ROWS]), rng.permutation(n)[:n_labels]
+    limit, rng = (
+        check_budget(certified.budget),
+        check_random_state(certified.random_state),
+    )
+    scale, labelled = (
+        np.sort(rng.permutation(n)[:_SCALE_ROWS]),
+        rng.permutation(n)[:n_labels],
+    )
     X_scale, call_scale = part(scale)
     scaled = with_cache(router)
     plan = scaled.respond(X_scale, scaled.make_call(np.inf, **call_scale), None)
@@ -155,8 +184,12 @@ def certify_batch(certified, router, X, n_labels, label_cost, call):
         budgets = within_reach(walked, X_labelled, call_labelled, budgets)
         if len(rest):
             budgets = within_reach(others, X_rest, call_rest, budgets)
-    name, seen = ask_reference(walked, certified.reference, X_labelled, call_labelled, loss.worth)
-    route = seen.route if isinstance(certified.reference, str) else np.full(n_labels, -1)
+    name, seen = ask_reference(
+        walked, certified.reference, X_labelled, call_labelled, loss.worth
+    )
+    route = (
+        seen.route if isinstance(certified.reference, str) else np.full(n_labels, -1)
+    )
     price = seen.cost if label_cost is None else np.full(n_labels, float(label_cost))
     bought = Routed(np.asarray(seen.y_pred), route, price)
     unknown = loss.worth.name == "accuracy" and not hasattr(router, "classes_")
@@ -232,11 +265,17 @@ def _check_batch(certified, router, test, label_cost):
     if certified.max_loss is None:
         raise ValueError("max_loss must be given: it is what a batch is certified for.")
     if certified.groups is not None:
-        raise ValueError("groups are for evidence rows: a batch is promised as a whole.")
+        raise ValueError(
+            "groups are for evidence rows: a batch is promised as a whole."
+        )
     if isinstance(n_labels, bool) or not isinstance(n_labels, Integral) or n_labels < 1:
-        raise ValueError(f"n_labels must be a whole number from 1 up, got {n_labels!r}.")
+        raise ValueError(
+            f"n_labels must be a whole number from 1 up, got {n_labels!r}."
+        )
     if n_labels > n:
-        raise ValueError(f"n_labels={n_labels!r} is more than the {n} rows of the batch.")
+        raise ValueError(
+            f"n_labels={n_labels!r} is more than the {n} rows of the batch."
+        )
     if loss.worth.asks != "predict":
         raise ValueError(
             f"The loss of the wrapped router is one of probabilities ({loss.unit}), and a batch "

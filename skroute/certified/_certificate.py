@@ -156,11 +156,19 @@ class Certificate(NamedTuple):
 
 def warn_of_no_saving(certificate):
     """Warn of a promised loss whose operating point costs no less than the reference."""
-    if not certificate.promised or certificate.max_loss is None or certificate.saving > 1e-12:
+    if (
+        not certificate.promised
+        or certificate.max_loss is None
+        or certificate.saving > 1e-12
+    ):
         return
     unpriced = certificate.reference.endswith(UNPRICED)
     other = "the estimator without a budget" if unpriced else certificate.reference
-    single = "" if certificate.single is None else f" ({certificate.single!r} answers every row)"
+    single = (
+        ""
+        if certificate.single is None
+        else f" ({certificate.single!r} answers every row)"
+    )
     # Where no loss is allowed, rows help only if a cheaper point is better than the reference.
     more = "" if certificate.max_loss == 0 else ", or give more evidence"
     warn(
@@ -245,7 +253,10 @@ class CertificateDisplay(Display):
         ax.plot(points.cost[sure], points.loss_upper[sure], "o", color=color, ms=4)
         if self.max_loss is not None:
             ax.axhline(self.max_loss, color="0.6", linestyle="--", linewidth=1)
-        ax.set(xlabel="Mean cost per sample", ylabel="Loss against the reference (bound; seen)")
+        ax.set(
+            xlabel="Mean cost per sample",
+            ylabel="Loss against the reference (bound; seen)",
+        )
         return self
 
     @classmethod

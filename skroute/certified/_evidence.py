@@ -12,7 +12,11 @@ from skroute.utils._compat import num_samples
 from skroute.utils._named import align_by_class
 from skroute.utils._tensors import on_host
 from skroute.utils._typing import NDArray
-from skroute.utils._validation import check_known_labels, check_probabilities, missing_entries
+from skroute.utils._validation import (
+    check_known_labels,
+    check_probabilities,
+    missing_entries,
+)
 
 # Not "the full model": a gate and an early exit have one, and it is another.
 FULL = "the estimator itself without a budget"
@@ -67,8 +71,14 @@ class Evidence(NamedTuple):
     def differences(self, k):
         """Signed losses of a point in each group, against each reference but itself."""
         every = self.losses[:, [k]] - self.references
-        others = [r for r in range(every.shape[1]) if k > 0 or r != self.reference_index]
-        return [every[rows, r] for rows in self.groups.values() or [slice(None)] for r in others]
+        others = [
+            r for r in range(every.shape[1]) if k > 0 or r != self.reference_index
+        ]
+        return [
+            every[rows, r]
+            for rows in self.groups.values() or [slice(None)]
+            for r in others
+        ]
 
     def least_loss(self, k):
         """0 where the point is one of the references, whose own loss is 0."""
@@ -76,7 +86,9 @@ class Evidence(NamedTuple):
 
     def mean_loss(self, k):
         """The largest mean signed loss of a point."""
-        return float(max([self.least_loss(k), *(part.mean() for part in self.differences(k))]))
+        return float(
+            max([self.least_loss(k), *(part.mean() for part in self.differences(k))])
+        )
 
 
 def groups_of_rows(groups, y):
@@ -154,7 +166,9 @@ def collect(router, budgets, X, y, call, *, reference, loss, group, from_single)
         passes = [routed_of(single_plan, None), *passes]
     # The loss of abstaining lies between right and wrong.
     some_abstain = can_abstain(router) or can_abstain(reference)
-    groups = {} if group is None else {str(one): group == one for one in np.unique(group)}
+    groups = (
+        {} if group is None else {str(one): group == one for one in np.unique(group)}
+    )
     return Evidence(
         budgets,
         np.column_stack(losses),
@@ -180,12 +194,20 @@ def _safe_end(router, call, reference):
     names = router.single_choices_
     if any(call.get(name) is not None for name in ("exclude", "allowed")):
         return None
-    if reference == "best" and names == models_of(router) and hasattr(router, "mean_quality_"):
+    if (
+        reference == "best"
+        and names == models_of(router)
+        and hasattr(router, "mean_quality_")
+    ):
         means = np.asarray(router.mean_quality_)[: len(names)]
         # A mean that a log cannot say is NaN.
         return names[int(np.argmax(np.where(np.isnan(means), -np.inf, means)))]
     # A person who answers rows that abstain stands behind the models.
-    return reference if isinstance(reference, str) and reference in models_of(router) else None
+    return (
+        reference
+        if isinstance(reference, str) and reference in models_of(router)
+        else None
+    )
 
 
 def _references(router, X, y, call, reference, worth):

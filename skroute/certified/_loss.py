@@ -12,8 +12,14 @@ from skroute.utils._validation import check_numbers
 # rows, where that is known; and the unit.
 _KNOWN = {
     "accuracy": (lambda worth: [-1.0, 0.0], "wrong answers per row"),
-    "probability": (lambda worth: [-1.0, 0.0], "probability of the true label given up"),
-    "brier": (lambda worth: [0.0, 1.0 if len(worth.classes) == 2 else 2.0], "Brier score"),
+    "probability": (
+        lambda worth: [-1.0, 0.0],
+        "probability of the true label given up",
+    ),
+    "brier": (
+        lambda worth: [0.0, 1.0 if len(worth.classes) == 2 else 2.0],
+        "Brier score",
+    ),
     # Probabilities are taken from the smallest float on.
     "log_loss": (lambda worth: [0.0, -np.log(np.finfo(np.float64).eps)], "log loss"),
     "cost matrix": (
@@ -67,10 +73,15 @@ def loss_of(estimator, y, loss, loss_range):
         # A row that abstains loses the cost of abstaining.
         abstained_quality = -float(getattr(estimator, "abstain_cost", None) or 0.0)
         worth = Objective(
-            "loss", lambda y, answers: -lost(y, answers), abstained_quality=abstained_quality
+            "loss",
+            lambda y, answers: -lost(y, answers),
+            abstained_quality=abstained_quality,
         )
         return Loss(worth, float(loss_range), "by the loss given")
-    if is_regressor(estimator) and estimator.get_params(deep=False).get("quality") is None:
+    if (
+        is_regressor(estimator)
+        and estimator.get_params(deep=False).get("quality") is None
+    ):
         raise ValueError(
             f"{type(estimator).__name__} answers with numbers, of which no loss is known: give "
             "loss and loss_range, what two losses of a row can differ by at most."
@@ -102,8 +113,13 @@ def loss_of(estimator, y, loss, loss_range):
                     "rows that are in no sample."
                 )
     if loss_range is None:
-        losses, abstained = np.asarray(known(worth)), getattr(estimator, "abstain_quality_", None)
+        losses, abstained = (
+            np.asarray(known(worth)),
+            getattr(estimator, "abstain_quality_", None),
+        )
         if abstained is not None:
-            losses = np.concatenate([losses, np.full((*losses.shape[:-1], 1), -abstained)], axis=-1)
+            losses = np.concatenate(
+                [losses, np.full((*losses.shape[:-1], 1), -abstained)], axis=-1
+            )
         loss_range = np.ptp(losses, axis=-1).max()
     return Loss(worth, float(loss_range), unit, exact)

@@ -230,7 +230,9 @@ class PromiseMonitor:
         random_state: Any = None,
     ) -> None:
         if max_loss is None and budget is None:
-            raise ValueError("There is nothing to watch: give max_loss, budget, or both.")
+            raise ValueError(
+                "There is nothing to watch: give max_loss, budget, or both."
+            )
         if max_loss is not None and not -loss_range < max_loss < loss_range:
             raise ValueError(
                 f"max_loss={max_loss!r} must lie between -loss_range and loss_range="
@@ -266,10 +268,14 @@ class PromiseMonitor:
             self._bettors = {}
             if self.budget is not None:
                 most = 10 * self.budget if self.max_cost is None else self.max_cost
-                self._bettors["cost"] = Bettors("cost", self.budget, 0.0, most, threshold)
+                self._bettors["cost"] = Bettors(
+                    "cost", self.budget, 0.0, most, threshold
+                )
             if self.max_loss is not None:
                 top = self.loss_range
-                self._bettors["loss"] = Bettors("loss", self.max_loss, -top, top, threshold)
+                self._bettors["loss"] = Bettors(
+                    "loss", self.max_loss, -top, top, threshold
+                )
 
     @property
     def alarms_(self) -> list[Alarm]:
@@ -284,11 +290,16 @@ class PromiseMonitor:
 
     def _alarms_so_far(self):
         """Return the alarms in order of time; the caller holds the lock."""
-        found = [bettors.alarm for bettors in self._bettors.values() if bettors.alarm is not None]
+        found = [
+            bettors.alarm
+            for bettors in self._bettors.values()
+            if bettors.alarm is not None
+        ]
         return sorted(found, key=lambda alarm: alarm.row)
 
     @validate_params(
-        {"n_rows": [Interval(Integral, 0, None, closed="left")]}, prefer_skip_nested_validation=True
+        {"n_rows": [Interval(Integral, 0, None, closed="left")]},
+        prefer_skip_nested_validation=True,
     )
     def audit(self, n_rows: int = 1) -> NDArray[np.bool_]:
         """Select which of the next rows need an answer of the reference, or a label.
@@ -350,10 +361,15 @@ class PromiseMonitor:
             # Losses that are fed alone have a row each, those that are NaN as well.
             self._n_losses += len(losses)
             self.n_rows_ = max(before + len(costs), self._n_losses)
-            rows, late = np.arange(before, self.n_rows_) + 1, np.full(len(known), self.n_rows_)
+            rows, late = (
+                np.arange(before, self.n_rows_) + 1,
+                np.full(len(known), self.n_rows_),
+            )
             audited = rows[known] if len(losses) == len(rows) else late
             fed = {"cost": (costs, rows), "loss": (losses[known], audited)}
-            evidence = [bettors.feed(*fed[kind]) for kind, bettors in self._bettors.items()]
+            evidence = [
+                bettors.feed(*fed[kind]) for kind, bettors in self._bettors.items()
+            ]
             self._history.append((self.n_rows_, *evidence))
             if len(self._history) > 2000:
                 # Of the picture every second point goes.
@@ -379,14 +395,19 @@ class PromiseMonitor:
             if len(history):
                 ax.plot(history[:, 0], history[:, column] / np.log(10), label=kind)
         ax.axhline(0.0, color="0.6", linestyle="--", linewidth=1)
-        ax.set(xlabel="Rows", ylabel="Evidence against the promise (powers of ten; 0: alarm)")
+        ax.set(
+            xlabel="Rows",
+            ylabel="Evidence against the promise (powers of ten; 0: alarm)",
+        )
         ax.legend(loc="best")
         return ax
 
     def __getstate__(self):
         with self._lock:
             # A deep copy: the books go on while this one is written.
-            return deepcopy({k: value for k, value in vars(self).items() if k != "_lock"})
+            return deepcopy(
+                {k: value for k, value in vars(self).items() if k != "_lock"}
+            )
 
     def __setstate__(self, state):
         vars(self).update(state)

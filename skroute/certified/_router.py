@@ -7,12 +7,23 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.metrics import r2_score
-from sklearn.utils import check_consistent_length, check_random_state, column_or_1d, get_tags
+from sklearn.utils import (
+    check_consistent_length,
+    check_random_state,
+    column_or_1d,
+    get_tags,
+)
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import CostAwareMixin, Plan, check_rows, note_failure
-from skroute.base._inspection import answered_rows, is_frozen, models_of, takes_keyword, unfrozen
+from skroute.base._inspection import (
+    answered_rows,
+    is_frozen,
+    models_of,
+    takes_keyword,
+    unfrozen,
+)
 from skroute.certified._batch import certify_batch
 from skroute.certified._certificate import warn_of_no_saving
 from skroute.certified._evidence import collect, groups_of_rows, operating_budgets
@@ -369,11 +380,16 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         if hasattr(self.estimator_, "classes_"):
             self.classes_ = self.estimator_.classes_
         self.abstain_quality_ = getattr(self.estimator_, "abstain_quality_", None)
-        self._y_ndim, self._group_values = values.ndim, np.unique([] if groups is None else groups)
+        self._y_ndim, self._group_values = (
+            values.ndim,
+            np.unique([] if groups is None else groups),
+        )
         if isinstance(self.groups, str) and hasattr(self, "classes_"):
             self._group_values = np.union1d(self._group_values, self.classes_)
         call_rest = check_method_params(X, call, indices=rest)
-        budgets = operating_budgets(with_cache(self.estimator_), X_rest, self.n_points, call_rest)
+        budgets = operating_budgets(
+            with_cache(self.estimator_), X_rest, self.n_points, call_rest
+        )
         with task.step("collect evidence"):
             self._weigh(X, y, groups, rows, budgets, call, seen=frozen)
         self.choices_ = list(self.estimator_.choices_)
@@ -406,7 +422,9 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             raise TypeError(UNWEIGHTED)
         given = self.groups if isinstance(self.groups, str) else groups
         if self.groups is not None and given is None:
-            raise ValueError("groups must be given for the new rows, as they were in fit.")
+            raise ValueError(
+                "groups must be given for the new rows, as they were in fit."
+            )
         X, values, groups = self._checked(X, y, given, call, reset=False)
         if values.ndim != self._y_ndim:
             raise ValueError(
@@ -445,15 +463,21 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             return {}, params
         known = signature(model.fit).parameters
         learned = {name: value for name, value in params.items() if name in known}
-        call = {name: value for name, value in params.items() if takes_keyword(model, name)}
-        unknown = {name: params[name] for name in params.keys() - learned.keys() - call.keys()}
+        call = {
+            name: value for name, value in params.items() if takes_keyword(model, name)
+        }
+        unknown = {
+            name: params[name] for name in params.keys() - learned.keys() - call.keys()
+        }
         raise_for_params(unknown, self, "fit")
         return learned, call
 
     def _call_of(self, call):
         """What a call of the wrapped estimator is told, by what it requests or by name."""
         if routing_enabled():
-            return dict(process_routing(self, "predict", **call)["estimator"]["predict"])
+            return dict(
+                process_routing(self, "predict", **call)["estimator"]["predict"]
+            )
         return call
 
     def _checked(self, X, y, groups, call, *, reset):
@@ -513,7 +537,9 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
                 f"max_cost={self.max_cost!r} is below what an evidence row has cost, "
                 f"{largest:.17g}."
             )
-        differ = np.abs(evidence.losses[:, :, None] - evidence.references[:, None, :]).max()
+        differ = np.abs(
+            evidence.losses[:, :, None] - evidence.references[:, None, :]
+        ).max()
         if not differ <= loss.range * (1 + LIMIT_ROOM):
             raise ValueError(
                 f"Losses of a row differ by {differ:.6g}, more than loss_range={loss.range!r}, "
@@ -638,7 +664,9 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         self._validate_params()
         if not is_frozen(self.estimator):
             check_is_fitted(self)
-        router = self.estimator_ if hasattr(self, "choices_") else unfrozen(self.estimator)
+        router = (
+            self.estimator_ if hasattr(self, "choices_") else unfrozen(self.estimator)
+        )
         self._check_estimator(router)
         check_is_fitted(router)
         check_rows_match(X=X, **call)
@@ -660,7 +688,9 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         """
         certificate, loss_range = self.certificate_, self._selection.loss_range
         if not certificate.promised:
-            raise ValueError("There is nothing to watch: the certificate promises nothing.")
+            raise ValueError(
+                "There is nothing to watch: the certificate promises nothing."
+            )
         max_loss, budget = certificate.max_loss, certificate.budget
         most = self._selection.cost_range()[1]
         # A budget above all that was seen is broken by costs that were not.
@@ -696,7 +726,9 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         """
         certificate, model = self.certificate_, copy(self.estimator_)
         if not hasattr(model, "stream"):
-            raise ValueError(f"{type(model).__name__} has no streams: it decides row by row.")
+            raise ValueError(
+                f"{type(model).__name__} has no streams: it decides row by row."
+            )
         if "costs" in self._selection.evidence.told:
             warn(
                 "costs: the evidence was decided with the costs of each row. The certificate is "
@@ -705,7 +737,9 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         model.budget = certificate.operating_budget
         stream = model.stream(budget_total, **options)
         if certificate.single is not None:
-            stream.exclude([name for name in model.choices_ if name != certificate.single])
+            stream.exclude(
+                [name for name in model.choices_ if name != certificate.single]
+            )
         return stream
 
     # Predict --------------------------------------------------------------------------
@@ -758,7 +792,9 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             plan = model.plan(X, inner_call)
         except ValueError as error:
             if restrictions:
-                error.add_note("The budget is that of the operating point; estimator_ takes yours.")
+                error.add_note(
+                    "The budget is that of the operating point; estimator_ takes yours."
+                )
             raise
         return plan._replace(state=plan)
 
@@ -767,7 +803,9 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         return self.estimator_.answer(plan.state, response)
 
     def _offers_proba(self):
-        return hasattr(vars(self).get("estimator_", unfrozen(self.estimator)), "predict_proba")
+        return hasattr(
+            vars(self).get("estimator_", unfrozen(self.estimator)), "predict_proba"
+        )
 
     def _share_cache(self, cache):
         """Give the wrapped estimator a cache of its own, with the counts of this one."""
@@ -808,7 +846,11 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         # Refused before a model is asked.
         weight = check_row_weights(sample_weight, num_samples(X))
         routed = self.predict_routed(X, budget=budget, **call)
-        rows, model, y = answered_rows(self, routed.route), self.estimator_, self._values(y)
+        rows, model, y = (
+            answered_rows(self, routed.route),
+            self.estimator_,
+            self._values(y),
+        )
         check_consistent_length(X, y)
         if not len(rows):
             return np.nan
@@ -816,7 +858,9 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         if is_regressor(model):
             answers = np.array(routed.y_pred[rows].tolist())
             return float(r2_score(y[rows], answers, sample_weight=weight))
-        quality = check_numbers(OF_LABELS["accuracy"].of_routed(y, routed, model)[rows], "y")
+        quality = check_numbers(
+            OF_LABELS["accuracy"].of_routed(y, routed, model)[rows], "y"
+        )
         return float(np.average(quality, weights=weight))
 
     # scikit-learn ---------------------------------------------------------------------
@@ -824,7 +868,11 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
     def __sklearn_tags__(self):
         inner = unfrozen(self.estimator)
         # Tags are asked for before parameters are validated; fit will say it.
-        return get_tags(inner) if hasattr(inner, "__sklearn_tags__") else super().__sklearn_tags__()
+        return (
+            get_tags(inner)
+            if hasattr(inner, "__sklearn_tags__")
+            else super().__sklearn_tags__()
+        )
 
     def get_metadata_routing(self):
         """Metadata routing of this object: see the scikit-learn user guide.

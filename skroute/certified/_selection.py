@@ -8,7 +8,12 @@ import numpy as np
 from skroute.base import affords, check_affordable
 from skroute.certified._certificate import UNPRICED, Certificate, OperatingPoints
 from skroute.certified._evidence import Evidence
-from skroute.guarantees import fixed_sequence_test, mean_p_value, mean_upper_bound, rows_needed
+from skroute.guarantees import (
+    fixed_sequence_test,
+    mean_p_value,
+    mean_upper_bound,
+    rows_needed,
+)
 
 # Share of the level that is for the single choice at the safe end.
 _END_SHARE = 0.1
@@ -72,7 +77,9 @@ class Selection:
         found, options = np.ones(len(evidence.budgets)), self._options(level)
         for k in range(len(found)):
             parts = evidence.differences(k)
-            found[k] = max((mean_p_value(part, max_loss, **options) for part in parts), default=0.0)
+            found[k] = max(
+                (mean_p_value(part, max_loss, **options) for part in parts), default=0.0
+            )
             if found[k] > level and (k > 0 or evidence.single is None):
                 break
         return found
@@ -80,7 +87,9 @@ class Selection:
     def _loss_bounds(self, k, level):
         """Upper bounds of the loss of one operating point, in each group and by each reference."""
         options = {"confidence": 1 - level, **self._options(level)}
-        return [mean_upper_bound(part, **options) for part in self.evidence.differences(k)]
+        return [
+            mean_upper_bound(part, **options) for part in self.evidence.differences(k)
+        ]
 
     def loss_upper(self, k):
         """Upper bound of the loss of one operating point, taken for itself."""
@@ -114,7 +123,9 @@ class Selection:
         if level not in self._cost_bounds:
             options = {"bounds": self.cost_range(), "confidence": 1 - level}
             costs = self.evidence.costs.T
-            self._cost_bounds[level] = np.array([mean_upper_bound(c, **options) for c in costs])
+            self._cost_bounds[level] = np.array(
+                [mean_upper_bound(c, **options) for c in costs]
+            )
         return self._cost_bounds[level]
 
     def certified(self, budget):
@@ -150,7 +161,9 @@ class Selection:
         points = np.flatnonzero(loss)
         mean_cost = self.evidence.costs[:, points].mean(axis=0)
         mean_loss = self.evidence.losses[:, points].mean(axis=0)
-        keys = (mean_cost, mean_loss) if self.max_loss is None else (mean_loss, mean_cost)
+        keys = (
+            (mean_cost, mean_loss) if self.max_loss is None else (mean_loss, mean_cost)
+        )
         return int(points[np.lexsort(keys)[0]])
 
     def _advice_on_budget(self, budget, k):
@@ -215,7 +228,9 @@ class Selection:
     def _certificate(self, budget):
         evidence, max_loss = self.evidence, self.max_loss
         k, limited = self.point(budget), bool(np.isfinite(budget))
-        promised = bool(self.certified(budget)[0].any()) and (max_loss is not None or limited)
+        promised = bool(self.certified(budget)[0].any()) and (
+            max_loss is not None or limited
+        )
         best = int(np.argmin(evidence.references.mean(axis=0)))
         reference, reference_cost = list(evidence.reference_costs.items())[best]
         if len(evidence.reference_costs) > 1:
@@ -227,9 +242,13 @@ class Selection:
         assumption = f"later rows are drawn as the {n} evidence rows were"
         if limited and self.max_cost is None:
             most = evidence.costs.max()
-            assumption += f" and none costs more than {most:.4g}, the most that was seen"
+            assumption += (
+                f" and none costs more than {most:.4g}, the most that was seen"
+            )
         if self.asserted and max_loss is not None:
-            assumption += f", and the losses of no row differ by more than {self.loss_range:g}"
+            assumption += (
+                f", and the losses of no row differ by more than {self.loss_range:g}"
+            )
         options = {"bounds": self.cost_range(), "confidence": 1 - self.level()}
         return Certificate(
             promised=promised,
@@ -262,7 +281,9 @@ def _more_rows_needed(limit, values, upper, bounds, level):
     the number of rows: a forecast below that, from mean and spread alone, is not believed.
     """
     n, mean, std = len(values), float(values.mean()), float(values.std())
-    needed = rows_needed(float(limit), mean=mean, std=std, bounds=bounds, confidence=1 - level)
+    needed = rows_needed(
+        float(limit), mean=mean, std=std, bounds=bounds, confidence=1 - level
+    )
     if not np.isfinite(needed):
         return needed
     return max(needed, np.ceil(n * (upper - mean) / (limit - mean)), n + 1.0)

@@ -30,10 +30,15 @@ _N_ATTEMPTS = 4
 _DELAY = 1.0
 
 # Constraints that all fetchers share.
-FETCH_PARAMS = {"data_home": [str, os.PathLike, None], "download_if_missing": ["boolean"]}
+FETCH_PARAMS = {
+    "data_home": [str, os.PathLike, None],
+    "download_if_missing": ["boolean"],
+}
 
 
-@validate_params({"data_home": [str, os.PathLike, None]}, prefer_skip_nested_validation=True)
+@validate_params(
+    {"data_home": [str, os.PathLike, None]}, prefer_skip_nested_validation=True
+)
 def get_data_home(data_home: str | os.PathLike[str] | None = None) -> str:
     """Folder that data sets are read from and stored in.
 
@@ -126,7 +131,9 @@ def download(urls):
                 if getattr(error, "code", None) in (403, 404, 410):
                     break
                 time.sleep(_DELAY)
-    raise OSError(f"The download failed ({failure!r}) from each of {urls!r}.") from failure
+    raise OSError(
+        f"The download failed ({failure!r}) from each of {urls!r}."
+    ) from failure
 
 
 def load_or_fetch(origin: Origin, data_home, download_if_missing):
@@ -136,7 +143,9 @@ def load_or_fetch(origin: Origin, data_home, download_if_missing):
         raw = {}
     elif download_if_missing:
         first = [urls[0] for urls in origin.urls.values()]
-        logger.warning("%s is absent: downloading %s from %s", path, origin.size, ", ".join(first))
+        logger.warning(
+            "%s is absent: downloading %s from %s", path, origin.size, ", ".join(first)
+        )
         raw = {name: download(urls) for name, urls in origin.urls.items()}
     else:
         raise OSError(

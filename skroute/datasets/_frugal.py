@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 from sklearn.utils import Bunch, check_random_state
 
-from skroute.datasets._base import FETCH_PARAMS, Origin, dump_npz, github, load_npz, load_or_fetch
+from skroute.datasets._base import (
+    FETCH_PARAMS,
+    Origin,
+    dump_npz,
+    github,
+    load_npz,
+    load_or_fetch,
+)
 from skroute.datasets._frugal_sets import FRUGALMCT, FRUGALML, LogSet
 from skroute.utils._compat import Integral, Interval, Real, StrOptions, validate_params
 from skroute.utils._typing import NDArray
@@ -90,7 +97,9 @@ def convert_frugalmct(raw: dict[str, bytes], entry: LogSet, with_scores) -> byte
 def _addresses(source, name, apis, *kinds):
     """Where a file may be that is the same for each of `apis`, under each of `kinds`."""
     folder = f"dataset/mlserviceperformance_{name}"
-    return [github(*source, f"{folder}/Model{i}_{kind}.txt") for i in apis for kind in kinds]
+    return [
+        github(*source, f"{folder}/Model{i}_{kind}.txt") for i in apis for kind in kinds
+    ]
 
 
 # Where the coding was not changed, a service has one of the two files only.
@@ -151,10 +160,14 @@ arXiv 2102.09127.
 
 
 @validate_params(
-    {"name": [StrOptions(set(FRUGALML))], **FETCH_PARAMS}, prefer_skip_nested_validation=True
+    {"name": [StrOptions(set(FRUGALML))], **FETCH_PARAMS},
+    prefer_skip_nested_validation=True,
 )
 def fetch_frugalml(
-    name: str, *, data_home: str | os.PathLike[str] | None = None, download_if_missing: bool = True
+    name: str,
+    *,
+    data_home: str | os.PathLike[str] | None = None,
+    download_if_missing: bool = True,
 ) -> Bunch:
     """Load answers of commercial APIs to single-label tasks, with scores and prices.
 
@@ -236,16 +249,22 @@ def fetch_frugalml(
         model_names=arrays["api_names"].tolist(),
         target_names=list(entry.label_names),
         sample_id=arrays.get("sample_id"),
-        DESCR=_FRUGALML_DESCR.format(name=name, task=entry.task, n=len(arrays["y_true"])),
+        DESCR=_FRUGALML_DESCR.format(
+            name=name, task=entry.task, n=len(arrays["y_true"])
+        ),
         filename=str(path),
     )
 
 
 @validate_params(
-    {"name": [StrOptions(set(FRUGALMCT))], **FETCH_PARAMS}, prefer_skip_nested_validation=True
+    {"name": [StrOptions(set(FRUGALMCT))], **FETCH_PARAMS},
+    prefer_skip_nested_validation=True,
 )
 def fetch_frugalmct(
-    name: str, *, data_home: str | os.PathLike[str] | None = None, download_if_missing: bool = True
+    name: str,
+    *,
+    data_home: str | os.PathLike[str] | None = None,
+    download_if_missing: bool = True,
 ) -> Bunch:
     """Load the accuracy of commercial APIs on multi-label tasks, with prices.
 
@@ -320,7 +339,11 @@ def fetch_frugalmct(
     columns = None
     if "scores_api_ids" in arrays:
         columns = np.array([entry.apis.ids.index(i) for i in arrays["scores_api_ids"]])
-    extra = " Labels and scores of some services are included." if columns is not None else ""
+    extra = (
+        " Labels and scores of some services are included."
+        if columns is not None
+        else ""
+    )
     return Bunch(
         quality=arrays["reward"],
         costs=arrays["price_per_10k"],

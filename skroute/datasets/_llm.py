@@ -15,7 +15,10 @@ from skroute.utils._compat import validate_params
 _ROUTELLM = ("lm-sys/RouteLLM", "0b64fdafe049e596a3f5657c219329f24af24198")
 _LLMROUTER = ("ulab-uiuc/LLMRouter", "4e7a796942ce26e9d5f2b93191c7c2585c99c2e3")
 
-_MMLU_MODELS = {"mistralai/Mixtral-8x7B-Instruct-v0.1": 0.24, "gpt-4-1106-preview": 24.7}
+_MMLU_MODELS = {
+    "mistralai/Mixtral-8x7B-Instruct-v0.1": 0.24,
+    "gpt-4-1106-preview": 24.7,
+}
 _SUBJECTS = """
     abstract_algebra anatomy astronomy business_ethics clinical_knowledge college_biology
     college_chemistry college_computer_science college_mathematics college_medicine
@@ -77,15 +80,23 @@ def load_mmlu(content: bytes) -> Arrays:
 def convert_mmlu(raw: dict[str, bytes]) -> bytes:
     """``mmlu.csv.gz`` from a CSV file per subject and the list of contaminated prompts."""
     contaminated = {
-        json.loads(line)["eval_prompt"] for line in raw["contaminated"].decode().splitlines()
+        json.loads(line)["eval_prompt"]
+        for line in raw["contaminated"].decode().splitlines()
     }
     rows: list[list] = []
     for subject in _SUBJECTS:
-        for row in csv.DictReader(io.StringIO(raw[subject].decode("utf-8"), newline="")):
-            answers = {name.split("-")[0]: int(answer == "True") for name, answer in row.items()}
+        for row in csv.DictReader(
+            io.StringIO(raw[subject].decode("utf-8"), newline="")
+        ):
+            answers = {
+                name.split("-")[0]: int(answer == "True")
+                for name, answer in row.items()
+            }
             prompt = row["prompt"]
             flag = int(prompt in contaminated)
-            rows.append([len(rows), subject, prompt, answers["mixtral"], answers["gpt"], flag])
+            rows.append(
+                [len(rows), subject, prompt, answers["mixtral"], answers["gpt"], flag]
+            )
     names = "id subject prompt mixtral_correct gpt4_correct contaminated".split()
     return dump_table(dict(zip(names, zip(*rows))))
 
@@ -97,7 +108,9 @@ def load_llmrouter(content: bytes) -> Arrays:
         "prompt": table["prompt"],
         "task": table["task"],
         "metric": table["metric"],
-        "quality": np.array([table[name] for name in _LLMROUTER_MODELS]).T.astype(np.float64),
+        "quality": np.array([table[name] for name in _LLMROUTER_MODELS]).T.astype(
+            np.float64
+        ),
         "cluster_id": np.array(table["cluster_id"]).astype(np.int64),
         "is_test": np.array(table["split"]) == "test",
         "in_train": np.array(table["in_train"]) == "1",
@@ -116,7 +129,9 @@ def convert_llmrouter(raw: dict[str, bytes]) -> bytes:
     records, split = train + test, ["train"] * len(train) + ["test"] * len(test)
     prompts = [record["question"] for record in records]
     seen = set(prompts[: len(train)])
-    scores = [[record["scores"][name] for record in records] for name in _LLMROUTER_MODELS]
+    scores = [
+        [record["scores"][name] for record in records] for name in _LLMROUTER_MODELS
+    ]
     return dump_table(
         {
             "id": range(len(records)),
@@ -128,7 +143,9 @@ def convert_llmrouter(raw: dict[str, bytes]) -> bytes:
             + [int(prompt in seen) for prompt in prompts[len(train) :]],
             "prompt": prompts,
             # Ten digits are kept.
-            **dict(zip(_LLMROUTER_MODELS, np.round(np.array(scores, float), 10).tolist())),
+            **dict(
+                zip(_LLMROUTER_MODELS, np.round(np.array(scores, float), 10).tolist())
+            ),
         }
     )
 

@@ -18,12 +18,18 @@ def _checked_costs(array, costs, values):
     """Costs shared by all rows in memory, costs per row as a Dask array."""
     if not isinstance(costs, array.Array):
         if isinstance(costs, Mapping):
-            raise TypeError("costs must be an array in the order of the columns, got a mapping.")
+            raise TypeError(
+                "costs must be an array in the order of the columns, got a mapping."
+            )
         costs = check_numbers(costs, "costs")
     n_rows, n_choices = values.shape
     # Of unknown sizes the passes tell.
     known = costs.ndim != 2 or np.isnan(n_rows) or np.isnan(costs.shape[0])
-    if costs.shape[-1:] != (n_choices,) or costs.ndim > 2 or not (known or len(costs) == n_rows):
+    if (
+        costs.shape[-1:] != (n_choices,)
+        or costs.ndim > 2
+        or not (known or len(costs) == n_rows)
+    ):
         rows = "n_rows" if np.isnan(n_rows) else n_rows
         raise ValueError(
             f"costs must have shape ({n_choices},) or ({rows}, {n_choices}), got {costs.shape}."
@@ -55,7 +61,9 @@ class BlockedAssignment(NamedTuple):
     plan: PassedAssignment
 
 
-def solve_assignment(values: Any, costs: Any, budget: float | None) -> BlockedAssignment:
+def solve_assignment(
+    values: Any, costs: Any, budget: float | None
+) -> BlockedAssignment:
     """Make one choice per row of a Dask array, with one budget for all rows.
 
     Parameters

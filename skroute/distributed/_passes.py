@@ -168,7 +168,11 @@ def solve_in_passes(
     >>> [plan.choices(i, *block).tolist() for i, block in enumerate(blocks)]
     [[0], [0, 1]]
     """
-    if isinstance(blocks, (str, bytes)) or not hasattr(blocks, "__len__") or not len(blocks):
+    if (
+        isinstance(blocks, (str, bytes))
+        or not hasattr(blocks, "__len__")
+        or not len(blocks)
+    ):
         raise TypeError(
             "blocks must be a sequence of blocks, not empty, since they are passed over several "
             f"times, got {type(blocks).__name__}: give a list, of functions where blocks are large."
@@ -188,7 +192,11 @@ def solve_in_passes(
         if n_passes == 1 and n_rows:
             check_affordable(budget, sums[0] / n_rows)
         above += sums[2:]
-        room = total * (1 + ROUNDING) - sums[0] - above[0] if np.isfinite(total) else np.inf
+        room = (
+            total * (1 + ROUNDING) - sums[0] - above[0]
+            if np.isfinite(total)
+            else np.inf
+        )
         # From the top: what fits, and the first bin that does not.
         taken = np.cumsum(hist[::-1, 1])
         at = int(np.searchsorted(taken, room, side="right"))
@@ -207,7 +215,10 @@ def solve_in_passes(
             # As many bins on both sides as can be solved: the best exchange may be outside.
             below = np.cumsum([0, *hist[:, 0]])
             reach = np.arange(len(hist))
-            first, last = np.maximum(bin_of - reach, 0), np.minimum(bin_of + reach + 1, len(hist))
+            first, last = (
+                np.maximum(bin_of - reach, 0),
+                np.minimum(bin_of + reach + 1, len(hist)),
+            )
             n_around = below[last] - below[first]
             widest = max(int(np.searchsorted(n_around, _CORE, side="right")) - 1, 0)
             high = min(low + (int(last[widest]) << shift), np.iinfo(np.int64).max)
@@ -238,7 +249,9 @@ def _settle(parts, starts, total, low, high, n_passes):
     left = max((total - cost) / len(values), least)
     path, plan = assignment_path(values, costs), solve_in_memory(values, costs, left)
     value, spent = value + plan.objective * len(values), cost + plan.spent * len(values)
-    bound = max(value - plan.objective * len(values) + path.objective(left) * len(values), value)
+    bound = max(
+        value - plan.objective * len(values) + path.objective(left) * len(values), value
+    )
     chosen = np.split(plan.choices, np.cumsum([len(own) for own in rows])[:-1])
     rules = [(high, own, choices) for own, choices in zip(rows, chosen)]
     # The price is infinite at the smallest budget alone.

@@ -126,7 +126,10 @@ def optimal_thresholds(values, bad, k, use_lo=True, use_hi=True):
         cut = _between(ordered, int(np.searchsorted(ordered, top[first], side="right")))
         return cut, cut
     best = int(np.argmax(above + below[::-1]))
-    return (_between(ordered, int(below[k - best])), _between(ordered, n - int(above[best])))
+    return (
+        _between(ordered, int(below[k - best])),
+        _between(ordered, n - int(above[best])),
+    )
 
 
 def tails(values, bad, k, use_lo, use_hi):
@@ -140,7 +143,9 @@ def tails(values, bad, k, use_lo, use_hi):
     bottom[: min(k + 1, len(wrong_below))] = wrong_below[: k + 1]
     ordered = np.sort(values)
     none = np.zeros(k + 1, dtype=np.int64)
-    above = len(ordered) - np.searchsorted(ordered, top, side="right") if use_hi else none
+    above = (
+        len(ordered) - np.searchsorted(ordered, top, side="right") if use_hi else none
+    )
     below = np.searchsorted(ordered, bottom, side="left") if use_lo else none
     return ordered, top, bottom, above, below
 
@@ -202,7 +207,9 @@ def lagrangian_path(values, bad, costs, prices, use_lo=True, use_hi=True, weight
     return path
 
 
-def sweep_back(values, bad, costs, price, lo, hi, position, use_lo=True, use_hi=True, weights=None):
+def sweep_back(
+    values, bad, costs, price, lo, hi, position, use_lo=True, use_hi=True, weights=None
+):
     """One backward sweep of coordinate descent on ``cost + price * wrong``, into `lo` and `hi`.
 
     At each position, from the last but one to the first, the rows that reach it choose
@@ -229,7 +236,9 @@ def sweep_back(values, bad, costs, price, lo, hi, position, use_lo=True, use_hi=
 
 def widened(values, lo, hi, factors):
     """Thresholds moved outwards by multiples of the deviation of what is still to come."""
-    spread = np.array([np.std(values[-1] - running) for running in values], dtype=np.float64)
+    spread = np.array(
+        [np.std(values[-1] - running) for running in values], dtype=np.float64
+    )
     return [(lo - factor * spread, hi + factor * spread) for factor in factors]
 
 
@@ -241,7 +250,9 @@ def never(n_members):
 def checked(thresholds, n_members):
     """Lower and upper thresholds as one read-only array of shape (2, n_members): files can be
     damaged."""
-    if any(part.dtype != np.float64 or part.shape != (n_members,) for part in thresholds):
+    if any(
+        part.dtype != np.float64 or part.shape != (n_members,) for part in thresholds
+    ):
         raise ValueError(f"The thresholds of {n_members} members are damaged.")
     return read_only(thresholds)
 

@@ -51,7 +51,9 @@ class ExitDisplay:
         return 1.0 - np.cumsum(counts) / len(self.members)
 
     @classmethod
-    def from_estimator(cls, estimator, X, *, name=None, ax=None, bar_kwargs=None, line_kwargs=None):
+    def from_estimator(
+        cls, estimator, X, *, name=None, ax=None, bar_kwargs=None, line_kwargs=None
+    ):
         """Evaluate rows and plot when they leave.
 
         Parameters
@@ -69,11 +71,20 @@ class ExitDisplay:
         ExitDisplay
         """
         style = {"ax": ax, "bar_kwargs": bar_kwargs, "line_kwargs": line_kwargs}
-        return cls.from_predictions(estimator.route(X), len(estimator.order_), name=name, **style)
+        return cls.from_predictions(
+            estimator.route(X), len(estimator.order_), name=name, **style
+        )
 
     @classmethod
     def from_predictions(
-        cls, members, n_members, *, name=None, ax=None, bar_kwargs=None, line_kwargs=None
+        cls,
+        members,
+        n_members,
+        *,
+        name=None,
+        ax=None,
+        bar_kwargs=None,
+        line_kwargs=None,
     ):
         """Plot from numbers of members evaluated.
 
@@ -119,9 +130,13 @@ class ExitDisplay:
         self.bars_ = ax.bar(edges[:-1] + 0.5, share, np.diff(edges), **style)
         label = f"still undecided (mean {self.members.mean():.1f} of {self.n_members})"
         label = label if name is None else f"{name}: {label}"
-        style = validate_style_kwargs({"color": "C1", "label": label}, line_kwargs or {})
+        style = validate_style_kwargs(
+            {"color": "C1", "label": label}, line_kwargs or {}
+        )
         undecided = np.append(1.0, self.survival)
-        (self.line_,) = ax.step(range(self.n_members + 1), undecided, where="post", **style)
+        (self.line_,) = ax.step(
+            range(self.n_members + 1), undecided, where="post", **style
+        )
         ax.set(
             xlabel="Members evaluated",
             ylabel="Share of rows",
@@ -225,7 +240,8 @@ class TradeoffDisplay:
             style = validate_style_kwargs({"marker": ".", "label": name}, given)
             self.lines_ += ax.plot(100 * share[by], cost[by], **style)
         ax.set(
-            xlabel="Answers that differ from the full ensemble (%)", ylabel="Mean members evaluated"
+            xlabel="Answers that differ from the full ensemble (%)",
+            ylabel="Mean members evaluated",
         )
         ax.legend()
         self.ax_, self.figure_ = ax, ax.figure

@@ -92,7 +92,9 @@ def check_ensemble(estimator):
     """
     ensemble, _, cut = take_apart(estimator)
     # Boosters themselves say, once they are read, whether they classify.
-    classifies = hasattr(type(ensemble), "predict_proba") or not hasattr(ensemble, "fit")
+    classifies = hasattr(type(ensemble), "predict_proba") or not hasattr(
+        ensemble, "fit"
+    )
     if classifies and find_reader(ensemble) is not None:
         return
     has_members = find_builder(ensemble) is not None or may_exit(ensemble)
@@ -204,7 +206,9 @@ def ensemble_engine(estimator):
     build = find_builder(ensemble)
     if build is None:
         # A net that will have exits once it is fitted.
-        raise NotFittedError(f"The {type(ensemble).__name__} is not fitted; call fit first.")
+        raise NotFittedError(
+            f"The {type(ensemble).__name__} is not fitted; call fit first."
+        )
     return build(ensemble), np.asarray(ensemble.classes_)
 
 
@@ -284,7 +288,9 @@ def _adaboost_engine(adaboost):
     """Return the engine of AdaBoost: members vote with their labels and are weighted."""
     members = list(adaboost.estimators_)
     n_classes = len(adaboost.classes_)
-    weights = adaboost.estimator_weights_[: len(members)] / adaboost.estimator_weights_.sum()
+    weights = (
+        adaboost.estimator_weights_[: len(members)] / adaboost.estimator_weights_.sum()
+    )
     if n_classes <= 2:
         # A vote is 0.5 from even chances, and the score of the library is 2 for it.
         weights = weights * 4.0

@@ -118,7 +118,9 @@ class ForestEngine(Engine):
         forest = self.forest
         if stop - start < _FEWEST_ROWS or not self._layouts:
             trees = tuple(forest.trees)
-            walk_rows(X, start, stop, trees, forest.offset, thresholds, self.beta, *walk)
+            walk_rows(
+                X, start, stop, trees, forest.offset, thresholds, self.beta, *walk
+            )
             return
         walk.scores[start:stop] = forest.offset
         for first_row in range(start, stop, _CHUNK):
@@ -151,7 +153,9 @@ class ForestEngine(Engine):
 
     def __getstate__(self):
         # The layouts are made again when they are needed.
-        return {name: value for name, value in self.__dict__.items() if name != "_layouts"}
+        return {
+            name: value for name, value in self.__dict__.items() if name != "_layouts"
+        }
 
     def timed_calls(self):
         calls = {}

@@ -3,7 +3,13 @@
 import numpy as np
 from numba import njit
 
-from skroute.forests._bitvector_kernels import BLOCK, GAP, add_values, bin_rows, find_leaves
+from skroute.forests._bitvector_kernels import (
+    BLOCK,
+    GAP,
+    add_values,
+    bin_rows,
+    find_leaves,
+)
 from skroute.forests._kernels import leaves
 
 # Trees that a row which is alone goes down together.
@@ -67,7 +73,10 @@ def walk_rows(X, start, stop, trees, offset, thresholds, beta, score, members, a
             for t in range(member_start[r], member_start[r + 1]):
                 if t >= next_tree:
                     # Alone, a row also goes down trees that it may not need: their loads overlap.
-                    known, next_tree = t, min(t + (1 if m > 1 else _TOGETHER), len(outputs))
+                    known, next_tree = (
+                        t,
+                        min(t + (1 if m > 1 else _TOGETHER), len(outputs)),
+                    )
                     leaves(X, rows, m, trees, t, next_tree, scratch, leaf)
                 first, width = max(outputs[t], 0), n_outputs if outputs[t] < 0 else 1
                 for j in range(m):
@@ -78,7 +87,10 @@ def walk_rows(X, start, stop, trees, offset, thresholds, beta, score, members, a
             for j in range(m):
                 leader, x = (0, g[j, 0]) if one else _leader_and_margin(g, j)
                 if last or x > high or (one and x < lo[r]):
-                    members[rows[j]], answer[rows[j]] = r + 1, x > high if one else leader
+                    members[rows[j]], answer[rows[j]] = (
+                        r + 1,
+                        x > high if one else leader,
+                    )
                     for k in range(n_outputs):
                         score[rows[j], k] = g[j, k]
                 else:
@@ -349,7 +361,11 @@ def scan(scores, candidates, active, g, target, first, last, use_lo, use_hi, dec
     for c in range(len(candidates)):
         added = scores[candidates[c]]
         for i in range(n):
-            best, second, leader = g[i, 0] + added[active[i], 0], scores.dtype.type(-np.inf), 0
+            best, second, leader = (
+                g[i, 0] + added[active[i], 0],
+                scores.dtype.type(-np.inf),
+                0,
+            )
             for o in range(1, n_outputs):
                 x = g[i, o] + added[active[i], o]
                 if x > best:

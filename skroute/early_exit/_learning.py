@@ -237,8 +237,14 @@ def shares_of(alpha, classes):
         )
     shares = [alpha[label] for label in labels]
     for label, share in zip(labels, shares):
-        if not isinstance(share, Real) or isinstance(share, bool) or not 0 <= share <= 1:
-            raise ValueError(f"alpha[{label!r}] must be a number from 0 to 1, got {share!r}.")
+        if (
+            not isinstance(share, Real)
+            or isinstance(share, bool)
+            or not 0 <= share <= 1
+        ):
+            raise ValueError(
+                f"alpha[{label!r}] must be a number from 0 to 1, got {share!r}."
+            )
     if len(shares) == 1:
         shares = shares * 2
     return np.array(shares, dtype=np.float64)
@@ -324,7 +330,9 @@ def learn(scores, offset, beta, costs, options, on_position=None):
         # A margin of several classes has no doubt: the class that is second may become first.
         wrong = doubtful(values, bad, beta, SOFTNESS) if options.use_lo else bad
         prices = costs.sum() * PRICES
-        path = lagrangian_path(values, wrong, costs[order], prices, weights=errors.weights, **sides)
+        path = lagrangian_path(
+            values, wrong, costs[order], prices, weights=errors.weights, **sides
+        )
     lo, hi = path[0]
     policies += widened(values, lo, hi, WIDER)
     policies += path
@@ -356,7 +364,9 @@ def _allowed_errors(scores, offset, beta, alpha):
     if not share:
         return _AllowedErrors(share, None)
     # Errors that are allowed less often count for more. On average they count as one.
-    allowed = np.maximum(alpha * np.bincount(answers, minlength=len(alpha)), LEAST_ALLOWED)
+    allowed = np.maximum(
+        alpha * np.bincount(answers, minlength=len(alpha)), LEAST_ALLOWED
+    )
     weight = share * len(answers) / (allowed * np.count_nonzero(alpha))
     if scores.shape[2] == 1:
         # A row that leaves above wrongly is one of the first class, below of the second.
@@ -369,7 +379,9 @@ def _allowed_errors(scores, offset, beta, alpha):
 # Calibration --------------------------------------------------------------------------
 
 
-def calibrate(policies, values, bad, *, answers, n_answers, costs, alpha, promise=None, labels=()):
+def calibrate(
+    policies, values, bad, *, answers, n_answers, costs, alpha, promise=None, labels=()
+):
     """Return what sets of thresholds change on rows, and choose the one to use.
 
     Parameters
@@ -444,7 +456,10 @@ def _choose(n_wrong, n_rows, alpha, promise, labels):
     # Bounds of several answers hold at the same time.
     confidence = 1 - (1 - promise.confidence) / len(shares)
     allowed = np.array(
-        [allowed_wrong(n, share, confidence, promise.guarantee) for n, share in zip(n_rows, shares)]
+        [
+            allowed_wrong(n, share, confidence, promise.guarantee)
+            for n, share in zip(n_rows, shares)
+        ]
     )
     # The first thresholds never leave early and are never wrong.
     chosen = max(0, last_accepted(n_wrong, allowed))
@@ -452,7 +467,9 @@ def _choose(n_wrong, n_rows, alpha, promise, labels):
         if len(n_wrong) > 1:
             _warn_of_no_exit(alpha, n_rows, promise.guarantee, confidence, labels)
         return chosen, np.zeros(len(shares))
-    bounds = [share_upper_bound(k, n, confidence=confidence) for k, n in zip(allowed, n_rows)]
+    bounds = [
+        share_upper_bound(k, n, confidence=confidence) for k, n in zip(allowed, n_rows)
+    ]
     return chosen, np.array(bounds)
 
 
@@ -460,7 +477,18 @@ def _choose(n_wrong, n_rows, alpha, promise, labels):
 
 
 def learn_exits(
-    engine, options, *, X, X_calibration, share, confidence, guarantee, costs, rng, task, labels
+    engine,
+    options,
+    *,
+    X,
+    X_calibration,
+    share,
+    confidence,
+    guarantee,
+    costs,
+    rng,
+    task,
+    labels,
 ):
     """Learn order and thresholds on rows, and calibrate them on others.
 
@@ -509,7 +537,9 @@ def learn_exits(
     if X_calibration is not None:
         held_out_scores = engine.member_scores(X_calibration)
     else:
-        train, held_out = hold_out(n_rows, share, rng, full_answers(scores, offset, beta))
+        train, held_out = hold_out(
+            n_rows, share, rng, full_answers(scores, offset, beta)
+        )
         if held_out is not None:
             held_out_scores = scores[:, held_out]
             scores = scores[:, train]
@@ -601,7 +631,9 @@ def _warn_of_no_exit(alpha, n_rows, guarantee, confidence, labels):
         limit = "none may change, which no number of rows shows."
         if shares[hardest] > 0:
             needed = fewest_rows(shares[hardest], confidence, guarantee)
-            limit = f"{shares[hardest]:g} may change: that takes {needed} rows at least."
+            limit = (
+                f"{shares[hardest]:g} may change: that takes {needed} rows at least."
+            )
         reason = (
             f" The full ensemble gives {n_rows[hardest]} of them the answer {label!r}, of which "
             f"{limit}"

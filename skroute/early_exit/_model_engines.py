@@ -112,7 +112,9 @@ class MemberEngine(Engine):
         if labels is None or method not in ("predict_proba", "decision_function"):
             return
         unknown = not np.isin(labels, self.classes).all()
-        if unknown or (method == "decision_function" and len(labels) < len(self.classes)):
+        if unknown or (
+            method == "decision_function" and len(labels) < len(self.classes)
+        ):
             raise ValueError(
                 f"Member {t} knows the classes {list(labels)!r}, the ensemble "
                 f"{list(self.classes)!r}: its {method} cannot be added. Fit all members "
@@ -190,7 +192,9 @@ class MemberEngine(Engine):
         return proba[:, -1] - 0.5 if self.n_outputs == 1 else proba
 
     def member_scores(self, X):
-        scores = np.empty((self.n_members, num_samples(X), self.n_outputs), dtype=np.float32)
+        scores = np.empty(
+            (self.n_members, num_samples(X), self.n_outputs), dtype=np.float32
+        )
         for t in range(self.n_members):
             scores[t] = self.score(t, X)
         return scores
@@ -221,7 +225,9 @@ def n_outputs_of(classes):
 def response_of(member):
     """Return how a member is asked: "decision_function", "predict_proba", or "call"."""
     if hasattr(member, "predict_proba") or hasattr(member, "decision_function"):
-        return check_response_method(member, ["decision_function", "predict_proba"]).__name__
+        return check_response_method(
+            member, ["decision_function", "predict_proba"]
+        ).__name__
     if callable(member):
         return "call"
     raise TypeError(

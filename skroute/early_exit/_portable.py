@@ -127,7 +127,8 @@ def load_exported(path):
     try:
         with np.load(path, allow_pickle=False) as file:
             content = {
-                key: value.item() if value.ndim == 0 else value for key, value in file.items()
+                key: value.item() if value.ndim == 0 else value
+                for key, value in file.items()
             }
     except ValueError as error:
         raise ValueError(
@@ -155,12 +156,18 @@ def forest_of(exported):
         )
     for name in ("lo", "hi", "offset", *NODE.names):
         if not isinstance(exported[name], np.ndarray) or exported[name].ndim != 1:
-            raise ValueError(f"The entry {name!r} of an exported ensemble must be an array.")
+            raise ValueError(
+                f"The entry {name!r} of an exported ensemble must be an array."
+            )
     for name in ("lo", "hi", "offset", "threshold", "values", "beta", "slope", "shift"):
         if np.isnan(np.asarray(exported.get(name, 0.0), dtype=np.float64)).any():
-            raise ValueError(f"The entry {name!r} of an exported ensemble must not be NaN.")
+            raise ValueError(
+                f"The entry {name!r} of an exported ensemble must not be NaN."
+            )
     if len({len(exported[name]) for name in NODE.names}) > 1:
-        raise ValueError("The arrays of the nodes of an exported ensemble differ in length.")
+        raise ValueError(
+            "The arrays of the nodes of an exported ensemble differ in length."
+        )
     nodes = np.empty(len(exported["child"]), dtype=NODE)
     for name in NODE.names:
         nodes[name] = exported[name]
@@ -182,8 +189,12 @@ def forest_of(exported):
         partial_rule=PartialRule(**_fields(exported, _OF_PARTIAL_SUMS)),
     )
     checked((exported["lo"], exported["hi"]), forest.n_members)
-    if len(exported["classes"]) not in ((1, 2) if forest.n_outputs == 1 else (forest.n_outputs,)):
-        raise ValueError("The classes of an exported ensemble are not as many as its scores.")
+    if len(exported["classes"]) not in (
+        (1, 2) if forest.n_outputs == 1 else (forest.n_outputs,)
+    ):
+        raise ValueError(
+            "The classes of an exported ensemble are not as many as its scores."
+        )
     return forest
 
 
@@ -309,7 +320,9 @@ class PortableEnsemble:
             If the scores have no known link.
         """
         if self._engine.link is None:
-            raise AttributeError("The scores of the members have no known link to probabilities.")
+            raise AttributeError(
+                "The scores of the members have no known link to probabilities."
+            )
         walk = self._walk(X)
         scores = sided(self._engine, walk.scores, walk.answers)
         return probabilities(self._engine, scores, walk.n_evaluated, len(self.classes_))

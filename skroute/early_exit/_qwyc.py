@@ -325,7 +325,10 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         rng = check_random_state(self.random_state)
         train, held_out = hold_out(n, share, rng, labels)
         if held_out is not None:
-            X_calibration, rows = _safe_indexing(rows, held_out), _safe_indexing(rows, train)
+            X_calibration, rows = (
+                _safe_indexing(rows, held_out),
+                _safe_indexing(rows, train),
+            )
 
         def params_of(name):
             check_weights(routed[name]["fit"], n)
@@ -358,7 +361,9 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             routed[name]["fit"] = weights_alone(models[name], params, self)
         return routed
 
-    def optimize(self, X: ArrayLike, X_calibration: ArrayLike | None = None) -> "QWYCEnsemble":
+    def optimize(
+        self, X: ArrayLike, X_calibration: ArrayLike | None = None
+    ) -> "QWYCEnsemble":
         """Optimise the evaluation of a fitted ensemble on rows without labels.
 
         Parameters
@@ -480,12 +485,16 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
     def __setstate__(self, state):
         super().__setstate__(state)
         if "tradeoff_" in state:
-            found = [checked(pair, len(self.order_)) for pair in self.tradeoff_.thresholds]
+            found = [
+                checked(pair, len(self.order_)) for pair in self.tradeoff_.thresholds
+            ]
             self.tradeoff_ = self.tradeoff_._replace(thresholds=found)
 
     # Prediction -------------------------------------------------------------------
 
-    def decision_function(self, X: ArrayLike, budget: float | None = None) -> np.ndarray:
+    def decision_function(
+        self, X: ArrayLike, budget: float | None = None
+    ) -> np.ndarray:
         """Scores of the members that were evaluated.
 
         A score is partial where the row left early: the sum so far, moved to the side of
@@ -512,7 +521,9 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         else:
             known = offers_proba(self.estimator)
         if not known:
-            raise AttributeError("The scores of the members have no known link to probabilities.")
+            raise AttributeError(
+                "The scores of the members have no known link to probabilities."
+            )
         return True
 
     def _check_rows(self, X):
@@ -553,7 +564,9 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         """Return the answers of a walk, those of ties by the ensemble itself."""
         ties = ties_of(self._engine, walk)
         if len(ties):
-            ensemble = ReadEnsemble(self.estimator_, self._engine, self.classes_, self._before)
+            ensemble = ReadEnsemble(
+                self.estimator_, self._engine, self.classes_, self._before
+            )
             walk.answers[ties] = ensemble.own_answers(X, ties, cache_of(self))
         return walk.answers
 
@@ -594,7 +607,9 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         models = fittable_models(self.estimator).values()
-        members = [model for model in models if hasattr(unfrozen(model), "__sklearn_tags__")]
+        members = [
+            model for model in models if hasattr(unfrozen(model), "__sklearn_tags__")
+        ]
         # A raw booster, and a function, say themselves what they take.
         tags.input_tags.allow_nan = True
         if members:

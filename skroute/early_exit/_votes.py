@@ -49,8 +49,13 @@ def optimal_stopping(law, negative, costs, prices, use_lo=True, use_hi=True):
     for t in range(n_members - 1, 0, -1):
         # The last of t + 1 votes drawn is for or against by their shares.
         k = np.arange(t + 1)
-        won, lost = weight[1:] * ((k + 1) / (t + 1)), weight[:-1] * ((t + 1 - k) / (t + 1))
-        against = against[:-1] * ((t + 1 - k) / (t + 1)) + against[1:] * ((k + 1) / (t + 1))
+        won, lost = (
+            weight[1:] * ((k + 1) / (t + 1)),
+            weight[:-1] * ((t + 1 - k) / (t + 1)),
+        )
+        against = against[:-1] * ((t + 1 - k) / (t + 1)) + against[1:] * (
+            (k + 1) / (t + 1)
+        )
         weight = won + lost
         seen = weight > 0
         up = np.divide(won, weight, out=k / t, where=seen)
@@ -59,11 +64,15 @@ def optimal_stopping(law, negative, costs, prices, use_lo=True, use_hi=True):
         if use_lo:
             stop = prices * (1.0 - wrong)
             stays = stop > to_go
-            below[:, t - 1] = np.where(stays.any(axis=1), np.argmax(stays, axis=1), t + 1) - 1
+            below[:, t - 1] = (
+                np.where(stays.any(axis=1), np.argmax(stays, axis=1), t + 1) - 1
+            )
         if use_hi:
             gain = prices * wrong
             stays = (gain > to_go)[:, ::-1]
-            above[:, t - 1] = np.where(stays.any(axis=1), t + 1 - np.argmax(stays, axis=1), 0)
+            above[:, t - 1] = np.where(
+                stays.any(axis=1), t + 1 - np.argmax(stays, axis=1), 0
+            )
             stop = np.minimum(stop, gain) if use_lo else gain
         stops = (k <= below[:, t - 1 : t]) | (k >= above[:, t - 1 : t])
         to_go = np.where(stops, stop, to_go)
@@ -92,13 +101,17 @@ def vote_path(scores, offset, beta, costs, prices, use_lo=True, use_hi=True):
     sides = (use_lo, use_hi) if one else (True, True)
     below, above = optimal_stopping(law, negative, costs, prices, *sides)
     t = np.arange(1, n_members + 1)
-    center = offset[0] + t * ((beta - offset[0]) / n_members) if one else np.zeros(n_members)
+    center = (
+        offset[0] + t * ((beta - offset[0]) / n_members) if one else np.zeros(n_members)
+    )
     # Halfway between two numbers of votes.
     lo = np.where(below >= 0, center + weight * (2 * below + 1 - t), -np.inf)
     hi = np.where(above <= t, center + weight * (2 * above - 1 - t), np.inf)
     # With all members there is nothing to stop.
     lo[:, -1], hi[:, -1] = -np.inf, np.inf
-    return [(low if one else np.full(n_members, -np.inf), high) for low, high in zip(lo, hi)]
+    return [
+        (low if one else np.full(n_members, -np.inf), high) for low, high in zip(lo, hi)
+    ]
 
 
 def _votes(scores, offset, beta):
@@ -123,5 +136,7 @@ def _law(total, n_members):
     deviation = _SPREAD * n_members
     reach = min(int(np.ceil(4 * deviation)), n_members)
     kernel = np.exp(-0.5 * (np.arange(-reach, reach + 1) / deviation) ** 2)
-    smooth = np.convolve(np.pad(count, reach, mode="reflect"), kernel / kernel.sum(), "valid")
+    smooth = np.convolve(
+        np.pad(count, reach, mode="reflect"), kernel / kernel.sum(), "valid"
+    )
     return smooth / smooth.sum()

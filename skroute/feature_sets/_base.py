@@ -26,7 +26,12 @@ from skroute.base import (
     note_failure,
 )
 from skroute.base._inspection import may_take_weights
-from skroute.feature_sets._costs import MeasuredCosts, given_costs, measured_costs, timed_rows
+from skroute.feature_sets._costs import (
+    MeasuredCosts,
+    given_costs,
+    measured_costs,
+    timed_rows,
+)
 from skroute.feature_sets._extractors import ItemExtractors, check_extractors
 from skroute.feature_sets._lattice import NO_FEATURES, indicator, members, set_name
 from skroute.feature_sets._training import SetTrainer
@@ -93,7 +98,9 @@ ANYTIME = CallParameter(
 )
 
 
-class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseComposition):
+class BaseFeatureSelector(
+    CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseComposition
+):
     """Trains models of sets of features, and computes for each item the set its budget allows.
 
     A subclass declares
@@ -160,7 +167,9 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
 
     # Fit --------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any = None, size: ArrayLike | None = None, **params: Any) -> Self:
+    def fit(
+        self, X: Any, y: Any = None, size: ArrayLike | None = None, **params: Any
+    ) -> Self:
         """Train the models of the feature sets.
 
         Parameters
@@ -191,7 +200,12 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
         fit_params, score_params, split_params = self._routed(params)
-        for name in ("n_features_in_", "feature_names_in_", "measured_sizes_", "measured_costs_"):
+        for name in (
+            "n_features_in_",
+            "feature_names_in_",
+            "measured_sizes_",
+            "measured_costs_",
+        ):
             vars(self).pop(name, None)
         X = self._check_rows(X, reset=True)
         X, y = indexable(X, on_host(y))
@@ -213,7 +227,9 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
             return self.extractors_.take(prepared, members(mask))
 
         trainer = SetTrainer(self, table_of, y, splits, fit_params, score_params, task)
-        self._masks = self._choose(trainer, None if sizes is None else float(np.median(sizes)))
+        self._masks = self._choose(
+            trainer, None if sizes is None else float(np.median(sizes))
+        )
         self.candidates_ = indicator(self._masks, n_extractors)
         self.quality_ = np.array(trainer.evaluate(self._masks.tolist()))
         self.estimators_ = trainer.fit(self._masks)
@@ -221,7 +237,10 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
         self.expanded_quality_ = np.array(list(trainer.quality.values()))
         self.n_trained_ = len(self.expanded_) - 1
         # What a set costs: for its features (equation 1), by function of the size, and beside them.
-        self._coef, self._beside = self.candidates_ @ self.costs_.coef, np.zeros(len(self._masks))
+        self._coef, self._beside = (
+            self.candidates_ @ self.costs_.coef,
+            np.zeros(len(self._masks)),
+        )
         self.choices_ = [set_name(names, mask) for mask in self._masks]
         if isinstance(self.costs, MeasuredCosts) and self.costs.include_model:
             seconds = self._seconds_beside_features(X, sizes, table_of)
@@ -238,7 +257,11 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
                 )
             return params, params, {}
         routed = self._route_metadata(params)
-        return routed["estimator"]["fit"], routed["scorer"]["score"], routed["splitter"]["split"]
+        return (
+            routed["estimator"]["fit"],
+            routed["scorer"]["score"],
+            routed["splitter"]["split"],
+        )
 
     def _check_rows(self, X, reset=False):
         """Check X as far as its columns are there to be read; lists of rows become arrays.
@@ -269,7 +292,9 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
                 f"{type(self).__name__} handles at most {self._max_extractors} extractors, got "
                 f"{len(names)}. Group columns under one name in extractors{self._advice}."
             )
-        if ambiguous := [name for name in names if " + " in name or name == NO_FEATURES]:
+        if ambiguous := [
+            name for name in names if " + " in name or name == NO_FEATURES
+        ]:
             raise ValueError(
                 f"The extractor {ambiguous[0]!r} would be mistaken for a set of extractors: "
                 f'those have " + " between names, or are {NO_FEATURES!r}. Give it another name.'
@@ -306,7 +331,9 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
 
     def _seconds_beside_features(self, X, sizes, table_of):
         """What an answer to one item takes beside its features, at most: see MeasuredCosts."""
-        rows = timed_rows(np.zeros(num_samples(X)) if sizes is None else sizes, _N_ANSWERED)
+        rows = timed_rows(
+            np.zeros(num_samples(X)) if sizes is None else sizes, _N_ANSWERED
+        )
         percentile, models = self.costs.percentile, [0.0]
         for mask, model in zip(self._masks, self.estimators_):
             if mask:
@@ -334,11 +361,15 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
                 # Items of an object array come out of X[i] alone as they went in.
                 alone = isinstance(X, (list, np.ndarray))
                 rows = range(num_samples(X))
-                size = [self.size(X[i] if alone else _safe_indexing(X, i)) for i in rows]
+                size = [
+                    self.size(X[i] if alone else _safe_indexing(X, i)) for i in rows
+                ]
             else:
                 size = _safe_indexing(X, self.size, axis=1)
         shape = () if np.ndim(size) == 0 else (num_samples(X),)
-        return np.broadcast_to(check_numbers(size, "size", shape=shape, low=0), num_samples(X))
+        return np.broadcast_to(
+            check_numbers(size, "size", shape=shape, low=0), num_samples(X)
+        )
 
     def _known_sizes(self, sizes):
         """Sizes for a decision: required where costs depend on them."""
@@ -376,7 +407,9 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
             cost = self.costs_.basis(sizes) @ self._coef.T + self._beside
             return self._lookup(cost, budgets)
         blocks = (slice(start, start + step) for start in range(0, len(sizes), step))
-        return np.concatenate([self._find(sizes[rows], budgets[rows]) for rows in blocks])
+        return np.concatenate(
+            [self._find(sizes[rows], budgets[rows]) for rows in blocks]
+        )
 
     def _cost_of(self, route, sizes):
         """Cost of one set per size, rounded alike whatever is asked beside it."""
@@ -406,7 +439,9 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
             check_is_fitted(self)
         given = self._known_sizes(size), np.asarray(self._effective_budget(budget))
         shape = np.broadcast(*given).shape
-        of_each = (part if part.shape == shape else np.full(shape, part) for part in given)
+        of_each = (
+            part if part.shape == shape else np.full(shape, part) for part in given
+        )
         return self._find(*(part.reshape(-1) for part in of_each)).reshape(shape)
 
     def skyline(self, size: float | None = None) -> Skyline:
@@ -451,7 +486,11 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
                 'anytime=True watches the clock and needs costs="time" in fit, which measures '
                 f"seconds; the selector was fitted with costs={self.costs!r}."
             )
-        route, spent, computed = np.empty(len(sizes), dtype=np.int64), np.empty(len(sizes)), []
+        route, spent, computed = (
+            np.empty(len(sizes), dtype=np.int64),
+            np.empty(len(sizes)),
+            [],
+        )
         for i, estimate in enumerate(self.costs_(sizes).T):
             item, features = _safe_indexing(X, [i]), {}
 
@@ -472,7 +511,9 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
 
         def answer(choice, rows):
             key = "answers", choice, response
-            return cache.get_or_compute_rows(key, rows, len(plan.route), partial(ask, choice))
+            return cache.get_or_compute_rows(
+                key, rows, len(plan.route), partial(ask, choice)
+            )
 
         def ask(choice, rows):
             cache.count_rows(self.choices_[choice], len(rows))
@@ -480,11 +521,15 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
             if not wanted:
                 table = np.zeros((len(rows), 1))
             elif plan.state is not None:
-                tables = [self.extractors_.take(plan.state[row], wanted) for row in rows]
+                tables = [
+                    self.extractors_.take(plan.state[row], wanted) for row in rows
+                ]
                 stack = sparse.vstack if sparse.issparse(tables[0]) else np.vstack
                 table = stack(tables)
             else:
-                prepared = self.extractors_.prepare(_safe_indexing(plan.X, rows), wanted)
+                prepared = self.extractors_.prepare(
+                    _safe_indexing(plan.X, rows), wanted
+                )
                 table = self.extractors_.take(prepared, wanted)
             with note_failure(self.choices_[choice], len(rows), response):
                 return getattr(self.estimators_[choice], response)(table)
@@ -511,7 +556,10 @@ class BaseFeatureSelector(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, B
             "split": {"splitter": check_cv(self.cv, classifier=True)},
         }
         for callee, member in members.items():
-            router.add(**member, method_mapping=MethodMapping().add(caller="fit", callee=callee))
+            router.add(
+                **member,
+                method_mapping=MethodMapping().add(caller="fit", callee=callee),
+            )
         return router
 
     def __sklearn_tags__(self):
@@ -529,7 +577,9 @@ def anytime_walk(sets, estimate, beside, budget, compute):
     missing = sets.copy()
     spent = 0.0
     while True:
-        affordable = affords(budget, spent + missing @ estimate + beside) | ~missing.any(axis=1)
+        affordable = affords(
+            budget, spent + missing @ estimate + beside
+        ) | ~missing.any(axis=1)
         goal = int(np.flatnonzero(affordable)[-1])
         wanted = np.flatnonzero(missing[goal])
         if len(wanted) == 0:

@@ -132,9 +132,14 @@ def given_costs(costs, names):
             f"costs must have one cost for each of {names!r} ({len(names)}), got {len(given)}: "
             f"{costs!r}."
         )
-    given = [own if callable(own) else _coefficients(own, name) for name, own in zip(names, given)]
+    given = [
+        own if callable(own) else _coefficients(own, name)
+        for name, own in zip(names, given)
+    ]
     if any(map(callable, given)):
-        return FeatureCosts(names, np.eye(len(names)), given_functions, dict(zip(names, given)))
+        return FeatureCosts(
+            names, np.eye(len(names)), given_functions, dict(zip(names, given))
+        )
     degree = max(map(len, given)) - 1
     coef = np.array([np.pad(row, (0, degree + 1 - len(row))) for row in given])
     largest = 1e200 ** (1 / degree) if coef[:, 1:].any() else 0.0
@@ -145,7 +150,11 @@ def _coefficients(cost, name):
     """Coefficients of a number or of a polynomial in the size."""
     coef = [cost] if is_amount(cost) else cost
     try:
-        usable = not isinstance(coef, (str, Mapping)) and all(map(is_amount, coef)) and len(coef)
+        usable = (
+            not isinstance(coef, (str, Mapping))
+            and all(map(is_amount, coef))
+            and len(coef)
+        )
     except TypeError:
         usable = False
     if not usable:
@@ -185,12 +194,18 @@ def measured_costs(extractors, X, sizes, percentile):
     )
     of_item = np.tile(known[rows], _N_REPEATS)
     # At sizes that were measured: nothing says what a knot between two of them costs.
-    knots = np.unique(np.quantile(known[rows], np.linspace(0, 1, _N_KNOTS), method="nearest"))
+    knots = np.unique(
+        np.quantile(known[rows], np.linspace(0, 1, _N_KNOTS), method="nearest")
+    )
     one = len(knots) == 1
     functions, given = (powers, 0) if one else (hats, knots)
     values = functions(given, of_item)
-    coef = np.array([_fit_percentile(values, of_item, part, percentile) for part in seconds.T])
-    costs = FeatureCosts(extractors.names, coef, functions, given, 0.0 if one else np.inf)
+    coef = np.array(
+        [_fit_percentile(values, of_item, part, percentile) for part in seconds.T]
+    )
+    costs = FeatureCosts(
+        extractors.names, coef, functions, given, 0.0 if one else np.inf
+    )
     if not one:
         _warn_where_apart(costs, of_item, seconds, percentile)
     return costs, of_item, seconds

@@ -105,14 +105,18 @@ def _of_columns(extractors, X):
         names = column_keys(X) or [f"x{j}" for j in range(X.shape[1])]
         return ColumnExtractors(list(map(str, names)), [[j] for j in range(X.shape[1])])
     if not extractors:
-        raise ValueError(f"extractors must name at least one extractor, got {extractors!r}.")
+        raise ValueError(
+            f"extractors must name at least one extractor, got {extractors!r}."
+        )
     columns = []
     for name, selection in extractors.items():
         try:
             # As ColumnTransformer reads them: names, numbers, a slice or a mask.
             found = np.asarray(get_column_indices(X, selection)).tolist()
         except (ValueError, TypeError, IndexError) as error:
-            error.add_note(f"This happened in extractors[{name!r}], which is {selection!r}.")
+            error.add_note(
+                f"This happened in extractors[{name!r}], which is {selection!r}."
+            )
             raise
         if not found:
             raise ValueError(

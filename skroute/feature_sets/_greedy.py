@@ -206,7 +206,9 @@ class GreedyFeatureSelector(BaseFeatureSelector):
 
     def _goals(self, budget):
         least, sequence = self._followed
-        return self._sequences[sequence[np.searchsorted(least, budget, side="right") - 1]]
+        return self._sequences[
+            sequence[np.searchsorted(least, budget, side="right") - 1]
+        ]
 
     def _lookup(self, cost, budget):
         """The longest part of the budget's sequence that fits the budget at the item's size."""

@@ -112,7 +112,9 @@ class LatticeSearch:
         self.evaluate = evaluate
         self.monotonicity_tol = monotonicity_tol
         self.max_models = np.inf if max_models is None else max_models
-        self.deadline = np.inf if max_seconds is None else time.monotonic() + max_seconds
+        self.deadline = (
+            np.inf if max_seconds is None else time.monotonic() + max_seconds
+        )
         self.quality = np.full(1 << n_extractors, np.nan)
         self.quality[0] = empty_quality
         self.sizes = np.bitwise_count(np.arange(1 << n_extractors))

@@ -264,10 +264,14 @@ class PolyDomSelector(BaseFeatureSelector):
 
     def _report_violations(self, found):
         """Say where the assumption of the guarantee did not hold on the trained sets."""
-        violations = monotonicity_violations(found.masks, found.quality, self.monotonicity_tol)
+        violations = monotonicity_violations(
+            found.masks, found.quality, self.monotonicity_tol
+        )
         names = self.extractors_.names
         self.monotonicity_violations_ = [
-            MonotonicityViolation(set_name(names, subset), set_name(names, superset), drop)
+            MonotonicityViolation(
+                set_name(names, subset), set_name(names, superset), drop
+            )
             for subset, superset, drop in violations
         ]
         if violations and self.alpha is not None:

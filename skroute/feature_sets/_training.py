@@ -72,11 +72,20 @@ class SetTrainer:
 
         def job(mask):
             if mask:
-                model, table, params = self.estimator, self.table_of(mask), self.fit_params
+                model, table, params = (
+                    self.estimator,
+                    self.table_of(mask),
+                    self.fit_params,
+                )
             else:
                 # The class prior takes weights, and none of what the user's model may take besides.
-                model, table = DummyClassifier(strategy="prior"), np.zeros((len(self.y), 1))
-                params = {k: v for k, v in self.fit_params.items() if k == "sample_weight"}
+                model, table = (
+                    DummyClassifier(strategy="prior"),
+                    np.zeros((len(self.y), 1)),
+                )
+                params = {
+                    k: v for k, v in self.fit_params.items() if k == "sample_weight"
+                }
             name = set_name(self.names, mask)
             return delayed(function)(model, table, self.y, params, name, *more)
 

@@ -60,7 +60,9 @@ class FeatureGroupsMixin:
                 f"feature_groups leaves out {left_out!r}. Every column belongs to a group; a "
                 "column that is bought alone is a group of one."
             )
-        if empty := [name for i, name in enumerate(group_names) if not (group_of == i).any()]:
+        if empty := [
+            name for i, name in enumerate(group_names) if not (group_of == i).any()
+        ]:
             raise ValueError(f"feature_groups has no column in {empty!r}.")
         return group_names, group_of
 
@@ -81,4 +83,6 @@ def position_of(column, names, where):
         return int(column)
     renamed = [name for name in names if isinstance(name, str) and str(column) in name]
     hint = f" Is it encoded in {renamed!r}? Then name these." if renamed else ""
-    raise ValueError(f"{where} names column {column!r}, which is not among {names!r}.{hint}")
+    raise ValueError(
+        f"{where} names column {column!r}, which is not among {names!r}.{hint}"
+    )

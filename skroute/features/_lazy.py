@@ -139,7 +139,9 @@ class LazyFeatures:
     def __getitem__(self, rows):
         if isinstance(rows, tuple):
             rows = rows[0]
-        every = np.arange(self.n_samples) if self._positions is None else self._positions
+        every = (
+            np.arange(self.n_samples) if self._positions is None else self._positions
+        )
         positions = np.atleast_1d(every[rows])
         part = LazyFeatures.__new__(LazyFeatures)
         part.source, part.n_samples = self.source, len(positions)
@@ -192,7 +194,10 @@ class LazyFeatures:
             if missing := [column for column in columns if column not in self.source]:
                 raise ValueError(f"The feature source has no entry for {missing!r}.")
             parts = [self.source[column] for column in columns]
-            parts = [part(rows) if callable(part) else _as_given(part)[rows] for part in parts]
+            parts = [
+                part(rows) if callable(part) else _as_given(part)[rows]
+                for part in parts
+            ]
         else:
             parts = _columns_of(self.source(columns, rows), columns, shape)
         for column, part in zip(columns, parts):
@@ -269,11 +274,19 @@ class RawRows(NamedTuple):
         columns = {}
         for name, own, dtype in zip(self.names, table, self.dtypes):
             if kind_of_type(dtype) == DATE and dates_of(own) is None:
-                raise ValueError(f"Column {name!r} held dates in fit, and now something else.")
+                raise ValueError(
+                    f"Column {name!r} held dates in fit, and now something else."
+                )
             if _is_numeric(dtype) and numbers_of(own) is None:
-                raise ValueError(f"Column {name!r} held numbers in fit, and now something else.")
+                raise ValueError(
+                    f"Column {name!r} held numbers in fit, and now something else."
+                )
             columns[name] = make_column(library, own, dtype)
-        return library.table(columns) if self.library == "pyarrow" else library.DataFrame(columns)
+        return (
+            library.table(columns)
+            if self.library == "pyarrow"
+            else library.DataFrame(columns)
+        )
 
     def _array(self, table):
         """Return columns as an array of the dtype of `fit`, wide enough for what is missing."""

@@ -190,7 +190,9 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
             outputs = [seen.index(column) for column in columns]
             bought = np.flatnonzero(np.isin(raw_group_of, group_of[outputs]))
             cells = lazy.fetch([raw.names[at] for at in bought], rows)
-            return dense(transform(raw.rows(dict(zip(bought, cells)), len(rows))))[:, outputs]
+            return dense(transform(raw.rows(dict(zip(bought, cells)), len(rows))))[
+                :, outputs
+            ]
 
         return LazyFeatures(source, n_samples=len(lazy))
 
@@ -301,7 +303,10 @@ def _moved_by(transform, raw, raw_group_of):
     found = np.full(still.shape[1], -1)
     for group in np.unique(raw_group_of):
         for other in (_moved, lambda cell: None):
-            cells = {at: [other(raw.filler[at])] for at in np.flatnonzero(raw_group_of == group)}
+            cells = {
+                at: [other(raw.filler[at])]
+                for at in np.flatnonzero(raw_group_of == group)
+            }
             try:
                 moved = ~_same(dense(transform(raw.rows(cells, 1))), still)
             except (ValueError, TypeError):
@@ -318,6 +323,8 @@ def _moved(cell):
 def _same(ours, theirs):
     """Which columns are the same but for rounding."""
     if ours.dtype.kind == "O" or theirs.dtype.kind == "O":
-        texts = (np.array([[str(v) for v in row] for row in part]) for part in (ours, theirs))
+        texts = (
+            np.array([[str(v) for v in row] for row in part]) for part in (ours, theirs)
+        )
         return np.equal(*texts).all(axis=0)
     return np.isclose(ours, theirs, rtol=1e-9, atol=1e-12, equal_nan=True).all(axis=0)

@@ -14,7 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skroute.forests._trees import CATEGORICAL, FEATURE_MASK, MISSING_RIGHT, ZERO_MISSING
+from skroute.forests._trees import (
+    CATEGORICAL,
+    FEATURE_MASK,
+    MISSING_RIGHT,
+    ZERO_MISSING,
+)
 
 # A missing value that goes right has this code, above all others.
 MISSING_CODE = 65535
@@ -125,17 +130,25 @@ def bit_trees(trees, dtype):
     level = _levels_of_oblivious(nodes, roots, of_tree, leaf)
     if level is not None:
         # The nodes of a level follow each other.
-        ask = np.flatnonzero(~leaf & ((np.arange(size) - roots[of_tree] + 1) == 1 << level))
+        ask = np.flatnonzero(
+            ~leaf & ((np.arange(size) - roots[of_tree] + 1) == 1 << level)
+        )
         kind = np.dtype(np.int16 if trees.depths.max() < 15 else np.int32)
-        clear = ~np.left_shift(1, trees.depths[of_tree[ask]] - level[ask] - 1).astype(kind)
+        clear = ~np.left_shift(1, trees.depths[of_tree[ask]] - level[ask] - 1).astype(
+            kind
+        )
     elif n_leaves.max() > MOST_LEAVES:
         return None
     else:
         ask = np.flatnonzero(~leaf)
-        under_left = (np.left_shift(np.uint64(1), n_left[ask]) - np.uint64(1)) << first[ask]
+        under_left = (np.left_shift(np.uint64(1), n_left[ask]) - np.uint64(1)) << first[
+            ask
+        ]
         clear = (~under_left).astype(np.uint32 if n_leaves.max() <= 32 else np.uint64)
     leaf_start = np.append(0, np.cumsum(n_leaves))
-    test_start = np.append(0, np.cumsum(np.bincount(of_tree[ask], minlength=len(roots))))
+    test_start = np.append(
+        0, np.cumsum(np.bincount(of_tree[ask], minlength=len(roots)))
+    )
     at = np.flatnonzero(leaf)
     values = np.empty((len(at), trees.values.shape[1]))
     values[leaf_start[of_tree[at]] + first[at].astype(np.int64)] = trees.values[at]
@@ -190,12 +203,17 @@ def find_tests(nodes, trees, dtype):
     # A bit set says where missing values go, so that categories have one column a feature.
     kind = np.where(categorical, CATEGORICAL, flags).astype(np.int64)
     # Columns of one feature are neighbours, those of categories come last.
-    feature = (nodes["feature"] & FEATURE_MASK) + categorical * np.int64(FEATURE_MASK + 1)
+    feature = (nodes["feature"] & FEATURE_MASK) + categorical * np.int64(
+        FEATURE_MASK + 1
+    )
     key, column = np.unique(feature << 32 | kind, return_inverse=True)
     n_columns, order = len(key), np.argsort(column, kind="stable")
     cut = np.zeros(len(nodes), dtype=np.int32)
     cuts, words, n_words = [np.empty(0, dtype)], [np.zeros(1, np.uint32)], 1
-    sets, limit = np.split(trees.cat_words, trees.cat_start[1:]), np.full(n_columns, -1, np.int32)
+    sets, limit = (
+        np.split(trees.cat_words, trees.cat_start[1:]),
+        np.full(n_columns, -1, np.int32),
+    )
     splits = np.split(order, np.searchsorted(column[order], np.arange(1, n_columns)))
     for c, at in zip(range(n_columns), splits):
         if key[c] & CATEGORICAL:
@@ -214,7 +232,9 @@ def find_tests(nodes, trees, dtype):
             n_words += table.size
             found = np.empty(0, dtype)
         else:
-            found, cut[at] = np.unique(_below(nodes["threshold"][at], dtype), return_inverse=True)
+            found, cut[at] = np.unique(
+                _below(nodes["threshold"][at], dtype), return_inverse=True
+            )
             if len(found) >= MISSING_CODE:
                 return None
         cuts.append(found)

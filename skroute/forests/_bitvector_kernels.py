@@ -81,7 +81,10 @@ def _search_cuts(x, m, cuts, base, code):
 @njit(cache=True, nogil=True)
 def bin_column(x, m, columns, c, base, code):
     """Codes of the first `m` values for column `c`, into `code`; `base` is scratch."""
-    cuts, limit = columns.cuts[columns.start[c] : columns.start[c + 1]], columns.limit[c]
+    cuts, limit = (
+        columns.cuts[columns.start[c] : columns.start[c + 1]],
+        columns.limit[c],
+    )
     if limit >= 0:
         for j in range(m):
             # Truncation as in C: -0.5 is category 0.
@@ -151,8 +154,12 @@ def find_leaves(codes, m, span, limit, reads, cuts, clears, words, left):
             e, f = np.uint16(cuts[k]), np.uint16(cuts[k + 1])
             g, h = np.uint16(cuts[k + 2]), np.uint16(cuts[k + 3])
             for j in range(m):
-                x = (p if codes[a, j] > e else every) & (q if codes[b, j] > f else every)
-                y = (r if codes[c, j] > g else every) & (s if codes[d, j] > h else every)
+                x = (p if codes[a, j] > e else every) & (
+                    q if codes[b, j] > f else every
+                )
+                y = (r if codes[c, j] > g else every) & (
+                    s if codes[d, j] > h else every
+                )
                 left[j] &= x & y
             k += 4
     while k < end:
@@ -165,7 +172,9 @@ def find_leaves(codes, m, span, limit, reads, cuts, clears, words, left):
             word = cuts[k]
             for j in range(m):
                 code = np.int32(codes[a, j])
-                inside = (words[word + (code >> 5)] >> np.uint32(code & 31)) & np.uint32(1)
+                inside = (
+                    words[word + (code >> 5)] >> np.uint32(code & 31)
+                ) & np.uint32(1)
                 left[j] &= every if inside else p
         k += 1
 
@@ -195,8 +204,18 @@ def add_members(X, start, stop, bits, first, last, column, out):
     """
     block = min(BLOCK, stop - start)
     # Local names: what a tuple of arrays costs at each tree would be more than the tree.
-    columns, limit, reads, cuts = bits.columns, bits.columns.limit, bits.column, bits.cut
-    clears, words, values, leaf_start = bits.clear, bits.words, bits.values, bits.leaf_start
+    columns, limit, reads, cuts = (
+        bits.columns,
+        bits.columns.limit,
+        bits.column,
+        bits.cut,
+    )
+    clears, words, values, leaf_start = (
+        bits.clear,
+        bits.words,
+        bits.values,
+        bits.leaf_start,
+    )
     test_start, outputs = bits.test_start, bits.outputs
     begin_tree, end_tree = bits.member_start[first], bits.member_start[last]
     used = np.zeros(len(limit), dtype=np.bool_)

@@ -64,8 +64,14 @@ def _nodes(tree, n_outputs):
     if "leaf_values" in tree:
         # Oblivious: the last split is asked first.
         splits = reversed(tree.get("splits") or [])
-        inner = [{"split": split} for level, split in enumerate(splits) for _ in range(2**level)]
-        return inner + [{"value": v} for v in np.reshape(tree["leaf_values"], (-1, n_outputs))]
+        inner = [
+            {"split": split}
+            for level, split in enumerate(splits)
+            for _ in range(2**level)
+        ]
+        return inner + [
+            {"value": v} for v in np.reshape(tree["leaf_values"], (-1, n_outputs))
+        ]
     nodes = [tree]
     for node in nodes:
         nodes += [node["left"], node["right"]] if "split" in node else []

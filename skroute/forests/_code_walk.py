@@ -11,7 +11,9 @@ FEWEST_TREES = 16
 
 
 # A node whose threshold is a code.
-CODED = np.dtype([("threshold", np.uint16), ("feature", np.uint16), ("child", np.uint32)])
+CODED = np.dtype(
+    [("threshold", np.uint16), ("feature", np.uint16), ("child", np.uint32)]
+)
 
 
 def coded_trees(trees, dtype):
@@ -100,7 +102,11 @@ def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
         X = rows_of(forest, X)
     X = read_only(X, forest.read_rule.dtype)
     last = forest.n_members if last is None else last
-    if X.ndim != 2 or X.shape[1] != forest.n_features or not 0 <= first <= last <= forest.n_members:
+    if (
+        X.ndim != 2
+        or X.shape[1] != forest.n_features
+        or not 0 <= first <= last <= forest.n_members
+    ):
         raise ValueError(
             f"The forest has {forest.n_features} features and {forest.n_members} members, got X "
             f"of shape {X.shape} and the members from {first!r} to {last!r}."

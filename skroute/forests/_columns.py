@@ -211,7 +211,9 @@ class PairedByPlace(ColumnRule):
             # takes the last one.
             names = np.append(cells_of(values.cat.categories), [None])
             cells = names[values.cat.codes.to_numpy()]
-            codes = _positions(names, self.categories[column])[values.cat.codes.to_numpy()]
+            codes = _positions(names, self.categories[column])[
+                values.cat.codes.to_numpy()
+            ]
         else:
             cells = cells_of(values)
             codes = _positions(cells, self.categories[column])
@@ -342,5 +344,7 @@ def _checked_numbers(values, column):
 def _positions(cells, categories):
     """Return the positions of cells among categories; NaN of a cell that is not among them."""
     # Missing is no category, also where the encoder lists it as the last one.
-    codes = {value: code for code, value in enumerate(categories) if not is_missing(value)}
+    codes = {
+        value: code for code, value in enumerate(categories) if not is_missing(value)
+    }
     return np.array([codes.get(cell, np.nan) for cell in cells], dtype=np.float64)

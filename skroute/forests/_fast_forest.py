@@ -14,7 +14,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skroute.base import note_failure
 from skroute.base._inspection import unfrozen
-from skroute.forests._answers import answer, decision, exact_sums, label_positions, labels_at
+from skroute.forests._answers import (
+    answer,
+    decision,
+    exact_sums,
+    label_positions,
+    labels_at,
+)
 from skroute.forests._library import (
     compare,
     own_predict,
@@ -56,7 +62,9 @@ def _has_scores(self):
     else:
         averages = forest.answer_rule.kind == "mean"
     if not _classifies(self) or averages:
-        raise AttributeError("A forest that averages probabilities has no decision_function.")
+        raise AttributeError(
+            "A forest that averages probabilities has no decision_function."
+        )
     return True
 
 
@@ -239,13 +247,17 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
     def _check_n_jobs(self):
         """Acts at once, so that each call asks."""
         n_jobs = self.n_jobs
-        if n_jobs is not None and (not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0):
+        if n_jobs is not None and (
+            not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0
+        ):
             raise ValueError(
                 f"n_jobs={n_jobs!r} has no meaning: give a number of threads, -1 or None."
             )
 
     def _unfit(self):
-        fitted = "forest_ classes_ n_features_in_ feature_names_in_ _before _may_be_renamed"
+        fitted = (
+            "forest_ classes_ n_features_in_ feature_names_in_ _before _may_be_renamed"
+        )
         for name in fitted.split():
             self.__dict__.pop(name, None)
 
@@ -258,7 +270,9 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
             From ``fit`` to ``fit`` of the ensemble.
         """
         mapping = MethodMapping().add(caller="fit", callee="fit")
-        return MetadataRouter(owner=self).add(estimator=self.estimator, method_mapping=mapping)
+        return MetadataRouter(owner=self).add(
+            estimator=self.estimator, method_mapping=mapping
+        )
 
     def _read(self, model, X):
         self._check_n_jobs()
@@ -268,7 +282,9 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
         at_thresholds = rows_at_thresholds(forest)
         if X is not None:
             refuse_tables(X)
-            probes = varied_rows(as_rows(X), unseen=not forest.read_rule.columns.refuses_unseen)
+            probes = varied_rows(
+                as_rows(X), unseen=not forest.read_rule.columns.refuses_unseen
+            )
             _compare(model, ensemble, before, forest.with_cut(cut), probes)
         elif at_thresholds is None or before:
             why = "are prepared by a pipeline" if before else "have categories of text"
@@ -289,12 +305,18 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
 
     def _take_names(self, model, X):
         """Set `feature_names_in_` from a fitted model, and compare the columns of rows with it."""
-        names = list(getattr(model, "feature_names_in_", getattr(model, "feature_names_", [])))
+        names = list(
+            getattr(model, "feature_names_in_", getattr(model, "feature_names_", []))
+        )
         # What LightGBM calls columns without names, and those that are numbered.
-        generic = [[f"{name}{i}" for i in range(len(names))] for name in ("Column_", "")]
+        generic = [
+            [f"{name}{i}" for i in range(len(names))] for name in ("Column_", "")
+        ]
         if names and names not in generic:
             self.feature_names_in_ = np.asarray(names, dtype=object)
-        may_be_renamed = self.forest_.read_rule.columns.ignores_names and not self._before
+        may_be_renamed = (
+            self.forest_.read_rule.columns.ignores_names and not self._before
+        )
         if X is None or not hasattr(X, "columns"):
             self._may_be_renamed = may_be_renamed
             return
@@ -325,8 +347,9 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
         try:
             validate_data(self, X, reset=False, skip_check_array=True)
         except ValueError as error:
-            if not self.forest_.read_rule.columns.ignores_names or "feature names" not in str(
-                error
+            if (
+                not self.forest_.read_rule.columns.ignores_names
+                or "feature names" not in str(error)
             ):
                 raise
             raise ValueError(
@@ -338,7 +361,11 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
         """Sums of the leaves."""
         if "forest_" not in vars(self):
             check_is_fitted(self, "forest_")
-        if self._before or hasattr(self, "feature_names_in_") or not are_plain(self.forest_, X):
+        if (
+            self._before
+            or hasattr(self, "feature_names_in_")
+            or not are_plain(self.forest_, X)
+        ):
             refuse_tables(X)
             if getattr(X, "ndim", 0) != 2 and not hasattr(X, "columns"):
                 X = check_array(X, dtype=None, ensure_all_finite=False)
@@ -403,7 +430,9 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
         found = decision(self.forest_, scores)
         return found[:, 0] if found.shape[1] == 1 else found
 
-    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+    def score(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> float:
         """Accuracy of a classifier, or R2 of a regressor.
 
         Parameters
@@ -440,7 +469,9 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         # Tags are asked for before parameters are validated: what has none is refused by fit.
-        if hasattr(self.estimator, "__sklearn_tags__") and not isinstance(self.estimator, type):
+        if hasattr(self.estimator, "__sklearn_tags__") and not isinstance(
+            self.estimator, type
+        ):
             tags = deepcopy(get_tags(self.estimator))
             tags.target_tags.multi_output = False
             if tags.classifier_tags is not None:
@@ -494,7 +525,10 @@ def _compare(model, ensemble, before, forest, probes):
 
     def own(X):
         sums = own_sums(ensemble, prepared(before, X))
-        found = {"sums": sums, "labels" if classifies else "numbers": own_predict(model, X)}
+        found = {
+            "sums": sums,
+            "labels" if classifies else "numbers": own_predict(model, X),
+        }
         return found | {"probabilities": own_proba(model, X) if classifies else None}
 
     def ours(X):

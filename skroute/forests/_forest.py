@@ -77,7 +77,9 @@ class Forest:
         trees = state["trees"]
         offset = state["offset"]
         if offset.ndim != 1:
-            raise ValueError("The arrays of the forest are damaged: offset has no one dimension.")
+            raise ValueError(
+                "The arrays of the forest are damaged: offset has no one dimension."
+            )
         trees.check(state["n_features"], len(offset))
         # Arrays from a file can be written to.
         arrays = {"trees": trees.read_only(), "offset": read_only(offset)}
@@ -89,7 +91,9 @@ class Forest:
         least = self.partial_rule.least_rounding
         trees = self.trees
         largest = np.maximum.reduceat(np.abs(trees.values).max(axis=1), trees.roots)
-        size = float(np.abs(self.offset).max() + abs(self.sum_rule.scale) * largest.sum())
+        size = float(
+            np.abs(self.offset).max() + abs(self.sum_rule.scale) * largest.sum()
+        )
         if self.sum_rule.dtype == "float64" and size < 2**30:
             whole = np.append(self.offset, trees.values) * 2**20
             # Sums of these are exact in any order.
@@ -119,7 +123,9 @@ class Forest:
         return coded_trees(self.trees, self.read_rule.dtype)
 
     def __getstate__(self):
-        return {name: value for name, value in self.__dict__.items() if name not in _CACHED}
+        return {
+            name: value for name, value in self.__dict__.items() if name not in _CACHED
+        }
 
     @property
     def n_members(self):
@@ -171,7 +177,9 @@ class Forest:
         ndarray of int
         """
         trees = self.trees
-        of_node = np.repeat(trees.outputs, np.diff(trees.roots, append=len(trees.nodes)))
+        of_node = np.repeat(
+            trees.outputs, np.diff(trees.roots, append=len(trees.nodes))
+        )
         inner = trees.nodes["child"] != np.arange(len(trees.nodes))
         split = trees.nodes["feature"][inner & np.isin(of_node, outputs)] & FEATURE_MASK
         return np.unique(split).astype(np.intp)

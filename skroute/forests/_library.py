@@ -16,7 +16,17 @@ _N_PROBES = 100
 _VALUES = {
     "missing values": (np.nan,),
     "extreme values": (0.0, -0.0, 1e-40, -1e-36, 1e-30, 1e30, -1e30, 3e38, -3e38),
-    "codes that were not there": (-1.0, -0.5, 0.5, 31.0, 32.0, 300.0, 1e6, 2.0**31, -(2.0**31)),
+    "codes that were not there": (
+        -1.0,
+        -0.5,
+        0.5,
+        31.0,
+        32.0,
+        300.0,
+        1e6,
+        2.0**31,
+        -(2.0**31),
+    ),
     "infinite values": (np.inf, -np.inf),
     "values beyond single precision": (1e300, -1e300),
     "categories that were not there": ("never seen",),
@@ -84,7 +94,11 @@ def own_proba(model, X):
     if hasattr(model, "classes_"):
         return None
     proba = own_predict(model, X)
-    if proba.ndim == 1 and _is_xgboost_booster(model) and own_predict(model, X, raw=True).ndim == 2:
+    if (
+        proba.ndim == 1
+        and _is_xgboost_booster(model)
+        and own_predict(model, X, raw=True).ndim == 2
+    ):
         # The objective answers with positions.
         return None
     return np.column_stack([1 - proba, proba]) if proba.ndim == 1 else proba
@@ -123,7 +137,9 @@ def varied_rows(X, unseen=True):
     """
     X = X.tocsr() if hasattr(X, "tocsr") else X
     n = num_samples(X)
-    rows = _safe_indexing(X, np.unique(np.linspace(0, n - 1, min(n, _N_PROBES)).astype(int)))
+    rows = _safe_indexing(
+        X, np.unique(np.linspace(0, n - 1, min(n, _N_PROBES)).astype(int))
+    )
     probes = {"rows as they are": rows}
     if isinstance(rows, np.ndarray) and rows.dtype.kind == "f" and rows.ndim == 2:
         columns = {j: rows[:, j] for j in range(rows.shape[1])}
@@ -158,7 +174,9 @@ def _varied(rows, columns, values):
                 changed = column.astype(object) if text else column.copy()
             changed.iloc[at] = new
             new_category = text and not missing and hasattr(column, "cat")
-            rows.isetitem(j, changed.astype("category" if new_category else column.dtype))
+            rows.isetitem(
+                j, changed.astype("category" if new_category else column.dtype)
+            )
     return rows
 
 
@@ -189,7 +207,9 @@ def compare(name, probes, own, ours, rtol, atol):
                 expected = own(rows)
             except Exception as error:
                 if kind == given:
-                    error.add_note(f"This {name} was asked for its own answers to compare them.")
+                    error.add_note(
+                        f"This {name} was asked for its own answers to compare them."
+                    )
                     raise
                 # It refuses such rows, to which there is no wrong answer.
                 continue

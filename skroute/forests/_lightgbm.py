@@ -240,7 +240,9 @@ def _splits_of(trees, tree_of_inner):
     default_left = (decision_type & _GOES_LEFT_IF_MISSING) != 0
     missing_type = decision_type >> _MISSING_TYPE_SHIFT
     # A missing value is read as 0.0, or zero is taken as missing, or NaN alone is missing.
-    left_if_missing = np.where(missing_type == _MISSING_IS_ZERO, threshold >= 0.0, default_left)
+    left_if_missing = np.where(
+        missing_type == _MISSING_IS_ZERO, threshold >= 0.0, default_left
+    )
     left_if_missing &= ~categorical
     zero_is_missing = (missing_type == _ZERO_IS_MISSING) & ~categorical
     flags = np.where(left_if_missing, 0, MISSING_RIGHT)

@@ -126,9 +126,13 @@ def moved(forest, cut):
         # Each tree's distance from the threshold in place of that from even chances.
         values = forest.trees.values + (_EVEN_CHANCES - share)
         rule = replace(
-            rule, shift=share - _EVEN_CHANCES, least_rounding=rounding * forest.n_members
+            rule,
+            shift=share - _EVEN_CHANCES,
+            least_rounding=rounding * forest.n_members,
         )
-        return replace(forest, trees=forest.trees.with_values(values), partial_rule=rule)
+        return replace(
+            forest, trees=forest.trees.with_values(values), partial_rule=rule
+        )
     beta = math.log(share / (1 - share)) / rule.slope
     rule = replace(rule, beta=beta, shift=beta, least_rounding=rounding / rule.slope)
     return replace(forest, partial_rule=rule)

@@ -69,7 +69,11 @@ def rows_of(forest, X):
         if rule.cast and isinstance(X, (np.ndarray, list)):
             X = cast_numbers(rule, np.asarray(X))
         X = check_array(
-            X, dtype=rule.dtype, order="C", ensure_all_finite=rule.finite, input_name="X"
+            X,
+            dtype=rule.dtype,
+            order="C",
+            ensure_all_finite=rule.finite,
+            input_name="X",
         )
     _check_width(forest, X)
     return read_only(_without_negative_codes(forest, X))

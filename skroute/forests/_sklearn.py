@@ -82,7 +82,9 @@ class AdaBoostReader(ForestReader):
         members = []
         for member, weight in zip(estimator.estimators_, estimator.estimator_weights_):
             label = member.classes_[np.argmax(member.tree_.value[:, 0, :], axis=1)]
-            vote = np.where(label[:, None] == candidates, weight, -1 / (n_classes - 1) * weight)
+            vote = np.where(
+                label[:, None] == candidates, weight, -1 / (n_classes - 1) * weight
+            )
             output = 0 if is_binary else _ALL_OUTPUTS
             members.append([_MemberTree(member.tree_, vote, output)])
         builder = _builder_of(members, getattr(estimator, "estimators_features_", None))
@@ -155,14 +157,18 @@ class HistGradientBoostingReader(ForestReader):
                 _add_predictor(builder, predictor, columns.position, output)
             builder.end_member()
         classes = labels_of(estimator)
-        kind_of_numbers = "sk_exp" if estimator.loss in ("poisson", "gamma") else "identity"
+        kind_of_numbers = (
+            "sk_exp" if estimator.loss in ("poisson", "gamma") else "identity"
+        )
         return builder.build(
             np.ravel(parts.baseline),
             estimator.n_features_in_,
             classes=classes,
             read_rule=ReadRule(finite=False, columns=EncodedCells(columns.categories)),
             answer_rule=AnswerRule(
-                kind=_boosted_kind(classes, estimator.n_trees_per_iteration_, kind_of_numbers),
+                kind=_boosted_kind(
+                    classes, estimator.n_trees_per_iteration_, kind_of_numbers
+                ),
                 by_score=classes is not None,
             ),
         )
@@ -196,7 +202,9 @@ def averaged_forest(model):
         model.n_features_in_,
         classes=classes,
         read_rule=ReadRule(dtype="float32", finite="allow-nan"),
-        answer_rule=AnswerRule(kind="mean", divisor=float(len(members)), blur=_BLUR_OF_THREADS),
+        answer_rule=AnswerRule(
+            kind="mean", divisor=float(len(members)), blur=_BLUR_OF_THREADS
+        ),
     )
 
 

@@ -87,7 +87,9 @@ class Trees(NamedTuple):
             roots=roots,
             depths=self.depths[picked],
             outputs=self.outputs[picked],
-            member_start=np.append(0, np.cumsum(np.diff(start)[order])).astype(np.int32),
+            member_start=np.append(0, np.cumsum(np.diff(start)[order])).astype(
+                np.int32
+            ),
         )
         return trees.read_only()
 
@@ -151,8 +153,14 @@ def _check_types(trees):
     """Check the type and the number of dimensions of each array."""
     for name, (dtype, ndim) in _KINDS.items():
         array = getattr(trees, name)
-        is_right = isinstance(array, np.ndarray) and array.dtype == dtype and array.ndim == ndim
-        _require(is_right, f"{name} must be an array of {ndim} dimensions of type {dtype}")
+        is_right = (
+            isinstance(array, np.ndarray)
+            and array.dtype == dtype
+            and array.ndim == ndim
+        )
+        _require(
+            is_right, f"{name} must be an array of {ndim} dimensions of type {dtype}"
+        )
 
 
 def _check_children(trees):
@@ -170,8 +178,12 @@ def _check_children(trees):
     has_one_parent = np.array_equal(children, np.setdiff1d(position, roots))
     _require(has_one_parent, "each node but a root must be the child of one node")
     order = breadth_first(left, left + 1, roots)
-    _require(np.array_equal(order.source, position), "nodes must be in breadth-first order")
-    _require(np.array_equal(trees.depths, order.depths), "depths must be those of the trees")
+    _require(
+        np.array_equal(order.source, position), "nodes must be in breadth-first order"
+    )
+    _require(
+        np.array_equal(trees.depths, order.depths), "depths must be those of the trees"
+    )
 
 
 def _check_nodes(trees, n_features):
@@ -180,7 +192,9 @@ def _check_nodes(trees, n_features):
     feature = nodes["feature"]
     leaf = nodes["child"] == np.arange(len(nodes))
     keeps_rows = (nodes["threshold"] == np.inf) & (feature == 0)
-    _require(keeps_rows[leaf].all(), "a leaf must have feature 0 and an infinite threshold")
+    _require(
+        keeps_rows[leaf].all(), "a leaf must have feature 0 and an infinite threshold"
+    )
     is_column = (feature >= 0) & ((feature & FEATURE_MASK) < n_features)
     _require(is_column.all(), f"feature must be one of {n_features} columns")
     _require(len(trees.values) == len(nodes), "values must be as many as nodes")
@@ -205,7 +219,9 @@ def _check_members(trees):
     start = trees.member_start
     _require(_rises_from_0(start, 1), "member_start must rise from 0")
     _require(len(start) > 1, "member_start must have a member")
-    _require(start[-1] == len(trees.roots), "member_start must end at the number of trees")
+    _require(
+        start[-1] == len(trees.roots), "member_start must end at the number of trees"
+    )
 
 
 def _check_sets(trees):
@@ -216,7 +232,9 @@ def _check_sets(trees):
     _require(start[-1] <= len(trees.cat_words), "cat_start must end within cat_words")
     sets = nodes["threshold"][(nodes["feature"] & CATEGORICAL) != 0]
     exists = np.isin(sets, np.arange(len(start) - 1))
-    _require(exists.all(), "threshold of a categorical node must be the number of a bit set")
+    _require(
+        exists.all(), "threshold of a categorical node must be the number of a bit set"
+    )
 
 
 def _rises_from_0(numbers, least):
@@ -309,7 +327,9 @@ def laid_out(table):
     nodes = np.empty(len(source), dtype=NODE)
     # Nothing is above infinity and a missing value stays left: a leaf keeps its rows.
     nodes["threshold"] = np.where(order.leaf, np.inf, table.threshold[source])
-    nodes["feature"] = np.where(order.leaf, 0, table.feature[source] | table.flags[source])
+    nodes["feature"] = np.where(
+        order.leaf, 0, table.feature[source] | table.flags[source]
+    )
     nodes["child"] = order.child
     trees = Trees(
         nodes=nodes,
@@ -321,7 +341,10 @@ def laid_out(table):
         cat_words=table.cat_words,
         cat_start=table.cat_start,
     )
-    arrays = {name: np.asarray(getattr(trees, name), dtype) for name, (dtype, _) in _KINDS.items()}
+    arrays = {
+        name: np.asarray(getattr(trees, name), dtype)
+        for name, (dtype, _) in _KINDS.items()
+    }
     return trees._replace(**arrays).read_only()
 
 

@@ -36,7 +36,9 @@ class XGBoostReader(ForestReader):
         name = type(estimator).__name__
         missing = getattr(estimator, "missing", np.nan)
         if not np.isnan(missing):
-            raise ValueError(f"{name} has missing={missing!r}; only NaN is supported: replace it.")
+            raise ValueError(
+                f"{name} has missing={missing!r}; only NaN is supported: replace it."
+            )
         is_model = hasattr(estimator, "get_booster")
         booster = estimator.get_booster() if is_model else estimator
         content = json.loads(booster.save_raw("json"))
@@ -91,7 +93,9 @@ def _checked_trees(learner, name):
     """Return the part of a model with its trees; a ValueError if they are of another kind."""
     booster = learner["gradient_booster"]
     if booster["name"] != "gbtree":
-        raise ValueError(f"{name} has booster={booster['name']!r}; only 'gbtree' is supported.")
+        raise ValueError(
+            f"{name} has booster={booster['name']!r}; only 'gbtree' is supported."
+        )
     boost = booster["model"]
     if any(int(tree["tree_param"]["size_leaf_vector"]) > 1 for tree in boost["trees"]):
         raise ValueError(
@@ -100,7 +104,9 @@ def _checked_trees(learner, name):
         )
     n_targets = int(learner["learner_model_param"].get("num_target", 1))
     if n_targets > 1:
-        raise ValueError(f"{name} was fitted to y with {n_targets} columns; one is supported.")
+        raise ValueError(
+            f"{name} was fitted to y with {n_targets} columns; one is supported."
+        )
     return boost
 
 
@@ -151,7 +157,9 @@ def _add_tree(builder, tree, output):
     categorical = np.array(tree["split_type"]) == 1
     # This library goes left where x < condition, in single precision.
     threshold = np.nextafter(condition, np.float32(-np.inf)).astype(np.float64)
-    segments = zip(tree["categories_nodes"], tree["categories_segments"], tree["categories_sizes"])
+    segments = zip(
+        tree["categories_nodes"], tree["categories_segments"], tree["categories_sizes"]
+    )
     for node, start, size in segments:
         codes = np.array(tree["categories"][start : start + size])
         words = np.zeros(codes.max() // 32 + 1, dtype=np.int64)

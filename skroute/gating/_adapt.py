@@ -18,7 +18,12 @@ from skroute.gating._buyer import FeatureBuyer, quality_of
 from skroute.gating._levels import Ranks, lowest_level
 from skroute.gating._linear import LinearGate
 from skroute.gating._objective import Problem, Rows, full_losses, log_probabilities
-from skroute.gating._out_of_sample import find_splits, fit_full, hold_out, out_of_sample_proba
+from skroute.gating._out_of_sample import (
+    find_splits,
+    fit_full,
+    hold_out,
+    out_of_sample_proba,
+)
 from skroute.metrics._objectives import objective_of_labels
 from skroute.utils._cache import cache_of
 from skroute.utils._compat import (
@@ -37,7 +42,12 @@ from skroute.utils._row_hash import feature_keys
 from skroute.utils._statistics import standard_error
 from skroute.utils._tensors import on_host
 from skroute.utils._tolerances import ROUNDING
-from skroute.utils._validation import check_probabilities, relative_weights, warn, with_sum_one
+from skroute.utils._validation import (
+    check_probabilities,
+    relative_weights,
+    warn,
+    with_sum_one,
+)
 
 __all__ = ["AdaptGatingClassifier"]
 
@@ -308,17 +318,27 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         # The full model gets the weights as they are given.
         weight = relative_weights(given_weight)
         y = self.classes_[encoded]
-        objective = objective_of_labels(self.quality, self.classes_).bound(encoded, weight)
+        objective = objective_of_labels(self.quality, self.classes_).bound(
+            encoded, weight
+        )
         self._gate._validate_params()
-        fit_params, split_params = self._inner_params(sample_weight, given_weight, params)
+        fit_params, split_params = self._inner_params(
+            sample_weight, given_weight, params
+        )
         names = ["gate", "cheap", "full"]
-        costs = dict.fromkeys(names, 0.0) if self.model_costs is None else self.model_costs
+        costs = (
+            dict.fromkeys(names, 0.0) if self.model_costs is None else self.model_costs
+        )
         self.model_costs_ = check_costs(costs, names, name="model_costs")
         self._full = columns = np.arange(self.n_features_in_)
         if self.full_features is not None:
-            named = [self._position(column, "full_features") for column in self.full_features]
+            named = [
+                self._position(column, "full_features") for column in self.full_features
+            ]
             if not named:
-                raise ValueError("full_features must name at least one column, got none.")
+                raise ValueError(
+                    "full_features must name at least one column, got none."
+                )
             self._full = columns = np.unique(named)
         splits = find_splits(self.cv, X, y, split_params)
         held_out = hold_out(splits, encoded, weight)
@@ -330,11 +350,19 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
                 f"estimator must know the classes {self.classes_!r} of y, but its classes_ are "
                 f"{full.classes_!r}."
             )
-        p0 = out_of_sample_proba(self.estimator, full, X, y, splits, fit_params, self.n_jobs)
+        p0 = out_of_sample_proba(
+            self.estimator, full, X, y, splits, fit_params, self.n_jobs
+        )
         own = p0[np.arange(len(y)), encoded]
         # A row of weight 0 must leave no trace, not even in the bins of LightGBM.
         kept = weight > 0
-        rows = Rows(values, encoded, full_losses(own), weight, quality_of(objective, encoded, p0))
+        rows = Rows(
+            values,
+            encoded,
+            full_losses(own),
+            weight,
+            quality_of(objective, encoded, p0),
+        )
         return rows.of(kept), held_out[kept]
 
     def _ready(self, rows, held_out):
@@ -350,7 +378,11 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             return routed["estimator"]["fit"], routed["splitter"]["split"]
         self._route_metadata(params)
         takes_weight = may_take_weights(self.estimator)
-        if extra and not takes_weight and not isinstance(self.estimator, FrozenEstimator):
+        if (
+            extra
+            and not takes_weight
+            and not isinstance(self.estimator, FrozenEstimator)
+        ):
             raise ValueError(
                 f"sample_weight was given, but the full model {self.estimator!r} does not take it. "
                 "Leave it out, or enable metadata routing to weight the cheap model and the gate "
@@ -390,7 +422,9 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         if self.p_full == 0:
             return
         out = rows.of(held_out)
-        objective = objective_of_labels(self.quality, self.classes_).bound(rows.y, rows.weight)
+        objective = objective_of_labels(self.quality, self.classes_).bound(
+            rows.y, rows.weight
+        )
         first = np.arange(len(out.y)) % 2 == 0
         while pair is not None:
             gate, _ = self._look(pair, rows.values)
@@ -400,12 +434,20 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             # A simpler gate is a second try: that it gains must not be luck.
             how = self.p_full, 0.0 if pair.simpler is not None else 1.0
 
-            def level(part, gate=gate, gain=out.full_quality - cheap, least=least, how=how):
+            def level(
+                part, gate=gate, gain=out.full_quality - cheap, least=least, how=how
+            ):
                 """From some of the held-out rows."""
-                return max(self._gate.level(gate[part], gain[part], out.weight[part], *how), least)
+                return max(
+                    self._gate.level(gate[part], gain[part], out.weight[part], *how),
+                    least,
+                )
 
             # The share of rows sent from which each row is sent, by what the other half says.
-            keys, rank = feature_keys(out.values[:, pair.gate_features]), np.full(len(gate), np.inf)
+            keys, rank = (
+                feature_keys(out.values[:, pair.gate_features]),
+                np.full(len(gate), np.inf),
+            )
             for judged, by in ((first, ~first), (~first, first)):
                 if out.weight[by].any():
                     ranks = Ranks.of(gate[by], out.weight[by])
@@ -413,7 +455,10 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
                     rank[judged] = np.where(gate[judged] > level(by), of_rows, np.inf)
             known = cheap, out.full_quality, out.weight
             if (chosen := level(slice(None))) < np.inf:
-                self._ranks, self._held_out = Ranks.of(gate - chosen, out.weight), (rank, *known)
+                self._ranks, self._held_out = (
+                    Ranks.of(gate - chosen, out.weight),
+                    (rank, *known),
+                )
                 self.pair_, self._level = pair, chosen
                 return
             if self._held_out is None:
@@ -437,7 +482,9 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         self.cost_table_ = {
             "gate": float(self._feature_cost(gate_features) + looked),
             "cheap": float(of_both + gate + cheap),
-            "full": float(self._feature_cost(gate_features, self._full) + looked + full),
+            "full": float(
+                self._feature_cost(gate_features, self._full) + looked + full
+            ),
         }
 
     def _warn_of_nobody(self, budget):
@@ -468,7 +515,10 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return [
             value
             for own in found
-            for value in (float(np.average(own, weights=weight)), standard_error(own, weight))
+            for value in (
+                float(np.average(own, weights=weight)),
+                standard_error(own, weight),
+            )
         ]
 
     @property
@@ -514,7 +564,9 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         else:
             ledger.plan(rows, pair.gate_features)
             values = ledger.take(rows, pair.gate_features)
-            gate, scores = cache_of(self).get_or_compute("look", lambda: self._look(pair, values))
+            gate, scores = cache_of(self).get_or_compute(
+                "look", lambda: self._look(pair, values)
+            )
             sent = self._send(gate, budget, values[:, pair.gate_features])
         ledger.plan(rows[~sent], pair.cheap_features)
         ledger.plan(rows[sent], self._full)
@@ -545,7 +597,9 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             order = np.argsort(-gate, kind="stable")
             sent[order[int(share * len(gate) * (1 + ROUNDING)) :]] = False
         elif share < 1:
-            sent &= self._ranks.of_rows(gate, feature_keys(shown)) < share * (1 + ROUNDING)
+            sent &= self._ranks.of_rows(gate, feature_keys(shown)) < share * (
+                1 + ROUNDING
+            )
         return sent
 
     def _answer(self, plan, response):
@@ -563,12 +617,18 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         def answer(sent, rows):
             if sent:
                 key = "full", response
-                found = cache_of(self).get_or_compute_rows(key, rows, len(plan.route), ask)
+                found = cache_of(self).get_or_compute_rows(
+                    key, rows, len(plan.route), ask
+                )
                 if response == "predict":
                     return found
                 return align_by_class(found, model.classes_, self.classes_)
             read = pair.cheap_features
-            own = pair.cheap_scores(ledger.take(rows, read)) if scores is None else scores[rows]
+            own = (
+                pair.cheap_scores(ledger.take(rows, read))
+                if scores is None
+                else scores[rows]
+            )
             return self._answers_of(np.exp(log_probabilities(own)), response)
 
         return dispatch(plan.route, answer)
@@ -605,7 +665,9 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         split = MethodMapping().add(caller="fit", callee="split")
         router = MetadataRouter(owner=self).add_self_request(self)
         router.add(estimator=self.estimator, method_mapping=fit)
-        return router.add(splitter=check_cv(self.cv, classifier=True), method_mapping=split)
+        return router.add(
+            splitter=check_cv(self.cv, classifier=True), method_mapping=split
+        )
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -618,4 +680,6 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return tags
 
     def _sk_visual_block_(self):
-        return VisualBlock("parallel", [self.estimator], names=["full"], dash_wrapped=False)
+        return VisualBlock(
+            "parallel", [self.estimator], names=["full"], dash_wrapped=False
+        )

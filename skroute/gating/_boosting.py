@@ -199,7 +199,9 @@ def boost(data, rows, problem, kind, *, n_threads, progress=nullcontext):
         gradient[:, :columns] = kept * (p - target)
         hessian[:, :columns] = curvature * kept * p * (1 - p)
         if gated and alternates:
-            sent = expit(coef[0] * doubt(scores[:, :columns]) + coef[1] + scores[:, columns])
+            sent = expit(
+                coef[0] * doubt(scores[:, :columns]) + coef[1] + scores[:, columns]
+            )
             gradient[:, columns], hessian[:, columns] = sent - q, sent * (1 - sent)
         gradient = np.rint(gradient / _RESOLUTION) * unit
         hessian = np.maximum(np.rint(hessian / _RESOLUTION), 1.0) * unit
@@ -227,7 +229,11 @@ def boost(data, rows, problem, kind, *, n_threads, progress=nullcontext):
                     left = np.where(free, 0.0, prices)[group_of].tolist()
                     booster.reset_parameter({"cegb_penalty_feature_coupled": left})
     booster.eval_train(last_step)
-    return BoostedPair(read_lightgbm(booster, -1), base[:columns], coef), objectives, ends
+    return (
+        BoostedPair(read_lightgbm(booster, -1), base[:columns], coef),
+        objectives,
+        ends,
+    )
 
 
 def refitted(scores, y, full_loss, share, p_full, coef, n_steps=1):

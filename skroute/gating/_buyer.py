@@ -65,13 +65,21 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
             names, columns = names_and_columns(X)
             if names is None:
                 names = range(len(columns))
-            self._readers = [ColumnReader.fit(*column) for column in zip(columns, names)]
+            self._readers = [
+                ColumnReader.fit(*column) for column in zip(columns, names)
+            ]
             self._raw, values = RawRows.of(X), _read(self._readers, columns)
-            self._categorical = np.array([own.kind == CATEGORY for own in self._readers])
+            self._categorical = np.array(
+                [own.kind == CATEGORY for own in self._readers]
+            )
         else:
-            values = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan")
+            values = validate_data(
+                self, X, dtype=np.float64, ensure_all_finite="allow-nan"
+            )
             self._categorical = np.zeros(self.n_features_in_, dtype=bool)
-        values, y = check_X_y(values, y, dtype=np.float64, ensure_all_finite=self._finite())
+        values, y = check_X_y(
+            values, y, dtype=np.float64, ensure_all_finite=self._finite()
+        )
         self._set_groups()
         check_classification_targets(y)
         weight = check_sample_weight(
@@ -98,7 +106,9 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
 
     def _ledger(self, X):
         """The rows as a ledger: bought already if X is a table, else to be asked for."""
-        return cache_of(self).get_or_compute("ledger", lambda: self._new_ledger(X)).anew()
+        return (
+            cache_of(self).get_or_compute("ledger", lambda: self._new_ledger(X)).anew()
+        )
 
     def _new_ledger(self, X):
         groups = self.group_of_, len(self.group_costs_)
@@ -110,7 +120,10 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
             else:
                 values = _read(self._readers, names_and_columns(X)[1])
             values = check_array(
-                values, dtype=np.float64, ensure_all_finite=self._finite(), input_name="X"
+                values,
+                dtype=np.float64,
+                ensure_all_finite=self._finite(),
+                input_name="X",
             )
             return FeatureLedger(*values.shape, *groups, values=values)
         names, allow_nan = self._column_names(), self._finite() == "allow-nan"
@@ -124,7 +137,9 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
                 try:
                     values = _read([self._readers[column] for column in columns], cells)
                 except ValueError as error:
-                    raise ValueError(f"The feature source returned other cells: {error}") from None
+                    raise ValueError(
+                        f"The feature source returned other cells: {error}"
+                    ) from None
                 ledger.keep(columns, rows, cells)
             check_bought(values, asked, allow_nan=allow_nan)
             return values
@@ -146,7 +161,11 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
 
     def _answers_of(self, proba, response):
         """Answers of probabilities."""
-        return proba if response == "predict_proba" else self.classes_[proba.argmax(axis=1)]
+        return (
+            proba
+            if response == "predict_proba"
+            else self.classes_[proba.argmax(axis=1)]
+        )
 
 
 def _read(readers, columns):
@@ -162,7 +181,10 @@ def quality_of(objective, y, proba):
 
 def check_bought(values, columns, *, allow_nan):
     """Refuse bought features that a matrix could not have."""
-    for bad, what in ((np.isinf(values), "infinity"), (np.isnan(values), "NaN or nothing")):
+    for bad, what in (
+        (np.isinf(values), "infinity"),
+        (np.isnan(values), "NaN or nothing"),
+    ):
         if bad.any() and not (allow_nan and what != "infinity"):
             names = [columns[at] for at in np.flatnonzero(bad.any(axis=0))]
             raise ValueError(
@@ -178,11 +200,15 @@ class FeatureLedger:
     with positions. It is None if `values` holds everything.
     """
 
-    def __init__(self, n_samples, n_features, group_of, n_groups, *, read=None, values=None):
+    def __init__(
+        self, n_samples, n_features, group_of, n_groups, *, read=None, values=None
+    ):
         self.group_of = group_of
         self.planned = np.zeros((n_samples, n_groups), dtype=bool)
         self._read = read
-        self._values = np.full((n_samples, n_features), np.nan) if values is None else values
+        self._values = (
+            np.full((n_samples, n_features), np.nan) if values is None else values
+        )
         self._bought = np.zeros((n_samples, n_groups), dtype=bool)
         # Cells as the source returned them, by column, where models read frames.
         self.cells = {}

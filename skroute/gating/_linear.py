@@ -74,7 +74,9 @@ class LinearColumns(NamedTuple):
         raw = values[:, origin]
         missing = np.isnan(raw)
         said = (raw == level) | (missing & np.isnan(level))
-        return np.where(np.isinf(level), np.where(missing, self.mean[origin], raw), said)
+        return np.where(
+            np.isinf(level), np.where(missing, self.mean[origin], raw), said
+        )
 
 
 @dataclass
@@ -96,12 +98,17 @@ class LinearPair:
     def cheap_scores(self, values):
         """Scores of f1, shape (n_rows, n_outputs)."""
         used = self._cheap
-        return self.columns.expand(values, used) @ self.coef[used, :-1] + self.intercept[:-1]
+        return (
+            self.columns.expand(values, used) @ self.coef[used, :-1]
+            + self.intercept[:-1]
+        )
 
     def gate_scores(self, values, scores):
         """Scores of the gate, shape (n_rows,)."""
         used = self._gate
-        return self.columns.expand(values, used) @ self.coef[used, -1] + self.intercept[-1]
+        return (
+            self.columns.expand(values, used) @ self.coef[used, -1] + self.intercept[-1]
+        )
 
 
 class LinearGate(BaseEstimator):
@@ -150,7 +157,9 @@ class LinearGate(BaseEstimator):
         """Return the pair, its objectives, none on held-out rows, and the alternations."""
         columns, values, mean, scale = ready
         of_columns = problem._replace(
-            group_of=np.append(problem.group_of[columns.origin], len(problem.group_costs)),
+            group_of=np.append(
+                problem.group_of[columns.origin], len(problem.group_costs)
+            ),
             group_costs=np.append(problem.group_costs, 0.0),
         )
         how = {"max_iter": self.max_iter, "tol": self.tol, "progress": progress}
@@ -185,7 +194,9 @@ def cheap_part(scores, y, kept):
 
 def group_norms(W, group_of, n_groups):
     """Frobenius norm of each group of rows, shape (n_groups,)."""
-    return np.sqrt(np.bincount(group_of, weights=(W**2).sum(axis=1), minlength=n_groups))
+    return np.sqrt(
+        np.bincount(group_of, weights=(W**2).sum(axis=1), minlength=n_groups)
+    )
 
 
 def prox_group_norm(W, group_of, thresholds):
@@ -208,7 +219,9 @@ def duality_gap(W, gradient, group_of, thresholds):
     and the gap is ``sum_a Omega_a(W_a) + <W_a, V_a> + Omega_a^*(-V_a)``, V being the
     gradient with respect to W and ``Omega^*(-V) = (||V|| - threshold)_+^2 / (2 ridge)``.
     """
-    over = np.maximum(group_norms(gradient, group_of, len(thresholds)) - thresholds, 0.0)
+    over = np.maximum(
+        group_norms(gradient, group_of, len(thresholds)) - thresholds, 0.0
+    )
     dual = (W * gradient).sum() + (over**2).sum() / (2 * RIDGE)
     return float(penalty(W, group_of, thresholds) + dual)
 
@@ -293,7 +306,9 @@ def adapt_linear(X, rows, problem, *, max_iter, tol, start=None, progress=nullco
         with progress():
             scores = X @ W
             cheap_loss = class_losses(scores[:, :-1], y)
-            proposal, _ = q_step(cheap_loss, full_loss, scores[:, -1], problem.p_full, weight)
+            proposal, _ = q_step(
+                cheap_loss, full_loss, scores[:, -1], problem.p_full, weight
+            )
             if q is None or objective(proposal, W) <= objectives[-1]:
                 q = proposal
             W = solve(q, W)
@@ -323,7 +338,9 @@ def adapt_linear_multistart(X, rows, problem, **how):
     W, weight = np.zeros_like(best[0]), rows.weight / rows.weight.sum()
     q = np.full(len(X), min(p_full, 0.5))
     _, gradient = loss_kl(np.zeros((len(X), W.shape[1])), rows.y, q, weight)
-    promise = group_norms(X.T @ (gradient - gradient.mean(axis=0)), group_of, len(group_costs))
+    promise = group_norms(
+        X.T @ (gradient - gradient.mean(axis=0)), group_of, len(group_costs)
+    )
     promise = (promise - gamma * np.sqrt(group_costs))[:-1]
     alone = []
     for group in np.argsort(-promise, kind="stable")[:_STARTS]:

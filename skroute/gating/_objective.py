@@ -149,7 +149,9 @@ def fit_doubt(u, q, offset, weight, start=(0.0, 0.0), max_iter=50, ridge=1e-6):
         slope, curve = weight * (p - q), weight * p * (1 - p)
         gradient = np.array([slope @ u, slope.sum()]) + ridge * coef
         mixed = curve @ u
-        hessian = np.array([[(curve * u) @ u, mixed], [mixed, curve.sum()]]) + ridge * np.eye(2)
+        hessian = np.array(
+            [[(curve * u) @ u, mixed], [mixed, curve.sum()]]
+        ) + ridge * np.eye(2)
         step = np.linalg.solve(hessian, gradient)
         # Half of it is what a full step is expected to gain.
         if gradient @ step < 1e-12:

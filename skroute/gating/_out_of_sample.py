@@ -28,11 +28,15 @@ def out_of_sample_proba(estimator, fitted, X, y, splits, params, n_jobs):
     if isinstance(estimator, FrozenEstimator):
         with note_failure("full", n_samples, "predict_proba"):
             proba = check_probabilities(fitted.predict_proba(X), "estimator")
-        return align_by_class(np.asarray(proba, dtype=np.float64), fitted.classes_, classes)
+        return align_by_class(
+            np.asarray(proba, dtype=np.float64), fitted.classes_, classes
+        )
     votes = getattr(fitted, "oob_decision_function_", None)
     # A row that every tree has seen has no vote: its probabilities are 0, or NaN.
     if votes is not None and np.ndim(votes) == 2 and (votes.sum(axis=1) > 0).all():
-        return align_by_class(np.asarray(votes, dtype=np.float64), fitted.classes_, classes)
+        return align_by_class(
+            np.asarray(votes, dtype=np.float64), fitted.classes_, classes
+        )
     folds = Parallel(n_jobs=n_jobs)(
         delayed(_fold)(estimator, X, y, train, test, params) for train, test in splits
     )

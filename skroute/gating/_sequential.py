@@ -340,7 +340,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
         self._scorer = scorer_of(self.quality)
         # What a scorer says of one row is nothing.
         told = self.quality if self._scorer is None else "log_loss"
-        bound = objective_of_labels(told, self.classes_).bound(encoded[kept], weight[kept])
+        bound = objective_of_labels(told, self.classes_).bound(
+            encoded[kept], weight[kept]
+        )
         self._worth_by = told, bound.share
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         columns = self.group_of_, self.group_costs_, self._categorical
@@ -357,22 +359,36 @@ class SequentialFeatureClassifier(FeatureBuyer):
                     )
             # A scorer that is not for these labels says so before a model is fitted.
             shares = np.tile(whole.of(kept).shares, (len(out), 1))
-            self._scorer(_Answers(self.classes_, shares), judge.X, self.classes_[judge.y])
+            self._scorer(
+                _Answers(self.classes_, shares), judge.X, self.classes_[judge.y]
+            )
         with task.step("search"):
             self._sets = find_sets(whole.of(fitted), np.random.default_rng(seed))
         with task.step("judge"):
             of_fitted, of_out = (_safe_indexing(X, part) for part in (fitted, out))
             self._judged = self._fit_models(
-                whole.of(fitted), of_fitted, check_method_params(X, fit_params, fitted), judge
+                whole.of(fitted),
+                of_fitted,
+                check_method_params(X, fit_params, fitted),
+                judge,
             )
-            bought = FeatureLedger(*judge.X.shape, self.group_of_, len(whole.costs), values=judge.X)
+            bought = FeatureLedger(
+                *judge.X.shape, self.group_of_, len(whole.costs), values=judge.X
+            )
             every, sets = np.arange(len(out)), range(len(self._sets))
-            proba = [self._proba(self._judged, own, of_out, bought, every) for own in sets]
+            proba = [
+                self._proba(self._judged, own, of_out, bought, every) for own in sets
+            ]
             key = np.array([self._key(own) for own in proba])
             said = proba
             if bound.asks == "predict":
-                said = [self._labels(self._judged, own, of_out, bought, every) for own in sets]
-            quality = np.array([bound.of(judge.y, answers) for answers in said], dtype=np.float64)
+                said = [
+                    self._labels(self._judged, own, of_out, bought, every)
+                    for own in sets
+                ]
+            quality = np.array(
+                [bound.of(judge.y, answers) for answers in said], dtype=np.float64
+            )
             worth = np.array([self._value(own) for own in proba])
             if bound.asks == "predict_proba":
                 # What probabilities are expected to be worth believes a model that is too sure of
@@ -392,7 +408,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
         self.set_costs_ = self._sets @ self.group_costs_
         self._learned_within, self._choices = [], []
         n_groups = len(self.group_costs_)
-        self.choices_ = [f"{k} group{'' if k == 1 else 's'}" for k in range(n_groups + 1)]
+        self.choices_ = [
+            f"{k} group{'' if k == 1 else 's'}" for k in range(n_groups + 1)
+        ]
         self._choice(*self._limits(None, None, None), warns=True)
 
     def _inner_params(self, params):
@@ -400,8 +418,12 @@ class SequentialFeatureClassifier(FeatureBuyer):
         if routing_enabled():
             routed = self._route_metadata(params)
             return {} if self.estimator is None else routed["estimator"]["fit"]
-        weights = {name: value for name, value in params.items() if name == "sample_weight"}
-        self._route_metadata({name: params[name] for name in params if name not in weights})
+        weights = {
+            name: value for name, value in params.items() if name == "sample_weight"
+        }
+        self._route_metadata(
+            {name: params[name] for name in params if name not in weights}
+        )
         if self.estimator is None:
             return {}
         if weights and not may_take_weights(self.estimator):
@@ -422,7 +444,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
         if judge is None:
             pairs = zip(self._sets, self._judged)
             return parallel(delayed(fit_again)(task, *pair) for pair in pairs)
-        return parallel(delayed(fit_judged)(task, groups, judge) for groups in self._sets)
+        return parallel(
+            delayed(fit_judged)(task, groups, judge) for groups in self._sets
+        )
 
     @property
     def _bound(self):
@@ -485,7 +509,11 @@ class SequentialFeatureClassifier(FeatureBuyer):
                 )
             # No row buys more often than there are sets.
             max_rounds = min(max_rounds, len(self._sets))
-        return self._effective_budget(budget), max_rounds, check_budget(max_cost, name="max_cost")
+        return (
+            self._effective_budget(budget),
+            max_rounds,
+            check_budget(max_cost, name="max_cost"),
+        )
 
     def _learned(self, max_rounds, max_cost):
         """Policies within limits of each row, and the sets that held-out rows end at.
@@ -527,7 +555,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
     def _choose(self, budget, max_rounds, max_cost):
         within = max_rounds, max_cost
-        policies, ends = _remembered(self._learned_within, within, lambda: self._learned(*within))
+        policies, ends = _remembered(
+            self._learned_within, within, lambda: self._learned(*within)
+        )
         (_, _, quality, weight), costs = self._held_out, self.set_costs_
         rows = np.arange(quality.shape[1])
         found, judged, spent, answers = [], [], [], []
@@ -546,7 +576,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
             for spending, (price, lower, share) in (go_on, (stay, stay)):
                 found.append((start, left, spending))
                 high, low = fair[price], fair[lower]
-                judged.append((1 - share) * quality[high, rows] + share * quality[low, rows])
+                judged.append(
+                    (1 - share) * quality[high, rows] + share * quality[low, rows]
+                )
                 spent.append((1 - share) * costs[high] + share * costs[low])
                 if self._scorer is not None:
                     ends_at = np.where(GOLDEN * rows % 1 < share, low, high)
@@ -560,9 +592,14 @@ class SequentialFeatureClassifier(FeatureBuyer):
                 worth = np.array([self._score(proba, rows) for proba in answers])
             worth, of_fixed = worth[::2], worth[1::2]
             within = 2 * np.flatnonzero(worth >= worth.max() - 1e-12)
-            at, fixed = within[np.argmin(mean(spent[within]))], 2 * np.argmax(of_fixed) + 1
+            at, fixed = (
+                within[np.argmin(mean(spent[within]))],
+                2 * np.argmax(of_fixed) + 1,
+            )
             lead = judged[fixed, rows] - judged[at, rows]
-            leads = self._scorer is None and mean(lead, rows) > standard_error(lead, weight[rows])
+            leads = self._scorer is None and mean(lead, rows) > standard_error(
+                lead, weight[rows]
+            )
             return fixed if leads else at
 
         first = rows % 2 == 0
@@ -576,7 +613,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
             of_half = [self._score(answers[chosen], own) for own, chosen in halves]
             worth = float(np.mean(of_half)), float(np.ptp(of_half) / 2)
         start, left, (*prices, share) = found[at]
-        goes_on = left != 0 and (policies.moves(start, (), left)[0][prices] != STOP).any()
+        goes_on = (
+            left != 0 and (policies.moves(start, (), left)[0][prices] != STOP).any()
+        )
         point = OperatingPoint(
             list(self.sets_[start]),
             float(policies.prices[prices[0]]) if goes_on else np.inf,
@@ -614,7 +653,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
     # Decide ---------------------------------------------------------------------------
 
     def _plan(self, X, call):
-        limits = self._limits(call.budget, call.option("max_rounds"), call.option("max_cost"))
+        limits = self._limits(
+            call.budget, call.option("max_rounds"), call.option("max_cost")
+        )
         choice = self._choice(*limits, warns=cache_of(self) is NO_CACHE)
         known = self._known(call.option("known"), num_samples(X))
         ledger = self._ledger(X)
@@ -639,12 +680,17 @@ class SequentialFeatureClassifier(FeatureBuyer):
                 inside = np.flatnonzero(at[going] == own)
                 rows = going[inside]
                 ask = partial(self._keys, X, ledger, own)
-                key = cache_of(self).get_or_compute_rows(("key", int(own)), rows, n_rows, ask)
+                key = cache_of(self).get_or_compute_rows(
+                    ("key", int(own)), rows, n_rows, ask
+                )
                 table, bins = choice.policies.moves(own, key, left)
                 to[inside], other = table[choice.prices][:, bins]
                 if share > 0:
                     # Rows for which the two prices differ are drawn, once.
-                    new, columns = rows[(to[inside] != other) & (low[rows] < 0)], self._columns(own)
+                    new, columns = (
+                        rows[(to[inside] != other) & (low[rows] < 0)],
+                        self._columns(own),
+                    )
                     shown = ledger.take(new, columns)[:, columns]
                     low[new] = even_draws(feature_keys(shown)) < share
                     to[inside] = np.where(low[rows] == 1, other, to[inside])
@@ -660,7 +706,12 @@ class SequentialFeatureClassifier(FeatureBuyer):
                 # Where the budget ends, the rows that would pay most are served first.
                 order = np.argsort(-reach, kind="stable")
                 paid = np.sort(order[np.cumsum(price[order]) <= cap])
-                going, to, extra, price = going[paid], to[paid], extra[paid], price[paid]
+                going, to, extra, price = (
+                    going[paid],
+                    to[paid],
+                    extra[paid],
+                    price[paid],
+                )
                 cap -= price.sum()
             n_round += 1
             rounds[going] += n_round * extra
@@ -685,7 +736,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
         read = self._input(ledger, rows, columns, X)
         with note_failure("estimator", len(rows), "predict_proba"):
             found = check_probabilities(model.predict_proba(read), "estimator")
-        return align_by_class(np.asarray(found, dtype=np.float64), model.classes_, self.classes_)
+        return align_by_class(
+            np.asarray(found, dtype=np.float64), model.classes_, self.classes_
+        )
 
     def _labels(self, models, own, X, ledger, rows):
         """Return positions of the classes that the model of a set answers rows with.
@@ -743,7 +796,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
             ask = partial(ask, self._models, own, plan.X, ledger)
             key = "answer", own, response
             found = cache_of(self).get_or_compute_rows(key, rows, len(at), ask)
-            return self.classes_[found] if response == "predict" else with_sum_one(found)
+            return (
+                self.classes_[found] if response == "predict" else with_sum_one(found)
+            )
 
         return dispatch(at, answer)
 
@@ -760,7 +815,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
         ndarray of shape (n_samples, n_groups), dtype=int
             The round, from 1; 0 where a group is not bought.
         """
-        call = self.make_call(budget, known=known, max_rounds=max_rounds, max_cost=max_cost)
+        call = self.make_call(
+            budget, known=known, max_rounds=max_rounds, max_cost=max_cost
+        )
         return self.plan(X, call).state[-1]
 
 
@@ -795,7 +852,9 @@ def held_out_part(y, seed):
     """Rows to learn from and rows to judge on, stratified where the classes allow it."""
     n_out = max(min(int(len(y) * _HELD_OUT), _MOST_HELD_OUT), 1)
     classes = y if np.bincount(y).min() >= 2 and n_out > y.max() else None
-    return train_test_split(np.arange(len(y)), test_size=n_out, random_state=seed, stratify=classes)
+    return train_test_split(
+        np.arange(len(y)), test_size=n_out, random_state=seed, stratify=classes
+    )
 
 
 def _remembered(memory, key, compute):

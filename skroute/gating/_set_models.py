@@ -99,7 +99,9 @@ class SetModel(NamedTuple):
         """Class probabilities of rows of the columns."""
         if not self.forests:
             return np.tile(self.shares, (len(values), 1))
-        return softmax(np.tensordot(self.factors, _scores(self.forests, values), axes=1), axis=1)
+        return softmax(
+            np.tensordot(self.factors, _scores(self.forests, values), axes=1), axis=1
+        )
 
 
 def _scores(forests, values):
@@ -134,7 +136,9 @@ def fit_judged(task, groups, out):
         data = task.data(columns, params)
         stop = lightgbm.early_stopping(_PATIENCE, verbose=False)
         judge = out.data(columns, params, reference=data)
-        booster = lightgbm.train(params, data, _MOST_ROUNDS, valid_sets=[judge], callbacks=[stop])
+        booster = lightgbm.train(
+            params, data, _MOST_ROUNDS, valid_sets=[judge], callbacks=[stop]
+        )
         rounds.append(max(booster.best_iteration, 1))
         forests.append(read_lightgbm(booster, rounds[-1]))
     scores = _scores(forests, out.X[:, columns])
@@ -143,7 +147,9 @@ def fit_judged(task, groups, out):
         return out.log_loss(np.tensordot(factors, scores, axes=1))
 
     start = np.full(len(forests), 1 / len(forests))
-    found = minimize(loss, start, method="L-BFGS-B", bounds=[(0.0, _MOST_FACTOR)] * len(forests))
+    found = minimize(
+        loss, start, method="L-BFGS-B", bounds=[(0.0, _MOST_FACTOR)] * len(forests)
+    )
     return SetModel(task.shares, forests, rounds, found.x)
 
 

@@ -40,7 +40,9 @@ class _Trials:
         self.trees = max(8, _TREES // task.n_classes) if many else _TREES
         self.params = self.fitted[0].params(15, learning_rate=0.2 if many else 0.1)
         self._losses, self._boosters = {}, {}
-        self._every = self.fitted[0].data(np.arange(task.X.shape[1]), self.params).construct()
+        self._every = (
+            self.fitted[0].data(np.arange(task.X.shape[1]), self.params).construct()
+        )
 
     def loss(self, groups, n_parts):
         """Mean log loss of a set on the first parts."""
@@ -52,13 +54,17 @@ class _Trials:
             task, judge = self.fitted[part], self.task.of(self.parts[part])
             columns = task.columns(groups)
             if len(columns):
-                booster = _grown(self.params, task.data(columns, self.params), self.trees)
+                booster = _grown(
+                    self.params, task.data(columns, self.params), self.trees
+                )
                 raw = _raw(booster, judge.X[:, columns])
                 scores = of_classes(raw.reshape(len(raw), -1))
                 if part == 0:
                     self._boosters[groups.tobytes()] = booster
             else:
-                scores = np.log(np.clip(task.shares, 1e-6, 1.0))[None].repeat(len(judge.y), axis=0)
+                scores = np.log(np.clip(task.shares, 1e-6, 1.0))[None].repeat(
+                    len(judge.y), axis=0
+                )
             self._losses[key] = judge.log_loss(scores)
         return self._losses[key]
 
@@ -71,7 +77,9 @@ class _Trials:
             start = _raw(booster, task.X[:, task.columns(groups)]).ravel(order="F")
         self._every.set_init_score(start)
         more = _grown(self.params | {"learning_rate": 0.2}, self._every, 8)
-        gain = np.bincount(task.group_of, more.feature_importance("gain"), len(task.costs))
+        gain = np.bincount(
+            task.group_of, more.feature_importance("gain"), len(task.costs)
+        )
         gain = gain / np.where(task.costs > 0, task.costs, 1.0)
         return np.where(groups, -1.0, gain)
 
@@ -113,7 +121,9 @@ def _search(trials, root):
     costs, few = trials.task.costs, len(trials.task.y) < 400
     sets, losses, expanded = [root], [trials.loss(root, _PARTS)], set()
     while True:
-        front = pareto_front([costs[groups].sum() for groups in sets], -np.array(losses))
+        front = pareto_front(
+            [costs[groups].sum() for groups in sets], -np.array(losses)
+        )
         todo = [at for at in front if at not in expanded and not sets[at].all()]
         if not todo or len(expanded) >= _MOST_SETS:
             break
@@ -144,10 +154,14 @@ def _race(trials, groups, n_parts):
     """The sets of one promising group more; the worse half of them does not see all parts."""
     tried = np.argsort(-trials.promise(groups), kind="stable")[:_TRIED]
     children = [_with(groups, group) for group in tried[: int((~groups).sum())]]
-    costs = {child.tobytes(): trials.task.costs[child & ~groups].sum() for child in children}
+    costs = {
+        child.tobytes(): trials.task.costs[child & ~groups].sum() for child in children
+    }
     for part in range(1, n_parts + 1):
         before = trials.loss(groups, part)
-        gains = [(before - trials.loss(one, part)) / costs[one.tobytes()] for one in children]
+        gains = [
+            (before - trials.loss(one, part)) / costs[one.tobytes()] for one in children
+        ]
         children = [children[at] for at in np.argsort(-np.array(gains), kind="stable")]
         if part < n_parts:
             children = children[: max(2, -(-len(children) // 2))]

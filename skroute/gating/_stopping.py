@@ -44,7 +44,10 @@ class Policies(NamedTuple):
         borders = [borders_of(own) for own in key]
         n_bins = 1 + max(len(own) for own in borders)
         bins = bins_of(borders, key)
-        worth, rows = np.repeat(value[None], len(prices), axis=0), np.arange(value.shape[1])
+        worth, rows = (
+            np.repeat(value[None], len(prices), axis=0),
+            np.arange(value.shape[1]),
+        )
         tables = []
         for _ in range(1 if n_rounds is None else n_rounds):
             # Without a limit, what is behind a larger set is known when a smaller one is decided.
@@ -56,7 +59,10 @@ class Policies(NamedTuple):
                 known = value[at], bins[at], n_bins
                 table[:, at] = _best(behind, *known, larger, extra, prices, weight)
                 go = table[:, at][:, bins[at]]
-                on = behind[np.arange(len(prices))[:, None], go, rows] - prices[:, None] * extra[go]
+                on = (
+                    behind[np.arange(len(prices))[:, None], go, rows]
+                    - prices[:, None] * extra[go]
+                )
                 worth[:, at] = np.where(go == STOP, value[at], on)
             tables.append(table)
         return cls(prices, borders, tables)
@@ -90,7 +96,9 @@ class Policies(NamedTuple):
 def price_grid(value, costs):
     """Prices from none to one at which nothing is bought, from the mean value of each set."""
     spread = max(float(np.ptp(value)), 1e-9)
-    unit = spread / max(float(costs[costs > 0].mean()) if (costs > 0).any() else 1.0, 1e-300)
+    unit = spread / max(
+        float(costs[costs > 0].mean()) if (costs > 0).any() else 1.0, 1e-300
+    )
     grid = unit * np.geomspace(1e-3, 1e2, _PRICES - 2)
     return np.concatenate([[0.0], grid, [1e12 * unit]])
 
@@ -110,7 +118,9 @@ def borders_of(key):
 
 def bins_of(borders, key):
     """The bin of each row at each set."""
-    found = [np.searchsorted(own, part, side="right") for own, part in zip(borders, key)]
+    found = [
+        np.searchsorted(own, part, side="right") for own, part in zip(borders, key)
+    ]
     return np.array(found, dtype=np.int64).reshape(key.shape)
 
 

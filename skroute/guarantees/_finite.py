@@ -16,17 +16,26 @@ def vouches(n_rows, n_labelled, allowed, found, level):
 
     marked = allowed + 1 + found
     # Where too few rows are left to break the promise there is nothing to test.
-    return marked > n_rows or bool(hypergeom.cdf(found, n_rows, marked, n_labelled) <= level)
+    return marked > n_rows or bool(
+        hypergeom.cdf(found, n_rows, marked, n_labelled) <= level
+    )
 
 
 def tolerated_disagreements(n_rows, n_labelled, allowed, level):
     """The most labelled disagreements that vouch for `allowed` unlabelled ones; -1: none do."""
-    return _first(n_labelled + 1, lambda d: not vouches(n_rows, n_labelled, allowed, d, level)) - 1
+    return (
+        _first(
+            n_labelled + 1, lambda d: not vouches(n_rows, n_labelled, allowed, d, level)
+        )
+        - 1
+    )
 
 
 def smallest_allowed(n_rows, n_labelled, found, level):
     """The fewest unlabelled disagreements that `found` labelled ones vouch for."""
-    return _first(n_rows, lambda allowed: vouches(n_rows, n_labelled, allowed, found, level))
+    return _first(
+        n_rows, lambda allowed: vouches(n_rows, n_labelled, allowed, found, level)
+    )
 
 
 def labels_needed(n_rows, allowed, level, share=0.0):
@@ -36,7 +45,9 @@ def labels_needed(n_rows, allowed, level, share=0.0):
     """
 
     def enough(n_labelled):
-        return vouches(n_rows, n_labelled, allowed, int(np.ceil(share * n_labelled)), level)
+        return vouches(
+            n_rows, n_labelled, allowed, int(np.ceil(share * n_labelled)), level
+        )
 
     return 1.0 + _first(n_rows, lambda k: enough(k + 1)) if enough(n_rows) else np.inf
 

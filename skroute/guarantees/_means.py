@@ -220,8 +220,12 @@ def mean_lower_bound(
     return low + width * (1.0 - _upper(mirrored, 1 - confidence, method, n_population))
 
 
-@validate_params({"p_values": ["array-like"], **_CONFIDENCE}, prefer_skip_nested_validation=True)
-def fixed_sequence_test(p_values: ArrayLike, *, confidence: float = 0.95) -> NDArray[np.bool_]:
+@validate_params(
+    {"p_values": ["array-like"], **_CONFIDENCE}, prefer_skip_nested_validation=True
+)
+def fixed_sequence_test(
+    p_values: ArrayLike, *, confidence: float = 0.95
+) -> NDArray[np.bool_]:
     r"""Test candidates in a fixed order, and accept all candidates before the first failure.
 
     Learn then Test [1]_ with fixed sequence testing (proposition 2 there): every candidate is
@@ -369,7 +373,9 @@ def _upper(unit, level, method, n_population):
     from scipy.optimize import brentq
 
     def above(limit):
-        return np.log(max(_p_value(unit, limit, method, n_population), _SMALLEST)) - np.log(level)
+        return np.log(
+            max(_p_value(unit, limit, method, n_population), _SMALLEST)
+        ) - np.log(level)
 
     # A third of the p-values that halving an interval would take.
     found = float(brentq(above, 0.0, 1.0, xtol=1e-15, rtol=1e-15))

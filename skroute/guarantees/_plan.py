@@ -100,6 +100,8 @@ def rows_needed(
     spread = np.abs(gains[:, 1] - gains[:, 0]) * np.sqrt(share * (1 - share))
     aim, z = np.log(1 / (1 - confidence)), ndtri(power)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        root = (z * spread + np.sqrt((z * spread) ** 2 + 4 * growth * aim)) / (2 * growth)
+        root = (z * spread + np.sqrt((z * spread) ** 2 + 4 * growth * aim)) / (
+            2 * growth
+        )
         rows = np.where(growth > 0, root**2, np.inf)
     return float(np.ceil(rows.min() - COUNT_ROUNDING))

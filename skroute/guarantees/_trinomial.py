@@ -36,7 +36,11 @@ def signed_root(n, lost, won, limit):
     p_won = (half + np.sqrt(half * half + 8 * n * won * limit * (1 - limit))) / (4 * n)
     p_won = np.clip(p_won, 0.0, (1 - limit) / 2)
     free = xlogy(lost, lost / n) + xlogy(won, won / n) + xlogy(even, even / n)
-    held = xlogy(lost, p_won + limit) + xlogy(won, p_won) + xlogy(even, 1 - 2 * p_won - limit)
+    held = (
+        xlogy(lost, p_won + limit)
+        + xlogy(won, p_won)
+        + xlogy(even, 1 - 2 * p_won - limit)
+    )
     return np.sign((lost - won) / n - limit) * np.sqrt(2 * np.maximum(free - held, 0.0))
 
 
@@ -118,7 +122,10 @@ def _largest(n, lost, won, limits):
     shares = np.geomspace(least, most, _GRID)
     sums = _probabilities(shares, *counted)
     top, each = sums.argmax(axis=0), np.arange(len(limits))
-    ends = shares[np.maximum(top - 1, 0), each], shares[np.minimum(top + 1, _GRID - 1), each]
+    ends = (
+        shares[np.maximum(top - 1, 0), each],
+        shares[np.minimum(top + 1, _GRID - 1), each],
+    )
     finer = _probabilities(np.geomspace(*ends, _AROUND), *counted)
     largest = np.maximum(sums.max(axis=0), finer.max(axis=0))
     return np.minimum(_BETWEEN * largest + _GAMMA + 2 * _TAIL, 1.0)
@@ -152,7 +159,9 @@ def _probabilities(shares, n, m, extreme, of, limits):
     below = betainc(behind, lose, np.clip((share - limit) / (2 * share), 0.0, 1.0))
     below[extreme[k] >= m[k]] = 1.0
     added = chance[at, k] * below
-    return np.bincount(at * len(limits) + of[k], added, shares.size).reshape(shares.shape)
+    return np.bincount(at * len(limits) + of[k], added, shares.size).reshape(
+        shares.shape
+    )
 
 
 def trinomial_upper_bound(n, lost, won, level):

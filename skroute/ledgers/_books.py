@@ -157,7 +157,9 @@ class Terms(NamedTuple):
 def check_amount(amount, name):
     """An amount of money as a float, or a ValueError that says what is wrong with it."""
     if not is_amount(amount):
-        raise ValueError(f"{name} must be a finite number that is at least 0, got {amount!r}.")
+        raise ValueError(
+            f"{name} must be a finite number that is at least 0, got {amount!r}."
+        )
     return float(amount)
 
 
@@ -165,7 +167,9 @@ def check_terms(total, n_expected=None, period=None, name="total"):
     """The terms of a purse, or a ValueError that says what is wrong with them."""
     amount = check_amount(total, name)
     if n_expected is not None and (
-        not isinstance(n_expected, Integral) or isinstance(n_expected, bool) or n_expected < 1
+        not isinstance(n_expected, Integral)
+        or isinstance(n_expected, bool)
+        or n_expected < 1
     ):
         raise ValueError(
             f"n_expected must be a positive int or None for unknown, got {n_expected!r}."
@@ -183,7 +187,9 @@ def check_seconds(seconds, name):
     """Positive seconds, or None for never."""
     number = isinstance(seconds, Real) and not isinstance(seconds, bool) and seconds > 0
     if seconds is not None and not number:
-        raise ValueError(f"{name} must be a positive number of seconds or None, got {seconds!r}.")
+        raise ValueError(
+            f"{name} must be a positive number of seconds or None, got {seconds!r}."
+        )
     return None if seconds is None or seconds == float("inf") else float(seconds)
 
 
@@ -215,7 +221,21 @@ class Purse:
     def opened(cls, name, terms, now):
         """A new one."""
         number = period_number(terms.period, now)
-        books = (terms.total, 0.0, 0.0, 0.0, terms.n_expected, 0, 0, 0, 0, 0, 0, 0, number)
+        books = (
+            terms.total,
+            0.0,
+            0.0,
+            0.0,
+            terms.n_expected,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            number,
+        )
         return cls(name, terms, books)
 
     def books(self):
@@ -279,7 +299,9 @@ class Purse:
         self.n_open -= 1
         self.spent += offer.deciding
         # Where nothing is open no rounding of sums stays.
-        self.pending = self.pending - offer.deciding - offer.cost if self.n_open else 0.0
+        self.pending = (
+            self.pending - offer.deciding - offer.cost if self.n_open else 0.0
+        )
         self._return(offer.reserved)
 
     def _return(self, amount):

@@ -22,7 +22,9 @@ from skroute.utils._compat import Integral
 # A child that was forked has locks and connections of its own.
 _LEDGERS: "weakref.WeakSet[Ledger]" = weakref.WeakSet()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=lambda: [ledger._after_fork() for ledger in _LEDGERS])
+    os.register_at_fork(
+        after_in_child=lambda: [ledger._after_fork() for ledger in _LEDGERS]
+    )
 
 
 class Ledger(Store):
@@ -109,7 +111,9 @@ class Ledger(Store):
             self._add_purse(found)
         return found.terms
 
-    def hold(self, purses: tuple[str, ...], amount: float, key: str | None = None) -> Reservation:
+    def hold(
+        self, purses: tuple[str, ...], amount: float, key: str | None = None
+    ) -> Reservation:
         """Reserve an amount in every purse for a request, before its decision.
 
         Returns the reservation, or the open one of the same `key`. Raises
@@ -130,7 +134,9 @@ class Ledger(Store):
         books[0].n_started += 1
         for purse in books:
             purse.hold(amount)
-        return self._add_reservation(purses, "held", amount, None, _after(self.timeout, now), None)
+        return self._add_reservation(
+            purses, "held", amount, None, _after(self.timeout, now), None
+        )
 
     def release(self, held: Reservation) -> None:
         """Return the amount reserved for a request that failed before its decision."""
@@ -170,7 +176,9 @@ class Ledger(Store):
         and must not take locks. What `held` has is given back first, also where `choose` raises.
         Returns and raises as `hold` does.
         """
-        return _returned(self._transact(self._reserve, purses, choose, least, keep, held, key))
+        return _returned(
+            self._transact(self._reserve, purses, choose, least, keep, held, key)
+        )
 
     def _reserve(self, purses, choose, least, keep, held, key):
         now, books = self._begin(purses)
@@ -202,7 +210,9 @@ class Ledger(Store):
         for purse in books:
             purse.reserve(offer)
         deadline = _after(self.timeout, now)
-        return self._add_reservation(purses, "open", offer.reserved, offer, deadline, key)
+        return self._add_reservation(
+            purses, "open", offer.reserved, offer, deadline, key
+        )
 
     def settle(
         self, ledger: str, number: int, purse: str, offer: Offer, cost: float | None
@@ -237,7 +247,9 @@ class Ledger(Store):
             self._delete_reservation(found)
         else:
             deadline = _after(self.remember, now)
-            self._replace_reservation(found._replace(state="committed", deadline=deadline))
+            self._replace_reservation(
+                found._replace(state="committed", deadline=deadline)
+            )
         return max([one.spent - one.total for one in books]), found.state == "expired"
 
     def books(self, purse: str) -> Books:
@@ -275,7 +287,9 @@ class Ledger(Store):
         """
         amount = check_amount(amount, "amount")
         if not isinstance(n_more, Integral) or isinstance(n_more, bool) or n_more < 0:
-            raise ValueError(f"n_more must be an int that is not negative, got {n_more!r}.")
+            raise ValueError(
+                f"n_more must be an int that is not negative, got {n_more!r}."
+            )
         self._transact(self._top_up, purse, amount, int(n_more))
 
     def _top_up(self, name, amount, n_more):
@@ -319,7 +333,9 @@ class Ledger(Store):
 
     def _unsettled(self, name):
         self._begin((name,))
-        found = [one for one in self._find_of_purse(name) if one.state in ("open", "expired")]
+        found = [
+            one for one in self._find_of_purse(name) if one.state in ("open", "expired")
+        ]
         return sorted(found, key=lambda one: one.number)
 
     def _begin(self, purses):
@@ -346,7 +362,9 @@ class Ledger(Store):
         purses = [self._find_purse(name) for name in names]
         if None in purses:
             name = names[purses.index(None)]
-            raise ValueError(f"There is no purse {name!r} in this ledger: open it first.")
+            raise ValueError(
+                f"There is no purse {name!r} in this ledger: open it first."
+            )
         for purse in purses:
             if purse.period is not None:
                 purse.roll(now)

@@ -15,7 +15,9 @@ from skroute.ledgers._ledger import Ledger
 _LOCK = threading.Lock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release
+        before=_LOCK.acquire,
+        after_in_parent=_LOCK.release,
+        after_in_child=_LOCK.release,
     )
 
 
@@ -117,7 +119,9 @@ class MemoryLedger(Ledger):
     def _add_reservation(self, purses, state, amount, offer, deadline, key):
         number = self._n_issued
         self._n_issued += 1
-        made = Reservation(self._identity, number, purses, state, amount, offer, deadline, key)
+        made = Reservation(
+            self._identity, number, purses, state, amount, offer, deadline, key
+        )
         self._change(self._reservations, number, made)
         if key is not None:
             self._change(self._keys, (purses[0], key), number)
@@ -164,7 +168,9 @@ class MemoryLedger(Ledger):
         with _LOCK:
             self._forget_changes()
             state = {name: copy(value) for name, value in self.__dict__.items()}
-            state["_purses"] = {name: copy(purse) for name, purse in self._purses.items()}
+            state["_purses"] = {
+                name: copy(purse) for name, purse in self._purses.items()
+            }
         return state
 
     def __setstate__(self, state):

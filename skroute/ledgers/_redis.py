@@ -102,7 +102,11 @@ class RedisLedger(RecordLedger):
         again = redis.retry.Retry(redis.backoff.ExponentialBackoff(), 3)
         options = redis.connection.parse_url(self.url)
         # Whatever the URL asks for: answers are bytes, and texts are written as UTF-8.
-        options |= {"decode_responses": False, "encoding": "utf-8", "encoding_errors": "strict"}
+        options |= {
+            "decode_responses": False,
+            "encoding": "utf-8",
+            "encoding_errors": "strict",
+        }
         pool = redis.ConnectionPool(retry=again, **options)
         client = redis.Redis(connection_pool=pool, single_connection_client=True)
         client.auto_close_connection_pool = True
@@ -126,7 +130,9 @@ class RedisLedger(RecordLedger):
         new = f"{self._name} {self._n_calls}"
         names = (self._names["due"], f"{self.prefix}:last:{self._name}")
         # Lua has no None.
-        asked = [(read, False if known is None else known) for read, known in reads.items()]
+        asked = [
+            (read, False if known is None else known) for read, known in reads.items()
+        ]
         told = (new, json.dumps(asked), json.dumps(writes))
         done, seconds, micros, first, found = json.loads(self._script(names, told))
         self._ahead = int(seconds) + int(micros) / 1e6 - time.monotonic()
@@ -217,7 +223,9 @@ class RedisLedger(RecordLedger):
     def _find_due(self, now):
         if self._first is None or self._first > now:
             return []
-        return self._many(self._read("ZRANGEBYSCORE", self._names["due"], "-inf", repr(now)))
+        return self._many(
+            self._read("ZRANGEBYSCORE", self._names["due"], "-inf", repr(now))
+        )
 
     def _find_of_purse(self, purse):
         numbers = self._read("HKEYS", self._names["reservations"])

@@ -100,20 +100,29 @@ class SQLiteLedger(RecordLedger):
         connection = None
         try:
             connection = sqlite3.connect(
-                self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
+                self.path,
+                timeout=_PATIENCE,
+                isolation_level=None,
+                check_same_thread=False,
             )
             # A ledger gets all of its tables at once.
             tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
             if tables and ("ledger",) not in tables:
-                raise ValueError(f"{self.path!r} is no ledger: it has other tables. Name another.")
+                raise ValueError(
+                    f"{self.path!r} is no ledger: it has other tables. Name another."
+                )
             self._identity = _made(connection)
         except BaseException as error:
             if connection is not None:
                 connection.close()
             if isinstance(error, sqlite3.OperationalError):
-                raise OSError(f"The ledger {self.path!r} cannot be opened: {error}.") from error
+                raise OSError(
+                    f"The ledger {self.path!r} cannot be opened: {error}."
+                ) from error
             if isinstance(error, sqlite3.DatabaseError):
-                raise ValueError(f"{self.path!r} is no SQLite file: {error}.") from error
+                raise ValueError(
+                    f"{self.path!r} is no SQLite file: {error}."
+                ) from error
             raise
         self._connection = connection
         self._execute = connection.execute
@@ -122,10 +131,14 @@ class SQLiteLedger(RecordLedger):
         try:
             return _in_transaction(self._connection, self._booked, body, arguments)
         except sqlite3.Error as error:
-            raise OSError(f"The ledger {self.path!r} cannot be written: {error}.") from error
+            raise OSError(
+                f"The ledger {self.path!r} cannot be written: {error}."
+            ) from error
 
     def _read_purse(self, name):
-        row = self._execute("SELECT record FROM purses WHERE name = ?", (name,)).fetchone()
+        row = self._execute(
+            "SELECT record FROM purses WHERE name = ?", (name,)
+        ).fetchone()
         return None if row is None else row[0]
 
     def _write_purse(self, name, text):
@@ -159,11 +172,18 @@ class SQLiteLedger(RecordLedger):
     def _replace_reservation(self, reservation):
         self._execute(
             "UPDATE reservations SET record = ?, key = ?, deadline = ? WHERE number = ?",
-            (text_of(*reservation[2:]), reservation.key, reservation.deadline, reservation.number),
+            (
+                text_of(*reservation[2:]),
+                reservation.key,
+                reservation.deadline,
+                reservation.number,
+            ),
         )
 
     def _delete_reservation(self, reservation):
-        self._execute("DELETE FROM reservations WHERE number = ?", (reservation.number,))
+        self._execute(
+            "DELETE FROM reservations WHERE number = ?", (reservation.number,)
+        )
 
     def __repr__(self):
         return f"SQLiteLedger({self.path!r})"

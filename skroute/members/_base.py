@@ -15,7 +15,9 @@ from skroute.utils._tensors import on_host
 from skroute.utils._validation import refuse_missing
 
 
-class MemberClassifier(VersionedPickleMixin, CheckedScoreMixin, ClassifierMixin, BaseEstimator):
+class MemberClassifier(
+    VersionedPickleMixin, CheckedScoreMixin, ClassifierMixin, BaseEstimator
+):
     """A classifier whose answers come from elsewhere: `fit` checks and learns nothing.
 
     The tag ``requires_fit`` is False, ``classes_`` is known from the parameters, and a router

@@ -9,8 +9,20 @@ from sklearn.utils import gen_batches
 from sklearn.utils.metaestimators import available_if
 
 from skroute.base import check_rows
-from skroute.members._base import MemberClassifier, check_classes, checked_labels, places_of
-from skroute.utils._compat import Integral, Interval, Real, StrOptions, _safe_indexing, num_samples
+from skroute.members._base import (
+    MemberClassifier,
+    check_classes,
+    checked_labels,
+    places_of,
+)
+from skroute.utils._compat import (
+    Integral,
+    Interval,
+    Real,
+    StrOptions,
+    _safe_indexing,
+    num_samples,
+)
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import (
     check_numbers,
@@ -183,7 +195,11 @@ class CallableClassifier(MemberClassifier):
         ndarray of shape (n_samples,)
         """
         answers = self._ask(X)
-        return self.classes_[answers.argmax(axis=1)] if self.returns == "proba" else answers
+        return (
+            self.classes_[answers.argmax(axis=1)]
+            if self.returns == "proba"
+            else answers
+        )
 
     @available_if(lambda model: model.returns == "proba")
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
@@ -215,7 +231,9 @@ class CallableClassifier(MemberClassifier):
         # Not begun in the constructor, which stores parameters only; changed in place, since a
         # call sets no attribute.
         with _COUNTING:
-            counts = self.__dict__.setdefault("_counts", CallStatistics(0, 0, 0, 0.0)._asdict())
+            counts = self.__dict__.setdefault(
+                "_counts", CallStatistics(0, 0, 0, 0.0)._asdict()
+            )
             for name, amount in amounts.items():
                 counts[name] += amount
             return CallStatistics(**counts)
@@ -224,7 +242,11 @@ class CallableClassifier(MemberClassifier):
         self._validate_params()
         X = check_rows(self, X, reset=False)
         n = num_samples(X)
-        none = self.classes_[:0] if self.returns == "label" else np.empty((0, len(self.classes_)))
+        none = (
+            self.classes_[:0]
+            if self.returns == "label"
+            else np.empty((0, len(self.classes_)))
+        )
         answers = [none]
         for batch in gen_batches(n, self.batch_size or n):
             rows = np.arange(batch.start, batch.stop)
@@ -257,7 +279,11 @@ class CallableClassifier(MemberClassifier):
     def _check(self, answer, n_rows):
         """Labels, or probabilities in the order of ``classes_``; anything else is an error."""
         refuse_masked(**{"what function returns": answer})
-        answer, known, proba = np.asarray(answer), self.classes_, self.returns == "proba"
+        answer, known, proba = (
+            np.asarray(answer),
+            self.classes_,
+            self.returns == "proba",
+        )
         shape = (n_rows, len(known)) if proba else (n_rows,)
         if answer.shape != shape or (proba and answer.dtype.kind not in "fiu"):
             what = "probabilities" if proba else "one label per row"
@@ -270,11 +296,17 @@ class CallableClassifier(MemberClassifier):
             proba = answer.astype(np.float64)
             check_probabilities(proba, type(self).__name__, method="function")
             return with_sum_one(proba)[:, np.argsort(self.classes)]
-        at = places_of(answer.tolist(), {label: k for k, label in enumerate(known.tolist())})
+        at = places_of(
+            answer.tolist(), {label: k for k, label in enumerate(known.tolist())}
+        )
         if (strange := at < 0).any():
             # What a service says may hold what it was asked: its words are not shown.
             first = answer[strange].tolist()[0]
-            what = f"a text of {len(first)} characters" if isinstance(first, str) else repr(first)
+            what = (
+                f"a text of {len(first)} characters"
+                if isinstance(first, str)
+                else repr(first)
+            )
             raise ValueError(
                 f"function answered {what} for row {int(np.argmax(strange))} of its call, which "
                 f"is not in classes: {known.tolist()!r}."

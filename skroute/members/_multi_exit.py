@@ -28,7 +28,9 @@ def _torch_side():
     return _torch_exits
 
 
-class MultiExitClassifier(VersionedPickleMixin, CheckedScoreMixin, ClassifierMixin, BaseEstimator):
+class MultiExitClassifier(
+    VersionedPickleMixin, CheckedScoreMixin, ClassifierMixin, BaseEstimator
+):
     """A deep net with a classifier head after each of its stages.
 
     A torch module is cut into stages that are applied one after the other, with a head
@@ -247,19 +249,35 @@ class MultiExitClassifier(VersionedPickleMixin, CheckedScoreMixin, ClassifierMix
         with torch.random.fork_rng(range(torch.cuda.device_count())):
             torch.manual_seed(seed)
             module = side.build(
-                self.module, rows.shape[1], len(classes), device, trained=self.max_epochs == 0
+                self.module,
+                rows.shape[1],
+                len(classes),
+                device,
+                trained=self.max_epochs == 0,
             )
             exits = side.find_exits(module, self.stages, self.heads)
             side.look_at(exits, rows, classes)
             n_exits = len(exits.stages)
-            weights = [1.0] * n_exits if self.exit_weights is None else self.exit_weights
-            weights = check_numbers(weights, "exit_weights", shape=(n_exits,), low=0).tolist()
+            weights = (
+                [1.0] * n_exits if self.exit_weights is None else self.exit_weights
+            )
+            weights = check_numbers(
+                weights, "exit_weights", shape=(n_exits,), low=0
+            ).tolist()
             if not any(weights):
-                raise ValueError("exit_weights must have at least one number above 0, got zeros.")
+                raise ValueError(
+                    "exit_weights must have at least one number above 0, got zeros."
+                )
             self.history_ = []
             if self.max_epochs:
-                own = {"max_epochs": self.max_epochs, "lr": self.lr, "batch_size": self.batch_size}
-                self.history_ = side.train(exits, rows, codes, weights, self.net_params, **own)
+                own = {
+                    "max_epochs": self.max_epochs,
+                    "lr": self.lr,
+                    "batch_size": self.batch_size,
+                }
+                self.history_ = side.train(
+                    exits, rows, codes, weights, self.net_params, **own
+                )
         self.module_ = module.eval()
         self._exits, self.n_exits_ = exits, n_exits
         self.classes_ = classes
@@ -344,7 +362,9 @@ class MultiExitClassifier(VersionedPickleMixin, CheckedScoreMixin, ClassifierMix
         proba = self.predict_proba(X)
         return self.classes_[proba.argmax(axis=1)]
 
-    def stage_call(self, exit: int, previous: int = -1) -> Callable[[Any], NDArray[np.float64]]:
+    def stage_call(
+        self, exit: int, previous: int = -1
+    ) -> Callable[[Any], NDArray[np.float64]]:
         """A function that runs rows through the stages up to an exit, to measure the time.
 
         Parameters

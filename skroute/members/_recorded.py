@@ -7,7 +7,12 @@ import numpy as np
 from sklearn.utils import column_or_1d, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 
-from skroute.members._base import MemberClassifier, check_classes, checked_labels, places_of
+from skroute.members._base import (
+    MemberClassifier,
+    check_classes,
+    checked_labels,
+    places_of,
+)
 from skroute.utils._compat import Real, _fit_context, _safe_indexing, num_samples
 from skroute.utils._frames import array_of, as_rows, column_keys, is_frame, is_missing
 from skroute.utils._named import in_order
@@ -19,7 +24,11 @@ def _present(values, name):
     """Answers or ids as an array, none missing; None, NaN and pandas' NA are no labels."""
     refuse_masked(**{name: values})
     values = array_of(values)
-    absent = [is_missing(value) for value in values.flat] if values.dtype.kind in "Of" else []
+    absent = (
+        [is_missing(value) for value in values.flat]
+        if values.dtype.kind in "Of"
+        else []
+    )
     if len(rows := np.flatnonzero(absent)):
         raise ValueError(
             f"{name} must not be missing, as in {len(rows)} of {len(values)} rows (the first is "
@@ -43,7 +52,9 @@ class _Record:
                 "predictions and scores are both None: a RecordedClassifier has nothing to "
                 "answer with. Give the labels, a score matrix, or both."
             )
-        indices = [part.index for part in (predictions, scores) if hasattr(part, "iloc")]
+        indices = [
+            part.index for part in (predictions, scores) if hasattr(part, "iloc")
+        ]
         if ids is None and indices:
             ids = indices[0]
             if not indices[-1].equals(ids):
@@ -69,12 +80,20 @@ class _Record:
             )
         names = check_classes(names)
         n_rows = num_samples(scores if predictions is None else predictions)
-        shape, columns, order = (n_rows, len(names)), names.astype(str), np.argsort(names)
+        shape, columns, order = (
+            (n_rows, len(names)),
+            names.astype(str),
+            np.argsort(names),
+        )
         self.classes, self.scores = names[order], None
         if np.ndim(scores) == 1 and labels is not None:
-            self.scores = check_numbers(scores, "scores", shape=(n_rows,), low=0, high=1)
+            self.scores = check_numbers(
+                scores, "scores", shape=(n_rows,), low=0, high=1
+            )
         elif scores is not None:
-            table = check_numbers(in_order(scores, columns), "scores", shape=shape, low=0)
+            table = check_numbers(
+                in_order(scores, columns), "scores", shape=shape, low=0
+            )
             self.scores = table[:, order]
         if self.multilabel:
             table = in_order(predictions, map(str, column_keys(scores) or columns))
@@ -97,7 +116,9 @@ class _Record:
 
     def _index(self, ids, n_rows):
         """Rows by id, which are row numbers where none are given."""
-        self.known = f"row numbers 0 to {n_rows - 1}" if ids is None else f"{n_rows} ids"
+        self.known = (
+            f"row numbers 0 to {n_rows - 1}" if ids is None else f"{n_rows} ids"
+        )
         self.ids = np.arange(n_rows) if ids is None else _present(ids, "ids")
         if self.ids.shape != (n_rows,):
             raise ValueError(f"ids must have shape ({n_rows},), got {self.ids.shape}.")
@@ -109,7 +130,9 @@ class _Record:
             raise ValueError(
                 f"ids must not repeat; rows {again} and {self.row_of[keys[again]]} have the same."
             )
-        self.largest = max((abs(key) for key in keys if isinstance(key, Real)), default=0)
+        self.largest = max(
+            (abs(key) for key in keys if isinstance(key, Real)), default=0
+        )
 
     def find(self, asked):
         """Positions of the rows asked for; an unknown one is a KeyError."""
@@ -117,9 +140,13 @@ class _Record:
         if self.ids.dtype.kind in "mM" and asked.dtype.kind in "mM":
             dates = asked.astype(self.ids.dtype)
             # An hour is not the day that it is cut to.
-            keys = np.where(dates.astype(asked.dtype) == asked, dates.astype(object), None)
+            keys = np.where(
+                dates.astype(asked.dtype) == asked, dates.astype(object), None
+            )
         digits = np.finfo(asked.dtype).nmant if asked.dtype.kind == "f" else 52
-        if self.largest > 2 ** (digits + 1) and any(isinstance(key, float) for key in keys):
+        if self.largest > 2 ** (digits + 1) and any(
+            isinstance(key, float) for key in keys
+        ):
             raise ValueError(
                 f"X has ids as {asked.dtype}, which cannot tell whole numbers above "
                 f"{2 ** (digits + 1)} apart, and ids go up to {self.largest}. Give them as whole "
@@ -246,7 +273,9 @@ class RecordedClassifier(MemberClassifier):
         if self.column is not None:
             columns = column_keys(X) or [self.column]
             if isinstance(self.column, str) and self.column not in columns:
-                raise ValueError(f"column={self.column!r} is not one of X: {columns!r}.")
+                raise ValueError(
+                    f"column={self.column!r} is not one of X: {columns!r}."
+                )
             X = _safe_indexing(X, self.column, axis=1)
         asked = np.asarray(X)
         if asked.ndim == 2 and asked.shape[1] != 1:

@@ -27,7 +27,9 @@ class AllExits(nn.Module):
         super().__init__()
         self.stages, self.heads = nn.ModuleList(stages), nn.ModuleList(heads)
         embeddings = (nn.Embedding, nn.EmbeddingBag)
-        self.looks_up = any(isinstance(part, embeddings) for part in self.stages[0].modules())
+        self.looks_up = any(
+            isinstance(part, embeddings) for part in self.stages[0].modules()
+        )
 
     def cast(self, X):
         """A tensor of rows in the type that the first stage takes; whole numbers to look up."""
@@ -57,7 +59,9 @@ class AllExits(nn.Module):
 
 def device_of(module):
     """Where a module's parameters are."""
-    return next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
+    return next(
+        (parameter.device for parameter in module.parameters()), torch.device("cpu")
+    )
 
 
 # Hidden states: tensors, or tensors and None in tuples, lists and mappings of any type.
@@ -98,7 +102,9 @@ class SummedCrossEntropy(nn.CrossEntropyLoss):
 
     def forward(self, scores, target):
         """Loss of the scores as :class:`AllExits` gives them."""
-        losses = (nn.functional.cross_entropy(part, target) for part in reversed(scores))
+        losses = (
+            nn.functional.cross_entropy(part, target) for part in reversed(scores)
+        )
         return sum(weight * loss for weight, loss in zip(self.exit_weights, losses))
 
 
@@ -180,7 +186,9 @@ def look_at(exits, X, classes):
             state = exits.first_state(X, np.arange(n))
             for k, stage in enumerate(exits.stages):
                 state, shapes = stage(state), []
-                map_state(lambda part, shapes=shapes: shapes.append(tuple(part.shape)), state)
+                map_state(
+                    lambda part, shapes=shapes: shapes.append(tuple(part.shape)), state
+                )
                 if not shapes or any(shape[:1] != (n,) for shape in shapes):
                     raise ValueError(
                         "Each tensor of a hidden state must have one entry for each row along "
@@ -207,19 +215,31 @@ def train(exits, X, y, exit_weights, net_params, *, batch_size, **own):
         **(net_params or {}),
     }
     normalises = any(isinstance(part, _BatchNorm) for part in exits.modules())
-    if normalises and len(y) % batch_size == 1 < len(y) and params["train_split"] is None:
+    if (
+        normalises
+        and len(y) % batch_size == 1 < len(y)
+        and params["train_split"] is None
+    ):
         # Of a single row batch normalisation knows no variance. It is another row in each epoch.
         params.setdefault("iterator_train__drop_last", True)
-    own |= {"criterion": SummedCrossEntropy(exit_weights), "device": str(device_of(exits))}
+    own |= {
+        "criterion": SummedCrossEntropy(exit_weights),
+        "device": str(device_of(exits)),
+    }
     net = skorch.NeuralNetClassifier(exits, batch_size=batch_size, **own, **params)
     # On the host: on a device each row would be taken in a launch of its own. A tensor on memory
     # that may not be written to is not allowed.
     is_tensor = isinstance(X, torch.Tensor)
-    X = X.cpu() if is_tensor else torch.as_tensor(np.require(X, requirements=["C", "W"]))
+    X = (
+        X.cpu()
+        if is_tensor
+        else torch.as_tensor(np.require(X, requirements=["C", "W"]))
+    )
     net.fit(X, torch.as_tensor(y))
     exits.zero_grad()
     return [
-        {key: value for key, value in epoch.items() if key != "batches"} for epoch in net.history
+        {key: value for key, value in epoch.items() if key != "batches"}
+        for epoch in net.history
     ]
 
 
@@ -265,10 +285,16 @@ class ExitRun:
         heads of exits that are passed on the way are not evaluated. Returns an ndarray of shape
         (n_rows, n_classes), float64.
         """
-        rows = np.arange(len(self.depth)) if rows is None else np.asarray(rows, dtype=np.int64)
+        rows = (
+            np.arange(len(self.depth))
+            if rows is None
+            else np.asarray(rows, dtype=np.int64)
+        )
         depths = self.depth[rows]
         if depths.max(initial=0) > exit:
-            raise ValueError(f"Exit {exit} has been passed already by some of these rows.")
+            raise ValueError(
+                f"Exit {exit} has been passed already by some of these rows."
+            )
         out = np.empty((len(rows), self.n_classes))
         with torch.inference_mode():
             for depth in np.unique(depths):
@@ -319,7 +345,11 @@ class ExitRun:
         """
         rows, states = zip(*self._held[depth])
         rows = np.concatenate(rows)
-        state = map_state(lambda *parts: torch.cat(parts), *states) if states[1:] else states[0]
+        state = (
+            map_state(lambda *parts: torch.cat(parts), *states)
+            if states[1:]
+            else states[0]
+        )
         stays = np.flatnonzero(self.depth[rows] == depth)
         if 2 * len(stays) < len(rows):
             rows, state = rows[stays], take_rows(state, stays)

@@ -73,7 +73,9 @@ def find_router(estimator, X):
     if hasattr(estimator, "best_estimator_"):
         return find_router(estimator.best_estimator_, X)
     if hasattr(estimator, "rows_for_decision"):
-        return find_router(estimator.decision_estimator(), estimator.rows_for_decision(X))
+        return find_router(
+            estimator.decision_estimator(), estimator.rows_for_decision(X)
+        )
     if hasattr(estimator, "predict_routed"):
         check_is_fitted(estimator)
         return estimator, X
@@ -157,7 +159,9 @@ class Walk:
             if name == ABSTAIN_NAME:
                 quality[:, k], cost[:, k] = self.router.abstain_quality_, 0.0
                 continue
-            plan = self.router.plan_single(self.X, name, self.router.make_call(**self.call))
+            plan = self.router.plan_single(
+                self.X, name, self.router.make_call(**self.call)
+            )
             seen = routed_of(plan, self.router.answer(plan, self.worth.asks))
             quality[:, k] = self.worth.of_single(self.y, seen, self.router, self.weight)
             cost[:, k] = seen.cost
@@ -174,14 +178,18 @@ class Walk:
         share, means = share / self.weight.sum(), self.means(quality)
         if np.isnan(means).any():
             raise ValueError("y is NaN, not known, for every choice that was made.")
-        return AccuracyCostCurve(limits, means, self.means(cost), share, names, quality, cost)
+        return AccuracyCostCurve(
+            limits, means, self.means(cost), share, names, quality, cost
+        )
 
     def means(self, values):
         """Weighted mean of each column over the rows where it is known; NaN where it never is."""
         known = ~np.isnan(values)
         total, counted = self.weight @ np.where(known, values, 0.0), self.weight @ known
         # Divided last: rows that all cost 1 cost exactly 1 on average.
-        return np.divide(total, counted, out=np.full(len(total), np.nan), where=counted > 0)
+        return np.divide(
+            total, counted, out=np.full(len(total), np.nan), where=counted > 0
+        )
 
 
 def accuracy_cost_curve(

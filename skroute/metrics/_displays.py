@@ -106,7 +106,11 @@ class AccuracyCostDisplay(Display):
     singles: dict[str, tuple[float, float]] | None = None
 
     def plot(
-        self, *, ax: Any = None, name: str | None = None, curve_kwargs: dict[str, Any] | None = None
+        self,
+        *,
+        ax: Any = None,
+        name: str | None = None,
+        curve_kwargs: dict[str, Any] | None = None,
     ) -> Self:
         """Draw the curve, and the single choices with their random mix where they are known.
 
@@ -127,7 +131,11 @@ class AccuracyCostDisplay(Display):
         display : :class:`AccuracyCostDisplay`
         """
         ax, self.mix_ = self._on(ax), None
-        default = {"marker": "o", "markersize": 4, "label": self.name if name is None else name}
+        default = {
+            "marker": "o",
+            "markersize": 4,
+            "label": self.name if name is None else name,
+        }
         style = validate_style_kwargs(default, curve_kwargs or {})
         order = np.argsort(self.cost, kind="stable")
         points = (np.asarray(means)[order] for means in (self.cost, self.quality))
@@ -247,7 +255,9 @@ class AccuracyCostDisplay(Display):
         cost = np.asarray(costs, float)
         if cost.ndim == 2:
             cost = np.average(cost, axis=1, weights=weight)
-        return cls(cost=cost, quality=quality, name=name).plot(ax=ax, curve_kwargs=curve_kwargs)
+        return cls(cost=cost, quality=quality, name=name).plot(
+            ax=ax, curve_kwargs=curve_kwargs
+        )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -292,7 +302,9 @@ class RouteShareDisplay(Display):
     route_share: ArrayLike
     choices: Any
 
-    def plot(self, *, ax: Any = None, area_kwargs: dict[str, Any] | None = None) -> Self:
+    def plot(
+        self, *, ax: Any = None, area_kwargs: dict[str, Any] | None = None
+    ) -> Self:
         """Draw the areas.
 
         Parameters
@@ -309,15 +321,25 @@ class RouteShareDisplay(Display):
         """
         ax = self._on(ax)
         order = np.argsort(self.budget, kind="stable")
-        budget, share = np.asarray(self.budget)[order], np.asarray(self.route_share)[order]
+        budget, share = (
+            np.asarray(self.budget)[order],
+            np.asarray(self.route_share)[order],
+        )
         default = {"labels": [str(choice) for choice in self.choices], "alpha": 0.85}
         if share.shape[1] > 10:
             # The default cycle has ten colours; more choices would share one.
             pyplot = import_optional("matplotlib.pyplot", f"{type(self).__name__}.plot")
-            default["colors"] = pyplot.get_cmap("turbo")(np.linspace(0.05, 0.95, share.shape[1]))
-        self.areas_ = ax.stackplot(budget, share.T, **{**default, **(area_kwargs or {})})
+            default["colors"] = pyplot.get_cmap("turbo")(
+                np.linspace(0.05, 0.95, share.shape[1])
+            )
+        self.areas_ = ax.stackplot(
+            budget, share.T, **{**default, **(area_kwargs or {})}
+        )
         ax.set(
-            xlabel="Budget (mean cost per sample)", ylabel="Share of rows", xmargin=0, ylim=(0, 1)
+            xlabel="Budget (mean cost per sample)",
+            ylabel="Share of rows",
+            xmargin=0,
+            ylim=(0, 1),
         )
         # Outside, since the areas fill the axes; in the order of the areas.
         ax.legend(reverse=True, loc="center left", bbox_to_anchor=(1.01, 0.5))
@@ -363,7 +385,9 @@ class RouteShareDisplay(Display):
         router, X = find_router(estimator, X)
         router, choices = with_cache(router), list(router.choices_)
         routes = [router.route(X, budget=limit, **params) for limit in limits]
-        share = [np.bincount(route, minlength=len(choices)) / len(route) for route in routes]
+        share = [
+            np.bincount(route, minlength=len(choices)) / len(route) for route in routes
+        ]
         display = cls(budget=limits, route_share=np.array(share), choices=choices)
         return display.plot(ax=ax, area_kwargs=area_kwargs)
 
@@ -406,9 +430,14 @@ def complementarity_matrix(Q: ArrayLike) -> NDArray[np.float64]:
     array([[0.  , 0.25],
            [0.5 , 0.  ]])
     """
-    quality = check_array(Q, dtype=np.float64, input_name="Q", ensure_all_finite="allow-nan")
+    quality = check_array(
+        Q, dtype=np.float64, input_name="Q", ensure_all_finite="allow-nan"
+    )
     # One model at a time, so that no array larger than Q is made.
-    better = (np.ma.masked_invalid(np.maximum(q[:, np.newaxis] - quality, 0)) for q in quality.T)
+    better = (
+        np.ma.masked_invalid(np.maximum(q[:, np.newaxis] - quality, 0))
+        for q in quality.T
+    )
     return np.array([part.mean(axis=0).filled(np.nan) for part in better])
 
 
@@ -469,7 +498,10 @@ class ComplementarityDisplay(Display):
         """
         ax, percent = self._on(ax), 100 * np.asarray(self.matrix, dtype=np.float64)
         drawn = ConfusionMatrixDisplay(percent, display_labels=self.names).plot(
-            ax=ax, values_format=".1f", xticks_rotation=45, im_kw={"vmin": 0, **(im_kwargs or {})}
+            ax=ax,
+            values_format=".1f",
+            xticks_rotation=45,
+            im_kw={"vmin": 0, **(im_kwargs or {})},
         )
         self.image_, self.text_ = drawn.im_, drawn.text_
         for text in np.diag(self.text_):
@@ -536,7 +568,9 @@ def _quality_of_members(router, X, y):
     refuse_missing(y=y)
     members = router.named_estimators_
     answers = [member.predict(X) for member in members.values()]
-    return list(members), np.column_stack([sample_quality(y, answer) for answer in answers])
+    return list(members), np.column_stack(
+        [sample_quality(y, answer) for answer in answers]
+    )
 
 
 def _quality_of_choices(router, X, y):
@@ -622,7 +656,9 @@ class RouterDiagnosticsDisplay(Display):
         """
         ax = self._on(ax)
         for name, (estimate, quality, error) in zip(self.names, self.reliability):
-            ax.errorbar(estimate, quality, 1.96 * error, marker="o", markersize=3, label=name)
+            ax.errorbar(
+                estimate, quality, 1.96 * error, marker="o", markersize=3, label=name
+            )
         estimates = np.concatenate([estimate for estimate, _, _ in self.reliability])
         ends = [estimates.min(), estimates.max()]
         ax.plot(ends, ends, linestyle=":", color="black")
@@ -676,11 +712,17 @@ class RouterDiagnosticsDisplay(Display):
         quality = check_all_known(qualities_of(y, estimator), "y")
         estimate = estimator.predict_quality(X)
         check_consistent_length(quality, estimate)
-        curves = reference_curves(quality, costs, [estimator.predict_cost(X, **params).mean()])
+        curves = reference_curves(
+            quality, costs, [estimator.predict_cost(X, **params).mean()]
+        )
         display = cls(
-            reliability=[_in_bins(*pair, n_bins) for pair in zip(estimate.T, quality.T)],
+            reliability=[
+                _in_bins(*pair, n_bins) for pair in zip(estimate.T, quality.T)
+            ],
             names=names,
-            found=float(quality[np.arange(len(route)), route].mean() - curves.random[0]),
+            found=float(
+                quality[np.arange(len(route)), route].mean() - curves.random[0]
+            ),
             possible=float(curves.oracle[0] - curves.random[0]),
         )
         return display.plot(ax=ax)
@@ -772,9 +814,14 @@ class OffPolicyDisplay(Display):
             )
         ax, self.lines_, self.band_ = self._on(ax), [], None
         for name in estimators:
-            quality, cost = getattr(self.curve.quality, name), getattr(self.curve.cost, name)
+            quality, cost = (
+                getattr(self.curve.quality, name),
+                getattr(self.curve.cost, name),
+            )
             x, sure = cost.estimate, name == "doubly_robust"
-            curve = AccuracyCostDisplay(cost=x, quality=quality.estimate, name=_NAMES[name])
+            curve = AccuracyCostDisplay(
+                cost=x, quality=quality.estimate, name=_NAMES[name]
+            )
             default = {} if sure else {"linestyle": "--", "marker": ""}
             style = validate_style_kwargs(default, curve_kwargs or {})
             self.lines_.append(curve.plot(ax=ax, curve_kwargs=style).line_)

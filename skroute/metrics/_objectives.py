@@ -116,7 +116,9 @@ class Objective:
         """One number per row, whose mean by `weight` is the quality of all answers."""
         if self.classes is not None:
             true = self.codes(true, "y")
-            answers = self.codes(answers, "y_pred") if self.asks == "predict" else answers
+            answers = (
+                self.codes(answers, "y_pred") if self.asks == "predict" else answers
+            )
         found = self.function(true, answers)
         return found * self.bound(true, weight).share[true] if self.by_class else found
 
@@ -151,7 +153,9 @@ class Objective:
         if len(rows) == len(y):
             return self.of_single(y, routed, estimator, weight)
         own = (
-            estimator.abstain_quality_ if self.abstained_quality is None else self.abstained_quality
+            estimator.abstain_quality_
+            if self.abstained_quality is None
+            else self.abstained_quality
         )
         found = np.full(len(y), float(own))
         if len(rows):
@@ -164,7 +168,9 @@ class Objective:
 
     def _is_logged(self, y, y_pred, estimator):
         """Whether y has the quality of each choice, and not true answers."""
-        of_answers = y.ndim != 2 or y.shape == np.shape(y_pred) or is_classifier(estimator)
+        of_answers = (
+            y.ndim != 2 or y.shape == np.shape(y_pred) or is_classifier(estimator)
+        )
         if self.name != "accuracy" or of_answers:
             return False
         if y.shape[1] == len(models_of(estimator)):
@@ -244,8 +250,12 @@ def objective_of_labels(quality, classes, *, several=False, takes=None, who=""):
     the names of the qualities that the method of the router `who` has the mathematics for.
     """
     pair, named = is_pair(quality), isinstance(quality, str)
-    if pair and (len(quality) != 2 or quality[0] != "predict_proba" or not callable(quality[1])):
-        raise ValueError(f'quality as a pair must be ("predict_proba", function), got {quality!r}.')
+    if pair and (
+        len(quality) != 2 or quality[0] != "predict_proba" or not callable(quality[1])
+    ):
+        raise ValueError(
+            f'quality as a pair must be ("predict_proba", function), got {quality!r}.'
+        )
     if named and quality not in OF_LABELS:
         raise ValueError(
             f"quality={quality!r} is none of {list(OF_LABELS)!r}. It may also be a cost "
@@ -317,7 +327,9 @@ def _by_label(costs, known):
         return costs
     axes = [np.asarray(axis).tolist() for axis in (costs.index, costs.columns)]
     if all(sorted(map(str, axis)) == sorted(map(str, known)) for axis in axes):
-        rows, columns = ([list(map(str, axis)).index(str(k)) for k in known] for axis in axes)
+        rows, columns = (
+            [list(map(str, axis)).index(str(k)) for k in known] for axis in axes
+        )
         return costs.to_numpy()[np.ix_(rows, columns)]
     if any(axis != list(range(len(axis))) for axis in axes):
         raise ValueError(

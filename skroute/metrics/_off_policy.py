@@ -30,7 +30,8 @@ from skroute.utils._validation import warn
 _REPEATED = 0.01
 # What to do about a log that cannot say how good a policy is.
 _ADVICE = (
-    "Leave the budget out of budgets, or log some requests at random (with their propensities)."
+    "Leave the budget out of budgets, or log some requests at random "
+    "(with their propensities)."
 )
 
 
@@ -203,7 +204,9 @@ Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and 
     >>> bool(found.low[0] < truth < found.high[0])
     True
     """
-    check_rows_match(X=X, q=q, choice=choice, propensity=propensity, costs=costs, **params)
+    check_rows_match(
+        X=X, q=q, choice=choice, propensity=propensity, costs=costs, **params
+    )
     router, X = find_router(estimator, X)
     n, names = num_samples(X), [str(name) for name in router.choices_]
     value = read_values(q, "q", n, allow_nan=True)
@@ -247,10 +250,17 @@ Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and 
         """The three estimates at each budget with overlap, with their errors and skewness."""
         table = np.full((n, len(every)), np.nan)
         table[np.arange(n), position] = of_rows
-        model, every_row = estimate_cells(rows, table, folds, ratio=ratio)[at], np.arange(len(at))
+        model, every_row = (
+            estimate_cells(rows, table, folds, ratio=ratio)[at],
+            np.arange(len(at)),
+        )
         made, own = model[every_row, routes[estimated]], model[every_row, logged]
         value, weight = of_rows[at], weights[estimated]
-        terms = direct_method(made), snips(value, weight), doubly_robust(made, own, value, weight)
+        terms = (
+            direct_method(made),
+            snips(value, weight),
+            doubly_robust(made, own, value, weight),
+        )
         estimates = with_intervals(terms, degrees, confidence_level)
         return _spread(estimates, estimated, len(limits))
 
@@ -268,7 +278,9 @@ Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and 
         budget=limits,
         quality=quality,
         cost=cost,
-        route_share=np.array([np.bincount(r, minlength=len(names)) / len(at) for r in routes]),
+        route_share=np.array(
+            [np.bincount(r, minlength=len(names)) / len(at) for r in routes]
+        ),
         choices=names,
         matched=np.count_nonzero(weights, axis=1),
         effective_sample_size=size,
@@ -343,7 +355,9 @@ def _agreement(route, logged, weight, n_choices):
     """Return where a log made the choices of a policy (`Agreement`)."""
     return Agreement(
         needed=np.bincount(route, minlength=n_choices).astype(np.float64),
-        matched=np.bincount(route[route == logged], minlength=n_choices).astype(np.float64),
+        matched=np.bincount(route[route == logged], minlength=n_choices).astype(
+            np.float64
+        ),
         made=np.bincount(logged, minlength=n_choices),
         weight=weight,
     )

@@ -9,7 +9,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import check_rows
 from skroute.metrics._tradeoff import costs_by_name
-from skroute.utils._compat import Integral, Interval, _safe_indexing, num_samples, validate_params
+from skroute.utils._compat import (
+    Integral,
+    Interval,
+    _safe_indexing,
+    num_samples,
+    validate_params,
+)
 from skroute.utils._frames import column_keys
 from skroute.utils._named import check_rows_match, in_order
 from skroute.utils._validation import check_numbers
@@ -25,11 +31,20 @@ class Replay(NamedTuple):
 
 
 @validate_params(
-    {"choices": ["array-like", None], "delay": [Interval(Integral, 0, None, closed="left")]},
+    {
+        "choices": ["array-like", None],
+        "delay": [Interval(Integral, 0, None, closed="left")],
+    },
     prefer_skip_nested_validation=True,
 )
 def replay(
-    router: Any, X: Any, quality: Any, costs: Any, *, choices: Any = None, delay: int = 0
+    router: Any,
+    X: Any,
+    quality: Any,
+    costs: Any,
+    *,
+    choices: Any = None,
+    delay: int = 0,
 ) -> Replay:
     """Run a router over a logged table in the order of its rows.
 
@@ -98,9 +113,13 @@ def replay(
     check_rows_match(X=X, quality=quality, costs=costs)
     names = [str(name) for name in choices]
     if missing := [name for name in inner.choices_ if name not in names]:
-        raise ValueError(f"quality has no column for {missing!r} of the router, only {names!r}.")
+        raise ValueError(
+            f"quality has no column for {missing!r} of the router, only {names!r}."
+        )
     shape = (num_samples(X), len(names))
-    quality = check_numbers(in_order(quality, names), "quality", shape=shape, allow_nan=True)
+    quality = check_numbers(
+        in_order(quality, names), "quality", shape=shape, allow_nan=True
+    )
     costs = check_numbers(costs_by_name(costs, names), "costs", low=0.0)
     if costs.shape not in (shape, shape[1:]):
         raise ValueError(
@@ -108,9 +127,13 @@ def replay(
         )
     costs, router = np.broadcast_to(costs, shape), copy.deepcopy(router)
     if hasattr(router, "commit"):
-        route = _one_by_one(router, check_rows(inner, X, reset=False), quality, costs, names, delay)
+        route = _one_by_one(
+            router, check_rows(inner, X, reset=False), quality, costs, names, delay
+        )
     else:
-        route = np.array([names.index(name) for name in router.choices_])[router.route(X)]
+        route = np.array([names.index(name) for name in router.choices_])[
+            router.route(X)
+        ]
     rows = np.arange(len(quality))
     gained = np.where(route >= 0, quality[rows, route], np.nan)
     return Replay(route, gained, np.where(route >= 0, costs[rows, route], 0.0), names)

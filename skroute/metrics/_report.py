@@ -149,11 +149,17 @@ def decision_report(
     library = import_optional("vl_convert", "decision_report")
     path, unit = Path(path), f" ({cost_unit})" if cost_unit else ""
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"path={str(path)!r}: there is no folder {str(path.parent)!r}.")
+        raise FileNotFoundError(
+            f"path={str(path)!r}: there is no folder {str(path.parent)!r}."
+        )
     if "sample_weight" in params:
-        raise TypeError("decision_report takes no sample_weight: all rows weigh the same.")
+        raise TypeError(
+            "decision_report takes no sample_weight: all rows weigh the same."
+        )
     walk = Walk(estimator, X, y, **params)
-    about = f"{walk.n} rows. Intervals of {confidence_level:.0%} are from resampled rows."
+    about = (
+        f"{walk.n} rows. Intervals of {confidence_level:.0%} are from resampled rows."
+    )
     own = walk.router.make_call().budget
     if (certificate := getattr(walk.router, "certificate_", None)) is not None:
         about += f" {certificate}. The page starts at the budget that this is about."
@@ -161,17 +167,25 @@ def decision_report(
         walk = Walk(walk.router.estimator_, walk.X, y, **params)
     if budgets is None:
         least = walk.router.min_budget_
-        most = max(least, walk.router.predict_cost(walk.X, budget=np.inf, **walk.call).mean())
+        most = max(
+            least, walk.router.predict_cost(walk.X, budget=np.inf, **walk.call).mean()
+        )
         budgets = [*np.linspace(least, most, n_budgets), np.clip(own, least, most)]
     limits = np.unique(check_budgets(budgets))
-    numbers, shares, singles = _numbers(walk, limits, confidence_level, n_resamples, random_state)
+    numbers, shares, singles = _numbers(
+        walk, limits, confidence_level, n_resamples, random_state
+    )
     stops = [_text(limit) + unit for limit in limits]
     label = quality_label or walk.label or "Quality"
     spec = _spec(numbers, shares, singles, stops, label, unit)
     # The largest budget that is at most the router's own.
-    spec["params"][0]["value"] = max(int(np.searchsorted(limits, own, side="right")) - 1, 0)
+    spec["params"][0]["value"] = max(
+        int(np.searchsorted(limits, own, side="right")) - 1, 0
+    )
     page = _PAGE.format(
-        title=html.escape(title or f"{type(walk.router).__name__}: what each budget buys"),
+        title=html.escape(
+            title or f"{type(walk.router).__name__}: what each budget buys"
+        ),
         about=html.escape(about),
         library=library.javascript_bundle().replace("</script", "<\\/script"),
         # No text in it can end the script element that it is in.
@@ -190,7 +204,9 @@ def _numbers(walk, limits, confidence_level, n_resamples, random_state):
         quality, cost = curve.row_quality[:, [0, -1]], curve.row_cost[:, [0, -1]]
     check_all_known(quality, "y")
     # But for rounding the router spends no less than the cheapest plan of all.
-    beside = reference_curves(quality, cost, np.maximum(curve.cost, cost.min(axis=1).mean()))
+    beside = reference_curves(
+        quality, cost, np.maximum(curve.cost, cost.min(axis=1).mean())
+    )
 
     def statistic(worth, paid, of_singles, prices):
         random = np.interp(paid, *random_mix(prices, of_singles), left=np.nan)
@@ -210,7 +226,12 @@ def _numbers(walk, limits, confidence_level, n_resamples, random_state):
     numbers = []
     for name, column in columns.items():
         for k, found in enumerate(column):
-            row = {"stop": k, "what": name, "cost": curve.cost[k], "text": _text(*found)}
+            row = {
+                "stop": k,
+                "what": name,
+                "cost": curve.cost[k],
+                "text": _text(*found),
+            }
             # What is not known is None, as JSON has it.
             known = np.where(np.isnan(found), None, found)
             numbers.append(row | dict(zip(("value", "low", "high"), known)))
@@ -220,12 +241,19 @@ def _numbers(walk, limits, confidence_level, n_resamples, random_state):
         for name, share in zip(curve.choices, row)
     ]
     singles = zip(names, cost.mean(axis=0), quality.mean(axis=0))
-    return numbers, shares, [dict(zip(("name", "cost", "value"), one)) for one in singles]
+    return (
+        numbers,
+        shares,
+        [dict(zip(("name", "cost", "value"), one)) for one in singles],
+    )
 
 
 def _spec(numbers, shares, singles, budgets, label, unit):
     """The page's pictures in Vega-Lite, which all show the stop of one slider."""
-    at_stop, router = {"filter": "datum.stop == stop"}, {"filter": "datum.what == 'router'"}
+    at_stop, router = (
+        {"filter": "datum.stop == stop"},
+        {"filter": "datum.what == 'router'"},
+    )
     curved = {"filter": {"field": "what", "oneOf": ["router", "random mix", "oracle"]}}
     in_order = {"type": "nominal", "sort": None, "title": None}
     what, choice = in_order | {"field": "what"}, in_order | {"field": "choice"}
@@ -235,11 +263,26 @@ def _spec(numbers, shares, singles, budgets, label, unit):
     band = {"y": y | {"field": "low"}, "y2": {"field": "high"}}
     beside = {"type": "text", "align": "left", "dx": 6, "dy": 10, "limit": 120}
     layers = [
-        {"transform": [router], "mark": {"type": "area", "opacity": 0.2}, "encoding": band},
-        {"transform": [curved], "mark": "line", "encoding": {"color": what, "strokeDash": what}},
+        {
+            "transform": [router],
+            "mark": {"type": "area", "opacity": 0.2},
+            "encoding": band,
+        },
+        {
+            "transform": [curved],
+            "mark": "line",
+            "encoding": {"color": what, "strokeDash": what},
+        },
         {"data": {"values": singles}, "mark": {"type": "circle", "color": "gray"}},
-        {"data": {"values": singles}, "mark": beside, "encoding": {"text": {"field": "name"}}},
-        {"transform": [router, at_stop], "mark": {"type": "circle", "size": 130, "color": "black"}},
+        {
+            "data": {"values": singles},
+            "mark": beside,
+            "encoding": {"text": {"field": "name"}},
+        },
+        {
+            "transform": [router, at_stop],
+            "mark": {"type": "circle", "size": 130, "color": "black"},
+        },
     ]
     table = {
         "transform": [at_stop],
@@ -247,7 +290,11 @@ def _spec(numbers, shares, singles, budgets, label, unit):
         "width": 230,
         "encoding": {"x": {"value": 0}, "y": what, "text": {"field": "text"}},
     }
-    share = {"field": "share", "title": "Share of the rows", "scale": {"domain": [0, 1]}}
+    share = {
+        "field": "share",
+        "title": "Share of the rows",
+        "scale": {"domain": [0, 1]},
+    }
     bars = {
         "data": {"values": shares},
         "transform": [at_stop],
@@ -255,14 +302,31 @@ def _spec(numbers, shares, singles, budgets, label, unit):
         "width": 160,
         "encoding": {"x": number | share, "y": choice},
     }
-    curves = {"width": 540, "height": 300, "encoding": {"x": x, "y": y}, "layer": layers}
-    slider = {"input": "range", "min": 0, "max": len(budgets) - 1, "step": 1, "name": "Budget "}
+    curves = {
+        "width": 540,
+        "height": 300,
+        "encoding": {"x": x, "y": y},
+        "layer": layers,
+    }
+    slider = {
+        "input": "range",
+        "min": 0,
+        "max": len(budgets) - 1,
+        "step": 1,
+        "name": "Budget ",
+    }
     return {
         "data": {"values": numbers},
-        "params": [{"name": "stop", "bind": slider}, {"name": "budgets", "value": budgets}],
+        "params": [
+            {"name": "stop", "bind": slider},
+            {"name": "budgets", "value": budgets},
+        ],
         "title": {"text": {"expr": "'Budget: ' + budgets[stop]"}, "fontSize": 18},
         "vconcat": [{"hconcat": [table, bars]}, curves],
-        "config": {"view": {"stroke": None}, "legend": {"orient": "top", "title": None}},
+        "config": {
+            "view": {"stroke": None},
+            "legend": {"orient": "top", "title": None},
+        },
     }
 
 

@@ -223,7 +223,9 @@ def make_curve_scorer(
     """
     if not callable(metric):
         raise ValueError(f"metric must be callable, got {metric!r}.")
-    return partial(_score_curve, metric=metric, budgets=check_budgets(budgets), options=kwargs)
+    return partial(
+        _score_curve, metric=metric, budgets=check_budgets(budgets), options=kwargs
+    )
 
 
 class _BestWithinBudget:
@@ -267,7 +269,10 @@ class _BestWithinBudget:
             raise ValueError(
                 f"No candidate keeps to budget={self.budget!r}. The cheapest spends "
                 f"{cost[cheapest]:.6g} per sample: {cv_results['params'][cheapest]!r}."
-                + (f" {failed} of {len(valid)} candidates failed and were left out." * bool(failed))
+                + (
+                    f" {failed} of {len(valid)} candidates failed and were left out."
+                    * bool(failed)
+                )
             )
         # The best quality; of equals the cheapest, then the first.
         return int(fits[np.lexsort((cost[fits], -quality[fits]))[0]])
@@ -424,7 +429,8 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         **{
             name: allowed
             for name, allowed in GridSearchCV._parameter_constraints.items()
-            if name in ("estimator", "param_grid", "cv", "n_jobs", "error_score", "verbose")
+            if name
+            in ("estimator", "param_grid", "cv", "n_jobs", "error_score", "verbose")
         },
         "budget": [Interval(Real, 0, None, closed="both")],
         "quality": [str, callable, None],
@@ -482,9 +488,17 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
             inner = inner.steps[-1][1]
         if not isinstance(self.param_grid, Mapping):
             return self.param_grid, [{}]
-        at_once = [prefix + name for name in _AT_ONCE if prefix + name in self.param_grid]
-        fits = {name: values for name, values in self.param_grid.items() if name not in at_once}
-        return fits, list(ParameterGrid({name: self.param_grid[name] for name in at_once}))
+        at_once = [
+            prefix + name for name in _AT_ONCE if prefix + name in self.param_grid
+        ]
+        fits = {
+            name: values
+            for name, values in self.param_grid.items()
+            if name not in at_once
+        }
+        return fits, list(
+            ParameterGrid({name: self.param_grid[name] for name in at_once})
+        )
 
     def _run_search(self, evaluate_candidates):
         evaluate_candidates(ParameterGrid(self._settings()[0]))
@@ -492,9 +506,16 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
     def _format_results(self, candidate_params, n_splits, out, more_results=None):
         """The results of a search with one candidate for each setting of each fitted one."""
         settings = self._settings()[1]
-        candidates = [{**fitted, **one} for fitted in candidate_params for one in settings]
+        candidates = [
+            {**fitted, **one} for fitted in candidate_params for one in settings
+        ]
         spread = [
-            {**fit, "test_scores": {name: fit["test_scores"][f"{name}{j}"] for name in _SCORES}}
+            {
+                **fit,
+                "test_scores": {
+                    name: fit["test_scores"][f"{name}{j}"] for name in _SCORES
+                },
+            }
             for start in range(0, len(out), n_splits)
             for j in range(len(settings))
             for fit in out[start : start + n_splits]

@@ -32,7 +32,9 @@ def check_curve(cost, quality):
     cost = check_numbers(cost, "cost of the curve", shape=(None,))
     quality = check_numbers(quality, "quality of the curve", shape=cost.shape)
     if not len(cost):
-        raise ValueError("cost and quality must have at least one point each, got none.")
+        raise ValueError(
+            "cost and quality must have at least one point each, got none."
+        )
     order = np.lexsort((quality, cost))
     return cost[order], quality[order]
 
@@ -118,14 +120,23 @@ def cost_reduction_at(
     x, y = check_curve(cost, quality)
     # Room for the rounding of two means of the same rows.
     enough = y >= reference_quality - max_drop - 1e-12
-    return float((reference_cost - x[enough][0]) / reference_cost) if enough.any() else np.nan
+    return (
+        float((reference_cost - x[enough][0]) / reference_cost)
+        if enough.any()
+        else np.nan
+    )
 
 
 @validate_params(
-    {"low": [*_FINITE, None], "high": [*_FINITE, None]}, prefer_skip_nested_validation=True
+    {"low": [*_FINITE, None], "high": [*_FINITE, None]},
+    prefer_skip_nested_validation=True,
 )
 def cost_quality_auc(
-    cost: ArrayLike, quality: ArrayLike, *, low: float | None = None, high: float | None = None
+    cost: ArrayLike,
+    quality: ArrayLike,
+    *,
+    low: float | None = None,
+    high: float | None = None,
 ) -> float:
     """Area under the curve of quality over cost, divided by its width.
 
@@ -191,7 +202,10 @@ def _area(x, y, start, end):
 
 def _with_anchors(cost, quality, weak, strong):
     """The curve on the scale from weak to strong model, which can always be had themselves."""
-    points, (weak, strong) = np.transpose(check_curve(cost, quality)), check_anchors(weak, strong)
+    points, (weak, strong) = (
+        np.transpose(check_curve(cost, quality)),
+        check_anchors(weak, strong),
+    )
     if points[0, 0] > weak[0]:
         points = np.vstack([weak, points])
     if points[-1, 0] < strong[0]:
@@ -200,7 +214,11 @@ def _with_anchors(cost, quality, weak, strong):
 
 
 def average_performance_gap_recovered(
-    cost: ArrayLike, quality: ArrayLike, *, weak: tuple[float, float], strong: tuple[float, float]
+    cost: ArrayLike,
+    quality: ArrayLike,
+    *,
+    weak: tuple[float, float],
+    strong: tuple[float, float],
 ) -> float:
     r"""APGR: the share of the gap between two models that is recovered, averaged over cost.
 
@@ -354,7 +372,9 @@ class ReferenceCurves(NamedTuple):
 
 def check_all_known(Q, name="Q"):
     """Quality of each choice on each row, none of it NaN: not known."""
-    quality = check_array(Q, dtype=np.float64, input_name=name, ensure_all_finite="allow-nan")
+    quality = check_array(
+        Q, dtype=np.float64, input_name=name, ensure_all_finite="allow-nan"
+    )
     if lacking := int(np.isnan(quality).any(axis=1).sum()):
         raise ValueError(
             f"{name} has NaN, not known, in {lacking} of {len(quality)} rows: an oracle picks by "
@@ -459,7 +479,9 @@ class BootstrapInterval(NamedTuple):
     n_samples: int
 
 
-@validate_params({"statistic": [callable], **RESAMPLING}, prefer_skip_nested_validation=True)
+@validate_params(
+    {"statistic": [callable], **RESAMPLING}, prefer_skip_nested_validation=True
+)
 def bootstrap_interval(
     statistic: Callable[..., float],
     *rows: ArrayLike,
@@ -514,10 +536,13 @@ def bootstrap_interval(
     (0.062, 0.015, 0.112)
     """
     if not rows:
-        raise ValueError("bootstrap_interval needs at least one array of rows, got none.")
+        raise ValueError(
+            "bootstrap_interval needs at least one array of rows, got none."
+        )
     check_rows_match(**{f"rows[{k}]": array for k, array in enumerate(rows)})
     arrays = [
-        check_array(array, ensure_2d=False, dtype=np.float64, input_name="rows") for array in rows
+        check_array(array, ensure_2d=False, dtype=np.float64, input_name="rows")
+        for array in rows
     ]
     check_consistent_length(*arrays)
     return intervals(statistic, arrays, confidence_level, n_resamples, random_state)[0]
@@ -558,7 +583,9 @@ def numbers_of_curve(cost, quality, models, weak, strong):
         apgr,
         call_performance_threshold(cost, quality, 0.5, **ends),
         call_performance_threshold(cost, quality, 0.8, **ends),
-        cost_reduction_at(cost, quality, reference_cost=strong[0], reference_quality=strong[1]),
+        cost_reduction_at(
+            cost, quality, reference_cost=strong[0], reference_quality=strong[1]
+        ),
         np.maximum(single - y[top], 0.0).mean(),
     ]
 
@@ -570,7 +597,9 @@ def _staircase(cost, quality):
     return np.repeat(cost, 2)[1:], np.repeat(quality, 2)[:-1]
 
 
-@validate_params({"curve": [AccuracyCostCurve], **RESAMPLING}, prefer_skip_nested_validation=True)
+@validate_params(
+    {"curve": [AccuracyCostCurve], **RESAMPLING}, prefer_skip_nested_validation=True
+)
 def compare_with_references(
     curve: AccuracyCostCurve,
     Q: ArrayLike,
@@ -651,9 +680,15 @@ def compare_with_references(
     check_consistent_length(quality, curve.row_quality)
     # Validates the costs too. The greedy plan is within one row of the best.
     plans = np.column_stack(
-        [solve_assignment(quality, costs, limit, solver="greedy").choices for limit in curve.budget]
+        [
+            solve_assignment(quality, costs, limit, solver="greedy").choices
+            for limit in curve.budget
+        ]
     )
-    singles = np.broadcast_to(np.asarray(costs, dtype=np.float64), quality.shape), quality
+    singles = (
+        np.broadcast_to(np.asarray(costs, dtype=np.float64), quality.shape),
+        quality,
+    )
     oracle = [np.take_along_axis(table, plans, axis=1) for table in singles]
     means = np.array([table.mean(axis=0) for table in singles])
     # Of equals the better of the cheapest, the cheapest of the best.
@@ -663,7 +698,9 @@ def compare_with_references(
     def statistic(*means):
         router, oracle, models = means[:2], means[2:4], means[4:]
         curves = [router, random_mix(*models), _staircase(*models), oracle]
-        table = np.array([numbers_of_curve(*curve, models, weak, strong) for curve in curves])
+        table = np.array(
+            [numbers_of_curve(*curve, models, weak, strong) for curve in curves]
+        )
         return np.vstack([table, table[0] - table[1]])
 
     arrays = [curve.row_cost, curve.row_quality, *oracle, *singles]

@@ -36,7 +36,11 @@ _DISTANCES = 2**20
 
 
 class BaggedNeighborsRegressor(
-    VersionedPickleMixin, CheckedScoreMixin, MultiOutputMixin, RegressorMixin, BaseEstimator
+    VersionedPickleMixin,
+    CheckedScoreMixin,
+    MultiOutputMixin,
+    RegressorMixin,
+    BaseEstimator,
 ):
     """Outcomes of the nearest row of a random subset, averaged over all subsets.
 
@@ -131,7 +135,9 @@ class BaggedNeighborsRegressor(
         self.metric = metric
         self.n_jobs = n_jobs
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Store the reference rows.
 
         Parameters
@@ -230,7 +236,9 @@ class BaggedNeighborsRegressor(
         check_is_fitted(self)
         queries = whole_rows(X, self)
         each = max(1, _DISTANCES // self._columns.shape[1])
-        estimates = self._estimates if self._row_weight is None else self._weighted_estimates
+        estimates = (
+            self._estimates if self._row_weight is None else self._weighted_estimates
+        )
         parts = Parallel(n_jobs=self.n_jobs, require="sharedmem")(
             delayed(estimates)(queries[some], return_std)
             for some in gen_batches(len(queries), each)
@@ -257,7 +265,9 @@ class BaggedNeighborsRegressor(
         nearest = np.argpartition(distances, k - 1, axis=1)[:, :k]
         near = np.take_along_axis(distances, nearest, axis=1)
         order = near.argsort(axis=1)
-        nearest, near = (np.take_along_axis(part, order, axis=1) for part in (nearest, near))
+        nearest, near = (
+            np.take_along_axis(part, order, axis=1) for part in (nearest, near)
+        )
         weights = share_tied_weights(self.weights_, near)
         # Rows that are as far as the last one, and share its weight.
         n_tied = np.count_nonzero(distances <= near[:, -1:], axis=1)
@@ -273,7 +283,9 @@ class BaggedNeighborsRegressor(
             mean[q] = own[rows] @ outcomes[rows]
         if not return_std:
             return (mean,)
-        spread = np.einsum("qk,qko->qo", weights, (outcomes[nearest] - mean[:, None]) ** 2)
+        spread = np.einsum(
+            "qk,qko->qo", weights, (outcomes[nearest] - mean[:, None]) ** 2
+        )
         squares = (weights**2).sum(axis=1)
         for q, (rows, own) in tied.items():
             spread[q] = own @ (outcomes[rows] - mean[q]) ** 2
@@ -285,7 +297,9 @@ class BaggedNeighborsRegressor(
     def _weighted_estimates(self, queries, return_std):
         """Return weighted means of outcomes, where rows weigh differently."""
         outcomes = self._outcomes.reshape(len(self._outcomes), -1)
-        shares = weighted_shares(self._distances(queries), self._row_weight, self.weights_)
+        shares = weighted_shares(
+            self._distances(queries), self._row_weight, self.weights_
+        )
         mean = shares @ outcomes
         if not return_std:
             return (mean,)

@@ -57,7 +57,9 @@ def corrections(estimate, quality, weight=None):
     coef = products.sum(axis=1)
     noise = np.maximum((products**2).sum(axis=1) - coef**2 / n_rows, 0)
     real = np.maximum((coef**2 - noise).mean(axis=0), 0.0)
-    shrink = np.divide(real, real + noise, out=np.zeros_like(noise), where=real + noise > 0)
+    shrink = np.divide(
+        real, real + noise, out=np.zeros_like(noise), where=real + noise > 0
+    )
     triangle = np.where(used, triangle, np.eye(degree + 1))
     of_powers = np.linalg.solve(triangle, (shrink * coef)[..., None])[..., 0]
     add = (powers(at) * of_powers).sum(axis=2)
@@ -91,14 +93,22 @@ def range_of(quality):
     width. Ranges far wider than the narrowest do not count: the others would be rounded off.
     """
     low, high = quality.min(axis=0), quality.max(axis=0)
-    widest = min(float((high - low).max()), _ALIKE * float(real_widths(low, high).min()))
-    return low, high, float(2.0 ** (np.ceil(np.log2(widest)) - 20)) if widest > 0 else None
+    widest = min(
+        float((high - low).max()), _ALIKE * float(real_widths(low, high).min())
+    )
+    return (
+        low,
+        high,
+        float(2.0 ** (np.ceil(np.log2(widest)) - 20)) if widest > 0 else None,
+    )
 
 
 def real_widths(low, high):
     """Widths of ranges; infinite where they are rounding."""
     width = high - low
-    return np.where(width > _ROUNDING * np.maximum(np.abs(low), np.abs(high)), width, np.inf)
+    return np.where(
+        width > _ROUNDING * np.maximum(np.abs(low), np.abs(high)), width, np.inf
+    )
 
 
 def sizes_of(quality):

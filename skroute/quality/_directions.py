@@ -77,7 +77,9 @@ def along_directions_of_others(rows, directions, rows_as_new=None):
     rests_as_new -= (coordinates * coordinates_as_new).sum(axis=1)
     squares = (coordinates**2).sum(axis=0)
     gaps = squares - _squares_along_rests(rows, coordinates, rests)
-    shares = np.divide(coordinates, gaps, out=np.zeros_like(coordinates), where=gaps > 0)
+    shares = np.divide(
+        coordinates, gaps, out=np.zeros_like(coordinates), where=gaps > 0
+    )
     leverage = (coordinates * shares).sum(axis=1)
     rest = rests_as_new / np.maximum(1 - leverage, _LEAST_REST)
     own_part = shares * rest[:, np.newaxis]

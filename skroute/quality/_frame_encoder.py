@@ -12,7 +12,11 @@ from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import OneHotEncoder, StandardScaler, normalize
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from skroute.quality._directions import along, along_directions_of_others, fit_directions
+from skroute.quality._directions import (
+    along,
+    along_directions_of_others,
+    fit_directions,
+)
 from skroute.utils._compat import (
     HasMethods,
     Integral,
@@ -197,7 +201,9 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
             names, columns = names_and_columns(X)
             self.n_features_in_ = len(columns)
             if names is not None:
-                self.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
+                self.feature_names_in_ = np.array(
+                    [str(name) for name in names], dtype=object
+                )
             self._columns = [
                 _Column(column, at if names is None else str(names[at]), self, seed)
                 for at, column in enumerate(columns)
@@ -206,7 +212,8 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
         # The transformers inside give arrays, whatever output the user has set for all.
         with config_context(transform_output="default"):
             parts = [
-                encoder.fit_transform(column) for encoder, column in zip(self._columns, columns)
+                encoder.fit_transform(column)
+                for encoder, column in zip(self._columns, columns)
             ]
         self._widths = [part.shape[1] for part in parts]
         self.kinds_ = kinds
@@ -246,10 +253,15 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
         else:
             columns = names_and_columns(rows)[1]
         with config_context(transform_output="default"):
-            parts = [encoder.transform(column) for encoder, column in zip(self._columns, columns)]
+            parts = [
+                encoder.transform(column)
+                for encoder, column in zip(self._columns, columns)
+            ]
         return np.hstack(parts)
 
-    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[np.object_]:
+    def get_feature_names_out(
+        self, input_features: ArrayLike | None = None
+    ) -> NDArray[np.object_]:
         """Return the names of the columns that `transform` makes.
 
         Parameters
@@ -288,12 +300,16 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
 def _checked_rows(X):
     """Return rows with columns: a frame, an array, a series of texts or wide sparse rows."""
     if isinstance(X, (str, bytes)):
-        raise TypeError(f"X must be rows, got {type(X).__name__}. One row is a list of one.")
+        raise TypeError(
+            f"X must be rows, got {type(X).__name__}. One row is a list of one."
+        )
     series = X
     X = as_rows(X)
     if is_frame(X):
         if 0 in X.shape:
-            raise ValueError(f"X must have rows and columns, got shape {tuple(X.shape)}.")
+            raise ValueError(
+                f"X must have rows and columns, got shape {tuple(X.shape)}."
+            )
         return X
     if issparse(X):
         X = few_columns_dense(X)
@@ -323,7 +339,9 @@ def few_columns_dense(X):
 def _are_texts(cells):
     """Return True if single cells are texts, some of which may be missing."""
     cells = cells_of(cells)
-    return all(cell is None or is_text(cell) for cell in cells) or any(map(is_text, cells))
+    return all(cell is None or is_text(cell) for cell in cells) or any(
+        map(is_text, cells)
+    )
 
 
 class _SparseColumns:
@@ -357,7 +375,9 @@ class _Column:
         if self.kind != CATEGORY:
             scaled = make_pipeline(
                 StandardScaler(),
-                SimpleImputer(strategy="constant", fill_value=0.0, keep_empty_features=True),
+                SimpleImputer(
+                    strategy="constant", fill_value=0.0, keep_empty_features=True
+                ),
             )
             # Beside the scaler: of a column without a known number it knows no scale.
             self.transformer = make_union(scaled, MissingIndicator(error_on_new=False))
@@ -366,7 +386,9 @@ class _Column:
         different = len(np.unique(texts))
         few = different <= min(_MOST_CATEGORIES, max(2, len(texts) // 2))
         if few and different < len(texts):
-            self.transformer = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+            self.transformer = OneHotEncoder(
+                handle_unknown="ignore", sparse_output=False
+            )
             return
         self.kind = "text"
         n_components = min(encoder.n_components, max(1, len(texts) // 5))
@@ -382,7 +404,9 @@ class _Column:
             return texts[:, None]
         numbers = self.reader.read(column)
         if np.isinf(numbers).any():
-            raise ValueError(f"Column {self.reader.name!r} must be finite, got infinity.")
+            raise ValueError(
+                f"Column {self.reader.name!r} must be finite, got infinity."
+            )
         return numbers[:, None]
 
     def fit_transform(self, column):
@@ -400,7 +424,9 @@ class _Column:
         if self.kind == "text":
             return [f"{name}_text{at}" for at in range(width)]
         if self.kind == CATEGORY:
-            return [f"{name}_{category}" for category in self.transformer.categories_[0]]
+            return [
+                f"{name}_{category}" for category in self.transformer.categories_[0]
+            ]
         return [name, f"missingindicator_{name}"][:width]
 
 
@@ -410,10 +436,18 @@ class _Text:
 
     def _counts(self, column):
         texts = column[:, 0]
-        how = {"n_features": 2**17, "alternate_sign": False, "norm": None, "dtype": np.float32}
+        how = {
+            "n_features": 2**17,
+            "alternate_sign": False,
+            "norm": None,
+            "dtype": np.float32,
+        }
         words = HashingVectorizer(ngram_range=(1, 2), **how)
         characters = HashingVectorizer(analyzer="char_wb", ngram_range=(3, 5), **how)
-        both = [words.transform(texts), characters.transform([t[:_CHARACTERS] for t in texts])]
+        both = [
+            words.transform(texts),
+            characters.transform([t[:_CHARACTERS] for t in texts]),
+        ]
         counts = hstack(both, format="csr")
         np.log1p(counts.data, out=counts.data)
         return counts
@@ -434,7 +468,9 @@ class _Text:
         n_components = min(self.n_components, len(self.used) - 1)
         counts = counts[:, self.used]
         rows = self._weighted(counts, self.rarity)
-        self.directions = fit_directions(rows, n_components, self.seed).astype(np.float32)
+        self.directions = fit_directions(rows, n_components, self.seed).astype(
+            np.float32
+        )
         # As if a text had not been there: what it has in common with one other occurs once.
         others_with = texts_with[self.used] - 1
         rarity_in_others = _rarity(others_with, n_texts=len(column) - 1)
@@ -465,7 +501,9 @@ class _Encoded:
         different, place = np.unique(texts, return_inverse=True)
         different = different.tolist()
         own = self.encoder
-        found = own.transform(different) if hasattr(own, "transform") else own(different)
+        found = (
+            own.transform(different) if hasattr(own, "transform") else own(different)
+        )
         if not issparse(found):
             found = np.asarray(on_host(found), dtype=np.float64)
         width = found.shape[-1] if self.width is None else self.width
@@ -475,7 +513,9 @@ class _Encoded:
                 f"{width}, got shape {found.shape} for column {self.name!r}."
             )
         if not np.isfinite(found.data if issparse(found) else found).all():
-            raise ValueError(f"text must give finite numbers, got others in column {self.name!r}.")
+            raise ValueError(
+                f"text must give finite numbers, got others in column {self.name!r}."
+            )
         self.width = width
         return found[place]
 

@@ -53,8 +53,12 @@ def as_numbers(X):
 def folds_of_log(n_rows, cv=5):
     """Shuffled folds with a fixed seed; fewer where rows are few."""
     if n_rows < 2:
-        raise ValueError(f"X must have at least two rows to learn from some of them, got {n_rows}.")
-    return list(KFold(min(cv, n_rows), shuffle=True, random_state=0).split(np.empty(n_rows)))
+        raise ValueError(
+            f"X must have at least two rows to learn from some of them, got {n_rows}."
+        )
+    return list(
+        KFold(min(cv, n_rows), shuffle=True, random_state=0).split(np.empty(n_rows))
+    )
 
 
 def estimate_propensities(rows, choice, n_choices, folds):
@@ -77,7 +81,8 @@ def estimate_propensities(rows, choice, n_choices, folds):
         Of the choice that was made.
     """
     linear = make_pipeline(
-        StandardScaler(with_mean=not sparse.issparse(rows)), LogisticRegression(max_iter=300)
+        StandardScaler(with_mean=not sparse.issparse(rows)),
+        LogisticRegression(max_iter=300),
     )
     leaf = int(np.clip(len(choice) // 100, 5, 50))
     forest = ExtraTreesClassifier(_N_TREES, min_samples_leaf=leaf, random_state=0)
@@ -90,7 +95,9 @@ def estimate_propensities(rows, choice, n_choices, folds):
         found[0][test] = own
         for into, model in zip(found[1:], (forest, linear)):
             into[test] = own
-            if len(np.unique(choice[train])) == 1 or (model is linear and np.isnan(rows.sum())):
+            if len(np.unique(choice[train])) == 1 or (
+                model is linear and np.isnan(rows.sum())
+            ):
                 continue
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
@@ -140,7 +147,9 @@ class CellForest:
         )
         target = (values - self.mean[choice]) / self.unit[choice]
         cells = _beside(rows[row], np.eye(n_choices)[choice])
-        self.forest.fit(cells, target, sample_weight=None if row_weight is None else weight)
+        self.forest.fit(
+            cells, target, sample_weight=None if row_weight is None else weight
+        )
         return self
 
     def predict(self, rows):
@@ -154,7 +163,11 @@ class CellForest:
 def _beside(rows, columns):
     """Rows with more columns, sparse where the rows are."""
     parts = [rows, columns]
-    return sparse.hstack(parts, format="csr") if sparse.issparse(rows) else np.hstack(parts)
+    return (
+        sparse.hstack(parts, format="csr")
+        if sparse.issparse(rows)
+        else np.hstack(parts)
+    )
 
 
 def estimate_cells(rows, table, folds, *, ratio=False, row_weight=None):
@@ -397,7 +410,9 @@ def read_choice(choice, names, n_rows):
         )
     if found.dtype.kind in "iu":
         if found.min() < 0:
-            raise ValueError(f"choice must have numbers from 0 up, got {int(found.min())!r}.")
+            raise ValueError(
+                f"choice must have numbers from 0 up, got {int(found.min())!r}."
+            )
         if found.max() >= max(len(names), n_rows):
             raise ValueError(
                 f"choice has the column number {int(found.max())!r}, but there are not as many "
@@ -405,7 +420,9 @@ def read_choice(choice, names, n_rows):
             )
         added = [f"choice{k}" for k in range(len(names), int(found.max()) + 1)]
         return found.astype(np.int64), [*names, *added]
-    if found.dtype.kind not in "OUST" or not all(isinstance(name, str) for name in found.tolist()):
+    if found.dtype.kind not in "OUST" or not all(
+        isinstance(name, str) for name in found.tolist()
+    ):
         raise ValueError(
             "choice must be names of choices or whole numbers of columns, got an array of "
             f"{found.dtype}."
@@ -419,7 +436,9 @@ def read_propensity(propensity, n_rows):
     """Probabilities of the choices made, checked."""
     found = check_numbers(propensity, "propensity", shape=(n_rows,), high=1.0)
     if not (found > 0).all():
-        raise ValueError(f"propensity must have numbers above 0, got {float(found.min())!r}.")
+        raise ValueError(
+            f"propensity must have numbers above 0, got {float(found.min())!r}."
+        )
     return found
 
 

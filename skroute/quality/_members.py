@@ -78,7 +78,9 @@ class SummedTrees:
         )
         builder.end_member()
         offset = np.zeros(value.shape[1])
-        return cls(builder.build(offset, regressor.n_features_in_, read_rule=_READ_RULE))
+        return cls(
+            builder.build(offset, regressor.n_features_in_, read_rule=_READ_RULE)
+        )
 
     @classmethod
     def joined(cls, members):
@@ -107,7 +109,9 @@ class SummedTrees:
     def weighted(self, level, difference, sizes=1.0):
         """Return the same trees with weighted outputs, see :func:`weigh_outputs`."""
         trees = self.forest.trees
-        values = weigh_outputs(trees.values.astype(np.float32), level, difference, sizes)
+        values = weigh_outputs(
+            trees.values.astype(np.float32), level, difference, sizes
+        )
         trees = trees.with_values(values.astype(np.float32))
         return SummedTrees(replace(self.forest, trees=trees))
 
@@ -132,7 +136,8 @@ class Linear(NamedTuple):
 
     def weighted(self, level, difference, sizes=1.0):
         coef, offset = (
-            weigh_outputs(part, level, difference, sizes) for part in (self.coef, self.offset)
+            weigh_outputs(part, level, difference, sizes)
+            for part in (self.coef, self.offset)
         )
         return self._replace(coef=coef, offset=offset)
 
@@ -169,7 +174,9 @@ def _grown(rows, outcomes, rng, n_used, weight=None, **limits):
     )
     # Unchecked: that takes as long as a tree.
     own_weight = None if weight is None else weight[some]
-    return tree.fit(rows[some], outcomes[some], sample_weight=own_weight, check_input=False)
+    return tree.fit(
+        rows[some], outcomes[some], sample_weight=own_weight, check_input=False
+    )
 
 
 def fit_trees(rows, deviations, seed, weight=None):
@@ -188,7 +195,9 @@ def fit_boosted(rows, deviations, seed, weight=None):
     left, trees = deviations.copy(), []
     for _ in range(_STEPS):
         n_used = int(np.ceil(0.7 * len(rows)))
-        tree = _grown(rows, left, rng, n_used, weight, max_depth=4, min_samples_leaf=leaf)
+        tree = _grown(
+            rows, left, rng, n_used, weight, max_depth=4, min_samples_leaf=leaf
+        )
         trees.append(SummedTrees.of(tree, _RATE))
         left -= trees[-1].predict(rows)
     return SummedTrees.joined(trees)
@@ -364,7 +373,9 @@ def _unpacked_forest(packed):
     leaf = packed.feature == _LEAF
     nodes = np.empty(n_nodes, dtype=NODE)
     nodes["threshold"] = packed.threshold
-    nodes["feature"] = np.where(leaf, 0, packed.feature.astype(np.int32) | MISSING_RIGHT)
+    nodes["feature"] = np.where(
+        leaf, 0, packed.feature.astype(np.int32) | MISSING_RIGHT
+    )
     nodes["child"] = packed.child
     values = np.zeros((n_nodes, n_outputs))
     values[leaf] = (packed.halves * packed.unit).astype(np.float32)

@@ -7,7 +7,12 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.model_selection import KFold
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, validate_data
+from sklearn.utils.validation import (
+    check_array,
+    check_is_fitted,
+    check_X_y,
+    validate_data,
+)
 
 from skroute.quality._corrections import corrected, finished, range_of, sizes_of
 from skroute.quality._frame_encoder import FrameEncoder, few_columns_dense
@@ -27,7 +32,12 @@ from skroute.utils._compat import (
     _fit_context,
     threadpool_controller,
 )
-from skroute.utils._frames import holds_missing, indexable_rows, needs_encoding, table_of_numbers
+from skroute.utils._frames import (
+    holds_missing,
+    indexable_rows,
+    needs_encoding,
+    table_of_numbers,
+)
 from skroute.utils._named import check_rows_match
 from skroute.utils._pickles import VersionedPickleMixin
 from skroute.utils._random import N_SEEDS, seed_of
@@ -67,7 +77,11 @@ class CrossEstimates(NamedTuple):
 
 
 class QualityRegressor(
-    VersionedPickleMixin, CheckedScoreMixin, MultiOutputMixin, RegressorMixin, BaseEstimator
+    VersionedPickleMixin,
+    CheckedScoreMixin,
+    MultiOutputMixin,
+    RegressorMixin,
+    BaseEstimator,
 ):
     """Estimate the quality of each choice, with several estimators that are stacked and compared.
 
@@ -164,14 +178,18 @@ class QualityRegressor(
         "n_jobs": [None, Integral],
     }
 
-    def __init__(self, *, family=None, cv=5, standard_errors=False, random_state=0, n_jobs=None):
+    def __init__(
+        self, *, family=None, cv=5, standard_errors=False, random_state=0, n_jobs=None
+    ):
         self.family = family
         self.cv = cv
         self.standard_errors = standard_errors
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Compare the estimators, and fit those that get a weight.
 
         Parameters
@@ -276,7 +294,9 @@ class QualityRegressor(
         return _in_shape(tables, self._is_single)
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def _validate_and_fit(self, X, y, folds, costs, n_jobs, sample_weight, with_by_fold):
+    def _validate_and_fit(
+        self, X, y, folds, costs, n_jobs, sample_weight, with_by_fold
+    ):
         self._threads = n_jobs if self.n_jobs is None else self.n_jobs
         self._seed = seed_of(self.random_state)
         names = names_of(self.family)
@@ -289,7 +309,9 @@ class QualityRegressor(
             encoder = FrameEncoder(random_state=self._seed)
             # An array, whatever output the user has set for all transformers.
             self.encoder_ = encoder.set_output(transform="default")
-            rows, outcomes = check_X_y(self.encoder_.fit_transform(X), on_host(y), **read)
+            rows, outcomes = check_X_y(
+                self.encoder_.fit_transform(X), on_host(y), **read
+            )
             self.n_features_in_ = self.encoder_.n_features_in_
         else:
             rows, outcomes = validate_data(self, on_host(X), on_host(y), **read)
@@ -301,16 +323,30 @@ class QualityRegressor(
                     rows, outcomes, folds, costs, names, with_by_fold=with_by_fold
                 )
             return self._weighted_cross_fit(
-                rows, outcomes, folds, costs, names, sample_weight, with_by_fold=with_by_fold
+                rows,
+                outcomes,
+                folds,
+                costs,
+                names,
+                sample_weight,
+                with_by_fold=with_by_fold,
             )
 
-    def _weighted_cross_fit(self, X, y, folds, costs, names, sample_weight, *, with_by_fold):
+    def _weighted_cross_fit(
+        self, X, y, folds, costs, names, sample_weight, *, with_by_fold
+    ):
         """Fit on the rows that have weight; the others get the estimates of new rows."""
         weight = relative_weights(given_weights(sample_weight, X))
         kept = np.flatnonzero(weight)
         if len(kept) == len(weight):
             return self._cross_fit(
-                X, y, folds, costs, names, none_if_equal(weight), with_by_fold=with_by_fold
+                X,
+                y,
+                folds,
+                costs,
+                names,
+                none_if_equal(weight),
+                with_by_fold=with_by_fold,
             )
         folds_of_kept = folds
         if folds is not None:
@@ -358,8 +394,14 @@ class QualityRegressor(
         self._centre, self._spread = _scale(X, weight)
         if len(X) < _FEWEST_ROWS or len(folds) < 2:
             if self.standard_errors:
-                error = quality.std(axis=0, ddof=1) if len(X) > 1 else np.full(mean.shape, np.nan)
-                self._errors = np.stack([mean, error / len(X) ** 0.5], axis=1)[..., None]
+                error = (
+                    quality.std(axis=0, ddof=1)
+                    if len(X) > 1
+                    else np.full(mean.shape, np.nan)
+                )
+                self._errors = np.stack([mean, error / len(X) ** 0.5], axis=1)[
+                    ..., None
+                ]
             self._range = mean, mean, None
             estimate = quality.copy()
             means_by_fold = []
@@ -391,9 +433,13 @@ class QualityRegressor(
             sizes,
             row_weight=weight,
         )
-        self._fit_members(names, choice, of_folds, rows, quality - mean / sizes, sizes, weight)
+        self._fit_members(
+            names, choice, of_folds, rows, quality - mean / sizes, sizes, weight
+        )
         if self.standard_errors:
-            self._errors = self._made_up_errors(names, choice, rows, quality, folds, weight)
+            self._errors = self._made_up_errors(
+                names, choice, rows, quality, folds, weight
+            )
             self._errors *= sizes[:, None, None]
         self.compared_ = choice.compared
         if choice.combination.knots is not None:
@@ -441,12 +487,16 @@ class QualityRegressor(
         found = np.empty((len(names), *quality.shape))
         jobs = [(name, k, *fold) for name in names for k, fold in enumerate(folds)]
         members = self._in_threads(delayed(fitted)(*job) for job in jobs)
-        return found, [members[i : i + len(folds)] for i in range(0, len(jobs), len(folds))]
+        return found, [
+            members[i : i + len(folds)] for i in range(0, len(jobs), len(folds))
+        ]
 
     def _in_threads(self, jobs):
         return Parallel(n_jobs=self._threads, require="sharedmem")(jobs)
 
-    def _fit_members(self, names, choice, of_folds, rows, deviations, sizes, weight=None):
+    def _fit_members(
+        self, names, choice, of_folds, rows, deviations, sizes, weight=None
+    ):
         """What has weight, fitted on all rows; the forests of the folds together have seen all."""
 
         def fitted(i):
@@ -475,7 +525,9 @@ class QualityRegressor(
         outcomes = made_up_outcomes(truth, quality, rng)
         weights, knots = choice.combination.weights, choice.combination.knots
         used = np.flatnonzero(weights.any(axis=0))
-        parts, _ = self._out_of_sample([names[i] for i in used], rows, outcomes, folds, weight)
+        parts, _ = self._out_of_sample(
+            [names[i] for i in used], rows, outcomes, folds, weight
+        )
         estimate = weigh(parts, weights[:, used])
         for train, test in folds:
             estimate[test] += mean_of(outcomes[train], some_of(weight, train))
@@ -579,7 +631,9 @@ def _in_shape(tables, is_single):
 def names_of(family):
     """Names of the members that are compared."""
     names = list(MEMBERS if family is None else family)
-    unknown = [name for name in names if not isinstance(name, str) or name not in MEMBERS]
+    unknown = [
+        name for name in names if not isinstance(name, str) or name not in MEMBERS
+    ]
     if unknown or not names or len(set(names)) < len(names):
         raise ValueError(
             f"family must be a list of different members of {list(MEMBERS)!r}, got {names!r}."

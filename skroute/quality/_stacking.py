@@ -38,7 +38,11 @@ def weigh(estimates, weights):
 
 def mean_of(values, weight=None):
     """Return means over rows, the first axis, where each row counts by its weight."""
-    return values.mean(axis=0) if weight is None else np.average(values, axis=0, weights=weight)
+    return (
+        values.mean(axis=0)
+        if weight is None
+        else np.average(values, axis=0, weights=weight)
+    )
 
 
 def some_of(weight, rows):
@@ -76,14 +80,18 @@ def stacked_weights(estimates, outcomes, members, row_weight=None):
         if scale > 0:
             gram = columns @ columns.T / scale + _PENALTY * np.eye(len(used))
             root = np.linalg.cholesky(gram).T
-            found[members] = nnls(root, np.linalg.solve(root.T, columns @ aim / scale))[0]
+            found[members] = nnls(root, np.linalg.solve(root.T, columns @ aim / scale))[
+                0
+            ]
     return np.minimum(weights, _LARGEST_WEIGHT)
 
 
 def supposed_costs(quality):
     """Costs where none are known: evenly spaced, in the order of mean quality."""
     costs = np.empty(quality.shape[1])
-    costs[np.argsort(quality.mean(axis=0), kind="stable")] = np.arange(1, len(costs) + 1)
+    costs[np.argsort(quality.mean(axis=0), kind="stable")] = np.arange(
+        1, len(costs) + 1
+    )
     return costs
 
 
@@ -115,7 +123,11 @@ def gain_over_mix(estimate, quality, costs, weight=None):
     ndarray of shape (n_rows,)
         Mean over the budgets, for each row; where it is tied, of its two choices.
     """
-    path, mean, hull = assignment_path(estimate, costs, weight=weight), mean_of(quality, weight), []
+    path, mean, hull = (
+        assignment_path(estimate, costs, weight=weight),
+        mean_of(quality, weight),
+        [],
+    )
     for j in np.lexsort((-mean, costs)):
         # Choices that mix to the best mean quality at each cost, by rising cost.
         while len(hull) > 1 and not _is_above(hull[-1], hull[-2], j, costs, mean):
@@ -132,7 +144,9 @@ def gain_over_mix(estimate, quality, costs, weight=None):
             above = choose_at_price(estimate, costs, rule.price, tolerance=-_TIE)
         spent = (1 - rule.share) * mean_of(costs[below], weight)
         spent += rule.share * mean_of(costs[above], weight)
-        total += (1 - rule.share) * quality[rows, below] + rule.share * quality[rows, above]
+        total += (1 - rule.share) * quality[rows, below] + rule.share * quality[
+            rows, above
+        ]
         place = np.interp(spent, costs[hull], np.arange(len(hull)))
         below, above = hull[int(place)], hull[int(np.ceil(place))]
         total -= (1 - place % 1) * quality[:, below] + place % 1 * quality[:, above]
@@ -237,7 +251,9 @@ class Candidate(NamedTuple):
     gain: np.ndarray
 
 
-def choose_weights(names, estimates, outcomes, quality, folds, costs, sizes=1.0, row_weight=None):
+def choose_weights(
+    names, estimates, outcomes, quality, folds, costs, sizes=1.0, row_weight=None
+):
     """Stack a family, or take one member where that is better by more than noise.
 
     Weights and corrections are compared as they are used: those of each fold are learned on
@@ -273,7 +289,9 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs, sizes=1.0,
         deviation, curved = np.empty(quality.shape), np.empty(quality.shape)
         for rows, rest in splits:
             of_rest = some_of(row_weight, rest)
-            weights = stacked_weights(estimates[:, rest], outcomes[rest], members, of_rest)
+            weights = stacked_weights(
+                estimates[:, rest], outcomes[rest], members, of_rest
+            )
             deviation[rows] = weigh(estimates[:, rows], weights)
         for rows, rest in splits:
             of_rest = some_of(row_weight, rest)
@@ -299,7 +317,9 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs, sizes=1.0,
             for one in pair
             if beyond_noise((one.gain - best.gain)[rows], of_rows)
         ]
-        best = max(ahead, key=lambda one: mean_of(one.gain[rows], of_rows), default=best)
+        best = max(
+            ahead, key=lambda one: mean_of(one.gain[rows], of_rows), default=best
+        )
         return None if mean_of(best.gain[rows], of_rows) < 0 else best
 
     def combination_of(rows):
@@ -314,7 +334,9 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs, sizes=1.0,
                 estimates[:, rows], outcomes[rows], best.members, weight_of_rows
             )
             if best.curved and weights.any():
-                knots = corrections(mean + best.deviation[rows], quality[rows], weight_of_rows)
+                knots = corrections(
+                    mean + best.deviation[rows], quality[rows], weight_of_rows
+                )
         return Combination(mean, weights, knots, limits=seen)
 
     estimate = np.empty(quality.shape)
@@ -328,9 +350,13 @@ def choose_weights(names, estimates, outcomes, quality, folds, costs, sizes=1.0,
     compared = []
     for name, pair in zip(["stack", *names], found):
         gain = _nearest(pair, quality, weight=row_weight).gain
-        of_name = weights.sum(axis=1) if name == "stack" else weights[:, names.index(name)]
+        of_name = (
+            weights.sum(axis=1) if name == "stack" else weights[:, names.index(name)]
+        )
         error = standard_error(gain, row_weight)
-        compared.append(Compared(name, float(mean_of(gain, row_weight)), error, *of_name.tolist()))
+        compared.append(
+            Compared(name, float(mean_of(gain, row_weight)), error, *of_name.tolist())
+        )
     return Choice(combination, of_folds, estimate, compared)
 
 

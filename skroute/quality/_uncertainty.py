@@ -61,7 +61,9 @@ def error_curves(estimate, error, spread):
         found = np.array([squares[rows, k].mean() for rows in bins])
         noise = np.array([squares[rows, k].var() / len(rows) for rows in bins])
         real = max(((found - mean[k]) ** 2 - noise).mean(), 0.0)
-        share = np.divide(real, real + noise, out=np.zeros(n_bins), where=real + noise > 0)
+        share = np.divide(
+            real, real + noise, out=np.zeros(n_bins), where=real + noise > 0
+        )
         curves[k, 0] = [estimate[rows, k].mean() for rows in bins]
         curves[k, 1] = more[k] * np.sqrt(mean[k] + share * (found - mean[k]))
     return curves

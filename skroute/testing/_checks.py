@@ -21,13 +21,23 @@ from skroute.utils._compat import StrOptions
 
 # Parameters that a fitted estimator may read when it is called. All others act at the next fit.
 ACT_AT_ONCE = frozenset(
-    {"budget", "policy", "reg_lambda", "costs", "exchange_rate", "max_rounds", "max_cost"}
+    {
+        "budget",
+        "policy",
+        "reg_lambda",
+        "costs",
+        "exchange_rate",
+        "max_rounds",
+        "max_cost",
+    }
 )
 # Parameters that change how fast a fit is, or what it prints, and no answer.
 WITHOUT_EFFECT = frozenset({"n_jobs", "verbose"})
 
 
-def check_decision_estimator(estimator: Any) -> Iterator[tuple[Any, Callable[[Any], None]]]:
+def check_decision_estimator(
+    estimator: Any,
+) -> Iterator[tuple[Any, Callable[[Any], None]]]:
     """Yield the checks that a decision estimator must pass.
 
     They are used as scikit-learn's ``estimator_checks_generator``: each pair is one test. An
@@ -214,7 +224,9 @@ def check_unlimited_budget(estimator):
     unlimited = fit_on_rows(clone(estimator).set_params(budget=np.inf))
     expected = unlimited.predict_routed(X_new)
     assert_same_decisions(expected, unlimited.predict_routed(X_new, budget=np.inf))
-    assert_same_decisions(expected, unlimited.set_params(budget=None).predict_routed(X_new))
+    assert_same_decisions(
+        expected, unlimited.set_params(budget=None).predict_routed(X_new)
+    )
 
 
 def check_larger_budgets_spend_no_less(estimator):
@@ -333,7 +345,9 @@ def check_masked_entries_are_refused(estimator):
     X, labels, X_new, _ = make_rows()
     y = make_target(estimator, labels)
     some = np.arange(len(X)) % 7 == 0
-    masked_rows = np.ma.masked_array(X, np.repeat(some[:, np.newaxis], X.shape[1], axis=1))
+    masked_rows = np.ma.masked_array(
+        X, np.repeat(some[:, np.newaxis], X.shape[1], axis=1)
+    )
     masked_target = np.ma.masked_where(np.broadcast_to(some, y.T.shape).T, y)
     for bad_rows, bad_target in ((masked_rows, y), (X, masked_target)):
         model = clone(estimator)

@@ -80,7 +80,9 @@ class CallCache:
         if len(new_rows):
             new_values = np.asarray(compute(new_rows))
             if values is None:
-                values = np.empty((n_rows, *new_values.shape[1:]), dtype=new_values.dtype)
+                values = np.empty(
+                    (n_rows, *new_values.shape[1:]), dtype=new_values.dtype
+                )
             elif values.dtype != new_values.dtype:
                 # Texts may be longer than those before.
                 values = values.astype(np.result_type(values, new_values))

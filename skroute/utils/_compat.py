@@ -10,7 +10,9 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 from sklearn.base import _fit_context
-from sklearn.ensemble._base import _BaseHeterogeneousEnsemble as BaseHeterogeneousEnsemble
+from sklearn.ensemble._base import (
+    _BaseHeterogeneousEnsemble as BaseHeterogeneousEnsemble,
+)
 from sklearn.utils import _safe_indexing
 from sklearn.utils._indexing import _get_column_indices as get_column_indices
 from sklearn.utils._param_validation import HasMethods as _HasMethodsNow
@@ -83,7 +85,9 @@ class HistogramBoosting(NamedTuple):
 
 def histogram_boosting_of(model):
     """Return the fitted parts of a histogram-based gradient boosting model."""
-    return HistogramBoosting(model._predictors, model._baseline_prediction, model._preprocessor)
+    return HistogramBoosting(
+        model._predictors, model._baseline_prediction, model._preprocessor
+    )
 
 
 def first_scores(model, X):
@@ -149,12 +153,16 @@ class FitTask:
 
     def __enter__(self):
         if self.context is not None:
-            self.context.call_on_fit_task_begin(estimator=self.estimator, X=self.X, y=self.y)
+            self.context.call_on_fit_task_begin(
+                estimator=self.estimator, X=self.X, y=self.y
+            )
         return self
 
     def __exit__(self, kind, error, traceback):
         if kind is None and self.context is not None:
-            self.context.call_on_fit_task_end(estimator=self.estimator, X=self.X, y=self.y)
+            self.context.call_on_fit_task_end(
+                estimator=self.estimator, X=self.X, y=self.y
+            )
 
     def step(self, name, n_steps=0):
         """A step within this one; `n_steps` is the number of steps within it, None if unknown.

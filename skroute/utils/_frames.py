@@ -71,7 +71,11 @@ def as_rows(X):
         return X
     if hasattr(X, "to_numpy"):
         return _array_of_series(X)
-    if hasattr(X, "shape") and hasattr(X, "__getitem__") and not isinstance(X, memoryview):
+    if (
+        hasattr(X, "shape")
+        and hasattr(X, "__getitem__")
+        and not isinstance(X, memoryview)
+    ):
         return X
     # Lists, and objects that have an array interface alone.
     return array_of(X)
@@ -119,7 +123,11 @@ def is_sparse_type(dtype):
 
 def is_missing(cell):
     """Return True if a cell is None, NaN, masked, pandas' NA or NaT."""
-    if cell is None or cell is np.ma.masked or type(cell).__name__ in ("NAType", "NaTType"):
+    if (
+        cell is None
+        or cell is np.ma.masked
+        or type(cell).__name__ in ("NAType", "NaTType")
+    ):
         return True
     kinds = (float, np.floating, np.datetime64, np.timedelta64)
     return isinstance(cell, kinds) and bool(cell != cell)
@@ -298,7 +306,9 @@ def names_and_columns(X):
             X = X.toarray()
         return None, list(X.T) if X.ndim == 2 else [X]
     if len({str(name) for name in names}) < len(names):
-        raise ValueError(f"X must not have two columns of the same name, got {names!r}.")
+        raise ValueError(
+            f"X must not have two columns of the same name, got {names!r}."
+        )
     return names, _columns_of_frame(X)
 
 
@@ -356,7 +366,9 @@ def holds_missing(X):
     if array.dtype.kind != "O" or array.ndim != 2:
         return False
     numbers = [numbers_of(column) for column in names_and_columns(rows)[1]]
-    return any(column is not None and bool(np.isnan(column).any()) for column in numbers)
+    return any(
+        column is not None and bool(np.isnan(column).any()) for column in numbers
+    )
 
 
 def table_of_numbers(X):

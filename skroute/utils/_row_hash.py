@@ -62,7 +62,9 @@ def row_uniforms(X, n_columns, random_state=0, request_id=None):
     """
     keys = row_keys(_hashed_source(X, request_id))
     keys = _mixed(keys + _n_equal_before(keys) * _COLUMN_STEP)
-    columns = np.arange(n_columns, dtype=np.uint64) + np.uint64(1 + random_state * n_columns)
+    columns = np.arange(n_columns, dtype=np.uint64) + np.uint64(
+        1 + random_state * n_columns
+    )
     return _uniform(_mixed(keys[:, np.newaxis] * _STEP + columns * _COLUMN_STEP))
 
 
@@ -185,7 +187,10 @@ def _keys_of_unread(dataset):
 
 def _keys_of_sparse(matrix):
     """Return keys of the rows of a CSR matrix."""
-    terms = _terms(_float_bits(matrix.data)) * _column_weights(matrix.shape[1])[matrix.indices]
+    terms = (
+        _terms(_float_bits(matrix.data))
+        * _column_weights(matrix.shape[1])[matrix.indices]
+    )
     # Running sums wrap around and differences come out right. Rows may be empty.
     sums = np.append(np.uint64(0), np.cumsum(terms, dtype=np.uint64))
     return sums[matrix.indptr[1:]] - sums[matrix.indptr[:-1]]
@@ -279,5 +284,7 @@ def _bits_of(value):
         return _float_bits([float(value)])[0]
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return _NAN
-    text = value if isinstance(value, bytes) else str(value).encode(errors="surrogatepass")
+    text = (
+        value if isinstance(value, bytes) else str(value).encode(errors="surrogatepass")
+    )
     return np.frombuffer(blake2b(text, digest_size=8).digest(), dtype=np.uint64)[0]

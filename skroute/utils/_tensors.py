@@ -16,7 +16,10 @@ def torch_of(X):
 
 def holds_numbers(X):
     """Whether the type of `X` says numbers: a tensor, or an array of a numeric dtype."""
-    return torch_of(X) is not None or getattr(getattr(X, "dtype", None), "kind", "O") in "biuf"
+    return (
+        torch_of(X) is not None
+        or getattr(getattr(X, "dtype", None), "kind", "O") in "biuf"
+    )
 
 
 def on_host(array):
@@ -40,7 +43,9 @@ def _is_a(X, module, name):
 
 def is_dataset(X):
     """Whether `X` is a torch data set, or skorch's view of one."""
-    return _is_a(X, "torch.utils.data", "Dataset") or _is_a(X, "skorch.helper", "SliceDataset")
+    return _is_a(X, "torch.utils.data", "Dataset") or _is_a(
+        X, "skorch.helper", "SliceDataset"
+    )
 
 
 def indexable_dataset(X):

@@ -48,7 +48,9 @@ def is_amount(value):
     return bool(0 <= value < np.inf) and int(value) <= sys.float_info.max
 
 
-def check_numbers(values, name, *, shape=None, low=-np.inf, high=np.inf, allow_nan=False):
+def check_numbers(
+    values, name, *, shape=None, low=-np.inf, high=np.inf, allow_nan=False
+):
     """Numbers as a float64 array; a ValueError by the argument's name for anything else.
 
     Parameters
@@ -76,7 +78,8 @@ def check_numbers(values, name, *, shape=None, low=-np.inf, high=np.inf, allow_n
             # Without numpy's error: nobody else should read what may be the text of a row.
             raise ValueError(f"{name} must be numbers, got {type(values).__name__}.")
     if shape is not None and (
-        array.ndim != len(shape) or any(n not in (None, m) for n, m in zip(shape, array.shape))
+        array.ndim != len(shape)
+        or any(n not in (None, m) for n, m in zip(shape, array.shape))
     ):
         wanted = str(tuple("any" if n is None else n for n in shape)).replace("'", "")
         raise ValueError(f"{name} must have shape {wanted}, got shape {array.shape}.")
@@ -87,12 +90,16 @@ def check_numbers(values, name, *, shape=None, low=-np.inf, high=np.inf, allow_n
         return array
     missing = np.isnan(array)
     if missing.any() and not allow_nan:
-        raise ValueError(f"{name} must have no missing values: {missing.sum()} are NaN.")
+        raise ValueError(
+            f"{name} must have no missing values: {missing.sum()} are NaN."
+        )
     wrong = ~missing & ~right
     if wrong.any():
         span = f"from {low:g} to {high:g}" if np.isfinite(high) else f"at least {low:g}"
         span = "" if np.isinf(low) and np.isinf(high) else f" and {span}"
-        raise ValueError(f"{name} must be finite{span}, got {float(array[wrong].flat[0])!r}.")
+        raise ValueError(
+            f"{name} must be finite{span}, got {float(array[wrong].flat[0])!r}."
+        )
     return array
 
 
@@ -122,7 +129,9 @@ def check_row_weights(weight, n_rows, name="sample_weight"):
     if weight.ndim == 0:
         weight = np.full(n_rows, float(weight))
     if weight.shape != (n_rows,):
-        raise ValueError(f"{name} must have shape ({n_rows},), got shape {weight.shape}.")
+        raise ValueError(
+            f"{name} must have shape ({n_rows},), got shape {weight.shape}."
+        )
     # A sum that overflows has no mean; 0 has none either.
     with np.errstate(over="ignore"):
         total = np.sum(weight)
@@ -393,7 +402,9 @@ def check_truth(*, y, name="y", **others):
     refuse_missing(**{name: y})
 
 
-def check_probabilities(proba, name, method="predict_proba", total=1.0, *, proven=False):
+def check_probabilities(
+    proba, name, method="predict_proba", total=1.0, *, proven=False
+):
     """Refuse numbers that are no probabilities, such as logits.
 
     Rows in single or half precision whose sum was lost to rounding are divided by it, with a
@@ -482,7 +493,9 @@ def check_text_names(names, parameter):
 def check_known_labels(y, classes, name="y"):
     """Refuse labels that are not among `classes`, such as numbers where the classes are text."""
     known = dict.fromkeys(np.asarray(classes).tolist())
-    unknown = [label for label in np.unique(np.asarray(y)).tolist() if label not in known]
+    unknown = [
+        label for label in np.unique(np.asarray(y)).tolist() if label not in known
+    ]
     if unknown:
         known = list(known)
         raise ValueError(
@@ -507,12 +520,17 @@ def holds_texts(labels):
     """Whether labels are texts, by the first one that is there."""
     if labels.dtype.kind != "O":
         return labels.dtype.kind in "UST"
-    return isinstance(next((label for label in labels if not is_missing(label)), ""), str)
+    return isinstance(
+        next((label for label in labels if not is_missing(label)), ""), str
+    )
 
 
 def warn(message, category=UserWarning):
     """Warn about the first line outside of skroute, scikit-learn and joblib."""
     frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_globals["__name__"].partition(".")[0] in _INNER:
+    while (
+        frame.f_back is not None
+        and frame.f_globals["__name__"].partition(".")[0] in _INNER
+    ):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)

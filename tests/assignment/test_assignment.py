@@ -10,7 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from skroute.assignment import _exact, assignment_path, choose_at_price, solve_assignment
+from skroute.assignment import (
+    _exact,
+    assignment_path,
+    choose_at_price,
+    solve_assignment,
+)
 from skroute.assignment._problem import check_values_and_costs, problem_of, total_cost
 from skroute.distributed import solve_in_passes
 
@@ -48,7 +53,9 @@ def brute_force(values, costs, budget, objective="mean"):
     degenerate=st.booleans(),
 )
 def test_plans_beside_brute_force(seed, n, m, per_row, degenerate):
-    values, costs, budget = random_problem(seed, n, m, per_row=per_row, degenerate=degenerate)
+    values, costs, budget = random_problem(
+        seed, n, m, per_row=per_row, degenerate=degenerate
+    )
     exact = solve_assignment(values, costs, budget, solver="exact")
     greedy = solve_assignment(values, costs, budget, solver="greedy")
     max_min = solve_assignment(values, costs, budget, objective="min")
@@ -60,7 +67,9 @@ def test_plans_beside_brute_force(seed, n, m, per_row, degenerate):
     assert exact.status == "optimal"
     assert greedy.objective <= best + 1e-9 <= greedy.upper_bound + 2e-9
     # Within one increment of the optimum, as the relaxation promises.
-    assert greedy.upper_bound - greedy.objective <= np.ptp(values, axis=1).max() / n + 1e-9
+    assert (
+        greedy.upper_bound - greedy.objective <= np.ptp(values, axis=1).max() / n + 1e-9
+    )
     assert max_min.objective == brute_force(values, costs, budget, "min")
     assert max_min.gap == 0
 
@@ -68,7 +77,9 @@ def test_plans_beside_brute_force(seed, n, m, per_row, degenerate):
 @settings(max_examples=16, deadline=None)
 @given(seed=st.integers(0, 10_000), per_row=st.booleans(), degenerate=st.booleans())
 def test_exact_equals_highs(seed, per_row, degenerate):
-    values, costs, budget = random_problem(seed, 200, 5, per_row=per_row, degenerate=degenerate)
+    values, costs, budget = random_problem(
+        seed, 200, 5, per_row=per_row, degenerate=degenerate
+    )
     exact = solve_assignment(values, costs, budget, solver="exact")
     highs = solve_assignment(values, costs, budget, solver="highs")
     assert exact.objective == pytest.approx(highs.objective, rel=1e-9)
@@ -110,7 +121,9 @@ def test_a_core_too_hard_for_the_search_goes_to_highs(monkeypatch):
 @given(seed=st.integers(0, 10_000), per_row=st.booleans(), degenerate=st.booleans())
 def test_path_is_the_linear_relaxation(seed, per_row, degenerate):
     n, m = 12, 4
-    values, costs, budget = random_problem(seed, n, m, per_row=per_row, degenerate=degenerate)
+    values, costs, budget = random_problem(
+        seed, n, m, per_row=per_row, degenerate=degenerate
+    )
     path = assignment_path(values, costs)
     full = np.broadcast_to(costs, (n, m))
     lp = linprog(
@@ -122,8 +135,12 @@ def test_path_is_the_linear_relaxation(seed, per_row, degenerate):
     )
     assert path.objective(budget) == pytest.approx(-lp.fun / n, abs=1e-9)
     greedy = solve_assignment(values, costs, budget, solver="greedy", tol=0)
-    assert path.price(budget) == np.inf or path.price(budget) == pytest.approx(greedy.price)
-    assert greedy.upper_bound == pytest.approx(max(-lp.fun / n, greedy.objective), abs=1e-9)
+    assert path.price(budget) == np.inf or path.price(budget) == pytest.approx(
+        greedy.price
+    )
+    assert greedy.upper_bound == pytest.approx(
+        max(-lp.fun / n, greedy.objective), abs=1e-9
+    )
     # No single change that can be paid gains anything.
     rows = np.arange(n)
     gain = values - values[rows, greedy.choices][:, np.newaxis]
@@ -140,7 +157,9 @@ def test_path_is_the_linear_relaxation(seed, per_row, degenerate):
 @settings(max_examples=100, deadline=None)
 @given(seed=st.integers(0, 10_000), per_row=st.booleans(), degenerate=st.booleans())
 def test_the_price_meets_the_budget_row_by_row(seed, per_row, degenerate):
-    values, costs, budget = random_problem(seed, 200, 5, per_row=per_row, degenerate=degenerate)
+    values, costs, budget = random_problem(
+        seed, 200, 5, per_row=per_row, degenerate=degenerate
+    )
     price = assignment_path(values, costs).price(budget)
     choices = choose_at_price(values, costs, price)
     full = np.broadcast_to(costs, values.shape)
@@ -153,7 +172,10 @@ def test_the_price_meets_the_budget_row_by_row(seed, per_row, degenerate):
     tied = np.where(score >= best[:, None] - 1e-12, full, np.inf).min(axis=1)
     assert (full[rows, choices] <= tied + 1e-7).all()
     # A row is decided alone.
-    assert choose_at_price(values[7:8], costs[7:8] if per_row else costs, price) == choices[7]
+    assert (
+        choose_at_price(values[7:8], costs[7:8] if per_row else costs, price)
+        == choices[7]
+    )
 
 
 @pytest.mark.parametrize("per_row", [False, True])
@@ -203,7 +225,12 @@ def test_the_cheapest_budget_is_feasible_to_the_last_bit():
     [
         ([[1.0, 2.0]], [1, 2], 0.5, "the smallest feasible budget is 1"),
         ([[1.0, np.nan]], [1, 2], 1, "Input values contains NaN"),
-        ([[-1.5e308, 0.0]], [1, 2], 2, "whose sum over the 1 rows is finite, got -1.5e+308"),
+        (
+            [[-1.5e308, 0.0]],
+            [1, 2],
+            2,
+            "whose sum over the 1 rows is finite, got -1.5e+308",
+        ),
         ([[1.0, 2.0]], [1, -2], 1, "costs must not be negative, got -2.0"),
         ([[1.0, 2.0]], [1, 2, 3], 1, "costs must have shape (2,) to be shared"),
         ([[1.0, 2.0]] * 3, np.ones((2, 2)), 1, "(3, 2) with one cost per row"),
@@ -222,7 +249,9 @@ def test_bad_price_and_bad_options(monkeypatch):
     with pytest.raises(ValueError, match="solver_options="):
         solve_assignment([[1.0]], [1.0], 1, solver_options={"threads": 1})
     with pytest.raises(ValueError, match="HiGHS does not take"):
-        solve_assignment([[1.0]], [1.0], 1, solver="highs", solver_options={"no_such": 1})
+        solve_assignment(
+            [[1.0]], [1.0], 1, solver="highs", solver_options={"no_such": 1}
+        )
     with pytest.raises(ValueError, match="smallest feasible budget"):
         assignment_path([[1.0, 2.0]], [1, 2]).price(0.5)
     with pytest.raises(RuntimeError, match="HiGHS ended without a plan"):
@@ -282,11 +311,15 @@ def test_a_plan_of_highs_above_the_budget_is_asked_for_again(monkeypatch):
 def test_plans_of_cvxpy_beside_brute_force(seed, degenerate):
     """A solver that stops on a gap reports a value below the optimum as if it bounded it."""
     pytest.importorskip("cvxpy")
-    values, costs, budget = random_problem(seed, 4, 3, per_row=False, degenerate=degenerate)
+    values, costs, budget = random_problem(
+        seed, 4, 3, per_row=False, degenerate=degenerate
+    )
     best = brute_force(values, costs, budget)
     loose = {"solver": "SCIPY", "scipy_options": {"mip_rel_gap": 0.9}}
     for options in (None, {"solver": "HIGHS"}, loose):
-        plan = solve_assignment(values, costs, budget, solver="cvxpy", solver_options=options)
+        plan = solve_assignment(
+            values, costs, budget, solver="cvxpy", solver_options=options
+        )
         assert plan.upper_bound >= best - 1e-9
         assert plan.objective == pytest.approx(best, rel=1e-6) or options is loose
     free = solve_assignment(values, costs, None, solver="cvxpy")
@@ -295,7 +328,9 @@ def test_plans_of_cvxpy_beside_brute_force(seed, degenerate):
 
 # Units ------------------------------------------------------------------------------------
 
-UNITS = [2.0**k for k in (-40, -7, 0, 13, 40)] + [10.0**k for k in (-12, -9, -6, -3, 3, 6, 9, 12)]
+UNITS = [2.0**k for k in (-40, -7, 0, 13, 40)] + [
+    10.0**k for k in (-12, -9, -6, -3, 3, 6, 9, 12)
+]
 
 
 def small_problem(seed, kind):
@@ -310,7 +345,9 @@ def small_problem(seed, kind):
         "tie-breakers": rng.integers(0, 2, shape) + rng.random(shape) * 4e-5,
         "a large offset": rng.random(shape).round(2) + 1e4,
         "a large negative offset": rng.random(shape).round(2) - 1e4,
-        "one hopeless choice": np.where(rng.random(shape) < 0.2, -1e6, rng.random(shape)),
+        "one hopeless choice": np.where(
+            rng.random(shape) < 0.2, -1e6, rng.random(shape)
+        ),
     }[kind]
     costs = rng.random(shape).round(2) + 0.01
     if rng.random() < 0.3:

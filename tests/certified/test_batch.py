@@ -39,13 +39,17 @@ def test_the_promise_holds_over_draws_of_labels_and_a_naive_rule_does_not():
     n_draws, max_loss, level = 200, 0.1, 0.2
     broken = naive = 0
     for seed in range(n_draws):
-        router = around(max_loss=max_loss, confidence=1 - level, random_state=seed, n_points=30)
+        router = around(
+            max_loss=max_loss, confidence=1 - level, random_state=seed, n_points=30
+        )
         batch = router.certify_batch(X, n_labels=60)
         broken += (batch.y_pred != X[:, 2]).mean() > max_loss + 1e-9
         # The mutation: the cheapest budget at which a tenth of the labelled rows differs.
         rows = batch.labelled
         for budget in np.linspace(10, 1, 30):
-            if (FROZEN.estimator.predict(X[rows], budget=budget) != X[rows, 2]).mean() > max_loss:
+            if (
+                FROZEN.estimator.predict(X[rows], budget=budget) != X[rows, 2]
+            ).mean() > max_loss:
                 break
             kept = budget
         rest = np.delete(np.arange(600), rows)
@@ -65,10 +69,14 @@ def test_labels_are_used_and_the_certificate_says_what_is_promised():
     assert certificate.n_rows == 120 and certificate.n_population == 1000
     assert certificate.cost == pytest.approx(batch.cost.mean())
     assert certificate.saving > 0.2 and certificate.loss_upper <= 0.1
-    assert "is at most 0.1 (wrong answers per row), if the 120 labelled rows" in str(certificate)
+    assert "is at most 0.1 (wrong answers per row), if the 120 labelled rows" in str(
+        certificate
+    )
     assert json.loads(certificate.to_json())["n_population"] == 1000
     rest = np.delete(np.arange(1000), batch.labelled)
-    expected = FROZEN.estimator.predict_routed(X[rest], budget=certificate.operating_budget)
+    expected = FROZEN.estimator.predict_routed(
+        X[rest], budget=certificate.operating_budget
+    )
     np.testing.assert_array_equal(batch.y_pred[rest], expected.y_pred)
     np.testing.assert_array_equal(batch.route[rest], expected.route)
     np.testing.assert_allclose(batch.cost[rest], expected.cost)
@@ -82,7 +90,10 @@ def test_labels_are_used_and_the_certificate_says_what_is_promised():
 def occam():
     X, y = make_classification(1400, n_informative=5, random_state=0, class_sep=0.7)
     tree = Counted(DecisionTreeClassifier(max_depth=2, random_state=0), "tree")
-    members = [("tree", tree), ("logreg", Counted(LogisticRegression(max_iter=500), "logreg"))]
+    members = [
+        ("tree", tree),
+        ("logreg", Counted(LogisticRegression(max_iter=500), "logreg")),
+    ]
     router = OccamRouterClassifier(members, costs=[1, 10], cv=2)
     return router.fit(X[:600], y[:600]), X[600:]
 
@@ -91,7 +102,11 @@ def occam():
 def test_a_member_is_asked_once_about_a_row_and_only_where_it_answers(occam, reference):
     router, X = occam
     certified_router = CertifiedRouter(
-        FrozenEstimator(router), max_loss=0.25, reference=reference, random_state=0, n_points=20
+        FrozenEstimator(router),
+        max_loss=0.25,
+        reference=reference,
+        random_state=0,
+        n_points=20,
     )
     ASKED.clear()
     batch = certified_router.certify_batch(X, n_labels=80)
@@ -120,18 +135,25 @@ def test_a_person_behind_predict_and_their_price():
     batch = router.certify_batch(X, label_cost=50.0)
     assert (batch.route[batch.labelled] == -1).all()
     assert (batch.cost[batch.labelled] >= 50).all()
-    assert batch.certificate.reference_cost == 50 and batch.certificate.reference == "Expensive"
+    assert (
+        batch.certificate.reference_cost == 50
+        and batch.certificate.reference == "Expensive"
+    )
 
 
 def test_losses_of_ones_own_are_bet_on_without_replacement():
     X = table(1500)
     plain = around().certify_batch(X, n_labels=300)
-    half = around(loss=lambda y, y_pred: 0.5 * (y != y_pred), loss_range=1.0, max_loss=0.05)
+    half = around(
+        loss=lambda y, y_pred: 0.5 * (y != y_pred), loss_range=1.0, max_loss=0.05
+    )
     batch = half.certify_batch(X, n_labels=300)
     assert 0.5 * (batch.y_pred != X[:, 2]).mean() <= 0.05
     assert batch.certificate.cost >= 0.9 * plain.certificate.cost
     with pytest.raises(ValueError, match="must lie between 0 and loss_range=1.0"):
-        around(loss=lambda y, y_pred: -1.0 * (y != y_pred), loss_range=1.0).certify_batch(X)
+        around(
+            loss=lambda y, y_pred: -1.0 * (y != y_pred), loss_range=1.0
+        ).certify_batch(X)
 
 
 def test_a_budget_of_a_batch_is_known_before_it_is_spent():
@@ -140,7 +162,9 @@ def test_a_budget_of_a_batch_is_known_before_it_is_spent():
     batch = around(budget=cost * 1.01).certify_batch(X)
     assert batch.cost.mean() <= cost * 1.01 and batch.certificate.budget == cost * 1.01
     for budget, n_labels in ((cost * 0.9, 100), (2.0, 600)):
-        with pytest.raises(ValueError, match="is below the .* per row that this batch costs"):
+        with pytest.raises(
+            ValueError, match="is below the .* per row that this batch costs"
+        ):
             around(budget=budget).certify_batch(X, n_labels=n_labels)
 
 
@@ -162,7 +186,9 @@ def test_labels_that_do_not_vouch_for_the_safe_end_say_what_they_can_promise():
             return np.where(rows[:, 0] < 0.25, 1 - rows[:, 2], rows[:, 2]).astype(int)
 
     router = CertifiedRouter(FROZEN, max_loss=0.1, reference=Truth(), random_state=0)
-    with pytest.raises(ValueError, match=r"promised by 100 labels.*would need about \d+ labels"):
+    with pytest.raises(
+        ValueError, match=r"promised by 100 labels.*would need about \d+ labels"
+    ):
         router.certify_batch(X, label_cost=0)
     found = pytest.raises(ValueError, router.certify_batch, X, label_cost=0)
     smallest = float(re.search(r"promise is ([\d.]+);", str(found.value))[1])
@@ -194,7 +220,9 @@ def test_what_must_be_fitted_is_and_names_are_no_answers():
         CertifiedRouter(router, max_loss=0.1, reference="full").certify_batch(X)
     log = BudgetRouter(costs={"s": 1, "l": 5}, cv=2).fit(X, X)
     with pytest.raises(ValueError, match="The answers are names of choices"):
-        CertifiedRouter(FrozenEstimator(log), max_loss=0.1, reference="full").certify_batch(X)
+        CertifiedRouter(
+            FrozenEstimator(log), max_loss=0.1, reference="full"
+        ).certify_batch(X)
     with pytest.raises(TypeError, match="does not take 'size' in a call"):
         around().certify_batch(table(100), size=[1] * 100)
 
@@ -243,7 +271,9 @@ def test_the_test_of_a_batch_holds_over_draws_of_its_labels(exact):
     """At the first population that breaks the promise; taking rows for independent costs power."""
     rng = np.random.default_rng(0)
     n, k, max_loss, level, n_draws = 205, 120, 0.1, 0.1, 500
-    test = BatchTest(n, k, max_loss, level, Loss(OF_LABELS["accuracy"], 1.0, "", exact=exact))
+    test = BatchTest(
+        n, k, max_loss, level, Loss(OF_LABELS["accuracy"], 1.0, "", exact=exact)
+    )
     assert test.allowed == 20
     passed = independent = power = 0
     for _ in range(n_draws):
@@ -283,7 +313,9 @@ def test_what_is_tried_beside_the_bought_answers_is_on_the_bill():
     tried = X[rows, 0] > (full.certificate.operating_budget - 1) / 9
     assert set(beside[tried]) == {1.0} and tried.any()
     assert set(beside) == {0.0, 1.0} and (X[rows, 0][beside == 1]).min() > 0.1
-    person = around(n_points=20, reference=Expensive()).certify_batch(X, n_labels=100, label_cost=5)
+    person = around(n_points=20, reference=Expensive()).certify_batch(
+        X, n_labels=100, label_cost=5
+    )
     rows = person.labelled
     beside = person.cost[rows] - (5 + 1 + 9 * X[rows, 3])
     assert set(beside.round(9)) <= {0.0, 1.0}
@@ -295,13 +327,19 @@ def test_label_sets_are_promised_by_what_they_have_in_common():
         ("stump", DecisionTreeClassifier(max_depth=1, random_state=0)),
         ("deep", DecisionTreeClassifier(random_state=0)),
     ]
-    router = FrugalMCTClassifier(members, costs=[1, 10], base="stump").fit(X[:1000], Y[:1000])
-    made = CertifiedRouter(FrozenEstimator(router), max_loss=0.45, reference="full", n_points=4)
+    router = FrugalMCTClassifier(members, costs=[1, 10], base="stump").fit(
+        X[:1000], Y[:1000]
+    )
+    made = CertifiedRouter(
+        FrozenEstimator(router), max_loss=0.45, reference="full", n_points=4
+    )
     batch = made.set_params(random_state=0).certify_batch(X[1000:], n_labels=120)
     assert "at most 0.45 (label sets not in common)" in str(batch.certificate)
     bought = router.predict(X[1000:], budget=np.inf)
     either = (bought | batch.y_pred).sum(axis=1)
-    common = np.where(either > 0, (bought & batch.y_pred).sum(axis=1) / np.maximum(either, 1), 1.0)
+    common = np.where(
+        either > 0, (bought & batch.y_pred).sum(axis=1) / np.maximum(either, 1), 1.0
+    )
     assert (1 - common).mean() <= 0.45
     # Sets that differ at all are more than that.
     assert (bought != batch.y_pred).any(axis=1).mean() > (1 - common).mean()

@@ -51,7 +51,11 @@ def test_numbers_need_a_bound_and_are_counted_by_the_routers_own_quality(quality
             CertifiedRouter(unasked, max_loss=0.05, loss=loss).fit(X, y)
     fitted = made.fit(X[:300], y[:300])
     router = CertifiedRouter(
-        FrozenEstimator(fitted), max_loss=150.0, loss_range=400.0, reference="ridge", **OPTIONS
+        FrozenEstimator(fitted),
+        max_loss=150.0,
+        loss_range=400.0,
+        reference="ridge",
+        **OPTIONS,
     ).fit(X[300:], y[300:])
     order = np.random.RandomState(0).permutation(400)[5:]
     rows, truth = X[300:][order], y[300:][order]
@@ -64,7 +68,11 @@ def test_numbers_need_a_bound_and_are_counted_by_the_routers_own_quality(quality
         evidence.references[:, 0],
         np.abs(truth - fitted.named_estimators_.ridge.predict(rows)) ** power,
     )
-    unit = "by the router's own quality" if callable(quality) else quality.replace("_", " ")
+    unit = (
+        "by the router's own quality"
+        if callable(quality)
+        else quality.replace("_", " ")
+    )
     assert f"({unit})" in str(router.certificate_)
     assert "the losses of no row differ by more than 400" in str(router.certificate_)
     # What nobody's model is: the answer of the cheap one is no loss of 0.
@@ -143,11 +151,16 @@ def test_frames_of_qualities_are_read_by_name(frozen):
         router = CertifiedRouter(own if frozen else model, max_loss=0.25, **OPTIONS)
         router.fit(X[300:], Q.iloc[300:][columns])
         routed = np.array(router.choices_)[router.route(X)]
-        found.append((router.certificate_.loss, router.certificate_.cost, routed.tolist()))
+        found.append(
+            (router.certificate_.loss, router.certificate_.cost, routed.tolist())
+        )
         path = router.estimator_
         assert dict(zip(path.choices_, path.costs_)) == costs
         # The same evidence, the same promise.
-        again = [router.recertify(X, Q[order]).certificate_ for order in (["s", "m", "l"], other)]
+        again = [
+            router.recertify(X, Q[order]).certificate_
+            for order in (["s", "m", "l"], other)
+        ]
         assert again[0] == again[1]
     assert found[0] == found[1]
     arrow = pytest.importorskip("pyarrow").table({name: Q[name] for name in other})
@@ -167,7 +180,9 @@ MATRICES = {
 }
 
 
-@pytest.mark.parametrize("quality", [*MATRICES, "accuracy", "probability", "brier", "log_loss"])
+@pytest.mark.parametrize(
+    "quality", [*MATRICES, "accuracy", "probability", "brier", "log_loss"]
+)
 def test_a_row_that_is_handed_over_counts_as_the_router_has_it(quality):
     """Whatever the best quality is, and never beyond the range of losses."""
     rng = np.random.default_rng(0)
@@ -196,7 +211,9 @@ def test_a_row_that_is_handed_over_counts_as_the_router_has_it(quality):
         worth = -router.abstain_quality_
         if quality in MATRICES:
             every = np.column_stack([MATRICES[quality], [worth, worth]])
-            assert certified._selection.loss_range == pytest.approx(np.ptp(every, axis=1).max())
+            assert certified._selection.loss_range == pytest.approx(
+                np.ptp(every, axis=1).max()
+            )
 
 
 @pytest.mark.parametrize(
@@ -209,7 +226,9 @@ def test_what_is_certified_by_any_loss_can_be_pickled(quality, own):
     router = OccamRouterClassifier(
         MEMBERS, costs=[1, 10], quality=quality, quality_estimator=Ridge(), cv=2
     )
-    made = CertifiedRouter(router, max_loss=0.9, fallback="safe", **own, **OPTIONS).fit(X, y)
+    made = CertifiedRouter(router, max_loss=0.9, fallback="safe", **own, **OPTIONS).fit(
+        X, y
+    )
     copied = pickle.loads(pickle.dumps(made))
     assert copied.certificate_ == made.certificate_
     np.testing.assert_array_equal(copied.predict(X), made.predict(X))
@@ -220,7 +239,9 @@ def test_a_loss_of_ones_own_is_that_of_the_references_too(named):
     """In another unit the same is promised: of the single choices, and of what is left of them."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1500, 2))
-    P = np.column_stack([0.5 + 0.4 * np.tanh(X[:, 0]), np.full(1500, 0.85), np.full(1500, 0.8)])
+    P = np.column_stack(
+        [0.5 + 0.4 * np.tanh(X[:, 0]), np.full(1500, 0.85), np.full(1500, 0.8)]
+    )
     Q = (rng.random(P.shape) < P).astype(float)
     names = ["a", "b", "c"] if named else [0, 1, 2]
     costs = {"a": 1, "b": 10, "c": 5} if named else [1, 10, 5]
@@ -239,11 +260,15 @@ def test_a_loss_of_ones_own_is_that_of_the_references_too(named):
         references = certified._selection.evidence.references
         # Of a quality what it falls short of is not known.
         expected = (unit is not None) - Q[500:].mean(axis=0)
-        np.testing.assert_allclose(references.mean(axis=0) / (unit or 1.0), expected, atol=0.02)
+        np.testing.assert_allclose(
+            references.mean(axis=0) / (unit or 1.0), expected, atol=0.02
+        )
         one = certified.certificate_
         found.append((one.cost, one.loss / (unit or 1.0), one.single))
     for one in found[1:]:
-        assert one[::2] == found[0][::2] and one[1] == pytest.approx(found[0][1], abs=1e-12)
+        assert one[::2] == found[0][::2] and one[1] == pytest.approx(
+            found[0][1], abs=1e-12
+        )
     assert found[0][0] < 8
 
 
@@ -251,14 +276,19 @@ def test_a_loss_of_ones_own_is_that_of_the_references_too(named):
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 4])
-@pytest.mark.parametrize("quality", ["accuracy", "probability", "brier", "log_loss", "matrix"])
+@pytest.mark.parametrize(
+    "quality", ["accuracy", "probability", "brier", "log_loss", "matrix"]
+)
 def test_the_range_is_what_two_answers_to_a_row_can_differ_by(quality, n_classes):
     """By every answer that is sure of itself: none is beyond it, and two reach it."""
     rng = np.random.default_rng(n_classes)
     matrix = rng.integers(5, 20, (n_classes, n_classes)).astype(float)
     np.fill_diagonal(matrix, rng.integers(-4, 5, n_classes))
     given = matrix if quality == "matrix" else quality
-    router, y = OccamRouterClassifier(MEMBERS, costs=[1, 10], quality=given), np.arange(n_classes)
+    router, y = (
+        OccamRouterClassifier(MEMBERS, costs=[1, 10], quality=given),
+        np.arange(n_classes),
+    )
     measure = loss_of(router, y, None, None)
     sure = np.eye(n_classes) if measure.worth.asks == "predict_proba" else y
     found = np.array([-measure.worth.of(y, np.array([sure[j]] * n_classes)) for j in y])
@@ -267,7 +297,9 @@ def test_the_range_is_what_two_answers_to_a_row_can_differ_by(quality, n_classes
     if quality == "matrix":
         np.testing.assert_allclose(found.T, matrix)
         excess = [measure.against(y, np.full(n_classes, j)) for j in y]
-        np.testing.assert_allclose(np.transpose(excess), matrix - np.diag(matrix)[:, None])
+        np.testing.assert_allclose(
+            np.transpose(excess), matrix - np.diag(matrix)[:, None]
+        )
 
 
 @pytest.mark.parametrize("kind", [float, int, bool, object])
@@ -288,7 +320,9 @@ def test_probabilities_of_a_reference_are_those_of_its_own_classes(known):
     ).fit(X[:300], y[:300])
     part = np.isin(y, known)
     other = LogisticRegression().fit(X[part], y[part])
-    router = CertifiedRouter(FrozenEstimator(fitted), max_loss=1.9, reference=other, **OPTIONS)
+    router = CertifiedRouter(
+        FrozenEstimator(fitted), max_loss=1.9, reference=other, **OPTIONS
+    )
     router.fit(X[300:], y[300:])
     order = np.random.RandomState(0).permutation(300)[5:]
     proba = np.zeros((295, 3))

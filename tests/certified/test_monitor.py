@@ -44,7 +44,9 @@ def test_alarms_are_those_of_the_definition_in_any_pieces(seed, before, pieces):
     for loss in losses:
         watch.update(cost=1.0, loss=loss)
     over = money(losses, 0.05, _BETS["loss"] / 1.05, _EVERY) >= 20
-    assert (watch.alarm_.row if watch.alarm_ else 0) == (over.argmax() + 1 if over.any() else 0)
+    assert (watch.alarm_.row if watch.alarm_ else 0) == (
+        over.argmax() + 1 if over.any() else 0
+    )
     assert watch.n_rows_ == watch.n_audited_ == n
 
 
@@ -64,7 +66,9 @@ def test_an_alarm_has_the_mean_of_the_rows_that_it_is_about(seed, before, kind, 
     else:
         monitor = PromiseMonitor(max_loss=0.05)
         good = rng.choice([-1.0, 0.0, 1.0], p=[0.05, 0.9, 0.05], size=before)
-        values = np.r_[good, rng.choice([-1.0, 0.0, 1.0], p=[0.03, 0.67, 0.3], size=3000)]
+        values = np.r_[
+            good, rng.choice([-1.0, 0.0, 1.0], p=[0.03, 0.67, 0.3], size=3000)
+        ]
     for part in np.array_split(values, max(len(values) // size, 1)):
         monitor.update(**{kind: part})
     alarm = monitor.alarm_
@@ -87,7 +91,9 @@ def test_losses_alone_have_one_entry_for_each_row(parts):
     assert alone.n_rows_ == beside.n_rows_ == sum(map(len, parts))
     assert alone.n_audited_ == beside.n_audited_
     assert alone.alarm_ == beside.alarm_
-    with pytest.raises(ValueError, match="loss has 3 entries, some of them NaN, and cost has 2"):
+    with pytest.raises(
+        ValueError, match="loss has 3 entries, some of them NaN, and cost has 2"
+    ):
         alone.update(loss=[0.0, np.nan, 0.0], cost=[1.0, 1.0])
 
 
@@ -142,8 +148,12 @@ def test_a_broken_promise_is_noticed_as_soon_after_many_good_rows():
     assert delay[100_000] < 4 * max(delay[0], 60)
     # The naive rule: all money on bets that began with the first row.
     bets, money = _BETS["cost"], np.zeros(len(_BETS["cost"]))
-    money += np.log1p(bets * (rng.exponential(0.9, (100_000, 1)).clip(max=10) - 1)).sum(axis=0)
-    late = np.log1p(bets * (rng.exponential(1.8, (5_000, 1)).clip(max=10) - 1)).sum(axis=0)
+    money += np.log1p(bets * (rng.exponential(0.9, (100_000, 1)).clip(max=10) - 1)).sum(
+        axis=0
+    )
+    late = np.log1p(bets * (rng.exponential(1.8, (5_000, 1)).clip(max=10) - 1)).sum(
+        axis=0
+    )
     assert (money + late).max() < np.log(20)
 
 
@@ -153,13 +163,17 @@ def test_false_alarms_over_all_time_and_a_peeking_test_is_seen_to_fail():
     n_streams, n_rows, level = 300, 3000, 0.1
     alarms = peeking = 0
     for _ in range(n_streams):
-        monitor = PromiseMonitor(budget=1.0, max_loss=0.0, false_alarm=level, max_cost=1e9)
+        monitor = PromiseMonitor(
+            budget=1.0, max_loss=0.0, false_alarm=level, max_cost=1e9
+        )
         costs = rng.exponential(1.0, n_rows)
         losses = rng.choice([-1.0, 0, 1], p=[0.1, 0.8, 0.1], size=n_rows // 10)
         alarms += monitor.update(cost=costs, loss=losses) is not None
         # The mutation: a test at a fixed time, looked at after every row.
         times = np.arange(1, n_rows + 1)
-        peeking += (costs.cumsum() / times > 1 + stats.norm.isf(level) / np.sqrt(times))[50:].any()
+        peeking += (
+            costs.cumsum() / times > 1 + stats.norm.isf(level) / np.sqrt(times)
+        )[50:].any()
     assert alarms <= stats.binom.ppf(0.99, n_streams, level)
     assert peeking > stats.binom.ppf(0.99, n_streams, level)
 

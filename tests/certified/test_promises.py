@@ -33,7 +33,11 @@ def test_promises_hold_over_fresh_draws_and_naive_ones_do_not(budget):
     broken = naive = 0
     for _ in range(n_draws):
         drawn = X[rng.integers(len(X), size=400)]
-        options = {"confidence": 1 - level, "max_cost": 14.5, "n_points": 12 if budget else 50}
+        options = {
+            "confidence": 1 - level,
+            "max_cost": 14.5,
+            "n_points": 12 if budget else 50,
+        }
         try:
             router = certified(drawn, max_loss=max_loss, budget=budget, **options)
         except ValueError:
@@ -42,8 +46,13 @@ def test_promises_hold_over_fresh_draws_and_naive_ones_do_not(budget):
         loss = X[:, 2].mean() - y_pred.mean()
         broken += loss > max_loss or (budget is not None and cost.mean() > budget)
         # The mutation: the cheapest point whose mean on the evidence is within the limit.
-        lost = [drawn[:, 2].mean() - FROZEN.estimator.predict(drawn, b).mean() for b in BUDGETS]
-        plain = FROZEN.estimator.predict(X, BUDGETS[np.argmax(np.array(lost) <= max_loss)])
+        lost = [
+            drawn[:, 2].mean() - FROZEN.estimator.predict(drawn, b).mean()
+            for b in BUDGETS
+        ]
+        plain = FROZEN.estimator.predict(
+            X, BUDGETS[np.argmax(np.array(lost) <= max_loss)]
+        )
         naive += X[:, 2].mean() - plain.mean() > max_loss
     assert broken <= allowed(n_draws, level)
     assert budget is not None or naive > allowed(n_draws, level)
@@ -54,7 +63,9 @@ def test_evidence_drawn_by_weights_promises_the_weighted_mean():
     """A population whose hard rows weigh ten times as much. Rows that count once break it."""
     X = table()
     weight = np.where((X[:, 0] > 0.3) & (X[:, 1] < X[:, 2]), 10.0, 1.0)
-    population = np.random.default_rng(2).choice(len(X), 20_000, p=weight / weight.sum())
+    population = np.random.default_rng(2).choice(
+        len(X), 20_000, p=weight / weight.sum()
+    )
     rng = np.random.default_rng(3)
     n_draws, max_loss, level = 40, 0.06, 0.2
     broken, promised = {"by weight": 0, "once": 0}, 0
@@ -62,7 +73,11 @@ def test_evidence_drawn_by_weights_promises_the_weighted_mean():
         rows = rng.integers(len(X), size=1500)
         kept = rows[rng.random(1500) < weight[rows] / weight.max()]
         for name, drawn in (("by weight", kept), ("once", rows[: len(kept)])):
-            options = {"max_loss": max_loss, "confidence": 1 - level, "fallback": "safe"}
+            options = {
+                "max_loss": max_loss,
+                "confidence": 1 - level,
+                "fallback": "safe",
+            }
             router = certified(X[drawn], n_points=30, **options)
             if not router.certificate_.promised:
                 continue
@@ -85,7 +100,12 @@ def test_logged_qualities_of_a_router_over_fresh_draws():
     budget, broken, promised = 0.8 * max(problem.costs), 0, 0
     for seed in range(n_draws):
         rows = np.random.default_rng(seed).integers(len(X), size=300)
-        options = {"max_loss": 0.05, "budget": budget, "confidence": 1 - level, "n_points": 12}
+        options = {
+            "max_loss": 0.05,
+            "budget": budget,
+            "confidence": 1 - level,
+            "n_points": 12,
+        }
         made = CertifiedRouter(frozen, random_state=seed, **options)
         try:
             made.fit(X[rows], Q[rows].astype(int))
@@ -107,7 +127,12 @@ def test_the_best_of_several_at_the_end_is_tested():
     Q = (rng.random((4000, 2)) < [0.9, 0.93]).astype(int)
     # Fitted where the worse one looks better.
     wrong = BudgetRouter(DummyRegressor(), costs=[1, 2], cv=2).fit(X - 1, 1 - Q)
-    options = {"max_loss": 0.02, "confidence": 1 - level, "n_points": 3, "fallback": "safe"}
+    options = {
+        "max_loss": 0.02,
+        "confidence": 1 - level,
+        "n_points": 3,
+        "fallback": "safe",
+    }
     for _ in range(n_draws):
         rows = rng.integers(4000, size=400)
         made = CertifiedRouter(FrozenEstimator(wrong), **options).fit(X[rows], Q[rows])
@@ -129,7 +154,9 @@ def test_groups_are_promised_each():
     for _ in range(n_draws):
         rows = rng.integers(4000, size=1500)
         for name, groups in (("average", None), ("within", group[rows])):
-            made = certified(X[rows], max_loss=0.15, groups=groups, confidence=1 - level)
+            made = certified(
+                X[rows], max_loss=0.15, groups=groups, confidence=1 - level
+            )
             rare = X[group == "rare"]
             broken[name] += rare[:, 2].mean() - made.predict(rare).mean() > 0.15
     assert broken["within"] <= allowed(n_draws, level) < broken["average"]
@@ -145,7 +172,13 @@ def selection(losses, costs, single=None, **terms):
         np.r_[[np.inf] * (k - 1), 1.0], losses, costs, np.zeros(k), np.zeros((n, 2)),
         {"a": 1.0, "b": 1.0}, 0 if single else -1, single, {}, False, True, {}, set(),
     )  # fmt: skip
-    asked = {"max_loss": 0.1, "max_cost": 1.0, "confidence": 0.9, "fallback": "raise", **terms}
+    asked = {
+        "max_loss": 0.1,
+        "max_cost": 1.0,
+        "confidence": 0.9,
+        "fallback": "raise",
+        **terms,
+    }
     return Selection(evidence, loss_range=1.0, asserted=False, unit="losses", **asked)
 
 
@@ -181,7 +214,9 @@ def test_points_behind_the_first_that_fails_are_not_certified():
     rng, n_draws, level = np.random.default_rng(0), 100, 0.2
     broken = alone = 0
     for _ in range(n_draws):
-        losses = np.column_stack([np.zeros(200), (rng.random((200, 50)) < 0.1001) * 1.0])
+        losses = np.column_stack(
+            [np.zeros(200), (rng.random((200, 50)) < 0.1001) * 1.0]
+        )
         made = selection(losses, np.ones((200, 51)), confidence=1 - level)
         broken += made.sequence(level)[1:].any()
         alone += (stats.binom.cdf(losses[:, 1:].sum(axis=0), 200, 0.1) <= level).any()

@@ -45,7 +45,9 @@ MEMBERS = [
 
 
 def occam(**options):
-    return OccamRouterClassifier(MEMBERS, costs=[1, 10], quality_estimator=Ridge(), cv=2, **options)
+    return OccamRouterClassifier(
+        MEMBERS, costs=[1, 10], quality_estimator=Ridge(), cv=2, **options
+    )
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +60,9 @@ def logged():
     """A fitted router of qualities, and rows that it has not seen."""
     rng = np.random.default_rng(0)
     X = rng.random((1200, 1))
-    Q = np.column_stack([rng.random(1200) < X[:, 0], rng.random(1200) < 0.95]).astype(int)
+    Q = np.column_stack([rng.random(1200) < X[:, 0], rng.random(1200) < 0.95]).astype(
+        int
+    )
     router = BudgetRouter(Ridge(alpha=1e-3), costs={"small": 1, "large": 5}, cv=3)
     return router.fit(X[:400], Q[:400]), X[400:], Q[400:]
 
@@ -73,7 +77,9 @@ def test_budget_alone_buys_the_best_quality_within_it():
     assert 0.9 * 6 < used <= 6
     assert "mean cost is at most 6" in str(router.certificate_)
     assert router.predict_cost(X, budget=3.0).mean() <= 3
-    with pytest.raises(ValueError, match="smallest feasible budget is.*evidence rows can promise"):
+    with pytest.raises(
+        ValueError, match="smallest feasible budget is.*evidence rows can promise"
+    ):
         router.predict(X, budget=1.0)
 
 
@@ -86,7 +92,9 @@ def test_loss_alone_is_the_cheapest():
     looser = certified(X, max_loss=0.2).certificate_
     surer = certified(X, max_loss=0.08, confidence=0.9999).certificate_
     assert looser.cost < certificate.cost <= surer.cost
-    money = certified(X, max_loss=5.0, loss=lambda y, y_pred: 50.0 * (y != y_pred), loss_range=50)
+    money = certified(
+        X, max_loss=5.0, loss=lambda y, y_pred: 50.0 * (y != y_pred), loss_range=50
+    )
     assert money.certificate_.cost >= certified(X, max_loss=0.1).certificate_.cost
     # Within each group a smaller loss is asked for, on fewer rows.
     group = np.where(np.random.default_rng(0).random(2000) < 0.1, "rare", "common")
@@ -113,9 +121,18 @@ def test_the_certificate_in_words_and_json():
 
 def test_the_bounds_that_a_certificate_names_are_those_of_its_confidence():
     X = table(800)
-    given = {"max_loss": 0.2, "budget": 8.0, "confidence": 0.9, "max_cost": 14.5, "n_points": 6}
+    given = {
+        "max_loss": 0.2,
+        "budget": 8.0,
+        "confidence": 0.9,
+        "max_cost": 14.5,
+        "n_points": 6,
+    }
     router = certified(X, **given)
-    certificate, order = router.certificate_, np.random.RandomState(0).permutation(800)[8:]
+    certificate, order = (
+        router.certificate_,
+        np.random.RandomState(0).permutation(800)[8:],
+    )
     rows, budget = X[order], certificate.operating_budget
     lost = rows[:, 2] - FROZEN.estimator.predict(rows, budget=budget)
     assert certificate.loss == pytest.approx(lost.mean())
@@ -133,14 +150,21 @@ def test_the_bounds_that_a_certificate_names_are_those_of_its_confidence():
     assert points.loss_upper[k] == certificate.loss_upper
     # Right and wrong in a wider range, which somebody asserts: bet on, not counted.
     wider = certified(X, max_loss=0.3, loss_range=2.0).certificate_
-    assert wider.promised and wider.loss_upper >= certified(X, max_loss=0.3).certificate_.loss
+    assert (
+        wider.promised
+        and wider.loss_upper >= certified(X, max_loss=0.3).certificate_.loss
+    )
 
 
 def test_a_promise_that_saves_nothing_is_said(logged):
     """The saving of 0 % was in the last words of the sentence alone."""
     router, X, Q = logged
-    made = CertifiedRouter(FrozenEstimator(router), max_loss=1e-3, reference="large", **OPTIONS)
-    with pytest.warns(UserWarning, match=r"saves nothing: it costs 5 per row \('large' answers"):
+    made = CertifiedRouter(
+        FrozenEstimator(router), max_loss=1e-3, reference="large", **OPTIONS
+    )
+    with pytest.warns(
+        UserWarning, match=r"saves nothing: it costs 5 per row \('large' answers"
+    ):
         made.fit(X, Q)
     assert made.certificate_.promised and made.certificate_.saving == 0
     with pytest.warns(UserWarning, match="saves nothing"):
@@ -169,7 +193,9 @@ def test_what_is_refused_comes_with_what_can_be_promised(seed, n, max_loss):
             seen = float(re.search(r"safe end is (\S+), as seen", text)[1])
             assert seen >= max_loss - 5e-4 and "more rows" not in text
         if smallest < 0.98:
-            assert certified(X, max_loss=smallest * 1.01 + 5e-3, n_points=2).certificate_.promised
+            assert certified(
+                X, max_loss=smallest * 1.01 + 5e-3, n_points=2
+            ).certificate_.promised
     else:
         assert max_loss > 0
 
@@ -177,14 +203,20 @@ def test_what_is_refused_comes_with_what_can_be_promised(seed, n, max_loss):
 def test_no_loss_at_all_takes_no_number_of_rows():
     """ "Give more rows" was said where none could help."""
     X = table(200)
-    with pytest.raises(ValueError, match="no number of rows would be enough") as refused:
+    with pytest.raises(
+        ValueError, match="no number of rows would be enough"
+    ) as refused:
         certified(X, max_loss=0.0)
     assert "more rows" not in str(refused.value)
     safe = certified(X, max_loss=0.001, fallback="safe")
-    assert not safe.certificate_.promised and safe.certificate_.operating_budget == np.inf
+    assert (
+        not safe.certificate_.promised and safe.certificate_.operating_budget == np.inf
+    )
     assert str(safe.certificate_).startswith("Nothing is promised")
     np.testing.assert_array_equal(safe.predict(X), X[:, 2])
-    with pytest.raises(ValueError, match='or leave out budget=9.0 and take fallback="safe"'):
+    with pytest.raises(
+        ValueError, match='or leave out budget=9.0 and take fallback="safe"'
+    ):
         certified(X, max_loss=0.001, budget=9.0, fallback="safe")
     # The estimator itself without a budget is never worse than itself.
     made = CertifiedRouter(FROZEN, max_loss=0.0, reference="full", **OPTIONS)
@@ -193,19 +225,27 @@ def test_no_loss_at_all_takes_no_number_of_rows():
 
 def test_a_refused_budget_says_what_it_takes():
     X = table(300)
-    with pytest.raises(ValueError, match="295 evidence rows can promise beside max_loss=0.15;"):
+    with pytest.raises(
+        ValueError, match="295 evidence rows can promise beside max_loss=0.15;"
+    ):
         certified(X, max_loss=0.15, budget=2.0, max_cost=14.5)
-    with pytest.raises(ValueError, match=r"rows can promise; budget=3.0 would need about \d+"):
+    with pytest.raises(
+        ValueError, match=r"rows can promise; budget=3.0 would need about \d+"
+    ):
         certified(X, budget=3.0, max_cost=1e5)
     alone = certified(X, budget=9.0, max_cost=14.5)
-    with pytest.raises(ValueError, match="cost 1 on average there, which budget=1.0 is not above"):
+    with pytest.raises(
+        ValueError, match="cost 1 on average there, which budget=1.0 is not above"
+    ):
         alone.predict(X, budget=1.0)
 
 
 def test_display(fitted):
     pyplot = pytest.importorskip("matplotlib.pyplot")
     display = CertificateDisplay.from_estimator(fitted, color="red")
-    np.testing.assert_array_equal(display.line_.get_ydata(), fitted.operating_points_.loss_upper)
+    np.testing.assert_array_equal(
+        display.line_.get_ydata(), fitted.operating_points_.loss_upper
+    )
     assert display.line_.get_color() == "red" and display.figure_ is display.ax_.figure
     pyplot.close(display.figure_)
 
@@ -234,7 +274,9 @@ def test_the_reference_alone_is_always_an_end_of_the_path(logged, reference):
     if reference == "large":
         poor = BudgetRouter(DummyRegressor(), costs={"small": 1, "large": 5}, cv=2)
         poor.fit(X[:400] - 1, 1 - Q[:400])
-    made = CertifiedRouter(FrozenEstimator(poor), max_loss=1e-4, reference=reference, **OPTIONS)
+    made = CertifiedRouter(
+        FrozenEstimator(poor), max_loss=1e-4, reference=reference, **OPTIONS
+    )
     certificate, points = made.fit(X, Q).certificate_, made.operating_points_
     assert certificate.promised and certificate.single == points.single == "large"
     assert certificate.loss == points.loss_upper[0] == 0 and certificate.saving == 0
@@ -282,7 +324,9 @@ class Sized(Table):
         return Plan(route, size * (1 + 9.0 * route))
 
     def _answer(self, plan, response):
-        return np.where(plan.route == 1, 1, (np.asarray(plan.X)[:, 0] > 0.2).astype(int))
+        return np.where(
+            plan.route == 1, 1, (np.asarray(plan.X)[:, 0] > 0.2).astype(int)
+        )
 
 
 def sized(n, seed=0):
@@ -342,16 +386,23 @@ def test_metadata_routing_decides_who_is_told_what():
         )
         # What is fitted learns nothing of them; this was a KeyError.
         frozen = FrozenEstimator(clone(told).fit(X, y, size=size))
-        assert CertifiedRouter(frozen, **TOLD).fit(X, y, size=size).certificate_.cost > 1.5
+        assert (
+            CertifiedRouter(frozen, **TOLD).fit(X, y, size=size).certificate_.cost > 1.5
+        )
         alias = Sized().set_fit_request(size=False).set_predict_request(size="weight")
         router = CertifiedRouter(alias, **TOLD).fit(X, y, weight=size)
         assert router.estimator_.fit_size_ is None and router.certificate_.cost > 1.5
-        assert router.predict_cost(X, weight=size).mean() > 1.5 * router.predict_cost(X).mean()
+        assert (
+            router.predict_cost(X, weight=size).mean()
+            > 1.5 * router.predict_cost(X).mean()
+        )
         # Through what stands around it.
         chain = make_pipeline(FunctionTransformer(), CertifiedRouter(told, **TOLD))
         chain.fit(X, y, size=size)
         assert chain.predict(X, size=size).shape == (600,)
-        search = GridSearchCV(CertifiedRouter(told, **TOLD), {"max_loss": [0.1, 0.2]}, cv=2)
+        search = GridSearchCV(
+            CertifiedRouter(told, **TOLD), {"max_loss": [0.1, 0.2]}, cv=2
+        )
         search.fit(X, y, size=size)
         assert search.best_estimator_.certificate_.cost > 1.5
 
@@ -360,8 +411,15 @@ def test_costs_of_a_call_are_what_is_promised(logged):
     _, X, Q = logged
     n = len(X)
     costs = np.array([1.0, 5.0]) * np.random.default_rng(0).choice([0.5, 1.5], (n, 1))
-    router = BudgetRouter(Ridge(alpha=1e-3), cv=3).fit(X[:300], Q[:300], costs=costs[:300])
-    options = {"max_loss": 0.2, "budget": 5.5, "reference": router.choices_[1], **OPTIONS}
+    router = BudgetRouter(Ridge(alpha=1e-3), cv=3).fit(
+        X[:300], Q[:300], costs=costs[:300]
+    )
+    options = {
+        "max_loss": 0.2,
+        "budget": 5.5,
+        "reference": router.choices_[1],
+        **OPTIONS,
+    }
     made = CertifiedRouter(FrozenEstimator(router), **options)
     made.fit(X[300:], Q[300:], costs=costs[300:])
     k, cost = made.route(X, costs=costs), made.predict_cost(X, costs=costs)
@@ -374,7 +432,10 @@ def test_costs_of_a_call_are_what_is_promised(logged):
 def test_rows_that_cost_more_than_those_of_fit_need_no_budget(logged):
     """A budget of the path was "below the cheapest feasible plan", though nobody had named one."""
     _, X, Q = logged
-    costs = np.array([1.0, 5.0]) * np.random.default_rng(0).choice([0.5, 1.5], (1200, 1))[400:]
+    costs = (
+        np.array([1.0, 5.0])
+        * np.random.default_rng(0).choice([0.5, 1.5], (1200, 1))[400:]
+    )
     router = BudgetRouter(Ridge(alpha=1e-3), cv=3)
     router.fit(X[:200], Q[:200], costs=costs[:200])
     X, Q, costs = X[200:], Q[200:], costs[200:]
@@ -383,7 +444,9 @@ def test_rows_that_cost_more_than_those_of_fit_need_no_budget(logged):
     scale, labelled = rng.permutation(600)[:10], rng.permutation(600)[:100]
     dear = 1.5 * costs
     dear[scale] = costs[scale]
-    made = CertifiedRouter(FrozenEstimator(router), max_loss=0.3, n_points=20, random_state=0)
+    made = CertifiedRouter(
+        FrozenEstimator(router), max_loss=0.3, n_points=20, random_state=0
+    )
     assert made.fit(X, Q, costs=dear).certificate_.promised
     assert made.operating_points_.budget.min() > router.min_budget_
     assert made.recertify(X, Q, costs=9 * costs).certificate_.promised
@@ -399,7 +462,9 @@ def test_rows_that_cost_more_than_those_of_fit_need_no_budget(logged):
 def test_a_single_choice_that_is_certified_answers_calls_with_costs_as_well(logged):
     """The unlimited plan did, of which nothing was promised."""
     _, X, Q = logged
-    costs = np.array([1.0, 5.0]) * np.random.default_rng(0).choice([0.5, 1.5], (len(X), 1))
+    costs = np.array([1.0, 5.0]) * np.random.default_rng(0).choice(
+        [0.5, 1.5], (len(X), 1)
+    )
     poor = BudgetRouter(DummyRegressor(), cv=2).fit(X - 1, 1 - Q, costs=costs)
     frozen, large = FrozenEstimator(poor), poor.choices_[1]
     made = CertifiedRouter(frozen, max_loss=1e-4, reference=large, **OPTIONS)
@@ -412,7 +477,9 @@ def test_a_single_choice_that_is_certified_answers_calls_with_costs_as_well(logg
 
 def test_bounds_of_operating_points_are_computed_once(fitted, monkeypatch):
     points = fitted.operating_points_
-    monkeypatch.setattr(_selection, "mean_upper_bound", lambda *_, **__: pytest.fail("again"))
+    monkeypatch.setattr(
+        _selection, "mean_upper_bound", lambda *_, **__: pytest.fail("again")
+    )
     for again, known in zip(fitted.operating_points_, points):
         np.testing.assert_array_equal(again, known)
 
@@ -421,8 +488,12 @@ def test_costs_that_only_the_evidence_knows_promise_nothing():
     """A router that estimates costs decides better if it is told them: others are refused."""
     rng = np.random.default_rng(0)
     X = rng.random((900, 1))
-    Q = np.column_stack([rng.random(900) < 1 - 0.6 * X[:, 0], rng.random(900) < 0.9]).astype(int)
-    costs = np.column_stack([rng.gamma(3, 0.3, 900), np.minimum(rng.gamma(1, 6, 900), 79)])
+    Q = np.column_stack(
+        [rng.random(900) < 1 - 0.6 * X[:, 0], rng.random(900) < 0.9]
+    ).astype(int)
+    costs = np.column_stack(
+        [rng.gamma(3, 0.3, 900), np.minimum(rng.gamma(1, 6, 900), 79)]
+    )
     router = BudgetRouter(Ridge(), budget=4, cost_estimator=Ridge(), cv=2)
     frozen = FrozenEstimator(router.fit(X[:300], Q[:300], costs=costs[:300]))
     options = {"max_loss": 0.3, "reference": router.choices_[1], **OPTIONS}
@@ -442,7 +513,9 @@ def test_no_budget_is_promised_where_calls_cost_something_else():
     """A router with a price list that was fitted on what calls had really cost."""
     rng = np.random.default_rng(0)
     X = rng.random((1500, 1))
-    Q = np.column_stack([rng.random(1500) < 1 - X[:, 0], rng.random(1500) < 0.9]).astype(int)
+    Q = np.column_stack(
+        [rng.random(1500) < 1 - X[:, 0], rng.random(1500) < 0.9]
+    ).astype(int)
     bills = np.array([1.0, 5.0]) * (0.4 + 1.2 * X)
     router = BudgetRouter(Ridge(), costs={"s": 1, "l": 5}, cv=2)
     frozen = FrozenEstimator(router.fit(X[:500], Q[:500], costs=bills[:500]))
@@ -453,7 +526,9 @@ def test_no_budget_is_promised_where_calls_cost_something_else():
         lambda: made.predict(X, budget=4.0),
         lambda: made.set_params(budget=4.0).recertify(X[500:], Q[500:]),
     ):
-        with pytest.raises(ValueError, match="budget=4.0 cannot be promised.*Leave budget out"):
+        with pytest.raises(
+            ValueError, match="budget=4.0 cannot be promised.*Leave budget out"
+        ):
             promise()
     with pytest.raises(ValueError, match="budget=4.0 cannot be held"):
         made.set_params(reference="l").certify_batch(X[500:], n_labels=200)
@@ -463,12 +538,20 @@ def test_calls_that_the_evidence_says_nothing_of_are_said(logged):
     router, X, Q = logged
     made = CertifiedRouter(FrozenEstimator(router), max_loss=0.2, **OPTIONS).fit(X, Q)
     for told in ({"exclude": ["large"]}, {"allowed": np.ones((5, 2), dtype=bool)}):
-        with pytest.warns(UserWarning, match=f"{next(iter(told))}: the evidence says nothing"):
+        with pytest.warns(
+            UserWarning, match=f"{next(iter(told))}: the evidence says nothing"
+        ):
             made.route(X[:5], **told)
-    with pytest.raises(ValueError, match="smallest feasible") as refused, pytest.warns(UserWarning):
+    with (
+        pytest.raises(ValueError, match="smallest feasible") as refused,
+        pytest.warns(UserWarning),
+    ):
         made.route(X[:5], exclude=["small"])
     assert "estimator_ takes yours" in refused.value.__notes__[0]
-    with pytest.raises(ValueError, match=r"exclude names \['x'\]"), warnings.catch_warnings():
+    with (
+        pytest.raises(ValueError, match=r"exclude names \['x'\]"),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore")
         made.route(X[:5], exclude=["x"])
 
@@ -497,7 +580,12 @@ def test_a_stream_keeps_to_the_certified_operating_point(logged):
 def test_a_router_makes_its_monitor(logged, budget, max_cost):
     """Also for a budget above all costs, which was refused for a `max_cost` nobody had given."""
     router, X, Q = logged
-    options = {"max_loss": 0.2, "reference": "large", "budget": budget, "max_cost": max_cost}
+    options = {
+        "max_loss": 0.2,
+        "reference": "large",
+        "budget": budget,
+        "max_cost": max_cost,
+    }
     made = CertifiedRouter(FrozenEstimator(router), **options, **OPTIONS).fit(X, Q)
     monitor = made.monitor(audit_rate=0.5, random_state=0)
     assert (monitor.max_loss, monitor.budget, monitor.audit_rate) == (0.2, budget, 0.5)
@@ -548,12 +636,19 @@ def test_scores_are_those_of_the_wrapped(labelled):
         ),
     ):
         fitted = router.fit(X[:300], target[:300])
-        options = {"max_loss": 0.5, "loss": loss, "loss_range": loss and 1.0, "reference": "full"}
+        options = {
+            "max_loss": 0.5,
+            "loss": loss,
+            "loss_range": loss and 1.0,
+            "reference": "full",
+        }
         made = CertifiedRouter(FrozenEstimator(fitted), **options, **OPTIONS)
         made.fit(X[300:], target[300:])
         for given_weight in (None, weight):
             told = {"sample_weight": given_weight}
-            expected = fitted.score(X, target, budget=made.certificate_.operating_budget, **told)
+            expected = fitted.score(
+                X, target, budget=made.certificate_.operating_budget, **told
+            )
             assert made.score(X, target, **told) == pytest.approx(expected)
         if target is sets:
             assert made.score(X, csr_array(sets)) == made.score(X, sets)
@@ -562,7 +657,10 @@ def test_scores_are_those_of_the_wrapped(labelled):
             assert made.score(X, frame) == made.score(X, Q)
             with pytest.raises(ValueError, match="y of shape .* do not go together"):
                 made.score(X, Q[:, [0, 1, 1]])
-    assert CertifiedRouter(occam(), max_loss=0.5, **OPTIONS).fit(X, y).score(X, y[:, None]) > 0.6
+    assert (
+        CertifiedRouter(occam(), max_loss=0.5, **OPTIONS).fit(X, y).score(X, y[:, None])
+        > 0.6
+    )
 
 
 # Owners ---------------------------------------------------------------------------------------
@@ -574,7 +672,9 @@ def test_what_its_owner_does_later_was_not_certified(labelled, as_list):
     X, y = labelled
     prices = [1.0, 10.0] if as_list else {"tree": 1.0, "logreg": 10.0}
     own = occam(reg_lambda=0.0).set_params(costs=prices).fit(X[:400], y[:400])
-    router = CertifiedRouter(FrozenEstimator(own), max_loss=0.3, **OPTIONS).fit(X[400:], y[400:])
+    router = CertifiedRouter(FrozenEstimator(own), max_loss=0.3, **OPTIONS).fit(
+        X[400:], y[400:]
+    )
     before = router.predict_routed(X)
     prices[1 if as_list else "logreg"] = 50.0
     own.set_params(policy="batch", reg_lambda=1e9, budget=None)
@@ -589,7 +689,9 @@ def test_a_router_that_goes_on_learning_was_certified_as_it_was():
     problem = make_routing_problem(600, n_features=3, random_state=0)
     X, Q, prices = problem.data, problem.quality, dict(zip("abcd", problem.costs))
     online = OnlineBudgetRouter(prices).fit(X[:200], Q[:200])
-    made = CertifiedRouter(FrozenEstimator(online), max_loss=0.3, reference="c", **OPTIONS)
+    made = CertifiedRouter(
+        FrozenEstimator(online), max_loss=0.3, reference="c", **OPTIONS
+    )
     before = made.fit(X[200:], Q[200:]).predict_routed(X)
     online.partial_fit(X, 1 - Q)
     online.set_params(costs={name: 9 * cost for name, cost in prices.items()})
@@ -616,14 +718,18 @@ def fitted(labelled):
         (lambda y: np.column_stack([y, y]), "as many axes as in fit"),
     ],
 )
-def test_evidence_on_which_no_answer_can_be_right_is_refused(fitted, labelled, change, message):
+def test_evidence_on_which_no_answer_can_be_right_is_refused(
+    fitted, labelled, change, message
+):
     """All answers and references are wrong there: the losses seen are 0, and mean nothing."""
     X, y = labelled
     before = str(fitted.certificate_)
     with pytest.raises(ValueError, match=message):
         fitted.recertify(X, change(y))
     assert str(fitted.certificate_) == before
-    frozen = CertifiedRouter(FrozenEstimator(fitted.estimator_), max_loss=0.3, n_points=4)
+    frozen = CertifiedRouter(
+        FrozenEstimator(fitted.estimator_), max_loss=0.3, n_points=4
+    )
     if "axes" not in message:
         with pytest.raises(ValueError, match=message):
             frozen.fit(X, change(y))
@@ -654,11 +760,15 @@ def test_no_promise_for_a_group_without_evidence(labelled):
             CertifiedRouter(kept, groups=wrong, **options).fit(X, y)
     labels = y.astype(object)
     labels[3] = None
-    router = CertifiedRouter(kept, groups="class", loss=lambda a, b: 1.0 * (a != b), loss_range=1)
+    router = CertifiedRouter(
+        kept, groups="class", loss=lambda a, b: 1.0 * (a != b), loss_range=1
+    )
     with pytest.raises(ValueError, match='groups="class" needs a label in every row'):
         router.set_params(**options).fit(X, labels)
     small = (np.arange(600) < 30).astype(int)
-    with pytest.raises(ValueError, match=r"on \d\d? evidence rows of its smallest or worst group"):
+    with pytest.raises(
+        ValueError, match=r"on \d\d? evidence rows of its smallest or worst group"
+    ):
         CertifiedRouter(kept, groups=small, **{**options, "max_loss": 0.01}).fit(X, y)
 
 
@@ -693,8 +803,12 @@ def test_what_is_no_decision_estimator_for_single_rows_is_refused(labelled):
 
 def test_logs_of_one_answer_and_weights_are_refused(logged):
     router, X, Q = logged
-    with pytest.raises(TypeError, match="one answer for each request cannot be certified"):
-        CertifiedRouter(router, max_loss=0.1).fit(X, Q[:, 0], choice=np.zeros(len(X), dtype=int))
+    with pytest.raises(
+        TypeError, match="one answer for each request cannot be certified"
+    ):
+        CertifiedRouter(router, max_loss=0.1).fit(
+            X, Q[:, 0], choice=np.zeros(len(X), dtype=int)
+        )
     X, y, weight = table(300), np.ones(300, dtype=int), np.ones(300)
     made = certified(X, max_loss=0.3)
     for call in (
@@ -714,5 +828,7 @@ def test_rows_that_fitted_a_frozen_router_are_noticed(logged):
         warnings.simplefilter("error")
         made.fit(X[300:], Q[300:])
     for evidence in (made.fit, made.recertify):
-        with pytest.warns(UserWarning, match="rows equal rows that the router was fitted on"):
+        with pytest.warns(
+            UserWarning, match="rows equal rows that the router was fitted on"
+        ):
             evidence(X[:300], Q[:300])

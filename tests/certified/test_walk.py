@@ -26,7 +26,10 @@ from skroute.routing import (
 )
 from tests.certified.toy import ASKED, QUIET, Counted, note
 
-pytestmark = [*QUIET, pytest.mark.filterwarnings("ignore:alpha=0.1 is a share of all rows")]
+pytestmark = [
+    *QUIET,
+    pytest.mark.filterwarnings("ignore:alpha=0.1 is a share of all rows"),
+]
 
 
 class CountedRegressor(DecisionTreeRegressor):
@@ -37,10 +40,15 @@ class CountedRegressor(DecisionTreeRegressor):
         return super().predict(X, check_input)
 
 
-X, Y = make_classification(360, 6, n_informative=4, n_classes=3, flip_y=0.1, random_state=0)
+X, Y = make_classification(
+    360, 6, n_informative=4, n_classes=3, flip_y=0.1, random_state=0
+)
 COSTS = {"a": 1.0, "b": 3.0, "c": 10.0}
 N_FIT = 160
-QUICK = {"quality_estimator": DecisionTreeRegressor(max_depth=3, random_state=0), "cv": 2}
+QUICK = {
+    "quality_estimator": DecisionTreeRegressor(max_depth=3, random_state=0),
+    "cv": 2,
+}
 
 
 def members():
@@ -64,7 +72,9 @@ ROUTERS = {
     "occam of probabilities": lambda: occam(quality="brier"),
     "FrugalML": lambda: FrugalMLClassifier(members(), costs=COSTS, cv=2),
     "FrugalMCT": lambda: FrugalMCTClassifier(members(), costs=COSTS, **QUICK),
-    "sequential": lambda: SequentialRouterClassifier(members(), costs=COSTS, n_prices=4, **QUICK),
+    "sequential": lambda: SequentialRouterClassifier(
+        members(), costs=COSTS, n_prices=4, **QUICK
+    ),
     "early exit": lambda: QWYCEnsemble(
         VotingClassifier(members(), voting="soft"), alpha=0.1, random_state=0
     ),
@@ -141,7 +151,9 @@ def test_the_certificate_is_that_of_a_pass_for_each_point(data):
 
 
 def test_rows_are_read_once_by_what_estimates():
-    quality = np.column_stack([X[:, 1] > 0, X[:, 2] > -1, np.ones(len(X))]).astype(float)
+    quality = np.column_stack([X[:, 1] > 0, X[:, 2] > -1, np.ones(len(X))]).astype(
+        float
+    )
     reader = CountedRegressor(max_depth=3, random_state=0)
     router = BudgetRouter(reader, costs=[1.0, 3.0, 10.0], cost_estimator=None)
     router.fit(X[:N_FIT], quality[:N_FIT])
@@ -156,11 +168,15 @@ def test_rows_are_read_once_by_what_estimates():
 def test_the_log_of_a_cascade_costs_nothing():
     rng = np.random.default_rng(0)
     sure = np.column_stack([rng.random(360), np.ones(360)])
-    quality = np.column_stack([rng.random(360) < sure[:, 0], rng.random(360) < 0.95]).astype(float)
+    quality = np.column_stack(
+        [rng.random(360) < sure[:, 0], rng.random(360) < 0.95]
+    ).astype(float)
     router = CascadeRouter(costs=[1, 10], n_prices=8, cv=2).fit(
         X[:N_FIT], quality[:N_FIT], signals=sure[:N_FIT]
     )
-    told = CertifiedRouter(FrozenEstimator(router), max_loss=0.2, n_points=8, random_state=0)
+    told = CertifiedRouter(
+        FrozenEstimator(router), max_loss=0.2, n_points=8, random_state=0
+    )
     told.fit(X[N_FIT:], quality[N_FIT:], signals=sure[N_FIT:])
     assert told.certificate_.calls == {} and told.certificate_.promised
     assert told.predict_cost(X, signals=sure).mean() < 10
@@ -183,8 +199,12 @@ def test_rows_that_are_handed_over_are_in_the_certificate_and_not_in_the_score()
     # Of the evidence rows: one in a hundred, at least five, set the scale of the budgets.
     routed = path.predict_routed(X[N_FIT:], budget=certificate.operating_budget)
     share = np.mean([path.choices_[k] == "abstain" for k in routed.route])
-    assert 0 < share < 1 and certificate.abstained_share == pytest.approx(share, abs=0.03)
-    assert f"and {certificate.abstained_share:.0%} of the rows abstained" in str(certificate)
+    assert 0 < share < 1 and certificate.abstained_share == pytest.approx(
+        share, abs=0.03
+    )
+    assert f"and {certificate.abstained_share:.0%} of the rows abstained" in str(
+        certificate
+    )
     assert certified("occam", max_loss=0.1).certificate_.abstained_share is None
     assert router.abstain_quality_ == path.abstain_quality_
     routed = router.predict_routed(X)

@@ -35,7 +35,9 @@ def origin(tmp_path):
     return Origin(
         path="folder/numbers.npz",
         urls={"numbers": [source.as_uri()]},
-        convert=lambda raw: dump_npz({"x": np.array(raw["numbers"].split(), dtype=np.int64)}),
+        convert=lambda raw: dump_npz(
+            {"x": np.array(raw["numbers"].split(), dtype=np.int64)}
+        ),
         load=load_npz,
         digest=content_digest({"x": np.array([1, 2, 3])}),
         size="5 bytes",
@@ -99,7 +101,9 @@ class TestDownload:
         assert server.requested == ["/a", "/b"]
 
     @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
-    def test_what_goes_wrong_is_tried_again_after_a_pause(self, server, broken, monkeypatch):
+    def test_what_goes_wrong_is_tried_again_after_a_pause(
+        self, server, broken, monkeypatch
+    ):
         waited = []
         monkeypatch.setattr(_base.time, "sleep", waited.append)
         monkeypatch.setattr(_base, "_DELAY", 1.5)
@@ -120,7 +124,9 @@ class TestLoadOrFetch:
         np.testing.assert_array_equal(arrays["x"], [1, 2, 3])
         (record,) = caplog.records
         assert record.levelname == "WARNING"
-        assert f"{path} is absent: downloading 5 bytes from file://" in record.getMessage()
+        assert (
+            f"{path} is absent: downloading 5 bytes from file://" in record.getMessage()
+        )
         assert [file.name for file in path.parent.iterdir()] == ["numbers.npz"]
         offline = origin._replace(urls={"numbers": ["file:///nowhere"]})
         again, _ = load_or_fetch(offline, home, True)
@@ -136,7 +142,9 @@ class TestLoadOrFetch:
         )
         assert not (tmp_path / "home").exists()
 
-    @pytest.mark.parametrize("body, amiss", [(b"1 2 4", "has sha256 {found}"), (b"<html>", "read")])
+    @pytest.mark.parametrize(
+        "body, amiss", [(b"1 2 4", "has sha256 {found}"), (b"<html>", "read")]
+    )
     def test_other_content_is_refused(self, origin, tmp_path, body, amiss):
         (tmp_path / "origin" / "numbers.txt").write_bytes(body)
         amiss = amiss.format(found=content_digest({"x": np.array([1, 2, 4])}))
@@ -153,7 +161,8 @@ class TestLoadOrFetch:
         # Cut anywhere, changed anywhere, replaced: never returned, never another error.
         damaged = [good[:cut] for cut in range(0, len(good), 16)]
         damaged += [
-            good[:at] + bytes([good[at] ^ 255]) + good[at + 1 :] for at in range(0, len(good), 5)
+            good[:at] + bytes([good[at] ^ 255]) + good[at + 1 :]
+            for at in range(0, len(good), 5)
         ]
         for bad in [*damaged, tampered, more, b"text", b""]:
             path.write_bytes(bad)

@@ -135,7 +135,9 @@ def test_raw_prompt_of_two_tasks_carries_the_first():
     names = list(_llm._LLMROUTER_MODELS)
     scores = dict(zip(reversed(names), range(9)))
     raw = {
-        "train": json.dumps([{"question": "p", "scores": scores, "cluster_id": 2}]).encode(),
+        "train": json.dumps(
+            [{"question": "p", "scores": scores, "cluster_id": 2}]
+        ).encode(),
         "test": json.dumps(
             [{"question": "q", "scores": scores}, {"question": "p", "scores": scores}]
         ).encode(),
@@ -186,8 +188,14 @@ def test_every_address_is_pinned(name):
 @pytest.mark.parametrize(
     "call, message",
     [
-        (lambda: fetch_frugalml("RAFDB"), "The 'name' parameter of fetch_frugalml must be a str"),
-        (lambda: frugal_split(9, 0, 1.0), "The 'train_share' parameter of frugal_split must be"),
+        (
+            lambda: fetch_frugalml("RAFDB"),
+            "The 'name' parameter of fetch_frugalml must be a str",
+        ),
+        (
+            lambda: frugal_split(9, 0, 1.0),
+            "The 'train_share' parameter of frugal_split must be",
+        ),
         (
             lambda: frugal_split(9, 0, 0.1),
             "train_share=0.1 of n_samples=9 leaves no row to train on; it must be at least 0.111",
@@ -221,8 +229,12 @@ class TestMakeRoutingProblem:
             50, 3, n_features=2, n_classes=4, n_regions=5, random_state=0
         )
         assert problem.data.shape == (50, 2)
-        assert problem.success.shape == problem.quality.shape == problem.predictions.shape
-        assert_array_equal(problem.quality, problem.predictions == problem.target[:, None])
+        assert (
+            problem.success.shape == problem.quality.shape == problem.predictions.shape
+        )
+        assert_array_equal(
+            problem.quality, problem.predictions == problem.target[:, None]
+        )
         assert set(problem.predictions.ravel()) <= set(range(4))
         assert problem.region.max() < 5
         assert problem.model_names == ["model_0", "model_1", "model_2"]
@@ -243,7 +255,9 @@ class TestMakeRoutingProblem:
             rows = problem.region == region
             for j in range(3):
                 test = binomtest(
-                    int(problem.quality[rows, j].sum()), rows.sum(), problem.success[rows, j][0]
+                    int(problem.quality[rows, j].sum()),
+                    rows.sum(),
+                    problem.success[rows, j][0],
                 )
                 assert test.pvalue > 1e-4
 

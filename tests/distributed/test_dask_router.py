@@ -33,7 +33,9 @@ def members():
 
 @pytest.fixture(scope="module")
 def table():
-    X, y = make_classification(900, n_features=6, n_informative=4, n_classes=3, random_state=0)
+    X, y = make_classification(
+        900, n_features=6, n_informative=4, n_classes=3, random_state=0
+    )
     return X, np.array(["ant", "bee", "hornet"])[y]
 
 
@@ -72,25 +74,35 @@ def test_it_answers_as_the_estimator_and_asks_once(table, chunks):
             np.testing.assert_array_equal(wrapped.route(rows), expected.route)
             np.testing.assert_array_equal(wrapped.predict_cost(rows), expected.cost)
             if hasattr(router, "predict_proba"):
-                np.testing.assert_allclose(wrapped.predict_proba(rows), router.predict_proba(X))
+                np.testing.assert_allclose(
+                    wrapped.predict_proba(rows), router.predict_proba(X)
+                )
 
 
 @pytest.mark.parametrize("kind", [FrugalMCTClassifier, SequentialRouterClassifier])
 def test_several_labels_in_a_row(kind):
-    X, Y = make_multilabel_classification(200, n_features=6, n_classes=3, random_state=0)
-    trees = [(name, DecisionTreeClassifier(max_depth=2, random_state=0)) for name in COSTS]
+    X, Y = make_multilabel_classification(
+        200, n_features=6, n_classes=3, random_state=0
+    )
+    trees = [
+        (name, DecisionTreeClassifier(max_depth=2, random_state=0)) for name in COSTS
+    ]
     router = kind(trees, costs=COSTS, cv=2).fit(X, Y)
     wrapped, rows = DaskRouter(router), da.from_array(X, chunks=(70, -1))
     with dask.config.set(scheduler="synchronous"):
         for method in ("predict", "predict_proba"):
             lazy, expected = getattr(wrapped, method)(rows), getattr(router, method)(X)
-            assert lazy.shape == expected.shape == Y.shape and lazy.dtype == expected.dtype
+            assert (
+                lazy.shape == expected.shape == Y.shape and lazy.dtype == expected.dtype
+            )
             np.testing.assert_allclose(lazy.compute(), expected)
             # A block of no rows has the shape of the others.
             some = getattr(wrapped, method)(rows[X[:, 0] > X[:, 0].max()])
             assert some.compute().shape == (0, 3)
         routed = wrapped.predict_routed(rows)
-        np.testing.assert_array_equal(routed.y_pred[100:103, 1], router.predict(X)[100:103, 1])
+        np.testing.assert_array_equal(
+            routed.y_pred[100:103, 1], router.predict(X)[100:103, 1]
+        )
 
 
 def test_data_frames_and_context(problem):
@@ -109,10 +121,20 @@ def test_data_frames_and_context(problem):
         allowed = np.ones((1200, 3), bool)
         allowed[:, 2] = False
         mask = da.from_array(allowed, chunks=(sizes, -1))
-        found = DaskRouter(router).route(parts, costs=table, allowed=mask, exclude=None).compute()
-        np.testing.assert_array_equal(found, router.route(frame, costs=costs, allowed=allowed))
-        with pytest.raises(ValueError, match="costs must have the rows of X in the same blocks"):
-            DaskRouter(router).route(parts, costs=da.from_array(costs, chunks=(600, -1)))
+        found = (
+            DaskRouter(router)
+            .route(parts, costs=table, allowed=mask, exclude=None)
+            .compute()
+        )
+        np.testing.assert_array_equal(
+            found, router.route(frame, costs=costs, allowed=allowed)
+        )
+        with pytest.raises(
+            ValueError, match="costs must have the rows of X in the same blocks"
+        ):
+            DaskRouter(router).route(
+                parts, costs=da.from_array(costs, chunks=(600, -1))
+            )
 
 
 @pytest.mark.parametrize("n_blocks", [1, 7])
@@ -131,7 +153,9 @@ def test_a_cap_over_all_blocks_is_that_of_memory(problem, n_blocks):
     assert y_pred.dtype == found.y_pred.dtype == expected.y_pred.dtype
     values = router.predict_quality(X) - router._policy().penalty
     rows = np.arange(len(X))
-    assert values[rows, route].sum() == pytest.approx(values[rows, expected.route].sum(), rel=1e-9)
+    assert values[rows, route].sum() == pytest.approx(
+        values[rows, expected.route].sum(), rel=1e-9
+    )
 
 
 def test_what_is_refused(problem, table):
@@ -142,7 +166,9 @@ def test_what_is_refused(problem, table):
     with pytest.raises(NotFittedError):
         DaskRouter(router)
     router.fit(X, Q)
-    with pytest.raises(TypeError, match="X must be a Dask array or data frame, got ndarray"):
+    with pytest.raises(
+        TypeError, match="X must be a Dask array or data frame, got ndarray"
+    ):
         DaskRouter(router).route(X)
     rows = da.from_array(X, chunks=(100, -1))
     with pytest.raises(ValueError, match="policy must be"):
@@ -153,7 +179,9 @@ def test_what_is_refused(problem, table):
         DaskRouter(router, policy="batch").route(rows, exclude=[])
     per_row = BudgetRouter(Ridge(), budget=0.4).fit(X, Q, costs=1e-3 + Q)
     costs = da.from_array(1e-3 + Q[:-1], chunks=(100, -1))
-    with pytest.raises(ValueError, match="costs must have the rows of X in the same blocks"):
+    with pytest.raises(
+        ValueError, match="costs must have the rows of X in the same blocks"
+    ):
         DaskRouter(per_row).route(rows, costs=costs)
     X, y = table
     asks = FrugalMLClassifier(members(), costs=COSTS, cv=2).fit(X, y)
@@ -172,18 +200,30 @@ def test_partitions_that_a_filter_empties(table, empty):
     collection = frames.from_pandas(frame, npartitions=3, sort=False)
     rows = frame.loc[frame.part != empty, names]
     blocks = collection[collection.part != empty][names]
-    for target, abstain_cost in ((y, None), (y == "ant", None), ((y == "ant").astype(int), 0.3)):
-        told = {"budget": 2.0, "quality_estimator": Ridge(), "abstain_cost": abstain_cost}
+    for target, abstain_cost in (
+        (y, None),
+        (y == "ant", None),
+        ((y == "ant").astype(int), 0.3),
+    ):
+        told = {
+            "budget": 2.0,
+            "quality_estimator": Ridge(),
+            "abstain_cost": abstain_cost,
+        }
         router = OccamRouterClassifier(members(), costs=COSTS, cv=2, **told)
         router.fit(pd.DataFrame(X, columns=names), target)
-        ours, lazy = router.predict_routed(rows), DaskRouter(router).predict_routed(blocks)
+        ours, lazy = (
+            router.predict_routed(rows),
+            DaskRouter(router).predict_routed(blocks),
+        )
         y_pred, route = dask.compute(lazy.y_pred, lazy.route)
         assert y_pred.tolist() == ours.y_pred.tolist()
         assert y_pred.dtype == lazy.y_pred.dtype
         assert abstain_cost is not None or y_pred.dtype == ours.y_pred.dtype
         np.testing.assert_array_equal(route, ours.route)
         np.testing.assert_allclose(
-            DaskRouter(router).predict_proba(blocks).compute(), router.predict_proba(rows)
+            DaskRouter(router).predict_proba(blocks).compute(),
+            router.predict_proba(rows),
         )
 
 

@@ -44,7 +44,8 @@ def test_the_plan_is_that_of_the_solver_in_memory(data):
     blocks = [
         (part, rows if per_row else costs)
         for part, rows in zip(
-            np.split(values, cuts), np.split(costs, cuts) if per_row else [None] * (len(cuts) + 1)
+            np.split(values, cuts),
+            np.split(costs, cuts) if per_row else [None] * (len(cuts) + 1),
         )
     ]
     core = data.draw(st.sampled_from([1, 5, 100_000]))
@@ -54,7 +55,9 @@ def test_the_plan_is_that_of_the_solver_in_memory(data):
         plan = solve_in_passes(data.draw(st.sampled_from([blocks, read])), budget)
     finally:
         passes._CORE = before
-    choices = np.concatenate([plan.choices(i, *block) for i, block in enumerate(blocks)])
+    choices = np.concatenate(
+        [plan.choices(i, *block) for i, block in enumerate(blocks)]
+    )
     found, expected = values[np.arange(n), choices], in_memory(values, costs, budget)
     spent = spent_by(choices, costs)
     if budget is not None:
@@ -97,7 +100,9 @@ def test_dask_arrays(per_row):
         found = solve_assignment(array, told, 1.5)
         choices = found.choices.compute()
     expected = in_memory(values, costs, 1.5)
-    assert values[np.arange(2000), choices].mean() == pytest.approx(expected.objective, rel=1e-9)
+    assert values[np.arange(2000), choices].mean() == pytest.approx(
+        expected.objective, rel=1e-9
+    )
     assert spent_by(choices, costs).mean() <= 1.5 * (1 + 1e-12)
     assert found.plan.n_passes <= 5 and found.plan.n_rows == 2000
     assert found.choices.chunks == ((300,) * 6 + (200,),)
@@ -118,11 +123,15 @@ def test_what_is_no_problem_is_refused_in_words():
         solve_in_passes([(values, costs)], 0.5 * costs.min())
     with pytest.raises(ValueError, match="costs must not be negative"):
         solve_in_passes([(values, -costs)], 1.0)
-    with pytest.raises(TypeError, match="values must be a dask array with two axes, got ndarray"):
+    with pytest.raises(
+        TypeError, match="values must be a dask array with two axes, got ndarray"
+    ):
         solve_assignment(values, costs, 1.0)
     with pytest.raises(TypeError, match="blocks must be a sequence .* list"):
         solve_in_passes(((values, costs) for _ in range(2)), 1.0)
-    with pytest.raises(TypeError, match="costs must be an array in the order of the columns"):
+    with pytest.raises(
+        TypeError, match="costs must be an array in the order of the columns"
+    ):
         solve_assignment(array, {"a": 1, "b": 2, "c": 3}, 1.0)
     for bad in (np.ones(2), np.ones((99, 3)), 1.0, [[1.0, 2.0], [1.0]], "costs", None):
         with pytest.raises(ValueError, match="costs must"):

@@ -5,7 +5,13 @@ from unittest.mock import patch
 import numpy as np
 
 from skroute.early_exit._algorithms import leader_and_margin, qwyc_order, tails
-from skroute.forests._trees import CATEGORICAL, FEATURE_MASK, MISSING_RIGHT, ZERO, ZERO_MISSING
+from skroute.forests._trees import (
+    CATEGORICAL,
+    FEATURE_MASK,
+    MISSING_RIGHT,
+    ZERO,
+    ZERO_MISSING,
+)
 
 
 def most_decided(values, bad, k, use_lo=True, use_hi=True):
@@ -23,10 +29,14 @@ def most_decided(values, bad, k, use_lo=True, use_hi=True):
     return best
 
 
-def qwyc_order_reference(scores, offset, beta, costs, alpha, use_lo=True, use_hi=True, spread=0):
+def qwyc_order_reference(
+    scores, offset, beta, costs, alpha, use_lo=True, use_hi=True, spread=0
+):
     """Numpy twin of :func:`qwyc_order`: each candidate's values are sorted anew."""
 
-    def scan(scores, candidates, active, g, target, first, last, use_lo, use_hi, decided):
+    def scan(
+        scores, candidates, active, g, target, first, last, use_lo, use_hi, decided
+    ):
         for c, t in enumerate(candidates):
             total = g + scores[t, active]
             v, bad = total[:, 0], target
@@ -62,7 +72,9 @@ def go_right(x, node, cat_words, cat_start):
         words = cat_words[cat_start[s] : cat_start[s + 1]]
         # Truncation as in C: -0.5 is category 0.
         code = int(x[i]) if -1 < x[i] < 2**31 else -1
-        in_set = 0 <= code < 32 * len(words) and (int(words[code // 32]) >> (code % 32)) & 1
+        in_set = (
+            0 <= code < 32 * len(words) and (int(words[code // 32]) >> (code % 32)) & 1
+        )
         right[i] = not in_set
     return np.where(missing, (feature & MISSING_RIGHT) != 0, right)
 

@@ -40,7 +40,9 @@ cat = pytest.importorskip("catboost")
 
 SHALLOW = DecisionTreeClassifier(max_depth=2)
 KINDS = ("lightgbm", "xgboost", "forest", "gradient", "hist", "adaboost")
-ENSEMBLES = [CLASSIFIERS[kind](6, 0) for kind in KINDS] + [CATBOOST["classifier"](6, {})]
+ENSEMBLES = [CLASSIFIERS[kind](6, 0) for kind in KINDS] + [
+    CATBOOST["classifier"](6, {})
+]
 # For each library a constructor and its options.
 LIBRARIES = {
     "lightgbm": (
@@ -61,7 +63,14 @@ LIBRARIES = {
     "xgboost": (
         lambda **kw: xgb.XGBClassifier(n_estimators=6, n_jobs=1, **kw),
         {
-            "objective": [None, None, None, "binary:logitraw", "binary:hinge", "multi:softmax"],
+            "objective": [
+                None,
+                None,
+                None,
+                "binary:logitraw",
+                "binary:hinge",
+                "multi:softmax",
+            ],
             "multi_strategy": ["one_output_per_tree"] * 2 + ["multi_output_tree"],
             "base_score": [None, 0.5],
             "num_parallel_tree": [1, 2],
@@ -90,7 +99,10 @@ LIBRARIES = {
     ),
     "moved threshold": (
         lambda ensemble, scaled, **kw: FixedThresholdClassifier(
-            make_pipeline(StandardScaler(), clone(ensemble)) if scaled else clone(ensemble), **kw
+            make_pipeline(StandardScaler(), clone(ensemble))
+            if scaled
+            else clone(ensemble),
+            **kw,
         ),
         {
             "ensemble": ENSEMBLES,
@@ -129,7 +141,12 @@ LIBRARIES = {
     ),
     "voting": (
         lambda **kw: VotingClassifier(
-            [("a", GaussianNB()), ("gone", "drop"), ("b", SHALLOW), ("c", KNeighborsClassifier(2))],
+            [
+                ("a", GaussianNB()),
+                ("gone", "drop"),
+                ("b", SHALLOW),
+                ("c", KNeighborsClassifier(2)),
+            ],
             voting="soft",
             **kw,
         ),
@@ -150,10 +167,14 @@ def rows_and_labels(draw, missing, categories):
         X = rng.integers(0, draw(st.integers(2, 5)), size=(n, 4)).astype(float)
     else:
         X = rng.normal(size=(n, 4))
-    y = np.concatenate([np.arange(n_classes), rng.integers(n_classes, size=n - n_classes)])
+    y = np.concatenate(
+        [np.arange(n_classes), rng.integers(n_classes, size=n - n_classes)]
+    )
     X[:, 0] += draw(st.sampled_from([0.0, 0.5])) * y
     holes = rng.random(X.shape) < 0.15
-    labels = np.array(draw(st.sampled_from([list("dbca"), [3, 1, 2, 0], [10, 20, 30, 40]])))[y]
+    labels = np.array(
+        draw(st.sampled_from([list("dbca"), [3, 1, 2, 0], [10, 20, 30, 40]]))
+    )[y]
     kind = draw(st.sampled_from(["float64", "float32", "list", "frame", "categories"]))
     if kind == "categories" and categories:
         frame = pd.DataFrame(np.where(holes & missing, np.nan, X), columns=list("pqrs"))
@@ -181,7 +202,9 @@ def altered(X, rng):
         return X
     X = X.copy()
     if not hasattr(X, "iloc"):
-        X[::3, rng.integers(4)] = rng.choice([np.nan, 0.0, 1e30, -1e30, 2.5, 1e300, np.inf])
+        X[::3, rng.integers(4)] = rng.choice(
+            [np.nan, 0.0, 1e30, -1e30, 2.5, 1e300, np.inf]
+        )
         return X
     for column in X.columns:
         at = rng.random(len(X)) < 0.2
@@ -203,7 +226,9 @@ def test_the_full_evaluation_is_the_library(library):
     # Members that are asked one after the other take most of the time.
     compared, n_draws = [], 4 if library in ("bagging", "voting") else 9
 
-    @settings(max_examples=n_draws, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=n_draws, deadline=None, suppress_health_check=list(HealthCheck)
+    )
     @given(data=st.data(), seed=st.integers(0, 2**20))
     def draw(data, seed):
         compared.append(compare(library, data, seed))
@@ -226,7 +251,8 @@ def compare(library, data, seed):
     """Draw a model and compare all that is read of it; whether there was anything to compare."""
     make, options = LIBRARIES[library]
     picked = {
-        name: data.draw(st.sampled_from(values), label=name) for name, values in options.items()
+        name: data.draw(st.sampled_from(values), label=name)
+        for name, values in options.items()
     }
     picked = {name: value for name, value in picked.items() if value is not None}
     categories = library in ("lightgbm", "xgboost", "hist gradient boosting")
@@ -251,36 +277,56 @@ def compare(library, data, seed):
             # No such combination in the library.
             return False
         order = data.draw(st.sampled_from(["natural", "random"]))
-        quick = QWYCEnsemble(FrozenEstimator(model), alpha=0, order=order, random_state=seed)
+        quick = QWYCEnsemble(
+            FrozenEstimator(model), alpha=0, order=order, random_state=seed
+        )
         try:
             quick.optimize(X)
         except ValueError as error:
             assert re.search(REFUSED, str(error)), error
-            bad = {"linear_tree", "init", "objective", "multi_strategy", "booster"} & set(picked)
+            bad = {
+                "linear_tree",
+                "init",
+                "objective",
+                "multi_strategy",
+                "booster",
+            } & set(picked)
             # Its two probabilities in single precision do not sum to 1, and a reader that keeps one
             # of them answers otherwise near a tie, far from all rows of the fit: rightly refused.
             single = getattr(X, "dtype", None) == np.float32
             alone = single and isinstance(picked.get("estimator"), GaussianNB)
-            assert bad or (alone and "codes that were not there" in str(error)), (error, picked)
+            assert bad or (alone and "codes that were not there" in str(error)), (
+                error,
+                picked,
+            )
             return False
         n_compared = 0
         for rows in (X, altered(X, np.random.default_rng(seed))):
             try:
                 expected, proba = model.predict(rows), model.predict_proba(rows)
-                expected = np.ravel(expected)  # CatBoost has a column of several classes.
+                expected = np.ravel(
+                    expected
+                )  # CatBoost has a column of several classes.
             except Exception:
                 continue
             if library == "xgboost" and new_categories(X, rows):
                 # XGBoost raises for most of them, and answers by chance for others.
-                with pytest.raises(ValueError, match="categories that the ensemble was not"):
+                with pytest.raises(
+                    ValueError, match="categories that the ensemble was not"
+                ):
                     quick.predict(rows)
                 continue
             n_compared += 1
             np.testing.assert_array_equal(quick.predict(rows), expected)
-            np.testing.assert_allclose(quick.predict_proba(rows), proba, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(
+                quick.predict_proba(rows), proba, rtol=1e-4, atol=1e-5
+            )
             if isinstance(rows, np.ndarray) and not (np.abs(rows) > 1e38).any():
                 for i in range(2):
-                    for one in (rows[i : i + 1].copy(), rows[i : i + 1].astype(np.float32)):
+                    for one in (
+                        rows[i : i + 1].copy(),
+                        rows[i : i + 1].astype(np.float32),
+                    ):
                         again = np.ravel(model.predict(one))
                         np.testing.assert_array_equal(quick.predict(one), again)
     return n_compared > 0
@@ -299,7 +345,9 @@ def test_raw_boosters_of_xgboost(objective, seed, missing, frame):
     y = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0.5) * (objective[:5] == "multi")
     X[rng.random(X.shape) < 0.1 * missing] = np.nan
     X = pd.DataFrame(X, columns=list("abc")) if frame else X
-    options = {"objective": objective} | ({"num_class": 3} if objective[:5] == "multi" else {})
+    options = {"objective": objective} | (
+        {"num_class": 3} if objective[:5] == "multi" else {}
+    )
     booster = xgb.train(options | {"nthread": 1}, xgb.DMatrix(X, y), 6)
     quick = QWYCEnsemble(booster, alpha=0, random_state=seed).optimize(X)
     margin = booster.predict(xgb.DMatrix(X), output_margin=True)
@@ -307,7 +355,9 @@ def test_raw_boosters_of_xgboost(objective, seed, missing, frame):
     np.testing.assert_array_equal(quick.predict(X), expected)
     named = np.array(["no", "yes", "so"])
     fitted = QWYCEnsemble(booster, alpha=0, calibration=None).fit(X, np.sort(named)[y])
-    np.testing.assert_array_equal(fitted.predict(X), fitted.classes_[expected.astype(int)])
+    np.testing.assert_array_equal(
+        fitted.predict(X), fitted.classes_[expected.astype(int)]
+    )
 
 
 @settings(max_examples=30, deadline=None)
@@ -316,7 +366,9 @@ def test_members_with_classes_of_their_own_are_aligned_or_refused(data, seed):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(90, 3))
     n_classes = data.draw(st.integers(2, 3))
-    y = np.concatenate([np.arange(n_classes), rng.integers(n_classes, size=90 - n_classes)])
+    y = np.concatenate(
+        [np.arange(n_classes), rng.integers(n_classes, size=90 - n_classes)]
+    )
     members, total = [], np.zeros((90, n_classes))
     for _ in range(3):
         known = data.draw(st.permutations(range(n_classes)))
@@ -327,7 +379,10 @@ def test_members_with_classes_of_their_own_are_aligned_or_refused(data, seed):
         members.append(member)
         total[:, known] += member.proba(X)
     quick = QWYCEnsemble(
-        [FrozenEstimator(m) for m in members], alpha=0, order="natural", calibration=None
+        [FrozenEstimator(m) for m in members],
+        alpha=0,
+        order="natural",
+        calibration=None,
     )
     if any(m.scores and len(m.classes_) < n_classes for m in members):
         with pytest.raises(ValueError, match=r"Member \d knows the classes"):
@@ -348,7 +403,9 @@ class Unsorted:
         self.inner, self.classes_, self.scores = inner, classes, scores
 
     def proba(self, X):
-        return self.inner.predict_proba(X)[:, np.searchsorted(self.inner.classes_, self.classes_)]
+        return self.inner.predict_proba(X)[
+            :, np.searchsorted(self.inner.classes_, self.classes_)
+        ]
 
     @available_if(lambda self: not self.scores)
     def predict_proba(self, X):
@@ -392,7 +449,9 @@ def test_xgboost_takes_values_beyond_single_precision(value):
         lambda: xgb.XGBClassifier(n_estimators=20, n_jobs=1, base_score=0.5),
         lambda: GradientBoostingClassifier(n_estimators=20),
         lambda: BaggingClassifier(SHALLOW, n_estimators=10),
-        lambda: lgb.LGBMClassifier(n_estimators=20, verbose=-1, n_jobs=1, min_child_samples=1),
+        lambda: lgb.LGBMClassifier(
+            n_estimators=20, verbose=-1, n_jobs=1, min_child_samples=1
+        ),
     ],
     ids=["xgboost", "gradient boosting", "bagging", "lightgbm"],
 )
@@ -408,7 +467,9 @@ def test_ties_fall_as_in_the_library(make, n_classes):
         if seed % 3 == 0:
             y = rng.integers(0, n_classes, len(X))
         model = make().fit(X, y)
-        quick = QWYCEnsemble(FrozenEstimator(model), alpha=0, order="random", random_state=seed)
+        quick = QWYCEnsemble(
+            FrozenEstimator(model), alpha=0, order="random", random_state=seed
+        )
         differ += (quick.fit(X, y).predict(cells) != model.predict(cells)).sum()
     assert differ == 0
 
@@ -422,16 +483,24 @@ def test_a_reading_that_is_wrong_is_refused(monkeypatch):
     reader_sees = QWYCEnsemble(FrozenEstimator(model), alpha=0).optimize(X)
     assert (reader_sees.predict(X) == model.predict(X)).all()
     monkeypatch.setattr(
-        type(model), "predict", lambda self, X: np.where(np.isnan(X[:, 1]), 0, 1), raising=True
+        type(model),
+        "predict",
+        lambda self, X: np.where(np.isnan(X[:, 1]), 0, 1),
+        raising=True,
     )
-    with pytest.raises(ValueError, match=r"answers \d+ of 100 rows \(.*\) otherwise than its mem"):
+    with pytest.raises(
+        ValueError, match=r"answers \d+ of 100 rows \(.*\) otherwise than its mem"
+    ):
         QWYCEnsemble(FrozenEstimator(model), alpha=0).optimize(X)
 
 
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: make_pipeline(StandardScaler(), LogisticRegression()), "Pipeline that ends in"),
+        (
+            lambda: make_pipeline(StandardScaler(), LogisticRegression()),
+            "Pipeline that ends in",
+        ),
         (lambda: xgb.XGBRegressor(n_estimators=2), "It is a regressor"),
         (
             lambda: FixedThresholdClassifier(

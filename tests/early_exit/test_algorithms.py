@@ -63,7 +63,9 @@ def test_algorithm_2_decides_as_many_rows_as_any_thresholds_can(rows, k, sides):
     assert wrong <= k
     assert decided == brute_force_decided(values, bad, k, *sides)
     counts = most_decided(values, bad, k, *sides)
-    expected = [brute_force_decided(values, bad, errors, *sides) for errors in range(k + 1)]
+    expected = [
+        brute_force_decided(values, bad, errors, *sides) for errors in range(k + 1)
+    ]
     np.testing.assert_array_equal(counts, expected)
 
 
@@ -94,7 +96,11 @@ def best_cost_of_any_order(scores, beta, alpha, costs):
                     if lo > hi:
                         continue
                     up, down = v > hi, v < lo
-                    total = errors + np.sum(up & ~positive[rows]) + np.sum(down & positive[rows])
+                    total = (
+                        errors
+                        + np.sum(up & ~positive[rows])
+                        + np.sum(down & positive[rows])
+                    )
                     if total <= alpha * n:
                         key = (tuple(rows[~(up | down)]), int(total))
                         following[key] = min(following.get(key, np.inf), spent)
@@ -135,7 +141,9 @@ def test_greedy_is_within_factor_four_of_brute_force(seed, alpha):
 
 def objective(values, bad, costs, price, lo, hi):
     position, side = leaving(values, lo, hi)
-    return np.cumsum(costs)[position].sum() + price * is_wrong(position, side, bad).sum()
+    return (
+        np.cumsum(costs)[position].sum() + price * is_wrong(position, side, bad).sum()
+    )
 
 
 @FEW
@@ -146,7 +154,9 @@ def test_each_sweep_lowers_the_objective(seed, price, use_hi):
     lo, hi = np.full(5, -np.inf), np.full(5, np.inf)
     before = objective(values, bad, costs, price, lo, hi)
     for _ in range(3):
-        sweep_back(values, bad, costs, price, lo, hi, leaving(values, lo, hi)[0], True, use_hi)
+        sweep_back(
+            values, bad, costs, price, lo, hi, leaving(values, lo, hi)[0], True, use_hi
+        )
         after = objective(values, bad, costs, price, lo, hi)
         assert after <= before + 1e-6
         before = after
@@ -168,17 +178,27 @@ def expected_objective(values, chance, costs, price, lo, hi, weights=(1.0, 1.0))
     st.sampled_from([0.0, 0.3]),
     st.booleans(),
 )
-def test_two_members_reach_the_optimum_of_exhaustive_search(seed, price, softness, weighted):
+def test_two_members_reach_the_optimum_of_exhaustive_search(
+    seed, price, softness, weighted
+):
     values, bad = running_values(random_scores(seed, 2, 12), np.arange(2), ZERO, 0.0)
     chance = doubtful(values, bad, 0.0, softness)
     costs = np.array([1.0, 2.0])
-    weights = np.random.default_rng(seed).exponential(size=(2, 12)) if weighted else None
+    weights = (
+        np.random.default_rng(seed).exponential(size=(2, 12)) if weighted else None
+    )
     (lo, hi) = lagrangian_path(values, chance, costs, [price], weights=weights)[0]
     weights = np.ones((2, 12)) if weights is None else weights
     got = expected_objective(values, chance, costs, price, lo, hi, weights)
     best = min(
         expected_objective(
-            values, chance, costs, price, np.array([a, -np.inf]), np.array([b, np.inf]), weights
+            values,
+            chance,
+            costs,
+            price,
+            np.array([a, -np.inf]),
+            np.array([b, np.inf]),
+            weights,
         )
         for a, b in itertools.combinations_with_replacement(cuts_between(values[0]), 2)
     )
@@ -204,7 +224,9 @@ def test_leave_at_equals_its_numpy_twin():
     values, _ = running_values(random_scores(2), np.arange(8), ZERO, 0.0)
     for width in (0.5, 2.0, 99.0):
         lo, hi = np.full(8, -width), np.full(8, width)
-        for got, twin in zip(algorithms.leaving(values, lo, hi), leaving(values, lo, hi)):
+        for got, twin in zip(
+            algorithms.leaving(values, lo, hi), leaving(values, lo, hi)
+        ):
             np.testing.assert_array_equal(got, twin)
 
 

@@ -27,9 +27,9 @@ def thresholds_near(rng, engine, X, kind):
     else:
         value = total[:, :, 0]
     with np.errstate(invalid="ignore"):
-        low, high = np.sort(np.quantile(value, rng.random((2, len(value))), axis=1), axis=0)[
-            :, np.arange(len(value)), np.arange(len(value))
-        ]
+        low, high = np.sort(
+            np.quantile(value, rng.random((2, len(value))), axis=1), axis=0
+        )[:, np.arange(len(value)), np.arange(len(value))]
     low, high = np.nan_to_num(low), np.nan_to_num(high)
     none = rng.random((2, len(value))) < {"few": 0.7, "many": 0.1, "never": 1.0}[kind]
     low[none[0]], high[none[1]] = -np.inf, np.inf
@@ -63,10 +63,14 @@ def test_scores_members_and_sides_are_those_of_the_walk(drawn, data):
     )
     engine, walk = ForestEngine(forest), ForestEngine(forest)
     walk._layouts = ()
-    thresholds = thresholds_near(rng, walk, X, data.draw(st.sampled_from(["few", "many", "never"])))
+    thresholds = thresholds_near(
+        rng, walk, X, data.draw(st.sampled_from(["few", "many", "never"]))
+    )
     n_jobs = data.draw(st.sampled_from([1, 2]))
     assert engine._layouts is not None
-    for ours, expected in zip(engine.walk(X, thresholds, n_jobs), walk.walk(X, thresholds)):
+    for ours, expected in zip(
+        engine.walk(X, thresholds, n_jobs), walk.walk(X, thresholds)
+    ):
         np.testing.assert_array_equal(ours, expected)
         assert np.array_equal(np.signbit(ours), np.signbit(expected))
 
@@ -77,7 +81,9 @@ def test_the_shape_of_the_forest_chooses_the_walk(drawn):
     forest, _ = drawn
     forest = replace(forest, read_rule=replace(forest.read_rule, finite=False))
     nodes = forest.trees.nodes
-    most = np.add.reduceat(nodes["child"] == np.arange(len(nodes)), forest.trees.roots).max()
+    most = np.add.reduceat(
+        nodes["child"] == np.arange(len(nodes)), forest.trees.roots
+    ).max()
     assert (ForestEngine(forest)._layouts is None) == (most > 64)
 
 
@@ -87,7 +93,9 @@ def test_rows_that_have_left_are_moved_out_and_not_binned_again(monkeypatch, mis
     lgb = pytest.importorskip("lightgbm")
     X, y = make_classification(4000, class_sep=0.5, random_state=0)
     X[::9, 3] = np.nan if missing else 0.0
-    model = lgb.LGBMClassifier(n_estimators=40, max_depth=4, verbose=-1, n_jobs=1).fit(X, y)
+    model = lgb.LGBMClassifier(n_estimators=40, max_depth=4, verbose=-1, n_jobs=1).fit(
+        X, y
+    )
     quick = QWYCEnsemble(FrozenEstimator(model), alpha=0.02, random_state=0).optimize(X)
     engine, asked = quick._engine, []
 
@@ -104,7 +112,9 @@ def test_rows_that_have_left_are_moved_out_and_not_binned_again(monkeypatch, mis
     assert [n for n, _ in asked] == [int((members > end).sum()) for end in ends]
     # The first tree reads fewer features than there are.
     assert asked[0][1] <= 15 < asked[-1][1]
-    assert engine._layouts and "_layouts" not in vars(pickle.loads(pickle.dumps(engine)))
+    assert engine._layouts and "_layouts" not in vars(
+        pickle.loads(pickle.dumps(engine))
+    )
 
 
 def test_members_of_several_trees_with_two_classes():
@@ -112,9 +122,13 @@ def test_members_of_several_trees_with_two_classes():
     xgb = pytest.importorskip("xgboost")
     X, y = make_classification(3000, random_state=0)
     X = X.astype(np.float32)
-    model = xgb.XGBClassifier(n_estimators=12, num_parallel_tree=3, subsample=0.5, n_jobs=1)
+    model = xgb.XGBClassifier(
+        n_estimators=12, num_parallel_tree=3, subsample=0.5, n_jobs=1
+    )
     model.fit(X[:1000], y[:1000])
-    quick = QWYCEnsemble(FrozenEstimator(model), alpha=0.02, random_state=0).optimize(X[1000:2000])
+    quick = QWYCEnsemble(FrozenEstimator(model), alpha=0.02, random_state=0).optimize(
+        X[1000:2000]
+    )
     rows = X[2000:]
     for batch in (rows, rows[:40]):
         assert np.mean(quick.predict(batch) != model.predict(batch)) <= 0.06

@@ -33,7 +33,15 @@ def content(quick, tmp_path_factory):
 def test_whatever_is_changed_in_the_structure_is_noticed(data, quick, content):
     """One number of one array: refused, or a file of the same structure."""
     path, whole = content
-    names = ["child", "feature", "roots", "depths", "outputs", "member_start", "cat_start"]
+    names = [
+        "child",
+        "feature",
+        "roots",
+        "depths",
+        "outputs",
+        "member_start",
+        "cat_start",
+    ]
     name = data.draw(st.sampled_from(names))
     changed = {name: values.copy() for name, values in whole.items()}
     at = data.draw(st.integers(0, len(changed[name]) - 1))
@@ -65,7 +73,9 @@ def test_what_is_missing_or_short_is_named(name, content):
             load_exported(other)
 
 
-@pytest.mark.parametrize(("field", "value"), [("child", 0), ("child", 10**6), ("feature", 10**6)])
+@pytest.mark.parametrize(
+    ("field", "value"), [("child", 0), ("child", 10**6), ("feature", 10**6)]
+)
 def test_a_changed_pickle_or_skops_file_is_refused(field, value, quick):
     estimator, _ = quick
     damaged = pickle.loads(pickle.dumps(estimator))

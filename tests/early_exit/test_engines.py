@@ -29,7 +29,9 @@ from skroute.early_exit._engines import engine_of, ensemble_engine
 from tests.early_exit.test_exits import ColumnNet, column_rows
 
 PAGE = Path(__file__).parents[2] / "doc" / "contributing"
-spec = importlib.util.spec_from_file_location("additive_engine", PAGE / "additive_engine.py")
+spec = importlib.util.spec_from_file_location(
+    "additive_engine", PAGE / "additive_engine.py"
+)
 page = importlib.util.module_from_spec(spec)
 # Pickles find the classes of the page by this name.
 sys.modules[spec.name] = page
@@ -37,18 +39,26 @@ spec.loader.exec_module(page)
 
 
 def three_models(n_classes, **voting):
-    members = [("a", LogisticRegression()), ("b", GaussianNB()), ("c", LogisticRegression(C=0.01))]
+    members = [
+        ("a", LogisticRegression()),
+        ("b", GaussianNB()),
+        ("c", LogisticRegression(C=0.01)),
+    ]
     return VotingClassifier(members, **voting)
 
 
 ENSEMBLES = {
     "forest": lambda n_classes: RandomForestClassifier(7, max_depth=3, random_state=0),
-    "soft vote": lambda n_classes: three_models(n_classes, voting="soft", weights=[1, 2, 1]),
+    "soft vote": lambda n_classes: three_models(
+        n_classes, voting="soft", weights=[1, 2, 1]
+    ),
     "hard vote": lambda n_classes: three_models(n_classes, voting="hard"),
     "bagging": lambda n_classes: BaggingClassifier(
         GaussianNB(), 5, max_features=0.7, random_state=0
     ),
-    "AdaBoost": lambda n_classes: AdaBoostClassifier(GaussianNB(), n_estimators=5, random_state=0),
+    "AdaBoost": lambda n_classes: AdaBoostClassifier(
+        GaussianNB(), n_estimators=5, random_state=0
+    ),
     "list": lambda n_classes: [LogisticRegression(), GaussianNB()],
     "net": lambda n_classes: ColumnNet(4),
     "page": lambda n_classes: page.FeatureByFeature(),
@@ -62,7 +72,9 @@ CASES.remove(("page", 3))
 def fitted(request):
     """An engine, its classes, rows, and the fitted ensemble."""
     name, n_classes = request.param
-    X, y = make_classification(400, 8, n_informative=6, n_classes=n_classes, random_state=0)
+    X, y = make_classification(
+        400, 8, n_informative=6, n_classes=n_classes, random_state=0
+    )
     if name == "net":
         X, y = column_rows(400, n_classes, 4, np.random.default_rng(0))
     ensemble = ENSEMBLES[name](n_classes)
@@ -76,7 +88,9 @@ def fitted(request):
 
 def values_of(engine, X):
     """Return what thresholds look at after each member: a sum or a margin, (n_members, n_rows)."""
-    scores = engine.offset + np.cumsum(engine.member_scores(X), axis=0, dtype=np.float64)
+    scores = engine.offset + np.cumsum(
+        engine.member_scores(X), axis=0, dtype=np.float64
+    )
     if engine.n_outputs == 1:
         return scores[:, :, 0]
     ordered = np.sort(scores, axis=2)
@@ -154,9 +168,13 @@ def test_rows_stop_at_the_thresholds_and_alone_as_together(fitted):
     distance = np.minimum(np.abs(values - upper), np.abs(values - lower))
     clear = (distance > 1e-5).all(axis=0)
     assert clear.mean() > 0.9
-    np.testing.assert_array_equal(walk.n_evaluated[clear], stops.argmax(axis=0)[clear] + 1)
+    np.testing.assert_array_equal(
+        walk.n_evaluated[clear], stops.argmax(axis=0)[clear] + 1
+    )
     assert walk.n_evaluated.min() == 1
-    scores = engine.offset + np.cumsum(engine.member_scores(X), axis=0, dtype=np.float64)
+    scores = engine.offset + np.cumsum(
+        engine.member_scores(X), axis=0, dtype=np.float64
+    )
     last = walk.n_evaluated - 1
     np.testing.assert_allclose(walk.scores, scores[last, np.arange(len(X))], atol=1e-5)
     row = int(np.flatnonzero(clear)[5])
@@ -172,7 +190,9 @@ def test_another_order_adds_the_same_members(fitted):
     if not engine.has_fixed_order:
         order = order[::-1].copy()
     reordered = engine.reordered(order)
-    np.testing.assert_array_equal(reordered.member_scores(X), engine.member_scores(X)[order])
+    np.testing.assert_array_equal(
+        reordered.member_scores(X), engine.member_scores(X)[order]
+    )
     np.testing.assert_array_equal(reordered.weights, engine.weights[order])
     assert reordered.n_members == engine.n_members
 

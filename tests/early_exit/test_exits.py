@@ -158,7 +158,9 @@ def test_disagreement_cost_and_counts(n_classes):
     net, X, y = fitted_net(n_classes, 4, n=6000)
     labels = np.array(["a", "b", "c", "d"])
     net.classes_ = labels[:n_classes]
-    quick = QWYCEnsemble(FrozenEstimator(net), alpha=0.02, costs=[4, 1, 2, 5], random_state=0)
+    quick = QWYCEnsemble(
+        FrozenEstimator(net), alpha=0.02, costs=[4, 1, 2, 5], random_state=0
+    )
     quick.optimize(X[:3000])
     np.testing.assert_array_equal(quick.order_, np.arange(4))
     net.rows_ = [0] * 4
@@ -192,7 +194,9 @@ def test_disagreement_cost_and_counts(n_classes):
 def test_stages_have_their_order_and_measured_costs_and_are_not_exported(tmp_path):
     net, X, _ = fitted_net(3, 3, n=600)
     for order in ("random", [1, 0, 2]):
-        message = re.escape(f"order={order!r} is not possible: each exit goes on from the one bef")
+        message = re.escape(
+            f"order={order!r} is not possible: each exit goes on from the one bef"
+        )
         with pytest.raises(ValueError, match=message):
             QWYCEnsemble(FrozenEstimator(net), order=order).optimize(X)
     given = QWYCEnsemble(FrozenEstimator(net), order=[0, 1, 2], alpha=0.05).optimize(X)

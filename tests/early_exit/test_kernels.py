@@ -47,12 +47,16 @@ def test_one_row_as_any_array_is_a_row_of_many(kind, single):
     y = np.array(["a", "b"])[(X[:, 0] > X[:, 1]).astype(int)]
     y = np.full(60, "a") if kind == "one class" else y
     if kind == "sigmoid":
-        model = lgb.LGBMClassifier(n_estimators=8, min_child_samples=5, verbose=-1).fit(X, y)
+        model = lgb.LGBMClassifier(n_estimators=8, min_child_samples=5, verbose=-1).fit(
+            X, y
+        )
     elif kind == "expit":
         model = HistGradientBoostingClassifier(max_iter=8, min_samples_leaf=5).fit(X, y)
     else:
         model = RandomForestClassifier(8, random_state=0).fit(X, y)
-    quick = QWYCEnsemble(FrozenEstimator(model), alpha=0.2, calibration=None).optimize(X)
+    quick = QWYCEnsemble(FrozenEstimator(model), alpha=0.2, calibration=None).optimize(
+        X
+    )
     fast = FastForest.from_ensemble(model)
     X = X.astype(np.float32 if single else np.float64)
     behind = np.zeros(X.itemsize * 4 + 1, np.uint8)[1:].view(X.dtype).reshape(1, 4)
@@ -65,9 +69,16 @@ def test_one_row_as_any_array_is_a_row_of_many(kind, single):
             for each, (label, proba) in zip((quick, fast), expected):
                 assert each.predict(one) == label[i]
                 np.testing.assert_allclose(
-                    each.predict_proba(one), proba[i : i + 1], rtol=1e-14 * (each is quick)
+                    each.predict_proba(one),
+                    proba[i : i + 1],
+                    rtol=1e-14 * (each is quick),
                 )
     for other in (X[0], X[:1, :3], X[None], X[:0]):
-        for call in (quick.predict, quick.predict_proba, fast.predict, fast.predict_proba):
+        for call in (
+            quick.predict,
+            quick.predict_proba,
+            fast.predict,
+            fast.predict_proba,
+        ):
             with pytest.raises(ValueError):
                 call(other)

@@ -27,7 +27,13 @@ MODELS = {kind: CLASSIFIERS[kind](12, 0) for kind in KINDS} | {
 
 def rows(n_classes, n=900):
     return make_classification(
-        n, 6, n_informative=5, n_redundant=0, n_classes=n_classes, class_sep=2.0, random_state=0
+        n,
+        6,
+        n_informative=5,
+        n_redundant=0,
+        n_classes=n_classes,
+        class_sep=2.0,
+        random_state=0,
     )
 
 
@@ -53,7 +59,9 @@ def test_answers_are_those_of_the_estimator(
     model = clone(MODELS[kind]).fit(X[:500], labels[:500])
     alpha = dict.fromkeys(np.unique(labels), 0.1) if shares else 0.05
     stopping = "votes" if kind == "forest" else "thresholds"
-    quick = QWYCEnsemble(FrozenEstimator(model), alpha=alpha, stopping=stopping, random_state=0)
+    quick = QWYCEnsemble(
+        FrozenEstimator(model), alpha=alpha, stopping=stopping, random_state=0
+    )
     quick.optimize(X[500:])
     path = tmp_path_factory.mktemp("portable") / "quick.npz"
     export_ensemble(quick, path)
@@ -91,7 +99,9 @@ def test_reading_takes_no_library_and_no_pickle(tmp_path):
         assert (portable.predict(X) == y).all()
     """
     script = textwrap.dedent(script)
-    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, timeout=300)
+    subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)], check=True, timeout=300
+    )
 
 
 def test_what_is_refused(tmp_path):

@@ -51,7 +51,8 @@ lgb = pytest.importorskip("lightgbm")
 
 def cheap():
     return QWYCEnsemble(
-        RandomForestClassifier(n_estimators=5, max_depth=3, random_state=0), random_state=0
+        RandomForestClassifier(n_estimators=5, max_depth=3, random_state=0),
+        random_state=0,
     )
 
 
@@ -85,7 +86,9 @@ def several():
         4000, 10, n_informative=8, n_classes=4, class_sep=1.5, random_state=0
     )
     model = lgb.LGBMClassifier(n_estimators=30, num_leaves=15, verbose=-1, n_jobs=1)
-    return QWYCEnsemble(model, alpha=0.02, random_state=0).fit(X[:3000], y[:3000]), X[3000:]
+    return QWYCEnsemble(model, alpha=0.02, random_state=0).fit(X[:3000], y[:3000]), X[
+        3000:
+    ]
 
 
 def test_saves_most_members_and_keeps_the_answers(quick, boosted, problem):
@@ -109,7 +112,11 @@ def test_saves_most_members_and_keeps_the_answers(quick, boosted, problem):
 def test_answers_scores_and_probabilities_agree(quick, problem, several):
     assert hasattr(clone(quick), "predict_proba")
     _, _, X, _ = problem
-    y_pred, score, proba = quick.predict(X), quick.decision_function(X), quick.predict_proba(X)
+    y_pred, score, proba = (
+        quick.predict(X),
+        quick.decision_function(X),
+        quick.predict_proba(X),
+    )
     np.testing.assert_array_equal(y_pred, score > 0)
     np.testing.assert_array_equal(y_pred, quick.classes_[np.argmax(proba, axis=1)])
     expected = quick.estimator_.predict_proba(X)
@@ -129,7 +136,9 @@ def test_answers_scores_and_probabilities_agree(quick, problem, several):
 
 def test_what_changed_since_fit_acts(problem, boosted):
     X, y, X_test, _ = problem
-    quick = QWYCEnsemble(FrozenEstimator(boosted), alpha=0.02, budget=np.inf, random_state=0)
+    quick = QWYCEnsemble(
+        FrozenEstimator(boosted), alpha=0.02, budget=np.inf, random_state=0
+    )
     quick.fit(X[:1000], y[:1000])
     row = X_test[:1].copy()
     quick.predict(row)
@@ -166,9 +175,9 @@ def test_orders_keep_alpha(order, problem, boosted):
 
 def test_filter_and_score_never_leaves_early_with_the_second_class(problem, boosted):
     X, y, X_test, _ = problem
-    quick = QWYCEnsemble(FrozenEstimator(boosted), alpha=0.02, mode="negative", random_state=0).fit(
-        X, y
-    )
+    quick = QWYCEnsemble(
+        FrozenEstimator(boosted), alpha=0.02, mode="negative", random_state=0
+    ).fit(X, y)
     y_pred, route, _ = quick.predict_routed(X_test)
     assert np.all(y_pred[route < 40] == 0)
     assert np.mean(route < 40) > 0.1
@@ -191,7 +200,9 @@ def test_optimize_needs_no_labels(problem, boosted, quick):
     again = clone(quick).fit(X, y).optimize(X[:2000], X_calibration=X[2000:])
     assert again.estimator_ is boosted
     np.testing.assert_array_equal(again.classes_, [0, 1])
-    with pytest.raises(ValueError, match="optimize needs a fitted ensemble: call fit first"):
+    with pytest.raises(
+        ValueError, match="optimize needs a fitted ensemble: call fit first"
+    ):
         QWYCEnsemble(lgb.LGBMClassifier()).optimize(X)
 
 
@@ -212,7 +223,9 @@ def test_raw_booster(problem, boosted):
         QWYCEnsemble(booster).fit(X[:50], np.zeros(50, dtype=int))
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "Float32", "Float64", "Int8", "boolean"])
+@pytest.mark.parametrize(
+    "dtype", ["float16", "float32", "Float32", "Float64", "Int8", "boolean"]
+)
 @pytest.mark.parametrize("kind", [BaggingClassifier, RandomForestClassifier])
 def test_frames_of_any_precision_are_read_without_warnings(problem, kind, dtype):
     """Reading is tried on rows beyond single precision: pandas warned of an overflow."""
@@ -240,7 +253,11 @@ def test_list_of_members_with_costs(problem):
     X, y, X_test, _ = problem
     members = [Counted(C=1e-4), GaussianNB(), FrozenEstimator(Perceptron().fit(X, y))]
     quick = QWYCEnsemble(
-        members, alpha=0.05, costs={0: 1.0, 1: 2.0, 2: 7.0}, order="natural", random_state=0
+        members,
+        alpha=0.05,
+        costs={0: 1.0, 1: 2.0, 2: 7.0},
+        order="natural",
+        random_state=0,
     ).fit(X, y)
     Counted.rows = 0
     route = quick.route(X_test)
@@ -304,7 +321,9 @@ def test_measured_costs(problem, boosted):
     assert np.all(quick.costs_ > 0)
     spent = np.concatenate([[0.0], np.cumsum(quick.costs_[quick.order_])])
     np.testing.assert_allclose(quick.predict_cost(X_test), spent[quick.route(X_test)])
-    members = QWYCEnsemble([GaussianNB(), GaussianNB()], costs="time", alpha=0.05).fit(X, y)
+    members = QWYCEnsemble([GaussianNB(), GaussianNB()], costs="time", alpha=0.05).fit(
+        X, y
+    )
     assert members.costs_.shape == (2,)
 
 
@@ -313,18 +332,27 @@ def test_calibration_on_the_training_rows_and_what_cannot_be(problem, boosted):
     frozen = FrozenEstimator(boosted)
     inside = QWYCEnsemble(frozen, alpha=0.01, calibration=None).fit(X, y)
     assert np.isnan(inside.disagreement_bound_)
-    assert inside.disagreement_ == np.mean(inside.predict(X) != boosted.predict(X)) <= 0.01
+    assert (
+        inside.disagreement_ == np.mean(inside.predict(X) != boosted.predict(X)) <= 0.01
+    )
     with pytest.raises(ValueError, match="'calibration' parameter"):
         QWYCEnsemble(frozen, calibration=5).optimize(X)
     with pytest.raises(ValueError, match="guarantee=True needs calibration rows"):
         QWYCEnsemble(frozen, calibration=None, guarantee=True).optimize(X)
-    held_out = QWYCEnsemble(frozen, alpha=0.05, calibration=None, guarantee=True, order="natural")
-    assert held_out.optimize(X[:300], X_calibration=X[300:1300]).disagreement_bound_ <= 0.05
+    held_out = QWYCEnsemble(
+        frozen, alpha=0.05, calibration=None, guarantee=True, order="natural"
+    )
+    assert (
+        held_out.optimize(X[:300], X_calibration=X[300:1300]).disagreement_bound_
+        <= 0.05
+    )
 
 
 def test_too_few_calibration_rows_warn_and_evaluate_everything(boosted, problem):
     X, y, _, _ = problem
-    with pytest.warns(UserWarning, match="No early exit keeps alpha=0.005 on 25 calibration rows"):
+    with pytest.warns(
+        UserWarning, match="No early exit keeps alpha=0.005 on 25 calibration rows"
+    ):
         quick = QWYCEnsemble(FrozenEstimator(boosted)).fit(X[:100], y[:100])
     assert quick.predict_cost(X).min() == 40
     assert quick.disagreement_bound_ == 0.0
@@ -339,7 +367,9 @@ def test_the_bound_holds_over_calibration_splits():
     rows = X[1000:]
     full = frozen.estimator.predict(rows)
     for guarantee in (False, True):
-        estimator = QWYCEnsemble(frozen, alpha=0.03, order="natural", guarantee=guarantee)
+        estimator = QWYCEnsemble(
+            frozen, alpha=0.03, order="natural", guarantee=guarantee
+        )
         above, n_splits = 0, 40
         for seed in range(n_splits):
             order = np.random.RandomState(seed).permutation(len(rows))
@@ -355,7 +385,9 @@ def test_the_bound_holds_over_calibration_splits():
 
 def test_more_confidence_is_a_wider_bound(quick, boosted, problem):
     X, y, _, _ = problem
-    sure = QWYCEnsemble(FrozenEstimator(boosted), alpha=0.01, random_state=0, confidence=0.999)
+    sure = QWYCEnsemble(
+        FrozenEstimator(boosted), alpha=0.01, random_state=0, confidence=0.999
+    )
     sure.fit(X, y)
     # Without the guarantee it changes what is said, not what is done.
     np.testing.assert_array_equal(sure.thresholds_, quick.thresholds_)
@@ -367,7 +399,10 @@ def test_more_confidence_is_a_wider_bound(quick, boosted, problem):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"alpha": 1.0}, "The 'alpha' parameter of QWYCEnsemble must be a float in the range"),
+        (
+            {"alpha": 1.0},
+            "The 'alpha' parameter of QWYCEnsemble must be a float in the range",
+        ),
         ({"mode": "negative"}, "mode='negative' needs two classes"),
         ({"order": [0, 1, 1]}, "order must be a permutation of 0, ..., 2"),
         ({"costs": {0: 1.0}}, "costs has no entry for [1, 2]"),
@@ -387,7 +422,12 @@ def test_rows_that_stay_to_the_end_have_the_probabilities_of_the_library():
     X, y = make_classification(900, n_informative=8, n_classes=3, random_state=0)
     for model, labels in (
         (RandomForestClassifier(15, max_depth=3, random_state=0), y),
-        (lgb.LGBMClassifier(n_estimators=8, objective="multiclassova", verbose=-1, n_jobs=1), y),
+        (
+            lgb.LGBMClassifier(
+                n_estimators=8, objective="multiclassova", verbose=-1, n_jobs=1
+            ),
+            y,
+        ),
         (GradientBoostingClassifier(n_estimators=20, loss="exponential"), y > 0),
     ):
         quick = QWYCEnsemble(model, alpha=0.02, random_state=0).fit(X, labels)
@@ -400,17 +440,24 @@ def test_rows_that_stay_to_the_end_have_the_probabilities_of_the_library():
 
 def test_grid_search_and_routing(problem):
     X, y, _, _ = problem
-    search = GridSearchCV(cheap(), {"alpha": [0.02, 0.1], "estimator__max_depth": [2, 3]}, cv=2)
+    search = GridSearchCV(
+        cheap(), {"alpha": [0.02, 0.1], "estimator__max_depth": [2, 3]}, cv=2
+    )
     search.fit(X[:600], y[:600])
     assert "alpha" in search.best_params_
     weights = np.ones(600)
     weights[:50] = 0.0
-    weighted = cheap().set_params(alpha=0.1).fit(X[:600], y[:600], sample_weight=weights)
+    weighted = (
+        cheap().set_params(alpha=0.1).fit(X[:600], y[:600], sample_weight=weights)
+    )
     with sklearn.config_context(enable_metadata_routing=True):
         estimator = cheap().set_params(alpha=0.1)
         estimator.estimator.set_fit_request(sample_weight=True)
         estimator.fit(X[:600], y[:600], sample_weight=weights)
-        members = [LogisticRegression().set_fit_request(sample_weight=True), GaussianNB()]
+        members = [
+            LogisticRegression().set_fit_request(sample_weight=True),
+            GaussianNB(),
+        ]
         members[1].set_fit_request(sample_weight=False)
         both = QWYCEnsemble(members, alpha=0.1, random_state=0)
         both.fit(X[:600], y[:600], sample_weight=weights)
@@ -439,7 +486,9 @@ def test_export_refusals(quick, problem, tmp_path):
     with pytest.raises(ValueError, match="encodes categories of its own"):
         export_ensemble(encoded, tmp_path / "x.npz")
     np.savez(tmp_path / "other.npz", a=1)
-    with pytest.raises(ValueError, match="is not an exported early-exit ensemble of version 1"):
+    with pytest.raises(
+        ValueError, match="is not an exported early-exit ensemble of version 1"
+    ):
         load_exported(tmp_path / "other.npz")
     export_ensemble(quick, tmp_path / "x.npz")
     exported = load_exported(tmp_path / "x.npz")
@@ -458,7 +507,9 @@ def test_displays(quick, problem):
     assert display.survival[-1] == 0.0
     assert sum(bar.get_height() for bar in display.bars_) == pytest.approx(1.0)
     _, ax = plt.subplots()
-    again = ExitDisplay.from_predictions(display.members, 40, ax=ax, line_kwargs={"color": "k"})
+    again = ExitDisplay.from_predictions(
+        display.members, 40, ax=ax, line_kwargs={"color": "k"}
+    )
     assert again.ax_ is ax
     tradeoff = TradeoffDisplay.from_estimators({"a": quick, "b": quick}, X)
     assert len(tradeoff.lines_) == 2
@@ -475,7 +526,9 @@ def test_displays(quick, problem):
 @pytest.mark.parametrize(
     "estimator",
     [
-        StackingClassifier([("a", GaussianNB()), ("b", DecisionTreeClassifier())], cv=2),
+        StackingClassifier(
+            [("a", GaussianNB()), ("b", DecisionTreeClassifier())], cv=2
+        ),
         OccamRouterClassifier(
             [("a", GaussianNB()), ("b", GaussianNB())],
             costs=[1, 2],
@@ -487,7 +540,13 @@ def test_displays(quick, problem):
 )
 def test_members_that_are_not_added_up_are_refused_before_any_fit(estimator):
     X, y = make_classification(
-        200, 6, n_informative=5, n_redundant=0, n_classes=3, random_state=0, class_sep=0.8
+        200,
+        6,
+        n_informative=5,
+        n_redundant=0,
+        n_classes=3,
+        random_state=0,
+        class_sep=0.8,
     )
     refused = pytest.raises(TypeError, match="must be an ensemble of LightGBM")
     with patch.object(GaussianNB, "fit", side_effect=AssertionError("fitted")), refused:
@@ -516,19 +575,25 @@ def test_frames_are_read_by_the_names_of_fit(problem):
     with pytest.warns(UserWarning, match="does not have valid feature names"):
         quick.predict(rows.to_numpy()[:1])
     quick.fit(csr_array(X), y)
-    np.testing.assert_array_equal(quick.predict(csr_array(rows)), quick.predict(rows.to_numpy()))
+    np.testing.assert_array_equal(
+        quick.predict(csr_array(rows)), quick.predict(rows.to_numpy())
+    )
 
 
 def test_missing_values_where_the_ensemble_behind_a_threshold_reads_them():
     """The classifier that moves the threshold does not say so; its ensemble does."""
     X, y = make_classification(600, 6, random_state=0)
     X[::7, 0] = np.nan
-    moved = FixedThresholdClassifier(HistGradientBoostingClassifier(max_iter=20), threshold=0.3)
+    moved = FixedThresholdClassifier(
+        HistGradientBoostingClassifier(max_iter=20), threshold=0.3
+    )
     exits = QWYCEnsemble(FrozenEstimator(moved.fit(X[:300], y[:300])), alpha=0).fit(
         X[300:], y[300:]
     )
     assert np.array_equal(exits.predict(X), moved.predict(X))
-    forest = FixedThresholdClassifier(GradientBoostingClassifier(n_estimators=5), threshold=0.3)
+    forest = FixedThresholdClassifier(
+        GradientBoostingClassifier(n_estimators=5), threshold=0.3
+    )
     with pytest.raises(ValueError, match="NaN"):
         QWYCEnsemble(forest, alpha=0).fit(X, y)
 
@@ -546,7 +611,9 @@ def test_any_one_row_is_answered_or_refused_as_in_a_batch(data, quick, fast, pro
     methods, budget = ["predict", "predict_proba", "decision_function"], {}
     if estimator is quick:
         methods += ["predict_cost", "route"]
-        budget = {"budget": data.draw(st.sampled_from([None, 1.01 * quick.min_budget_]))}
+        budget = {
+            "budget": data.draw(st.sampled_from([None, 1.01 * quick.min_budget_]))
+        }
     method = data.draw(st.sampled_from(methods))
     rows = problem[0][-60:].copy()
     values = [np.nan, np.inf, 1e300, 0.0, -0.0, 1e-40, 1e30]
@@ -569,7 +636,9 @@ def test_any_one_row_is_answered_or_refused_as_in_a_batch(data, quick, fast, pro
     row.flags.writeable = data.draw(st.booleans())
     whole = np.repeat(row, 60, axis=0)
     if kind in ("list", "frame"):
-        row, whole = (X.tolist() if kind == "list" else pd.DataFrame(X) for X in (row, whole))
+        row, whole = (
+            X.tolist() if kind == "list" else pd.DataFrame(X) for X in (row, whole)
+        )
 
     def outcome(X, i):
         try:
@@ -578,7 +647,11 @@ def test_any_one_row_is_answered_or_refused_as_in_a_batch(data, quick, fast, pro
             return f"{type(error)}: {error}"
 
     expected, found = outcome(whole, 0), outcome(row, 0)
-    if method in ("predict", "route") or isinstance(expected, str) or isinstance(found, str):
+    if (
+        method in ("predict", "route")
+        or isinstance(expected, str)
+        or isinstance(found, str)
+    ):
         assert found == expected
     else:
         np.testing.assert_allclose(found, expected, rtol=1e-12)

@@ -44,7 +44,9 @@ def test_a_share_of_all_rows_may_be_a_rare_class_and_fit_says_so(rare):
     with pytest.warns(UserWarning, match="alpha=0.02 is a share of all rows") as caught:
         quick.optimize(rows[:4000])
     assert caught[0].filename == __file__
-    found = re.search(r"with 1, (\d+) of 1000, it is (\d+)%, and (\d+) of these", str(caught[0]))
+    found = re.search(
+        r"with 1, (\d+) of 1000, it is (\d+)%, and (\d+) of these", str(caught[0])
+    )
     n, percent, wrong = map(int, found.groups())
     assert percent == round(100 * 0.02 * 1000 / n)
     assert wrong / n == pytest.approx(quick.class_disagreement_[1])
@@ -84,18 +86,28 @@ def test_shares_for_each_class_hold_on_average_and_their_bounds_with_confidence(
 def test_the_guarantee_holds_for_each_class(rare):
     frozen, rows = rare
     quick = QWYCEnsemble(
-        frozen, alpha={0: 0.02, 1: 0.05}, order="natural", guarantee=True, random_state=0
+        frozen,
+        alpha={0: 0.02, 1: 0.05},
+        order="natural",
+        guarantee=True,
+        random_state=0,
     ).optimize(rows[:2000], X_calibration=rows[2000:6000])
     assert (quick.class_disagreement_bound_ <= [0.02, 0.05]).all()
     assert (quick.class_disagreement_ <= quick.class_disagreement_bound_).all()
     assert quick.predict_cost(rows[6000:]).mean() < 25
 
 
-@pytest.mark.parametrize(("share", "said"), [(0.01, "that takes 99 rows"), (0.0, "none may")])
+@pytest.mark.parametrize(
+    ("share", "said"), [(0.01, "that takes 99 rows"), (0.0, "none may")]
+)
 def test_too_few_rows_of_an_answer_are_named(share, said, rare):
     frozen, rows = rare
-    quick = QWYCEnsemble(frozen, alpha={0: 0.01, 1: share}, order="natural", random_state=0)
-    with pytest.warns(UserWarning, match=r"alpha=\{0: 0.01, .* answer 1, .*" + said) as caught:
+    quick = QWYCEnsemble(
+        frozen, alpha={0: 0.01, 1: share}, order="natural", random_state=0
+    )
+    with pytest.warns(
+        UserWarning, match=r"alpha=\{0: 0.01, .* answer 1, .*" + said
+    ) as caught:
         quick.optimize(rows[:3000])
     assert caught[0].filename == __file__ and "inf" not in str(caught[0].message)
     assert quick.predict_cost(rows).min() == 25
@@ -134,7 +146,9 @@ def test_rows_held_out_have_the_answers_of_all(sizes, share, seed):
     if len(held_out) <= rest:
         assert len(np.unique(y[kept])) == len(sizes)
         expected = (np.array(sizes) - 1) * len(held_out) / max(rest, 1)
-        assert (np.abs(np.bincount(y[held_out], minlength=len(sizes)) - expected) < 1.01).all()
+        assert (
+            np.abs(np.bincount(y[held_out], minlength=len(sizes)) - expected) < 1.01
+        ).all()
 
 
 def test_each_row_of_an_answer_is_as_likely_to_be_held_out():
@@ -158,7 +172,9 @@ def test_fewest_rows(alpha, confidence, guarantee):
 
 def test_judged_by_hand():
     """Three members, two policies; the second one wrongs a row that the first one does not."""
-    scores = np.array([[1.0, -1.0, 3.0], [1.0, 3.0, -4.0], [1.0, 1.0, -1.0]])[:, :, None]
+    scores = np.array([[1.0, -1.0, 3.0], [1.0, 3.0, -4.0], [1.0, 1.0, -1.0]])[
+        :, :, None
+    ]
     values, bad = running_values(scores, np.arange(3), np.zeros(1), 0.0)
     answers = full_answers(scores, np.zeros(1), 0.0)
     assert answers.tolist() == [1, 1, 0]

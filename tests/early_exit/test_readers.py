@@ -43,7 +43,9 @@ def with_missing(X, seed=0):
     return X
 
 
-EXTREME = np.array([[np.inf] * 8, [-np.inf] * 8, [1e300] * 8, [-1e300] * 8, [0.0] * 8, [1e-36] * 8])
+EXTREME = np.array(
+    [[np.inf] * 8, [-np.inf] * 8, [1e300] * 8, [-1e300] * 8, [0.0] * 8, [1e-36] * 8]
+)
 
 
 def assert_layouts_agree(engine, X):
@@ -63,17 +65,35 @@ def test_lightgbm_categories_unseen_ones_and_fractions(n_classes):
         n_estimators=12, verbose=-1, n_jobs=1, min_data_per_group=2, cat_smooth=1
     ).fit(X, y, categorical_feature=[0, 1])
     strange = np.vstack([X, with_missing(X), EXTREME])
-    strange[:20, 0] = [70, 71, 500, -1, -0.5, 0.7, 1e9, 3e9, -3e9, np.nan, 31, 32, 33] + [2.9] * 7
+    strange[:20, 0] = [
+        70,
+        71,
+        500,
+        -1,
+        -0.5,
+        0.7,
+        1e9,
+        3e9,
+        -3e9,
+        np.nan,
+        31,
+        32,
+        33,
+    ] + [2.9] * 7
     engine, _ = ensemble_engine(model)
     assert engine.forest.trees.special
     expected = model.predict(strange, raw_score=True).reshape(len(strange), -1)
-    np.testing.assert_allclose(full_scores(engine, strange), expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        full_scores(engine, strange), expected, rtol=1e-12, atol=1e-12
+    )
     assert_layouts_agree(engine, strange)
 
 
 def test_models_that_stopped_early_end_at_their_best_iteration():
     X, y = data()
-    model = xgb.XGBClassifier(n_estimators=60, learning_rate=0.5, early_stopping_rounds=3, n_jobs=1)
+    model = xgb.XGBClassifier(
+        n_estimators=60, learning_rate=0.5, early_stopping_rounds=3, n_jobs=1
+    )
     model.fit(X[:400], y[:400], eval_set=[(X[400:], y[400:])], verbose=False)
     engine, _ = ensemble_engine(model)
     assert engine.n_members == model.best_iteration + 1 < 60
@@ -113,9 +133,13 @@ def test_hist_gradient_boosting_missing_categories_and_extreme_values(n_classes)
     queries[:6, 2] = [-1, 1e6, np.nan, 0.5, 1, 300]
     engine, _ = ensemble_engine(model)
     expected = model.decision_function(queries).reshape(len(queries), -1)
-    np.testing.assert_allclose(full_scores(engine, queries), expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        full_scores(engine, queries), expected, rtol=1e-12, atol=1e-12
+    )
     assert_layouts_agree(engine, queries)
-    np.testing.assert_allclose(full_scores(engine, queries.tolist()), expected, atol=1e-12)
+    np.testing.assert_allclose(
+        full_scores(engine, queries.tolist()), expected, atol=1e-12
+    )
 
 
 def test_models_that_are_refused():
@@ -123,10 +147,19 @@ def test_models_that_are_refused():
     quiet = {"n_estimators": 2, "verbose": -1, "n_jobs": 1}
     forest = RandomForestClassifier(2)
     for model, message in (
-        (lgb.LGBMRegressor(**quiet).fit(X, y).booster_, "with numbers .* must have a classifier"),
+        (
+            lgb.LGBMRegressor(**quiet).fit(X, y).booster_,
+            "with numbers .* must have a classifier",
+        ),
         (forest.fit(X, np.column_stack([y, y])), "Multi-output"),
-        (xgb.XGBClassifier(n_estimators=2, missing=0.0).fit(X, y), "missing=0.0; only NaN is"),
-        (xgb.XGBClassifier(n_estimators=2, booster="gblinear").fit(X, y), "booster='gblinear'"),
+        (
+            xgb.XGBClassifier(n_estimators=2, missing=0.0).fit(X, y),
+            "missing=0.0; only NaN is",
+        ),
+        (
+            xgb.XGBClassifier(n_estimators=2, booster="gblinear").fit(X, y),
+            "booster='gblinear'",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             ensemble_engine(model)
@@ -135,16 +168,22 @@ def test_models_that_are_refused():
 def test_members_by_decision_function_call_or_neither():
     X, y = data()
     ridge = RidgeClassifier().fit(X, y)
-    engine = MemberEngine([ridge, lambda rows: rows[:, 0]], np.array([0, 1]), np.ones(2))
+    engine = MemberEngine(
+        [ridge, lambda rows: rows[:, 0]], np.array([0, 1]), np.ones(2)
+    )
     expected = ridge.decision_function(X) + X[:, 0]
     np.testing.assert_allclose(full_scores(engine, X)[:, 0], expected)
     assert engine.link is None
     with pytest.raises(TypeError, match="must have decision_function or predict_proba"):
         MemberEngine([object()], np.array([0, 1]), np.ones(1))
     wide = MemberEngine([lambda rows: rows[:, :3]], np.array([0, 1]), np.ones(1))
-    with pytest.raises(ValueError, match="gave 3 scores for each row, expected 1") as caught:
+    with pytest.raises(
+        ValueError, match="gave 3 scores for each row, expected 1"
+    ) as caught:
         wide.member_scores(X)
-    assert caught.value.__notes__ == ["This happened in call of 'member 0' with 600 rows."]
+    assert caught.value.__notes__ == [
+        "This happened in call of 'member 0' with 600 rows."
+    ]
 
 
 @pytest.mark.parametrize(
@@ -157,7 +196,9 @@ def test_members_by_decision_function_call_or_neither():
 )
 def test_boosting_of_one_class_says_so(model):
     X = np.random.RandomState(0).rand(60, 2)
-    with pytest.raises(ValueError, match="rows of one class, .* nothing is to be evaluated"):
+    with pytest.raises(
+        ValueError, match="rows of one class, .* nothing is to be evaluated"
+    ):
         ensemble_engine(model().fit(X, np.full(60, "b")))
     forest = RandomForestClassifier(3, random_state=0).fit(X, np.full(60, "b"))
     assert ensemble_engine(forest)[1].tolist() == ["b"]

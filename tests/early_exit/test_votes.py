@@ -23,9 +23,14 @@ def state_law(law, negative):
     """Mass of each state (t, k), and of those in it that are negative, by the hypergeometric."""
     n = len(law) - 1
     votes = np.arange(n + 1)
-    mass = [np.array([law @ hypergeom.pmf(k, n, votes, t) for k in range(t + 1)]) for t in votes]
+    mass = [
+        np.array([law @ hypergeom.pmf(k, n, votes, t) for k in range(t + 1)])
+        for t in votes
+    ]
     against = [
-        np.array([(law * negative) @ hypergeom.pmf(k, n, votes, t) for k in range(t + 1)])
+        np.array(
+            [(law * negative) @ hypergeom.pmf(k, n, votes, t) for k in range(t + 1)]
+        )
         for t in votes
     ]
     return mass, against
@@ -74,7 +79,11 @@ def what_it_does(law, negative, costs, below, above):
         here = np.zeros(t + 1)
         for k in range(t):
             if going[k]:
-                up = mass[t][k + 1] * (k + 1) / t / mass[t - 1][k] if mass[t - 1][k] else 0.0
+                up = (
+                    mass[t][k + 1] * (k + 1) / t / mass[t - 1][k]
+                    if mass[t - 1][k]
+                    else 0.0
+                )
                 here[k + 1] += going[k] * up
                 here[k] += going[k] * (1 - up)
         k = np.arange(t + 1)
@@ -101,7 +110,9 @@ def test_the_backward_pass_solves_the_linear_program(weights, costs, price):
     negative = (2 * np.arange(n + 1) <= n).astype(float)
     below, above = optimal_stopping(law, negative, costs, [price])
     cost, wrong = what_it_does(law, negative, costs, below[0], above[0])
-    assert cost == pytest.approx(linear_program(law, negative, costs, wrong + 1e-12), abs=1e-6)
+    assert cost == pytest.approx(
+        linear_program(law, negative, costs, wrong + 1e-12), abs=1e-6
+    )
 
 
 def test_one_side_alone_may_stop():
@@ -121,7 +132,9 @@ def test_a_law_of_votes_finds_what_few_rows_do_not_show():
         share = rng.beta(0.5, 0.5, size=m)
         return ((rng.uniform(size=(n, m)) < share) - 0.5)[:, :, None].astype(np.float32)
 
-    path = vote_path(draw(300), np.zeros(1), 0.0, np.ones(n), n * np.geomspace(1000, 1, 20))
+    path = vote_path(
+        draw(300), np.zeros(1), 0.0, np.ones(n), n * np.geomspace(1000, 1, 20)
+    )
     fresh = draw(20_000)
     sums = np.cumsum(fresh[:, :, 0], axis=0)
     answers, found = sums[-1] > 0, []
@@ -155,7 +168,15 @@ MODELS = {
     "hard": lambda: VotingClassifier(
         # An even number, for ties.
         list(
-            zip("abcd", [GaussianNB(), LogisticRegression(), DecisionTreeClassifier(), LinearSVC()])
+            zip(
+                "abcd",
+                [
+                    GaussianNB(),
+                    LogisticRegression(),
+                    DecisionTreeClassifier(),
+                    LinearSVC(),
+                ],
+            )
         )
     ),
 }
@@ -167,13 +188,19 @@ def test_all_votes_are_the_library(name, n_classes):
     X, y = data(n_classes)
     y = np.array(["no", "yes", "maybe"])[y]
     model = MODELS[name]().fit(X[:300], y[:300])
-    whole = QWYCEnsemble(FrozenEstimator(model), alpha=0.0, stopping="votes").optimize(X[300:])
+    whole = QWYCEnsemble(FrozenEstimator(model), alpha=0.0, stopping="votes").optimize(
+        X[300:]
+    )
     np.testing.assert_array_equal(whole.predict(X), model.predict(X))
     assert hasattr(whole, "predict_proba") == hasattr(model, "predict_proba")
     if hasattr(model, "predict_proba"):
-        np.testing.assert_allclose(whole.predict_proba(X), model.predict_proba(X), atol=1e-6)
+        np.testing.assert_allclose(
+            whole.predict_proba(X), model.predict_proba(X), atol=1e-6
+        )
     share = dict.fromkeys(model.classes_, 0.05)
-    quick = QWYCEnsemble(FrozenEstimator(model), alpha=share, stopping="votes", random_state=0)
+    quick = QWYCEnsemble(
+        FrozenEstimator(model), alpha=share, stopping="votes", random_state=0
+    )
     quick.optimize(X[300:])
     assert quick.stopping_ == "votes"
     assert np.mean(quick.predict(X) != model.predict(X)) < 0.1
@@ -185,7 +212,9 @@ def test_weighted_votes_and_an_order_of_ones_own_take_thresholds():
     X, y = data()
     members = [("a", GaussianNB()), ("b", LogisticRegression()), ("c", GaussianNB())]
     model = VotingClassifier(members, weights=[1, 3, 1.5]).fit(X[:300], y[:300])
-    quick = QWYCEnsemble(FrozenEstimator(model), alpha=0.02, random_state=0).optimize(X[300:])
+    quick = QWYCEnsemble(FrozenEstimator(model), alpha=0.02, random_state=0).optimize(
+        X[300:]
+    )
     assert quick.stopping_ == "thresholds"
     whole = QWYCEnsemble(FrozenEstimator(model), alpha=0.0).optimize(X[300:])
     np.testing.assert_array_equal(whole.predict(X), model.predict(X))
@@ -195,8 +224,12 @@ def test_weighted_votes_and_an_order_of_ones_own_take_thresholds():
     ordered = QWYCEnsemble(forest, order="natural", random_state=0).optimize(X[300:])
     assert ordered.stopping_ == "thresholds"
     costs = np.random.RandomState(0).uniform(1, 5, size=40)
-    voting = QWYCEnsemble(forest, stopping="votes", costs=costs, alpha=0.05).optimize(X[300:])
-    assert (np.diff(costs[voting.order_]) >= 0).all(), "members that cost less vote first"
+    voting = QWYCEnsemble(forest, stopping="votes", costs=costs, alpha=0.05).optimize(
+        X[300:]
+    )
+    assert (np.diff(costs[voting.order_]) >= 0).all(), (
+        "members that cost less vote first"
+    )
 
 
 @pytest.mark.parametrize("calibration", [0.25, 0.4])
@@ -205,9 +238,9 @@ def test_the_better_one_is_taken_and_keeps_alpha(calibration):
     model = MODELS["forest"]().fit(X[:500], y[:500])
     given = {"alpha": 0.01, "calibration": calibration, "random_state": 0}
     found = {
-        stopping: QWYCEnsemble(FrozenEstimator(model), stopping=stopping, **given).optimize(
-            X[500:2500]
-        )
+        stopping: QWYCEnsemble(
+            FrozenEstimator(model), stopping=stopping, **given
+        ).optimize(X[500:2500])
         for stopping in ("auto", "thresholds", "votes")
     }
     # Which one it was is said, and it does what it does when it is asked for.
@@ -234,13 +267,17 @@ def test_what_costs_less_is_taken(better):
 @pytest.mark.slow
 def test_the_bound_of_votes_holds():
     X, y = data(n=4500)
-    model = RandomForestClassifier(20, min_samples_leaf=3, random_state=0).fit(X[:500], y[:500])
+    model = RandomForestClassifier(20, min_samples_leaf=3, random_state=0).fit(
+        X[:500], y[:500]
+    )
     X = X[500:]
     full, above, shares = model.predict(X), 0, []
     for seed in range(16):
         order = np.random.RandomState(seed).permutation(len(X))
         fit, apart, rest = np.split(order, [500, 2000])
-        quick = QWYCEnsemble(FrozenEstimator(model), alpha=0.02, stopping="votes", guarantee=True)
+        quick = QWYCEnsemble(
+            FrozenEstimator(model), alpha=0.02, stopping="votes", guarantee=True
+        )
         quick.optimize(X[fit], X_calibration=X[apart])
         shares.append(np.mean(quick.predict(X[rest]) != full[rest]))
         above += shares[-1] > quick.disagreement_bound_
@@ -255,8 +292,12 @@ def test_one_member_or_members_of_one_mind():
     X, y = data()
     for forest in (
         RandomForestClassifier(1, random_state=0).fit(X, y),
-        RandomForestClassifier(5, max_depth=1, bootstrap=False, max_features=None).fit(X, y),
+        RandomForestClassifier(5, max_depth=1, bootstrap=False, max_features=None).fit(
+            X, y
+        ),
         RandomForestClassifier(3).fit(X, np.zeros(len(X))),
     ):
-        quick = QWYCEnsemble(FrozenEstimator(forest), stopping="votes", alpha=0.05).optimize(X)
+        quick = QWYCEnsemble(
+            FrozenEstimator(forest), stopping="votes", alpha=0.05
+        ).optimize(X)
         np.testing.assert_array_equal(quick.predict(X), forest.predict(X))

@@ -64,9 +64,13 @@ def assert_guarantee(rng, quality, coef, found, alpha):
     kept = undominated(found.quality, indicator(found.masks, k) @ costs.coef)
     masks, of_kept = found.masks[kept], found.quality[kept]
     assert (np.diff(of_kept) >= 0).all()
-    sizes = np.where(rng.integers(2, size=10), rng.integers(30, size=10), rng.uniform(0, 500, 10))
+    sizes = np.where(
+        rng.integers(2, size=10), rng.integers(30, size=10), rng.uniform(0, 500, 10)
+    )
     for cost in costs(sizes).T @ indicator(np.arange(1 << k), k).T:
-        budget = np.concatenate([rng.choice(cost, 3), rng.uniform(0, 1.1 * cost.max(), 3)])
+        budget = np.concatenate(
+            [rng.choice(cost, 3), rng.uniform(0, 1.1 * cost.max(), 3)]
+        )
         among = np.broadcast_to(cost[masks], (6, len(masks)))
         chosen = masks[best_affordable(among, of_kept, budget)]
         best = np.where(cost <= budget[:, None], quality, -1).max(axis=1)
@@ -99,7 +103,9 @@ def test_guarantee_under_a_training_budget(seed):
     k, tol = int(rng.integers(1, 8)), float(rng.choice([0.0, 0.05]))
     quality, coef = 0.2 + 0.8 * qualities(rng, k, tol), coefficients(rng, k)
     oracle, most = Oracle(quality), int(rng.integers(1, 1 << k))
-    found = LatticeSearch(k, oracle, quality[0], monotonicity_tol=tol, max_models=most).run(0.0)
+    found = LatticeSearch(
+        k, oracle, quality[0], monotonicity_tol=tol, max_models=most
+    ).run(0.0)
     assert len(oracle.asked) <= most
     assert np.isfinite(found.alpha)
     assert_guarantee(rng, quality, coef, found, found.alpha)
@@ -161,6 +167,8 @@ def test_few_sets_are_trained_where_one_feature_says_most(seed, case):
 def test_violations_name_the_worst_subset():
     quality = np.random.default_rng(0).uniform(size=512)
     found = monotonicity_violations(np.arange(512), quality, 0.3)
-    assert [drop for *_, drop in found] == sorted((drop for *_, drop in found), reverse=True)
+    assert [drop for *_, drop in found] == sorted(
+        (drop for *_, drop in found), reverse=True
+    )
     beaten = np.flatnonzero(subset_max(quality) - quality > 0.3)
     assert {superset for _, superset, _ in found} == set(beaten.tolist())

@@ -47,7 +47,9 @@ CLOCK = FakeClock()
 class Moment(TransformerMixin, BaseEstimator):
     """One moment of an item; takes ``fixed + per_pixel * size`` of the fake clock."""
 
-    def __init__(self, name, power=1, noise=1.0, fixed=0.0, per_pixel=0.0, slow_down=1.0):
+    def __init__(
+        self, name, power=1, noise=1.0, fixed=0.0, per_pixel=0.0, slow_down=1.0
+    ):
         self.name = name
         self.power = power
         self.noise = noise
@@ -63,7 +65,9 @@ class Moment(TransformerMixin, BaseEstimator):
         CALLS.setdefault(self.name, []).append(len(X))
         for item in X:
             CLOCK.now += self.slow_down * (self.fixed + self.per_pixel * np.size(item))
-        return np.array([[np.mean(item**self.power), np.std(item) * self.noise] for item in X])
+        return np.array(
+            [[np.mean(item**self.power), np.std(item) * self.noise] for item in X]
+        )
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +75,10 @@ def items():
     """Arrays of 4 to 60 numbers whose mean and spread tell three classes apart."""
     rng = np.random.default_rng(0)
     y, sizes = rng.integers(3, size=90), rng.integers(4, 60, size=90)
-    items = [rng.normal(0.7 * (c == 1), 1.0 + 0.8 * (c == 2), size=n) for c, n in zip(y, sizes)]
+    items = [
+        rng.normal(0.7 * (c == 1), 1.0 + 0.8 * (c == 2), size=n)
+        for c, n in zip(y, sizes)
+    ]
     return items, y
 
 
@@ -100,7 +107,9 @@ def selector(strategy="poly_dom", **params):
     if strategy in TRADE_OFFS:
         params = {"trade_offs": TRADE_OFFS[strategy], **params}
         return GreedyFeatureSelector(GaussianNB(), make_extractors(), **params)
-    more = {"poly_dom": {"monotonicity_tol": 0.1}, "expand_all": {"alpha": None}}[strategy]
+    more = {"poly_dom": {"monotonicity_tol": 0.1}, "expand_all": {"alpha": None}}[
+        strategy
+    ]
     return PolyDomSelector(GaussianNB(), make_extractors(), **{**more, **params})
 
 
@@ -231,9 +240,13 @@ def test_data_frames(table, frame):
     X, y = table
     named = frame({name: X[:, j] for j, name in enumerate("abcdef")})
     groups = {"cheap": "a", "middle": ["b", "c"], "late": ["d", "e", "f"]}
-    model = PolyDomSelector(GaussianNB(), groups, costs=GROUP_COSTS, monotonicity_tol=0.2)
+    model = PolyDomSelector(
+        GaussianNB(), groups, costs=GROUP_COSTS, monotonicity_tol=0.2
+    )
     assert_array_equal(model.fit(named, y).feature_names_in_, list("abcdef"))
-    sized = clone(model).set_params(size=lambda row: abs(np.asarray(row)[0]), costs=[[0, 1], 1, 1])
+    sized = clone(model).set_params(
+        size=lambda row: abs(np.asarray(row)[0]), costs=[[0, 1], 1, 1]
+    )
     sized.fit(named, y)
     assert_array_equal(sized._sizes(named, None), np.abs(X[:, 0]))
     plain = clone(model).set_params(extractors=GROUPS).fit(X, y)
@@ -251,17 +264,28 @@ def test_sparse_input_lists_and_size_columns(table):
     X = np.round(np.abs(X), 1)
     groups = {"cheap": 0, "middle": [1, 2], "shared": [2, 3]}
     costs = {"cheap": 1, "middle": [0, 2.0], "shared": 3.0}
-    model = PolyDomSelector(LogisticRegression(), groups, costs=costs, size=5, monotonicity_tol=0.2)
+    model = PolyDomSelector(
+        LogisticRegression(), groups, costs=costs, size=5, monotonicity_tol=0.2
+    )
     dense = model.fit(X, y).predict_routed(X, budget=4.0)
     assert_array_equal(dense.cost <= 4.0, True)
     assert_array_equal(model.predict(X.tolist(), budget=4.0), dense.y_pred)
     sizes = X[:, 5]
     thin = clone(model).set_params(size=None).fit(sparse.csr_matrix(X), y, size=sizes)
-    assert_array_equal(thin.predict(sparse.csr_matrix(X), budget=4.0, size=sizes), dense.y_pred)
+    assert_array_equal(
+        thin.predict(sparse.csr_matrix(X), budget=4.0, size=sizes), dense.y_pred
+    )
 
 
 def test_text_through_sparse_transformers():
-    texts = ["good fine", "bad poor", "fine good good", "poor bad bad", "good", "bad"] * 4
+    texts = [
+        "good fine",
+        "bad poor",
+        "fine good good",
+        "poor bad bad",
+        "good",
+        "bad",
+    ] * 4
     y = [1, 0] * 12
     model = PolyDomSelector(
         LogisticRegression(),
@@ -290,12 +314,18 @@ def test_measured_costs(items):
     X, y = items
     model = selector(costs="time").fit(X, y)
     sizes = np.unique([np.size(item) for item in X])
-    assert_allclose(model.costs_(sizes), [1 + 0 * sizes, 1 + 0.1 * sizes, 2 + 0.3 * sizes])
+    assert_allclose(
+        model.costs_(sizes), [1 + 0 * sizes, 1 + 0.1 * sizes, 2 + 0.3 * sizes]
+    )
     assert model.measured_costs_.shape == (3 * len(X), 3)
-    assert_array_equal(np.sort(model.measured_sizes_[: len(X)]), sorted(map(np.size, X)))
+    assert_array_equal(
+        np.sort(model.measured_sizes_[: len(X)]), sorted(map(np.size, X))
+    )
     constant = selector(costs="time", size=None).fit(X, y)
     assert (constant.costs_([0.0])[1:] > 1).all()
-    assert not hasattr(constant.set_params(costs=[1, 1, 1]).fit(X, y), "measured_costs_")
+    assert not hasattr(
+        constant.set_params(costs=[1, 1, 1]).fit(X, y), "measured_costs_"
+    )
 
 
 class SlowNB(GaussianNB):
@@ -366,7 +396,9 @@ def test_anytime_greedy_walks_its_sequence(items, strategy):
         transformer.slow_down = 0.3
     faster = model.predict_routed(X, budget=budget, anytime=True)
     # Further along the sequence that the budget names.
-    longer = model.candidates_[faster.route].sum(axis=1) - model.candidates_[route].sum(axis=1)
+    longer = model.candidates_[faster.route].sum(axis=1) - model.candidates_[route].sum(
+        axis=1
+    )
     assert (longer >= 0).all()
     assert longer.sum() > 0
     assert (model.candidates_[faster.route] >= model.candidates_[route]).all()
@@ -380,11 +412,15 @@ def test_greedy_keeps_to_budgets(items, strategy):
     assert (model.predict_cost(X, budget=budget) <= budget).all()
     line = model.skyline(20)
     assert (np.diff(line.quality) > 0).all()
-    assert model.n_trained_ <= {"greedy": 7, "greedy_acc": 6, "greedy_cost": 3}[strategy]
+    assert (
+        model.n_trained_ <= {"greedy": 7, "greedy_acc": 6, "greedy_cost": 3}[strategy]
+    )
     free = clone(model).set_params(costs=[0, 0, 0], size=None).fit(X, y)
     assert_array_equal(free.predict_cost(X, budget=0), 0)
     for params in ({"size": None}, {"trade_offs": [-1.0]}, {"trade_offs": []}):
-        with pytest.raises(ValueError, match="grow at the median|trade_offs must be a one-dim"):
+        with pytest.raises(
+            ValueError, match="grow at the median|trade_offs must be a one-dim"
+        ):
             clone(model).set_params(**params).fit(X, y)
 
 
@@ -405,14 +441,18 @@ def test_scores_are_cross_validated(items):
     tables = [transformer.transform(X) for _, transformer in make_extractors()]
     for used, score in zip(model.expanded_[1:], model.expanded_quality_[1:]):
         table = np.hstack([tables[j] for j in np.flatnonzero(used)])
-        expected = cross_val_score(GaussianNB(), table, y, cv=3, scoring="balanced_accuracy")
+        expected = cross_val_score(
+            GaussianNB(), table, y, cv=3, scoring="balanced_accuracy"
+        )
         assert score == pytest.approx(expected.mean())
     assert model.expanded_quality_[0] == pytest.approx(1 / 3)
 
 
 def test_violations_of_monotonicity_are_reported(items):
     X, y = items
-    with pytest.warns(UserWarning, match=r"The guarantee assumes.*monotonicity_tol=0\.0.*would"):
+    with pytest.warns(
+        UserWarning, match=r"The guarantee assumes.*monotonicity_tol=0\.0.*would"
+    ):
         model = selector(alpha=0.0, monotonicity_tol=0.0).fit(X, y)
     subset, superset, drop = model.monotonicity_violations_[0]
     assert subset == "(none)" or set(subset.split(" + ")) < set(superset.split(" + "))
@@ -430,7 +470,9 @@ def test_violations_of_monotonicity_are_reported(items):
 def test_memory_trains_nothing_twice(items, tmp_path):
     X, y = items
     model = selector(memory=str(tmp_path), alpha=0.0)
-    with patch.object(GaussianNB, "fit", autospec=True, side_effect=GaussianNB.fit) as fit:
+    with patch.object(
+        GaussianNB, "fit", autospec=True, side_effect=GaussianNB.fit
+    ) as fit:
         first = model.fit(X, y)
         assert fit.call_count == 3 * first.n_trained_ + len(first.choices_) - 1
         fit.reset_mock()
@@ -457,7 +499,9 @@ def test_sample_weight_and_other_metadata(items):
         assert model.expanded_quality_[0] > 0.9
         model.set_score_request(size=True, budget=True, sample_weight=False)
         search = GridSearchCV(model, {"alpha": [0.0, 0.1]}, cv=2)
-        search.fit(np.array(X, dtype=object), y, size=sizes, sample_weight=weight, budget=9.0)
+        search.fit(
+            np.array(X, dtype=object), y, size=sizes, sample_weight=weight, budget=9.0
+        )
         assert search.best_estimator_.quality_.shape[0] > 1
         # Nobody asked for it.
         plain = selector(size=None)
@@ -493,26 +537,52 @@ def test_failure_inside_keeps_its_type_and_is_named(items):
     ("params", "message"),
     [
         ({"costs": {"mean": 1, "spread": 2}}, "costs has no entry for ['both']"),
-        ({"costs": {**POLYNOMIALS, "x": 1}}, "costs has entries for ['x'], which are not among"),
-        ({"costs": [1, 2, -3]}, "costs of 'both' must be a number, a sequence of polynomial"),
-        ({"costs": {**POLYNOMIALS, "mean": [1, np.inf]}}, "costs of 'mean' must be a number"),
+        (
+            {"costs": {**POLYNOMIALS, "x": 1}},
+            "costs has entries for ['x'], which are not among",
+        ),
+        (
+            {"costs": [1, 2, -3]},
+            "costs of 'both' must be a number, a sequence of polynomial",
+        ),
+        (
+            {"costs": {**POLYNOMIALS, "mean": [1, np.inf]}},
+            "costs of 'mean' must be a number",
+        ),
         ({"costs": {**POLYNOMIALS, "mean": True}}, "got True"),
         ({"costs": None}, "costs=None is allowed with extractors=None only"),
-        ({"extractors": [("a + b", Moment("x"))], "costs": [1]}, "'a + b' would be mistaken for"),
-        ({"extractors": [("(none)", Moment("x"))], "costs": [1]}, "'(none)' would be mistaken"),
-        ({"costs": MeasuredCosts(1.0)}, "percentile of MeasuredCosts must be a number above 0"),
+        (
+            {"extractors": [("a + b", Moment("x"))], "costs": [1]},
+            "'a + b' would be mistaken for",
+        ),
+        (
+            {"extractors": [("(none)", Moment("x"))], "costs": [1]},
+            "'(none)' would be mistaken",
+        ),
+        (
+            {"costs": MeasuredCosts(1.0)},
+            "percentile of MeasuredCosts must be a number above 0",
+        ),
         ({"extractors": []}, "a non-empty list of (name, transformer) tuples, got []"),
-        ({"extractors": [("a", 3)], "costs": [1]}, "The extractor 'a' must have fit and transform"),
+        (
+            {"extractors": [("a", 3)], "costs": [1]},
+            "The extractor 'a' must have fit and transform",
+        ),
         ({"extractors": [("a__b", Moment("x"))], "costs": [1]}, "must not contain __"),
         ({"extractors": {"a": [0]}}, "select columns of a two-dimensional X"),
-        ({"scoring": "neg_log_loss"}, "scoring must give finite scores that are not negative"),
+        (
+            {"scoring": "neg_log_loss"},
+            "scoring must give finite scores that are not negative",
+        ),
         ({"size": lambda item: -1.0}, "size must be finite and at least 0, got -1.0"),
         ({"size": lambda item: 1e120, "costs": [[0, 0, 1], 1, 1]}, "from 0 to 1e+100"),
     ],
 )
 def test_refused_in_fit(params, message):
     texts, y = ["ab", "cd", "abc", "c"] * 6, [0, 1, 1, 0] * 6
-    moment_free = [(n, FunctionTransformer(lengths)) for n in ("mean", "spread", "both")]
+    moment_free = [
+        (n, FunctionTransformer(lengths)) for n in ("mean", "spread", "both")
+    ]
     model = selector(size=len).set_params(extractors=moment_free).set_params(**params)
     with pytest.raises(ValueError, match=re.escape(message)):
         model.fit(texts, y)
@@ -561,33 +631,55 @@ def test_refused_tables_and_features(items):
     with pytest.raises(ValueError, match='costs="time" measures transformers'):
         PolyDomSelector(GaussianNB(), {"a": [0]}, costs="time").fit(X, y)
     wide = np.tile(X, 6)
-    with pytest.raises(ValueError, match=r"at most 20 extractors, got 24.*GreedyFeatureSelector"):
+    with pytest.raises(
+        ValueError, match=r"at most 20 extractors, got 24.*GreedyFeatureSelector"
+    ):
         PolyDomSelector(GaussianNB()).fit(wide, y)
     with pytest.raises(ValueError, match="at most 62 extractors, got 64"):
         GreedyFeatureSelector(GaussianNB()).fit(np.tile(X, 16), y)
     X, y = items
     flat = [("mean", FunctionTransformer(lambda X: np.zeros(len(X))))]
-    with pytest.raises(ValueError, match=r"Extractor 'mean' must return one row.*\(90, n_features"):
+    with pytest.raises(
+        ValueError, match=r"Extractor 'mean' must return one row.*\(90, n_features"
+    ):
         selector(costs=[1]).set_params(extractors=flat).fit(X, y)
-    with pytest.raises(ValueError, match="costs of 'mean' must be finite and at least 0"):
-        selector(costs={**POLYNOMIALS, "mean": lambda n: -n}).fit(X, y).predict(X, budget=3)
+    with pytest.raises(
+        ValueError, match="costs of 'mean' must be finite and at least 0"
+    ):
+        selector(costs={**POLYNOMIALS, "mean": lambda n: -n}).fit(X, y).predict(
+            X, budget=3
+        )
 
 
 def test_refused_budgets_and_sizes(fitted, items):
     X, y = items
-    with pytest.raises(ValueError, match="budget must be a non-negative number, the same for"):
+    with pytest.raises(
+        ValueError, match="budget must be a non-negative number, the same for"
+    ):
         fitted.predict(X, budget=-np.ones(len(X)))
-    with pytest.raises(ValueError, match=r"one for each of the 90 items, got shape \(3,\)"):
+    with pytest.raises(
+        ValueError, match=r"one for each of the 90 items, got shape \(3,\)"
+    ):
         fitted.predict(X, budget=[1.0, 2.0, 3.0])
-    with pytest.raises(ValueError, match=r"size must have shape \(90,\), got shape \(1,\)"):
+    with pytest.raises(
+        ValueError, match=r"size must have shape \(90,\), got shape \(1,\)"
+    ):
         fitted.predict(X, budget=1.0, size=[1.0])
-    with pytest.raises(ValueError, match="size must be finite and from 0 to .*, got -1.0"):
+    with pytest.raises(
+        ValueError, match="size must be finite and from 0 to .*, got -1.0"
+    ):
         fitted.select(-1.0, 1.0)
-    with pytest.raises(ValueError, match="size is needed because the costs depend on it"):
+    with pytest.raises(
+        ValueError, match="size is needed because the costs depend on it"
+    ):
         fitted.select(budget=1.0)
-    with pytest.raises(ValueError, match="size is needed because the costs depend on it"):
+    with pytest.raises(
+        ValueError, match="size is needed because the costs depend on it"
+    ):
         selector(size=None).fit(X, y).predict(X, budget=1.0)
-    with pytest.raises(ValueError, match='anytime=True watches the clock and needs costs="time"'):
+    with pytest.raises(
+        ValueError, match='anytime=True watches the clock and needs costs="time"'
+    ):
         fitted.predict(X, budget=1.0, anytime=True)
 
 
@@ -597,7 +689,10 @@ def test_raw_frames_behind_a_column_transformer():
     frame = frame[["ward", "hb", "finding"]]
     encode = make_column_transformer(
         (SimpleImputer(), make_column_selector(dtype_include=float)),
-        (OneHotEncoder(handle_unknown="ignore"), make_column_selector(dtype_exclude=float)),
+        (
+            OneHotEncoder(handle_unknown="ignore"),
+            make_column_selector(dtype_exclude=float),
+        ),
     )
     pipe = make_pipeline(encode, LogisticRegression())
     extractors = {"form": "ward", "blood": ["hb"], "scan": "finding"}
@@ -613,8 +708,12 @@ def test_raw_frames_behind_a_column_transformer():
         masked = frame[100:][columns].reindex(columns=frame.columns)
         assert_array_equal(model.predict(masked, budget=budget), routed.y_pred)
     by_name = clone(model).set_params(
-        estimator=make_pipeline(make_column_transformer((SimpleImputer(), ["hb"])), GaussianNB())
+        estimator=make_pipeline(
+            make_column_transformer((SimpleImputer(), ["hb"])), GaussianNB()
+        )
     )
-    with pytest.raises(ValueError, match="not (a column|columns) of the dataframe") as error:
+    with pytest.raises(
+        ValueError, match="not (a column|columns) of the dataframe"
+    ) as error:
         by_name.fit(frame, y)
     assert "'form'" in error.value.__notes__[0]

@@ -25,7 +25,9 @@ def drawn_curves(rng):
     n, degree = int(rng.integers(1, 30)), int(rng.integers(0, 5))
     if rng.integers(2):
         return rng.integers(0, 4, (n, degree + 1)) * 1.0, rng.integers(0, 6, n) / 8
-    return rng.uniform(size=(n, degree + 1)) * rng.uniform(size=(n, 1)) ** 3, rng.uniform(size=n)
+    return rng.uniform(size=(n, degree + 1)) * rng.uniform(
+        size=(n, 1)
+    ) ** 3, rng.uniform(size=n)
 
 
 @settings(max_examples=100, deadline=None)
@@ -104,7 +106,10 @@ def test_the_sequence_that_is_followed():
 def test_an_anytime_walk_uses_only_what_was_computed(seed, factor):
     rng = np.random.default_rng(seed)
     sets = indicator(np.append(0, rng.permutation(np.arange(1, 32))[:12]), 5)
-    estimate, beside = rng.uniform(size=5), np.where(sets.any(axis=1), rng.uniform(0, 0.5), 0.0)
+    estimate, beside = (
+        rng.uniform(size=5),
+        np.where(sets.any(axis=1), rng.uniform(0, 0.5), 0.0),
+    )
     budget, bought = rng.uniform(0, 3), []
 
     def compute(j):
@@ -112,7 +117,9 @@ def test_an_anytime_walk_uses_only_what_was_computed(seed, factor):
         return factor * estimate[j]
 
     goal, spent = anytime_walk(sets, estimate, beside, budget, compute)
-    assert len(set(bought)) == len(bought) and set(np.flatnonzero(sets[goal])) <= set(bought)
+    assert len(set(bought)) == len(bought) and set(np.flatnonzero(sets[goal])) <= set(
+        bought
+    )
     assert spent == pytest.approx(factor * estimate[bought].sum())
     if factor <= 1:
         assert spent + beside[goal] <= budget * (1 + 1e-9)
@@ -130,7 +137,10 @@ def test_polynomials_and_functions_cost_the_same():
         assert costs.largest_size > 1e10
     assert given_costs([3.0], ["b"]).largest_size == 0
     X, y = make_classification(60, 2, n_informative=2, n_redundant=0, random_state=0)
-    sizes, budget = np.array([0.0, 1.0, 5.0]).repeat(20), [0.0, 1.0, 3.0, 4.5, 20.0] * 12
+    sizes, budget = (
+        np.array([0.0, 1.0, 5.0]).repeat(20),
+        [0.0, 1.0, 3.0, 4.5, 20.0] * 12,
+    )
     for prices in ([[1.0, 2.0], 3], {"x1": [3.0], "x0": lambda n: 1 + 2 * n}):
         model = PolyDomSelector(GaussianNB(), costs=prices, alpha=None, cv=2)
         model.fit(X, y, size=np.ones(60))
@@ -166,7 +176,9 @@ SHAPES = {
 def test_costs_of_small_items_are_right_beside_large_ones_that_are_noisy(seed, shape):
     """The noise of large items is no cost of small ones: one polynomial for all put it there."""
     rng = np.random.default_rng(seed)
-    sizes = np.sort(np.append(rng.uniform(500, 6_000, 10), rng.uniform(500, 60_000, 90)))
+    sizes = np.sort(
+        np.append(rng.uniform(500, 6_000, 10), rng.uniform(500, 60_000, 90))
+    )
     of_item = np.tile(sizes, 3)
     seconds = SHAPES[shape](of_item) * np.exp(
         np.abs(rng.normal(0, np.where(of_item > 20_000, 1.0, 0.1)))
@@ -187,7 +199,9 @@ def test_costs_cover_the_percentile(percentile, monkeypatch):
     def seconds(n):
         return (3e-4 + 2e-6 * n + 1e-8 * n**2) * rng.gamma(20, 1 / 20, len(n))
 
-    costs, of_item, _ = timed_with(monkeypatch, sizes, seconds(np.tile(sizes, 3)), percentile)
+    costs, of_item, _ = timed_with(
+        monkeypatch, sizes, seconds(np.tile(sizes, 3)), percentile
+    )
     new = np.tile(of_item, 20)
     within = seconds(new) <= costs(new)[0]
     assert abs(within.mean() - percentile) < 0.05
@@ -218,5 +232,7 @@ def test_costs_far_from_the_measurements_are_named(monkeypatch):
     """Seven straight pieces cannot follow a step within one of them."""
     sizes = np.linspace(10, 1000, 100)
     seconds = np.tile(np.where(sizes < 80, 1e-6, 1e-2), 3)
-    with pytest.warns(UserWarning, match="The cost of 'f' is .* times what was measured for size"):
+    with pytest.warns(
+        UserWarning, match="The cost of 'f' is .* times what was measured for size"
+    ):
         timed_with(monkeypatch, sizes, seconds)

@@ -13,7 +13,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, Normalizer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    Normalizer,
+    OneHotEncoder,
+    StandardScaler,
+)
 from sklearn.utils.estimator_checks import (
     check_classifier_data_not_an_array,
     check_estimators_pickle,
@@ -21,7 +26,11 @@ from sklearn.utils.estimator_checks import (
 )
 
 from skroute.features import CostAwarePipeline, LazyFeatures
-from skroute.gating import AdaptGatingClassifier, BoostedGate, SequentialFeatureClassifier
+from skroute.gating import (
+    AdaptGatingClassifier,
+    BoostedGate,
+    SequentialFeatureClassifier,
+)
 from skroute.metrics import best_within_budget, mean_cost_scorer
 from skroute.routing import DummyRouterClassifier
 
@@ -45,7 +54,9 @@ def hospital(n=500, seed=0, missing=0.1):
         {
             "age": rng.integers(20, 90, n).astype(float),
             "sex": rng.choice(["f", "m"], n),
-            "ward": np.where(rare == "rare", "burns", rng.choice(["er", "onco", "general"], n)),
+            "ward": np.where(
+                rare == "rare", "burns", rng.choice(["er", "onco", "general"], n)
+            ),
             "bp": rng.normal(120, 15, n) + 8 * ill,
             "pulse": rng.normal(70, 10, n) + 6 * ill,
             "hb": rng.normal(13, 2, n) - 1.5 * ill,
@@ -97,7 +108,9 @@ class CountingSource:
 def adapt(**params):
     params = {"feature_groups": PANELS, "feature_costs": COSTS, "cv": 2} | params
     gate = BoostedGate(n_estimators=5)
-    return AdaptGatingClassifier(GaussianNB(), gate=gate, p_full=0.5, gamma=0.01, **params)
+    return AdaptGatingClassifier(
+        GaussianNB(), gate=gate, p_full=0.5, gamma=0.01, **params
+    )
 
 
 def miser(**params):
@@ -115,7 +128,9 @@ def test_what_a_source_delivers_is_what_rows_cost(last):
         pipe = CostAwarePipeline([("encode", encoder()), ("buy", adapt())])
         scoring = {"accuracy": "accuracy", "cost": mean_cost_scorer}
         grid, refit = {"buy__gamma": [0.01, 0.02]}, best_within_budget(18.0)
-        model = GridSearchCV(pipe, grid, scoring=scoring, refit=refit, cv=2).fit(past, y)
+        model = GridSearchCV(pipe, grid, scoring=scoring, refit=refit, cv=2).fit(
+            past, y
+        )
         pipe, budget = model.best_estimator_, model.best_estimator_.min_budget_ + 1.5
     else:
         buy = SequentialFeatureClassifier(
@@ -148,7 +163,9 @@ def test_rows_late_and_at_once_get_the_same_answers(library):
     if library == "polars":
         past, new = pl.from_pandas(past), pl.from_pandas(new)
     if library == "object":
-        past, new = (f.astype(object).where(f.notna(), None).to_numpy() for f in (past, new))
+        past, new = (
+            f.astype(object).where(f.notna(), None).to_numpy() for f in (past, new)
+        )
         names = list(range(len(COLUMNS)))
         groups = {g: [COLUMNS.index(c) for c in own] for g, own in PANELS.items()}
         text = [COLUMNS.index(c) for c in ("sex", "ward", "group", "color", "finding")]
@@ -159,7 +176,9 @@ def test_rows_late_and_at_once_get_the_same_answers(library):
             (make_pipeline(number, SimpleImputer()), numbers),
         )
         table = dict(enumerate(table.values()))
-    pipe = CostAwarePipeline([("encode", encode), ("buy", adapt(feature_groups=groups))])
+    pipe = CostAwarePipeline(
+        [("encode", encode), ("buy", adapt(feature_groups=groups))]
+    )
     pipe.fit(past, y)
     for budget in (pipe.min_budget_ + 1.5, None):
         expected = pipe.predict_routed(new, budget=budget)
@@ -184,20 +203,28 @@ def test_a_transformer_that_mixes_groups_is_refused(mixer):
     # Within one group it may mix as it likes.
     buy.set_params(feature_groups={"a": [0], "b": [1, 2, 3]}, feature_costs=[1, 20])
     pipe = CostAwarePipeline([*steps, ("buy", buy)]).fit(X, y)
-    lazy = LazyFeatures(lambda columns, rows: X[np.ix_(rows, columns)], n_samples=len(X))
+    lazy = LazyFeatures(
+        lambda columns, rows: X[np.ix_(rows, columns)], n_samples=len(X)
+    )
     np.testing.assert_array_equal(pipe.predict(lazy), pipe.predict(X))
 
 
 def test_what_is_constant_in_fit_has_its_group():
     """A column, a category and a sign of missing cells that are never otherwise in `fit`."""
     rng = np.random.default_rng(0)
-    past = pd.DataFrame({"a": rng.normal(size=60), "b": np.ones(60), "c": rng.normal(size=60)})
+    past = pd.DataFrame(
+        {"a": rng.normal(size=60), "b": np.ones(60), "c": rng.normal(size=60)}
+    )
     y = (past["a"] > 0).to_numpy()
     costs = {"a": 1, "b": 2, "c": 4}
     for encode in (
         StandardScaler().set_output(transform="pandas"),
-        ColumnTransformer([("all", SimpleImputer(add_indicator=True), ["a", "b", "c"])]),
-        make_pipeline(FunctionTransformer(lambda X: X.isna().add_prefix("no_").join(X.fillna(0)))),
+        ColumnTransformer(
+            [("all", SimpleImputer(add_indicator=True), ["a", "b", "c"])]
+        ),
+        make_pipeline(
+            FunctionTransformer(lambda X: X.isna().add_prefix("no_").join(X.fillna(0)))
+        ),
     ):
         buy = miser(feature_costs=costs)
         pipe = CostAwarePipeline([("encode", encode), ("buy", buy)]).fit(past, y)
@@ -213,14 +240,18 @@ def test_a_router_at_the_end_of_a_pipeline():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 2)), rng.integers(0, 2, 60)
     router = DummyRouterClassifier(
-        [("a", LogisticRegression()), ("b", GaussianNB())], costs=[1, 3], strategy="random"
+        [("a", LogisticRegression()), ("b", GaussianNB())],
+        costs=[1, 3],
+        strategy="random",
     )
     pipe = CostAwarePipeline([("scale", StandardScaler()), ("route", router)]).fit(X, y)
     assert pipe.predict_routed(X, budget=2).cost.mean() <= 2.6
     assert pipe.score(X, y, budget=3) > 0.3
     with pytest.raises(TypeError, match="fit reads whole rows and buys no columns"):
         pipe.fit(LazyFeatures({0: X[:, 0]}), y)
-    plain = CostAwarePipeline([("scale", StandardScaler()), ("model", LogisticRegression())])
+    plain = CostAwarePipeline(
+        [("scale", StandardScaler()), ("model", LogisticRegression())]
+    )
     assert not hasattr(plain.fit(X, y), "predict_routed")
 
 
@@ -235,12 +266,16 @@ def test_parts_of_lazy_rows_share_the_receipt():
 
 
 @pytest.mark.parametrize(
-    "check", [check_classifier_data_not_an_array, check_estimators_pickle, check_n_features_in]
+    "check",
+    [check_classifier_data_not_an_array, check_estimators_pickle, check_n_features_in],
 )
 def test_checks_of_scikit_learn(check):
     """Those of mutated `steps`, and of NaN by the first step's tag, Pipeline itself fails."""
     buy = miser()
-    check("CostAwarePipeline", CostAwarePipeline([("scale", StandardScaler()), ("buy", buy)]))
+    check(
+        "CostAwarePipeline",
+        CostAwarePipeline([("scale", StandardScaler()), ("buy", buy)]),
+    )
 
 
 def test_a_category_that_decides_is_bought():
@@ -248,9 +283,13 @@ def test_a_category_that_decides_is_bought():
     rng = np.random.default_rng(0)
     level = rng.integers(0, 20, 800)
     ill = (rng.permutation(20) < 10)[level]
-    frame = pd.DataFrame({"noise": rng.normal(size=800), "level": [f"L{k}" for k in level]})
+    frame = pd.DataFrame(
+        {"noise": rng.normal(size=800), "level": [f"L{k}" for k in level]}
+    )
     full = FrozenEstimator(DummyClassifier().fit(frame, ill))
-    model = AdaptGatingClassifier(full, gate=BoostedGate(n_estimators=5), gamma=0.01, p_full=0)
+    model = AdaptGatingClassifier(
+        full, gate=BoostedGate(n_estimators=5), gamma=0.01, p_full=0
+    )
     model.fit(frame[:500], ill[:500])
     assert model.features_used_["cheap"].tolist() == [1]
     assert model.score(frame[500:], ill[500:]) > 0.99

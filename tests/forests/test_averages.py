@@ -28,7 +28,9 @@ def test_numbers_of_scikit_learn_to_the_last_bit(kind, seed):
     rng = np.random.RandomState(seed)
     n, d, n_outputs = rng.randint(5, 300), rng.randint(1, 12), rng.randint(1, 20)
     X, y = rows(n, d, rng), rng.rand(n, n_outputs)
-    model = kind(rng.randint(1, 40), min_samples_leaf=rng.randint(1, 20), random_state=seed)
+    model = kind(
+        rng.randint(1, 40), min_samples_leaf=rng.randint(1, 20), random_state=seed
+    )
     model.fit(X, y[:, 0] if n_outputs == 1 else y)
     for n_rows in (1, 47, 48, 1100):
         Z = rows(n_rows, d, rng)
@@ -91,7 +93,9 @@ def test_routers_do_not_call_tree_by_tree(kind, abstain_cost, monkeypatch):
     own = DecisionTreeRegressor.predict
     with monkeypatch.context() as patch:
         patch.setattr(
-            DecisionTreeRegressor, "predict", lambda *a, **k: calls.append(1) or own(*a, **k)
+            DecisionTreeRegressor,
+            "predict",
+            lambda *a, **k: calls.append(1) or own(*a, **k),
         )
         found = router.predict_routed(X[900:1300])
     assert calls == []

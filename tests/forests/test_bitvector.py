@@ -32,13 +32,21 @@ def random_tree(rng, n_leaves, width, cuts, flags, add_set):
         flag[at] = int(rng.choice(flags)) & ~CATEGORICAL
         if feature[at] == CATEGORIES and CATEGORICAL in flags:
             words = rng.integers(0, 2**32, rng.integers(1, 4))
-            threshold[at], flag[at] = add_set(words), CATEGORICAL | (flag[at] & MISSING_RIGHT)
+            threshold[at], flag[at] = (
+                add_set(words),
+                CATEGORICAL | (flag[at] & MISSING_RIGHT),
+            )
         left[at], right[at] = len(left), len(left) + 1
         leaves += [len(left), len(left) + 1]
-        for column, value in zip((left, right, feature, threshold, flag), (-1, -1, 0, 0.0, 0)):
+        for column, value in zip(
+            (left, right, feature, threshold, flag), (-1, -1, 0, 0.0, 0)
+        ):
             column += [value, value]
     value = rng.normal(size=(len(left), width)) * 10.0 ** rng.integers(-8, 8)
-    return [np.array(a) for a in (left, right, feature, threshold)] + [value, np.array(flag)]
+    return [np.array(a) for a in (left, right, feature, threshold)] + [
+        value,
+        np.array(flag),
+    ]
 
 
 @st.composite
@@ -47,9 +55,23 @@ def forests(draw, most_leaves=64):
     dtype = draw(st.sampled_from(["float32", "float64"]))
     n_outputs = draw(st.integers(1, 3))
     vector = draw(st.booleans())
-    flags = [0] + draw(st.lists(st.sampled_from([MISSING_RIGHT, ZERO_MISSING, CATEGORICAL])))
+    flags = [0] + draw(
+        st.lists(st.sampled_from([MISSING_RIGHT, ZERO_MISSING, CATEGORICAL]))
+    )
     cuts = rng.normal(size=draw(st.sampled_from([1, 5, 40, 200])))
-    special = [0.0, -0.0, 1e-35, -1e-35, 1e-36, 5e-324, 1e-42, 1e300, -1e300, np.inf, -np.inf]
+    special = [
+        0.0,
+        -0.0,
+        1e-35,
+        -1e-35,
+        1e-36,
+        5e-324,
+        1e-42,
+        1e300,
+        -1e300,
+        np.inf,
+        -np.inf,
+    ]
     cuts = np.concatenate([cuts, special]) if draw(st.booleans()) else cuts
     if draw(st.booleans()):
         cuts = np.clip(cuts, -3e38, 3e38).astype(np.float32).astype(np.float64)
@@ -58,7 +80,9 @@ def forests(draw, most_leaves=64):
     builder = ForestBuilder()
     for _ in range(draw(st.integers(1, 6))):
         for output in [-1] if vector else rng.permutation(n_outputs):
-            n_leaves = int(rng.integers(1, draw(st.sampled_from([2, 32, most_leaves])) + 1))
+            n_leaves = int(
+                rng.integers(1, draw(st.sampled_from([2, 32, most_leaves])) + 1)
+            )
             tree = random_tree(
                 rng, n_leaves, n_outputs if vector else 1, cuts, flags, builder.add_set
             )
@@ -67,18 +91,38 @@ def forests(draw, most_leaves=64):
     forest = builder.build(
         np.zeros(n_outputs), n_features=N_FEATURES, read_rule=ReadRule(dtype=dtype)
     )
-    return forest, rows_near(rng, cuts, dtype, draw(st.sampled_from([1, 47, 48, 100, 1100])))
+    return forest, rows_near(
+        rng, cuts, dtype, draw(st.sampled_from([1, 47, 48, 100, 1100]))
+    )
 
 
 def rows_near(rng, cuts, dtype, n):
     """Rows at the cuts, one step beside them, and at all that is special."""
     with np.errstate(over="ignore"):
         at = cuts.astype(dtype)
-        pool = [at, np.nextafter(at, np.inf, dtype=dtype), np.nextafter(at, -np.inf, dtype=dtype)]
-        odd = [np.nan, np.inf, -np.inf, 0, -0.0, 1e-35, 1.1e-35, -1e-36, 1e-42, 5e-324, 1e300]
+        pool = [
+            at,
+            np.nextafter(at, np.inf, dtype=dtype),
+            np.nextafter(at, -np.inf, dtype=dtype),
+        ]
+        odd = [
+            np.nan,
+            np.inf,
+            -np.inf,
+            0,
+            -0.0,
+            1e-35,
+            1.1e-35,
+            -1e-36,
+            1e-42,
+            5e-324,
+            1e300,
+        ]
         pool += [np.array(odd, dtype=dtype)] * 2
     X = rng.choice(np.concatenate(pool), (n, N_FEATURES))
-    codes = np.r_[np.arange(-2, 100), -0.5, 0.7, 31.9, 2.0**31, 3e9, -3e9, np.inf, -np.inf, np.nan]
+    codes = np.r_[
+        np.arange(-2, 100), -0.5, 0.7, 31.9, 2.0**31, 3e9, -3e9, np.inf, -np.inf, np.nan
+    ]
     some = rng.random(n) < 0.7
     X[some, CATEGORIES] = rng.choice(codes, some.sum())
     return X
@@ -119,7 +163,9 @@ def test_sums_equal_those_of_the_walk_bit_for_bit(drawn, data):
     seed=st.integers(0, 2**32 - 1),
     spoiled=st.booleans(),
 )
-def test_oblivious_trees_have_a_test_for_each_level(depths, n_outputs, categorical, seed, spoiled):
+def test_oblivious_trees_have_a_test_for_each_level(
+    depths, n_outputs, categorical, seed, spoiled
+):
     rng = np.random.default_rng(seed)
     cuts, builder = rng.normal(size=9), ForestBuilder()
     for depth in depths:
@@ -138,7 +184,12 @@ def test_oblivious_trees_have_a_test_for_each_level(depths, n_outputs, categoric
         value = rng.normal(size=(len(at), n_outputs))
         args = [np.where(inner, a, 0) for a in (feature, threshold)]
         builder.add_tree(
-            left, np.where(inner, left + 1, -1), *args, value, np.where(inner, flags, 0), -1
+            left,
+            np.where(inner, left + 1, -1),
+            *args,
+            value,
+            np.where(inner, flags, 0),
+            -1,
         )
         builder.end_member()
     forest = builder.build(
@@ -222,7 +273,9 @@ def test_many_cuts_of_one_feature():
         assert (forest.bits is not None) == fits
         # Between the cuts, and on some.
         X = np.append(np.linspace(-1, cut + 1, 50), np.arange(0.0, cut, 999))[:, None]
-        np.testing.assert_array_equal(leaf_sums(forest, X), walked(forest, X, [0], 0, 1))
+        np.testing.assert_array_equal(
+            leaf_sums(forest, X), walked(forest, X, [0], 0, 1)
+        )
 
 
 def test_the_layout_follows_the_trees_and_is_not_pickled():
@@ -244,15 +297,24 @@ def test_the_layout_follows_the_trees_and_is_not_pickled():
     missing=st.booleans(),
     seed=st.integers(0, 10**6),
 )
-def test_sums_of_leaves_are_the_scores_of_the_booster(n_outputs, n_rounds, missing, seed):
+def test_sums_of_leaves_are_the_scores_of_the_booster(
+    n_outputs, n_rounds, missing, seed
+):
     """Of some rounds and of all, of a booster with an objective of its own."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(120, 4)).round(1)
     if missing:
         X[rng.random(X.shape) < 0.2] = np.nan
     target = rng.normal(size=(120, n_outputs))
-    params = {"objective": "none", "num_class": n_outputs, "verbose": -1, "num_threads": 1}
-    booster = lgb.Booster(params | {"min_data_in_leaf": 3}, lgb.Dataset(X, target[:, 0]))
+    params = {
+        "objective": "none",
+        "num_class": n_outputs,
+        "verbose": -1,
+        "num_threads": 1,
+    }
+    booster = lgb.Booster(
+        params | {"min_data_in_leaf": 3}, lgb.Dataset(X, target[:, 0])
+    )
     for _ in range(n_rounds):
 
         def objective(scores, _):
@@ -264,10 +326,15 @@ def test_sums_of_leaves_are_the_scores_of_the_booster(n_outputs, n_rounds, missi
 
         booster.update(fobj=objective)
     forest = read_lightgbm(booster, num_iteration=-1)
-    assert (forest.n_outputs, forest.n_members) == (n_outputs, booster.current_iteration())
+    assert (forest.n_outputs, forest.n_members) == (
+        n_outputs,
+        booster.current_iteration(),
+    )
     queries = np.vstack([X, np.full((1, 4), np.nan), np.full((1, 4), np.inf)])
     for n in range(1, forest.n_members + 1):
-        expected = booster.predict(queries, num_iteration=n, raw_score=True).reshape(-1, n_outputs)
+        expected = booster.predict(queries, num_iteration=n, raw_score=True).reshape(
+            -1, n_outputs
+        )
         found = leaf_sums(forest, queries, last=n)
         np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
         np.testing.assert_array_equal(leaf_sums(forest.taken(range(n)), queries), found)

@@ -10,7 +10,12 @@ from skroute.forests import FastForest, leaf_sums, read_forest
 
 cat = pytest.importorskip("catboost")
 
-OPTIONS = {"iterations": 5, "verbose": 0, "thread_count": 1, "allow_writing_files": False}
+OPTIONS = {
+    "iterations": 5,
+    "verbose": 0,
+    "thread_count": 1,
+    "allow_writing_files": False,
+}
 # Losses by what the labels are, for each class that takes them.
 OF_NUMBERS = (
     "RMSE MAE Quantile:alpha=0.3 LogLinQuantile MAPE Poisson Lq:q=3 Huber:delta=1 "
@@ -48,12 +53,16 @@ def check(model, X, new):
     sums = leaf_sums(forest, new) + forest.offset
     if type(model).__name__ != "CatBoostRanker":
         raw = model.predict(new, prediction_type="RawFormulaVal")
-        np.testing.assert_allclose(sums, np.reshape(raw, sums.shape), rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(
+            sums, np.reshape(raw, sums.shape), rtol=1e-12, atol=1e-12
+        )
     if classes is not None:
         proba = model.predict_proba(new)
         np.testing.assert_allclose(fast.predict_proba(new), proba, rtol=1e-12)
         np.testing.assert_array_equal(fast.decision_function(new), raw)
-        early = QWYCEnsemble(FrozenEstimator(model), alpha=0, random_state=0).optimize(X)
+        early = QWYCEnsemble(FrozenEstimator(model), alpha=0, random_state=0).optimize(
+            X
+        )
         np.testing.assert_array_equal(early.predict(new), expected)
         np.testing.assert_allclose(early.predict_proba(new), proba, rtol=1e-4)
 
@@ -96,7 +105,9 @@ def test_losses_of_several_answers_are_refused(loss):
         model = cat.CatBoostRegressor(loss_function=loss, **OPTIONS).fit(X, numbers)
     else:
         model = cat.CatBoostClassifier(loss_function=loss, **OPTIONS).fit(X, two)
-    with pytest.raises(ValueError, match=f"has loss_function='{loss.split(':')[0]}', which gives"):
+    with pytest.raises(
+        ValueError, match=f"has loss_function='{loss.split(':')[0]}', which gives"
+    ):
         FastForest.from_ensemble(model)
 
 
@@ -104,7 +115,9 @@ class CustomLoss:
     """The logistic loss in Python."""
 
     def calc_ders_range(self, approxes, targets, weights):
-        return [(y - 1 / (1 + np.exp(-score)), -0.25) for score, y in zip(approxes, targets)]
+        return [
+            (y - 1 / (1 + np.exp(-score)), -0.25) for score, y in zip(approxes, targets)
+        ]
 
 
 def test_a_loss_of_the_user():
@@ -127,7 +140,9 @@ def test_sums_of_models(seed):
             options["loss_function"] = rng.choice(["RMSE", "Poisson", "MAE"])
             model = cat.CatBoostRegressor(**options).fit(X, numbers)
         else:
-            model = cat.CatBoostClassifier(**options).fit(X, two if kind == "two" else three)
+            model = cat.CatBoostClassifier(**options).fit(
+                X, two if kind == "two" else three
+            )
         if rng.random() < 0.5:
             bias = float(rng.normal()) if kind != "three" else list(rng.normal(size=3))
             model.set_scale_and_bias(rng.choice([1.0, 2.5, -0.3, 0.0]), bias)
@@ -136,7 +151,9 @@ def test_sums_of_models(seed):
     weights = None if rng.random() < 0.3 else list(rng.normal(size=len(models)))
     total = cat.sum_models(models, weights=weights)
     if kind == "three":
-        with pytest.raises(ValueError, match="which gives each row 3 numbers; one is supported"):
+        with pytest.raises(
+            ValueError, match="which gives each row 3 numbers; one is supported"
+        ):
             FastForest.from_ensemble(total)
     else:
         check(total, X, new)
@@ -152,13 +169,20 @@ def test_sums_of_models(seed):
 
 def test_sums_of_other_losses_and_thresholds(tmp_path):
     X, numbers, two, three, new = drawn(5)
-    of_numbers = [cat.CatBoostRegressor(loss_function=loss, **OPTIONS) for loss in ("RMSE", "MAE")]
+    of_numbers = [
+        cat.CatBoostRegressor(loss_function=loss, **OPTIONS) for loss in ("RMSE", "MAE")
+    ]
     check(cat.sum_models([model.fit(X, numbers) for model in of_numbers]), X, new)
     of_classes = [
-        cat.CatBoostClassifier(loss_function=loss, **OPTIONS) for loss in OF_SEVERAL_CLASSES
+        cat.CatBoostClassifier(loss_function=loss, **OPTIONS)
+        for loss in OF_SEVERAL_CLASSES
     ]
-    total = cat.to_classifier(cat.sum_models([model.fit(X, three) for model in of_classes]))
-    with pytest.raises(ValueError, match="has loss_function=None; how its scores become"):
+    total = cat.to_classifier(
+        cat.sum_models([model.fit(X, three) for model in of_classes])
+    )
+    with pytest.raises(
+        ValueError, match="has loss_function=None; how its scores become"
+    ):
         FastForest.from_ensemble(total)
     moved = cat.CatBoostClassifier(**OPTIONS).fit(X, two)
     moved.set_probability_threshold(0.3)
@@ -174,7 +198,9 @@ def test_sums_of_other_losses_and_thresholds(tmp_path):
 def test_a_model_from_a_file_answers_as_its_class_does(cls, tmp_path):
     X, numbers, _, _, new = drawn(6)
     path = str(tmp_path / "model.cbm")
-    cat.CatBoostRegressor(loss_function="Poisson", **OPTIONS).fit(X, numbers).save_model(path)
+    cat.CatBoostRegressor(loss_function="Poisson", **OPTIONS).fit(
+        X, numbers
+    ).save_model(path)
     check(getattr(cat, cls)().load_model(path), X, new)
     with pytest.raises(NotFittedError, match=f"This {cls} instance is not fitted yet"):
         FastForest.from_ensemble(getattr(cat, cls)())

@@ -5,7 +5,11 @@ import pickle
 import lightgbm as lgb
 import numpy as np
 import pytest
-from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 
 from skroute.forests import FastForest, find_reader, leaf_sums
 from skroute.forests._code_walk import FEWEST_TREES, coded_trees
@@ -77,4 +81,6 @@ def test_few_trees_and_categories_are_walked_as_before():
     forest = find_reader(cats).read(cats)
     assert coded_trees(forest.trees, forest.read_rule.dtype) is None
     expected = cats.predict(X, raw_score=True)
-    np.testing.assert_array_equal(leaf_sums(forest, X)[:, 0] + forest.offset[0], expected)
+    np.testing.assert_array_equal(
+        leaf_sums(forest, X)[:, 0] + forest.offset[0], expected
+    )

@@ -28,13 +28,27 @@ CATEGORIES = {
 }
 # XGBoost takes texts and whole numbers alone.
 KINDS_OF_XGBOOST = ("texts", "codes", "whole numbers", "large numbers")
-NUMBERS = ("float64", "float32", "int64", "int8", "bool", "Int64", "Float32", "boolean", "sparse")
+NUMBERS = (
+    "float64",
+    "float32",
+    "int64",
+    "int8",
+    "bool",
+    "Int64",
+    "Float32",
+    "boolean",
+    "sparse",
+)
 
 
 def number_column(rng, kind):
-    values = rng.integers(0, 2, N_ROWS) if "bool" in kind else rng.integers(-3, 9, N_ROWS)
+    values = (
+        rng.integers(0, 2, N_ROWS) if "bool" in kind else rng.integers(-3, 9, N_ROWS)
+    )
     if kind == "sparse":
-        return pd.arrays.SparseArray(np.maximum(values, 0).astype(float), fill_value=0.0)
+        return pd.arrays.SparseArray(
+            np.maximum(values, 0).astype(float), fill_value=0.0
+        )
     if kind.startswith("float"):
         values = values + rng.normal(size=N_ROWS)
         values[rng.random(N_ROWS) < 0.1] = np.nan
@@ -49,13 +63,19 @@ def category_column(rng, kind):
     # XGBoost reads memory that is not the column's where an index is a view of another one.
     values = values.take(rng.permutation(len(values)))
     codes = rng.integers(-1 if rng.random() < 0.5 else 0, len(values), N_ROWS)
-    return pd.Categorical.from_codes(codes, categories=values, ordered=rng.random() < 0.3)
+    return pd.Categorical.from_codes(
+        codes, categories=values, ordered=rng.random() < 0.3
+    )
 
 
 def drawn_frame(rng, kinds, numbers=NUMBERS):
     """One to three columns of categories among up to three of numbers, in any order."""
-    columns = [category_column(rng, rng.choice(kinds)) for _ in range(rng.integers(1, 4))]
-    columns += [number_column(rng, rng.choice(numbers)) for _ in range(rng.integers(1, 4))]
+    columns = [
+        category_column(rng, rng.choice(kinds)) for _ in range(rng.integers(1, 4))
+    ]
+    columns += [
+        number_column(rng, rng.choice(numbers)) for _ in range(rng.integers(1, 4))
+    ]
     order = rng.permutation(len(columns))
     frame = pd.DataFrame({f"f{i}": columns[at] for i, at in enumerate(order)})
     signal = sum(codes_of(frame[name]) % 2 for name in frame)
@@ -64,7 +84,11 @@ def drawn_frame(rng, kinds, numbers=NUMBERS):
 
 def codes_of(column):
     """Whole numbers that say something of each cell."""
-    codes = column.cat.codes if hasattr(column, "cat") else pd.factorize(np.asarray(column))[0]
+    codes = (
+        column.cat.codes
+        if hasattr(column, "cat")
+        else pd.factorize(np.asarray(column))[0]
+    )
     return np.asarray(codes).astype(int) + 1
 
 
@@ -80,19 +104,37 @@ def altered_frames(rng, frame):
     yield "as they are", frame
     yield "one row", frame[:1]
     yield "rows of another index", frame[::-1]
-    yield "other order", frame.assign(**{name: frame[name].cat.set_categories(shuffled)})
+    yield (
+        "other order",
+        frame.assign(**{name: frame[name].cat.set_categories(shuffled)}),
+    )
     yield "ordered otherwise", frame.assign(**{name: frame[name].cat.as_ordered()})
     yield "fewer categories", frame.assign(**{name: fewer})
     yield "missing", frame.assign(**{name: missing})
-    yield "none", frame.assign(**{name: frame[name].where(np.zeros(len(frame), dtype=bool))})
-    yield "found anew", frame.assign(**{name: frame[name].astype(object).astype("category")})
-    yield "unseen", frame.assign(**{name: frame[name].cat.rename_categories({known[0]: new})})
+    yield (
+        "none",
+        frame.assign(**{name: frame[name].where(np.zeros(len(frame), dtype=bool))}),
+    )
+    yield (
+        "found anew",
+        frame.assign(**{name: frame[name].astype(object).astype("category")}),
+    )
+    yield (
+        "unseen",
+        frame.assign(**{name: frame[name].cat.rename_categories({known[0]: new})}),
+    )
     yield "codes", frame.assign(**{name: frame[name].cat.codes})
     yield "values", frame.assign(**{name: frame[name].astype(object)})
     yield "texts", frame.assign(**{name: frame[name].astype(str).astype("category")})
     plain = [column for column in frame if column not in names]
-    yield "more categories", frame.assign(**{plain[0]: frame[plain[0]].astype("category")})
-    yield "array", np.column_stack([numbers_of_column(frame[column]) for column in frame])
+    yield (
+        "more categories",
+        frame.assign(**{plain[0]: frame[plain[0]].astype("category")}),
+    )
+    yield (
+        "array",
+        np.column_stack([numbers_of_column(frame[column]) for column in frame]),
+    )
 
 
 def numbers_of_column(column):
@@ -119,7 +161,9 @@ def check_same(model, readers, rows, method="predict_proba", may_refuse=()):
                 assert name in may_refuse, (name, error)
                 continue
             if isinstance(reader, QWYCEnsemble):
-                np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5, err_msg=name)
+                np.testing.assert_allclose(
+                    found, expected, rtol=1e-4, atol=1e-5, err_msg=name
+                )
             else:
                 np.testing.assert_array_equal(found, expected, err_msg=name)
             n_compared += 1
@@ -137,7 +181,9 @@ def test_categories_that_lightgbm_was_told(seed):
     """Listed by name or by number, in `fit` or in a data set, next to others that are not."""
     rng = np.random.default_rng(seed)
     X, y = drawn_frame(rng, list(CATEGORIES))
-    names = [name for name in X if X[name].dtype.kind in "iu" or hasattr(X[name], "cat")]
+    names = [
+        name for name in X if X[name].dtype.kind in "iu" or hasattr(X[name], "cat")
+    ]
     listed = [name for name in names if rng.random() < 0.5]
     # Whole numbers that are told to be categories must not be negative.
     X = X.assign(**{name: X[name] + 3 for name in names if not hasattr(X[name], "cat")})
@@ -169,7 +215,12 @@ def test_categories_that_xgboost_was_told(seed):
     X, y = drawn_frame(rng, KINDS_OF_XGBOOST)
     how = rng.choice(["types of columns", "codes of some", "array of codes", "numbers"])
     names = [name for name in X if hasattr(X[name], "cat")]
-    options = {"n_estimators": 8, "enable_categorical": True, "n_jobs": 1, "max_cat_to_onehot": 2}
+    options = {
+        "n_estimators": 8,
+        "enable_categorical": True,
+        "n_jobs": 1,
+        "max_cat_to_onehot": 2,
+    }
     trained = X
     if how == "codes of some":
         name = rng.choice(names)
@@ -208,11 +259,15 @@ def test_categories_of_polars_and_arrow_as_xgboost_reads_them(container, trained
         "arrow": pa.table({"c": pa.array(texts).dictionary_encode(), "x": numbers}),
     }
     X = tables[trained_on]
-    model = xgb.XGBClassifier(n_estimators=6, enable_categorical=True, n_jobs=1).fit(X, y)
+    model = xgb.XGBClassifier(n_estimators=6, enable_categorical=True, n_jobs=1).fit(
+        X, y
+    )
     fast = FastForest.from_ensemble(model)
     rows = tables[container]
     np.testing.assert_array_equal(fast.predict_proba(rows), model.predict_proba(rows))
-    codes = lgb.LGBMClassifier(n_estimators=3, verbose=-1).fit(np.column_stack([numbers] * 2), y)
+    codes = lgb.LGBMClassifier(n_estimators=3, verbose=-1).fit(
+        np.column_stack([numbers] * 2), y
+    )
     with pytest.raises(ValueError, match=r"categories in the columns \[0\]"):
         # LightGBM aborts the process at such a table.
         FastForest.from_ensemble(codes).predict(rows)
@@ -225,7 +280,9 @@ def test_categories_of_histogram_boosting(seed):
     X, y = drawn_frame(rng, kinds, ["float64", "float32", "int64"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = HistGradientBoostingClassifier(max_iter=6, categorical_features="from_dtype")
+        model = HistGradientBoostingClassifier(
+            max_iter=6, categorical_features="from_dtype"
+        )
         model.fit(X, y)
         readers = [FastForest.from_ensemble(model, X)]
         rows = [row for row in altered_frames(rng, X) if row[0] != "array"]
@@ -234,22 +291,35 @@ def test_categories_of_histogram_boosting(seed):
 
 def told_to_catboost(rng, X, y):
     """A model of categories, texts or embeddings, told in one of the ways that there are."""
-    options = {"iterations": 3, "verbose": 0, "thread_count": 1, "allow_writing_files": False}
-    how = rng.choice(["names", "numbers", "constructor", "pool", "array", "texts", "one hot"])
+    options = {
+        "iterations": 3,
+        "verbose": 0,
+        "thread_count": 1,
+        "allow_writing_files": False,
+    }
+    how = rng.choice(
+        ["names", "numbers", "constructor", "pool", "array", "texts", "one hot"]
+    )
     frame = pd.DataFrame({"x": X, "c": rng.choice(["a", "b", "c"], N_ROWS)})
     if how == "texts":
         frame["c"] = frame["c"] + " word " + frame["c"]
         return cat.CatBoostClassifier(**options).fit(frame, y, text_features=["c"])
     if how == "array":
-        return cat.CatBoostClassifier(**options).fit(frame.to_numpy(object), y, cat_features=[1])
+        return cat.CatBoostClassifier(**options).fit(
+            frame.to_numpy(object), y, cat_features=[1]
+        )
     if how == "pool":
-        return cat.CatBoostClassifier(**options).fit(cat.Pool(frame, y, cat_features=["c"]))
+        return cat.CatBoostClassifier(**options).fit(
+            cat.Pool(frame, y, cat_features=["c"])
+        )
     if how == "constructor":
         return cat.CatBoostClassifier(**options, cat_features=["c"]).fit(frame, y)
     if how == "one hot":
         options["one_hot_max_size"] = 10
     told = {"cat_features": [1] if how == "numbers" else ["c"]}
-    return cat.CatBoostClassifier(**options).fit(frame.astype({"c": "category"}), y, **told)
+    return cat.CatBoostClassifier(**options).fit(
+        frame.astype({"c": "category"}), y, **told
+    )
 
 
 @pytest.mark.parametrize("seed", range(14))
@@ -257,9 +327,13 @@ def test_categories_and_texts_of_catboost_are_refused_by_name(seed):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=N_ROWS)
     model = told_to_catboost(rng, X, (X > 0).astype(int))
-    with pytest.raises(ValueError, match=r"has (categorical|text) features in the columns \[1\]"):
+    with pytest.raises(
+        ValueError, match=r"has (categorical|text) features in the columns \[1\]"
+    ):
         FastForest.from_ensemble(model)
-    with pytest.raises(ValueError, match=r"has (categorical|text) features in the columns \[1\]"):
+    with pytest.raises(
+        ValueError, match=r"has (categorical|text) features in the columns \[1\]"
+    ):
         QWYCEnsemble(FrozenEstimator(model), random_state=0).optimize(X[:, None])
 
 
@@ -294,7 +368,9 @@ def test_codes_between_minus_one_and_zero_from_a_file(library, tmp_path):
             n_estimators=6, enable_categorical=True, feature_types=["c", "q"], n_jobs=1
         ).fit(X, y)
     else:
-        model = lgb.LGBMClassifier(n_estimators=6, min_child_samples=2, verbose=-1, n_jobs=1)
+        model = lgb.LGBMClassifier(
+            n_estimators=6, min_child_samples=2, verbose=-1, n_jobs=1
+        )
         model.fit(X, y, categorical_feature=[0])
     early = QWYCEnsemble(FrozenEstimator(model), alpha=0, random_state=0).optimize(X)
     export_ensemble(early, tmp_path / "codes.npz")

@@ -28,7 +28,9 @@ cat = pytest.importorskip("catboost")
 MODELS = {
     "forest": RandomForestClassifier(6, max_depth=4, random_state=0),
     "extra trees": ExtraTreesClassifier(4, random_state=0),
-    "bagging": BaggingClassifier(DecisionTreeClassifier(max_depth=3), 4, random_state=0),
+    "bagging": BaggingClassifier(
+        DecisionTreeClassifier(max_depth=3), 4, random_state=0
+    ),
     "adaboost": AdaBoostClassifier(n_estimators=4, random_state=0),
     "gradient boosting": GradientBoostingClassifier(n_estimators=4, random_state=0),
     "histograms": HistGradientBoostingClassifier(max_iter=4),
@@ -71,7 +73,10 @@ def sparse_matrices(X):
     explicit = sp.csr_matrix(X)
     explicit.data[::7] = 0
     yield "explicit zeros", explicit
-    yield "explicit zeros of a diagonal", sp.dia_array(([[0.0, 1, 2, 0, 4]], [0]), shape=X.shape)
+    yield (
+        "explicit zeros of a diagonal",
+        sp.dia_array(([[0.0, 1, 2, 0, 4]], [0]), shape=X.shape),
+    )
     rows, columns = np.arange(len(X)), np.arange(len(X)) % X.shape[1]
     twice = np.append(rows, rows), np.append(columns, columns)
     yield "entries twice", sp.coo_array((np.ones(2 * len(X)), twice), shape=X.shape)
@@ -81,10 +86,16 @@ def sparse_frames(X):
     """The rows as frames of pandas of which all columns are sparse, or some."""
     frame = pd.DataFrame(X)
     yield "sparse frame", frame.astype(pd.SparseDtype(float, 0.0))
-    yield "sparse frame of NaN", frame.where(frame != 0).astype(pd.SparseDtype(float, np.nan))
+    yield (
+        "sparse frame of NaN",
+        frame.where(frame != 0).astype(pd.SparseDtype(float, np.nan)),
+    )
     yield "sparse frame of whole numbers", frame.astype(pd.SparseDtype(int, 0))
     yield "sparse frame of booleans", (frame > 0).astype(pd.SparseDtype(bool, False))
-    yield "frame of a sparse matrix", pd.DataFrame.sparse.from_spmatrix(sp.csr_matrix(X))
+    yield (
+        "frame of a sparse matrix",
+        pd.DataFrame.sparse.from_spmatrix(sp.csr_matrix(X)),
+    )
     some = frame.copy()
     some[1] = pd.arrays.SparseArray(X[:, 1], fill_value=0.0)
     yield "some sparse columns", some
@@ -119,7 +130,9 @@ def test_rows_in_any_container(kind, containers):
         warnings.simplefilter("ignore")
         for position, (name, rows) in enumerate(containers(X)):
             # Some of the models see other containers in `fit` than afterwards.
-            plain = pd.DataFrame(X, columns=rows.columns) if hasattr(rows, "columns") else X
+            plain = (
+                pd.DataFrame(X, columns=rows.columns) if hasattr(rows, "columns") else X
+            )
             for trained in [rows, plain] if position % 3 == 0 else [rows]:
                 try:
                     model = clone(MODELS[kind]).fit(trained, y)
@@ -145,9 +158,13 @@ def check(model, is_same, rows, expected, y, name):
     if is_same:
         readers.append(FastForest(clone(model)).fit(rows, y))
     for fast in readers:
-        np.testing.assert_allclose(fast.predict_proba(rows), expected, rtol=1e-12, err_msg=name)
+        np.testing.assert_allclose(
+            fast.predict_proba(rows), expected, rtol=1e-12, err_msg=name
+        )
     early = QWYCEnsemble(FrozenEstimator(model), alpha=0, random_state=0).optimize(rows)
-    np.testing.assert_allclose(early.predict_proba(rows), expected, rtol=1e-4, err_msg=name)
+    np.testing.assert_allclose(
+        early.predict_proba(rows), expected, rtol=1e-4, err_msg=name
+    )
     forest, _ = read_forest(model)
     sums = leaf_sums(forest, rows)
     assert sums.shape == (len(y), forest.n_outputs), name

@@ -48,7 +48,12 @@ QUIET = {"n_jobs": 1, "verbose": -1}
 
 def data(n_classes, seed, missing=False):
     X, y = make_classification(
-        400, 6, n_informative=5, n_redundant=0, n_classes=n_classes or 3, random_state=seed
+        400,
+        6,
+        n_informative=5,
+        n_redundant=0,
+        n_classes=n_classes or 3,
+        random_state=seed,
     )
     X[:, 5] = np.round(X[:, 5])
     X = X.astype(np.float32)  # Trees of single precision read it as it is.
@@ -59,7 +64,9 @@ def data(n_classes, seed, missing=False):
 
 
 CLASSIFIERS = {
-    "lightgbm": lambda n, s: lgb.LGBMClassifier(n_estimators=n, random_state=s, **QUIET),
+    "lightgbm": lambda n, s: lgb.LGBMClassifier(
+        n_estimators=n, random_state=s, **QUIET
+    ),
     "lightgbm ova": lambda n, s: lgb.LGBMClassifier(
         n_estimators=n, objective="multiclassova", **QUIET
     ),
@@ -69,8 +76,12 @@ CLASSIFIERS = {
     "lightgbm zero": lambda n, s: lgb.LGBMClassifier(
         n_estimators=n, zero_as_missing=True, sigmoid=1.7, **QUIET
     ),
-    "xgboost": lambda n, s: xgb.XGBClassifier(n_estimators=n, n_jobs=1, base_score=None),
-    "xgboost rf": lambda n, s: xgb.XGBRFClassifier(n_estimators=n, n_jobs=1, random_state=s),
+    "xgboost": lambda n, s: xgb.XGBClassifier(
+        n_estimators=n, n_jobs=1, base_score=None
+    ),
+    "xgboost rf": lambda n, s: xgb.XGBRFClassifier(
+        n_estimators=n, n_jobs=1, random_state=s
+    ),
     "hist": lambda n, s: HistGradientBoostingClassifier(max_iter=n, random_state=s),
     "forest": lambda n, s: RandomForestClassifier(n, max_depth=4, random_state=s),
     "deep forest": lambda n, s: RandomForestClassifier(n, random_state=s),
@@ -93,17 +104,29 @@ REGRESSORS = {
         n_estimators=n, objective="count:poisson", n_jobs=1
     ),
     "hist": lambda n, s: HistGradientBoostingRegressor(max_iter=n),
-    "hist poisson": lambda n, s: HistGradientBoostingRegressor(loss="poisson", max_iter=n),
+    "hist poisson": lambda n, s: HistGradientBoostingRegressor(
+        loss="poisson", max_iter=n
+    ),
     "forest": lambda n, s: RandomForestRegressor(n, random_state=s),
     "extra": lambda n, s: ExtraTreesRegressor(n, max_depth=4, random_state=s),
     "gradient": lambda n, s: GradientBoostingRegressor(n_estimators=n, random_state=s),
 }
-MISSING = {"lightgbm", "lightgbm zero", "xgboost", "xgboost rf", "hist", "forest", "deep forest"}
+MISSING = {
+    "lightgbm",
+    "lightgbm zero",
+    "xgboost",
+    "xgboost rf",
+    "hist",
+    "forest",
+    "deep forest",
+}
 
 
 def same(model, fast, rows):
     """All that both answer, on rows together and one by one, to the last bit."""
-    names = [n for n in ("predict", "predict_proba", "decision_function") if hasattr(fast, n)]
+    names = [
+        n for n in ("predict", "predict_proba", "decision_function") if hasattr(fast, n)
+    ]
     for name in names:
         found = getattr(fast, name)(rows)
         if hasattr(model, name):
@@ -111,7 +134,9 @@ def same(model, fast, rows):
             np.testing.assert_array_equal(found, expected)
             assert found.dtype == expected.dtype and found.shape == expected.shape
         for i in range(0, len(rows), 17):
-            np.testing.assert_array_equal(getattr(fast, name)(rows[i : i + 1])[0], found[i])
+            np.testing.assert_array_equal(
+                getattr(fast, name)(rows[i : i + 1])[0], found[i]
+            )
         for few in (2, 47, 48):
             np.testing.assert_array_equal(getattr(fast, name)(rows[:few]), found[:few])
 
@@ -147,7 +172,17 @@ CATBOOST = {
     frame=st.booleans(),
 )
 def test_catboost_of_any_kind(
-    kind, n_classes, n, depth, grow_policy, nan_mode, border_count, seed, missing, text, frame
+    kind,
+    n_classes,
+    n,
+    depth,
+    grow_policy,
+    nan_mode,
+    border_count,
+    seed,
+    missing,
+    text,
+    frame,
 ):
     """Sums to the last bit; its exponential is its own, so that probabilities are to 1e-12."""
     classifies = kind in ("classifier", "one against all")
@@ -170,11 +205,15 @@ def test_catboost_of_any_kind(
         if classifies:
             raw = model.predict(rows, prediction_type="RawFormulaVal")
             np.testing.assert_array_equal(fast.decision_function(rows), raw)
-            np.testing.assert_array_equal(fast.predict(rows), np.ravel(model.predict(rows)))
+            np.testing.assert_array_equal(
+                fast.predict(rows), np.ravel(model.predict(rows))
+            )
             proba = model.predict_proba(rows)
             np.testing.assert_allclose(fast.predict_proba(rows), proba, rtol=1e-12)
         else:
-            np.testing.assert_allclose(fast.predict(rows), model.predict(rows), rtol=1e-12)
+            np.testing.assert_allclose(
+                fast.predict(rows), model.predict(rows), rtol=1e-12
+            )
     again = pickle.loads(pickle.dumps(fast))
     np.testing.assert_array_equal(again.predict(X), fast.predict(X))
 
@@ -192,7 +231,9 @@ def test_categories_of_xgboost(one_hot, n_classes, text, missing, seed):
     X, y = data(n_classes, seed)
     rng = np.random.default_rng(seed)
     codes = (y * 2 + rng.integers(0, 4, 400)) % 7
-    values = np.array(list("uvwxyzt") if text else np.arange(7) * 3 - 5)[codes].astype(object)
+    values = np.array(list("uvwxyzt") if text else np.arange(7) * 3 - 5)[codes].astype(
+        object
+    )
     if missing:
         values[rng.random(400) < 0.1] = None
     frame = pd.DataFrame(X, columns=list("abcdef")).assign(c=pd.Categorical(values))
@@ -203,7 +244,9 @@ def test_categories_of_xgboost(one_hot, n_classes, text, missing, seed):
     turned = frame["c"].cat.categories.tolist()[::-1]
     reordered = frame.assign(c=frame["c"].cat.reorder_categories(turned))
     for rows in (frame, frame[:1], reordered):
-        np.testing.assert_array_equal(fast.predict_proba(rows), model.predict_proba(rows))
+        np.testing.assert_array_equal(
+            fast.predict_proba(rows), model.predict_proba(rows)
+        )
     strange = frame[:3].assign(c=pd.Categorical(["vine" if text else 99] * 3))
     with pytest.raises(ValueError, match="Column 2 of X has categories that"):
         fast.predict(strange)
@@ -228,7 +271,13 @@ def test_categories_of_xgboost(one_hot, n_classes, text, missing, seed):
 @settings(max_examples=12, deadline=None)
 @given(
     objective=st.sampled_from(
-        ["binary:logistic", "multi:softprob", "reg:squarederror", "count:poisson", "rank:ndcg"]
+        [
+            "binary:logistic",
+            "multi:softprob",
+            "reg:squarederror",
+            "count:poisson",
+            "rank:ndcg",
+        ]
     ),
     seed=st.integers(0, 1000),
     frame=st.booleans(),
@@ -249,15 +298,21 @@ def test_a_booster_of_xgboost(objective, seed, frame):
 @settings(max_examples=8, deadline=None)
 @example("gradient", StandardScaler(), "auto", 0, False, "decision_function", 0)
 @given(
-    kind=st.sampled_from(["lightgbm", "xgboost", "hist", "forest", "gradient", "adaboost"]),
-    first=st.sampled_from([StandardScaler(), QuantileTransformer(n_quantiles=20), "passthrough"]),
+    kind=st.sampled_from(
+        ["lightgbm", "xgboost", "hist", "forest", "gradient", "adaboost"]
+    ),
+    first=st.sampled_from(
+        [StandardScaler(), QuantileTransformer(n_quantiles=20), "passthrough"]
+    ),
     threshold=st.sampled_from([None, "auto", 0.2, 0.5, 0.85]),
     positive=st.sampled_from([None, 0, 1]),
     inside=st.booleans(),
     response=st.sampled_from(["auto", "predict_proba", "decision_function"]),
     seed=st.integers(0, 1000),
 )
-def test_pipelines_and_moved_thresholds(kind, first, threshold, positive, inside, response, seed):
+def test_pipelines_and_moved_thresholds(
+    kind, first, threshold, positive, inside, response, seed
+):
     X, y = data(2, seed)
     model = CLASSIFIERS[kind](6, seed)
     if kind in ("lightgbm", "xgboost", "forest") and response == "decision_function":
@@ -270,12 +325,18 @@ def test_pipelines_and_moved_thresholds(kind, first, threshold, positive, inside
             model, threshold=threshold, pos_label=positive, response_method=response
         )
 
-    model = make_pipeline(first, moved(model)) if inside else moved(make_pipeline(first, model))
+    model = (
+        make_pipeline(first, moved(model))
+        if inside
+        else moved(make_pipeline(first, model))
+    )
     model.fit(X.astype(np.float64), y)
     fast = FastForest.from_ensemble(model, X)
     for rows in (X, X[:1], X[:20].astype(np.float64)):
         np.testing.assert_array_equal(fast.predict(rows), model.predict(rows))
-        np.testing.assert_array_equal(fast.predict_proba(rows), model.predict_proba(rows))
+        np.testing.assert_array_equal(
+            fast.predict_proba(rows), model.predict_proba(rows)
+        )
     again = pickle.loads(pickle.dumps(fast))
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     fitted = FastForest(clone(model)).fit(X, y)
@@ -313,7 +374,12 @@ def test_a_classifier_of_any_library(kind, n_classes, n, seed, missing, text):
     n_classes = 3 if kind == "lightgbm ova" and n_classes == 2 else n_classes
     X, y = data(n_classes, seed, missing and kind in MISSING)
     model = CLASSIFIERS[kind](n, seed)
-    model.fit(X, np.array(["no", "yes", "maybe", "never"])[y] if text and "xgb" not in kind else y)
+    model.fit(
+        X,
+        np.array(["no", "yes", "maybe", "never"])[y]
+        if text and "xgb" not in kind
+        else y,
+    )
     fast = FastForest.from_ensemble(model, X)
     same(model, fast, X)
     np.testing.assert_array_equal(fast.classes_, model.classes_)
@@ -324,8 +390,14 @@ def test_a_classifier_of_any_library(kind, n_classes, n, seed, missing, text):
         fast.forest_.answer_rule.kind != "mean"
     )
     if hasattr(model, "booster_") or hasattr(model, "get_booster"):
-        raw = {"raw_score": True} if hasattr(model, "booster_") else {"output_margin": True}
-        np.testing.assert_array_equal(fast.decision_function(X), model.predict(X, **raw))
+        raw = (
+            {"raw_score": True}
+            if hasattr(model, "booster_")
+            else {"output_margin": True}
+        )
+        np.testing.assert_array_equal(
+            fast.decision_function(X), model.predict(X, **raw)
+        )
 
 
 @settings(max_examples=25, deadline=None)
@@ -348,7 +420,9 @@ def test_a_regressor_of_any_library(kind, n, seed, missing):
     assert is_regressor(pickle.loads(pickle.dumps(fast)))
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "longdouble", "int64"])
+@pytest.mark.parametrize(
+    "dtype", ["float16", "float32", "float64", "longdouble", "int64"]
+)
 @pytest.mark.parametrize("kind", ["lightgbm", "xgboost", "forest", "hist"])
 def test_any_dtype_and_memory_order(kind, dtype):
     X, y = data(2, 0)
@@ -359,10 +433,18 @@ def test_any_dtype_and_memory_order(kind, dtype):
     expected = model.predict_proba(plain)
     frozen = rows.copy()
     frozen.setflags(write=False)
-    for some in (rows, np.asfortranarray(rows), rows[::-1][::-1], frozen, rows.tolist()):
+    for some in (
+        rows,
+        np.asfortranarray(rows),
+        rows[::-1][::-1],
+        frozen,
+        rows.tolist(),
+    ):
         np.testing.assert_array_equal(fast.predict_proba(some), expected)
     for i in range(5):
-        np.testing.assert_array_equal(fast.predict_proba(rows[i : i + 1]), expected[i : i + 1])
+        np.testing.assert_array_equal(
+            fast.predict_proba(rows[i : i + 1]), expected[i : i + 1]
+        )
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
@@ -379,7 +461,9 @@ def test_catboost_that_asks_for_missing_values_warns_of_no_overflow():
 def test_a_catboost_model_from_a_pickle():
     """Its `n_features_in_` is 0 there: seen to fail before names were counted."""
     X, y = data(2, 0)
-    model = pickle.loads(pickle.dumps(cat.CatBoostClassifier(iterations=4, **CATS).fit(X, y)))
+    model = pickle.loads(
+        pickle.dumps(cat.CatBoostClassifier(iterations=4, **CATS).fit(X, y))
+    )
     fast = FastForest.from_ensemble(model)
     assert fast.n_features_in_ == X.shape[1]
     np.testing.assert_array_equal(fast.predict(X[:9]), model.predict(X[:9]))
@@ -388,11 +472,21 @@ def test_a_catboost_model_from_a_pickle():
 def test_zeros_of_lightgbm_are_in_single_precision():
     """Values that its rows leave out count as zero; seen to fail with 1e-35 as a double."""
     zero = float(np.float32(1e-35))
-    values = [0.0, zero, 1e-35, np.nextafter(zero, 1), -1e-35, -zero, np.nextafter(-zero, -1)]
+    values = [
+        0.0,
+        zero,
+        1e-35,
+        np.nextafter(zero, 1),
+        -1e-35,
+        -zero,
+        np.nextafter(-zero, -1),
+    ]
     rng = np.random.default_rng(0)
     X = rng.choice([-1.0, 0.0, 1.0], (300, 3))
     for options in ({}, {"zero_as_missing": True}):
-        model = lgb.LGBMClassifier(n_estimators=8, min_child_samples=2, **options, **QUIET)
+        model = lgb.LGBMClassifier(
+            n_estimators=8, min_child_samples=2, **options, **QUIET
+        )
         model.fit(X, X[:, 0] + 0.5 * X[:, 1] + rng.normal(size=300) > 0)
         rows = rng.choice(values, (100, 3))
         same(model, FastForest.from_ensemble(model), rows)
@@ -449,7 +543,9 @@ def test_a_frozen_ensemble_stays_and_others_are_fitted():
         loaded.fit(X, y)
     threads = FastForest.from_ensemble(model, n_jobs=2)
     many = np.vstack([X] * 8)
-    np.testing.assert_array_equal(threads.predict_proba(many), model.predict_proba(many))
+    np.testing.assert_array_equal(
+        threads.predict_proba(many), model.predict_proba(many)
+    )
     assert threads.forest_.coded is not None
 
 
@@ -459,7 +555,9 @@ def test_a_booster_answers_as_its_own_predict():
     fast = FastForest.from_ensemble(model.booster_)
     np.testing.assert_array_equal(fast.predict(X), model.booster_.predict(X))
     ranker = lgb.LGBMRanker(n_estimators=5, **QUIET).fit(X, y, group=[100] * 4)
-    np.testing.assert_array_equal(FastForest.from_ensemble(ranker).predict(X), ranker.predict(X))
+    np.testing.assert_array_equal(
+        FastForest.from_ensemble(ranker).predict(X), ranker.predict(X)
+    )
 
 
 @pytest.mark.parametrize(
@@ -467,16 +565,30 @@ def test_a_booster_answers_as_its_own_predict():
     [
         (GaussianNB(), TypeError, "got GaussianNB"),
         (BaggingClassifier(GaussianNB(), 2), ValueError, "members of GaussianNB"),
-        (lgb.LGBMClassifier(n_estimators=2, linear_tree=True, **QUIET), ValueError, "Linear"),
-        (lgb.LGBMRegressor(n_estimators=2, reg_sqrt=True, **QUIET), ValueError, "reg_sqrt"),
+        (
+            lgb.LGBMClassifier(n_estimators=2, linear_tree=True, **QUIET),
+            ValueError,
+            "Linear",
+        ),
+        (
+            lgb.LGBMRegressor(n_estimators=2, reg_sqrt=True, **QUIET),
+            ValueError,
+            "reg_sqrt",
+        ),
         (xgb.XGBClassifier(n_estimators=2, booster="dart"), ValueError, "gbtree"),
         (
-            cat.CatBoostRegressor(iterations=2, loss_function="RMSEWithUncertainty", **CATS),
+            cat.CatBoostRegressor(
+                iterations=2, loss_function="RMSEWithUncertainty", **CATS
+            ),
             ValueError,
             "gives each row 2 numbers",
         ),
         (make_pipeline(StandardScaler(), GaussianNB()), TypeError, "got GaussianNB"),
-        (GradientBoostingClassifier(n_estimators=2, init=GaussianNB()), ValueError, "init"),
+        (
+            GradientBoostingClassifier(n_estimators=2, init=GaussianNB()),
+            ValueError,
+            "init",
+        ),
     ],
 )
 def test_what_is_refused(model, error, said):
@@ -539,7 +651,9 @@ def test_sparse_rows_as_the_library_reads_them(kind, layout, seed):
     model = CLASSIFIERS[kind](4, seed).fit(rows, y) if seed % 2 else model
     fast = FastForest.from_ensemble(model, rows)
     for some in (rows, rows.tocsr()[:3]):
-        np.testing.assert_array_equal(fast.predict_proba(some), model.predict_proba(some))
+        np.testing.assert_array_equal(
+            fast.predict_proba(some), model.predict_proba(some)
+        )
 
 
 @pytest.mark.parametrize("kind", ["lightgbm", "xgboost", "forest", "hist"])
@@ -572,7 +686,10 @@ def test_names_with_spaces_and_numbered_columns():
     np.testing.assert_array_equal(fast.predict(frame), model.predict(frame))
     numbered = pd.DataFrame(X)
     model.fit(numbered, y)
-    for fast in (FastForest.from_ensemble(model), FastForest.from_ensemble(model, numbered)):
+    for fast in (
+        FastForest.from_ensemble(model),
+        FastForest.from_ensemble(model, numbered),
+    ):
         np.testing.assert_array_equal(fast.predict(numbered), model.predict(numbered))
 
 
@@ -620,7 +737,9 @@ def test_numbers_beyond_single_precision_as_lightgbm_reads_them(kind, n, tmp_pat
     # It makes single precision of what is neither single nor double precision.
     rng = np.random.default_rng(0)
     X = 2**40 + rng.integers(0, 2**10, (300, 2))
-    model = lgb.LGBMClassifier(n_estimators=5, min_child_samples=1, min_data_in_bin=1, **QUIET)
+    model = lgb.LGBMClassifier(
+        n_estimators=5, min_child_samples=1, min_data_in_bin=1, **QUIET
+    )
     model.fit(X.astype(np.float64), (X[:, 0] // 8) % 2)
     given = X[:n].tolist() if kind == "list" else X[:n].astype(kind)
     for own in (model, model.booster_):
@@ -641,6 +760,8 @@ def test_base_scores_of_xgboost_to_the_last_bit():
     for i in range(20):
         y = (X[:, 0] + rng.normal(size=100) > rng.normal()).astype(int)
         base = {} if i % 2 else {"base_score": rng.uniform(0.01, 0.99)}
-        model = xgb.XGBClassifier(n_estimators=2, max_depth=2, n_jobs=1, **base).fit(X, y)
+        model = xgb.XGBClassifier(n_estimators=2, max_depth=2, n_jobs=1, **base).fit(
+            X, y
+        )
         fast = FastForest.from_ensemble(model, X)
         np.testing.assert_array_equal(fast.predict_proba(X), model.predict_proba(X))

@@ -27,12 +27,21 @@ xgb = pytest.importorskip("xgboost")
 cat = pytest.importorskip("catboost")
 
 LIGHTGBM = {"n_estimators": 4, "verbose": -1, "n_jobs": 1}
-CATBOOST = {"iterations": 4, "verbose": 0, "thread_count": 1, "allow_writing_files": False}
+CATBOOST = {
+    "iterations": 4,
+    "verbose": 0,
+    "thread_count": 1,
+    "allow_writing_files": False,
+}
 MODELS = {
     "lightgbm": lgb.LGBMClassifier(**LIGHTGBM),
     "xgboost": xgb.XGBClassifier(n_estimators=4, n_jobs=1),
-    "xgboost softmax": xgb.XGBClassifier(n_estimators=4, objective="multi:softmax", n_jobs=1),
-    "xgboost softprob": xgb.XGBClassifier(n_estimators=4, objective="multi:softprob", n_jobs=1),
+    "xgboost softmax": xgb.XGBClassifier(
+        n_estimators=4, objective="multi:softmax", n_jobs=1
+    ),
+    "xgboost softprob": xgb.XGBClassifier(
+        n_estimators=4, objective="multi:softprob", n_jobs=1
+    ),
     "xgboost forest": xgb.XGBRFClassifier(n_estimators=4, n_jobs=1),
     "catboost": cat.CatBoostClassifier(**CATBOOST),
     "catboost one against all": cat.CatBoostClassifier(
@@ -56,7 +65,11 @@ def drawn(seed, n_classes=2):
 @pytest.mark.parametrize("frozen", [False, True])
 def test_names_that_fit_of_lightgbm_was_given(names, rows_given, frozen):
     X, y, _ = drawn(0)
-    columns = {"others": list("abcd"), "spaces": ["a b", "c", "d e", "f"], "numbers": range(4)}
+    columns = {
+        "others": list("abcd"),
+        "spaces": ["a b", "c", "d e", "f"],
+        "numbers": range(4),
+    }
     frame = pd.DataFrame(X, columns=columns[names])
     told = {} if names == "spaces" else {"feature_name": ["w", "x", "y", "z"]}
     model = lgb.LGBMClassifier(**LIGHTGBM).fit(frame, y, **told)
@@ -65,7 +78,9 @@ def test_names_that_fit_of_lightgbm_was_given(names, rows_given, frozen):
     else:
         fast = FastForest.from_ensemble(model, frame if rows_given else None)
     for rows in (frame, frame[:1]):
-        np.testing.assert_array_equal(fast.predict_proba(rows), model.predict_proba(rows))
+        np.testing.assert_array_equal(
+            fast.predict_proba(rows), model.predict_proba(rows)
+        )
     with pytest.raises(ValueError, match="X has 3 features|feature names should match"):
         fast.predict(frame.drop(columns=frame.columns[0]))
 
@@ -73,10 +88,16 @@ def test_names_that_fit_of_lightgbm_was_given(names, rows_given, frozen):
 def test_some_of_the_names_that_fit_of_lightgbm_was_given():
     X, y, _ = drawn(0)
     frame = pd.DataFrame(X, columns=list("abcd"))
-    model = lgb.LGBMClassifier(**LIGHTGBM).fit(frame, y, feature_name=["a", "x", "y", "z"])
-    with pytest.raises(ValueError, match="(?s)feature names should match.*feature_name="):
+    model = lgb.LGBMClassifier(**LIGHTGBM).fit(
+        frame, y, feature_name=["a", "x", "y", "z"]
+    )
+    with pytest.raises(
+        ValueError, match="(?s)feature names should match.*feature_name="
+    ):
         FastForest.from_ensemble(model, frame)
-    with pytest.raises(ValueError, match="(?s)feature names should match.*feature_name="):
+    with pytest.raises(
+        ValueError, match="(?s)feature names should match.*feature_name="
+    ):
         FastForest.from_ensemble(model).predict(frame)
     # Names that this estimator has seen itself are compared, as in scikit-learn.
     fitted = FastForest(lgb.LGBMClassifier(**LIGHTGBM)).fit(frame, y)
@@ -88,7 +109,13 @@ def test_some_of_the_names_that_fit_of_lightgbm_was_given():
 @pytest.mark.parametrize("kind", MODELS)
 def test_labels_have_the_type_of_the_library(kind, n_classes):
     X, y, _ = drawn(1, n_classes)
-    for labels in (y, y.astype("int8"), y.astype(float), np.array(["a", "b", "c"])[y], y == 1):
+    for labels in (
+        y,
+        y.astype("int8"),
+        y.astype(float),
+        np.array(["a", "b", "c"])[y],
+        y == 1,
+    ):
         model = clone(MODELS[kind])
         if kind == "xgboost softmax":
             model.set_params(num_class=len(np.unique(labels)))
@@ -97,12 +124,16 @@ def test_labels_have_the_type_of_the_library(kind, n_classes):
         except Exception:
             # XGBoost takes whole numbers from 0.
             continue
-        early = QWYCEnsemble(FrozenEstimator(model), alpha=0, random_state=0).optimize(X)
+        early = QWYCEnsemble(FrozenEstimator(model), alpha=0, random_state=0).optimize(
+            X
+        )
         for reader in (FastForest.from_ensemble(model), early):
             found = reader.predict(X)
             assert found.dtype == expected.dtype
             np.testing.assert_array_equal(found, expected)
-        np.testing.assert_array_equal(FastForest.from_ensemble(model).classes_, model.classes_)
+        np.testing.assert_array_equal(
+            FastForest.from_ensemble(model).classes_, model.classes_
+        )
 
 
 def test_labels_behind_a_moved_threshold_are_the_classes():
@@ -114,23 +145,31 @@ def test_labels_behind_a_moved_threshold_are_the_classes():
     np.testing.assert_array_equal(fast.predict(X), model.predict(X))
 
 
-@pytest.mark.parametrize("kind", sorted(set(MODELS) - {"xgboost softmax", "xgboost softprob"}))
+@pytest.mark.parametrize(
+    "kind", sorted(set(MODELS) - {"xgboost softmax", "xgboost softprob"})
+)
 def test_weights_are_given_to_the_one_model(kind):
     """As VotingClassifier gives them."""
     X, y, rng = drawn(2)
     weight = rng.uniform(0.1, 5, len(y))
     model = clone(MODELS[kind])
     expected = clone(model).fit(X, y, sample_weight=weight).predict_proba(X)
-    voted = VotingClassifier([("one", model)], voting="soft").fit(X, y, sample_weight=weight)
+    voted = VotingClassifier([("one", model)], voting="soft").fit(
+        X, y, sample_weight=weight
+    )
     np.testing.assert_allclose(voted.predict_proba(X), expected)
     fast = FastForest(model).fit(X, y, sample_weight=weight)
     np.testing.assert_allclose(fast.predict_proba(X), expected, rtol=1e-12)
     early = QWYCEnsemble(model, alpha=0, calibration=None, random_state=0)
     early.fit(X, y, sample_weight=weight)
     np.testing.assert_allclose(early.predict_proba(X), expected, rtol=1e-4)
-    with pytest.raises(ValueError, match="one entry per row: there are 160 rows and 159"):
+    with pytest.raises(
+        ValueError, match="one entry per row: there are 160 rows and 159"
+    ):
         FastForest(model).fit(X, y, sample_weight=weight[1:])
-    with pytest.raises(ValueError, match="one entry per row: there are 160 rows and 159"):
+    with pytest.raises(
+        ValueError, match="one entry per row: there are 160 rows and 159"
+    ):
         QWYCEnsemble(model).fit(X, y, sample_weight=weight[1:])
     # None is no weight.
     np.testing.assert_array_equal(
@@ -150,7 +189,10 @@ def test_weights_of_held_out_rows_stay_with_their_rows():
 def test_weights_go_to_each_member_of_a_list_that_is_fitted():
     X, y, rng = drawn(4)
     weight = rng.uniform(0.1, 5, len(y))
-    members = [FrozenEstimator(LogisticRegression().fit(X, y)), LogisticRegression(C=0.1)]
+    members = [
+        FrozenEstimator(LogisticRegression().fit(X, y)),
+        LogisticRegression(C=0.1),
+    ]
     early = QWYCEnsemble(members, calibration=None, random_state=0)
     early.fit(X, y, sample_weight=weight)
     expected = LogisticRegression(C=0.1).fit(X, y, sample_weight=weight)
@@ -166,9 +208,13 @@ def test_weights_that_no_model_takes_are_refused(make):
     with pytest.raises(ValueError, match="fit of the Pipeline does not take it"):
         make(make_pipeline(StandardScaler(), forest)).fit(X, y, sample_weight=weight)
     frozen = FrozenEstimator(RandomForestClassifier(3).fit(X, y))
-    with pytest.raises(ValueError, match="RandomForestClassifier, which is fitted already"):
+    with pytest.raises(
+        ValueError, match="RandomForestClassifier, which is fitted already"
+    ):
         make(frozen).fit(X, y, sample_weight=weight)
-    with pytest.raises(ValueError, match="only supported if enable_metadata_routing=True"):
+    with pytest.raises(
+        ValueError, match="only supported if enable_metadata_routing=True"
+    ):
         make(forest).fit(X, y, groups=weight)
 
 

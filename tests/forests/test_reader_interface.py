@@ -40,13 +40,17 @@ READER_OF_MODEL = [
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: type(reader).__name__)
 def test_each_reader_names_its_classes_and_has_a_docstring(reader):
     assert isinstance(reader, ForestReader)
-    assert reader.package and isinstance(reader.class_names, tuple) and reader.class_names
+    assert (
+        reader.package and isinstance(reader.class_names, tuple) and reader.class_names
+    )
     assert type(reader).__doc__ and type(reader).read.__doc__
     assert isinstance(reader.averages_probabilities, bool)
 
 
 def test_no_class_has_two_readers():
-    names = [(reader.package, name) for reader in READERS for name in reader.class_names]
+    names = [
+        (reader.package, name) for reader in READERS for name in reader.class_names
+    ]
     assert len(names) == len(set(names))
 
 
@@ -89,7 +93,10 @@ DAMAGES = {
     "outputs": (lambda outputs: outputs + 7, "outputs must be from -1 to 2"),
     "member_start": (lambda start: start[:1], "member_start must have a member"),
     "cat_start": (lambda start: start + 1, "cat_start must begin at 0"),
-    "cat_words": (lambda words: words.astype(np.int64), "cat_words must be an array of 1"),
+    "cat_words": (
+        lambda words: words.astype(np.int64),
+        "cat_words must be an array of 1",
+    ),
 }
 
 

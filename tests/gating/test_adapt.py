@@ -59,12 +59,17 @@ def test_rows_with_a_positive_gate_go_to_the_full_model(method, n_classes):
     routed = model.predict_routed(X_new)
     assert 0 < routed.route.mean() < 1
     assert_array_equal(routed.route, model.gate_function(X_new) > 0)
-    assert_array_equal(model.classes_[model.predict_proba(X_new).argmax(axis=1)], routed.y_pred)
+    assert_array_equal(
+        model.classes_[model.predict_proba(X_new).argmax(axis=1)], routed.y_pred
+    )
     sent = routed.route == 1
     assert_array_equal(routed.y_pred[sent], model.estimator_.predict(X_new[sent]))
     table, used = model.cost_table_, model.features_used_
     assert_array_equal(routed.cost, np.where(sent, table["full"], table["cheap"]))
-    assert table["cheap"] == len(np.union1d(used["gate"], used["cheap"])) and table["full"] == 8
+    assert (
+        table["cheap"] == len(np.union1d(used["gate"], used["cheap"]))
+        and table["full"] == 8
+    )
     assert len(model.objective_) and model.n_iter_ >= 1
 
 
@@ -88,7 +93,10 @@ def test_out_of_sample_probabilities_are_the_ones_used():
     rng = np.random.default_rng(0)
     X, new = rng.normal(size=(400, 4)), rng.normal(size=(400, 4))
     y = (X[:, 0] > 0) ^ (rng.random(400) < 0.1)
-    tree, how = DecisionTreeClassifier(random_state=0), {"full_features": [1, 2, 3], "gamma": 0.001}
+    tree, how = (
+        DecisionTreeClassifier(random_state=0),
+        {"full_features": [1, 2, 3], "gamma": 0.001},
+    )
     sent = adapt(tree, **how).fit(X, y).route(new).mean()
     known = FrozenEstimator(tree.fit(X[:, 1:], y))
     assert sent < adapt(known, **how).fit(X, y).route(new).mean()
@@ -126,15 +134,21 @@ def test_model_costs():
     plain = adapt().fit(X, y).predict_routed(X_new)
     boosted = adapt(model_costs=costs).fit(X, y)
     # The gate reads the cheap model's output: both run on every row.
-    assert_allclose(boosted.predict_cost(X_new), plain.cost + 0.75 + 100.0 * plain.route)
+    assert_allclose(
+        boosted.predict_cost(X_new), plain.cost + 0.75 + 100.0 * plain.route
+    )
     linear = adapt(method="lin", tol=1e-3).fit(X, y)
     routed = linear.predict_routed(X_new)
     expected = routed.cost + 0.25 + np.where(routed.route == 1, 100.0, 0.5)
     priced = linear.set_params(model_costs=costs).fit(X, y)
     assert_allclose(priced.predict_cost(X_new), expected)
-    assert_allclose(priced.cost_table_["gate"], 0.25 + len(priced.features_used_["gate"]))
+    assert_allclose(
+        priced.cost_table_["gate"], 0.25 + len(priced.features_used_["gate"])
+    )
     # Where the full model is the cheaper one, p_full still bounds who is sent there.
-    odd = adapt(model_costs={"gate": 0, "cheap": 50, "full": 0}, method="lin", tol=1e-3).fit(X, y)
+    odd = adapt(
+        model_costs={"gate": 0, "cheap": 50, "full": 0}, method="lin", tol=1e-3
+    ).fit(X, y)
     assert odd.cost_table_["full"] < odd.cost_table_["cheap"]
     for policy in ("online", "batch"):
         odd.set_params(policy=policy)
@@ -149,10 +163,13 @@ def test_sample_weight_and_metadata_routing():
     weight[:20] = 0
     model = adapt(LogisticRegression()).fit(X, y, sample_weight=weight)
     assert_allclose(
-        model.estimator_.coef_, LogisticRegression().fit(X, y, sample_weight=weight).coef_
+        model.estimator_.coef_,
+        LogisticRegression().fit(X, y, sample_weight=weight).coef_,
     )
     with pytest.raises(ValueError, match="does not take it"):
-        adapt(make_pipeline(StandardScaler(), GaussianNB())).fit(X, y, sample_weight=weight)
+        adapt(make_pipeline(StandardScaler(), GaussianNB())).fit(
+            X, y, sample_weight=weight
+        )
     with pytest.raises(ValueError, match="metadata"):
         adapt().fit(X, y, groups=weight)
     with sklearn.config_context(enable_metadata_routing=True):
@@ -168,14 +185,20 @@ def test_sample_weight_and_metadata_routing():
     "params, message",
     [
         ({"feature_costs": {0: 1.0}}, "feature_costs has no entry for"),
-        ({"feature_groups": {"a": [0, 1]}}, r"feature_groups leaves out \[2, 3, 4, 5, 6, 7\]"),
+        (
+            {"feature_groups": {"a": [0, 1]}},
+            r"feature_groups leaves out \[2, 3, 4, 5, 6, 7\]",
+        ),
         ({"feature_groups": {"a": range(8), "b": [3]}}, "column 3 in 'a' and in 'b'"),
         ({"feature_groups": {"a": range(8), "b": []}}, r"no column in \['b'\]"),
         ({"feature_groups": {"a": [0, 9]}}, "names column 9"),
         ({"full_features": ["x"]}, "full_features names column 'x'"),
         ({"full_features": []}, "full_features must name at least one column"),
         ({"model_costs": {"gate": 1}}, "model_costs has no entry for"),
-        ({"cv": ShuffleSplit(1, test_size=0.5, random_state=0)}, "but left out 150 of 300"),
+        (
+            {"cv": ShuffleSplit(1, test_size=0.5, random_state=0)},
+            "but left out 150 of 300",
+        ),
         ({"gate__learning_rate": 2.0}, "'learning_rate' parameter of BoostedGate"),
         ({"estimator": SVC()}, "'estimator' parameter"),
     ],
@@ -186,7 +209,9 @@ def test_bad_parameters(params, message):
     with counted_forests() as fit, pytest.raises(ValueError, match=message):
         model.fit(X, y)
     assert not hasattr(model, "choices_")
-    assert "cv" in params or not fit.called, "a model was fitted before parameters were checked"
+    assert "cv" in params or not fit.called, (
+        "a model was fitted before parameters were checked"
+    )
 
 
 def test_columns_of_a_frame_go_by_name_or_by_position():
@@ -207,7 +232,9 @@ def test_bad_data():
         adapt().fit(X, np.zeros(len(X)))
     with pytest.raises(ValueError, match="at least 2 classes"):
         adapt().fit(X, y, sample_weight=(y == "ant").astype(float))
-    frozen = FrozenEstimator(LogisticRegression().fit(X, np.where(y == "ant", "ape", "bee")))
+    frozen = FrozenEstimator(
+        LogisticRegression().fit(X, np.where(y == "ant", "ape", "bee"))
+    )
     with pytest.raises(ValueError, match="estimator must know the classes"):
         adapt(frozen).fit(X, y)
 
@@ -223,10 +250,14 @@ def test_an_integer_weight_is_a_repetition():
     full = LogisticRegression(tol=1e-10, max_iter=1000)
     how = {"method": "lin", "tol": 1e-3}
     one = adapt(full, cv=PredefinedSplit(fold), **how).fit(X, y, sample_weight=weight)
-    other = adapt(full, cv=PredefinedSplit(fold[repeated]), **how).fit(X[repeated], y[repeated])
+    other = adapt(full, cv=PredefinedSplit(fold[repeated]), **how).fit(
+        X[repeated], y[repeated]
+    )
     assert one.cost_table_ == other.cost_table_
     # p0 of f0 itself agrees to the tolerance of its solver only.
-    assert_allclose(one.gate_function(X_new), other.gate_function(X_new), rtol=1e-4, atol=1e-4)
+    assert_allclose(
+        one.gate_function(X_new), other.gate_function(X_new), rtol=1e-4, atol=1e-4
+    )
     assert np.mean(one.route(X_new) != other.route(X_new)) <= 0.005
     assert_allclose(one.predict_proba(X_new), other.predict_proba(X_new), atol=1e-4)
 
@@ -234,7 +265,9 @@ def test_an_integer_weight_is_a_repetition():
 def test_gate_function_asks_for_the_gate_only():
     X, y, X_new, _ = problem()
     model = adapt(gamma=0.03).fit(X, y)
-    lazy = LazyFeatures(lambda columns, rows: X_new[np.ix_(rows, columns)], n_samples=len(X_new))
+    lazy = LazyFeatures(
+        lambda columns, rows: X_new[np.ix_(rows, columns)], n_samples=len(X_new)
+    )
     assert_array_equal(model.gate_function(lazy), model.gate_function(X_new))
     ((columns, rows),) = lazy.acquisition_log_
     assert_array_equal(columns, model.features_used_["gate"])
@@ -262,7 +295,9 @@ def test_bad_answers_of_a_source():
     frame = pd.DataFrame(X, columns=list("abcdefgh"))
 
     def renamed(columns, rows):
-        return pd.DataFrame({f"{name}?": frame[name].to_numpy()[rows] for name in columns})
+        return pd.DataFrame(
+            {f"{name}?": frame[name].to_numpy()[rows] for name in columns}
+        )
 
     named = adapt().fit(frame, y)
     with pytest.raises(ValueError, match="returned no column"):

@@ -32,9 +32,13 @@ KIND = {"n_estimators": 20, "max_iter": 5, "learning_rate": 0.2, "max_leaf_nodes
 
 
 def grow(X, y, full_loss, weight, **changes):
-    kind = BoostedGate(**{name: changes.pop(name, value) for name, value in KIND.items()})
+    kind = BoostedGate(
+        **{name: changes.pop(name, value) for name, value in KIND.items()}
+    )
     kind.set_params(l2_regularization=changes.pop("l2_regularization", 1.0))
-    problem = Problem(len(np.unique(y)), 0.3, 0.01, np.arange(X.shape[1]), np.ones(X.shape[1]))
+    problem = Problem(
+        len(np.unique(y)), 0.3, 0.01, np.arange(X.shape[1]), np.ones(X.shape[1])
+    )
     given = Rows(X, y, full_loss, weight, None)
     data = kind.ready(given, np.zeros(X.shape[1], dtype=bool))
     return gbrt.boost(data, given, problem._replace(**changes), kind, n_threads=1)
@@ -75,7 +79,13 @@ def test_penalty_has_the_scale_of_the_mean_loss():
     decrease = sum(G[s].sum() ** 2 / (2 * H * s.sum()) for s in (left, ~left)) / 500
     for factor, grows in ((0.99, True), (1.01, False)):
         pair, *_ = grow(
-            X, y, nothing, weight, gamma=factor * decrease / 5, group_costs=np.array([5.0]), **how
+            X,
+            y,
+            nothing,
+            weight,
+            gamma=factor * decrease / 5,
+            group_costs=np.array([5.0]),
+            **how,
         )
         assert (len(splits(pair)) > 0) is grows
 
@@ -85,14 +95,21 @@ def test_features_of_a_group_are_free_once_one_is_bought():
     groups = {"group_of": np.repeat([0, 1], 4), "group_costs": np.array([1.0, 1e6])}
     pair, *_ = grow(X, y, full_loss, weight, gamma=0.02, **groups)
     assert_array_equal(pair.forest.features_of([0, 1]), [0, 1, 2, 3])
-    alone, *_ = grow(X, y, full_loss, weight, gamma=0.02, group_costs=np.repeat([1.0, 1e6], 4))
+    alone, *_ = grow(
+        X, y, full_loss, weight, gamma=0.02, group_costs=np.repeat([1.0, 1e6], 4)
+    )
     assert len(alone.forest.features_of([0, 1])) < 4
 
 
 def test_weights_scale_the_penalty_and_not_the_trees():
     """Ten times the weight is ten times the rows: same splits, same features bought."""
     X, y, full_loss, weight = rows()
-    how = {"l2_regularization": 0.0, "max_leaf_nodes": 3, "n_estimators": 8, "max_iter": 2}
+    how = {
+        "l2_regularization": 0.0,
+        "max_leaf_nodes": 3,
+        "n_estimators": 8,
+        "max_iter": 2,
+    }
     one, of_one, _ = grow(X, y, full_loss, 16 * weight, **how)
     ten, of_ten, _ = grow(X, y, full_loss, 32 * weight, **how)
     assert_array_equal(splits(one), splits(ten))
@@ -130,7 +147,10 @@ def test_calibrated_gate_sends_what_it_should_on_new_rows():
 def test_best_level_by_brute_force(seed):
     rng = np.random.default_rng(seed)
     gate = rng.integers(0, 6, 12).astype(float)
-    gain, weight = rng.integers(-1, 2, 12).astype(float), rng.integers(1, 4, 12).astype(float)
+    gain, weight = (
+        rng.integers(-1, 2, 12).astype(float),
+        rng.integers(1, 4, 12).astype(float),
+    )
     p_full = rng.random()
     level = best_level(gate, gain, weight, p_full)
     best = 0.0

@@ -20,7 +20,12 @@ from tests.gating.test_situations import frame_of
 
 def data(seed=0, n_classes=2, n=60):
     X, y = make_classification(
-        n, n_features=5, n_informative=4, n_redundant=0, n_classes=n_classes, random_state=seed
+        n,
+        n_features=5,
+        n_informative=4,
+        n_redundant=0,
+        n_classes=n_classes,
+        random_state=seed,
     )
     rng = np.random.default_rng(seed)
     weight = rng.random(n) + 0.2
@@ -34,7 +39,10 @@ def test_opt2_equals_cvxpy(n_classes):
     q = 0.05 + 0.9 * q
     columns = (1 if n_classes == 2 else 3) + 1
     X = lin.with_ones(X)
-    group_of, thresholds = np.array([0, 1, 1, 2, 3, 4]), 0.02 * np.sqrt([1.0, 2.0, 0.5, 3.0, 0.0])
+    group_of, thresholds = (
+        np.array([0, 1, 1, 2, 3, 4]),
+        0.02 * np.sqrt([1.0, 2.0, 0.5, 3.0, 0.0]),
+    )
     W, gap = lin.accelerated_proximal_gradient(
         X,
         lambda scores: lin.loss_kl(scores, y, q, weight),
@@ -59,7 +67,9 @@ def test_opt2_equals_cvxpy(n_classes):
     ridge = 0.5 * lin.RIDGE * (cp.sum_squares(A) + cp.sum_squares(b))
     norms = [cp.norm(A[np.flatnonzero(group_of[:-1] == g)], "fro") for g in range(4)]
     penalty = sum(t * n for t, n in zip(thresholds, norms))
-    reference = cp.Problem(cp.Minimize(cheap + gating + ridge + penalty)).solve(solver="CLARABEL")
+    reference = cp.Problem(cp.Minimize(cheap + gating + ridge + penalty)).solve(
+        solver="CLARABEL"
+    )
     ours = lin.loss_kl(X @ W, y, q, weight)[0] + lin.penalty(W, group_of, thresholds)
     assert_allclose(ours, reference, atol=1e-7)
     assert_allclose(W, np.vstack([A.value, b.value]), atol=1e-3)
@@ -67,7 +77,11 @@ def test_opt2_equals_cvxpy(n_classes):
 
 def test_duality_gap_bounds_the_distance_to_the_optimum():
     X, y, _, weight, q = data()
-    X, group_of, thresholds = lin.with_ones(X), np.arange(6), np.array([0.03] * 5 + [0.0])
+    X, group_of, thresholds = (
+        lin.with_ones(X),
+        np.arange(6),
+        np.array([0.03] * 5 + [0.0]),
+    )
 
     def loss(scores):
         return lin.loss_kl(scores, y, q, weight)
@@ -115,7 +129,9 @@ def test_two_starts_are_never_worse_than_one():
 
 def test_groups_enter_together():
     X, y, full_loss, weight, _ = data(n=100)
-    own = Problem(2, 0.3, 0.05, np.array([0, 0, 1, 1, 1, 2]), np.array([1.0, 100.0, 0.0]))
+    own = Problem(
+        2, 0.3, 0.05, np.array([0, 0, 1, 1, 1, 2]), np.array([1.0, 100.0, 0.0])
+    )
     rows = Rows(X, y, full_loss, weight, None)
     W, _ = lin.adapt_linear(lin.with_ones(X), rows, own, max_iter=5, tol=1e-6)
     assert W[:2].all() and not W[2:5].any()
@@ -140,7 +156,10 @@ def test_raw_frames_are_as_frames_encoded_by_hand(seed):
             own = frame[name]
             if name in kinds:
                 own = own.where(own.isin(past[name].dropna().unique()))
-                parts |= {f"{name}_{kind}": (own == kind).astype(float) for kind in kinds[name]}
+                parts |= {
+                    f"{name}_{kind}": (own == kind).astype(float)
+                    for kind in kinds[name]
+                }
             else:
                 parts[name] = own.astype(float).fillna(learned[name].mean())
             parts[f"{name}_missing"] = own.isna().astype(float)
@@ -148,14 +167,17 @@ def test_raw_frames_are_as_frames_encoded_by_hand(seed):
 
     columns = by_hand(past).columns
     encoded = {
-        group: [c for c in columns if c.split("_")[0] in names] for group, names in groups.items()
+        group: [c for c in columns if c.split("_")[0] in names]
+        for group, names in groups.items()
     }
     costs = {"form": 1.0, "lab": 5.0, "ward": 2.0}
     how = {"p_full": 0.4, "gamma": 0.01, "feature_costs": costs, "cv": splits}
     how["gate"] = LinearGate(tol=1e-3)
     full = make_pipeline(FunctionTransformer(by_hand), GaussianNB())
     raw = AdaptGatingClassifier(full, feature_groups=groups, **how).fit(past, y)
-    hand = AdaptGatingClassifier(GaussianNB(), feature_groups=encoded, **how).fit(by_hand(past), y)
+    hand = AdaptGatingClassifier(GaussianNB(), feature_groups=encoded, **how).fit(
+        by_hand(past), y
+    )
     assert 0 < raw.route(new).mean() < 1
     assert_allclose(raw.gate_function(new), hand.gate_function(by_hand(new)), atol=1e-8)
     assert_allclose(raw.predict_proba(new), hand.predict_proba(by_hand(new)), atol=1e-8)

@@ -17,7 +17,11 @@ def test_q_step_is_the_numerical_minimiser(seed, p_full):
     rng = np.random.default_rng(seed)
     weight = rng.random(6) + 0.1
     weight /= weight.sum()
-    cheap, full, gate = rng.exponential(1, 6), rng.exponential(0.5, 6), rng.normal(0, 2, 6)
+    cheap, full, gate = (
+        rng.exponential(1, 6),
+        rng.exponential(0.5, 6),
+        rng.normal(0, 2, 6),
+    )
     q, beta = obj.q_step(cheap, full, gate, p_full, weight)
     assert beta >= 0
     assert weight @ q <= p_full + 1e-12
@@ -48,7 +52,9 @@ def test_losses_agree_with_scikit_learn():
         scores, y = rng.normal(0, 3, (50, columns)), rng.integers(0, classes, 50)
         p = np.exp(obj.log_probabilities(scores))
         assert_allclose(p.sum(axis=1), 1)
-        assert_allclose(obj.class_losses(scores, y).mean(), log_loss(y, p, labels=range(classes)))
+        assert_allclose(
+            obj.class_losses(scores, y).mean(), log_loss(y, p, labels=range(classes))
+        )
         assert_allclose(obj.modelled_probabilities(scores), p[:, -columns:])
         top = p.max(axis=1)
         assert_allclose(obj.doubt(scores), -logit(top), rtol=1e-8)
@@ -67,7 +73,10 @@ def test_fit_doubt_is_the_numerical_minimiser(seed):
 
     ours = obj.fit_doubt(u, q, offset, weight, start=(8.0, -8.0))
     assert_allclose(ours, minimize(loss, np.zeros(2), tol=1e-12).x, atol=1e-4)
-    few = [loss(obj.fit_doubt(u, q, offset, weight, (8.0, -8.0), max_iter=n)) for n in range(4)]
+    few = [
+        loss(obj.fit_doubt(u, q, offset, weight, (8.0, -8.0), max_iter=n))
+        for n in range(4)
+    ]
     assert np.diff(few).max() < 0
     again = obj.fit_doubt(u, q, offset, weight, start=ours)
     assert_allclose(again, ours, atol=1e-6)

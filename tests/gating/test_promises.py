@@ -31,12 +31,19 @@ METHODS = ("gbrt", "lin")
 def make_gate(method, estimator=None, **params):
     full = RandomForestClassifier(15, oob_score=True, random_state=0)
     full = full if estimator is None else estimator
-    return adapt_of(full, method, **{"gamma": 0.02, "n_estimators": 25, "tol": 1e-3} | params)
+    return adapt_of(
+        full, method, **{"gamma": 0.02, "n_estimators": 25, "tol": 1e-3} | params
+    )
 
 
 def problem(kind, n, n_fresh, seed):
     X, y = make_classification(
-        n + n_fresh, n_features=10, n_informative=6, class_sep=0.7, flip_y=0.05, random_state=seed
+        n + n_fresh,
+        n_features=10,
+        n_informative=6,
+        class_sep=0.7,
+        flip_y=0.05,
+        random_state=seed,
     )
     if kind == "few values":
         X = np.round(np.clip(X, -1, 1))
@@ -100,11 +107,16 @@ def test_cuts_by_brute_force(rows, share, seed):
     level = lowest_level(gate, weight, share)
     sent = weight[gate > level].sum() / weight.sum()
     assert sent <= share + 1e-9
-    lower = [weight[values > v].sum() / weight.sum() for v in np.append(np.unique(values), -9)]
+    lower = [
+        weight[values > v].sum() / weight.sum()
+        for v in np.append(np.unique(values), -9)
+    ]
     assert_allclose(sent, max(s for s in lower if s <= share + 1e-9), atol=1e-9)
 
 
-@pytest.mark.parametrize("fault", ["nan", "none", "inf", "masked", "complex", "text", "shape"])
+@pytest.mark.parametrize(
+    "fault", ["nan", "none", "inf", "masked", "complex", "text", "shape"]
+)
 def test_bought_features_are_checked_like_arrays(fault):
     X, y, fresh, _ = problem("continuous", 200, 50, 0)
     gate = make_gate("lin", FrozenEstimator(LogisticRegression().fit(X, y))).fit(X, y)
@@ -135,11 +147,17 @@ def test_missing_values_may_be_bought_where_they_may_be_given(method):
         make_gate(method, LogisticRegression()).fit(X, y)
     gate = make_gate(method).fit(X, y)
     expected = gate.predict(fresh)
-    for cells in (fresh, np.where(np.isnan(fresh), None, fresh), np.ma.masked_invalid(fresh)):
+    for cells in (
+        fresh,
+        np.where(np.isnan(fresh), None, fresh),
+        np.ma.masked_invalid(fresh),
+    ):
         lazy = LazyFeatures(lambda c, r, cells=cells: cells[np.ix_(r, c)], n_samples=60)
         assert_array_equal(gate.predict(lazy), expected)
     with pytest.raises(ValueError, match="infinit"):
-        gate.predict(LazyFeatures(lambda c, r: np.full((len(r), len(c)), np.inf), n_samples=60))
+        gate.predict(
+            LazyFeatures(lambda c, r: np.full((len(r), len(c)), np.inf), n_samples=60)
+        )
 
 
 def test_full_model_with_unsorted_classes():
@@ -157,7 +175,9 @@ def test_groups_of_columns_that_an_encoder_renamed():
     X, y, _, _ = problem("continuous", 120, 20, 0)
     frame = pd.DataFrame(X[:, :3], columns=["cat__sex_F", "cat__sex_M", "num__age"])
     model = make_gate("gbrt", feature_groups={"triage": ["sex"], "age": ["num__age"]})
-    with pytest.raises(ValueError, match=r"names column 'sex'.*\['cat__sex_F', 'cat__sex_M'\]"):
+    with pytest.raises(
+        ValueError, match=r"names column 'sex'.*\['cat__sex_F', 'cat__sex_M'\]"
+    ):
         model.fit(frame, y)
 
 
@@ -172,7 +192,9 @@ def test_groups_stay_together_in_all_that_is_out_of_sample(method):
         fold[test] = number
     for cv in (splits, iter(splits), PredefinedSplit(fold)):
         fit = LogisticRegression.fit
-        with patch.object(LogisticRegression, "fit", autospec=True, side_effect=fit) as fitted:
+        with patch.object(
+            LogisticRegression, "fit", autospec=True, side_effect=fit
+        ) as fitted:
             make_gate(method, LogisticRegression(), cv=cv).fit(X, y)
         rows = [set(call.args[1][:, 0]) for call in fitted.call_args_list]
         assert len(rows) == 4
@@ -181,7 +203,9 @@ def test_groups_stay_together_in_all_that_is_out_of_sample(method):
     with pytest.raises(ValueError, match="groups.*metadata routing"):
         make_gate(method, LogisticRegression(), cv=GroupKFold(3)).fit(X, y)
     with sklearn.config_context(enable_metadata_routing=True):
-        routed = make_gate(method, LogisticRegression(), cv=GroupKFold(3)).fit(X, y, groups=groups)
+        routed = make_gate(method, LogisticRegression(), cv=GroupKFold(3)).fit(
+            X, y, groups=groups
+        )
     direct = make_gate(method, LogisticRegression(), cv=splits).fit(X, y)
     assert_array_equal(routed.predict_proba(X), direct.predict_proba(X))
 
@@ -195,7 +219,9 @@ def test_splits_that_cannot_hold_out_are_refused():
     weight = np.ones(60)
     weight[:30] = 0
     with pytest.raises(ValueError, match="cv must"):
-        make_gate("lin", full, cv=[(rows[30:], rows[:30])]).fit(X, y, sample_weight=weight)
+        make_gate("lin", full, cv=[(rows[30:], rows[:30])]).fit(
+            X, y, sample_weight=weight
+        )
     # A row at a time: as many are held out as make a tenth.
     gate = make_gate("gbrt", full, cv=LeaveOneOut(), p_full=0.5).fit(X, y)
     assert gate.route(X).mean() <= 0.5
@@ -254,13 +280,20 @@ def test_shares_are_met_on_average_over_fresh_rows(kind):
         rank = ranks.of_rows(gate[40:], feature_keys(values[40:]))
         found.append([(rank < share).mean() for share in shares])
         keys = rng.integers(0, 2**64, 200, dtype=np.uint64)
-        drawn.append([(ranks.of_rows(gate[40:], keys) < share).mean() for share in shares])
+        drawn.append(
+            [(ranks.of_rows(gate[40:], keys) < share).mean() for share in shares]
+        )
         low, high = ranks.between(gate[40:])
         falling = np.argsort(-gate[40:])
-        assert (np.diff(low[falling]) >= 0).all() and (np.diff(high[falling]) >= 0).all()
+        assert (np.diff(low[falling]) >= 0).all() and (
+            np.diff(high[falling]) >= 0
+        ).all()
         assert (low <= rank).all() and (rank <= high).all()
     # Those of a rare value have all the same key here.
-    for of_keys, slack in ((found, 0.0 if kind == "continuous" else 0.006), (drawn, 0.0)):
+    for of_keys, slack in (
+        (found, 0.0 if kind == "continuous" else 0.006),
+        (drawn, 0.0),
+    ):
         error = np.std(of_keys, axis=0) / np.sqrt(len(of_keys))
         bias = np.mean(of_keys, axis=0) - shares
         assert (np.abs(bias) < 4 * error + slack + 1e-12).all()
@@ -274,7 +307,10 @@ def test_draws_of_equal_rows_are_spread_evenly():
     for share in (0.1, 0.4, 0.9):
         assert abs((draws[:50] < share).mean() - share) <= 0.04
     # A row gets what it gets alone, and there is one zero.
-    alone = even_draws(feature_keys(values[[50]])), even_draws(feature_keys(-values[[0]]))
+    alone = (
+        even_draws(feature_keys(values[[50]])),
+        even_draws(feature_keys(-values[[0]])),
+    )
     assert_array_equal(np.concatenate(alone), draws[[50, 0]])
 
 
@@ -284,7 +320,9 @@ def test_validation_figures_are_those_of_fresh_rows(method):
     """Realised cost and quality at a budget, in standard errors of the validation figures."""
     z = []
     for seed in range(12):
-        X, y, fresh, y_fresh = problem("few values" if seed % 2 else "continuous", 600, 4000, seed)
+        X, y, fresh, y_fresh = problem(
+            "few values" if seed % 2 else "continuous", 600, 4000, seed
+        )
         gate = make_gate(method, p_full=1.0, gamma=0.03).fit(X, y)
         cheap, full = gate.cost_table_["cheap"], gate.cost_table_["full"]
         gate.set_params(budget=cheap + 0.15 * (full - cheap))
@@ -293,7 +331,8 @@ def test_validation_figures_are_those_of_fresh_rows(method):
             assert abs(gate.validation_cost_ / gate.budget - 1) < 0.1
             z.append(
                 [
-                    (routed.cost.mean() - gate.validation_cost_) / gate.validation_cost_se_,
+                    (routed.cost.mean() - gate.validation_cost_)
+                    / gate.validation_cost_se_,
                     ((routed.y_pred == y_fresh).mean() - gate.validation_quality_)
                     / gate.validation_quality_se_,
                 ]
@@ -307,12 +346,17 @@ def test_a_gate_that_gains_nothing_is_not_paid():
     """Where the full model says nothing, no row is sent, and no gate is bought."""
     X, y, fresh, _ = problem("continuous", 400, 50, 0)
 
-    full = FrozenEstimator(DummyClassifier(strategy="uniform", random_state=0).fit(X, y))
+    full = FrozenEstimator(
+        DummyClassifier(strategy="uniform", random_state=0).fit(X, y)
+    )
     gate = adapt_of(full, "gbrt", gamma=0.02, n_estimators=25).fit(X, y)
     assert (gate.gate_function(fresh) == -np.inf).all() and not gate.route(fresh).any()
     assert len(gate.features_used_["gate"]) == 0
     assert gate.cost_table_["cheap"] == len(gate.features_used_["cheap"])
-    assert gate.validation_cost_ == gate.cost_table_["cheap"] and gate.validation_cost_se_ == 0
+    assert (
+        gate.validation_cost_ == gate.cost_table_["cheap"]
+        and gate.validation_cost_se_ == 0
+    )
     with pytest.raises(AttributeError, match="p_full=0"):
         _ = gate.set_params(p_full=0.0).fit(X, y).validation_cost_
 
@@ -320,7 +364,9 @@ def test_a_gate_that_gains_nothing_is_not_paid():
 def test_a_full_model_that_gives_logits_is_refused():
     X, y, *_ = problem("continuous", 100, 0, 0)
     for full in (Scores("logits"), FrozenEstimator(Scores("logits").fit(X, y))):
-        with pytest.raises(ValueError, match="predict_proba of 'estimator' must give prob"):
+        with pytest.raises(
+            ValueError, match="predict_proba of 'estimator' must give prob"
+        ):
             adapt_of(full, "lin").fit(X, y)
 
 

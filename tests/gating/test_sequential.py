@@ -39,7 +39,9 @@ def model(rows):
 
 
 @pytest.mark.parametrize("policy", ["online", "batch"])
-@pytest.mark.parametrize("limits", [{}, {"max_rounds": 1}, {"max_rounds": 2}, {"max_cost": 3.0}])
+@pytest.mark.parametrize(
+    "limits", [{}, {"max_rounds": 1}, {"max_rounds": 2}, {"max_cost": 3.0}]
+)
 def test_limits_hold_on_every_row(model, rows, policy, limits):
     X = rows[2]
     model.set_params(policy=policy)
@@ -61,9 +63,13 @@ def test_a_policy_sees_only_what_was_bought(model, rows):
     X, rng = rows[2], np.random.default_rng(0)
     for limits in ({"budget": 1.5}, {"budget": 3.0}, {"max_cost": 3.0}):
         bought = model.bought(X, **limits) > 0
-        other = np.where(bought[:, model.group_of_], X, rng.normal(scale=9, size=X.shape))
+        other = np.where(
+            bought[:, model.group_of_], X, rng.normal(scale=9, size=X.shape)
+        )
         assert_array_equal(model.bought(other, **limits) > 0, bought)
-        assert_allclose(model.predict_proba(other, **limits), model.predict_proba(X, **limits))
+        assert_allclose(
+            model.predict_proba(other, **limits), model.predict_proba(X, **limits)
+        )
 
 
 def test_what_is_known_is_not_paid_for(model, rows):
@@ -81,7 +87,9 @@ def test_what_is_known_is_not_paid_for(model, rows):
         model.predict(X, known=known[:, :2])
     # A frame names the groups it has; what is not boolean is refused, a gap too.
     frame = pd.DataFrame(known[:, [0, 3]], columns=["a", "d"])
-    assert_array_equal(model.predict_cost(X, known=frame), model.predict_cost(X, known=known))
+    assert_array_equal(
+        model.predict_cost(X, known=frame), model.predict_cost(X, known=known)
+    )
     for cell in (np.nan, "False", 1):
         gap = frame.assign(d=pd.Series([cell, *known[1:, 3]], dtype=object))
         with pytest.raises(ValueError, match="known must be a table of booleans"):
@@ -93,7 +101,9 @@ def test_what_is_known_is_not_paid_for(model, rows):
 def test_a_model_of_the_user(rows):
     X, y, X_test, y_test = rows
     tree = DecisionTreeClassifier(max_depth=6, min_samples_leaf=5, random_state=0)
-    model = SequentialFeatureClassifier(tree, quality="accuracy", random_state=0).fit(X, y)
+    model = SequentialFeatureClassifier(tree, quality="accuracy", random_state=0).fit(
+        X, y
+    )
     alone = tree.fit(X, y).score(X_test, y_test)
     assert model.score(X_test, y_test) > alone - 0.03 > 0.7
     with pytest.raises(ValueError, match="NaN") as caught:
@@ -105,7 +115,9 @@ def test_a_model_of_the_user(rows):
 def test_fresh_rows_spend_a_budget_behind_a_category():
     """Three levels, two of which say little; 1.0 was spent of 1.2, and 1.33 of 1.5."""
     rng = np.random.default_rng(0)
-    X = np.column_stack([rng.integers(0, 3, 3000), rng.integers(0, 2, 3000)]).astype(float)
+    X = np.column_stack([rng.integers(0, 3, 3000), rng.integers(0, 2, 3000)]).astype(
+        float
+    )
     level = X[:, 0].astype(int)
     y = (rng.random(3000) < np.array([0.1, 0.5, 0.8])[level]).astype(int)
     told = rng.random(3000) < np.array([0.0, 0.7, 0.6])[level]
@@ -127,17 +139,23 @@ def test_policies_are_those_of_brute_force():
     for _ in range(20):
         key = np.tile(np.linspace(0, 1, n), (3, 1))
         bins = (np.arange(n) >= 25).astype(int)
-        value = np.cumsum(rng.normal(0.3, 1, (3, 2)), axis=0)[:, bins] + 0.1 * rng.random((3, n))
+        value = np.cumsum(rng.normal(0.3, 1, (3, 2)), axis=0)[
+            :, bins
+        ] + 0.1 * rng.random((3, n))
         given = value, key, sets, costs, np.ones(3, dtype=bool)
         policies = Policies.learn(*given, None, np.ones(n))
         ends = policies.ends(key)[:, 0]
-        tables = list(itertools.product((STOP, 1, 2), (STOP, 1, 2), (STOP, 2), (STOP, 2)))
+        tables = list(
+            itertools.product((STOP, 1, 2), (STOP, 1, 2), (STOP, 2), (STOP, 2))
+        )
         for at, price in enumerate(policies.prices[:-1]):
             best = -np.inf
             for low, high, low_next, high_next in tables:
                 first = np.where(bins == 1, high, low)
                 then = np.where(bins == 1, high_next, low_next)
-                end = np.where(first == STOP, 0, np.where((first == 1) & (then == 2), 2, first))
+                end = np.where(
+                    first == STOP, 0, np.where((first == 1) & (then == 2), 2, first)
+                )
                 best = max(best, (value[end, np.arange(n)] - price * costs[end]).mean())
             own = (value[ends[at], np.arange(n)] - price * costs[ends[at]]).mean()
             assert own == pytest.approx(best, abs=1e-9)
@@ -146,7 +164,9 @@ def test_policies_are_those_of_brute_force():
         limited = Policies.learn(*given, 2, np.ones(n))
         for price, ends in zip(limited.prices[:-1], limited.ends(key, 1)[:, 0]):
             worth = value - price * costs[:, None]
-            best = np.mean([worth[:, bins == half].mean(axis=1).max() for half in (0, 1)])
+            best = np.mean(
+                [worth[:, bins == half].mean(axis=1).max() for half in (0, 1)]
+            )
             assert worth[ends, np.arange(n)].mean() == pytest.approx(best, abs=1e-9)
 
 
@@ -163,7 +183,9 @@ PANELS = {"form": [0, 1], "blood": [2, 3], "scan": [4, 5], "gene": [6, 7]}
 PRICES = {"form": 1, "blood": 3, "scan": 6, "gene": 10}
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.slow) for s in (1, 2))])
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(s, marks=pytest.mark.slow) for s in (1, 2))]
+)
 def test_rare_positives_are_bought_for(seed):
     """What a budget pays for is bought, and it ranks as the same spent on one set for all does."""
     from lightgbm import LGBMClassifier
@@ -173,7 +195,9 @@ def test_rare_positives_are_bought_for(seed):
         feature_groups=PANELS, feature_costs=PRICES, random_state=seed
     ).fit(X, y)
     price_and_auc = []
-    for names in (names for k in (1, 2, 3) for names in itertools.combinations(PANELS, k)):
+    for names in (
+        names for k in (1, 2, 3) for names in itertools.combinations(PANELS, k)
+    ):
         columns = [column for name in names for column in PANELS[name]]
         alone = LGBMClassifier(verbose=-1, n_jobs=1).fit(X[:, columns], y)
         auc = roc_auc_score(y_test, alone.predict_proba(X_test[:, columns])[:, 1])
@@ -182,36 +206,47 @@ def test_rare_positives_are_bought_for(seed):
         cost = model.predict_cost(X_test, budget=budget).mean()
         auc = roc_auc_score(y_test, model.predict_proba(X_test, budget=budget)[:, 1])
         assert 0.9 * budget < cost < 1.1 * budget
-        assert auc > max(other for price, other in price_and_auc if price <= budget) - 0.01
+        assert (
+            auc > max(other for price, other in price_and_auc if price <= budget) - 0.01
+        )
 
 
 def test_where_nothing_is_bought_it_is_said():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(200, 3)), rng.integers(0, 2, 200)
-    with pytest.warns(UserWarning, match="Nothing is bought within budget=0.5: the cheapest set"):
+    with pytest.warns(
+        UserWarning, match="Nothing is bought within budget=0.5: the cheapest set"
+    ):
         model = SequentialFeatureClassifier(budget=0.5, random_state=0).fit(X, y)
     with pytest.warns(UserWarning, match="costs 1 for each row. Raise budget"):
         assert model.predict_cost(X).max() == 0
     with pytest.warns(UserWarning, match="Nothing is bought"):
         model.predict(X, budget=0.9)
     _, y_rare = rare()[:2]
-    with pytest.warns(UserWarning, match="no set of groups within it raised quality='accuracy'"):
+    with pytest.warns(
+        UserWarning, match="no set of groups within it raised quality='accuracy'"
+    ):
         noise = rng.normal(size=(len(y_rare), 2))
-        SequentialFeatureClassifier(budget=1, quality="accuracy", random_state=0).fit(noise, y_rare)
+        SequentialFeatureClassifier(budget=1, quality="accuracy", random_state=0).fit(
+            noise, y_rare
+        )
 
 
 @pytest.mark.parametrize(
     "quality",
     ["log_loss", "matrix"]
-    + [pytest.param(q, marks=pytest.mark.slow) for q in ("accuracy", "brier", "balanced_accuracy")],
+    + [
+        pytest.param(q, marks=pytest.mark.slow)
+        for q in ("accuracy", "brier", "balanced_accuracy")
+    ],
 )
 def test_what_is_bought_is_chosen_by_the_quality_asked_for(quality):
     """Its value on held-out rows is that of fresh ones, at what the budget buys."""
     X, y, X_test, y_test = rare(2000)
     given = {"matrix": [[0.0, 1.0], [9.0, 0.0]]}.get(quality, quality)
-    model = SequentialFeatureClassifier(GaussianNB(), budget=2, quality=given, random_state=0).fit(
-        X, y
-    )
+    model = SequentialFeatureClassifier(
+        GaussianNB(), budget=2, quality=given, random_state=0
+    ).fit(X, y)
     point = model.operating_point()
     proba = model.predict_proba(X_test)
     response = proba if quality in ("brier", "log_loss") else proba.argmax(axis=1)
@@ -238,7 +273,9 @@ def test_a_fitted_model_is_pickled_whatever_the_quality(quality, rows):
     model = SequentialFeatureClassifier(quality=quality, random_state=0).fit(X, y)
     again = pickle.loads(pickle.dumps(model))
     for budget in (1.5, 3, None):
-        assert_array_equal(model.bought(X_test, budget=budget), again.bought(X_test, budget=budget))
+        assert_array_equal(
+            model.bought(X_test, budget=budget), again.bought(X_test, budget=budget)
+        )
 
 
 def test_a_scorer_chooses_the_first_set():
@@ -255,7 +292,9 @@ def test_a_scorer_chooses_the_first_set():
     auc = roc_auc_score(y_test, model.predict_proba(X_test, budget=4)[:, 0])
     assert auc == pytest.approx(point.quality, abs=0.06) and 0 < point.quality_se < 0.1
     assert 3.6 < model.predict_cost(X_test, budget=4).mean() < 4.4
-    by_hand = SequentialFeatureClassifier(quality=get_scorer("roc_auc"), **groups).fit(X, told)
+    by_hand = SequentialFeatureClassifier(quality=get_scorer("roc_auc"), **groups).fit(
+        X, told
+    )
     assert by_hand.operating_point(4) == point
     few = SequentialFeatureClassifier(quality="roc_auc", **groups)
     with pytest.raises(ValueError, match="rows of every class in each half"):
@@ -282,7 +321,10 @@ def test_weights_say_what_is_frequent():
     X = np.random.default_rng(0).normal(size=(900, 2))
     of_first = np.arange(900) % 2 == 0
     y = np.where(of_first, X[:, 0] > 0, X[:, 1] > 0).astype(int)
-    for weight, first in ((np.where(of_first, 1, 0.1), [0]), (np.where(of_first, 0.1, 1), [1])):
+    for weight, first in (
+        (np.where(of_first, 1, 0.1), [0]),
+        (np.where(of_first, 0.1, 1), [1]),
+    ):
         for own in (None, LogisticRegression()):
             model = SequentialFeatureClassifier(own, max_rounds=1, random_state=0)
             assert model.fit(X, y, weight).operating_point(1).first == first
@@ -297,6 +339,8 @@ def test_rows_that_choose_do_not_say_how_good_the_choice_is():
     for seed in range(12):
         rng = np.random.default_rng(seed)
         X, y = rng.normal(size=(150, 5)), rng.integers(0, 2, 150)
-        model = SequentialFeatureClassifier(quality="accuracy", random_state=seed).fit(X, y)
+        model = SequentialFeatureClassifier(quality="accuracy", random_state=seed).fit(
+            X, y
+        )
         told.append(model.operating_point(3).quality)
     assert abs(np.mean(told) - 0.5) < 3 * np.std(told) / np.sqrt(len(told)) + 0.01

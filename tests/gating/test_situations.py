@@ -29,11 +29,17 @@ def frame_of(library, n, seed):
     """Numbers, integers that may be missing, categories with rare levels; a tenth is missing."""
     rng = np.random.default_rng(seed)
     Z = rng.normal(size=(n, 4))
-    y = np.where(1.5 * Z[:, 0] + Z[:, 1] * Z[:, 2] + 0.3 * rng.normal(size=n) > 0, "yes", "no")
+    y = np.where(
+        1.5 * Z[:, 0] + Z[:, 1] * Z[:, 2] + 0.3 * rng.normal(size=n) > 0, "yes", "no"
+    )
     frame = pd.DataFrame({"a": Z[:, 0], "b": np.round(3 * Z[:, 1]), "d": Z[:, 3]})
     frame["cat"] = np.where(Z[:, 2] > 0, "hi", "lo")
     frame["rare"] = rng.choice(list("uvwxyz"), n, p=[0.5, 0.3, 0.1, 0.06, 0.02, 0.02])
-    frame = frame[NAMES].astype({"cat": object, "rare": object}).mask(rng.random((n, 5)) < 0.1)
+    frame = (
+        frame[NAMES]
+        .astype({"cat": object, "rare": object})
+        .mask(rng.random((n, 5)) < 0.1)
+    )
     if library == "polars":
         return pl.from_pandas(frame), y
     frame["b"] = frame["b"].astype("Int64" if seed % 2 else "float64")
@@ -57,7 +63,9 @@ def buyer(method, policy, prices, grouped, p_full):
     costs = {"feature_costs": dict(zip(names, prices))}
     costs |= {"feature_groups": GROUPS} if grouped else {}
     if method == "sequential":
-        tree = make_pipeline(FrameEncoder(), DecisionTreeClassifier(max_depth=4, random_state=0))
+        tree = make_pipeline(
+            FrameEncoder(), DecisionTreeClassifier(max_depth=4, random_state=0)
+        )
         full = tree if p_full < 1 else None
         return SequentialFeatureClassifier(full, policy=policy, random_state=0, **costs)
     gate = {"p_full": p_full, "gamma": 0.02, "policy": policy, "cv": 2} | costs
@@ -76,18 +84,24 @@ def source_of(X, kind, counts, fault=None):
         if kind == "frame" and fault is None:
             # Columns of a frame are found by name.
             return found[columns[::-1]]
-        table = np.column_stack([np.asarray(found[name], dtype=object) for name in columns])
+        table = np.column_stack(
+            [np.asarray(found[name], dtype=object) for name in columns]
+        )
         return table[:-1] if fault == "rows" else table
 
     if kind == "mapping" and fault is None:
-        one = {name: lambda rows, name=name: cells([name], rows)[:, 0] for name in NAMES}
+        one = {
+            name: lambda rows, name=name: cells([name], rows)[:, 0] for name in NAMES
+        }
         return LazyFeatures(one, n_samples=len(X))
     return LazyFeatures(cells, n_samples=len(X))
 
 
 @settings(max_examples=5, deadline=None)
 @example("lin", "online", "pandas", "array", [1.0] * 5, False, 1.0, 1)
-@example("sequential", "batch", "pandas", "mapping", [2.0, 0.0, 1.0, 1.0, 3.0], True, 0.0, 3)
+@example(
+    "sequential", "batch", "pandas", "mapping", [2.0, 0.0, 1.0, 1.0, 3.0], True, 0.0, 3
+)
 @given(
     st.sampled_from(["gbrt", "lin", "sequential"]),
     st.sampled_from(["online", "batch"]),
@@ -107,7 +121,9 @@ def test_late_rows_cost_and_answer_as_rows_at_once(
     least, most = model.min_budget_, model.predict_cost(rows).max()
     budgets = [None, np.inf, least, least + 0.4 * (most - least) + 0.1]
     copy = pickle.loads(pickle.dumps(model))
-    for budget in np.random.default_rng(seed).permutation(np.array(budgets, dtype=object)):
+    for budget in np.random.default_rng(seed).permutation(
+        np.array(budgets, dtype=object)
+    ):
         counts = np.zeros((40, 5), dtype=int)
         lazy = source_of(rows, provider, counts)
         routed = model.predict_routed(rows, budget=budget)
@@ -124,7 +140,9 @@ def test_late_rows_cost_and_answer_as_rows_at_once(
         assert_allclose(np.sum(fetched, axis=0), routed.cost, atol=1e-12)
         receipt = np.zeros_like(counts)
         for bought in lazy.acquisition_log_:
-            receipt[np.ix_(bought.rows, [NAMES.index(name) for name in bought.columns])] += 1
+            receipt[
+                np.ix_(bought.rows, [NAMES.index(name) for name in bought.columns])
+            ] += 1
         assert counts.max() <= 1 and (receipt == counts).all()
         for group in range(len(model.group_costs_)):
             own = counts[:, model.group_of_ == group]

@@ -11,7 +11,11 @@ def log_capital(values, mean, n_population, cap, prior, aim):
     capital = [0.0]
     for i in range(n):
         seen = values[:i]
-        m = mean if not n_population else (n_population * mean - seen.sum()) / (n_population - i)
+        m = (
+            mean
+            if not n_population
+            else (n_population * mean - seen.sum()) / (n_population - i)
+        )
         means = [(0.5 + values[: j + 1].sum()) / (j + 2) for j in range(i)]
         spread = weight * prior + sum((seen - means) ** 2)
         variance = spread / (i + weight)
@@ -34,5 +38,7 @@ def money(values, promised, bets, every):
     for k, start in enumerate(range(0, len(values), every)):
         share = 1 / ((k + 2) * np.log(k + 2) ** 2) / sum_of_shares
         for bet in bets:
-            total[start:] += share / len(bets) * np.cumprod(1 + bet * (values[start:] - promised))
+            total[start:] += (
+                share / len(bets) * np.cumprod(1 + bet * (values[start:] - promised))
+            )
     return total

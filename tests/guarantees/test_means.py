@@ -20,7 +20,11 @@ from skroute.guarantees import (
     mean_upper_bound,
     rows_needed,
 )
-from skroute.guarantees._finite import labels_needed, smallest_allowed, tolerated_disagreements
+from skroute.guarantees._finite import (
+    labels_needed,
+    smallest_allowed,
+    tolerated_disagreements,
+)
 from skroute.guarantees._means import AIM, CAP, PRIOR_VARIANCE, share_upper_bound
 from tests.guarantees import reference
 
@@ -33,10 +37,22 @@ def broken_at_most(broken, n_draws, level):
     return broken <= stats.binom.ppf(0.99, n_draws, level)
 
 
-@given(values=samples, mean=st.floats(0.001, 0.999), extra=st.integers(0, 40), finite=st.booleans())
+@given(
+    values=samples,
+    mean=st.floats(0.001, 0.999),
+    extra=st.integers(0, 40),
+    finite=st.booleans(),
+)
 @settings(deadline=None, max_examples=100)
 def test_capital_is_that_of_the_paper(values, mean, extra, finite):
-    arguments = (np.array(values), mean, (len(values) + extra) * finite, CAP, PRIOR_VARIANCE, AIM)
+    arguments = (
+        np.array(values),
+        mean,
+        (len(values) + extra) * finite,
+        CAP,
+        PRIOR_VARIANCE,
+        AIM,
+    )
     expected = reference.log_capital(*arguments)
     np.testing.assert_allclose(_kernels.log_capital(*arguments), expected, atol=1e-8)
 
@@ -46,11 +62,17 @@ def test_capital_is_that_of_the_paper(values, mean, extra, finite):
 def test_bounds_are_in_range_monotone_and_mirrored(data, method):
     kind = st.sampled_from([0.0, 1.0]) if method == "binomial" else shares
     values = data.draw(st.lists(kind, min_size=2, max_size=60))
-    n_population = len(values) + data.draw(st.integers(0, 50)) if data.draw(st.booleans()) else None
+    n_population = (
+        len(values) + data.draw(st.integers(0, 50))
+        if data.draw(st.booleans())
+        else None
+    )
     options = {"method": method, "n_population": n_population}
     low, high = data.draw(st.sampled_from([(0, 1), (-1, 1), (5, 5.5)]))
     scaled = low + (high - low) * np.array(values)
-    less, more = sorted(data.draw(st.tuples(st.floats(0.5, 0.999), st.floats(0.5, 0.999))))
+    less, more = sorted(
+        data.draw(st.tuples(st.floats(0.5, 0.999), st.floats(0.5, 0.999)))
+    )
     bound = mean_upper_bound(scaled, bounds=(low, high), confidence=less, **options)
     wider = mean_upper_bound(scaled, bounds=(low, high), confidence=more, **options)
     tol = 1e-9 * (high - low)
@@ -61,13 +83,20 @@ def test_bounds_are_in_range_monotone_and_mirrored(data, method):
     # The range does not matter, only where in it the values are.
     plain = mean_upper_bound(values, confidence=less, **options)
     np.testing.assert_allclose(bound, low + (high - low) * plain, atol=1e-6)
-    mirrored = mean_lower_bound(-scaled, bounds=(-high, -low), confidence=less, **options)
+    mirrored = mean_lower_bound(
+        -scaled, bounds=(-high, -low), confidence=less, **options
+    )
     np.testing.assert_allclose(mirrored, -bound, atol=1e-6)
     # The bound is where the test begins to refuse.
     if bound < high:
         above = bound + 1e-8 * (high - low)
-        assert mean_p_value(scaled, above, bounds=(low, high), **options) <= 1 - less + 1e-9
-    p_values = [mean_p_value(values, limit, **options) for limit in np.linspace(0, 1, 9)]
+        assert (
+            mean_p_value(scaled, above, bounds=(low, high), **options)
+            <= 1 - less + 1e-9
+        )
+    p_values = [
+        mean_p_value(values, limit, **options) for limit in np.linspace(0, 1, 9)
+    ]
     assert (np.diff(p_values) <= 1e-12).all() and 0 <= p_values[-1] <= p_values[0] <= 1
 
 
@@ -80,15 +109,26 @@ def test_exact_methods_are_those_of_scipy():
     np.testing.assert_allclose(bound, marked / 300, atol=1e-9)
     for n in (1, 7, 60):
         for hits in range(n + 1):
-            expected = stats.binomtest(hits, n, alternative="less").proportion_ci(0.9, "exact").high
-            np.testing.assert_allclose(share_upper_bound(hits, n, confidence=0.9), expected)
+            expected = (
+                stats.binomtest(hits, n, alternative="less")
+                .proportion_ci(0.9, "exact")
+                .high
+            )
+            np.testing.assert_allclose(
+                share_upper_bound(hits, n, confidence=0.9), expected
+            )
             values = np.roll(np.arange(n) < hits, n // 2) * 1.0
-            np.testing.assert_allclose(mean_upper_bound(values, **options), expected, rtol=1e-9)
+            np.testing.assert_allclose(
+                mean_upper_bound(values, **options), expected, rtol=1e-9
+            )
 
 
 LAWS = {
     "rare hits": (lambda rng, n: (rng.random(n) < 0.03) * 1.0, 0.03),
-    "signed": (lambda rng, n: rng.choice([0.0, 0.5, 1.0], p=[0.03, 0.92, 0.05], size=n), 0.51),
+    "signed": (
+        lambda rng, n: rng.choice([0.0, 0.5, 1.0], p=[0.03, 0.92, 0.05], size=n),
+        0.51,
+    ),
     "skewed": (lambda rng, n: rng.beta(0.1, 0.9, n), 0.1),
 }
 
@@ -135,7 +175,9 @@ def test_the_normal_law_is_seen_to_fail_where_the_bounds_hold():
     for _ in range(1000):
         values = (rng.random(40) < 0.03) * 1.0
         error = values.std(ddof=1) / np.sqrt(40)
-        broken["normal"] += not error or stats.norm.cdf((values.mean() - 0.03) / error) <= 0.05
+        broken["normal"] += (
+            not error or stats.norm.cdf((values.mean() - 0.03) / error) <= 0.05
+        )
         for method in ("betting", "binomial"):
             broken[method] += mean_p_value(values, 0.03, method=method) <= 0.05
     assert not broken_at_most(broken.pop("normal"), 1000, 0.05)
@@ -152,7 +194,9 @@ def test_sequences_hold_over_fresh_draws():
     broken = alone = 0
     for _ in range(n_draws):
         losses = (rng.random((150, 20, 2)) < rates[:, None]) * 1.0
-        p = [[mean_p_value(losses[:, k, r], limit) for r in range(2)] for k in range(20)]
+        p = [
+            [mean_p_value(losses[:, k, r], limit) for r in range(2)] for k in range(20)
+        ]
         certified = fixed_sequence_test(np.max(p, axis=1), confidence=1 - level)
         broken += certified[5:].any()
         alone += (np.array(p)[5:, 0] <= level).any()
@@ -172,16 +216,25 @@ def test_one_sum_for_each_bet_stands_for_all_bettors(seed, n, every, bets, cut):
     """Fed in two pieces, beside each bettor's own money; and the first row at a threshold."""
     values = np.random.default_rng(seed).exponential(1.5, n)
     bets, held, found = np.array(bets), np.full(len(bets), -np.inf), -1
-    leaders = Leaders(held.copy(), np.zeros(len(bets), dtype=np.int64), np.zeros(len(bets)))
+    leaders = Leaders(
+        held.copy(), np.zeros(len(bets), dtype=np.int64), np.zeros(len(bets))
+    )
     expected = reference.money(values, 1.0, bets, every)
     threshold = np.log(np.median(expected)) + 1e-9
-    for start, part in ((0, values[: int(cut * n)]), (int(cut * n), values[int(cut * n) :])):
+    for start, part in (
+        (0, values[: int(cut * n)]),
+        (int(cut * n), values[int(cut * n) :]),
+    ):
         at = _kernels.restarted_bets(
             part, start, 1.0, np.inf, bets, held, leaders, threshold, every
         )
         found = start + at if found < 0 <= at else found
-    np.testing.assert_allclose(np.logaddexp.reduce(held), np.log(expected[-1]), atol=1e-9)
-    assert found == (int(np.argmax(over)) if (over := np.log(expected) >= threshold).any() else -1)
+    np.testing.assert_allclose(
+        np.logaddexp.reduce(held), np.log(expected[-1]), atol=1e-9
+    )
+    assert found == (
+        int(np.argmax(over)) if (over := np.log(expected) >= threshold).any() else -1
+    )
 
 
 def test_all_bettors_together_begin_with_less_than_one():
@@ -214,7 +267,9 @@ def test_tolerated_disagreements_are_those_of_counted_draws(data, level):
     """Neither more, which breaks the promise, nor fewer."""
     n = data.draw(st.integers(1, 40))
     k, allowed = data.draw(st.integers(1, n)), data.draw(st.integers(0, n))
-    assert tolerated_disagreements(n, k, allowed, level) == counted(n, k, allowed, level)
+    assert tolerated_disagreements(n, k, allowed, level) == counted(
+        n, k, allowed, level
+    )
     found = data.draw(st.integers(0, k))
     vouched = [a for a in range(n + 1) if counted(n, k, a, level) >= found]
     assert smallest_allowed(n, k, found, level) == vouched[0]
@@ -227,7 +282,11 @@ def served_wrongly(differ, labelled, tolerated):
     """Unlabelled rows that differ, in the longest prefix with so many labelled ones or fewer."""
     found = np.zeros(len(differ), dtype=int)
     found[labelled] = differ[labelled]
-    stop = np.searchsorted(np.cumsum(found), tolerated, side="right") if tolerated >= 0 else 0
+    stop = (
+        np.searchsorted(np.cumsum(found), tolerated, side="right")
+        if tolerated >= 0
+        else 0
+    )
     return int((differ[:stop] & ~np.isin(np.arange(stop), labelled)).sum())
 
 
@@ -249,7 +308,10 @@ def test_a_batch_holds_over_fresh_draws_and_a_naive_rule_does_not():
     n, k, allowed, n_draws = 1500, 150, 150, 1000
     differ = rng.random(n) < np.arange(n) / n * 0.5
     tolerated = tolerated_disagreements(n, k, allowed, 0.1)
-    draws = [np.random.default_rng(seed).choice(n, k, replace=False) for seed in range(n_draws)]
+    draws = [
+        np.random.default_rng(seed).choice(n, k, replace=False)
+        for seed in range(n_draws)
+    ]
     broken = sum(served_wrongly(differ, draw, tolerated) > allowed for draw in draws)
     # The mutation: as many as the labelled share suggests, without a correction.
     naive = sum(served_wrongly(differ, draw, k // 10) > allowed for draw in draws)
@@ -269,21 +331,27 @@ def test_words_about_large_batches_are_quick():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("std, mean, limit", [(0.2, 0.0, 0.03), (0.3, 0.01, 0.1), (0.05, 0, 0.01)])
+@pytest.mark.parametrize(
+    "std, mean, limit", [(0.2, 0.0, 0.03), (0.3, 0.01, 0.1), (0.05, 0, 0.01)]
+)
 def test_rows_needed_are_about_enough(std, mean, limit):
     n = int(rows_needed(limit, mean=mean, std=std, power=0.8))
     rng, square, enough = np.random.default_rng(5), std**2 + mean**2, {}
     p = [(square - mean) / 2, 1 - square, (square + mean) / 2]
     for size in (n // 3, int(1.3 * n)):
         draws = rng.choice([-1.0, 0, 1], p=p, size=(200, size))
-        passed = [mean_p_value(values, limit, bounds=(-1, 1)) <= 0.05 for values in draws]
+        passed = [
+            mean_p_value(values, limit, bounds=(-1, 1)) <= 0.05 for values in draws
+        ]
         enough[size] = np.mean(passed)
     assert enough[n // 3] < 0.6 and enough[int(1.3 * n)] > 0.75, (n, enough)
 
 
 @given(gap=st.floats(1e-7, 1e-3), std=st.floats(0.05, 0.6), mean=st.floats(-0.1, 0.1))
 @settings(deadline=None, max_examples=40)
-def test_a_mean_just_below_the_limit_needs_many_rows_and_not_infinitely_many(gap, std, mean):
+def test_a_mean_just_below_the_limit_needs_many_rows_and_not_infinitely_many(
+    gap, std, mean
+):
     """About the two-sided rule of a normal law: 2 log(1 / level) (std / gap) ** 2 at half power."""
     found = rows_needed(mean + gap, mean=mean, std=std, power=0.5)
     assert 0.5 < found / (2 * np.log(20) * (std / gap) ** 2) < 2 or std < 30 * gap
@@ -302,7 +370,9 @@ def test_rows_needed_at_the_ends():
         assert 20 < rows_needed(0.95, mean=0.9, std=0.25, bounds=(0, 1)) < 2000
 
 
-@pytest.mark.parametrize("bounds, mean", [((-1, 1), 0.1), ((0, 2), 0.5), ((-3, 1), -1.0)])
+@pytest.mark.parametrize(
+    "bounds, mean", [((-1, 1), 0.1), ((0, 2), 0.5), ((-3, 1), -1.0)]
+)
 def test_no_values_spread_more_than_their_range_allows(bounds, mean):
     """Of values in [low, high] the variance is at most (mean - low) (high - mean)."""
     most = np.sqrt((mean - bounds[0]) * (bounds[1] - mean))
@@ -324,7 +394,11 @@ def test_no_values_spread_more_than_their_range_allows(bounds, mean):
         ([0.2], {"method": "binomial"}, "one of the two ends of bounds"),
         ([0.2, 0.3], {"n_population": 1}, "smaller than the number of values"),
         ([0.5], {"method": "trinomial", "n_population": 5}, "independent rows"),
-        ([0.2], {"method": "trinomial"}, "one of the two ends of bounds, or their middle"),
+        (
+            [0.2],
+            {"method": "trinomial"},
+            "one of the two ends of bounds, or their middle",
+        ),
         ([0.2], {"confidence": 1}, "confidence"),
     ],
 )

@@ -19,7 +19,9 @@ def level_of(n, limit, level, p_value):
     """The largest probability of a refusal where the limit is reached or exceeded, by summation."""
     lost, won = np.meshgrid(np.arange(n + 1), np.arange(n + 1), indexing="ij")
     lost, won = lost[lost + won <= n], won[lost + won <= n]
-    refused = np.array([p_value(n, int(a), int(b), limit) <= level for a, b in zip(lost, won)])
+    refused = np.array(
+        [p_value(n, int(a), int(b), limit) <= level for a, b in zip(lost, won)]
+    )
     lost, won = lost[refused], won[refused]
     counts = np.column_stack([lost, won, n - lost - won])
     worst = 0.0
@@ -41,7 +43,11 @@ def test_the_normal_law_is_seen_to_fail_where_the_exact_one_holds():
     def normal(n, lost, won, limit):
         values = losses(n, lost, won)
         error = values.std(ddof=1) / np.sqrt(n)
-        return stats.norm.cdf((values.mean() - limit) / error) if error else values.mean() >= limit
+        return (
+            stats.norm.cdf((values.mean() - limit) / error)
+            if error
+            else values.mean() >= limit
+        )
 
     assert level_of(30, 0.04, 0.02, normal) > 0.05
 
@@ -60,9 +66,13 @@ def test_the_root_is_that_of_a_search(n, shares, limit):
         p = np.array([p_won + limit, p_won, 1 - 2 * p_won - limit])
         counts = np.array([lost, won, n - lost - won])
         with np.errstate(divide="ignore"):
-            return -np.sum(np.where(counts > 0, counts * np.log(np.maximum(p, 1e-300)), 0.0))
+            return -np.sum(
+                np.where(counts > 0, counts * np.log(np.maximum(p, 1e-300)), 0.0)
+            )
 
-    found = optimize.minimize_scalar(minus_log, bounds=(0, (1 - limit) / 2), method="bounded")
+    found = optimize.minimize_scalar(
+        minus_log, bounds=(0, (1 - limit) / 2), method="bounded"
+    )
     held = min(found.fun, minus_log(0.0), minus_log((1 - limit) / 2))
     counts = np.array([lost, won, n - lost - won])
     free = -np.sum(counts * np.log(np.maximum(counts / n, 1e-300)))
@@ -82,8 +92,12 @@ def test_the_bound_is_where_the_test_begins_to_refuse(n, shares):
     assert max(values.mean(), 0) <= bound <= wider + 2e-3
     for limit in np.r_[bound + np.array([1e-3, 0.01]), np.linspace(bound, 0.99, 4)[1:]]:
         assert limit >= 1 or mean_p_value(values, limit, **options) <= 0.1 * 1.05
-    np.testing.assert_allclose(mean_lower_bound(-values, confidence=0.9, **options), -bound)
-    scaled = mean_upper_bound(50 * values, bounds=(-50, 50), confidence=0.9, method="trinomial")
+    np.testing.assert_allclose(
+        mean_lower_bound(-values, confidence=0.9, **options), -bound
+    )
+    scaled = mean_upper_bound(
+        50 * values, bounds=(-50, 50), confidence=0.9, method="trinomial"
+    )
     np.testing.assert_allclose(scaled, 50 * bound)
 
 
@@ -93,7 +107,9 @@ def test_the_bound_is_where_the_test_begins_to_refuse(n, shares):
     level=st.sampled_from([0.01, 0.05, 0.1]),
 )
 @settings(deadline=None, max_examples=14)
-def test_all_limits_behind_the_bound_are_refused_and_not_all_before_it(n, shares, level):
+def test_all_limits_behind_the_bound_are_refused_and_not_all_before_it(
+    n, shares, level
+):
     lost, won = (int(share * n) for share in shares)
     bound = room.trinomial_upper_bound(n, lost, won, level)
 
@@ -126,7 +142,9 @@ def test_p_values_are_hardly_above_the_largest_probability(limit):
     roots = room.signed_root(n, lost, won, limit)
     p_won = np.r_[0, np.geomspace(1e-6, (1 - limit) / 2, 300)]
     p = np.column_stack([p_won + limit, p_won, np.maximum(1 - 2 * p_won - limit, 0)])
-    chances = stats.multinomial.pmf(np.column_stack([lost, won, n - lost - won])[:, None], n, p)
+    chances = stats.multinomial.pmf(
+        np.column_stack([lost, won, n - lost - won])[:, None], n, p
+    )
     for a, b in [(0, 0), (0, 2), (0, 5), (1, 6), (3, 3), (2, 9), (0, 12)]:
         seen = room.signed_root(n, np.array(a), np.array(b), limit)
         largest = chances[roots <= seen + 1e-9].sum(axis=0).max()
@@ -168,7 +186,9 @@ def test_the_bound_is_behind_every_step_up_of_the_p_value(counts, level):
     limits = np.linspace(0.0, 1 - 1e-6, 1000)
     refused = room.trinomial_p_values(*counts, limits) <= level
     seen = (counts[1] - counts[2]) / counts[0]
-    first, last = (limits[part].min() for part in (refused & (limits > seen), limits > bound))
+    first, last = (
+        limits[part].min() for part in (refused & (limits > seen), limits > bound)
+    )
     assert refused[limits > bound].all() and first < bound - 0.02 and last > first
 
 
@@ -178,7 +198,9 @@ def test_p_values_are_not_below_those_of_a_finer_grid(monkeypatch):
     cases = []
     for _ in range(40):
         n = int(rng.integers(5, 400))
-        lost, won = (int(count) for count in rng.binomial(n, rng.uniform(0.002, 0.2, 2)))
+        lost, won = (
+            int(count) for count in rng.binomial(n, rng.uniform(0.002, 0.2, 2))
+        )
         limit = max((lost - won) / n, 0.0) + rng.uniform(0.001, 0.2)
         if lost + won <= n and limit < 1:
             cases.append((n, lost, won, np.array([limit])))

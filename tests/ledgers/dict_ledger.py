@@ -38,7 +38,9 @@ class DictLedger(Ledger):
     def _add_reservation(self, purses, state, amount, offer, deadline, key):
         number = self.tables["n_issued"]
         self.tables["n_issued"] += 1
-        made = Reservation(self.identity, number, purses, state, amount, offer, deadline, key)
+        made = Reservation(
+            self.identity, number, purses, state, amount, offer, deadline, key
+        )
         self.tables["reservations"][number] = made
         return made
 
@@ -63,4 +65,8 @@ class DictLedger(Ledger):
         ]
 
     def _find_of_purse(self, purse):
-        return [made for made in self.tables["reservations"].values() if made.purses[0] == purse]
+        return [
+            made
+            for made in self.tables["reservations"].values()
+            if made.purses[0] == purse
+        ]

@@ -24,7 +24,9 @@ def why_no_redis():
     return ""
 
 
-needs_redis = pytest.mark.skipif(bool(why_no_redis()), reason=why_no_redis() or "there is one")
+needs_redis = pytest.mark.skipif(
+    bool(why_no_redis()), reason=why_no_redis() or "there is one"
+)
 
 
 def free_port():

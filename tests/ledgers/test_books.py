@@ -17,7 +17,13 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 
 from skroute.ledgers import (
     AlreadyCommittedError,
@@ -84,7 +90,10 @@ class Machine(RuleBasedStateMachine):
         self.make()
         self.set_clock()
         seconds = 86400.0 if period == "day" else period
-        self.money = {"tenant": Money(total, n_expected, seconds), "all": Money(shared, None, None)}
+        self.money = {
+            "tenant": Money(total, n_expected, seconds),
+            "all": Money(shared, None, None),
+        }
         self.ledger.open("tenant", total, n_expected, period=period)
         self.ledger.open("all", shared)
         for name, money in self.money.items():
@@ -96,13 +105,18 @@ class Machine(RuleBasedStateMachine):
         return [n for n, s in self.states.items() if s == state and purse == "tenant"]
 
     def reserved(self):
-        return sum(Fraction(self.made[n].amount) for n in self.of("held") + self.of("open"))
+        return sum(
+            Fraction(self.made[n].amount) for n in self.of("held") + self.of("open")
+        )
 
     def due(self):
         for money in self.money.values():
             money.roll(self.now)
         for number, made in self.made.items():
-            if self.states[number] in ("held", "open") and self.at[number] + TIMEOUT <= self.now:
+            if (
+                self.states[number] in ("held", "open")
+                and self.at[number] + TIMEOUT <= self.now
+            ):
                 if self.states[number] == "open":
                     for money in self.money.values():
                         money.spent += Fraction(made.offer.deciding)
@@ -112,7 +126,10 @@ class Machine(RuleBasedStateMachine):
                     self.states[number] = "gone"
 
     def room(self):
-        return min(money.total - money.spent for money in self.money.values()) - self.reserved()
+        return (
+            min(money.total - money.spent for money in self.money.values())
+            - self.reserved()
+        )
 
     def note(self, made, state):
         number = made.number
@@ -174,10 +191,16 @@ class Machine(RuleBasedStateMachine):
         def choose(books, room, spare):
             seen.append((books.n_started, Fraction(room), Fraction(spare)))
             fits = [
-                size / 4 for size in sizes if size / 4 <= (room if size / 4 <= least else spare)
+                size / 4
+                for size in sizes
+                if size / 4 <= (room if size / 4 <= least else spare)
             ]
             # What deciding has cost is part of it.
-            return Offer(3, "a | b", max(fits) / 2, max(fits) / 4, max(fits)) if fits else None
+            return (
+                Offer(3, "a | b", max(fits) / 2, max(fits) / 4, max(fits))
+                if fits
+                else None
+            )
 
         same = [n for n in self.made if key and self.made[n].key == key]
         # An expired one loses its key to the request that comes now.
@@ -190,7 +213,9 @@ class Machine(RuleBasedStateMachine):
         # What was held is there, also where a late commit has broken the cap since.
         more = 0 if promised is None else max(promised - self.room(), 0)
         room, spare = self.room() + more, self.spare(keep) + more
-        expected = [s / 4 for s in sizes if s / 4 <= (room if s / 4 <= least else spare)]
+        expected = [
+            s / 4 for s in sizes if s / 4 <= (room if s / 4 <= least else spare)
+        ]
         arguments = {"least": least, "keep": keep, "held": held, "key": key}
         try:
             made = self.ledger.reserve(self.purses, choose, **arguments)
@@ -283,9 +308,14 @@ class Machine(RuleBasedStateMachine):
         self.due()
         for name, money in self.money.items():
             books = self.ledger.books(name)
-            assert Fraction(books.total) == money.total and Fraction(books.spent) == money.spent
+            assert (
+                Fraction(books.total) == money.total
+                and Fraction(books.spent) == money.spent
+            )
             assert Fraction(books.reserved) == self.reserved()
-            assert books.n_open == len(self.of("open")) and books.n_held == len(self.of("held"))
+            assert books.n_open == len(self.of("open")) and books.n_held == len(
+                self.of("held")
+            )
             assert books.n_expired == len(self.of("expired"))
             assert books.n_committed == money.counts["committed"]
             assert books.n_refunded == money.counts["refunded"]
@@ -293,12 +323,18 @@ class Machine(RuleBasedStateMachine):
             assert books.pending == sum(one.deciding + one.cost for one in pending)
         books = self.ledger.books("tenant")
         counts = self.money["tenant"].counts
-        assert (books.n_started, books.n_rejected) == (counts["started"], counts["rejected"])
+        assert (books.n_started, books.n_rejected) == (
+            counts["started"],
+            counts["rejected"],
+        )
         assert books.n_expected == self.money["tenant"].n_expected
         found = {one.number: one for one in self.ledger.unsettled("tenant")}
         assert sorted(found) == sorted(self.of("open") + self.of("expired"))
         for number, one in found.items():
-            assert one.state == self.states[number] and one.offer == self.made[number].offer
+            assert (
+                one.state == self.states[number]
+                and one.offer == self.made[number].offer
+            )
             assert one.ledger == self.made[number].ledger and one.purses == self.purses
 
 
@@ -333,7 +369,9 @@ class InSQLite(Machine):
 class InRedis(Machine):
     def make(self):
         prefix = uuid.uuid4().hex
-        self.ledger = RedisLedger(redis_url(), prefix=prefix, timeout=TIMEOUT, remember=REMEMBER)
+        self.ledger = RedisLedger(
+            redis_url(), prefix=prefix, timeout=TIMEOUT, remember=REMEMBER
+        )
 
 
 EXAMPLES = {InMemory: 50, InDict: 15, InSQLite: 15, InRedis: 10}
@@ -393,7 +431,9 @@ EXPIRED = ("unsettled", 12.0, ("tenant",), None, 0, False)
         max_size=16,
     ),
 )
-@example(period="day", calls=[("reserve", 0.0, ("tenant",), None, 0, False)] + [EXPIRED])
+@example(
+    period="day", calls=[("reserve", 0.0, ("tenant",), None, 0, False)] + [EXPIRED]
+)
 def test_a_period_once_begun_stays_begun(period, calls):
     ledger, now, made, holds = MemoryLedger(TIMEOUT, REMEMBER), [START], [], []
     ledger._clock = lambda: now[0]
@@ -425,7 +465,9 @@ def test_a_period_once_begun_stays_begun(period, calls):
             named = purses
             held = holds[n % len(holds)] if holds and n % 3 == 0 else None
             choose = fits if kind == "reserve" else fails
-            found = outcome(ledger.reserve, purses, choose, least=1.0, key=key, held=held)
+            found = outcome(
+                ledger.reserve, purses, choose, least=1.0, key=key, held=held
+            )
             made += [found] if isinstance(found, Reservation) else []
         elif kind == "hold":
             named = purses
@@ -433,7 +475,9 @@ def test_a_period_once_begun_stays_begun(period, calls):
             holds += [found] if getattr(found, "state", "") == "held" else []
         elif kind == "settle" and made:
             one = made[n % len(made)]
-            found = outcome(ledger.settle, *one[:2], "tenant", ONE, None if n % 3 else n / 4)
+            found = outcome(
+                ledger.settle, *one[:2], "tenant", ONE, None if n % 3 else n / 4
+            )
             seen(*(one.purses if found[0] is not ValueError else ()))
         elif kind == "release" and holds:
             named = holds[n % len(holds)].purses
@@ -475,12 +519,16 @@ def test_a_file_that_cannot_be_books_is_named(tmp_path):
     ):
         SQLiteLedger(missing)
     assert not missing.parent.exists()
-    with pytest.raises(OSError, match=f"{re.escape(repr(str(tmp_path)))} cannot be opened"):
+    with pytest.raises(
+        OSError, match=f"{re.escape(repr(str(tmp_path)))} cannot be opened"
+    ):
         SQLiteLedger(tmp_path)
     junk = tmp_path / "junk.sqlite"
     junk.write_bytes(b"this is a note and no data base, " * 100)
     before = junk.read_bytes()
-    with pytest.raises(ValueError, match=f"{re.escape(repr(str(junk)))} is no SQLite file"):
+    with pytest.raises(
+        ValueError, match=f"{re.escape(repr(str(junk)))} is no SQLite file"
+    ):
         SQLiteLedger(junk)
     assert junk.read_bytes() == before
     other = tmp_path / "other.sqlite"
@@ -489,7 +537,10 @@ def test_a_file_that_cannot_be_books_is_named(tmp_path):
     connection.close()
     with pytest.raises(ValueError, match=f"{re.escape(repr(str(other)))} is no ledger"):
         SQLiteLedger(other)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["junk.sqlite", "other.sqlite"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "junk.sqlite",
+        "other.sqlite",
+    ]
     newer = tmp_path / "newer.sqlite"
     SQLiteLedger(newer)
     with sqlite3.connect(newer) as connection:
@@ -550,7 +601,15 @@ def state_of(ledger):
 
 
 KINDS = ["memory", "dict", "sqlite", pytest.param("redis", marks=needs_redis)]
-BOOKINGS = ["hold", "reserve", "reserve what was held", "settle", "release", "top up", "expire"]
+BOOKINGS = [
+    "hold",
+    "reserve",
+    "reserve what was held",
+    "settle",
+    "release",
+    "top up",
+    "expire",
+]
 
 
 def begun(kind, folder):
@@ -584,7 +643,9 @@ def book(booking, ledger, held, made):
 
 @pytest.mark.parametrize("booking", BOOKINGS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_interrupt_at_any_line_leaves_a_booking_whole_or_undone(kind, booking, tmp_path):
+def test_an_interrupt_at_any_line_leaves_a_booking_whole_or_undone(
+    kind, booking, tmp_path
+):
     expected = [begun("memory", tmp_path)]
     book(booking, *expected[0])
     if booking == "reserve what was held":
@@ -630,10 +691,14 @@ def test_an_interrupt_while_a_ledger_is_made_leaves_no_half_of_one(tmp_path):
             break
         n_interrupts += 1
         with sqlite3.connect(path, timeout=0.1, isolation_level=None) as connection:
-            tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+            tables = {
+                row[0] for row in connection.execute("SELECT name FROM sqlite_master")
+            }
             assert not tables or {"ledger", "purses", "reservations"} <= tables
             if tables:
-                assert connection.execute("SELECT count(*) FROM ledger").fetchone() == (1,)
+                assert connection.execute("SELECT count(*) FROM ledger").fetchone() == (
+                    1,
+                )
             # Nobody holds the file.
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("ROLLBACK")
@@ -643,7 +708,9 @@ def test_an_interrupt_while_a_ledger_is_made_leaves_no_half_of_one(tmp_path):
 
 
 def test_a_schema_that_fails_is_not_half_made(tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "_SCHEMA", store._SCHEMA + "CREATE TABLE purses (shoes);")
+    monkeypatch.setattr(
+        store, "_SCHEMA", store._SCHEMA + "CREATE TABLE purses (shoes);"
+    )
     path = tmp_path / "ledger.sqlite"
     with pytest.raises(OSError, match="cannot be opened"):
         SQLiteLedger(path)
@@ -686,7 +753,14 @@ def test_every_call_on_a_locked_ledger_names_it(lock, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name", [":memory:", "", "file::memory:?cache=shared", "file:books?mode=memory", "file:a.db"]
+    "name",
+    [
+        ":memory:",
+        "",
+        "file::memory:?cache=shared",
+        "file:books?mode=memory",
+        "file:a.db",
+    ],
 )
 @pytest.mark.parametrize("as_type", [str, str.encode, Path])
 def test_what_is_no_file_to_sqlite_is_refused(name, as_type, tmp_path, monkeypatch):
@@ -700,7 +774,9 @@ def test_what_is_no_file_to_sqlite_is_refused(name, as_type, tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("as_type", [str, str.encode, Path])
-@pytest.mark.parametrize("name", ["ledger.sqlite", "a b?mode=ro.db", "./x.db", "100%25.db"])
+@pytest.mark.parametrize(
+    "name", ["ledger.sqlite", "a b?mode=ro.db", "./x.db", "100%25.db"]
+)
 def test_any_path_of_a_file_is_a_ledger_wherever_the_process_goes(
     name, as_type, tmp_path, monkeypatch
 ):

@@ -94,11 +94,14 @@ def test_a_purse_is_joined_and_not_opened_twice(ledger):
 def test_every_purse_must_have_room(ledger):
     ledger.open("all", 6.0)
     tenants = [
-        ROUTER.stream(5.0, ledger=ledger, purse=name, within=["all"]) for name in ("one", "two")
+        ROUTER.stream(5.0, ledger=ledger, purse=name, within=["all"])
+        for name in ("one", "two")
     ]
     tickets = [tenant.reserve([1, 0, 0]) for tenant in tenants for _ in range(3)]
     # "one" has 2 left, and "all" nothing.
-    with pytest.raises(BudgetExhaustedError, match="of 6 in all 0 is spent and 6 reserved"):
+    with pytest.raises(
+        BudgetExhaustedError, match="of 6 in all 0 is spent and 6 reserved"
+    ):
         tenants[0].reserve([1, 0, 0])
     assert tenants[0].books().n_rejected == 1 and ledger.books("all").reserved == 6.0
     tenants[0].commit(tickets[0], 0.5)
@@ -122,7 +125,10 @@ def test_a_request_that_is_sent_again(ledger):
     again = stream.route(ROW, key="r1")
     assert again.id != ticket.id
     stream.commit(again)
-    for call in (lambda: stream.route(ROW, key="r1"), lambda: stream.reserve([0, 0, 1], key="r1")):
+    for call in (
+        lambda: stream.route(ROW, key="r1"),
+        lambda: stream.reserve([0, 0, 1], key="r1"),
+    ):
         with pytest.raises(AlreadyCommittedError, match="committed already") as caught:
             call()
         # A key may name a user.
@@ -147,7 +153,9 @@ def test_money_of_a_silent_worker_returns_and_its_late_commit_is_booked(ledger):
     other = stream.reserve([0, 0, 1])
     assert stream.unsettled() == [silent, other]
     stream.commit(other)
-    with pytest.raises(BudgetExhaustedError, match="is broken by .* committed after its deadline"):
+    with pytest.raises(
+        BudgetExhaustedError, match="is broken by .* committed after its deadline"
+    ):
         stream.commit(silent, 4.0)
     assert stream.books().spent == 5.25 + 0.25 + 4.0 and stream.books().n_expired == 0
     with pytest.raises(ValueError, match="is not open"):
@@ -209,8 +217,12 @@ def test_calls_that_wait_for_each_other_have_their_own_answers(ledger):
     with ThreadPoolExecutor(8) as pool:
         first = pool.submit(ledger.reserve, ("a",), choose, least=1)
         assert deciding.wait(60)
-        others = [pool.submit(ledger.reserve, ("a",), choose, least=1) for _ in range(4)]
-        failing = pool.submit(ledger.reserve, ("a",), lambda *_: 1 / 0, least=0, key="k")
+        others = [
+            pool.submit(ledger.reserve, ("a",), choose, least=1) for _ in range(4)
+        ]
+        failing = pool.submit(
+            ledger.reserve, ("a",), lambda *_: 1 / 0, least=0, key="k"
+        )
         unknown = pool.submit(ledger.hold, ("a", "none"), 1.0)
         time.sleep(0.2)
         go.set()
@@ -218,8 +230,12 @@ def test_calls_that_wait_for_each_other_have_their_own_answers(ledger):
     assert "There is no purse 'none'" in str(unknown.exception())
     made = [one.result() for one in [first, *others] if one.exception() is None]
     assert len({one.number for one in made}) == 3
-    exhausted = [one for one in others if isinstance(one.exception(), BudgetExhaustedError)]
-    assert len(exhausted) == 2 and ledger.unsettled("a") == sorted(made, key=lambda one: one.number)
+    exhausted = [
+        one for one in others if isinstance(one.exception(), BudgetExhaustedError)
+    ]
+    assert len(exhausted) == 2 and ledger.unsettled("a") == sorted(
+        made, key=lambda one: one.number
+    )
     assert ledger.books("a")[:8] == (3.0, 0.0, 3.0, 3.0, None, 3, 0, 3)
 
 
@@ -255,9 +271,13 @@ def test_new_prices_decide_as_a_stream_of_a_router_with_these_prices(factor, whi
 
 def test_costs_above_their_bounds_are_refused():
     stream = ROUTER.stream(1000.0, max_costs=[2.0, 4.0, 9.0])
-    with pytest.raises(ValueError, match="cost of 'choice0' is 2.5, above its max_costs of 2.0"):
+    with pytest.raises(
+        ValueError, match="cost of 'choice0' is 2.5, above its max_costs of 2.0"
+    ):
         stream.set_costs([2.5, 2.0, 5.0])
-    assert [t.cost for t in decided(stream, 3)] == [COSTS[t.choice] for t in decided(stream, 3)]
+    assert [t.cost for t in decided(stream, 3)] == [
+        COSTS[t.choice] for t in decided(stream, 3)
+    ]
     stream.set_costs([2.5, 2.5, 5.0], max_costs=[3.0, 4.0, 9.0])
     assert {t.reserved for t in decided(stream)} <= {3.0, 4.0, 9.0}
     with pytest.raises(ValueError, match="the smallest feasible budget is 3"):
@@ -280,7 +300,9 @@ def test_names_are_a_list_of_which_one_is_left(ledger):
         stream.exclude(["small"])
     for change in (stream.exclude, stream.include):
         for bad in ("choice2", b"choice2", 2):
-            with pytest.raises(ValueError, match="names must be a list of names of choices"):
+            with pytest.raises(
+                ValueError, match="names must be a list of names of choices"
+            ):
                 change(bad)
     assert stream.route(ROW).name == "choice2" and stream.books().n_started == 1
     stream.include([])
@@ -312,14 +334,18 @@ def test_amounts_of_money_are_refused_in_their_own_words(bad, ledger):
         "budget_total": lambda: ROUTER.stream(bad),
     }
     for name, call in calls.items():
-        with pytest.raises(ValueError, match=f"^{name} must be a finite number") as caught:
+        with pytest.raises(
+            ValueError, match=f"^{name} must be a finite number"
+        ) as caught:
             call()
         assert "per sample" not in str(caught.value) and repr(bad) in str(caught.value)
     stream.commit(ticket, 1.0)
 
 
 def test_what_deciding_asks_cannot_be_excluded():
-    router = fitted_once(next(router for router in ROUTERS if router.embedding == "tree"))
+    router = fitted_once(
+        next(router for router in ROUTERS if router.embedding == "tree")
+    )
     stream = router.stream(1000.0)
     with pytest.raises(ValueError, match="'tree' cannot be excluded: deciding asks it"):
         stream.exclude(["tree"])
@@ -338,7 +364,11 @@ def test_a_call_of_a_key_is_paid_from_its_own_purses_until_the_key_is_forgotten(
         ledger.reserve(("tenant",), lambda *_: ONE, least=1.0, key="a"),
         ledger.hold(("tenant",), 1.0, "a"),
     ):
-        assert again[:4] == made[:4] == (made.ledger, made.number, ("tenant", "all"), "open")
+        assert (
+            again[:4]
+            == made[:4]
+            == (made.ledger, made.number, ("tenant", "all"), "open")
+        )
     ledger.settle(made.ledger, made.number, "tenant", ONE, 0.5)
     assert ledger.books("all").spent == ledger.books("tenant").spent == 0.5
     now[0] += ledger.timeout + 1
@@ -353,7 +383,9 @@ def test_a_deadline_passes_in_the_period_that_runs(ledger):
     ledger._clock = lambda: now[0]
     for name in ("tenant", "all", "another"):
         ledger.open(name, 8.0, period="day")
-    ledger.reserve(("tenant", "all"), lambda *_: Offer(0, "a", 1.0, 0.25, 1.5), least=1.5)
+    ledger.reserve(
+        ("tenant", "all"), lambda *_: Offer(0, "a", 1.0, 0.25, 1.5), least=1.5
+    )
     ledger.hold(("tenant", "all"), 1.0)
     now[0] = later
     # A purse that is not there is asked for in vain: nothing has happened.
@@ -473,7 +505,10 @@ def test_redis_answers_a_settlement_that_is_sent_again(kind, tmp_path):
     stream = ROUTER.stream(100.0, ledger=ledger, within=within)
     if kind == "late":
         ledger._clock = lambda: now[0]
-    ticket, other = stream.route(ROW, key="a" if kind == "key" else None), stream.route(ROW)
+    ticket, other = (
+        stream.route(ROW, key="a" if kind == "key" else None),
+        stream.route(ROW),
+    )
     now[0] += 601
     call, sent = ledger._script, []
 
@@ -494,7 +529,9 @@ def test_redis_answers_a_settlement_that_is_sent_again(kind, tmp_path):
     # What another thread or process has settled since does not make it unknown.
     third, elsewhere = stream.route(ROW), pickle.loads(pickle.dumps(stream))
     elsewhere.ledger._clock = ledger._clock
-    ledger._script = lambda *told: [call(*told), elsewhere.commit(third), call(*told)][2]
+    ledger._script = lambda *told: [call(*told), elsewhere.commit(third), call(*told)][
+        2
+    ]
     stream.commit(other)
     ledger._script = call
     assert stream.books().n_committed == 3
@@ -531,5 +568,7 @@ def test_bad_streams(options, message):
         ROUTER.stream(100.0, **options)
     with pytest.raises(TypeError, match="ledger must be one of skroute.ledgers"):
         ROUTER.stream(100.0, ledger="redis://localhost")
-    with pytest.raises(ValueError, match="timeout must be a positive number of seconds"):
+    with pytest.raises(
+        ValueError, match="timeout must be a positive number of seconds"
+    ):
         MemoryLedger(0)

@@ -28,7 +28,11 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from skroute.base import dispatch
 from skroute.certified import CertifiedRouter
 from skroute.feature_sets import PolyDomSelector
-from skroute.gating import AdaptGatingClassifier, BoostedGate, SequentialFeatureClassifier
+from skroute.gating import (
+    AdaptGatingClassifier,
+    BoostedGate,
+    SequentialFeatureClassifier,
+)
 from skroute.members import CallableClassifier, RecordedClassifier
 from skroute.routing import (
     DummyRouterClassifier,
@@ -47,7 +51,9 @@ ROUTERS = {
     "occam": lambda members: OccamRouterClassifier(
         members, costs=COSTS, cv=2, quality_estimator=TREE
     ),
-    "dummy": lambda members: DummyRouterClassifier(members, costs=COSTS, cv=2, strategy="random"),
+    "dummy": lambda members: DummyRouterClassifier(
+        members, costs=COSTS, cv=2, strategy="random"
+    ),
     "frugal ml": lambda members: FrugalMLClassifier(members, costs=COSTS, cv=2),
     "frugal mct": lambda members: FrugalMCTClassifier(
         members, costs=COSTS, cv=2, quality_estimator=TREE
@@ -98,7 +104,13 @@ def recorded(kind, labels, y, rng):
     return RecordedClassifier(scores=scores, **named)
 
 
-RECORDED = ["one score", "some scores are 0", "score matrix", "partly missing", "fewer classes"]
+RECORDED = [
+    "one score",
+    "some scores are 0",
+    "score matrix",
+    "partly missing",
+    "fewer classes",
+]
 TRAINED = {
     "float16": lambda: Rounded("float16"),
     "float32": lambda: Rounded("float32"),
@@ -116,15 +128,24 @@ TRAINED = {
     st.integers(2, 4),
     seeds,
 )
-def test_probabilities_sum_to_one(router, first, second, type_of_labels, n_classes, seed):
+def test_probabilities_sum_to_one(
+    router, first, second, type_of_labels, n_classes, seed
+):
     """Scores of recorded members were returned as they are: rows summed to .4 to .9."""
     rng = np.random.default_rng(seed)
-    labels = np.array(["ant", "bee", "cow", "dog"] if type_of_labels == "text" else [2, 3, 5, 9])
+    labels = np.array(
+        ["ant", "bee", "cow", "dog"] if type_of_labels == "text" else [2, 3, 5, 9]
+    )
     labels = labels[:n_classes]
     y = np.arange(N_ROWS) % n_classes
-    X = np.column_stack([np.arange(N_ROWS), y + rng.normal(size=N_ROWS), rng.normal(size=N_ROWS)])
+    X = np.column_stack(
+        [np.arange(N_ROWS), y + rng.normal(size=N_ROWS), rng.normal(size=N_ROWS)]
+    )
     members = [
-        (f"m{k}", TRAINED[kind]() if kind in TRAINED else recorded(kind, labels, y, rng))
+        (
+            f"m{k}",
+            TRAINED[kind]() if kind in TRAINED else recorded(kind, labels, y, rng),
+        )
         for k, kind in enumerate([first, second])
     ]
     with warnings.catch_warnings():
@@ -148,7 +169,9 @@ def test_a_callable_whose_rows_do_not_sum_to_one_is_refused(dtype):
     rows = np.zeros((4, 1))
     for total in (0.6, 0.0, 2.0):
         for method in (model(total).predict, model(total).predict_proba):
-            with pytest.raises(ValueError, match="must give probabilities .* sum 1 in each row"):
+            with pytest.raises(
+                ValueError, match="must give probabilities .* sum 1 in each row"
+            ):
                 method(rows)
     assert_allclose(model(0.999).predict_proba(rows).sum(axis=1), 1, rtol=1e-12)
 
@@ -174,7 +197,9 @@ class OwnRule(ClassifierMixin, BaseEstimator):
         second = self.predict_proba(X)[:, 1]
         if self.rule == "ties":
             return self.classes_[(second >= 0.5).astype(int)]
-        return np.where(X[:, 0] > 1, self.classes_[1], self.classes_[(second > 0.5).astype(int)])
+        return np.where(
+            X[:, 0] > 1, self.classes_[1], self.classes_[(second > 0.5).astype(int)]
+        )
 
 
 def low_threshold():
@@ -218,7 +243,9 @@ def test_a_member_that_answers_alone_gives_its_own_answer(router, kind, frozen, 
     member = OWN_ANSWERS[kind]()
     if frozen:
         member = FrozenEstimator(member.fit(X[::2], y[::2]))
-    fitted = ROUTERS[router]([("own", member), ("tree", DecisionTreeClassifier(max_depth=2))])
+    fitted = ROUTERS[router](
+        [("own", member), ("tree", DecisionTreeClassifier(max_depth=2))]
+    )
     fitted.fit(X, y)
     own = fitted.named_estimators_.own
     answers = own.predict(X_new)
@@ -232,7 +259,9 @@ def test_a_member_that_answers_alone_gives_its_own_answer(router, kind, frozen, 
         assert_array_equal(routed.y_pred[rows], answers[rows])
         # One by one it is the same.
         for row in np.flatnonzero(rows)[:3]:
-            one = fitted.predict_routed(X_new[[row]], budget=max(budget, fitted.min_budget_))
+            one = fitted.predict_routed(
+                X_new[[row]], budget=max(budget, fitted.min_budget_)
+            )
             if one.route[0] == routed.route[row]:
                 assert one.y_pred[0] == answers[row]
     assert_array_equal(fitted.answer(fitted.plan_single(X_new, "own")), answers)
@@ -259,13 +288,16 @@ def test_gates_buyers_and_promises_give_own_answers(kind):
     X, y, X_new = rare(1)
     member = OWN_ANSWERS[kind]()
     gate = AdaptGatingClassifier(
-        FrozenEstimator(clone(member).fit(X, y)), gate=BoostedGate(max_iter=2, n_estimators=5)
+        FrozenEstimator(clone(member).fit(X, y)),
+        gate=BoostedGate(max_iter=2, n_estimators=5),
     ).fit(X, y)
     routed = gate.predict_routed(X_new)
     full = routed.route == gate.choices_.index("full")
     assert_array_equal(routed.y_pred[full], gate.estimator_.predict(X_new)[full])
     groups = {"all": [0, 1, 2, 3]}
-    buyer = SequentialFeatureClassifier(member, feature_groups=groups, random_state=0).fit(X, y)
+    buyer = SequentialFeatureClassifier(
+        member, feature_groups=groups, random_state=0
+    ).fit(X, y)
     routed = buyer.predict_routed(X_new)
     bought = routed.route == 1
     assert bought.any()
@@ -273,7 +305,9 @@ def test_gates_buyers_and_promises_give_own_answers(kind):
     router = FrugalMLClassifier(
         [("own", FrozenEstimator(clone(member).fit(X, y)))], costs=[1.0], cv=2
     ).fit(X, y)
-    promise = CertifiedRouter(FrozenEstimator(router), max_loss=0.9, random_state=0).fit(X, y)
+    promise = CertifiedRouter(
+        FrozenEstimator(router), max_loss=0.9, random_state=0
+    ).fit(X, y)
     own = router.named_estimators_.own.predict(X_new)
     assert_array_equal(promise.predict(X_new), own)
 
@@ -315,7 +349,9 @@ def test_rows_that_single_precision_has_rounded_are_divided_by_their_sum(router,
     fitted = ROUTERS[router]([rounded, ("tree", DecisionTreeClassifier(max_depth=2))])
     if router == "occam":
         fitted.set_params(quality="log_loss")
-    with pytest.warns(UserWarning, match="'bayes' gave .* do not sum to 1, such as .1.0, 1.0., in"):
+    with pytest.warns(
+        UserWarning, match="'bayes' gave .* do not sum to 1, such as .1.0, 1.0., in"
+    ):
         fitted.fit(X, y)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -352,7 +388,9 @@ HOLDING_A_STACK = {
     "search of a pipeline": lambda: GridSearchCV(
         make_pipeline(StandardScaler(), stack()), {"stackingclassifier__cv": [2]}, cv=2
     ),
-    "router": lambda: ROUTERS["frugal ml"]([("stack", stack()), ("bayes", GaussianNB())]),
+    "router": lambda: ROUTERS["frugal ml"](
+        [("stack", stack()), ("bayes", GaussianNB())]
+    ),
 }
 
 
@@ -361,7 +399,9 @@ HOLDING_A_STACK = {
 @pytest.mark.parametrize("make", ROUTERS.values(), ids=ROUTERS)
 def test_a_member_may_have_no_predict_until_it_is_fitted(make, kind):
     X, y, X_new = rare(2)
-    router = make([("stack", HOLDING_A_STACK[kind]()), ("bayes", GaussianNB())]).fit(X, y)
+    router = make([("stack", HOLDING_A_STACK[kind]()), ("bayes", GaussianNB())]).fit(
+        X, y
+    )
     assert router.predict(X_new).shape == (N_ROWS,)
     assert router.predict_proba(X_new).shape == (N_ROWS, 2)
 
@@ -371,11 +411,15 @@ def test_a_member_may_have_no_predict_until_it_is_fitted(make, kind):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda member: AdaptGatingClassifier(member, gate=BoostedGate(max_iter=2, n_estimators=5)),
+        lambda member: AdaptGatingClassifier(
+            member, gate=BoostedGate(max_iter=2, n_estimators=5)
+        ),
         lambda member: SequentialFeatureClassifier(
             member, feature_groups={"all": [0, 1, 2, 3]}, random_state=0
         ),
-        lambda member: PolyDomSelector(member, extractors={"all": [0, 1, 2, 3]}, costs=[1.0], cv=2),
+        lambda member: PolyDomSelector(
+            member, extractors={"all": [0, 1, 2, 3]}, costs=[1.0], cv=2
+        ),
     ],
     ids=["gate", "buyer", "selector"],
 )
@@ -387,12 +431,15 @@ def test_a_model_may_have_no_predict_until_it_is_fitted(make, kind):
 
 
 @pytest.mark.parametrize(
-    "member", [StandardScaler(), make_pipeline(StandardScaler()), SVC(), make_pipeline(SVC()), 3]
+    "member",
+    [StandardScaler(), make_pipeline(StandardScaler()), SVC(), make_pipeline(SVC()), 3],
 )
 def test_what_never_answers_is_refused_before_anything_is_fitted(member):
     X, y, _ = rare(0)
     router = ROUTERS["frugal ml"]([("bayes", GaussianNB()), ("odd", member)])
-    with pytest.raises(ValueError, match="'odd' must have fit and predict|needs predict_proba"):
+    with pytest.raises(
+        ValueError, match="'odd' must have fit and predict|needs predict_proba"
+    ):
         router.fit(X, y)
 
 
@@ -401,10 +448,14 @@ def test_what_never_answers_is_refused_before_anything_is_fitted(member):
 def test_names_that_are_no_text_are_refused(make, name):
     X, y, _ = rare(0)
     router = make([(name, GaussianNB()), ("b", GaussianNB())])
-    with pytest.raises(ValueError, match="estimators has the name .* but names must be text"):
+    with pytest.raises(
+        ValueError, match="estimators has the name .* but names must be text"
+    ):
         router.fit(X, y)
     selector = PolyDomSelector(GaussianNB(), extractors=[(name, StandardScaler())])
-    with pytest.raises(ValueError, match="extractors has the name .* but names must be text"):
+    with pytest.raises(
+        ValueError, match="extractors has the name .* but names must be text"
+    ):
         selector.fit(X, y)
 
 
@@ -433,7 +484,9 @@ def test_answers_of_two_types_are_kept_or_refused(kinds, seed):
     expected = [KINDS[kinds[choice]].tolist()[row] for row, choice in enumerate(route)]
     given = {kinds[choice] for choice in route} - {"objects"}
     if len(given) > 1 and given != {"numbers", "floats"} and "objects" not in kinds:
-        with pytest.raises(ValueError, match="One choice answers with .* and another with"):
+        with pytest.raises(
+            ValueError, match="One choice answers with .* and another with"
+        ):
             dispatch(route, answer)
     else:
         try:
@@ -454,7 +507,12 @@ def test_recorded_scores_of_several_labels_are_probabilities_or_refused(largest)
     rng = np.random.default_rng(0)
     answers = rng.integers(0, 2, (N_ROWS, 3))
     logs = [
-        (name, RecordedClassifier(answers, scores=largest * rng.random((N_ROWS, 3)), column=0))
+        (
+            name,
+            RecordedClassifier(
+                answers, scores=largest * rng.random((N_ROWS, 3)), column=0
+            ),
+        )
         for name in "ab"
     ]
     X = np.arange(N_ROWS)[:, np.newaxis]
@@ -464,5 +522,7 @@ def test_recorded_scores_of_several_labels_are_probabilities_or_refused(largest)
             proba = model.predict_proba(X)
             assert 0 <= proba.min() and proba.max() <= 1
         else:
-            with pytest.raises(ValueError, match="must give probabilities between 0 and 1"):
+            with pytest.raises(
+                ValueError, match="must give probabilities between 0 and 1"
+            ):
                 model.predict_proba(X)

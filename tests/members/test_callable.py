@@ -41,7 +41,9 @@ def test_batches_and_counts():
     assert model.statistics() == (3, 0, 10, 2.5)
     model.set_params(cost=lambda rows: np.abs(rows[:, 0]), batch_size=3).predict(X)
     assert model.statistics().spent == pytest.approx(2.5 + np.abs(X).sum())
-    texts = CallableClassifier(lambda rows: [text[-1] for text in rows], classes=["?", "."])
+    texts = CallableClassifier(
+        lambda rows: [text[-1] for text in rows], classes=["?", "."]
+    )
     assert texts.predict(["why?", "so."]).tolist() == ["?", "."]
     with pytest.raises(ValueError, match="0 sample"):
         texts.predict([])
@@ -56,7 +58,10 @@ def test_failure():
     assert error.rows.tolist() == [3, 4, 5]
     assert error.answers.tolist() == [0, 0, 0]
     notes = "\n".join(error.__notes__)
-    assert "lost rows 3 to 5 of 10; the 3 before were answered, the 4 after were not" in notes
+    assert (
+        "lost rows 3 to 5 of 10; the 3 before were answered, the 4 after were not"
+        in notes
+    )
     # A failed call spends nothing.
     assert model.statistics() == (2, 1, 3, 6.0)
     service.failures = [ConnectionError()]
@@ -67,7 +72,9 @@ def test_failure():
 
 def test_what_a_service_says_is_not_shown():
     secret = "the patient's name is"
-    model = CallableClassifier(lambda rows: [secret] * len(rows), classes=["ill", "well"])
+    model = CallableClassifier(
+        lambda rows: [secret] * len(rows), classes=["ill", "well"]
+    )
     with pytest.raises(ValueError, match="a text of 21 characters for row 0") as caught:
         model.predict([secret, secret])
     assert secret not in str(caught.value) + "".join(caught.value.__notes__)
@@ -85,7 +92,9 @@ def test_probabilities():
     assert model.predict(X[[0, -1]]).tolist() == ["down", "up"]
     np.testing.assert_array_equal(model.predict_proba(X[[0, -1]]), [[1, 0], [0, 1]])
     model.set_params(function=lambda rows: service(rows) * np.nan)
-    with pytest.raises(ValueError, match="probabilities of function must have no missing values"):
+    with pytest.raises(
+        ValueError, match="probabilities of function must have no missing values"
+    ):
         model.predict_proba(X)
     labels = CallableClassifier(sign_of_the_first_column, classes=[0, 1])
     assert not hasattr(labels, "predict_proba")
@@ -101,12 +110,24 @@ def second(rows, said):
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (lambda rows: [5] * len(rows), "answered 5 for row 0 of its call, which is not in classes"),
+        (
+            lambda rows: [5] * len(rows),
+            "answered 5 for row 0 of its call, which is not in classes",
+        ),
         (lambda rows: [0], "one label per row, of shape (10,), got shape (1,)"),
-        (lambda rows: np.ma.masked_less(np.arange(10) % 2, 1), "function returns must have no"),
-        (lambda rows: ["yes"] * len(rows), "function answered a text of 3 characters for row 0"),
+        (
+            lambda rows: np.ma.masked_less(np.arange(10) % 2, 1),
+            "function returns must have no",
+        ),
+        (
+            lambda rows: ["yes"] * len(rows),
+            "function answered a text of 3 characters for row 0",
+        ),
         *(
-            (partial(second, said=said), "for row 1 of its call, which is not in classes")
+            (
+                partial(second, said=said),
+                "for row 1 of its call, which is not in classes",
+            )
             for said in (None, np.nan, ["a"], 3, "a")
         ),
     ],
@@ -137,7 +158,9 @@ def test_bad_parameters(params, message):
 
 
 def test_counts_survive_pickling_and_threads():
-    model = CallableClassifier(sign_of_the_first_column, classes=[0, 1], cost=1.0, batch_size=1)
+    model = CallableClassifier(
+        sign_of_the_first_column, classes=[0, 1], cost=1.0, batch_size=1
+    )
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(model.predict, [X] * 8))
     assert model.statistics() == (80, 0, 80, 80.0)
@@ -154,7 +177,10 @@ def test_in_a_router_a_service_is_asked_once_per_row_in_fit():
     y = (rows.sum(axis=1) > 0).astype(int)
     members = [
         ("bayes", GaussianNB()),
-        ("service", CallableClassifier(sign_of_the_first_column, classes=[0, 1], cost=2.0)),
+        (
+            "service",
+            CallableClassifier(sign_of_the_first_column, classes=[0, 1], cost=2.0),
+        ),
     ]
     router = OccamRouterClassifier(members, costs=[0, 2], budget=1, cv=2).fit(rows, y)
     service = router.named_estimators_.service
@@ -173,8 +199,13 @@ def test_in_a_router_lost_rows_are_those_of_the_caller():
     y = (rows[:, 1] > 0).astype(int)
     service = Flaky([])
     model = CallableClassifier(service, classes=[0, 1], batch_size=2)
-    members = [("linear", LogisticRegression()), ("service", FrozenEstimator(model.fit(rows, y)))]
-    router = DummyRouterClassifier(members, costs=[1, 2], strategy="oracle", cv=2).fit(rows, y)
+    members = [
+        ("linear", LogisticRegression()),
+        ("service", FrozenEstimator(model.fit(rows, y))),
+    ]
+    router = DummyRouterClassifier(members, costs=[1, 2], strategy="oracle", cv=2).fit(
+        rows, y
+    )
     route = np.where(np.arange(60) % 3 == 0, 1, 0)
     router._plan = lambda X, call: Plan(route, np.ones(60))
     service.failures = [None, ConnectionError("gone")]
@@ -186,10 +217,17 @@ def test_in_a_router_lost_rows_are_those_of_the_caller():
 
 
 @pytest.mark.parametrize(
-    "cost", [lambda rows: np.full(len(rows), np.nan), lambda rows: -1.0, lambda rows: {}["price"]]
+    "cost",
+    [
+        lambda rows: np.full(len(rows), np.nan),
+        lambda rows: -1.0,
+        lambda rows: {}["price"],
+    ],
 )
 def test_an_answer_whose_cost_is_not_known_was_given(cost):
-    model = CallableClassifier(lambda rows: ["a"] * len(rows), classes=["a", "b"], cost=cost)
+    model = CallableClassifier(
+        lambda rows: ["a"] * len(rows), classes=["a", "b"], cost=cost
+    )
     with pytest.raises((ValueError, KeyError)):
         model.predict(np.zeros((3, 1)))
     assert model.statistics() == (1, 0, 3, 0.0)

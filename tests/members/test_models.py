@@ -16,9 +16,13 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from skroute.members import CallableClassifier, RecordedClassifier
 from tests.estimators import MODELS
 
-_LEARNS = "fit learns nothing: answers and classes are those of the parameters, not of y"
+_LEARNS = (
+    "fit learns nothing: answers and classes are those of the parameters, not of y"
+)
 _IDS = "X holds ids of recorded rows, and any other X must be refused, not answered"
-_FIRST = "the ids are refused before the flaw that this check puts into X or y is reached"
+_FIRST = (
+    "the ids are refused before the flaw that this check puts into X or y is reached"
+)
 
 EXPECTED = {
     CallableClassifier: {_LEARNS: "classifiers_classes classifiers_train"},
@@ -45,7 +49,9 @@ EXPECTED = {
 def expected(model):
     """The checks that must fail, each with its reason."""
     reasons = EXPECTED[type(model)]
-    return {f"check_{name}": why for why, names in reasons.items() for name in names.split()}
+    return {
+        f"check_{name}": why for why, names in reasons.items() for name in names.split()
+    }
 
 
 @parametrize_with_checks(MODELS, expected_failed_checks=expected)
@@ -69,7 +75,9 @@ def test_answers_before_fit_and_the_same_after(model):
     assert not get_tags(model).requires_fit
     # Whatever the batch.
     np.testing.assert_array_equal(model.predict(X[::-1]), before[::-1])
-    np.testing.assert_array_equal(np.concatenate([model.predict(x[None]) for x in X]), before)
+    np.testing.assert_array_equal(
+        np.concatenate([model.predict(x[None]) for x in X]), before
+    )
 
 
 @each_model

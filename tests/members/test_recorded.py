@@ -23,9 +23,12 @@ def test_labels_with_scores():
     assert model.classes_.tolist() == ["cat", "dog", "eel"]
     assert model.predict([[3], [0]]).tolist() == ["eel", "cat"]
     np.testing.assert_allclose(
-        model.predict_proba([[0], [1], [3]]), [[0.9, 0.05, 0.05], [0.25, 0.5, 0.25], [0, 0, 1]]
+        model.predict_proba([[0], [1], [3]]),
+        [[0.9, 0.05, 0.05], [0.25, 0.5, 0.25], [0, 0, 1]],
     )
-    np.testing.assert_array_equal(model.predict_scores([[0], [1]]), [[0.9, 0, 0], [0, 0.5, 0]])
+    np.testing.assert_array_equal(
+        model.predict_scores([[0], [1]]), [[0.9, 0, 0], [0, 0.5, 0]]
+    )
     # 0.1 is below one third: the answered label stays on top.
     proba = model.predict_proba([[2]])
     np.testing.assert_allclose(proba, 1 / 3)
@@ -82,8 +85,13 @@ def test_frames():
     for library, model in ((pd, RecordedClassifier(labels)), (pl, other)):
         X = library.DataFrame({"size": [1.0, 2.0], "id": ["x4", "x2"]})
         assert model.predict(X[["id"]]).tolist() == ["eel", "dog"]
-        assert clone(model).set_params(column="id").predict(X).tolist() == ["eel", "dog"]
-        matrix = RecordedClassifier(scores=library.DataFrame({"b": [0.0, 1.0], "a": [1.0, 0.0]}))
+        assert clone(model).set_params(column="id").predict(X).tolist() == [
+            "eel",
+            "dog",
+        ]
+        matrix = RecordedClassifier(
+            scores=library.DataFrame({"b": [0.0, 1.0], "a": [1.0, 0.0]})
+        )
         assert matrix.classes_.tolist() == ["a", "b"]
         assert matrix.predict([[0], [1]]).tolist() == ["a", "b"]
 
@@ -101,7 +109,9 @@ def test_frames_are_read_by_the_names_of_their_columns(library):
     ):
         model = RecordedClassifier(**params)
         assert model.classes_.tolist() == ["cat", "dog"]
-        np.testing.assert_array_equal(model.predict_scores(rows), [[0.9, 0.1], [0.2, 0.8]])
+        np.testing.assert_array_equal(
+            model.predict_scores(rows), [[0.9, 0.1], [0.2, 0.8]]
+        )
     model = RecordedClassifier(named, scores=scores, classes=["yes", "no"])
     np.testing.assert_array_equal(model.predict(rows), [[0, 1], [1, 0]])
     np.testing.assert_array_equal(model.predict_scores(rows), [[0.1, 0.9], [0.8, 0.2]])
@@ -118,12 +128,18 @@ def test_frames_are_read_by_the_names_of_their_columns(library):
     ("ids", "asked"),
     [
         *((None, row) for row in (-1, 4, 0.5, np.nan, np.inf, "0")),
-        *(([1, 2, 3, 4], "1"), (["1", "2", "3", "4"], 1.0), (["1", "2", "3", "4"], "5")),
+        *(
+            ([1, 2, 3, 4], "1"),
+            (["1", "2", "3", "4"], 1.0),
+            (["1", "2", "3", "4"], "5"),
+        ),
     ],
 )
 def test_what_is_not_on_record_is_never_guessed(ids, asked):
     known = "row numbers 0 to 3" if ids is None else "4 ids"
-    with pytest.raises(KeyError, match=f"recorded are {known}. An unknown row is never guessed"):
+    with pytest.raises(
+        KeyError, match=f"recorded are {known}. An unknown row is never guessed"
+    ):
         RecordedClassifier(LABELS, ids=ids).predict([[asked]])
 
 
@@ -132,16 +148,31 @@ def test_what_is_not_on_record_is_never_guessed(ids, asked):
     [
         ({}, "predictions and scores are both None"),
         ({"scores": [0.5, 0.5]}, "scores of shape (n_rows,) belong to labels"),
-        ({"predictions": LABELS, "scores": SCORES - 1}, "finite and from 0 to 1, got -0.09"),
-        ({"predictions": LABELS, "scores": SCORES * 3}, "finite and from 0 to 1, got 2.7"),
+        (
+            {"predictions": LABELS, "scores": SCORES - 1},
+            "finite and from 0 to 1, got -0.09",
+        ),
+        (
+            {"predictions": LABELS, "scores": SCORES * 3},
+            "finite and from 0 to 1, got 2.7",
+        ),
         ({"predictions": LABELS, "scores": SCORES * np.nan}, "NaN"),
         ({"predictions": LABELS, "classes": ["cat", "dog"]}, "have the label 'eel'"),
         ({"predictions": LABELS, "ids": [1, 2]}, "ids must have shape (4,), got (2,)"),
-        ({"predictions": LABELS, "ids": [1, 2, 2, 3]}, "ids must not repeat; rows 1 and 2"),
-        ({"predictions": LABELS, "scores": np.ones((4, 2))}, "scores must have shape (4, 3)"),
+        (
+            {"predictions": LABELS, "ids": [1, 2, 2, 3]},
+            "ids must not repeat; rows 1 and 2",
+        ),
+        (
+            {"predictions": LABELS, "scores": np.ones((4, 2))},
+            "scores must have shape (4, 3)",
+        ),
         ({"predictions": [[1, 2]]}, "an indicator matrix of 0 and 1"),
         ({"predictions": [["a", "b"]]}, "predictions must be numbers, got list"),
-        ({"predictions": [[1, 0]] * 4, "scores": SCORES}, "scores must have shape (4, 2)"),
+        (
+            {"predictions": [[1, 0]] * 4, "scores": SCORES},
+            "scores must have shape (4, 2)",
+        ),
     ],
 )
 def test_records_that_are_not_consistent(params, message):
@@ -188,7 +219,9 @@ def test_a_router_routes_records():
     ).fit(X[:300], y[:300])
     y_pred, route, cost = router.predict_routed(X[300:])
     assert set(router.classes_) == {0, 1, 2, 9}
-    np.testing.assert_array_equal(y_pred, np.choose(route, [answer[300:] for answer in answers]))
+    np.testing.assert_array_equal(
+        y_pred, np.choose(route, [answer[300:] for answer in answers])
+    )
     assert 0 < route.mean() < 1
     assert x[300:][route == 1].mean() > x[300:][route == 0].mean()
     # What the recorded member was right about is its own record, not a refit.
@@ -202,7 +235,9 @@ def test_embedding_is_the_cheap_members_scores():
         ("cheap", RecordedClassifier(answers[0], scores=scores)),
         ("expensive", RecordedClassifier(answers[1])),
     ]
-    router = OccamRouterClassifier(members, costs=[1, 5], budget=4, embedding="cheap", cv=2)
+    router = OccamRouterClassifier(
+        members, costs=[1, 5], budget=4, embedding="cheap", cv=2
+    )
     rows = np.arange(len(y))[:, None]
     router.fit(rows[:300], y[:300])
     y_pred, route, cost = router.predict_routed(rows[300:])
@@ -213,7 +248,9 @@ def test_embedding_is_the_cheap_members_scores():
 
 
 @pytest.mark.parametrize("absent", [None, np.nan, pd.NA, pd.NaT])
-@pytest.mark.parametrize("kind", ["list", "object", "string", "category", "numbers", "masked"])
+@pytest.mark.parametrize(
+    "kind", ["list", "object", "string", "category", "numbers", "masked"]
+)
 def test_a_log_with_missing_answers_or_ids_is_refused_in_words(kind, absent):
     """They ended in errors of numpy and pandas, or in "nan, which is not in [0.0, nan]"."""
     if kind == "numbers" and absent is not np.nan:
@@ -221,7 +258,9 @@ def test_a_log_with_missing_answers_or_ids_is_refused_in_words(kind, absent):
     elif kind in ("string", "category"):
         given = pd.Series(["b", "a", absent, "c"], dtype=kind)
     else:
-        given = [1.0, 2.0, absent, 3.0] if kind == "numbers" else ["b", "a", absent, "c"]
+        given = (
+            [1.0, 2.0, absent, 3.0] if kind == "numbers" else ["b", "a", absent, "c"]
+        )
         given = np.array(given, dtype=object) if kind == "object" else given
     if kind == "list" and absent is np.nan:
         given = [0.0, 1.0, np.nan, 2.0]
@@ -236,10 +275,17 @@ def test_a_log_with_missing_answers_or_ids_is_refused_in_words(kind, absent):
 
 def test_rows_are_read_by_one_column():
     X = pd.DataFrame({"row": [1, 0], "x": [0.5, 0.1]})
-    assert RecordedClassifier(["a", "b"], column="row").predict(X).tolist() == ["b", "a"]
-    with pytest.raises(ValueError, match=r"column='id' is not one of X: \['row', 'x'\]"):
+    assert RecordedClassifier(["a", "b"], column="row").predict(X).tolist() == [
+        "b",
+        "a",
+    ]
+    with pytest.raises(
+        ValueError, match=r"column='id' is not one of X: \['row', 'x'\]"
+    ):
         RecordedClassifier(["a", "b"], column="id").predict(X)
-    with pytest.raises(ValueError, match="X must have one column with row numbers or ids, got 2"):
+    with pytest.raises(
+        ValueError, match="X must have one column with row numbers or ids, got 2"
+    ):
         RecordedClassifier(LABELS).predict([[0, 1]])
     with pytest.raises(ValueError, match="at least one row"):
         RecordedClassifier(LABELS).predict(np.empty((0, 1)))
@@ -251,7 +297,9 @@ def test_rows_are_read_by_one_column():
 @given(
     ids=st.one_of(
         st.lists(st.integers(-(2**62), 2**62), min_size=2, max_size=8, unique=True),
-        st.lists(st.integers(-(2**62), 2**62).map(float), min_size=2, max_size=8, unique=True),
+        st.lists(
+            st.integers(-(2**62), 2**62).map(float), min_size=2, max_size=8, unique=True
+        ),
         st.lists(st.text("abc7", max_size=4), min_size=2, max_size=8, unique=True),
     ),
     kind=st.sampled_from(["plain", "objects", "frame", "floats"]),
@@ -298,7 +346,9 @@ def test_dates_are_found_in_any_unit_and_never_rounded(unit, asked_unit, hours, 
     model = RecordedClassifier(np.arange(len(ids)), ids=ids, column=0)
     asked = np.append(ids.astype(f"datetime64[{asked_unit}]"), np.datetime64("NaT"))
     asked[:-1] += later
-    known = {moment: row for row, moment in enumerate(ids.astype("datetime64[ns]").tolist())}
+    known = {
+        moment: row for row, moment in enumerate(ids.astype("datetime64[ns]").tolist())
+    }
     for moment in asked:
         row = known.get(moment.astype("datetime64[ns]").item())
         X = np.array([[moment]])

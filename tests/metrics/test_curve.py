@@ -57,7 +57,10 @@ def test_numbers():
 @pytest.mark.parametrize("kind", [OccamRouterClassifier, FrugalMLClassifier])
 def test_no_model_is_asked_twice_about_a_row(kind):
     X, y = make_classification(300, random_state=0)
-    stump, tree = DecisionTreeClassifier(max_depth=1), DecisionTreeClassifier(random_state=0)
+    stump, tree = (
+        DecisionTreeClassifier(max_depth=1),
+        DecisionTreeClassifier(random_state=0),
+    )
     members = [("stump", Counting(stump)), ("tree", Counting(tree))]
     router = kind(members, costs=[1, 10]).fit(X[:150], y[:150])
     for member in router.estimators_:
@@ -80,8 +83,14 @@ def test_sample_weight_counts_rows():
 @pytest.mark.parametrize(
     "budgets, message",
     [
-        ([], "budgets must be a non-empty list of numbers (mean costs per sample), got []."),
-        ([1, -1], "each of budgets must be a non-negative number (mean cost per sample)"),
+        (
+            [],
+            "budgets must be a non-empty list of numbers (mean costs per sample), got [].",
+        ),
+        (
+            [1, -1],
+            "each of budgets must be a non-negative number (mean cost per sample)",
+        ),
     ],
 )
 def test_budgets(budgets, message):
@@ -89,7 +98,9 @@ def test_budgets(budgets, message):
         accuracy_cost_curve(RankRouter().fit(X, y), X, y, budgets)
 
 
-TURNS = FunctionTransformer(lambda X: np.column_stack([1 - X[:, 0] - 1 / len(X), X[:, 1]]))
+TURNS = FunctionTransformer(
+    lambda X: np.column_stack([1 - X[:, 0] - 1 / len(X), X[:, 1]])
+)
 TURNED = make_pipeline(TURNS, RankRouter())
 
 
@@ -110,7 +121,9 @@ def test_finds_the_router_inside(estimator, turned):
 
 
 def test_not_cost_aware():
-    with pytest.raises(TypeError, match=r"must be a fitted cost-aware estimator .* DummyClass"):
+    with pytest.raises(
+        TypeError, match=r"must be a fitted cost-aware estimator .* DummyClass"
+    ):
         accuracy_cost_curve(DummyClassifier().fit(X, y), X, y, [1])
 
 
@@ -139,7 +152,9 @@ def test_the_curve_and_scorers_of_a_router_are_its_own_scores(per_row):
     budgets = [0.2, 0.5, 1.5]
     curve = accuracy_cost_curve(router, X, Q, budgets, **params)
     scorer = make_curve_scorer(cost_quality_auc, budgets)
-    assert_allclose(scorer(router, X, Q, **params), cost_quality_auc(curve.cost, curve.quality))
+    assert_allclose(
+        scorer(router, X, Q, **params), cost_quality_auc(curve.cost, curve.quality)
+    )
     for budget, quality, cost in zip(budgets, curve.quality, curve.cost):
         assert_allclose(quality, router.score(X, Q, budget=budget, **params))
         assert_allclose(cost, router.predict_cost(X, budget=budget, **params).mean())
@@ -153,9 +168,15 @@ def test_the_curve_and_scorers_of_a_router_are_its_own_scores(per_row):
 def test_a_function_of_label_sets_is_given_truth_values_as_in_fit():
     X = np.random.default_rng(0).random((120, 2))
     Y = np.column_stack([X[:, 0] > 0.5, X.sum(axis=1) > 1]).astype(int)
-    members = [("shallow", DecisionTreeClassifier(max_depth=1)), ("deep", DecisionTreeClassifier())]
+    members = [
+        ("shallow", DecisionTreeClassifier(max_depth=1)),
+        ("deep", DecisionTreeClassifier()),
+    ]
     router = SequentialRouterClassifier(
-        members, costs=[1, 2], quality=lambda true, given: (~(true ^ given)).mean(axis=1), cv=2
+        members,
+        costs=[1, 2],
+        quality=lambda true, given: (~(true ^ given)).mean(axis=1),
+        cv=2,
     ).fit(X, Y)
     curve = accuracy_cost_curve(router, X, Y, [2])
     own = router.row_quality(X, Y, budget=2).quality
@@ -174,7 +195,9 @@ def test_it_is_the_mean_loss_of_all_rows_above_each_threshold(seed, n, weighted)
     for coverage, risk, threshold in zip(*curve[:3]):
         answered = confidence >= threshold
         assert coverage == pytest.approx(weight[answered].sum() / weight.sum())
-        assert risk == pytest.approx(np.average(loss[answered], weights=weight[answered]))
+        assert risk == pytest.approx(
+            np.average(loss[answered], weights=weight[answered])
+        )
     assert curve.coverage[-1] == 1
     assert (np.diff(curve.coverage) > 0).all() and (np.diff(curve.thresholds) < 0).all()
     repeated = np.repeat(np.arange(n), weight.astype(int))
@@ -184,7 +207,9 @@ def test_it_is_the_mean_loss_of_all_rows_above_each_threshold(seed, n, weighted)
 
 
 def test_weights_that_are_negative_are_refused():
-    with pytest.raises(ValueError, match="sample_weight must be finite and at least 0, got -1"):
+    with pytest.raises(
+        ValueError, match="sample_weight must be finite and at least 0, got -1"
+    ):
         risk_coverage_curve([0, 1, 0], [0.9, 0.6, 0.2], sample_weight=[1, -1, 1])
 
 

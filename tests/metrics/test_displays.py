@@ -62,19 +62,28 @@ class TestAccuracyCost:
         router = BudgetRouter(Ridge(), costs=problem.costs).fit(X[:200], Q[:200])
         call = {"budgets": [0.2, 0.6], "name": "router"}
         display = AccuracyCostDisplay.from_estimator(router, X[200:], Q[200:], **call)
-        assert_allclose(list(display.singles.values()), np.c_[problem.costs, Q[200:].mean(axis=0)])
+        assert_allclose(
+            list(display.singles.values()), np.c_[problem.costs, Q[200:].mean(axis=0)]
+        )
         spent = display.mix_.get_xdata()
         mix = reference_curves(Q[200:], problem.costs, spent).random
         assert_allclose(display.mix_.get_ydata(), mix)
-        again = AccuracyCostDisplay.from_estimator(router, X[200:], Q[200:], ax=display.ax_, **call)
+        again = AccuracyCostDisplay.from_estimator(
+            router, X[200:], Q[200:], ax=display.ax_, **call
+        )
         assert again.singles is None and again.mix_ is None
         asked = {"references": False, **call}
         assert AccuracyCostDisplay.from_estimator(router, X, Q, **asked).singles is None
 
     def test_single_choices_are_weighted_as_the_curve_is(self):
-        weight, chance = 1.0 + 4 * y, DummyClassifier(strategy="uniform", random_state=0)
+        weight, chance = (
+            1.0 + 4 * y,
+            DummyClassifier(strategy="uniform", random_state=0),
+        )
         members = [("prior", DummyClassifier()), ("chance", chance)]
-        router = DummyRouterClassifier(members, costs=[1, 2], quality="balanced_accuracy").fit(X, y)
+        router = DummyRouterClassifier(
+            members, costs=[1, 2], quality="balanced_accuracy"
+        ).fit(X, y)
         call = {"budgets": [None], "sample_weight": weight}
         display = AccuracyCostDisplay.from_estimator(router, X, y, **call)
         for name, member in router.named_estimators_.items():
@@ -96,7 +105,9 @@ class TestAccuracyCost:
         assert_allclose([weighted.quality[0], weighted.cost[0]], [0.75, 1.5])
 
     def test_baseline_on_the_same_axes(self):
-        first = AccuracyCostDisplay(cost=[1, 2], quality=[0.5, 0.9], name="router").plot()
+        first = AccuracyCostDisplay(
+            cost=[1, 2], quality=[0.5, 0.9], name="router"
+        ).plot()
         second = AccuracyCostDisplay(cost=[1, 2], quality=[0.5, 0.7]).plot(
             ax=first.ax_, name="random", curve_kwargs={"ls": "--", "c": "k"}
         )
@@ -120,15 +131,21 @@ class TestRouteShare:
     def test_many_choices_have_different_colours(self, pyplot):
         _, ax = pyplot.subplots()
         shares = np.full((2, 12), 1 / 12)
-        display = RouteShareDisplay(budget=[1, 2], route_share=shares, choices=range(12))
+        display = RouteShareDisplay(
+            budget=[1, 2], route_share=shares, choices=range(12)
+        )
         display.plot(ax=ax)
         assert display.ax_ is ax
         colors = {tuple(area.get_facecolor()[0]) for area in display.areas_}
         assert len(colors) == 12
 
     def test_unlimited_has_no_place(self):
-        with pytest.raises(ValueError, match=r"budgets must be finite .* got \[1.0, inf\]"):
-            RouteShareDisplay.from_estimator(RankRouter().fit(X, y), X, budgets=[1, None])
+        with pytest.raises(
+            ValueError, match=r"budgets must be finite .* got \[1.0, inf\]"
+        ):
+            RouteShareDisplay.from_estimator(
+                RankRouter().fit(X, y), X, budgets=[1, None]
+            )
 
 
 def test_complementarity():
@@ -186,9 +203,13 @@ def test_gains_are_those_of_the_router(pyplot):
     router = BudgetRouter(Ridge(), costs=COSTS).fit(X[:300], Q[:300])
     _, ax = pyplot.subplots()
     new = X[300:]
-    display = RouterDiagnosticsDisplay.from_estimator(router, new, Q[300:], ax=ax, budget=3.0)
+    display = RouterDiagnosticsDisplay.from_estimator(
+        router, new, Q[300:], ax=ax, budget=3.0
+    )
     assert display.ax_ is ax
-    curves = reference_curves(Q[300:], COSTS, [router.predict_cost(new, budget=3.0).mean()])
+    curves = reference_curves(
+        Q[300:], COSTS, [router.predict_cost(new, budget=3.0).mean()]
+    )
     realised = Q[300:][np.arange(300), router.route(new, budget=3.0)].mean()
     assert display.found == pytest.approx(realised - curves.random[0])
     assert display.possible == pytest.approx(curves.oracle[0] - curves.random[0])

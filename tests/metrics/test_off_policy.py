@@ -76,7 +76,9 @@ def coverage(mutate, n_draws=300, n=600):
         wrong = np.tile([0.9, 0.5, 0.95], (n, 1))
         rows = np.arange(n)
         weight = mutate(np.where(route == choice, 1 / b, 0.0))
-        found, error, _ = doubly_robust(wrong[rows, route], wrong[rows, choice], q, weight)
+        found, error, _ = doubly_robust(
+            wrong[rows, route], wrong[rows, choice], q, weight
+        )
         held[seed] = abs(found - truth) < 1.96 * error
     return held.mean()
 
@@ -102,7 +104,9 @@ def test_the_coverage_test_notices(mutate):
 def test_estimators_by_hand():
     value, weight = np.array([1.0, 0.0, 1.0]), np.array([2.0, 4.0, 0.0])
     assert snips(value, weight)[0] == pytest.approx(2 / 6)
-    assert snips(value, weight)[1] == pytest.approx(np.sqrt(4 * (4 / 6) ** 2 + 16 / 9 * 1) / 6)
+    assert snips(value, weight)[1] == pytest.approx(
+        np.sqrt(4 * (4 / 6) ** 2 + 16 / 9 * 1) / 6
+    )
     model, own = np.array([0.5, 0.2, 0.6]), np.array([0.5, 0.1, 0.3])
     terms = model + weight * (value - own)
     assert doubly_robust(model, own, value, weight)[0] == pytest.approx(terms.mean())
@@ -117,7 +121,9 @@ def test_the_whole_curve_covers_the_truth(router, kind):
     X, chance, costs = table(100_000, seed=7)
     rows = np.arange(len(X))
     routes = [router.route(X, budget=budget) for budget in budgets]
-    truth = np.array([[t[rows, route].mean() for route in routes] for t in (chance, costs)])
+    truth = np.array(
+        [[t[rows, route].mean() for route in routes] for t in (chance, costs)]
+    )
     held = []
     for seed in range(8):
         X, q, choice, b, c = draw_log(kind, 400, 1000 + 10 * seed)
@@ -153,7 +159,9 @@ def test_what_the_curve_says_of_itself(router):
     assert curve.matched[4] == (route == choice).sum()
     assert curve.max_weight[4] == weight.max()
     assert curve.mean_weight[4] == pytest.approx(weight.mean())
-    assert curve.effective_sample_size[4] == pytest.approx(weight.sum() ** 2 / (weight**2).sum())
+    assert curve.effective_sample_size[4] == pytest.approx(
+        weight.sum() ** 2 / (weight**2).sum()
+    )
     # No costs were logged: those of the price list.
     for found in curve.cost:
         assert found.estimate[4] == pytest.approx(
@@ -175,17 +183,29 @@ def test_it_says_so_where_the_router_knows_the_rows():
 def test_a_log_without_overlap_is_refused(router):
     X, q, _, _, _ = draw_log("uniform", 400, 4)
     large = np.full(400, 2)
-    with pytest.raises(ValueError, match="'small', and on none of them has the log made"):
-        off_policy_curve(router, X, q, choice=large, propensity=np.ones(400), budgets=[2])
+    with pytest.raises(
+        ValueError, match="'small', and on none of them has the log made"
+    ):
+        off_policy_curve(
+            router, X, q, choice=large, propensity=np.ones(400), budgets=[2]
+        )
     # A rule wrote the log: it made every choice, but not on the rows that the router sends there.
     route = router.route(X, budget=np.inf)
     rule = np.where(X[:, 1] > 0, route, (route + 1) % 3)
-    with pytest.raises(ValueError, match="stand for .* of all rows by their propensities"):
-        off_policy_curve(router, X, q, choice=rule, propensity=np.ones(400), budgets=[np.inf])
+    with pytest.raises(
+        ValueError, match="stand for .* of all rows by their propensities"
+    ):
+        off_policy_curve(
+            router, X, q, choice=rule, propensity=np.ones(400), budgets=[np.inf]
+        )
     few, first = (route + 1) % 3, np.unique(route, return_index=True)[1]
     few[first] = route[first]
-    with pytest.raises(ValueError, match="effective sample size of .*, below 10: too few"):
-        off_policy_curve(router, X, q, choice=few, propensity=np.full(400, 0.01), budgets=[np.inf])
+    with pytest.raises(
+        ValueError, match="effective sample size of .*, below 10: too few"
+    ):
+        off_policy_curve(
+            router, X, q, choice=few, propensity=np.full(400, 0.01), budgets=[np.inf]
+        )
 
 
 def test_a_budget_without_overlap_leaves_the_others(router):
@@ -196,7 +216,9 @@ def test_a_budget_without_overlap_leaves_the_others(router):
     log = {"choice": choice, "propensity": np.full(len(X), 0.5), "costs": paid}
     low = router.min_budget_
     alone = off_policy_curve(router, X, q, budgets=[low], **log)
-    with pytest.warns(UserWarning, match="Without a budget the policy sends .* to 'large'"):
+    with pytest.warns(
+        UserWarning, match="Without a budget the policy sends .* to 'large'"
+    ):
         both = off_policy_curve(router, X, q, budgets=[np.inf, low], **log)
     for estimates, of_one in ((both.quality, alone.quality), (both.cost, alone.cost)):
         for found, expected in zip(estimates, of_one):
@@ -213,7 +235,10 @@ def test_a_budget_without_overlap_leaves_the_others(router):
     ("change", "message"),
     [
         ({"choice": [0, 1]}, "choice must name one choice for each of the 50 rows"),
-        ({"choice": np.full(50, 0.5)}, "choice must be names of choices or whole numbers"),
+        (
+            {"choice": np.full(50, 0.5)},
+            "choice must be names of choices or whole numbers",
+        ),
         ({"choice": np.full(50, -1)}, "choice must have numbers from 0 up, got -1"),
         ({"choice": np.full(50, 50)}, "choice has the column number 50"),
         ({"propensity": np.zeros(50)}, "propensity must have numbers above 0"),
@@ -233,7 +258,9 @@ def test_a_choice_that_the_router_does_not_have_is_named(router):
     X, q, choice, b, _ = draw_log("uniform", 400, 4)
     names = NAMES[choice].astype(object)
     names[:20] = [name.capitalize() for name in names[:20]]
-    with pytest.warns(UserWarning, match="'Large', 'Middle', 'Small', which the router does not"):
+    with pytest.warns(
+        UserWarning, match="'Large', 'Middle', 'Small', which the router does not"
+    ):
         curve = off_policy_curve(router, X, q, choice=names, propensity=b, budgets=[3])
     assert curve.choices == router.choices_
 
@@ -256,7 +283,9 @@ def test_display(router):
     np.testing.assert_allclose(
         display.lines_[0].get_ydata(), display.curve.quality.doubly_robust.estimate
     )
-    again = OffPolicyDisplay(curve=display.curve).plot(ax=display.ax_, estimators=("snips",))
+    again = OffPolicyDisplay(curve=display.curve).plot(
+        ax=display.ax_, estimators=("snips",)
+    )
     assert again.band_ is None and again.figure_ is display.figure_
     with pytest.raises(ValueError, match="got 'ips' among them"):
         again.plot(estimators=("ips",))
@@ -271,7 +300,9 @@ def test_skewness_is_taken_out_of_intervals():
     for _ in range(800):
         weight = 5.0 * (rng.random(400) < 0.2)
         value = rng.lognormal(-0.72, 1.2, size=400)
-        estimate, error, skewness = doubly_robust(np.ones((1, 400)), np.ones(400), value, weight)
+        estimate, error, skewness = doubly_robust(
+            np.ones((1, 400)), np.ones(400), value, weight
+        )
         degrees = np.array([weight.sum() ** 2 / (weight @ weight) - 1])
         for corrected in held:
             term = (estimate, error, skewness if corrected else np.zeros(1))
@@ -285,4 +316,6 @@ def test_skewness_is_taken_out_of_intervals():
 def test_the_transformation_is_the_inverse_of_halls(quantile, k):
     t = unskewed(quantile, np.array(k))
     k = k if abs(k) >= 1e-6 else 1e-6
-    assert t + k * t**2 / 3 + k**2 * t**3 / 27 + k / 6 == pytest.approx(quantile, abs=1e-6)
+    assert t + k * t**2 / 3 + k**2 * t**3 / 27 + k / 6 == pytest.approx(
+        quantile, abs=1e-6
+    )

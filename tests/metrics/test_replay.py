@@ -30,7 +30,9 @@ def test_the_router_stays_as_it_is(kind):
     assert happened.choices == list(COSTS)
     rows = np.arange(400)
     np.testing.assert_array_equal(happened.quality, Q[rows, happened.route])
-    np.testing.assert_array_equal(happened.cost, np.array([1.0, 3.0, 10.0])[happened.route])
+    np.testing.assert_array_equal(
+        happened.cost, np.array([1.0, 3.0, 10.0])[happened.route]
+    )
     np.testing.assert_array_equal(again.route, happened.route)
     if kind != "fitted":
         status = router.status()
@@ -61,7 +63,9 @@ def test_a_router_sees_only_the_cells_of_its_choices():
     hidden = np.full(Q.shape, -99.0)
     rows = np.arange(400)
     hidden[rows, seen.route] = Q[rows, seen.route]
-    np.testing.assert_array_equal(replay(fitted("online"), X, hidden, COSTS).route, seen.route)
+    np.testing.assert_array_equal(
+        replay(fitted("online"), X, hidden, COSTS).route, seen.route
+    )
     late = replay(fitted("online"), X, hidden, COSTS, delay=400)
     never = fitted("online")
     names = [never.decide(x).name for x in X]
@@ -83,7 +87,11 @@ def test_an_exhausted_stream_makes_no_choice():
     stream = fitted("fitted").set_params(budget=3.0).stream(60.0)
     happened = replay(stream, X, Q, COSTS)
     none = happened.route == -1
-    assert none.any() and np.isnan(happened.quality[none]).all() and not happened.cost[none].any()
+    assert (
+        none.any()
+        and np.isnan(happened.quality[none]).all()
+        and not happened.cost[none].any()
+    )
     assert happened.cost.sum() <= 60
 
 

@@ -54,7 +54,9 @@ def shown(page):
             [row[key] for row in column] for key in ("value", "text")
         )
         if what == "router":
-            rows |= {key: [row[key] for row in column] for key in ("cost", "low", "high")}
+            rows |= {
+                key: [row[key] for row in column] for key in ("cost", "low", "high")
+            }
     share = np.array([row["share"] for row in bars["data"]["values"]]).reshape(
         len(rows["cost"]), -1
     )
@@ -86,7 +88,9 @@ def test_every_stop_is_what_the_router_does(router, problem, tmp_path, per_row):
     X, Q, costs, told = problem.data, problem.quality, problem.costs, {}
     if per_row:
         costs = costs * np.linspace(0.5, 1.5, 600)[:, None]
-        router = BudgetRouter(Ridge(), budget=0.4, cv=2).fit(X[:300], Q[:300], costs=costs[:300])
+        router = BudgetRouter(Ridge(), budget=0.4, cv=2).fit(
+            X[:300], Q[:300], costs=costs[:300]
+        )
         costs = costs[300:]
         told = {"costs": costs}
     X, Q, budgets = X[300:], Q[300:], [0.2, 0.4, 0.7, np.inf]
@@ -131,12 +135,19 @@ def test_members_are_asked_once_about_each_row(digits, tmp_path, embedding):
 
 def test_a_certified_router_shows_its_certificate(digits, tmp_path):
     X, y, X_test, y_test = digits
-    members = [("a", DecisionTreeClassifier(max_depth=4)), ("b", DecisionTreeClassifier())]
-    inner = OccamRouterClassifier(members, costs=[1, 4], quality_estimator=Ridge(), cv=2)
+    members = [
+        ("a", DecisionTreeClassifier(max_depth=4)),
+        ("b", DecisionTreeClassifier()),
+    ]
+    inner = OccamRouterClassifier(
+        members, costs=[1, 4], quality_estimator=Ridge(), cv=2
+    )
     router = CertifiedRouter(
         FrozenEstimator(inner.fit(X, y)), max_loss=0.3, n_points=2, random_state=0
     )
-    page = decision_report(router.fit(X_test, y_test), X_test, y_test, path=tmp_path / "c.html")
+    page = decision_report(
+        router.fit(X_test, y_test), X_test, y_test, path=tmp_path / "c.html"
+    )
     assert str(router.certificate_).split(":")[0] in page.read_text(encoding="utf-8")
 
 
@@ -150,10 +161,15 @@ OTHERS = [
         ),
     ),
     AdaptGatingClassifier(LogisticRegression(), gate=LinearGate(max_iter=2), cv=2),
-    QWYCEnsemble(RandomForestClassifier(5, max_depth=3, random_state=0), random_state=0),
+    QWYCEnsemble(
+        RandomForestClassifier(5, max_depth=3, random_state=0), random_state=0
+    ),
     GreedyFeatureSelector(LogisticRegression(), trade_offs=[np.inf], cv=2),
     OccamRouterRegressor(
-        [("a", DecisionTreeRegressor(max_depth=2)), ("b", DecisionTreeRegressor(max_depth=9))],
+        [
+            ("a", DecisionTreeRegressor(max_depth=2)),
+            ("b", DecisionTreeRegressor(max_depth=9)),
+        ],
         costs=[1, 4],
         quality_estimator=Ridge(),
         abstain_cost=0.2,
@@ -191,7 +207,9 @@ def test_other_paths(estimator, tmp_path):
         ({"sample_weight": np.ones(3)}, "decision_report takes no sample_weight"),
     ],
 )
-def test_bad_input_is_refused_before_a_model_is_called(digits, tmp_path, options, message):
+def test_bad_input_is_refused_before_a_model_is_called(
+    digits, tmp_path, options, message
+):
     X, y, X_test, y_test = digits
     router = OccamRouterClassifier(
         [("a", SHALLOW), ("b", DEEP)], costs=[1, 4], quality_estimator=Ridge(), cv=2
@@ -205,9 +223,16 @@ def test_bad_input_is_refused_before_a_model_is_called(digits, tmp_path, options
     assert not (tmp_path / "r.html").exists()
 
 
-def test_the_page_asks_for_nothing_and_nothing_breaks_out_of_it(router, problem, tmp_path):
+def test_the_page_asks_for_nothing_and_nothing_breaks_out_of_it(
+    router, problem, tmp_path
+):
     page = decision_report(
-        router, problem.data, problem.quality, path=tmp_path / "w.html", title=WILD, **FEW
+        router,
+        problem.data,
+        problem.quality,
+        path=tmp_path / "w.html",
+        title=WILD,
+        **FEW,
     )
     text = page.read_text(encoding="utf-8")
     assert text.count("</script>") == 3 and WILD not in text
@@ -216,12 +241,16 @@ def test_the_page_asks_for_nothing_and_nothing_breaks_out_of_it(router, problem,
 
 
 def test_in_a_browser_the_slider_moves_the_numbers(router, problem, tmp_path):
-    driver = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser")
+    driver = pytest.importorskip(
+        "playwright.sync_api", reason="playwright drives the browser"
+    )
     names = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"]
     if (browser := next(filter(None, map(shutil.which, names)), None)) is None:
         pytest.skip("there is no chromium here")
     X, Q = problem.data[300:], problem.quality[300:]
-    path = decision_report(router, X, Q, path=tmp_path / "r.html", cost_unit="USD", **FEW)
+    path = decision_report(
+        router, X, Q, path=tmp_path / "r.html", cost_unit="USD", **FEW
+    )
     rows, noted = shown(path)[0], []
     with driver.sync_playwright() as started:
         # Without its sandbox, which containers do not let it have; the page is our own.
@@ -235,9 +264,13 @@ def test_in_a_browser_the_slider_moves_the_numbers(router, problem, tmp_path):
         page.focus("input[type=range]")
         page.keyboard.press("Home")
         for k, budget in enumerate(rows["budget"]):
-            page.wait_for_function(f"document.body.innerText.includes('Budget: {budget}')")
+            page.wait_for_function(
+                f"document.body.innerText.includes('Budget: {budget}')"
+            )
             texts = page.locator("#page svg text").all_text_contents()
-            shown_there = [values[k] for name, values in rows.items() if name[:5] == "text "]
+            shown_there = [
+                values[k] for name, values in rows.items() if name[:5] == "text "
+            ]
             assert set(shown_there) <= set(texts)
             page.keyboard.press("ArrowRight")
         assert page.locator("#out").count() == 0

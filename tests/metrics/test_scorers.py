@@ -35,7 +35,10 @@ def both_scores(estimator, X, y):
 def test_mean_cost():
     router = RankRouter(budget=2).fit(X, y)
     assert mean_cost_scorer(router, X, y) == 2.0
-    assert mean_cost_scorer(make_pipeline(FunctionTransformer(), router).fit(X, y), X) == 2.0
+    assert (
+        mean_cost_scorer(make_pipeline(FunctionTransformer(), router).fit(X, y), X)
+        == 2.0
+    )
     assert router.n_calls_ == 0  # Deciding is enough; nobody is asked.
     with pytest.raises(TypeError, match="cost-aware"):
         mean_cost_scorer(DummyClassifier().fit(X, y), X, y)
@@ -77,7 +80,9 @@ class TestBestWithinBudget:
                 assert copy.score(X, y) == copy.best_estimator_.score(X, y)
                 assert_array_equal(copy.predict(X), copy.best_estimator_.predict(X))
                 assert copy.predict_proba(X).shape == (len(X), 2)
-                quality, cost = (copy.cv_results_[f"mean_test_{name}"] for name in SCORING)
+                quality, cost = (
+                    copy.cv_results_[f"mean_test_{name}"] for name in SCORING
+                )
                 assert quality[copy.best_index_] == quality[cost <= 2.2].max()
                 # scikit-learn: "not available if refit is a function".
                 assert not hasattr(copy, "best_score_")
@@ -97,10 +102,14 @@ class TestBestWithinBudget:
             "mean_test_cost": [1.0, np.nan, 1.0],
         }
         assert best_within_budget(5)(results) == 2
-        with pytest.raises(ValueError, match=r"spends 1 per sample.* 2 of 3 .* were left out"):
+        with pytest.raises(
+            ValueError, match=r"spends 1 per sample.* 2 of 3 .* were left out"
+        ):
             best_within_budget(0.5)(results)
         results["mean_test_cost"] = [np.nan] * 3
-        with pytest.raises(ValueError, match="All 3 candidates failed in fit or in scoring"):
+        with pytest.raises(
+            ValueError, match="All 3 candidates failed in fit or in scoring"
+        ):
             best_within_budget(5)(results)
 
 
@@ -108,10 +117,19 @@ class TestBestWithinBudget:
     "call, message",
     [
         (lambda: make_budget_scorer(-1), "budget must be a non-negative number"),
-        (lambda: make_budget_scorer(1, "acuracy"), "'acuracy' is not a valid scoring value"),
-        (lambda: make_budget_scorer(1, 3), "scoring must be the name of a scorer, a call"),
+        (
+            lambda: make_budget_scorer(1, "acuracy"),
+            "'acuracy' is not a valid scoring value",
+        ),
+        (
+            lambda: make_budget_scorer(1, 3),
+            "scoring must be the name of a scorer, a call",
+        ),
         (lambda: make_curve_scorer("auc", [1]), "metric must be callable, got 'auc'"),
-        (lambda: make_curve_scorer(cost_quality_auc, []), "budgets must be a non-empty list"),
+        (
+            lambda: make_curve_scorer(cost_quality_auc, []),
+            "budgets must be a non-empty list",
+        ),
         (
             lambda: best_within_budget(1, cost="price")({"mean_test_accuracy": [1.0]}),
             "needs cv_results to have 'mean_test_price'. Give",

@@ -17,7 +17,9 @@ from skroute.gating import AdaptGatingClassifier, BoostedGate
 from skroute.metrics import BudgetSearchCV, best_within_budget, mean_cost_scorer
 from skroute.routing import FrugalMLClassifier, OccamRouterClassifier
 
-pytestmark = pytest.mark.filterwarnings("ignore:One or more of the test scores are non-finite")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:One or more of the test scores are non-finite"
+)
 
 X, Y = make_classification(160, n_features=6, n_informative=4, random_state=0)
 GRID = [0.0005, 0.02, 0.05]
@@ -59,15 +61,23 @@ def test_it_finds_what_a_grid_search_finds_and_is_asked_like_it(model, name):
     np.testing.assert_array_equal(routed.cost, search.predict_cost(X))
     np.testing.assert_array_equal(routed.route, search.route(X))
     assert search.predict_proba(X).shape == (len(X), 2)
-    assert search.score(X, Y) == (routed.y_pred == Y).mean() == search.score(X, Y, budget=6)
+    assert (
+        search.score(X, Y)
+        == (routed.y_pred == Y).mean()
+        == search.score(X, Y, budget=6)
+    )
     assert search.min_budget_ == routed.cost.min() and len(search.choices_) >= 1
     with pytest.raises(ValueError, match="smallest feasible budget"):
         search.predict(X, budget=0.1)
     clone(search).set_params(budget=2)
     if not hasattr(model, "steps") or isinstance(model, CostAwarePipeline):
-        lazy = LazyFeatures(lambda columns, rows: X[np.ix_(rows, columns)], n_samples=len(X))
+        lazy = LazyFeatures(
+            lambda columns, rows: X[np.ix_(rows, columns)], n_samples=len(X)
+        )
         np.testing.assert_array_equal(search.predict(lazy), routed.y_pred)
-        assert sum(len(c) * len(r) for c, r in lazy.acquisition_log_) == routed.cost.sum()
+        assert (
+            sum(len(c) * len(r) for c, r in lazy.acquisition_log_) == routed.cost.sum()
+        )
 
 
 def test_candidates_that_fail_say_why():
@@ -96,7 +106,10 @@ def test_it_fits_once_for_what_acts_at_once(kind):
             return super().fit(X, y)
 
     router = kind([("prior", Noting()), ("bayes", GaussianNB())], costs=[1, 5], cv=2)
-    grid = {"router__budget": [0.5, 1.0, 2.0, 4.0], "router__estimators": [router.estimators]}
+    grid = {
+        "router__budget": [0.5, 1.0, 2.0, 4.0],
+        "router__estimators": [router.estimators],
+    }
     if kind is OccamRouterClassifier:
         router.set_params(quality_estimator=Ridge())
         grid["router__reg_lambda"] = [0, 2.0]
@@ -114,7 +127,9 @@ def test_it_fits_once_for_what_acts_at_once(kind):
     ).fit(X, Y)
     assert search.best_params_ == theirs.best_params_
     ours = search.cv_results_
-    for params, quality in zip(*map(theirs.cv_results_.get, ("params", "mean_test_quality"))):
+    for params, quality in zip(
+        *map(theirs.cv_results_.get, ("params", "mean_test_quality"))
+    ):
         assert ours["mean_test_quality"][ours["params"].index(params)] == quality
     np.testing.assert_array_equal(search.predict(X), theirs.predict(X))
     assert np.isnan(ours["mean_test_cost"]).mean() == 0.25

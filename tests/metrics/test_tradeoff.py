@@ -25,7 +25,9 @@ from skroute.metrics import (
 
 grid = st.integers(0, 8).map(lambda i: i / 8)
 points = st.integers(1, 8).flatmap(
-    lambda n: st.tuples(arrays(float, n, elements=grid), arrays(float, n, elements=grid))
+    lambda n: st.tuples(
+        arrays(float, n, elements=grid), arrays(float, n, elements=grid)
+    )
 )
 
 
@@ -34,14 +36,25 @@ class TestCostReduction:
     @given(points, grid, st.sampled_from([0.0, 0.125, 0.25]))
     def test_brute_force(self, curve, reference_quality, max_drop):
         cost, quality = curve
-        savings = [(2 - c) / 2 for c, q in zip(cost, quality) if q >= reference_quality - max_drop]
+        savings = [
+            (2 - c) / 2
+            for c, q in zip(cost, quality)
+            if q >= reference_quality - max_drop
+        ]
         found = cost_reduction_at(
-            cost, quality, reference_cost=2, reference_quality=reference_quality, max_drop=max_drop
+            cost,
+            quality,
+            reference_cost=2,
+            reference_quality=reference_quality,
+            max_drop=max_drop,
         )
         assert_allclose(found, max(savings) if savings else np.nan)
 
     def test_rounding_of_means_does_not_lose_a_point(self):
-        assert cost_reduction_at([1], [0.3], reference_cost=2, reference_quality=0.1 + 0.2) == 0.5
+        assert (
+            cost_reduction_at([1], [0.3], reference_cost=2, reference_quality=0.1 + 0.2)
+            == 0.5
+        )
 
 
 class TestArea:
@@ -56,7 +69,9 @@ class TestArea:
         x = np.linspace(low, high, 20_001)
         middle = (x[1:] + x[:-1]) / 2
         expected = np.interp(middle, cost, quality).mean()
-        assert_allclose(cost_quality_auc(cost, quality, low=low, high=high), expected, atol=1e-6)
+        assert_allclose(
+            cost_quality_auc(cost, quality, low=low, high=high), expected, atol=1e-6
+        )
 
     def test_jump(self):
         # From 0.2 to 0.8 at cost 1: the area does not care where the jump belongs.
@@ -73,14 +88,21 @@ class TestGapRecovered:
         share = np.linspace(0, 1, 11)
         accuracy = np.sort(np.r_[0.6, state.uniform(0.6, 0.8, size=9), 0.8])
         # Prices of the two models: 0.24 and 24.7.
-        cost, ends = 0.24 + share * (24.7 - 0.24), {"weak": (0.24, 0.6), "strong": (24.7, 0.8)}
-        auc, weak, strong = (np.trapezoid(y + 0 * share, share) for y in (accuracy, 0.6, 0.8))
+        cost, ends = (
+            0.24 + share * (24.7 - 0.24),
+            {"weak": (0.24, 0.6), "strong": (24.7, 0.8)},
+        )
+        auc, weak, strong = (
+            np.trapezoid(y + 0 * share, share) for y in (accuracy, 0.6, 0.8)
+        )
         assert_allclose(cost_quality_auc(cost, accuracy), auc)
         apgr = average_performance_gap_recovered(cost, accuracy, **ends)
         assert_allclose(apgr, (auc - weak) / (strong - weak))
         for x in (0.2, 0.5, 0.8, 1.0):
             expected = np.interp(0.6 + x * (0.8 - 0.6), accuracy, share)
-            assert_allclose(call_performance_threshold(cost, accuracy, x, **ends), expected)
+            assert_allclose(
+                call_performance_threshold(cost, accuracy, x, **ends), expected
+            )
 
     def test_anchors_end_a_curve_that_does_not_reach_them(self):
         ends = {"weak": (0, 0.0), "strong": (1, 1.0)}
@@ -109,10 +131,19 @@ ENDS = {"weak": (0, 0), "strong": (1, 1)}
     "call, message",
     [
         (lambda: cost_quality_auc([1, 2], [1]), "quality of the curve must have shape"),
-        (lambda: cost_quality_auc([1, np.nan], [1, 2]), "cost of the curve must have no missing"),
+        (
+            lambda: cost_quality_auc([1, np.nan], [1, 2]),
+            "cost of the curve must have no missing",
+        ),
         (lambda: cost_quality_auc([], []), "must have at least one point each"),
-        (lambda: cost_quality_auc([1, 1], [1, 2]), "The range of costs must not be empty"),
-        (lambda: cost_quality_auc([1, 2], [1, 2], low=0.5), "low=0.5 is below the smallest cost"),
+        (
+            lambda: cost_quality_auc([1, 1], [1, 2]),
+            "The range of costs must not be empty",
+        ),
+        (
+            lambda: cost_quality_auc([1, 2], [1, 2], low=0.5),
+            "low=0.5 is below the smallest cost",
+        ),
         (
             lambda: average_performance_gap_recovered([1], [1], weak=(1,), strong=(2,)),
             r"weak and strong, each a pair \(cost, quality\), must have shape",
@@ -121,7 +152,10 @@ ENDS = {"weak": (0, 0), "strong": (1, 1)}
             lambda: call_performance_threshold([1], [1], 1.01, **ENDS),
             "share must be above 0 and at",
         ),
-        (lambda: reference_curves([[1, 0]], [1, 2], [0.5]), "smallest feasible budget is 1"),
+        (
+            lambda: reference_curves([[1, 0]], [1, 2], [0.5]),
+            "smallest feasible budget is 1",
+        ),
     ],
 )
 def test_messages(call, message):
@@ -146,7 +180,9 @@ class TestParetoFront:
         assert [(cost[i], quality[i]) for i in front] == sorted(kept)
         # Of equal points the first.
         for i in front:
-            assert not any(cost[j] == cost[i] and quality[j] == quality[i] for j in range(i))
+            assert not any(
+                cost[j] == cost[i] and quality[j] == quality[i] for j in range(i)
+            )
 
 
 class TestReferenceCurves:
@@ -188,7 +224,9 @@ def test_pairs_are_compared_where_both_are_known():
         if {i, j} == {2, 3}:
             assert not len(both) and np.isnan(M[i, j])
         else:
-            assert M[i, j] == pytest.approx(np.maximum(both[:, i] - both[:, j], 0).mean())
+            assert M[i, j] == pytest.approx(
+                np.maximum(both[:, i] - both[:, j], 0).mean()
+            )
 
 
 N = 600
@@ -201,9 +239,17 @@ def curve_of(routes, Q, costs):
     row_costs = np.broadcast_to(costs, Q.shape)
     quality = np.column_stack([Q[rows, route] for route in routes])
     cost = np.column_stack([row_costs[rows, route] for route in routes])
-    share = np.array([np.bincount(route, minlength=Q.shape[1]) / len(Q) for route in routes])
+    share = np.array(
+        [np.bincount(route, minlength=Q.shape[1]) / len(Q) for route in routes]
+    )
     return AccuracyCostCurve(
-        BUDGETS, quality.mean(axis=0), cost.mean(axis=0), share, list("abc"), quality, cost
+        BUDGETS,
+        quality.mean(axis=0),
+        cost.mean(axis=0),
+        share,
+        list("abc"),
+        quality,
+        cost,
     )
 
 
@@ -223,7 +269,10 @@ def test_numbers_of_the_router(case):
     curve, Q, costs = case
     found = compare_with_references(curve, Q, costs, n_resamples=5, random_state=0)
     models = np.broadcast_to(costs, Q.shape).mean(axis=0), Q.mean(axis=0)
-    ends = {"weak": (models[0][0], models[1][0]), "strong": (models[0][2], models[1][2])}
+    ends = {
+        "weak": (models[0][0], models[1][0]),
+        "strong": (models[0][2], models[1][2]),
+    }
     points = curve.cost, curve.quality
 
     def of(metric, who="router"):
@@ -235,7 +284,9 @@ def test_numbers_of_the_router(case):
     assert_allclose(
         of("saving"),
         cost_reduction_at(
-            *points, reference_cost=ends["strong"][0], reference_quality=ends["strong"][1]
+            *points,
+            reference_cost=ends["strong"][0],
+            reference_quality=ends["strong"][1],
         ),
     )
     best = [max(q for c, q in zip(*models) if c <= cost) for cost in curve.cost]
@@ -245,14 +296,18 @@ def test_numbers_of_the_router(case):
     if curve.cost[0] > low and curve.cost[-1] < high:
         assert_allclose(of("auc"), cost_quality_auc(*ended, low=low, high=high))
     for metric in found:
-        assert_allclose(of(metric, "gain"), of(metric) - of(metric, "random"), atol=1e-15)
+        assert_allclose(
+            of(metric, "gain"), of(metric) - of(metric, "random"), atol=1e-15
+        )
 
 
 def test_references(case):
     curve, Q, costs = case
     compared = compare_with_references(curve, Q, costs, n_resamples=5, random_state=0)
     found = compared["auc"]
-    assert not any(compared["distance"][who].estimate for who in ("random", "single", "oracle"))
+    assert not any(
+        compared["distance"][who].estimate for who in ("random", "single", "oracle")
+    )
     mean_cost = np.broadcast_to(costs, Q.shape).mean(axis=0)
     # Fine grids: area of the reference curves themselves.
     budgets = np.linspace(mean_cost[0], mean_cost[2], 4001)
@@ -296,7 +351,9 @@ def test_an_interval_belongs_to_a_number(seed):
     found = compare_with_references(curve, Q, [1.0, 2.0], n_resamples=8, random_state=0)
     for metric in found:
         for value in found[metric].values():
-            undefined = np.isnan([value.estimate, value.low, value.high, value.standard_error])
+            undefined = np.isnan(
+                [value.estimate, value.low, value.high, value.standard_error]
+            )
             assert undefined.all() or not undefined[0]
             assert undefined[1] == undefined[2] == undefined[3]
 
@@ -340,7 +397,10 @@ def test_coverage():
 def test_undefined_resamples_are_left_out():
     rows = np.r_[np.zeros(3), np.ones(3)]
     found = bootstrap_interval(
-        lambda mean: np.nan if mean > 0.5 else mean, rows, n_resamples=200, random_state=0
+        lambda mean: np.nan if mean > 0.5 else mean,
+        rows,
+        n_resamples=200,
+        random_state=0,
     )
     assert 0 <= found.low <= found.high <= 0.5
     found = bootstrap_interval(lambda mean: np.nan, rows, n_resamples=5, random_state=0)
@@ -351,10 +411,22 @@ def test_undefined_resamples_are_left_out():
 @pytest.mark.parametrize(
     "call, message",
     [
-        (lambda: bootstrap_interval(float), "needs at least one array of rows, got none"),
-        (lambda: bootstrap_interval(float, [1, 2], [1]), "inconsistent numbers of samples"),
-        (lambda: bootstrap_interval(float, [1, np.inf]), "Input rows contains infinity"),
-        (lambda: bootstrap_interval(float, [1], confidence_level=95), "'confidence_level' param"),
+        (
+            lambda: bootstrap_interval(float),
+            "needs at least one array of rows, got none",
+        ),
+        (
+            lambda: bootstrap_interval(float, [1, 2], [1]),
+            "inconsistent numbers of samples",
+        ),
+        (
+            lambda: bootstrap_interval(float, [1, np.inf]),
+            "Input rows contains infinity",
+        ),
+        (
+            lambda: bootstrap_interval(float, [1], confidence_level=95),
+            "'confidence_level' param",
+        ),
     ],
 )
 def test_messages_of_intervals(call, message):
@@ -366,7 +438,10 @@ def test_messages_of_intervals(call, message):
     "change, message",
     [
         (lambda c, Q, costs: (c, Q, -costs), "costs must not be negative"),
-        (lambda c, Q, costs: (c, Q, costs[::-1]), "strong must cost more than weak and be bet"),
+        (
+            lambda c, Q, costs: (c, Q, costs[::-1]),
+            "strong must cost more than weak and be bet",
+        ),
         (lambda c, Q, costs: (c, Q * np.nan, costs), "Q has NaN, not known"),
     ],
 )

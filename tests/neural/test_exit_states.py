@@ -76,14 +76,19 @@ def problem(n=400, n_classes=3, seed=0):
 class Builder:
     """A net of three stages, with what is drawn about them."""
 
-    def __init__(self, form="tensor", heads=(False, False, False), stages=(False, False, False)):
+    def __init__(
+        self, form="tensor", heads=(False, False, False), stages=(False, False, False)
+    ):
         self.form, self.heads, self.stages = form, heads, stages
 
     def __call__(self, n_features, n_classes):
         widths = [n_features, 8, 6, 8]
         net = nn.Module()
         net.stages = nn.ModuleList(
-            [Stage(widths[k], widths[k + 1], self.form, self.stages[k]) for k in range(3)]
+            [
+                Stage(widths[k], widths[k + 1], self.form, self.stages[k])
+                for k in range(3)
+            ]
         )
         net.heads = nn.ModuleList(
             [Head(widths[k + 1], n_classes, self.form, self.heads[k]) for k in range(3)]
@@ -124,13 +129,17 @@ def test_whatever_is_asked_on_the_way_predict_is_the_answer(
         for stage, head in zip(net.module_.stages, net.module_.heads):
             state = stage(state)
             staged.append(torch.softmax(head(deepcopy(state)), dim=1).numpy())
-    np.testing.assert_allclose(np.stack(list(net.staged_predict_proba(X))), staged, atol=1e-5)
+    np.testing.assert_allclose(
+        np.stack(list(net.staged_predict_proba(X))), staged, atol=1e-5
+    )
     proba = net.predict_proba(given_rows)
     np.testing.assert_allclose(staged[-1], proba, atol=1e-5)
     rng = np.random.default_rng(seed)
     run = net.start(given_rows)
     for exit in range(3):
-        part = rng.permutation(np.flatnonzero(run.depth <= exit))[: rng.integers(0, 100)]
+        part = rng.permutation(np.flatnonzero(run.depth <= exit))[
+            : rng.integers(0, 100)
+        ]
         if rng.random() < 0.3:
             run.branch().logits(exit, part)
         np.testing.assert_allclose(run.proba(exit, part), staged[exit][part], atol=1e-5)
@@ -147,7 +156,11 @@ def test_whatever_is_asked_on_the_way_predict_is_the_answer(
 @pytest.mark.parametrize(
     "wrap, error, message",
     [
-        (lambda t: {"a": t, "position": torch.arange(9.0)}, ValueError, r"\(9,\).* for 2 rows"),
+        (
+            lambda t: {"a": t, "position": torch.arange(9.0)},
+            ValueError,
+            r"\(9,\).* for 2 rows",
+        ),
         (lambda t: t[None], ValueError, r"\(1, 2, 8\).* for 2 rows from stage 0"),
         (lambda t: (t, torch.zeros(2)), ValueError, r"\(2,\).* for 1 rows"),
         (lambda t: (t, len(t)), TypeError, "cannot hold a int"),
@@ -157,7 +170,9 @@ def test_whatever_is_asked_on_the_way_predict_is_the_answer(
 def test_states_that_rows_cannot_be_taken_from_are_refused_in_fit(
     wrap, error, message, monkeypatch
 ):
-    monkeypatch.setitem(FORMS, "odd", (wrap, lambda s: s[0] if isinstance(s, tuple) else s))
+    monkeypatch.setitem(
+        FORMS, "odd", (wrap, lambda s: s[0] if isinstance(s, tuple) else s)
+    )
     X, y = problem(40)
     net = MultiExitClassifier(Builder("odd"), max_epochs=0)
     with pytest.raises(error, match=message):
@@ -177,7 +192,9 @@ def test_rows_that_have_left_are_not_held():
         run.release(order[start : start + 100])
         assert sum(len(rows) for rows, _ in run._held[1]) <= 2 * (1500 - start - 100)
     # A released row starts again.
-    np.testing.assert_allclose(run.proba(2, order[:9]), net.predict_proba(X[order[:9]]), atol=1e-6)
+    np.testing.assert_allclose(
+        run.proba(2, order[:9]), net.predict_proba(X[order[:9]]), atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("ask", ["predict", "predict_proba", "staged"])
@@ -222,7 +239,9 @@ def test_a_failed_call_can_be_made_again():
     run.logits(1, rest)
     np.testing.assert_allclose(run.proba(2), expected, atol=1e-6)
     assert (
-        run.logits(2, []).shape == net.start(X).logits(0, np.array([], dtype=int)).shape == (0, 3)
+        run.logits(2, []).shape
+        == net.start(X).logits(0, np.array([], dtype=int)).shape
+        == (0, 3)
     )
 
 
@@ -252,7 +271,11 @@ def test_a_trained_net_is_neither_copied_nor_are_its_rows_cast(as_tensor, monkey
 def normalised(n_features, n_classes):
     net = nn.Module()
     net.stages = nn.ModuleList(
-        [nn.Sequential(nn.Linear(n_features, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.5))]
+        [
+            nn.Sequential(
+                nn.Linear(n_features, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.5)
+            )
+        ]
     )
     net.heads = nn.ModuleList([nn.Linear(8, n_classes)])
     return net
@@ -260,7 +283,9 @@ def normalised(n_features, n_classes):
 
 def test_training_mode_is_left_to_predict_and_one_row_may_be_in_the_last_batch():
     X, y = problem(65)
-    net = MultiExitClassifier(normalised, max_epochs=2, batch_size=32, random_state=0).fit(X, y)
+    net = MultiExitClassifier(
+        normalised, max_epochs=2, batch_size=32, random_state=0
+    ).fit(X, y)
     expected = net.predict_proba(X)
     for _ in range(2):
         net.module_.train()
@@ -362,7 +387,9 @@ READERS = {
 READING = [estimator for estimator in ESTIMATORS if type(estimator).__name__ in READERS]
 
 
-@pytest.mark.parametrize("estimator", READING, ids=lambda estimator: type(estimator).__name__)
+@pytest.mark.parametrize(
+    "estimator", READING, ids=lambda estimator: type(estimator).__name__
+)
 def test_rows_and_labels_are_brought_to_the_host(estimator):
     X, y = problem(80, n_classes=2)
     if isinstance(estimator, OnlineBudgetRouter):
@@ -375,7 +402,9 @@ def test_rows_and_labels_are_brought_to_the_host(estimator):
         np.testing.assert_array_equal(getattr(fitted, view)(rows), answers)
     if hasattr(own, "route"):
         for method in ("route", "predict_cost"):
-            np.testing.assert_array_equal(getattr(own, method)(rows), getattr(expected, method)(X))
+            np.testing.assert_array_equal(
+                getattr(own, method)(rows), getattr(expected, method)(X)
+            )
     if hasattr(own, "score"):
         assert own.score(rows, labels) == expected.score(X, y)
 
@@ -396,7 +425,9 @@ def test_devices():
     net.set_params(device=torch.device("cpu"))
     np.testing.assert_array_equal(net.fit(X, y).predict_proba(X), expected)
     for device in (3, "cuda:97", "hpu", "meta"):
-        with pytest.raises(ValueError, match=f"device='{device}' is not available here"):
+        with pytest.raises(
+            ValueError, match=f"device='{device}' is not available here"
+        ):
             net.set_params(device=device).fit(X, y)
         assert not hasattr(net, "classes_")
     module = Builder()(6, 3)

@@ -43,7 +43,9 @@ class Conv(nn.Module):
 
     def __init__(self, width=2, n_out=3):
         super().__init__()
-        self.features = nn.Sequential(nn.Conv2d(1, width, 3, stride=4), nn.ReLU(), nn.Flatten())
+        self.features = nn.Sequential(
+            nn.Conv2d(1, width, 3, stride=4), nn.ReLU(), nn.Flatten()
+        )
         self.penultimate = nn.Sequential(nn.Linear(16 * width, 8), nn.Tanh())
         self.head = nn.Linear(8, n_out)
         self.seen = []
@@ -83,15 +85,21 @@ COMMON = {"train_split": None, "verbose": 0, "max_epochs": 2, "lr": 0.1}
 def conv(width=2, **params):
     torch.manual_seed(width)
     params = {**COMMON, "batch_size": 32, **params}
-    return NeuralNetClassifier(Conv, module__width=width, criterion=nn.CrossEntropyLoss, **params)
+    return NeuralNetClassifier(
+        Conv, module__width=width, criterion=nn.CrossEntropyLoss, **params
+    )
 
 
 def dense(**params):
-    return NeuralNetClassifier(Dense, criterion=nn.CrossEntropyLoss, **{**COMMON, **params})
+    return NeuralNetClassifier(
+        Dense, criterion=nn.CrossEntropyLoss, **{**COMMON, **params}
+    )
 
 
 def binary():
-    return NeuralNetBinaryClassifier(Dense, module__n_out=1, criterion=FloatTarget, **COMMON)
+    return NeuralNetBinaryClassifier(
+        Dense, module__n_out=1, criterion=FloatTarget, **COMMON
+    )
 
 
 class Regressor(NeuralNetRegressor):
@@ -128,11 +136,19 @@ def seen(member):
     net = getattr(member, "estimator", member)
     found = list(net.module_.seen)
     net.module_.seen.clear()
-    return sum(n for n, _, _ in found), {d for _, d, _ in found}, {str(d) for _, _, d in found}
+    return (
+        sum(n for n, _, _ in found),
+        {d for _, d, _ in found},
+        {str(d) for _, _, d in found},
+    )
 
 
 COSTS = {"small": 1.0, "large": 3.0}
-QUICK = {"costs": COSTS, "quality_estimator": DecisionTreeRegressor(max_depth=3), "cv": 2}
+QUICK = {
+    "costs": COSTS,
+    "quality_estimator": DecisionTreeRegressor(max_depth=3),
+    "cv": 2,
+}
 
 
 def members():
@@ -147,7 +163,9 @@ class Same(FunctionTransformer):
 
 
 ROUTERS = {
-    "occam": OccamRouterClassifier(members(), costs=COSTS, budget=3.0, embedding="small", cv=2),
+    "occam": OccamRouterClassifier(
+        members(), costs=COSTS, budget=3.0, embedding="small", cv=2
+    ),
     "occam tied": OccamRouterClassifier(
         [("small", conv(1, lr=1e-6)), ("large", conv(3, max_epochs=60, lr=0.5))],
         costs=COSTS,
@@ -155,13 +173,19 @@ ROUTERS = {
         embedding=Same(),
         cv=2,
     ),
-    "occam time": OccamRouterClassifier(members(), costs="time", embedding="small", cv=2),
+    "occam time": OccamRouterClassifier(
+        members(), costs="time", embedding="small", cv=2
+    ),
     "single best": DummyRouterClassifier(members(), costs=COSTS, cv=2),
-    "random": DummyRouterClassifier(members(), costs=COSTS, budget=2.0, strategy="random", cv=2),
+    "random": DummyRouterClassifier(
+        members(), costs=COSTS, budget=2.0, strategy="random", cv=2
+    ),
     "oracle": DummyRouterClassifier(members(), costs=COSTS, strategy="oracle", cv=2),
     "frugal mct": FrugalMCTClassifier(members(), budget=2.0, **QUICK),
     "frugal ml": FrugalMLClassifier(members(), costs=COSTS, budget=2.0, cv=2),
-    "sequential": SequentialRouterClassifier(members(), budget=2.0, n_prices=3, **QUICK),
+    "sequential": SequentialRouterClassifier(
+        members(), budget=2.0, n_prices=3, **QUICK
+    ),
     "early exit": QWYCEnsemble([conv(1), conv(3)], alpha=0.2, random_state=0),
 }
 # Where rows are drawn at random at the budget above.
@@ -173,7 +197,10 @@ def kinds(X, y):
     return {
         "array": (X, y),
         "tensor": (torch.from_numpy(X), torch.from_numpy(y)),
-        "data set": (torch.utils.data.TensorDataset(torch.from_numpy(X), torch.from_numpy(y)), y),
+        "data set": (
+            torch.utils.data.TensorDataset(torch.from_numpy(X), torch.from_numpy(y)),
+            y,
+        ),
         "slice": (SliceDataset(skorch.dataset.Dataset(X, y)), y),
     }
 
@@ -217,7 +244,9 @@ def test_routers_take_images_in_any_container(name, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["tensor", "data set", "slice"])
-@pytest.mark.parametrize("name", ["occam", "random", "frugal mct", "sequential", "early exit"])
+@pytest.mark.parametrize(
+    "name", ["occam", "random", "frugal mct", "sequential", "early exit"]
+)
 def test_routers_fit_on_any_container(name, kind):
     X, y = images()
     rows_, labels = kinds(X, y)[kind]
@@ -289,7 +318,11 @@ def test_labels_that_a_net_cannot_name():
             binary(), gate=BoostedGate(max_iter=2, n_estimators=3), p_full=0.5, cv=2
         ),
         PolyDomSelector(
-            binary(), {"a": [0], "b": [1, 2]}, costs={"a": 1, "b": 2}, cv=2, monotonicity_tol=1.0
+            binary(),
+            {"a": [0], "b": [1, 2]},
+            costs={"a": 1, "b": 2},
+            cv=2,
+            monotonicity_tol=1.0,
         ),
     ],
     ids=lambda e: type(e).__name__,
@@ -317,7 +350,9 @@ def test_a_router_from_a_gpu_loads_without_one(tmp_path, monkeypatch):
     """What a pickle from a machine with CUDA says is made good when there is none."""
     X, y = images()
     net = conv(1).fit(X, y)
-    router = DummyRouterClassifier([("net", FrozenEstimator(net))], costs=[1.0]).fit(X, y)
+    router = DummyRouterClassifier([("net", FrozenEstimator(net))], costs=[1.0]).fit(
+        X, y
+    )
     expected = router.predict(X)
     # The tensors are on the CPU here, but the net says that it ran on a GPU.
     net.device = "cuda"
@@ -341,7 +376,9 @@ class TestCuda:
             (name, FrozenEstimator(conv(width, device="cuda").fit(X, y)))
             for name, width in (("small", 1), ("large", 3))
         ]
-        return OccamRouterClassifier(nets, costs="time", embedding="small", cv=2, **params)
+        return OccamRouterClassifier(
+            nets, costs="time", embedding="small", cv=2, **params
+        )
 
     def test_rows_stay_on_the_device(self):
         X, y = images()
@@ -364,7 +401,9 @@ class TestCuda:
             "joblib.dump((router.predict(X), router), sys.argv[1])"
         )
         environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
-        subprocess.run([sys.executable, "-c", script, path], check=True, env=environment)
+        subprocess.run(
+            [sys.executable, "-c", script, path], check=True, env=environment
+        )
         y_pred, back = joblib.load(path)
         np.testing.assert_array_equal(y_pred, router.predict(X))
         np.testing.assert_array_equal(back.predict(X), y_pred)

@@ -37,7 +37,9 @@ class Named(nn.Module):
         self.conv = nn.Conv2d(1, 4, 3, padding=1)
         self.relu = nn.ReLU()
         self.blocks = nn.ModuleDict({"a": nn.Sequential(nn.Conv2d(4, 8, 3), nn.ReLU())})
-        self.early = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(16, 3))
+        self.early = nn.Sequential(
+            nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(16, 3)
+        )
         self.late = nn.Sequential(nn.Flatten(), nn.Linear(8 * 36, 3))
 
 
@@ -63,7 +65,9 @@ def stage_counter(net):
 @pytest.fixture(scope="module")
 def net():
     X, y = rows()
-    return MultiExitClassifier(build, max_epochs=20, lr=0.01, random_state=0).fit(X[:200], y[:200])
+    return MultiExitClassifier(build, max_epochs=20, lr=0.01, random_state=0).fit(
+        X[:200], y[:200]
+    )
 
 
 @pytest.fixture
@@ -81,9 +85,13 @@ def test_exits_get_better_and_the_last_one_predicts(net):
     X, y = rows()
     staged = list(net.staged_predict_proba(X[200:]))
     assert len(staged) == net.n_exits_ == 3
-    np.testing.assert_array_equal(net.classes_[staged[-1].argmax(axis=1)], net.predict(X[200:]))
+    np.testing.assert_array_equal(
+        net.classes_[staged[-1].argmax(axis=1)], net.predict(X[200:])
+    )
     assert net.score(X[200:], y[200:]) > 0.8
-    assert [set(epoch) >= {"train_loss", "dur"} for epoch in net.history_] == [True] * 20
+    assert [set(epoch) >= {"train_loss", "dur"} for epoch in net.history_] == [
+        True
+    ] * 20
     assert net.history_[-1]["train_loss"] < net.history_[0]["train_loss"]
 
 
@@ -118,7 +126,9 @@ def test_the_module_given_is_not_changed_and_training_starts_from_it():
         assert torch.equal(old, now)
     copied = pickle.loads(pickle.dumps(as_is))
     np.testing.assert_array_equal(copied.predict_proba(X), as_is.predict_proba(X))
-    np.testing.assert_array_equal(copied.fit(X, y).predict_proba(X), as_is.predict_proba(X))
+    np.testing.assert_array_equal(
+        copied.fit(X, y).predict_proba(X), as_is.predict_proba(X)
+    )
     assert "MultiExitClassifier" in repr(as_is) and "<div" in as_is._repr_html_()
 
 
@@ -127,7 +137,9 @@ def test_images_and_names_of_submodules():
     rng = np.random.default_rng(0)
     y = rng.integers(3, size=150)
     X = rng.normal(size=(150, 1, 8, 8)) + y[:, None, None, None]
-    net = MultiExitClassifier(Named(), **NAMED, max_epochs=5, lr=0.01, random_state=0).fit(X, y)
+    net = MultiExitClassifier(
+        Named(), **NAMED, max_epochs=5, lr=0.01, random_state=0
+    ).fit(X, y)
     assert net.n_exits_ == 2 and net.score(X, y) > 0.8
     quick = QWYCEnsemble(FrozenEstimator(net), alpha=0.1, random_state=0).optimize(X)
     assert quick.predict(X).shape == (150,)
@@ -136,10 +148,14 @@ def test_images_and_names_of_submodules():
 def test_two_classes_with_one_score_each():
     X, y = rows(300, n_classes=2)
     labels = np.array(["no", "yes"])[y]
-    net = MultiExitClassifier(lambda n, _: build(n, 1), max_epochs=10, lr=0.01, random_state=0)
+    net = MultiExitClassifier(
+        lambda n, _: build(n, 1), max_epochs=10, lr=0.01, random_state=0
+    )
     net.fit(X[:150], labels[:150])
     assert net.score(X, labels) > 0.85
-    quick = QWYCEnsemble(FrozenEstimator(net), alpha=0.05, random_state=0).optimize(X[150:])
+    quick = QWYCEnsemble(FrozenEstimator(net), alpha=0.05, random_state=0).optimize(
+        X[150:]
+    )
     assert set(quick.predict(X)) == {"no", "yes"}
 
 
@@ -149,7 +165,9 @@ def test_lazy_layers_take_their_size_from_the_rows_but_those_of_the_users_net():
     module.stages = nn.Sequential(nn.LazyLinear(8), nn.LazyLinear(8))
     module.heads = nn.Sequential(nn.LazyLinear(3), nn.LazyLinear(3))
     for max_epochs in (0, 5):
-        net = MultiExitClassifier(module, max_epochs=max_epochs, lr=0.03, random_state=0).fit(X, y)
+        net = MultiExitClassifier(
+            module, max_epochs=max_epochs, lr=0.03, random_state=0
+        ).fit(X, y)
         assert all(nn.parameter.is_lazy(parameter) for parameter in module.parameters())
     assert net.score(X, y) > 0.7
 
@@ -161,7 +179,9 @@ def test_integers_are_looked_up_by_embeddings_and_calculated_with_elsewhere():
 
     def tokens(n_features, n_classes):
         net = nn.Module()
-        net.stages = nn.ModuleList([nn.Sequential(nn.Embedding(20, 4), nn.Flatten()), nn.ReLU()])
+        net.stages = nn.ModuleList(
+            [nn.Sequential(nn.Embedding(20, 4), nn.Flatten()), nn.ReLU()]
+        )
         net.heads = nn.ModuleList([nn.Linear(20, n_classes), nn.Linear(20, n_classes)])
         return net
 
@@ -181,13 +201,17 @@ def test_skorch_parameters_and_search():
             net_params={"optimizer": torch.optim.SGD, "optimizer__momentum": 0.9},
         ),
     )
-    search = GridSearchCV(pipe, {"multiexitclassifier__lr": [1e-4, 0.1]}, cv=2).fit(X, y)
+    search = GridSearchCV(pipe, {"multiexitclassifier__lr": [1e-4, 0.1]}, cv=2).fit(
+        X, y
+    )
     assert search.best_params_["multiexitclassifier__lr"] == 0.1
 
 
 def test_qwyc_counts_stages(fresh):
     X, y = rows(3000, seed=0)
-    quick = QWYCEnsemble(FrozenEstimator(fresh), alpha=0.03, random_state=0).optimize(X[400:1500])
+    quick = QWYCEnsemble(FrozenEstimator(fresh), alpha=0.03, random_state=0).optimize(
+        X[400:1500]
+    )
     again = pickle.loads(pickle.dumps(quick))
     counts = stage_counter(fresh)
     y_pred, route, _ = quick.predict_routed(X[1500:])
@@ -203,7 +227,9 @@ def test_qwyc_counts_stages(fresh):
 def test_qwyc_fits_the_net():
     X, y = rows(900)
     net = MultiExitClassifier(build, max_epochs=5, lr=0.01, random_state=0)
-    quick = QWYCEnsemble(net, alpha=0.05, costs="time", random_state=0).fit(X[:600], y[:600])
+    quick = QWYCEnsemble(net, alpha=0.05, costs="time", random_state=0).fit(
+        X[:600], y[:600]
+    )
     assert (quick.costs_ > 0).all() and not hasattr(net, "classes_")
     assert quick.score(X[600:], y[600:]) > 0.85
 
@@ -211,15 +237,47 @@ def test_qwyc_fits_the_net():
 @pytest.mark.parametrize(
     "params, error, message",
     [
-        ({"module": 3}, ValueError, "The 'module' parameter of MultiExitClassifier must be"),
+        (
+            {"module": 3},
+            ValueError,
+            "The 'module' parameter of MultiExitClassifier must be",
+        ),
         ({"module": lambda n, c: "net"}, TypeError, "which returned 'net'"),
-        ({"stages": ["stages.0"]}, ValueError, "one head for each stage, got 1 stages and 3 heads"),
-        ({"heads": [("heads.0", "tail")]}, ValueError, r"'tail', .* it has \['stages', 'heads'\]"),
-        ({"module": lambda n, c: nn.Linear(n, c)}, ValueError, "ModuleList 'stages', got Linear"),
-        ({"module": lambda n, c: build(n, c + 1)}, ValueError, "gives 4 scores .* 3 classes"),
-        ({"exit_weights": [1, 2]}, ValueError, re.escape("exit_weights must have shape (3,)")),
-        ({"exit_weights": [1, -2, 1]}, ValueError, "exit_weights must .* at least 0, got -2.0"),
-        ({"exit_weights": [0, 0, 0]}, ValueError, "must have at least one number above 0"),
+        (
+            {"stages": ["stages.0"]},
+            ValueError,
+            "one head for each stage, got 1 stages and 3 heads",
+        ),
+        (
+            {"heads": [("heads.0", "tail")]},
+            ValueError,
+            r"'tail', .* it has \['stages', 'heads'\]",
+        ),
+        (
+            {"module": lambda n, c: nn.Linear(n, c)},
+            ValueError,
+            "ModuleList 'stages', got Linear",
+        ),
+        (
+            {"module": lambda n, c: build(n, c + 1)},
+            ValueError,
+            "gives 4 scores .* 3 classes",
+        ),
+        (
+            {"exit_weights": [1, 2]},
+            ValueError,
+            re.escape("exit_weights must have shape (3,)"),
+        ),
+        (
+            {"exit_weights": [1, -2, 1]},
+            ValueError,
+            "exit_weights must .* at least 0, got -2.0",
+        ),
+        (
+            {"exit_weights": [0, 0, 0]},
+            ValueError,
+            "must have at least one number above 0",
+        ),
         ({"lr": 0}, ValueError, "'lr'"),
     ],
 )
@@ -237,10 +295,14 @@ def test_bad_parameters(params, error, message):
 def test_without_torch_the_error_names_the_extra(missing, monkeypatch):
     monkeypatch.setitem(sys.modules, missing, None)
     X, y = rows(30)
-    with pytest.raises(ImportError, match=rf"MultiExitClassifier needs {missing}.*\[torch\]"):
+    with pytest.raises(
+        ImportError, match=rf"MultiExitClassifier needs {missing}.*\[torch\]"
+    ):
         MultiExitClassifier(build).fit(X, y)
     if missing == "skorch":
-        assert MultiExitClassifier(build, max_epochs=0).fit(X, y).predict(X).shape == (30,)
+        assert MultiExitClassifier(build, max_epochs=0).fit(X, y).predict(X).shape == (
+            30,
+        )
 
 
 @pytest.mark.cuda
@@ -249,7 +311,9 @@ def test_on_cuda(net):
     X, y = rows(3000, seed=0)
     fitted = clone(net).set_params(device="cuda").fit(X[:200], y[:200])
     assert next(fitted.module_.parameters()).is_cuda
-    quick = QWYCEnsemble(FrozenEstimator(fitted), alpha=0.03, costs="time", random_state=0)
+    quick = QWYCEnsemble(
+        FrozenEstimator(fitted), alpha=0.03, costs="time", random_state=0
+    )
     quick.optimize(X[400:1500])
     again = pickle.loads(pickle.dumps(quick))
     counts = stage_counter(fitted)

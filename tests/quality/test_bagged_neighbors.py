@@ -37,7 +37,9 @@ def mean_over_all_subsets(X, y, subset_size, query, metric):
     return np.mean(answers, axis=0)
 
 
-@parametrize_with_checks([BaggedNeighborsRegressor(metric=metric) for metric in METRICS[1:]])
+@parametrize_with_checks(
+    [BaggedNeighborsRegressor(metric=metric) for metric in METRICS[1:]]
+)
 def test_sklearn_checks(estimator, check):
     check(estimator)
 
@@ -45,13 +47,18 @@ def test_sklearn_checks(estimator, check):
 @given(n_rows=st.integers(1, 60), data=st.data())
 def test_weights_are_the_ratio_of_binomials(n_rows, data):
     size = data.draw(st.integers(1, n_rows))
-    expected = [comb(n_rows - j, size - 1) / comb(n_rows, size) for j in range(1, n_rows + 1)]
+    expected = [
+        comb(n_rows - j, size - 1) / comb(n_rows, size) for j in range(1, n_rows + 1)
+    ]
     expected = np.array(expected[: n_rows - size + 1])
-    np.testing.assert_allclose(nearest_weights(n_rows, size, tail=1e-300), expected, rtol=1e-10)
+    np.testing.assert_allclose(
+        nearest_weights(n_rows, size, tail=1e-300), expected, rtol=1e-10
+    )
 
 
 @pytest.mark.parametrize(
-    "n_rows, size", [(40_000, 1000), (10**6, 25_000), (10**6, 1), (10**5, 10**5), (50, 2)]
+    "n_rows, size",
+    [(40_000, 1000), (10**6, 25_000), (10**6, 1), (10**5, 10**5), (50, 2)],
 )
 def test_weights_of_many_rows_are_cut_and_sum_to_one(n_rows, size):
     weights = nearest_weights(n_rows, size)
@@ -59,7 +66,11 @@ def test_weights_of_many_rows_are_cut_and_sum_to_one(n_rows, size):
     assert (np.diff(weights) <= 0).all()
     # The chance that none of the k nearest rows is drawn is what was cut off.
     k = len(weights)
-    log_beyond = np.log1p(-size / (n_rows - np.arange(k - 1))).sum() if size < n_rows else -np.inf
+    log_beyond = (
+        np.log1p(-size / (n_rows - np.arange(k - 1))).sum()
+        if size < n_rows
+        else -np.inf
+    )
     assert k == n_rows or size == n_rows or log_beyond >= np.log(1e-6)
     if k < n_rows - size:
         assert log_beyond + np.log1p(-size / (n_rows - k + 1)) < np.log(1e-6)
@@ -113,7 +124,9 @@ def test_standard_error_formula():
     np.testing.assert_allclose(mean[0], model.weights_ @ outcomes)
     concentration = (model.weights_**2).sum()
     variance = model.weights_ @ (outcomes - mean[0]) ** 2
-    np.testing.assert_allclose(std[0] ** 2, variance * concentration / (1 - concentration))
+    np.testing.assert_allclose(
+        std[0] ** 2, variance * concentration / (1 - concentration)
+    )
     # All rows tied: the standard error of a plain mean.
     model.fit(np.ones((30, 1)), y)
     mean, std = model.predict(query, return_std=True)
@@ -146,7 +159,9 @@ def test_distances_are_those_of_double_precision(metric, data):
     queries = X[n:].astype(np.float64)
     expected = [distances_to(X[:n], query, metric) for query in queries]
     found = model._distances(queries)
-    np.testing.assert_allclose(found, expected, rtol=0 if metric == "chebyshev" else 1e-12)
+    np.testing.assert_allclose(
+        found, expected, rtol=0 if metric == "chebyshev" else 1e-12
+    )
 
 
 def test_extreme_sizes():

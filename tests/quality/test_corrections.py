@@ -7,7 +7,13 @@ import pytest
 
 from skroute.quality import QualityRegressor, _uncertainty
 from skroute.quality import _stacking as stacking
-from skroute.quality._corrections import corrected, corrections, finished, range_of, sizes_of
+from skroute.quality._corrections import (
+    corrected,
+    corrections,
+    finished,
+    range_of,
+    sizes_of,
+)
 from skroute.quality._uncertainty import error_curves, made_up_outcomes
 
 
@@ -31,7 +37,9 @@ def test_what_is_right_is_left_but_for_noise():
     moved = []
     for seed in range(20):
         estimate, _, Q = drawn(1000, seed)
-        moved.append(np.abs(corrected(estimate, corrections(estimate, Q)) - estimate).mean())
+        moved.append(
+            np.abs(corrected(estimate, corrections(estimate, Q)) - estimate).mean()
+        )
     # A curve of five powers that is not shrunk is off by about .03.
     assert np.mean(moved) < 0.012
 
@@ -53,7 +61,9 @@ def test_ties_are_not_cut(few):
     shaken = values * (1 + 1e-15 * rng.standard_normal(values.shape))
     found = corrected(shaken, corrections(shaken, Q))
     assert np.abs(found - values).max() < 0.05
-    np.testing.assert_allclose(found, corrected(values, corrections(values, Q)), atol=1e-6)
+    np.testing.assert_allclose(
+        found, corrected(values, corrections(values, Q)), atol=1e-6
+    )
 
 
 def test_rounding_buys_nothing():
@@ -124,7 +134,9 @@ def losses(seed, n=1000):
     X = rng.standard_normal((n, 5))
     expected = (1 + np.abs(X[:, :1]) / 2) * np.linspace(1.3, 0.8, 4)
     found = expected * rng.gamma(4, 0.25, (n, 4))
-    found[:, 3] = expected[:, 3] * (3 * rng.pareto(1, n) + 0.1) * np.where(X[:, 1] > 0, 1, 3)
+    found[:, 3] = (
+        expected[:, 3] * (3 * rng.pareto(1, n) + 0.1) * np.where(X[:, 1] > 0, 1, 3)
+    )
     return X, -found, -expected[:, :3]
 
 
@@ -136,7 +148,9 @@ def test_one_choice_with_a_heavy_tail_leaves_the_estimates_of_the_others_alone()
         model = QualityRegressor().fit(X, Q)
         estimate = model.predict(new)
         off.append(np.abs((estimate[:, :3] - truth).mean(axis=0)))
-        np.testing.assert_allclose(pickle.loads(pickle.dumps(model)).predict(new), estimate)
+        np.testing.assert_allclose(
+            pickle.loads(pickle.dumps(model)).predict(new), estimate
+        )
     # Of losses of about 1.5, all above zero.
     assert np.max(off) < 0.3 and np.mean(off) < 0.08
 
@@ -154,7 +168,11 @@ def test_sizes_are_of_choices_with_a_tail_only():
     Q = rng.standard_normal((500, 3))
     Q[:, 2] *= np.where(np.arange(500) == 7, 1e5, 1)
     spread = Q.std(axis=0)
-    assert sizes_of(Q).tolist() == [1, 1, 2.0 ** np.round(np.log2(spread[2] / spread[:2].min()))]
+    assert sizes_of(Q).tolist() == [
+        1,
+        1,
+        2.0 ** np.round(np.log2(spread[2] / spread[:2].min())),
+    ]
     # Estimates of the others are not rounded by its range.
     assert range_of(Q)[2] < 2e-4
 
@@ -166,11 +184,15 @@ def test_rare_and_expensive_outcomes_bend_no_estimates():
         rng = np.random.default_rng(seed)
         truth = -50 * 0.03 * rng.random((2000, 3)) ** 2
         quality = np.where(rng.random(truth.shape) < -truth / 50, -50.0, 0.0)
-        estimates = (truth - truth.mean(axis=0) + 0.05 * rng.normal(size=truth.shape))[None]
+        estimates = (truth - truth.mean(axis=0) + 0.05 * rng.normal(size=truth.shape))[
+            None
+        ]
         folds, means = np.array_split(np.arange(2000), 5), np.empty(truth.shape)
         for rows in folds:
             means[rows] = np.delete(quality, rows, axis=0).mean(axis=0)
-        found = stacking.choose_weights(["x"], estimates, quality - means, quality, folds, costs)
+        found = stacking.choose_weights(
+            ["x"], estimates, quality - means, quality, folds, costs
+        )
         # Of outcomes that few errors make, an estimate is not further off than the means are.
         off, of_means = (
             ((found.combination.estimate(estimates) - truth) ** 2).mean(),

@@ -43,7 +43,9 @@ def test_each_column_is_read_as_what_it_holds():
     np.testing.assert_array_equal(found[:, 4], log["tenant"] == "blue")
     np.testing.assert_array_equal(found[:, -1], log["length"].isna())
     known = log["length"].notna()
-    assert abs(found[known, -2].mean()) < 1e-12 and found[known, -2].std() == pytest.approx(1)
+    assert abs(found[known, -2].mean()) < 1e-12 and found[
+        known, -2
+    ].std() == pytest.approx(1)
     # Texts alone are encoded as new ones by fit_transform.
     as_new = FrameEncoder(n_components=4).fit_transform(log)
     np.testing.assert_allclose(found[:, 4:], as_new[:, 4:], atol=1e-5)
@@ -54,7 +56,9 @@ def test_columns_are_found_by_name_and_libraries_agree():
     log = frame()
     encoder = FrameEncoder(n_components=4).fit(log)
     expected = encoder.transform(log)
-    np.testing.assert_array_equal(encoder.transform(log[["length", "tenant", "prompt"]]), expected)
+    np.testing.assert_array_equal(
+        encoder.transform(log[["length", "tenant", "prompt"]]), expected
+    )
     other = FrameEncoder(n_components=4).fit(log).transform(pl.from_pandas(log))
     np.testing.assert_allclose(other, expected, atol=1e-5)
     other = FrameEncoder(n_components=4).fit_transform(pl.from_pandas(log))
@@ -71,7 +75,11 @@ def test_equal_texts_are_equal_rows_and_alike_ones_are_near():
     log.loc[1, "prompt"] = log.loc[0, "prompt"]
     found = FrameEncoder(n_components=10).fit_transform(log[["prompt"]])
     np.testing.assert_allclose(found[0], found[1])
-    texts = [f"{text} {i}" for i in range(20) for text in ("red wine", "white wine", "loud music")]
+    texts = [
+        f"{text} {i}"
+        for i in range(20)
+        for text in ("red wine", "white wine", "loud music")
+    ]
     encoder = FrameEncoder(n_components=10).fit(texts)
     wine, white, music = encoder.transform(["red wine", "white wine", "loud music"])
     assert wine @ white > wine @ music + 0.1
@@ -79,7 +87,9 @@ def test_equal_texts_are_equal_rows_and_alike_ones_are_near():
 
 def test_what_fit_did_not_see_is_read():
     encoder = FrameEncoder().fit(frame())
-    new = pd.DataFrame({"prompt": ["", None], "tenant": ["green", None], "length": [None, 3]})
+    new = pd.DataFrame(
+        {"prompt": ["", None], "tenant": ["green", None], "length": [None, 3]}
+    )
     assert np.isfinite(encoder.transform(new)).all()
     with pytest.raises(ValueError, match="now something else") as refused:
         encoder.transform(new.assign(length=["secret", "words"]))
@@ -168,14 +178,38 @@ def test_dates_are_dates():
         FrameEncoder().fit(pd.DataFrame({"wait": dates - dates[0]}))
 
 
-TEXTS_OF_DIGITS = ["1_1", "11", "007", "7", "1e1", "10", "nan", "1.0", "1", "inf", "True"]
+TEXTS_OF_DIGITS = [
+    "1_1",
+    "11",
+    "007",
+    "7",
+    "1e1",
+    "10",
+    "nan",
+    "1.0",
+    "1",
+    "inf",
+    "True",
+]
 
 
 @settings(max_examples=30, deadline=None)
 @given(
-    texts=st.lists(st.sampled_from(TEXTS_OF_DIGITS), min_size=2, max_size=11, unique=True),
+    texts=st.lists(
+        st.sampled_from(TEXTS_OF_DIGITS), min_size=2, max_size=11, unique=True
+    ),
     container=st.sampled_from(
-        ["object", "string", "category", "array", "list", "polars", "arrow", "bytes", "series"]
+        [
+            "object",
+            "string",
+            "category",
+            "array",
+            "list",
+            "polars",
+            "arrow",
+            "bytes",
+            "series",
+        ]
     ),
 )
 def test_different_texts_are_different_rows_and_none_is_missing(texts, container):
@@ -223,7 +257,9 @@ def test_texts_are_read_by_an_encoder_of_ones_own(text):
     assert encoder.kinds_ == ["text", "category", "number"]
     found = encoder.transform(log)
     texts = log["prompt"].tolist()
-    peer = letters(texts) if text is letters else by_words().fit_transform(texts).toarray()
+    peer = (
+        letters(texts) if text is letters else by_words().fit_transform(texts).toarray()
+    )
     if peer.shape[1] <= 8:
         np.testing.assert_allclose(found[:, : peer.shape[1]], peer)
     else:
@@ -234,7 +270,9 @@ def test_texts_are_read_by_an_encoder_of_ones_own(text):
         )
     # A row is the same alone, among others and after a round trip.
     np.testing.assert_allclose(encoder.transform(log[3:4]), found[3:4], atol=1e-12)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(encoder)).transform(log), found)
+    np.testing.assert_array_equal(
+        pickle.loads(pickle.dumps(encoder)).transform(log), found
+    )
     assert text is letters or not hasattr(text, "vocabulary_")
 
 
@@ -336,7 +374,9 @@ def test_many_sparse_columns_are_reduced_to_directions(kind):
     np.testing.assert_allclose(rows, peer, atol=1e-10)
     assert list(encoder.get_feature_names_out()) == [f"direction{k}" for k in range(4)]
     np.testing.assert_allclose(encoder.transform(wide.toarray()), rows, atol=1e-10)
-    model = QualityRegressor(family=["linear"], cv=2).fit(X, np.eye(2)[np.arange(60) % 2])
+    model = QualityRegressor(family=["linear"], cv=2).fit(
+        X, np.eye(2)[np.arange(60) % 2]
+    )
     assert model.predict(X[:3] if kind == "csr_matrix" else X).shape[1] == 2
     missing = wide.copy()
     missing.data[0] = np.nan
@@ -398,7 +438,9 @@ def test_training_texts_are_encoded_as_new_ones(text):
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 30))
-def test_training_texts_have_finite_rows_that_are_hardly_longer_than_in_sample(seed, n_words):
+def test_training_texts_have_finite_rows_that_are_hardly_longer_than_in_sample(
+    seed, n_words
+):
     """Texts that are equal, empty, alone with a word, or all there is of a direction."""
     rng = np.random.default_rng(seed)
     words = LANGUAGE[:n_words]
@@ -433,7 +475,9 @@ def test_budgets_hold_on_new_texts():
         new_rows = encoder.transform(texts[500:])
         missed_of_draw = []
         for rows in (rows_as_new, rows_in_sample):
-            router = BudgetRouter(costs=[1.0, 4.0, 12.0], budget=budget).fit(rows, Q[:500])
+            router = BudgetRouter(costs=[1.0, 4.0, 12.0], budget=budget).fit(
+                rows, Q[:500]
+            )
             missed_of_draw.append(router.predict_cost(new_rows).mean() / budget - 1)
         missed.append(missed_of_draw)
     missed_as_new, missed_in_sample = np.array(missed).T

@@ -33,7 +33,12 @@ def log(n=300, d=4, k=3, seed=0):
 
 
 @settings(deadline=None, max_examples=40)
-@given(n=st.integers(2, 80), k=st.integers(1, 3), grid=st.booleans(), seed=st.integers(0, 1000))
+@given(
+    n=st.integers(2, 80),
+    k=st.integers(1, 3),
+    grid=st.booleans(),
+    seed=st.integers(0, 1000),
+)
 def test_the_walk_of_trees_is_scikit_learns(n, k, grid, seed):
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 3, (2 * n, 3)) if grid else rng.standard_normal((2 * n, 3))
@@ -153,7 +158,9 @@ def test_rows_that_are_tied_at_the_price_are_mixed():
         plans = []
         for budget in costs[0] + stacking.SHARES * (high - costs[0]):
             spent = min(budget, path.budgets[-1])
-            plans.append(path.objective(spent) - reference_curves(Q, costs, [spent]).random[0])
+            plans.append(
+                path.objective(spent) - reference_curves(Q, costs, [spent]).random[0]
+            )
         gain = stacking.gain_over_mix(Q, Q, costs).mean()
         assert gain == pytest.approx(np.mean(plans), abs=1e-9)
 
@@ -189,14 +196,18 @@ def test_estimates_of_its_own_rows_are_out_of_sample():
     parts = np.arange(120) % 3
     folds = [(np.flatnonzero(parts != i), np.flatnonzero(parts == i)) for i in range(3)]
     changed = np.where(parts[:, None] == 1, 1 - Q, Q)
-    before, after = (QualityRegressor().cross_fit(X, told, folds=folds) for told in (Q, changed))
+    before, after = (
+        QualityRegressor().cross_fit(X, told, folds=folds) for told in (Q, changed)
+    )
     assert not np.array_equal(before[parts == 0], after[parts == 0])
 
 
 @pytest.mark.parametrize("n_rows", [12, 80])
 @pytest.mark.parametrize("single", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_each_fold_has_a_table_in_which_all_rows_are_estimated_as_its_own(n_rows, single, weighted):
+def test_each_fold_has_a_table_in_which_all_rows_are_estimated_as_its_own(
+    n_rows, single, weighted
+):
     X, Q, _ = log(n_rows)
     Q = Q[:, 0] if single else Q
     part = np.arange(n_rows) % 4
@@ -213,7 +224,9 @@ def test_each_fold_has_a_table_in_which_all_rows_are_estimated_as_its_own(n_rows
     for number in range(4):
         rows = part == number
         np.testing.assert_array_equal(by_fold[number, rows], estimate[rows])
-    again = model.cross_fit(X, Q, folds=folds, sample_weight=weight, return_by_fold=True)
+    again = model.cross_fit(
+        X, Q, folds=folds, sample_weight=weight, return_by_fold=True
+    )
     np.testing.assert_array_equal(again[1], by_fold)
 
 
@@ -223,7 +236,10 @@ def test_where_a_fold_chooses_means_all_rows_of_its_table_have_one_estimate():
     chose_means = []
     for seed in range(4):
         rng = np.random.default_rng(seed)
-        X, Q = rng.normal(size=(200, 3)), (rng.random((200, 3)) < [0.3, 0.5, 0.7]).astype(float)
+        X, Q = (
+            rng.normal(size=(200, 3)),
+            (rng.random((200, 3)) < [0.3, 0.5, 0.7]).astype(float),
+        )
         model = QualityRegressor(family=["linear"])
         _, by_fold = model.cross_fit(X, Q, folds=folds, return_by_fold=True)
         for number, table in enumerate(by_fold):
@@ -245,7 +261,9 @@ def test_rows_that_pick_a_member_do_not_say_how_good_it_is():
         for rows in folds:
             means[rows] = np.delete(quality, rows, axis=0).mean(axis=0)
         names, costs = list("abcdefgh"), np.array([1.0, 2.0, 3.0])
-        choice = stacking.choose_weights(names, estimates, quality - means, quality, folds, costs)
+        choice = stacking.choose_weights(
+            names, estimates, quality - means, quality, folds, costs
+        )
         honest[seed] = stacking.gain_over_mix(choice.estimate, quality, costs).mean()
         picked[seed] = max(member.gain for member in choice.compared)
     assert honest.mean() < 2 * honest.std() / np.sqrt(30)
@@ -277,11 +295,15 @@ def test_features_of_any_scale_are_read(scale):
 @pytest.mark.parametrize("n", [1, 2, 5, 19])
 def test_of_few_rows_the_means_are_the_estimate(n):
     X, Q, _ = log(n)
-    np.testing.assert_allclose(QualityRegressor().fit(X, Q).predict(X), np.tile(Q.mean(0), (n, 1)))
+    np.testing.assert_allclose(
+        QualityRegressor().fit(X, Q).predict(X), np.tile(Q.mean(0), (n, 1))
+    )
     if n > 1:
         folds = [(np.arange(1, n), [0]), ([0], np.arange(1, n))]
         found = QualityRegressor().cross_fit(X, Q, folds=folds)
-        np.testing.assert_allclose(found, [Q[1:].mean(axis=0), *np.tile(Q[0], (n - 1, 1))])
+        np.testing.assert_allclose(
+            found, [Q[1:].mean(axis=0), *np.tile(Q[0], (n - 1, 1))]
+        )
 
 
 @pytest.mark.parametrize("family", [[], ["forest"], ["trees", "trees"]])
@@ -298,4 +320,6 @@ def test_estimates_that_hardly_vary_are_not_multiplied():
     estimates[:, :20] = 1e3 * rng.normal(size=(3, 20, 2))
     estimates[:, 20:] = 1e-7 * rng.normal()
     outcomes = estimates[0] + rng.normal(size=(40, 2))
-    assert stacking.stacked_weights(estimates[:, 20:], outcomes[20:], [0, 1, 2]).max() <= 2
+    assert (
+        stacking.stacked_weights(estimates[:, 20:], outcomes[20:], [0, 1, 2]).max() <= 2
+    )

@@ -40,7 +40,9 @@ def log(n=600, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 2))
     known = X[:, :1] > 0
-    return X, (rng.uniform(size=(n, 2)) < np.where(known, [0.8, 0.95], [0.2, 0.3])).astype(float)
+    return X, (
+        rng.uniform(size=(n, 2)) < np.where(known, [0.8, 0.95], [0.2, 0.3])
+    ).astype(float)
 
 
 @settings(max_examples=12, deadline=None)
@@ -68,25 +70,35 @@ def test_it_is_the_router_that_is_told_of_the_choice(
     same.fit(X, np.column_stack([Q, np.full(n, worth)]))
     assert own.choices_[-1] == "abstain" and own.min_budget_ == same.min_budget_ == 0
     assert own.abstain_quality_ == worth
-    np.testing.assert_allclose(own.predict_quality(X), same.predict_quality(X), atol=1e-9)
+    np.testing.assert_allclose(
+        own.predict_quality(X), same.predict_quality(X), atol=1e-9
+    )
     assert own.validation_quality_ == pytest.approx(same.validation_quality_, abs=1e-6)
     assert own.validation_cost_ == pytest.approx(same.validation_cost_, abs=1e-6)
     at = own.predict_quality(X)
     # The same choices but where two are worth the same to rounding.
-    near = np.sort(at - own.price_ * own.costs_ if np.isfinite(own.price_) else at, axis=1)
+    near = np.sort(
+        at - own.price_ * own.costs_ if np.isfinite(own.price_) else at, axis=1
+    )
     clear = near[:, -1] - near[:, -2] > 1e-6
     if policy == "online":
         np.testing.assert_array_equal(own.route(X)[clear], same.route(X)[clear])
-    assert own.predict_cost(X).mean() == pytest.approx(same.predict_cost(X).mean(), abs=0.3)
+    assert own.predict_cost(X).mean() == pytest.approx(
+        same.predict_cost(X).mean(), abs=0.3
+    )
 
 
 def test_rows_that_nobody_answers_well_are_handed_over():
     X, Q = log()
-    router = BudgetRouter(TREE, costs={"small": 1, "large": 5}, abstain_cost=0.4).fit(X, Q)
+    router = BudgetRouter(TREE, costs={"small": 1, "large": 5}, abstain_cost=0.4).fit(
+        X, Q
+    )
     X_new, Q_new = log(seed=1)
     named = router.predict(X_new)
     handed = named == "abstain"
-    assert handed[X_new[:, 0] < 0].mean() > 0.95 and handed[X_new[:, 0] > 0].mean() < 0.1
+    assert (
+        handed[X_new[:, 0] < 0].mean() > 0.95 and handed[X_new[:, 0] > 0].mean() < 0.1
+    )
     assert (router.predict_cost(X_new)[handed] == 0).all()
     expected = np.where(
         handed, 0.6, Q_new[np.arange(600), np.where(handed, 0, router.route(X_new))]
@@ -136,14 +148,20 @@ def test_logs_of_one_answer():
     X_new, Q_new = log(seed=1)
     handed = router.predict(X_new) == "abstain"
     assert handed[X_new[:, 0] < 0].mean() > 0.9 and handed[X_new[:, 0] > 0].mean() < 0.1
-    assert router.validation_quality_ == pytest.approx(router.score(X_new, Q_new), abs=0.06)
+    assert router.validation_quality_ == pytest.approx(
+        router.score(X_new, Q_new), abs=0.06
+    )
     assert router.overlap_.never == []
 
 
 def test_a_member_that_embeds_is_paid_for_rows_that_are_handed_over():
     X, y = labels()
     router = OccamRouterClassifier(
-        members(), costs=[1, 3], quality_estimator=TREE, embedding="bayes", abstain_cost=0.2
+        members(),
+        costs=[1, 3],
+        quality_estimator=TREE,
+        embedding="bayes",
+        abstain_cost=0.2,
     ).fit(X, y)
     routed = router.predict_routed(X)
     assert router.min_budget_ == 1 and (routed.cost[routed.route == 2] == 1).all()
@@ -232,7 +250,9 @@ def test_a_row_is_handed_over_after_an_answer(kind):
         routed = router.predict_routed(X_new, budget=budget)
         assert 0.05 < np.mean([label in (-1, "abstain") for label in routed.y_pred]) < 1
         rows = router.row_quality(X_new, y_new, budget=budget)
-        curve = accuracy_cost_curve(router, X_new, y_new, [np.inf if budget is None else budget])
+        curve = accuracy_cost_curve(
+            router, X_new, y_new, [np.inf if budget is None else budget]
+        )
         assert curve.quality[0] == pytest.approx(rows.quality.mean())
     plain = combining(kind).fit(X, y)
     assert rows.quality.mean() > plain.row_quality(X_new, y_new).quality.mean() + 0.02
@@ -253,14 +273,18 @@ def asked(name):
 
 @pytest.mark.parametrize("kind", [FrugalMCTClassifier, SequentialRouterClassifier])
 def test_several_labels_are_marked_by_nan(kind):
-    X, Y = make_multilabel_classification(300, n_features=8, n_classes=3, random_state=0)
+    X, Y = make_multilabel_classification(
+        300, n_features=8, n_classes=3, random_state=0
+    )
     models = [
         ("small", DecisionTreeClassifier(max_depth=2, random_state=0)),
         ("large", DecisionTreeClassifier(max_depth=8, random_state=0)),
     ]
     router = combining(kind, models, [1, 3], abstain_cost=0.39)
     routed = router.fit(X[:200], Y[:200]).predict_routed(X[200:])
-    handed = np.array([str(router.choices_[k]).endswith("abstain") for k in routed.route])
+    handed = np.array(
+        [str(router.choices_[k]).endswith("abstain") for k in routed.route]
+    )
     assert 0.05 < handed.mean() < 0.95
     np.testing.assert_array_equal(np.isnan(routed.y_pred).all(axis=1), handed)
     assert set(np.unique(routed.y_pred[~handed])) == {0, 1}
@@ -300,7 +324,9 @@ def test_unknown_outcomes_are_estimated_as_without_the_choice(
     told = {"costs": [1, 3], "reg_lambda": reg_lambda, "cv": 2}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("skroute.quality._logged._N_TREES", 5)
-        own = BudgetRouter(Ridge(), abstain_cost=abstain_cost, budget=budget, **told).fit(X, Q)
+        own = BudgetRouter(
+            Ridge(), abstain_cost=abstain_cost, budget=budget, **told
+        ).fit(X, Q)
         plain = BudgetRouter(Ridge(), **told).fit(X, Q)
     estimate = own.predict_quality(X)
     np.testing.assert_array_equal(estimate[:, :2], plain.predict_quality(X))
@@ -317,9 +343,21 @@ def test_unknown_outcomes_are_estimated_as_without_the_choice(
 COSTS_OF_ERRORS = np.array([[-1.0, 30.0, 4.0], [9.0, 0.0, 25.0], [2.0, 40.0, 0.0]])
 # What is asked for, what it says of labels, answers and probabilities, and a cost of abstaining.
 WORTH = {
-    "cost matrix": (COSTS_OF_ERRORS, lambda y, given, proba: -COSTS_OF_ERRORS[y, given], 8.0),
-    "log_loss": ("log_loss", lambda y, given, proba: np.log(proba[np.arange(len(y)), y]), 0.4),
-    "brier": ("brier", lambda y, given, proba: -((np.eye(3)[y] - proba) ** 2).sum(axis=1), 0.3),
+    "cost matrix": (
+        COSTS_OF_ERRORS,
+        lambda y, given, proba: -COSTS_OF_ERRORS[y, given],
+        8.0,
+    ),
+    "log_loss": (
+        "log_loss",
+        lambda y, given, proba: np.log(proba[np.arange(len(y)), y]),
+        0.4,
+    ),
+    "brier": (
+        "brier",
+        lambda y, given, proba: -((np.eye(3)[y] - proba) ** 2).sum(axis=1),
+        0.3,
+    ),
     "callable": (
         lambda true, given: 1.0 - 3.0 * (true != given) * (true == "bee"),
         lambda y, given, proba: 1.0 - 3.0 * (y != given) * (y == 1),
@@ -334,14 +372,21 @@ ALL = [OccamRouterClassifier, *COMBINING]
 def test_whatever_is_measured_rows_handed_over_count_as_said(kind, name):
     """Quality, cost, marks and score, made anew by numpy, with a rare class at three budgets."""
     X, y = make_classification(
-        700, n_features=6, n_informative=4, n_classes=3, weights=[0.1, 0.3], random_state=1
+        700,
+        n_features=6,
+        n_informative=4,
+        n_classes=3,
+        weights=[0.1, 0.3],
+        random_state=1,
     )
     classes = np.array(["ant", "bee", "hornet"])
     (quality, of, abstain_cost), prices = WORTH[name], np.array([1.0, 3.0, 6.0])
     models = [*members(), ("tree", DecisionTreeClassifier(max_depth=5, random_state=0))]
     router = combining(kind, models, prices, quality=quality, abstain_cost=abstain_cost)
     if kind in COMBINING and name in ("log_loss", "brier"):
-        with pytest.raises(ValueError, match="has no rule for quality.*keeps or replaces"):
+        with pytest.raises(
+            ValueError, match="has no rule for quality.*keeps or replaces"
+        ):
             router.fit(X[:400], classes[y[:400]])
         return
     router.fit(X[:400], classes[y[:400]])
@@ -365,7 +410,9 @@ def test_whatever_is_measured_rows_handed_over_count_as_said(kind, name):
         np.testing.assert_allclose(found.cost, paid)
         if len(rows):
             right = given_at == y[rows]
-            assert router.score(X, classes[y], budget=budget) == pytest.approx(right.mean())
+            assert router.score(X, classes[y], budget=budget) == pytest.approx(
+                right.mean()
+            )
 
 
 @pytest.mark.parametrize(
@@ -378,11 +425,15 @@ def test_whatever_is_measured_rows_handed_over_count_as_said(kind, name):
         ([0, 1], "person", "person"),
     ],
 )
-def test_answers_of_rows_that_abstain_are_labels_that_metrics_take(classes, label, expected):
+def test_answers_of_rows_that_abstain_are_labels_that_metrics_take(
+    classes, label, expected
+):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 2))
     is_clear = X[:, 0] > 0
-    y = np.asarray(classes)[np.where(is_clear, X[:, 1] > 0, rng.random(300) < 0.5).astype(int)]
+    y = np.asarray(classes)[
+        np.where(is_clear, X[:, 1] > 0, rng.random(300) < 0.5).astype(int)
+    ]
     members = [("tree", DecisionTreeClassifier(max_depth=3, random_state=0))]
     router = OccamRouterClassifier(
         members,

@@ -45,7 +45,9 @@ def test_folds_make_the_estimates_out_of_sample_whatever_they_are(router):
     splitter = KFold(4) if isinstance(router, BudgetRouter) else StratifiedKFold(4)
     OFFENCES.clear()
     for cv in (np.int64(3), splitter):
-        clone(router).set_params(cv=cv).fit(X + 1e-3 * np.arange(len(X))[:, np.newaxis], y)
+        clone(router).set_params(cv=cv).fit(
+            X + 1e-3 * np.arange(len(X))[:, np.newaxis], y
+        )
     router.set_params(cv=GroupKFold(4))
     with sklearn.config_context(enable_metadata_routing=True):
         clone(router).fit(X, y, groups=groups)
@@ -56,7 +58,9 @@ def test_folds_make_the_estimates_out_of_sample_whatever_they_are(router):
             router.fit(X, y)
         assert "enable_metadata_routing=True" in caught.value.__notes__[0]
         half = [(np.arange(len(X)), np.arange(len(X) // 2))]
-        with pytest.raises(ValueError, match="test each row once, but row 60 is tested 0 times"):
+        with pytest.raises(
+            ValueError, match="test each row once, but row 60 is tested 0 times"
+        ):
             router.set_params(cv=half).fit(X, y)
 
 
@@ -77,11 +81,16 @@ class Reversed(ClassifierMixin, BaseEstimator):
 
 def routers(members):
     params = {"costs": COSTS, "cv": 2}
-    tree = {"quality_estimator": DecisionTreeRegressor(max_depth=4, random_state=0), **params}
+    tree = {
+        "quality_estimator": DecisionTreeRegressor(max_depth=4, random_state=0),
+        **params,
+    }
     return [
         OccamRouterClassifier(members, quality="probability", **tree),
         DummyRouterClassifier(members, quality="probability", **params),
-        DummyRouterClassifier(members, strategy="oracle", quality="probability", **params),
+        DummyRouterClassifier(
+            members, strategy="oracle", quality="probability", **params
+        ),
         FrugalMLClassifier(members, **params),
         FrugalMCTClassifier(members, **tree),
         SequentialRouterClassifier(members, n_prices=3, **tree),
@@ -105,7 +114,9 @@ def test_classes_may_be_unsorted(at):
     if hasattr(ours, "mean_quality_"):
         np.testing.assert_allclose(ours.mean_quality_, twin.mean_quality_)
     call = {"budget": max(2.0, ours.min_budget_), **told(ours, y)}
-    for a, b in zip(ours.predict_routed(rows, **call), twin.predict_routed(rows, **call)):
+    for a, b in zip(
+        ours.predict_routed(rows, **call), twin.predict_routed(rows, **call)
+    ):
         np.testing.assert_array_equal(a, b)
     assert ours.predict_proba(rows, **call).shape == (200, 3)
 
@@ -135,7 +146,9 @@ def test_what_is_no_probability_is_refused(kind, at):
     rows = np.random.default_rng(0).normal(size=(N, 2)) + 2 * y[:, np.newaxis]
     tree = ("tree", DecisionTreeClassifier(max_depth=2, random_state=0))
     router = routers([tree, ("net", Scores(kind))])[at]
-    with pytest.raises(ValueError, match="'net' must give probabilities between 0 and 1"):
+    with pytest.raises(
+        ValueError, match="'net' must give probabilities between 0 and 1"
+    ):
         router.fit(rows, y)
     assert not hasattr(router, "choices_")
     fine = clone(router).set_params(net__kind="float16").fit(rows, y)
@@ -147,7 +160,9 @@ def test_what_is_no_probability_is_refused(kind, at):
 
 
 # Dummies.
-X, Y = make_classification(120, n_features=4, n_informative=3, n_redundant=0, random_state=0)
+X, Y = make_classification(
+    120, n_features=4, n_informative=3, n_redundant=0, random_state=0
+)
 
 
 def test_an_oracle_takes_only_labels_that_fit_has_seen():
@@ -155,19 +170,27 @@ def test_an_oracle_takes_only_labels_that_fit_has_seen():
     right = oracle.member_quality(X, Y)
     assert right.shape == (len(X), 2) and set(np.unique(right)) <= {0.0, 1.0}
     for unseen in (2, -1):
-        with pytest.raises(ValueError, match="labels that fit has not seen: .*; known are"):
+        with pytest.raises(
+            ValueError, match="labels that fit has not seen: .*; known are"
+        ):
             oracle.predict_routed(X, y_true=np.where(np.arange(len(Y)) == 5, unseen, Y))
 
 
-@pytest.mark.parametrize("method", ["predict", "predict_proba", "predict_routed", "route"])
+@pytest.mark.parametrize(
+    "method", ["predict", "predict_proba", "predict_routed", "route"]
+)
 def test_an_oracle_without_the_answers_is_refused(method):
     """It answered as the single best member, so that a baseline passed for the best possible."""
     oracle = clone(ORACLE).fit(X, Y)
-    with pytest.raises(ValueError, match=r"y_true is None, .* Give them: predict\(X, y_true=y\)"):
+    with pytest.raises(
+        ValueError, match=r"y_true is None, .* Give them: predict\(X, y_true=y\)"
+    ):
         getattr(oracle, method)(X)
     single = clone(ORACLE).set_params(strategy="single_best").fit(X, Y)
     assert cross_val_score(ORACLE, X, Y, cv=2).mean() > single.score(X, Y) - 0.1
-    assert GridSearchCV(ORACLE, {"budget": [2.0, 3.0]}, cv=2).fit(X, Y).best_score_ > 0.8
+    assert (
+        GridSearchCV(ORACLE, {"budget": [2.0, 3.0]}, cv=2).fit(X, Y).best_score_ > 0.8
+    )
 
 
 @pytest.mark.parametrize("quality", ["accuracy", "balanced_accuracy"])
@@ -182,9 +205,18 @@ def test_score_curve_and_scorer_give_the_oracle_the_answers(quality):
 @pytest.mark.parametrize(
     "estimators, message",
     [
-        ([("tree", "drop"), ("logreg", "drop")], "All of the estimators .*dropped; keep at least"),
-        ([("tree", members()[0][1]), ("logreg", 3)], "'logreg' must have fit and predict, got 3"),
-        ([("tree", None), ("logreg", members()[1][1])], "'tree' must have fit and predict, got No"),
+        (
+            [("tree", "drop"), ("logreg", "drop")],
+            "All of the estimators .*dropped; keep at least",
+        ),
+        (
+            [("tree", members()[0][1]), ("logreg", 3)],
+            "'logreg' must have fit and predict, got 3",
+        ),
+        (
+            [("tree", None), ("logreg", members()[1][1])],
+            "'tree' must have fit and predict, got No",
+        ),
     ],
 )
 def test_members_that_are_none(estimators, message):
@@ -197,7 +229,9 @@ def test_members_that_are_none(estimators, message):
 def test_a_dropped_member_receives_no_metadata():
     with sklearn.config_context(enable_metadata_routing=True):
         named = [(n, m.set_fit_request(sample_weight=True)) for n, m in members()]
-        router = DummyRouterClassifier([*named, ("third", "drop")], costs=[1.0, 3.0], cv=2)
+        router = DummyRouterClassifier(
+            [*named, ("third", "drop")], costs=[1.0, 3.0], cv=2
+        )
         assert "third" not in str(router.get_metadata_routing())
         weight = np.where(Y == 1, 9.0, 0.1)
         router = clone(router).fit(X, Y, sample_weight=weight)

@@ -40,8 +40,13 @@ COSTS = {"small": 1.0, "large": 5.0}
 
 def test_fit_is_cross_fitted_estimates_at_the_price_of_the_budget():
     X, Q = log()
-    router = BudgetRouter(KernelRidge(), costs=COSTS, budget=2.5, reg_lambda=0.7, cv=3).fit(X, Q)
-    estimate, folds = np.empty_like(Q), list(KFold(3, shuffle=True, random_state=0).split(X))
+    router = BudgetRouter(
+        KernelRidge(), costs=COSTS, budget=2.5, reg_lambda=0.7, cv=3
+    ).fit(X, Q)
+    estimate, folds = (
+        np.empty_like(Q),
+        list(KFold(3, shuffle=True, random_state=0).split(X)),
+    )
     for train, test in folds:
         estimate[test] = KernelRidge().fit(X[train], Q[train]).predict(X[test])
     sigma = (estimate - Q).std(axis=0)
@@ -148,7 +153,9 @@ def test_expected_costs_are_those_that_each_choice_had_in_the_log():
         router.fit(X, Q, costs=np.tile(had, (2000, 1)))
     routed = router.predict_routed(X)
     for choice, cost in enumerate(had):
-        assert routed.expected_cost[routed.route == choice].mean() == pytest.approx(cost, rel=0.1)
+        assert routed.expected_cost[routed.route == choice].mean() == pytest.approx(
+            cost, rel=0.1
+        )
     assert routed.expected_cost.mean() == pytest.approx(2.25, rel=0.02)
 
 
@@ -165,14 +172,18 @@ def test_learned_costs():
     true = C_new[np.arange(2000), routed.route].mean()
     assert true == pytest.approx(4.0, rel=0.1) == routed.expected_cost.mean()
     # A batch that pays for deciding as well stays within the budget by these estimates.
-    deciding = clone(router).set_params(policy="batch", routing_cost=0.5).fit(X, Q, costs=C)
+    deciding = (
+        clone(router).set_params(policy="batch", routing_cost=0.5).fit(X, Q, costs=C)
+    )
     assert 3.9 < deciding.predict_cost(X_new).mean() <= 4.0 * (1 + 1e-12)
     # Costs that are known after all take precedence.
     known = router.predict_routed(X_new, costs=C_new)
     np.testing.assert_allclose(known.cost, C_new[np.arange(2000), known.route])
     # Estimates below zero are no costs.
     low = clone(router).set_params(budget=None)
-    low.set_params(cost_estimator=DummyRegressor(strategy="constant", constant=[-1, -1]))
+    low.set_params(
+        cost_estimator=DummyRegressor(strategy="constant", constant=[-1, -1])
+    )
     assert low.fit(X, Q, costs=C).predict_cost(X).max() == 0
 
 
@@ -201,7 +212,9 @@ def test_parameters_of_now_are_those_of_a_new_fit(data):
     """Any order of settings and calls: what is not refused is what a new fit would do."""
     X, Q = log(60, seed=data.draw(st.integers(0, 50)))
     Q = np.column_stack([Q, Q.mean(axis=1)])
-    estimator = data.draw(st.sampled_from([Ridge(), DecisionTreeRegressor(max_depth=2)]))
+    estimator = data.draw(
+        st.sampled_from([Ridge(), DecisionTreeRegressor(max_depth=2)])
+    )
     router = BudgetRouter(estimator, costs=[1, 5, 2], cv=3, budget=3.0).fit(X, Q)
     cost = st.sampled_from([0.0, 0.5, 1.0, 2.0, 5.0, 9.0])
     for _ in range(data.draw(st.integers(1, 4))):
@@ -222,10 +235,17 @@ def test_parameters_of_now_are_those_of_a_new_fit(data):
             continue
         np.testing.assert_array_equal(router.route(X), new.route(X))
         np.testing.assert_array_equal(router.predict_cost(X), new.predict_cost(X))
-        for name in ("price_", "min_budget_", "validation_quality_", "validation_cost_"):
+        for name in (
+            "price_",
+            "min_budget_",
+            "validation_quality_",
+            "validation_cost_",
+        ):
             assert getattr(router, name) == getattr(new, name)
         np.testing.assert_array_equal(router.costs_, new.costs_)
-        np.testing.assert_array_equal(router.price_path_.budgets, new.price_path_.budgets)
+        np.testing.assert_array_equal(
+            router.price_path_.budgets, new.price_path_.budgets
+        )
         if router.policy == "batch" and router.budget is not None:
             assert router.predict_cost(X).mean() <= router.budget * (1 + 1e-12)
 
@@ -279,19 +299,26 @@ def test_the_smallest_budget_that_reaches_a_quality():
     best = [each.quality for each in found]
     assert np.mean(best) == pytest.approx(0.9, abs=0.02)
     budgets, errors = (
-        np.array([getattr(each, name) for each in found]) for name in ("budget", "budget_se")
+        np.array([getattr(each, name) for each in found])
+        for name in ("budget", "budget_se")
     )
     # .9 is reached where the large model answers (.9 - .6) / .9 of the rows, all of them above .6.
     assert budgets.mean() == pytest.approx(1 + 4 * 0.3 / 0.9, abs=0.15)
     assert 0.4 < budgets.std(ddof=1) / errors.mean() < 2.5
     X, Q = easy_and_hard(5000)
-    assert router.score(X, Q, budget=found[-1].budget) == pytest.approx(best[-1], abs=0.03)
+    assert router.score(X, Q, budget=found[-1].budget) == pytest.approx(
+        best[-1], abs=0.03
+    )
     assert all(each.reached == 1 for each in found)
     # The same answer by name, a lower quality for less, one that nobody has for no budget.
     assert router.smallest_budget(best[-1]) == found[-1]
     assert router.smallest_budget(0.8).budget < found[-1].budget
     nothing = router.smallest_budget(1.01)
-    assert np.isnan(nothing.budget) and np.isnan(nothing.budget_se) and nothing.reached == 0
+    assert (
+        np.isnan(nothing.budget)
+        and np.isnan(nothing.budget_se)
+        and nothing.reached == 0
+    )
 
 
 def test_errors_do_not_quote_rows():
@@ -318,15 +345,22 @@ def test_errors_do_not_quote_rows():
         def predict(self, X):
             return np.full((len(X), 2), np.nan)
 
-    with pytest.raises(ValueError, match="quality_estimator must estimate finite numbers"):
+    with pytest.raises(
+        ValueError, match="quality_estimator must estimate finite numbers"
+    ):
         BudgetRouter(Blank(), costs=COSTS).fit(X, np.ones((30, 2)))
 
 
 def test_names_of_choices_are_strings():
     X, Q = log(30)
-    router = BudgetRouter(Ridge(), costs={7: 1, 9: 5}).fit(X, pd.DataFrame(Q, columns=[9, 7]))
+    router = BudgetRouter(Ridge(), costs={7: 1, 9: 5}).fit(
+        X, pd.DataFrame(Q, columns=[9, 7])
+    )
     assert router.choices_ == ["9", "7"] and router.costs_.tolist() == [5, 1]
-    assert BudgetRouter(Ridge(), costs=[1, 5]).fit(X, Q).choices_ == ["choice0", "choice1"]
+    assert BudgetRouter(Ridge(), costs=[1, 5]).fit(X, Q).choices_ == [
+        "choice0",
+        "choice1",
+    ]
     with pytest.raises(ValueError, match="two columns of the same name"):
         BudgetRouter(Ridge(), costs=[1, 5]).fit(X, pd.DataFrame(Q, columns=["7", 7]))
 
@@ -334,9 +368,13 @@ def test_names_of_choices_are_strings():
 def test_sparse_and_missing_values_where_the_estimator_takes_them():
     X, Q = log(100)
     router = BudgetRouter(Ridge(), costs=COSTS, budget=2.5)
-    assert get_tags(router).input_tags.sparse and not get_tags(router).input_tags.allow_nan
+    assert (
+        get_tags(router).input_tags.sparse and not get_tags(router).input_tags.allow_nan
+    )
     dense = router.fit(X, Q).route(X)
-    np.testing.assert_array_equal(router.fit(csr_array(X), Q).route(csr_array(X)), dense)
+    np.testing.assert_array_equal(
+        router.fit(csr_array(X), Q).route(csr_array(X)), dense
+    )
     with pytest.raises(ValueError, match="NaN"):
         router.fit(np.where(X > 0.5, np.nan, X), Q)
     tolerant = BudgetRouter(DecisionTreeRegressor(max_depth=3), costs=COSTS, budget=2.5)
@@ -352,7 +390,9 @@ def test_metadata_routing():
     X, Q = log(60)
     C = row_costs(X)
     weight = np.arange(60.0)
-    with pytest.raises(ValueError, match="only supported if enable_metadata_routing=True"):
+    with pytest.raises(
+        ValueError, match="only supported if enable_metadata_routing=True"
+    ):
         BudgetRouter(Ridge(), costs=COSTS).fit(X, Q, groups=weight)
     with sklearn.config_context(enable_metadata_routing=True):
         asks = Ridge(1.0).set_fit_request(sample_weight=True)
@@ -373,7 +413,9 @@ def test_metadata_routing():
         unrequested = BudgetRouter(Ridge(), costs=COSTS)
         with pytest.raises(TypeError, match="nonsense"):
             unrequested.fit(X, Q, nonsense=1)
-        with pytest.raises(sklearn.exceptions.UnsetMetadataPassedError, match="sample_weight"):
+        with pytest.raises(
+            sklearn.exceptions.UnsetMetadataPassedError, match="sample_weight"
+        ):
             unrequested.fit(X, Q, sample_weight=weight)
 
         # Costs per row and the budget travel through a search and a pipeline.
@@ -382,15 +424,24 @@ def test_metadata_routing():
             .set_fit_request(costs=True)
             .set_score_request(costs=True)
         )
-        search = GridSearchCV(make_pipeline(per_row), {"budgetrouter__reg_lambda": [0, 1]}, cv=2)
-        if SKLEARN >= (1, 8):  # 1.7 does not hand a pipeline's score what its last step asks for.
+        search = GridSearchCV(
+            make_pipeline(per_row), {"budgetrouter__reg_lambda": [0, 1]}, cv=2
+        )
+        if SKLEARN >= (
+            1,
+            8,
+        ):  # 1.7 does not hand a pipeline's score what its last step asks for.
             search.fit(X, Q, costs=C)
             assert np.isfinite(search.best_score_)
         step = per_row.set_predict_request(budget=True, costs=True)
         pipeline = make_pipeline(step).fit(X, Q, costs=C)
         cheap = pipeline.predict(X, budget=1.5, costs=C)
-        np.testing.assert_array_equal(cheap, pipeline[-1].predict(X, budget=1.5, costs=C))
-        assert (cheap == 1).sum() < (pipeline.predict(X, costs=C, budget=4.0) == 1).sum()
+        np.testing.assert_array_equal(
+            cheap, pipeline[-1].predict(X, budget=1.5, costs=C)
+        )
+        assert (cheap == 1).sum() < (
+            pipeline.predict(X, costs=C, budget=4.0) == 1
+        ).sum()
 
 
 @pytest.mark.parametrize(
@@ -399,12 +450,24 @@ def test_metadata_routing():
         ({"budget": 1.2, "routing_cost": 0.5}, {}, "smallest feasible budget is 1.5"),
         ({"cv": ShuffleSplit(3)}, {}, "test each row once"),
         ({"costs": {"small": 1}}, {}, "y has 2 columns but costs names 1"),
-        ({"costs": {"small": 1, "large": np.nan}}, {}, "costs of 'large' must be a finite number"),
+        (
+            {"costs": {"small": 1, "large": np.nan}},
+            {},
+            "costs of 'large' must be a finite number",
+        ),
         ({}, {"y": None}, "requires y to be passed"),
-        ({}, {"y": [[1.0, 1.0]] + [[1.0, np.nan]] * 39}, "fewer than two rows on which"),
+        (
+            {},
+            {"y": [[1.0, 1.0]] + [[1.0, np.nan]] * 39},
+            "fewer than two rows on which",
+        ),
         ({}, {"y": np.full((40, 2), np.inf)}, "y must be finite, got inf"),
         ({"costs": None}, {}, "got None. Give a mapping"),
-        ({"costs": None}, {"costs": np.full((40, 2), np.nan)}, "costs must have no missing values"),
+        (
+            {"costs": None},
+            {"costs": np.full((40, 2), np.nan)},
+            "costs must have no missing values",
+        ),
         ({"costs": [1, 2, 3]}, {}, "costs must have one number for each"),
         ({"cost_estimator": Ridge()}, {}, "Leave one of them out"),
     ],
@@ -429,7 +492,9 @@ def test_warns_when_a_single_choice_is_better():
         def predict(self, X):
             return super().predict(X)[:, ::-1]
 
-    with pytest.warns(UserWarning, match="below the 0.7.* of 'large' alone, which fits"):
+    with pytest.warns(
+        UserWarning, match="below the 0.7.* of 'large' alone, which fits"
+    ):
         BudgetRouter(Wrong(), costs=COSTS, budget=5).fit(X, Q)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -21,7 +21,12 @@ from skroute.routing.from_answers._cascade_rules import (
     fit_cascade,
 )
 from skroute.routing.from_answers._signals import RankScores, StateBasis, fit_logistic
-from skroute.routing.from_answers._states import any_order, best_move, fixed_order, roll_back
+from skroute.routing.from_answers._states import (
+    any_order,
+    best_move,
+    fixed_order,
+    roll_back,
+)
 from skroute.routing.parts._estimates import estimates_without_folds
 
 NAMES = ["small", "middle", "large"]
@@ -39,7 +44,9 @@ def log_of(n=300, seed=0, noise=0.5):
 
 def as_log(Q, S, abstain_quality=None):
     costs, shown = np.tile(list(COSTS.values()), (len(Q), 1)), [np.empty((len(Q), 0))]
-    return Outcomes(Q, costs, [*shown, *(S[:, [k]] for k in range(3))], abstain_quality, 0.0, 1.0)
+    return Outcomes(
+        Q, costs, [*shown, *(S[:, [k]] for k in range(3))], abstain_quality, 0.0, 1.0
+    )
 
 
 def play(states, log, prices):
@@ -48,7 +55,9 @@ def play(states, log, prices):
     fitted = fit_cascade(states, log, scores, prices, {})
     price_at = np.tile(np.arange(len(prices)), (len(log.quality), 1))
     state, choice, _ = fitted.follow(scores, price_at)
-    handed = np.full(len(choice), np.nan if log.abstain_quality is None else log.abstain_quality)
+    handed = np.full(
+        len(choice), np.nan if log.abstain_quality is None else log.abstain_quality
+    )
     quality = np.take_along_axis(np.column_stack([log.quality, handed]), choice, axis=1)
     return quality, states.asked[state] @ np.array(list(COSTS.values()))
 
@@ -56,7 +65,9 @@ def play(states, log, prices):
 @pytest.fixture(scope="module")
 def router():
     Q, S, _ = log_of()
-    return CascadeRouter(costs=COSTS, budget=8).fit(None, Q, signals=dict(zip(NAMES, S.T)))
+    return CascadeRouter(costs=COSTS, budget=8).fit(
+        None, Q, signals=dict(zip(NAMES, S.T))
+    )
 
 
 def test_a_logistic_line_is_that_of_scikit_learn_and_its_estimates_leave_one_out():
@@ -66,10 +77,18 @@ def test_a_logistic_line_is_that_of_scikit_learn_and_its_estimates_leave_one_out
     ridge = np.array([1e-6, 2.0, 2.0, 2.0])
     coef, estimate = fit_logistic(F, y, ridge)
     theirs = LogisticRegression(C=0.5, tol=1e-10).fit(F[:, 1:], y)
-    np.testing.assert_allclose(coef, [theirs.intercept_[0], *theirs.coef_[0]], atol=1e-4)
+    np.testing.assert_allclose(
+        coef, [theirs.intercept_[0], *theirs.coef_[0]], atol=1e-4
+    )
     without = np.array(
         [
-            1 / (1 + np.exp(-F[i] @ fit_logistic(np.delete(F, i, 0), np.delete(y, i), ridge)[0]))
+            1
+            / (
+                1
+                + np.exp(
+                    -F[i] @ fit_logistic(np.delete(F, i, 0), np.delete(y, i), ridge)[0]
+                )
+            )
             for i in range(80)
         ]
     )
@@ -106,7 +125,11 @@ def test_scores_of_ranks_know_no_scale(seed, missing):
     order = np.argsort(x[seen, 0], kind="stable")
     assert (np.diff(scores[seen, 0][order]) >= 0).all()
     far = RankScores(x).transform(np.array([[-np.inf], [np.inf], [np.nan]]))[:, 0]
-    assert far[0] == scores[seen, 0].min() and far[1] == scores[seen, 0].max() and far[2] == 0
+    assert (
+        far[0] == scores[seen, 0].min()
+        and far[1] == scores[seen, 0].max()
+        and far[2] == 0
+    )
 
 
 def test_a_move_takes_what_pays_and_stops_at_ties():
@@ -141,7 +164,9 @@ def test_with_full_knowledge_each_row_ends_in_the_best_set(seed, abstain_quality
     for state, row in enumerate(states.asked):
         reachable = [s for s, other in enumerate(states.asked) if (other >= row).all()]
         for j, price in enumerate(prices):
-            net = [best[s] - price * (set_costs[s] - set_costs[state]) for s in reachable]
+            net = [
+                best[s] - price * (set_costs[s] - set_costs[state]) for s in reachable
+            ]
             worth = quality[state][:, j] - price * spent[state][:, j]
             np.testing.assert_allclose(worth, np.max(net, axis=0))
 
@@ -154,7 +179,9 @@ def test_what_is_not_reached_is_not_learned():
         return state, target
 
     realised = [np.ones((5, row.sum())) for row in states.asked]
-    values, quality, _ = roll_back(states, realised, np.ones(2), np.array([0.0]), fit, only=[1, 3])
+    values, quality, _ = roll_back(
+        states, realised, np.ones(2), np.array([0.0]), fit, only=[1, 3]
+    )
     assert asked == [3, 1] and sorted(quality) == [1, 3]
     assert values[0] is values[2] is None
 
@@ -163,10 +190,17 @@ def test_where_nothing_is_to_be_decided_rows_get_the_only_answer():
     states, prices = any_order(2, 1), np.array([0.5, 0.0])
     realised = [np.empty((2, 0)), np.array([[1.0], [0.0]]), np.array([[1.0], [1.0]])]
     _, quality, spent = roll_back(
-        states, realised, np.ones(2), prices, lambda state, target: (None, 1 - target), only=[1, 2]
+        states,
+        realised,
+        np.ones(2),
+        prices,
+        lambda state, target: (None, 1 - target),
+        only=[1, 2],
     )
     for state in (1, 2):
-        np.testing.assert_array_equal(quality[state], np.repeat(realised[state], 2, axis=1))
+        np.testing.assert_array_equal(
+            quality[state], np.repeat(realised[state], 2, axis=1)
+        )
         assert not spent[state].any()
 
 
@@ -189,7 +223,9 @@ def test_where_signals_tell_all_the_best_plan_of_each_row_is_found(abstain_quali
     """The signals say whether the answers are right; values by brute force."""
     rng = np.random.default_rng(0)
     Q = (rng.uniform(size=(3000, 3)) < [0.3, 0.6, 0.9]).astype(float)
-    log = as_log(Q, Q + 1e-3 * rng.normal(size=Q.shape), abstain_quality=abstain_quality)
+    log = as_log(
+        Q, Q + 1e-3 * rng.normal(size=Q.shape), abstain_quality=abstain_quality
+    )
     prices = np.array([0.2, 0.02, 0.005])
     quality, cost = play(any_order(3, 3), log, prices)
     found = (quality - prices * cost).mean(axis=0)
@@ -240,7 +276,9 @@ def test_the_rows_that_pick_do_not_judge():
     for seed in range(40):
         rng = np.random.default_rng(seed)
         quality = (rng.uniform(size=(100, 100)) < 0.5).astype(float)
-        chosen, judged = choose_and_judge(quality, quality, np.zeros(100), np.arange(100) % 5)
+        chosen, judged = choose_and_judge(
+            quality, quality, np.zeros(100), np.arange(100) % 5
+        )
         picked.append(quality[chosen].mean())
         honest.append(judged.mean())
     assert np.mean(picked) > 0.6
@@ -264,7 +302,9 @@ def test_only_what_is_paid_for_is_read(router):
     Q, S, _ = log_of(n=500, seed=3)
     y_pred, route, cost = router.predict_routed(None, signals=S)
     asked = router.models_asked(None, signals=S)
-    hidden = np.where(asked, S, np.random.default_rng(0).choice([np.nan, 1e9, -np.inf], S.shape))
+    hidden = np.where(
+        asked, S, np.random.default_rng(0).choice([np.nan, 1e9, -np.inf], S.shape)
+    )
     np.testing.assert_array_equal(router.route(None, signals=hidden), route)
     np.testing.assert_allclose(cost, asked @ list(COSTS.values()))
     assert asked[np.arange(500), route].all()
@@ -299,7 +339,9 @@ def test_a_live_request_refuses_what_cannot_be(router):
         run.observe(before, signals=[0.0, 1.0])
     with pytest.raises(ValueError, match="cost"):
         run.observe(before, signals=0.0, cost=-1)
-    assert run.next == before and run.asked == [] and run.cost == 0 and run.answer is None
+    assert (
+        run.next == before and run.asked == [] and run.cost == 0 and run.answer is None
+    )
     run.observe(before, signals=0.0, cost=3.5)
     assert run.cost == 3.5
     again = pickle.loads(pickle.dumps(run))
@@ -308,7 +350,9 @@ def test_a_live_request_refuses_what_cannot_be(router):
 
 def test_handing_over_is_a_choice():
     Q, S, _ = log_of(n=800)
-    router = CascadeRouter(costs=COSTS, abstain_cost=0.15).fit(None, Q, signals=S[:, :, None])
+    router = CascadeRouter(costs=COSTS, abstain_cost=0.15).fit(
+        None, Q, signals=S[:, :, None]
+    )
     assert router.choices_ == [*NAMES, "abstain"]
     new, signals, _ = log_of(n=2000, seed=9)
     y_pred, route, _ = router.predict_routed(None, signals=signals)
@@ -323,16 +367,23 @@ def test_handing_over_is_a_choice():
     assert router.score(None, new, signals=signals) == pytest.approx(expected)
     curve = accuracy_cost_curve(router, None, new, [np.inf], signals=signals)
     assert curve.quality[0] == pytest.approx(expected)
-    never = CascadeRouter(costs=COSTS, abstain_cost=5).fit(None, Q, signals=S[:, :, None])
+    never = CascadeRouter(costs=COSTS, abstain_cost=5).fit(
+        None, Q, signals=S[:, :, None]
+    )
     assert not (never.predict(None, signals=signals) == "abstain").any()
     quality = never.predict_quality(None, signals=signals)
     right = new[np.arange(2000), never.route(None, signals=signals)]
-    assert right[quality > np.median(quality)].mean() > right[quality <= np.median(quality)].mean()
+    assert (
+        right[quality > np.median(quality)].mean()
+        > right[quality <= np.median(quality)].mean()
+    )
 
 
 def test_what_is_known_before_is_used():
     Q, S, hard = log_of(n=1500, noise=50)
-    router = CascadeRouter(Ridge(), costs=COSTS, budget=8).fit(hard, Q, signals=S[:, :, None])
+    router = CascadeRouter(Ridge(), costs=COSTS, budget=8).fit(
+        hard, Q, signals=S[:, :, None]
+    )
     new, signals, hard = log_of(n=2000, seed=2, noise=50)
     found = router.score(hard, new, signals=signals)
     cost = router.predict_cost(hard, signals=signals).mean()
@@ -350,9 +401,15 @@ def test_what_is_known_before_is_used():
 def test_quality_has_any_unit(router, scale, shift):
     Q, S, _ = log_of()
     signals = dict(zip(NAMES, S.T))
-    other = CascadeRouter(costs=COSTS, budget=8).fit(None, scale * Q + shift, signals=signals)
-    np.testing.assert_array_equal(other.predict(None, signals=S), router.predict(None, signals=S))
-    np.testing.assert_allclose(other.mixture_.quality, scale * router.mixture_.quality + shift)
+    other = CascadeRouter(costs=COSTS, budget=8).fit(
+        None, scale * Q + shift, signals=signals
+    )
+    np.testing.assert_array_equal(
+        other.predict(None, signals=S), router.predict(None, signals=S)
+    )
+    np.testing.assert_allclose(
+        other.mixture_.quality, scale * router.mixture_.quality + shift
+    )
     found, expected = (r.predict_quality(None, signals=S) for r in (other, router))
     np.testing.assert_allclose(found, scale * expected + shift)
 
@@ -367,7 +424,9 @@ def test_order_of_models_does_not_matter_but_order_given_does():
     np.testing.assert_array_equal(
         one.predict(None, signals=S), other.predict(None, signals=S[:, at])
     )
-    fixed = CascadeRouter(costs=COSTS, order=["middle", "large"]).fit(None, Q, signals=S)
+    fixed = CascadeRouter(costs=COSTS, order=["middle", "large"]).fit(
+        None, Q, signals=S
+    )
     assert fixed.min_budget_ == 4.0
     assert set(fixed.rule_names_) == {"middle > large"}
     asked = fixed.models_asked(None, signals=S)
@@ -379,7 +438,11 @@ def test_order_of_models_does_not_matter_but_order_given_does():
     [
         ({"costs": None}, {}, "costs must say what each"),
         ({"order": ["small", "small"]}, {}, "order must name some of the models"),
-        ({"cv": [(np.arange(150), np.arange(150, 300))]}, {}, "must test each row once"),
+        (
+            {"cv": [(np.arange(150), np.arange(150, 300))]},
+            {},
+            "must test each row once",
+        ),
         ({}, {"costs": np.ones((300, 3))}, "both to the constructor and to fit"),
         ({}, {"signals": {"nobody": np.ones(300)}}, "not among the models"),
         ({}, {"signals": np.ones((300, 2))}, "signals must be a mapping"),
@@ -402,10 +465,16 @@ def test_what_calls_and_frames_may_not_say(router):
     twice = frame.set_axis(["small", "small", "large"], axis=1)
     for arguments, message in [
         ({"signals": {"small": S[:, 0]}}, "has nothing of"),
-        ({"signals": frame.assign(nobody=1.0)}, r"entries for \['nobody'\], which are not among"),
+        (
+            {"signals": frame.assign(nobody=1.0)},
+            r"entries for \['nobody'\], which are not among",
+        ),
         ({"signals": twice}, "two columns of the same name"),
         ({"signals": S[:20]}, "must have shape \\(300,\\)"),
-        ({"signals": S, "costs": np.ones((300, 2))}, "one cost for each row and choice"),
+        (
+            {"signals": S, "costs": np.ones((300, 2))},
+            "one cost for each row and choice",
+        ),
     ]:
         with pytest.raises(ValueError, match=message):
             router.predict(X, **arguments)
@@ -445,7 +514,9 @@ def test_signals_of_a_frame_are_found_by_name(of_fit, of_call, library):
     columns = dict(zip(NAMES, S.T))
     expected = CascadeRouter(costs=COSTS, budget=8, n_prices=3, max_calls=2, cv=2)
     found = clone(expected)
-    found.fit(None, Q, signals=FRAMES[library]({name: columns[name] for name in of_fit}))
+    found.fit(
+        None, Q, signals=FRAMES[library]({name: columns[name] for name in of_fit})
+    )
     answers = expected.fit(None, Q, signals=columns).predict(None, signals=columns)
     frame = FRAMES[library]({name: columns[name] for name in of_call})
     np.testing.assert_array_equal(found.predict(None, signals=frame), answers)
@@ -453,13 +524,17 @@ def test_signals_of_a_frame_are_found_by_name(of_fit, of_call, library):
 
 def test_columns_of_one_model_are_found_by_name():
     Q, S, _ = log_of()
-    two = pd.DataFrame({"sure": S[:, 0], "noise": np.random.default_rng(0).normal(size=300)})
+    two = pd.DataFrame(
+        {"sure": S[:, 0], "noise": np.random.default_rng(0).normal(size=300)}
+    )
     router = CascadeRouter(costs=COSTS, order=["small", "large"], budget=8)
     router = router.fit(None, Q, signals={"small": two})
     turned = two[["noise", "sure"]]
     expected = router.predict(None, signals={"small": two})
     assert len(set(expected)) == 2
-    np.testing.assert_array_equal(router.predict(None, signals={"small": turned}), expected)
+    np.testing.assert_array_equal(
+        router.predict(None, signals={"small": turned}), expected
+    )
     one, other = router.start(budget=np.inf), router.start(budget=np.inf)
     one.observe("small", two.iloc[[3]])
     other.observe("small", turned.iloc[[3]])
@@ -486,11 +561,15 @@ def test_rows_asked_one_by_one_hold_the_budget_by_their_ids(router):
         router.predict_cost(None, signals=S, budget=router.mixture_.cost[at]).mean()
         for at in (low, high)
     ]
-    assert np.mean(single) == pytest.approx((1 - share) * ends[0] + share * ends[1], abs=error)
+    assert np.mean(single) == pytest.approx(
+        (1 - share) * ends[0] + share * ends[1], abs=error
+    )
     # Without ids the position stands for the row: a single one always has the first.
     first = {router.predict(None, signals=S[[0]], budget=budget)[0] for _ in range(3)}
     assert len(first) == 1
-    with pytest.raises(ValueError, match="request_id must have one entry for each of 1000"):
+    with pytest.raises(
+        ValueError, match="request_id must have one entry for each of 1000"
+    ):
         router.predict(None, signals=S, request_id=ids[:3])
 
 
@@ -503,7 +582,9 @@ def test_standard_errors_are_those_over_fresh_logs():
         router = CascadeRouter(costs=COSTS, order=["small", "large"], n_prices=2)
         router = router.fit(None, Q, signals=S)
         costs = np.random.default_rng(seed).lognormal(size=(200, 3)) * prices
-        one = CascadeRouter(order=["choice1"], n_prices=2).fit(None, Q, signals=S, costs=costs)
+        one = CascadeRouter(order=["choice1"], n_prices=2).fit(
+            None, Q, signals=S, costs=costs
+        )
         found.append(
             [
                 router.validation_quality_,

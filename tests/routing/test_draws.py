@@ -14,14 +14,19 @@ from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 from sklearn.tree import DecisionTreeRegressor
 
-from skroute.routing import DummyRouterClassifier, FrugalMLClassifier, SequentialRouterClassifier
+from skroute.routing import (
+    DummyRouterClassifier,
+    FrugalMLClassifier,
+    SequentialRouterClassifier,
+)
 
 COSTS = {"cheap": 1.0, "expensive": 5.0}
 
 
 # They answer all rows alike, in whatever container they come.
 MEMBERS = [
-    (name, DummyClassifier(strategy="constant", constant=label)) for label, name in enumerate(COSTS)
+    (name, DummyClassifier(strategy="constant", constant=label))
+    for label, name in enumerate(COSTS)
 ]
 TREE = DecisionTreeRegressor(max_depth=3, random_state=0)
 DRAWING = {
@@ -53,19 +58,26 @@ def fitted(name):
 def test_the_mix_holds_the_budget_however_few_rows_differ(name, n_distinct):
     X, y = few_rows(n_distinct)
     router = DRAWING[name].fit(X, y)
-    least, most = router.min_budget_, 6.0 if "," not in name and name != "random" else 5.0
+    least, most = (
+        router.min_budget_,
+        6.0 if "," not in name and name != "random" else 5.0,
+    )
     for share in (0.2, 0.5, 0.7):
         # Half the way where chance likes the expensive member as well.
         budget = least + share * (most - least) * (0.5 if name == "random" else 1.0)
         cost = router.predict_cost(X, budget=budget).mean()
         assert cost == pytest.approx(budget, rel=0.06)
-    np.testing.assert_array_equal(router.route(X, budget=3.0), router.route(X, budget=3.0))
+    np.testing.assert_array_equal(
+        router.route(X, budget=3.0), router.route(X, budget=3.0)
+    )
 
 
 def explicit_zeros(X):
     n, m = X.shape
     order = np.tile(np.arange(m)[::-1], n)
-    return sparse.csr_array((X[:, ::-1].ravel(), order, np.arange(0, n * m + 1, m)), X.shape)
+    return sparse.csr_array(
+        (X[:, ::-1].ravel(), order, np.arange(0, n * m + 1, m)), X.shape
+    )
 
 
 CONTAINERS = {
@@ -99,7 +111,9 @@ def test_the_same_numbers_are_routed_alike_in_every_container(name, container, s
     new = np.random.default_rng(seed).integers(-1, 2, size=(50, 3)).astype(float)
     route = router.route(new, budget=2.6)
     assert len(set(route)) > 1
-    np.testing.assert_array_equal(router.route(CONTAINERS[container](new), budget=2.6), route)
+    np.testing.assert_array_equal(
+        router.route(CONTAINERS[container](new), budget=2.6), route
+    )
 
 
 @settings(max_examples=15, deadline=None)
@@ -127,7 +141,9 @@ def test_rows_that_are_alike_are_interchangeable(seed, text):
 def test_random_state_gives_other_draws():
     X, y = np.random.default_rng(0).normal(size=(300, 2)), np.arange(300) % 2
     router = clone(DRAWING["random"]).set_params(budget=3.0)
-    routes = [router.set_params(random_state=state).fit(X, y).route(X) for state in (0, 0, 1)]
+    routes = [
+        router.set_params(random_state=state).fit(X, y).route(X) for state in (0, 0, 1)
+    ]
     np.testing.assert_array_equal(routes[0], routes[1])
     assert 60 < (routes[0] != routes[2]).sum() < 240
 

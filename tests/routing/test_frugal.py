@@ -51,7 +51,11 @@ class Log(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X):
         scores = self.predict_scores(X)
-        return scores / scores.sum(axis=1, keepdims=True) if self.classes is not None else scores
+        return (
+            scores / scores.sum(axis=1, keepdims=True)
+            if self.classes is not None
+            else scores
+        )
 
     def predict_scores(self, X):
         rows = np.asarray(X, dtype=int).ravel()
@@ -96,7 +100,9 @@ def forget(router):
 
 frugal_ml = partial(FrugalMLClassifier, costs=COSTS)
 frugal_mct = partial(FrugalMCTClassifier, costs=COSTS, quality_estimator=TREE)
-sequential = partial(SequentialRouterClassifier, costs=COSTS, quality_estimator=TREE, n_prices=6)
+sequential = partial(
+    SequentialRouterClassifier, costs=COSTS, quality_estimator=TREE, n_prices=6
+)
 POLICIES = [frugal_ml, frugal_mct, sequential]
 
 
@@ -155,7 +161,9 @@ def test_budget_holds_on_average_and_more_buys_more(make):
     assert (np.diff(accuracy.mean(axis=0)) > 0)[:3].all()
     # Buying answers beats the best single service that the budget of 4 buys ("middle", and
     # costs 3), and without a budget it is no worse than the best of all.
-    reference = np.array([[np.mean(log.predict(X[600:]) == y[600:]) for _, log in estimators]])
+    reference = np.array(
+        [[np.mean(log.predict(X[600:]) == y[600:]) for _, log in estimators]]
+    )
     assert accuracy[:, 2].mean() > reference[0, 1] + 0.02
     assert accuracy[:, 4].mean() > reference[0, 2] - 0.01
 
@@ -170,9 +178,13 @@ def test_fixed_base_and_messages(make, problem):
         router.predict(X, budget=2.0)
     with pytest.raises(ValueError, match="smallest feasible budget is 3"):
         make(estimators, budget=2.0, base="middle").fit(X, y)
-    with pytest.raises(ValueError, match="base='costliest' is not the name of a member"):
+    with pytest.raises(
+        ValueError, match="base='costliest' is not the name of a member"
+    ):
         make(estimators, base="costliest").fit(X, y)
-    with pytest.raises(ValueError, match=r"needs predict_proba.*CalibratedClassifierCV"):
+    with pytest.raises(
+        ValueError, match=r"needs predict_proba.*CalibratedClassifierCV"
+    ):
         make([("cheap", LinearSVC()), *estimators[1:]]).fit(X, y)
     assert not hasattr(make([("cheap", LinearSVC())]), "predict_proba")
 
@@ -198,9 +210,9 @@ def test_stream_decides_as_predict_and_pays_what_it_asks(problem):
     assert_array_equal([stream.predict(x[np.newaxis]) for x in X[300:400]], y_pred)
     assert stream.status().spent == pytest.approx(cost.sum())
     asked = zip(stream.router.estimators_, COSTS.values())
-    assert sum(len(log.estimator.asked_) * price for log, price in asked) == pytest.approx(
-        cost.sum()
-    )
+    assert sum(
+        len(log.estimator.asked_) * price for log, price in asked
+    ) == pytest.approx(cost.sum())
 
 
 def test_stream_with_failing_services_spends_nothing_on_them(problem):
@@ -227,7 +239,9 @@ def test_stream_with_failing_services_spends_nothing_on_them(problem):
     assert status.n_refunded == failed == asked[2] > 0 and status.n_open == 0
     # 101 answers of the base and one that failed.
     assert asked[0] == 101
-    assert status.spent == pytest.approx(100 * COSTS["cheap"] + asked[1] * COSTS["middle"])
+    assert status.spent == pytest.approx(
+        100 * COSTS["cheap"] + asked[1] * COSTS["middle"]
+    )
 
 
 @pytest.mark.parametrize("make", POLICIES)
@@ -253,7 +267,9 @@ def test_mct_quality_estimator_and_ablation(problem):
     # Knowing nothing of a row, all rows go the same way, unless a hard budget forbids it.
     assert len(np.unique(dap.route(X[1500:]))) == 1
     dap.set_params(policy="batch")
-    router = FrugalMCTClassifier(estimators, costs=COSTS, budget=2.5).fit(X[:1500], y[:1500])
+    router = FrugalMCTClassifier(estimators, costs=COSTS, budget=2.5).fit(
+        X[:1500], y[:1500]
+    )
     assert router.score(X[1500:], y[1500:]) > dap.score(X[1500:], y[1500:]) + 0.05
     estimate = router.predict_quality(X[1500:])
     assert estimate.shape == (1500, len(router.choices_))
@@ -321,7 +337,10 @@ def test_sequential_contains_its_special_case(problem):
     router = SequentialRouterClassifier(estimators, **kw).fit(X, y)
     single = SequentialRouterClassifier(estimators, max_calls=2, **kw).fit(X, y)
     for budget in np.linspace(1, 14, 20):
-        assert router.mixture_.quality_at(budget) >= single.mixture_.quality_at(budget) - 1e-12
+        assert (
+            router.mixture_.quality_at(budget)
+            >= single.mixture_.quality_at(budget) - 1e-12
+        )
     assert max(single.choice_members_.sum(axis=1)) == 2
     mct = FrugalMCTClassifier(estimators, budget=4.0, **kw).fit(X, y)
     assert single.mixture_.quality_at(4.0) >= mct.validation_quality_ - 0.01
@@ -337,13 +356,21 @@ def test_sequential_buys_a_third_answer_when_two_differ():
     logs = []
     for name in COSTS:
         answer = np.where(rng.random(n) < 0.8, y, 1 - y)
-        logs.append((name, FrozenEstimator(Log(np.eye(2)[answer], LABELS[:2]).fit(None, None))))
-    X, kw = np.arange(n)[:, np.newaxis], {"costs": [1.0, 1.0, 1.0], "quality_estimator": TREE}
+        logs.append(
+            (name, FrozenEstimator(Log(np.eye(2)[answer], LABELS[:2]).fit(None, None)))
+        )
+    X, kw = (
+        np.arange(n)[:, np.newaxis],
+        {"costs": [1.0, 1.0, 1.0], "quality_estimator": TREE},
+    )
     router = SequentialRouterClassifier(logs, **kw).fit(X[:2000], LABELS[y[:2000]])
     y_pred, route, cost = router.predict_routed(X[2000:], budget=2.4)
     mct = FrugalMCTClassifier(logs, **kw).fit(X[:2000], LABELS[y[:2000]])
     # Majority of three: .896, at 2.32 calls; no pair of services is better than one alone.
-    assert np.mean(y_pred == LABELS[y[2000:]]) > mct.score(X[2000:], LABELS[y[2000:]]) + 0.06
+    assert (
+        np.mean(y_pred == LABELS[y[2000:]])
+        > mct.score(X[2000:], LABELS[y[2000:]]) + 0.06
+    )
     assert cost.mean() < 2.5
     # Which two were first depends on the policy, but if all three agree somebody asked in vain.
     answers = np.array([log.predict(X[2000:]) for _, log in logs])
@@ -399,10 +426,14 @@ def test_frugalml_mixes_bases_and_refuses_what_it_cannot_do(problem):
     route = router.route(X, budget=between)
     bases = {router.choices_[choice].split(" > ")[0] for choice in np.unique(route)}
     assert len(bases) == 2
-    with pytest.raises(TypeError, match="does not take 'exclude' in a call: it takes X, budget"):
+    with pytest.raises(
+        TypeError, match="does not take 'exclude' in a call: it takes X, budget"
+    ):
         router.predict(X[300:], exclude=["cheap"])
     with pytest.raises(ValueError, match="FrugalMLClassifier is for one label per row"):
-        FrugalMLClassifier(estimators, costs=COSTS).fit(X, np.ones((len(X), 2), dtype=int))
+        FrugalMLClassifier(estimators, costs=COSTS).fit(
+            X, np.ones((len(X), 2), dtype=int)
+        )
 
 
 @pytest.mark.parametrize("make", [frugal_mct, sequential])
@@ -422,7 +453,9 @@ def test_multilabel(make, members):
     X, Y = make_multilabel_classification(300, n_classes=4, random_state=0)
     # A label that every row has and one that none has.
     Y = np.column_stack([Y, np.ones(300, dtype=int), np.zeros(300, dtype=int)])
-    router = make(list(zip("ab", members)), budget=3.0, cv=2).set_params(costs=[1.0, 5.0])
+    router = make(list(zip("ab", members)), budget=3.0, cv=2).set_params(
+        costs=[1.0, 5.0]
+    )
     sparse = clone(router).fit(X[:200], csr_array(Y[:200]))
     router.fit(X[:200], Y[:200])
     assert_array_equal(sparse.predict(X[200:]), router.predict(X[200:]))
@@ -434,9 +467,14 @@ def test_multilabel(make, members):
     assert scores.shape == (100, 6)
     if isinstance(router, FrugalMCTClassifier):
         stream = router.stream(1e6)
-        assert_array_equal([stream.predict(x[np.newaxis]) for x in X[200:210]], y_pred[:10])
+        assert_array_equal(
+            [stream.predict(x[np.newaxis]) for x in X[200:210]], y_pred[:10]
+        )
         # A ticket whose answer is an array is settled after a queue, too.
-        for copied in (lambda ticket: pickle.loads(pickle.dumps(ticket)), copy.deepcopy):
+        for copied in (
+            lambda ticket: pickle.loads(pickle.dumps(ticket)),
+            copy.deepcopy,
+        ):
             for settle in (stream.commit, stream.refund):
                 settle(copied(stream.route(X[:1])))
         assert stream.status().n_open == 0
@@ -456,12 +494,17 @@ def test_multilabel_own_accuracy():
         seen.append((y_true.shape[1], y_pred.shape[1], set(np.unique(y_true))))
         return (y_true == y_pred).all(axis=1).astype(float)
 
-    members = [("tree", DecisionTreeClassifier(max_depth=3)), ("costly", KNeighborsClassifier(3))]
+    members = [
+        ("tree", DecisionTreeClassifier(max_depth=3)),
+        ("costly", KNeighborsClassifier(3)),
+    ]
     router = FrugalMCTClassifier(
         members, costs=[1.0, 2.0], quality_estimator=TREE, quality=exact, cv=2
     ).fit(X, Y)
     assert router.predict(X).shape == Y.shape
-    assert {(a, b) for a, b, _ in seen} == {(3, 3)} and all(v <= {0, 1} for *_, v in seen)
+    assert {(a, b) for a, b, _ in seen} == {(3, 3)} and all(
+        v <= {0, 1} for *_, v in seen
+    )
 
 
 def test_members_with_scores_of_their_own_are_asked_for_them():
@@ -471,8 +514,15 @@ def test_members_with_scores_of_their_own_are_asked_for_them():
 
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 100)
-    logs = [(n, FrozenEstimator(Scored(rng.random((100, 3)), LABELS).fit(0, 0))) for n in "ab"]
-    router = frugal_mct(logs).set_params(costs=[1.0, 2.0]).fit(np.arange(100)[:, None], LABELS[y])
+    logs = [
+        (n, FrozenEstimator(Scored(rng.random((100, 3)), LABELS).fit(0, 0)))
+        for n in "ab"
+    ]
+    router = (
+        frugal_mct(logs)
+        .set_params(costs=[1.0, 2.0])
+        .fit(np.arange(100)[:, None], LABELS[y])
+    )
     assert router.predict(np.arange(100)[:, None]).shape == (100,)
 
 
@@ -482,7 +532,9 @@ def test_sample_weight_reaches_the_members(make, problem):
     weight = np.r_[np.zeros(100), np.ones(100)]
     with config_context(enable_metadata_routing=True):
         member = LogisticRegression().set_fit_request(sample_weight=True)
-        router = make([("cheap", member), ("middle", clone(member)), ("costly", clone(member))])
+        router = make(
+            [("cheap", member), ("middle", clone(member)), ("costly", clone(member))]
+        )
         router.set_params(costs=COSTS).fit(X, y, sample_weight=weight)
         expected = LogisticRegression().fit(X, y, sample_weight=weight)
         assert_allclose(router.named_estimators_.costly.coef_, expected.coef_)

@@ -35,8 +35,12 @@ seeds = st.integers(0, 2**32 - 1)
 def answers(seed, n=40, m=3, n_labels=4, multilabel=False):
     """Sparse scores, as of services that name few labels, and a target."""
     rng = np.random.default_rng(seed)
-    scores = [rng.random((n, n_labels)) * (rng.random((n, n_labels)) < 0.6) for _ in range(m)]
-    target = rng.random((n, n_labels)) < 0.4 if multilabel else rng.integers(0, n_labels, n)
+    scores = [
+        rng.random((n, n_labels)) * (rng.random((n, n_labels)) < 0.6) for _ in range(m)
+    ]
+    target = (
+        rng.random((n, n_labels)) < 0.4 if multilabel else rng.integers(0, n_labels, n)
+    )
     return scores, target
 
 
@@ -47,7 +51,9 @@ def test_combination_is_the_best_of_the_grid(multilabel, seed):
     (base, addon, _), target = answers(seed, multilabel=multilabel)
     weight, theta, per_row = search_combination(base, addon, target, sample_quality)
     means = [
-        sample_quality(target, named_labels(combine((base, addon), (w, 1 - w)), t)).mean()
+        sample_quality(
+            target, named_labels(combine((base, addon), (w, 1 - w)), t)
+        ).mean()
         for w, t in product(GRID, GRID if multilabel else [None])
     ]
     assert per_row.mean() == pytest.approx(max(means))
@@ -57,7 +63,9 @@ def test_combination_is_the_best_of_the_grid(multilabel, seed):
 
 def test_combination_of_services_that_agree():
     scores = np.eye(3)
-    weight, theta, per_row = search_combination(scores, scores, np.arange(3), sample_quality)
+    weight, theta, per_row = search_combination(
+        scores, scores, np.arange(3), sample_quality
+    )
     assert (weight, theta) == (0.5, None)
     assert_array_equal(per_row, 1)
     # And of services that never do: no row is left that any weight answers alike.
@@ -78,7 +86,8 @@ def test_larger_sets_are_no_worse_than_what_they_grew_from(multilabel, seed):
         assert weights.sum() == pytest.approx(1)
         assert set(np.flatnonzero(weights)) <= part
         assert_array_equal(
-            per_row, sample_quality(target, named_labels(combine(scores, weights), theta))
+            per_row,
+            sample_quality(target, named_labels(combine(scores, weights), theta)),
         )
         for k in part if len(part) > 1 else ():
             assert per_row.mean() >= found[part - {k}][2].mean() - 1e-12
@@ -98,12 +107,16 @@ def test_addon_options_offer_the_addon_alone():
     assert addons[0] == 1 and weights[0] == 1
     for k in (0, 2):
         assert 0 in np.array(weights)[addons == k]
-    addons, weights, _, _ = addon_options(scores, 1, target, sample_quality, [0.5], GRID)
+    addons, weights, _, _ = addon_options(
+        scores, 1, target, sample_quality, [0.5], GRID
+    )
     assert_array_equal(addons, [1, 0, 2])
     assert_array_equal(weights, [1, 0.5, 0.5])
 
 
-points = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=1, max_size=12)
+points = st.lists(
+    st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=1, max_size=12
+)
 
 
 @given(points, st.integers(0, 25))
@@ -119,9 +132,14 @@ def test_hull_mixture_is_the_best_mixture_of_two(found, budget):
         for share in {
             0.0,
             1.0,
-            (budget - cost[i]) / (cost[j] - cost[i]) if i != j and cost[i] != cost[j] else 0.0,
+            (budget - cost[i]) / (cost[j] - cost[i])
+            if i != j and cost[i] != cost[j]
+            else 0.0,
         }:
-            if 0 <= share <= 1 and (1 - share) * cost[i] + share * cost[j] <= budget + 1e-9:
+            if (
+                0 <= share <= 1
+                and (1 - share) * cost[i] + share * cost[j] <= budget + 1e-9
+            ):
                 best = max(best, (1 - share) * value[i] + share * value[j])
     low, high, share = hull.share(budget)
     cost, value = hull
@@ -168,13 +186,17 @@ def test_delta_is_the_largest_where_none_keeps_the_budget():
     costly, _ = np.array_split(np.random.default_rng(0).permutation(n), 2)
     estimate = np.column_stack([np.zeros(n), np.linspace(0.1, 0.2, n)])
     estimate[costly, 1] += 1.0
-    delta = search_delta(policy_of(estimate, estimate, np.array([0.0, 1.0]), 0.0), budget)
+    delta = search_delta(
+        policy_of(estimate, estimate, np.array([0.0, 1.0]), 0.0), budget
+    )
     assert delta == 10 * np.log(n) / n
 
 
 def test_thresholds_are_between_the_scores_as_far_as_rows_are_below():
     found = between(np.array([0.1, 0.5, 0.9]), np.array([0.1, 0.5, 0.9, np.inf]))
-    np.testing.assert_allclose(found, [-np.inf, 0.1 + 0.4 / 3, 0.5 + 0.4 * 2 / 3, np.inf])
+    np.testing.assert_allclose(
+        found, [-np.inf, 0.1 + 0.4 / 3, 0.5 + 0.4 * 2 / 3, np.inf]
+    )
 
 
 @given(seeds)
@@ -207,7 +229,9 @@ def test_thresholds_send_as_many_later_rows():
         # Uniform: a threshold is the share of later rows below it.
         scores = rng.random(60)
         right = (rng.random((60, 2)) < 0.5).astype(float)
-        options = label_options(np.zeros(60, int), scores, right, np.array([0.0, 1.0]), 0, 1, 20)
+        options = label_options(
+            np.zeros(60, int), scores, right, np.array([0.0, 1.0]), 0, 1, 20
+        )
         later = np.clip(options.thresholds[0, 1:-1], 0, 1)
         sent.append((later - options.cost[0, 1:-1]).mean())
     assert abs(np.mean(sent)) < 3 * np.std(sent) / np.sqrt(n_draws) + 2e-4
@@ -235,7 +259,8 @@ def test_label_policies_are_the_best_plans(seed, budget):
     correct = (rng.random((n, 2)) < 0.5).astype(float)
     groups = [rng.integers(0, 2, n) for _ in range(2)]
     options = [
-        label_options(groups[base], rng.random(n), correct, costs, base, 2, 3) for base in range(2)
+        label_options(groups[base], rng.random(n), correct, costs, base, 2, 3)
+        for base in range(2)
     ]
     policies = label_rules(options, [0, 1])
     mixed = np.interp(budget, policies.cost, policies.quality)
@@ -243,7 +268,9 @@ def test_label_policies_are_the_best_plans(seed, budget):
         for plan in product(range(len(option.addons)), repeat=2):
             cost = sum(option.share[g] * option.cost[g, o] for g, o in enumerate(plan))
             if cost <= budget:
-                accuracy = sum(option.share[g] * option.quality[g, o] for g, o in enumerate(plan))
+                accuracy = sum(
+                    option.share[g] * option.quality[g, o] for g, o in enumerate(plan)
+                )
                 assert accuracy <= mixed + 1e-9
 
 

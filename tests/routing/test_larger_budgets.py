@@ -72,7 +72,11 @@ class Table:
         members = []
         for k, name in enumerate(NAMES):
             record = RecordedClassifier(
-                self.answers[:, k], scores=self.scores[:, k], classes=[0, 1], ids=IDS, column=0
+                self.answers[:, k],
+                scores=self.scores[:, k],
+                classes=[0, 1],
+                ids=IDS,
+                column=0,
             )
             members.append((name, record))
         return members
@@ -121,7 +125,9 @@ def sequential(table):
 def occam_of_numbers(table):
     """Quality is minus the squared error, 0 or 1."""
     members = [(name, Column(1 + k)) for k, name in enumerate(NAMES)]
-    router = OccamRouterRegressor(members, costs=COSTS, quality_estimator=KNeighborsRegressor(3))
+    router = OccamRouterRegressor(
+        members, costs=COSTS, quality_estimator=KNeighborsRegressor(3)
+    )
     X = np.column_stack([IDS, table.answers, table.noise])
     router.fit(X[table.train], table.labels[table.train].astype(float))
     quality, cost = [], []
@@ -177,12 +183,15 @@ SLOW = [free_cascade, frugal_mct, occam, sequential]
 
 
 @pytest.mark.parametrize(
-    "measure", [*QUICK, *(pytest.param(measure, marks=pytest.mark.slow) for measure in SLOW)]
+    "measure",
+    [*QUICK, *(pytest.param(measure, marks=pytest.mark.slow) for measure in SLOW)],
 )
 def test_where_more_calls_gain_nothing_a_larger_budget_is_not_spent(measure):
     """Paired over draws no budget is worse than a smaller one by more than two errors."""
     n_draws = 10
-    quality, cost = map(np.array, zip(*[measure(Table(seed)) for seed in range(n_draws)]))
+    quality, cost = map(
+        np.array, zip(*[measure(Table(seed)) for seed in range(n_draws)])
+    )
     for larger in range(1, len(BUDGETS)):
         for smaller in range(larger):
             gains = quality[:, larger] - quality[:, smaller]

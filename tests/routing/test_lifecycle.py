@@ -35,7 +35,9 @@ def log(n=400, seed=0, k=3):
     st.lists(st.sampled_from(sorted(COSTS)), max_size=2, unique=True),
     st.floats(0.0, 1.0),
 )
-def test_without_a_choice_it_decides_as_one_fitted_without_it(seed, kind, policy, exclude, share):
+def test_without_a_choice_it_decides_as_one_fitted_without_it(
+    seed, kind, policy, exclude, share
+):
     """Estimates of a choice do not depend on the others here, so that the two are equal."""
     X, Q = log(120, seed)
     names, rng = list(COSTS), np.random.default_rng(seed)
@@ -88,7 +90,9 @@ def test_rows_make_only_choices_that_they_are_allowed(seed, limited):
     values = np.where(allowed, router.predict_quality(new), -np.inf)
     online = router.predict_routed(new, budget=budget, **limits)
     price = router.set_params(budget=budget).price_
-    net = values - price * costs if price < np.inf else np.where(allowed, -costs, -np.inf)
+    net = (
+        values - price * costs if price < np.inf else np.where(allowed, -costs, -np.inf)
+    )
     np.testing.assert_allclose(net[rows, online.route], net.max(axis=1))
     batch = router.set_params(policy="batch").predict_routed(new, **limits)
     for routed in (online, batch):
@@ -127,10 +131,16 @@ def test_refusals_come_before_any_call():
             router.predict(X, **call)
     X, y, X_test, _ = problem()
     counting = [(name, Counting(member)) for name, member in members()]
-    occam = OccamRouterClassifier(counting, costs=[1, 3], budget=4, embedding="tree").fit(X, y)
+    occam = OccamRouterClassifier(
+        counting, costs=[1, 3], budget=4, embedding="tree"
+    ).fit(X, y)
     for member in occam.estimators_:
         member.rows_.clear()
-    for call in ({"exclude": ["tree"]}, {"exclude": ["tree", "logreg"]}, {"budget": 0.5}):
+    for call in (
+        {"exclude": ["tree"]},
+        {"exclude": ["tree", "logreg"]},
+        {"budget": 0.5},
+    ):
         with pytest.raises(ValueError, match="tree|smallest feasible"):
             occam.predict(X_test, **call)
     assert not any(member.rows_ for member in occam.estimators_)
@@ -140,31 +150,41 @@ def test_refusals_come_before_any_call():
 def test_a_member_that_is_down_is_not_called():
     X, y, X_test, _ = problem()
     models = [*members(), ("deep", DecisionTreeClassifier(random_state=0))]
-    models = [(name, FrozenEstimator(Counting(model).fit(X, y))) for name, model in models]
+    models = [
+        (name, FrozenEstimator(Counting(model).fit(X, y))) for name, model in models
+    ]
     X, y, _, _ = problem(seed=1)
     for kind in (OccamRouterClassifier, FrugalMCTClassifier):
-        router = kind(models, costs=[1, 2, 5], budget=6, quality_estimator=TREE).fit(X, y)
+        router = kind(models, costs=[1, 2, 5], budget=6, quality_estimator=TREE).fit(
+            X, y
+        )
         for down, member in models:
             member.estimator.rows_.clear()
             routed = router.predict_routed(X_test, exclude=[down])
             assert not member.estimator.rows_
             assert down not in " ".join(np.array(router.choices_)[routed.route]).split()
     with pytest.raises(ValueError, match="leaves no base: base='tree'"):
-        clone(router).set_params(base="tree").fit(X, y).predict(X_test, exclude=["tree"])
+        clone(router).set_params(base="tree").fit(X, y).predict(
+            X_test, exclude=["tree"]
+        )
     with pytest.raises(ValueError, match="exclude names"):
         router.predict(X_test, exclude=["cnn"])
 
 
 def test_new_prices_of_frugalmct_are_those_of_a_new_fit():
     X, y, X_test, _ = problem()
-    router = FrugalMCTClassifier(members(), costs=[1.0, 3.0], budget=3.0, quality_estimator=TREE)
+    router = FrugalMCTClassifier(
+        members(), costs=[1.0, 3.0], budget=3.0, quality_estimator=TREE
+    )
     router.fit(X, y)
     for costs in ([1.0, 8.0], [4.0, 1.0], [2.0, 6.0]):
         budget = min(costs) + 1.5
         router.set_params(costs=costs, budget=budget)
         again = clone(router).fit(X, y)
         np.testing.assert_array_equal(router.route(X_test), again.route(X_test))
-        np.testing.assert_array_equal(router.predict_cost(X_test), again.predict_cost(X_test))
+        np.testing.assert_array_equal(
+            router.predict_cost(X_test), again.predict_cost(X_test)
+        )
         assert (router.base_, router.min_budget_) == (again.base_, again.min_budget_)
         assert router.validation_cost_ == pytest.approx(again.validation_cost_)
     with pytest.raises(ValueError, match="was set after fit"):
@@ -181,7 +201,9 @@ def test_equal_requests_one_by_one_are_mixed_by_their_ids():
     np.testing.assert_array_equal(alone, together)
     assert len({router.route([[1.0]])[0] for _ in range(20)}) == 1
     # Neighbouring whole numbers are different requests.
-    draws = [tie_draws(np.ones((1, 2)), [2**60 + i])(np.array([0]))[0] for i in range(200)]
+    draws = [
+        tie_draws(np.ones((1, 2)), [2**60 + i])(np.array([0]))[0] for i in range(200)
+    ]
     assert len(set(draws)) == 200 and abs(np.mean(draws) - 0.5) < 0.1
 
 
@@ -196,12 +218,23 @@ def test_frames_of_limits_and_costs_are_read_by_name(order):
     allowed = pd.DataFrame(may, columns=list(COSTS))
     expected = router.route(X, allowed=may)
     assert may[np.arange(150), expected].all()
-    np.testing.assert_array_equal(router.route(X, allowed=allowed[list(order)]), expected)
-    logged = pd.DataFrame(np.outer(1 + np.abs(X[:, 0]), list(COSTS.values())), columns=list(COSTS))
+    np.testing.assert_array_equal(
+        router.route(X, allowed=allowed[list(order)]), expected
+    )
+    logged = pd.DataFrame(
+        np.outer(1 + np.abs(X[:, 0]), list(COSTS.values())), columns=list(COSTS)
+    )
     by_name = clone(router).fit(X, Q, costs=logged[list(order)])
-    np.testing.assert_array_equal(by_name.route(X), clone(router).fit(X, Q, costs=logged).route(X))
-    for wrong in (allowed.rename(columns={"small": "tiny"}), allowed[["small", "large"]]):
-        with pytest.raises(ValueError, match=r"allowed must have the columns \['small'"):
+    np.testing.assert_array_equal(
+        by_name.route(X), clone(router).fit(X, Q, costs=logged).route(X)
+    )
+    for wrong in (
+        allowed.rename(columns={"small": "tiny"}),
+        allowed[["small", "large"]],
+    ):
+        with pytest.raises(
+            ValueError, match=r"allowed must have the columns \['small'"
+        ):
             router.predict(X, allowed=wrong)
 
 
@@ -227,7 +260,11 @@ def test_equal_rows_have_no_estimate_alone():
         rng = np.random.default_rng(seed)
         X = np.repeat(rng.random((30, 2)), 10, axis=0)
         Q = (rng.random((300, 2)) < 0.5).astype(float)
-        router = BudgetRouter(BaggedNeighborsRegressor(), costs=[1, 3], budget=2, cv=3).fit(X, Q)
-        off.append(router.predict_routed(rng.random((500, 2))).expected_quality.mean() - 0.5)
+        router = BudgetRouter(
+            BaggedNeighborsRegressor(), costs=[1, 3], budget=2, cv=3
+        ).fit(X, Q)
+        off.append(
+            router.predict_routed(rng.random((500, 2))).expected_quality.mean() - 0.5
+        )
     # Of noise nothing can be expected but a half.
     assert abs(np.mean(off)) < 3 * np.std(off) / np.sqrt(12) + 0.015

@@ -35,7 +35,8 @@ def test_validation_figures_are_those_of_new_rows():
             [
                 (router.validation_quality_ - chance[rows, route].mean())
                 / router.validation_quality_se_,
-                (router.validation_cost_ - costs[rows, route].mean()) / router.validation_cost_se_,
+                (router.validation_cost_ - costs[rows, route].mean())
+                / router.validation_cost_se_,
             ]
         )
     # The mean of 10 standard normal numbers has a standard deviation of .32.
@@ -89,7 +90,9 @@ def test_costs_of_the_answers_given_are_learned():
 
 def test_the_overlap_is_reported():
     X, q, choice, b, _ = draw_log("cheap", 600, 1)
-    router = BudgetRouter(costs=COSTS, budget=3).fit(X, q, choice=NAMES[choice], propensity=b)
+    router = BudgetRouter(costs=COSTS, budget=3).fit(
+        X, q, choice=NAMES[choice], propensity=b
+    )
     found = router.overlap_
     np.testing.assert_array_equal(found.n_rows, np.bincount(choice))
     np.testing.assert_allclose(found.effective_sample_size, found.n_rows)
@@ -131,7 +134,9 @@ def test_scores_and_curves_leave_out_what_is_not_known():
     holes[::2] = np.nan
     expected = chance[np.arange(300), router.route(X)][1::2].mean()
     assert router.score(X, holes) == pytest.approx(expected)
-    assert accuracy_cost_curve(router, X, holes, [3]).quality[0] == pytest.approx(expected)
+    assert accuracy_cost_curve(router, X, holes, [3]).quality[0] == pytest.approx(
+        expected
+    )
     for call in (router.score, lambda X, Q: accuracy_cost_curve(router, X, Q, [3])):
         with pytest.raises(ValueError, match="not known, for every choice"):
             call(X, np.full((300, 3), np.nan))
@@ -158,7 +163,9 @@ def test_what_is_no_log_is_refused(change, message):
 
 def test_costs_must_say_what_other_choices_would_have_cost():
     X, q, choice, b, c = draw_log("uniform", 60, 4)
-    with pytest.raises(ValueError, match="do not say what the other choices would have cost"):
+    with pytest.raises(
+        ValueError, match="do not say what the other choices would have cost"
+    ):
         BudgetRouter(Ridge()).fit(X, q, choice=choice, costs=c)
     with pytest.raises(ValueError, match="Give costs as a mapping"):
         BudgetRouter(Ridge(), costs=[1, 3, 8]).fit(X, q, choice=NAMES[choice])
@@ -173,7 +180,10 @@ def test_texts_and_frames():
     frame = pd.DataFrame({"prompt": words[kind], "n": rng.normal(size=200)})
     router = BudgetRouter(costs={"small": 1, "large": 5}, budget=3)
     router.fit(frame, q, choice=np.array(["small", "large"])[choice])
-    assert router.predict(frame[kind == 0]).tolist().count("small") > 0.8 * (kind == 0).sum()
+    assert (
+        router.predict(frame[kind == 0]).tolist().count("small")
+        > 0.8 * (kind == 0).sum()
+    )
     assert router.overlap_.estimated
 
 
@@ -230,7 +240,9 @@ def fit_log(X, q, choice, **beside):
 
 
 @settings(
-    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=6,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     seed=st.integers(0, 1000),
@@ -250,7 +262,9 @@ def test_a_log_of_a_rule_has_no_validation_figures(seed, column, is_known, has_c
     router, messages = fit_log(X, q, choice, **beside)
     lacking = [message for message in messages if "log and policy agree" in message]
     lacking += [message for message in messages if "below 10: too few" in message]
-    lacking += [message for message in messages if "on none of them has the log made" in message]
+    lacking += [
+        message for message in messages if "on none of them has the log made" in message
+    ]
     assert len(messages) == len(lacking) == 1
     with pytest.warns(UserWarning, match="validation_quality_ is NaN"):
         assert np.isnan(router.validation_quality_)
@@ -266,11 +280,17 @@ def test_a_log_of_a_rule_has_no_validation_figures(seed, column, is_known, has_c
 
 
 @settings(
-    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=6,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-@given(seed=st.integers(0, 1000), column=st.sampled_from([0, 3]), is_known=st.booleans())
+@given(
+    seed=st.integers(0, 1000), column=st.sampled_from([0, 3]), is_known=st.booleans()
+)
 def test_a_partly_random_log_has_validation_figures(seed, column, is_known):
-    X, q, choice, propensity, outcomes = log_of_a_rule(seed, 900, column, exceptions=0.3)
+    X, q, choice, propensity, outcomes = log_of_a_rule(
+        seed, 900, column, exceptions=0.3
+    )
     beside = {"propensity": propensity} if is_known else {}
     router, _ = fit_log(X, q, choice, **beside)
     assert router.overlap_.lack is None
@@ -296,9 +316,14 @@ def test_figures_of_logs_of_rules_hold_or_are_nan(column, is_known, monkeypatch)
             router, messages = fit_log(X, q, choice, **beside)
             truth = router.score(*log_of_a_rule(seed + 100, 5000, column, 0.3)[::4])
             naive = router._learned.validated(4.0)
-            for figures, errors in ((naive, off_without_test), (router._validated(4.0), off)):
+            for figures, errors in (
+                (naive, off_without_test),
+                (router._validated(4.0), off),
+            ):
                 if np.isfinite(figures.quality):
-                    errors.append((figures.quality - truth) / np.hypot(figures.quality_se, 0.01))
+                    errors.append(
+                        (figures.quality - truth) / np.hypot(figures.quality_se, 0.01)
+                    )
             assert np.isfinite(router._validated(4.0).quality) or messages
     assert np.mean(np.abs(off) > 3) < 0.05
     if column == 0:
@@ -315,7 +340,9 @@ def test_an_estimate_beyond_the_qualities_of_the_log_is_warned_of():
     propensity = np.where(q == 1, 0.1, 0.9)
     router, messages = fit_log(X, q, choice, propensity=propensity)
     assert router._learned.validated(4.0).quality > 1
-    assert any("is outside of the qualities in the log, 0 to 1" in one for one in messages)
+    assert any(
+        "is outside of the qualities in the log, 0 to 1" in one for one in messages
+    )
     with pytest.warns(UserWarning, match="is outside of the qualities in the log"):
         assert router.validation_quality_ > 1
 
@@ -328,7 +355,9 @@ def test_the_smallest_budget_is_among_those_that_the_log_judges():
 
 
 @settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=20,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.floats(-1, 2), st.integers(0, 20))
 def test_a_budget_that_is_nan_has_no_standard_error(quality, seed):

@@ -95,7 +95,9 @@ def test_what_is_made_of_a_router_knows_its_choices(reg_lambda):
         np.testing.assert_array_equal(other.route(rows), route)
     policy = PortablePolicy(export_policy(router))
     assert policy.choices == ["small", "middle", "large", "new"]
-    np.testing.assert_array_equal(policy.decide(router.predict_quality(rows), 4.0), route)
+    np.testing.assert_array_equal(
+        policy.decide(router.predict_quality(rows), 4.0), route
+    )
     # A stream has the router as it was; a new one decides as the router does.
     assert stream.route(X[:1]).name in COSTS
     stream = router.stream(1e6)
@@ -119,11 +121,15 @@ def test_what_is_made_of_a_router_knows_its_choices(reg_lambda):
 def test_frames_name_the_new_choice():
     X, Q = log(600, k=4)
     frame = pd.DataFrame(Q, columns=[*COSTS, "new"])
-    router = BudgetRouter(Ridge(), costs=COSTS, budget=4.0).fit(X[:400], frame[list(COSTS)][:400])
+    router = BudgetRouter(Ridge(), costs=COSTS, budget=4.0).fit(
+        X[:400], frame[list(COSTS)][:400]
+    )
     router.add_choice("new", X[400:], frame["new"][400:], cost=2.0)
     shuffled = frame[["new", "large", "small", "middle"]]
     assert router.score(X, shuffled) == router.score(X, Q)
-    unnamed = BudgetRouter(Ridge(), costs=[1.0, 3.0, 8.0], budget=4.0).fit(X[:400], Q[:400, :3])
+    unnamed = BudgetRouter(Ridge(), costs=[1.0, 3.0, 8.0], budget=4.0).fit(
+        X[:400], Q[:400, :3]
+    )
     unnamed.add_choice("new", X[400:], Q[400:, 3], cost=2.0)
     assert set(unnamed.predict(X)) <= {0, 1, 2, 3}
     with pytest.raises(ValueError, match="y must have one column for each of"):
@@ -148,7 +154,10 @@ def test_a_log_of_one_answer_takes_a_new_choice():
     [
         ({"name": "small"}, "name must be a new one"),
         ({"name": 3}, "name must be a new one"),
-        ({"X": [[0.0, 0.0, 0.0]], "q": [1.0]}, "q must have at least two scores of 'new'"),
+        (
+            {"X": [[0.0, 0.0, 0.0]], "q": [1.0]},
+            "q must have at least two scores of 'new'",
+        ),
         ({"cost": -1.0}, "cost"),
         ({"q": np.full(30, np.inf)}, "q must be finite"),
         ({"q": np.zeros(3)}, "shape"),
@@ -159,7 +168,9 @@ def test_refusals_leave_all_as_it_was(change, message):
     router = fitted()
     route = router.route(X)
     with pytest.raises(ValueError, match=message):
-        router.add_choice(**{"name": "new", "X": X[:30], "q": Q[:30, 3], "cost": 2.0} | change)
+        router.add_choice(
+            **{"name": "new", "X": X[:30], "q": Q[:30, 3], "cost": 2.0} | change
+        )
     assert router.choices_ == list(COSTS)
     np.testing.assert_array_equal(router.route(X), route)
 
@@ -175,7 +186,9 @@ def test_few_scores_do_little_harm():
         rng = np.random.default_rng(seed)
         worse = (rng.random(3000) < 0.6).astype(float)
         other = copy.deepcopy(router).add_choice("new", X[:10], worse[:10], cost=3.0)
-        lost.append(without - other.score(X[1000:], np.column_stack([truth, worse[1000:]])))
+        lost.append(
+            without - other.score(X[1000:], np.column_stack([truth, worse[1000:]]))
+        )
     assert np.quantile(lost, 0.9) < 0.005
 
 
@@ -189,5 +202,7 @@ def test_scores_in_per_cent_are_not_taken_in_without_a_word():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         router.add_choice("new", X[:50], scores, cost=2)
-    with pytest.warns(UserWarning, match="'wrong' goes from 0 to 100.*from 0 to 1. Scores in"):
+    with pytest.warns(
+        UserWarning, match="'wrong' goes from 0 to 100.*from 0 to 1. Scores in"
+    ):
         router.add_choice("wrong", X[:50], 100 * scores, cost=2)

@@ -53,7 +53,13 @@ def members():
 
 
 def occam(**params):
-    params = {"costs": COSTS, "budget": 2.5, "quality_estimator": TREE, "cv": 3, **params}
+    params = {
+        "costs": COSTS,
+        "budget": 2.5,
+        "quality_estimator": TREE,
+        "cv": 3,
+        **params,
+    }
     return OccamRouterClassifier(members(), **params)
 
 
@@ -65,7 +71,10 @@ CLASSES = np.array(["a", "b", "c"])
 def test_means_are_those_of_scikit_learn(seed, weighted):
     rng = np.random.default_rng(seed)
     n, k = 40, int(rng.integers(2, 4))
-    target, given_ = np.r_[np.arange(k), rng.integers(0, k, n - k)], rng.integers(0, k, n)
+    target, given_ = (
+        np.r_[np.arange(k), rng.integers(0, k, n - k)],
+        rng.integers(0, k, n),
+    )
     proba = rng.dirichlet(np.ones(k), n)
     weight = rng.integers(1, 5, n).astype(float) if weighted else None
 
@@ -74,11 +83,15 @@ def test_means_are_those_of_scikit_learn(seed, weighted):
         return np.average(rows, weights=weight)
 
     kw = {"sample_weight": weight}
-    assert mean("accuracy", given_) == pytest.approx(metrics.accuracy_score(target, given_, **kw))
+    assert mean("accuracy", given_) == pytest.approx(
+        metrics.accuracy_score(target, given_, **kw)
+    )
     assert mean("balanced_accuracy", given_) == pytest.approx(
         metrics.balanced_accuracy_score(target, given_, **kw)
     )
-    assert mean("log_loss", proba) == pytest.approx(-metrics.log_loss(target, proba, **kw))
+    assert mean("log_loss", proba) == pytest.approx(
+        -metrics.log_loss(target, proba, **kw)
+    )
     if k == 2:
         assert mean("brier", proba) == pytest.approx(
             -metrics.brier_score_loss(target, proba[:, 1], **kw)
@@ -124,7 +137,10 @@ def test_losses_of_numbers_are_those_of_scikit_learn(name):
         (("predict_proba", 3), "as a pair must be"),
         (("scores", len), "as a pair must be"),
         (lambda true, given: 1.0, "one finite number for each row"),
-        (lambda true, given: np.ma.masked_array(np.ones(len(true)), true == given), "are masked"),
+        (
+            lambda true, given: np.ma.masked_array(np.ones(len(true)), true == given),
+            "are masked",
+        ),
     ],
 )
 def test_what_is_no_quality_is_refused_before_a_member_is_fitted(quality, message):
@@ -145,9 +161,13 @@ def test_an_error_that_costs_less_than_the_right_answer_is_refused():
     classes = np.array(["no", "yes"])
     wrong = ({("no", "yes"): -1.0, ("yes", "no"): -50.0}, [[0, 1], [5, 6]])
     for matrix in wrong:
-        with pytest.raises(ValueError, match="no error may cost less than the right answer"):
+        with pytest.raises(
+            ValueError, match="no error may cost less than the right answer"
+        ):
             cost_objective(matrix, classes)
-    gains = cost_objective({("no", "yes"): 0, ("yes", "no"): 5, ("yes", "yes"): -2.0}, classes)
+    gains = cost_objective(
+        {("no", "yes"): 0, ("yes", "no"): 5, ("yes", "yes"): -2.0}, classes
+    )
     assert gains.of(np.array([1, 1]), np.array([1, 0])).tolist() == [2.0, -5.0]
 
 
@@ -186,7 +206,9 @@ def test_without_a_budget_errors_and_prices_are_minimised_together():
 
 def test_baselines_know_money():
     X, y = problem(600)
-    single = DummyRouterClassifier(members(), costs=COSTS, quality=MATRIX, cv=3).fit(X, y)
+    single = DummyRouterClassifier(members(), costs=COSTS, quality=MATRIX, cv=3).fit(
+        X, y
+    )
     best = int(np.argmax(single.mean_quality_ - single.costs_))
     assert (single.route(X) == best).all()
     single.set_params(exchange_rate=0.0).fit(X, y)
@@ -209,9 +231,17 @@ def test_weights_stand_for_copies_of_rows(quality):
         ("no", DummyClassifier(strategy="constant", constant="no")),
         ("yes", DummyClassifier(strategy="constant", constant="yes")),
     ]
-    kw = {"costs": [1, 2], "quality": quality, "cv": 2, "quality_estimator": TREE, "budget": 1.4}
+    kw = {
+        "costs": [1, 2],
+        "quality": quality,
+        "cv": 2,
+        "quality_estimator": TREE,
+        "budget": 1.4,
+    }
     weighted = OccamRouterClassifier(pair, **kw).fit(X, y, sample_weight=counts)
-    copied = OccamRouterClassifier(pair, **kw).fit(np.repeat(X, counts, 0), np.repeat(y, counts))
+    copied = OccamRouterClassifier(pair, **kw).fit(
+        np.repeat(X, counts, 0), np.repeat(y, counts)
+    )
     plain = OccamRouterClassifier(pair, **kw).fit(X, y)
     np.testing.assert_allclose(weighted.mean_quality_, copied.mean_quality_)
     assert not np.allclose(weighted.mean_quality_, plain.mean_quality_)
@@ -239,7 +269,10 @@ def test_weights_reach_the_members_or_are_refused():
         asks = LogisticRegression().set_fit_request(sample_weight=True)
         silent = KNeighborsClassifier()
         both = OccamRouterClassifier(
-            [("logreg", asks), ("neighbors", silent)], costs=[1, 2], quality_estimator=TREE, cv=2
+            [("logreg", asks), ("neighbors", silent)],
+            costs=[1, 2],
+            quality_estimator=TREE,
+            cv=2,
         ).fit(X, y, sample_weight=weight)
     np.testing.assert_allclose(both.estimators_[0].coef_, expected)
 
@@ -247,8 +280,14 @@ def test_weights_reach_the_members_or_are_refused():
 KINDS = {
     "FrugalML": (FrugalMLClassifier, {}),
     "FrugalMCT": (FrugalMCTClassifier, {"quality_estimator": TREE, "base": "bayes"}),
-    "Sequential": (SequentialRouterClassifier, {"quality_estimator": TREE, "n_prices": 3}),
-    "Occam": (OccamRouterClassifier, {"quality_estimator": TREE, "budget": 2.5, "cv": 3}),
+    "Sequential": (
+        SequentialRouterClassifier,
+        {"quality_estimator": TREE, "n_prices": 3},
+    ),
+    "Occam": (
+        OccamRouterClassifier,
+        {"quality_estimator": TREE, "budget": 2.5, "cv": 3},
+    ),
 }
 
 
@@ -295,6 +334,8 @@ def test_scorers_and_curves_know_the_quality(quality):
     assert router.score(X, y) == pytest.approx((router.predict(X) == y).mean())
     weight = np.where(y == "yes", 3.0, 1.0)
     weighted = accuracy_cost_curve(router, X, y, [2.5], sample_weight=weight).quality[0]
-    assert weighted == pytest.approx(mean_quality_scorer(router, X, y, sample_weight=weight))
+    assert weighted == pytest.approx(
+        mean_quality_scorer(router, X, y, sample_weight=weight)
+    )
     with pytest.raises(ValueError, match="labels that fit has not seen"):
         router.row_quality(X, np.full(len(y), "maybe"))

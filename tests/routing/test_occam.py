@@ -36,13 +36,18 @@ def test_it_learns_where_the_cheap_model_is_enough():
     X, X_test = np.random.default_rng(0).uniform(-1, 1, (2, 600, 3))
     y, y_test = (np.where(rows[:, 2] > 0, "yes", "no") for rows in (X, X_test))
     turned = FunctionTransformer(lambda X: X[:, [2]] * np.sign(X[:, [0]]))
-    cheap, near = make_pipeline(turned, DecisionTreeClassifier(max_depth=1)), X[:, 0] > 0
+    cheap, near = (
+        make_pipeline(turned, DecisionTreeClassifier(max_depth=1)),
+        X[:, 0] > 0,
+    )
     members = [
         ("cheap", FrozenEstimator(cheap.fit(X[near], y[near]))),
         ("costly", DecisionTreeClassifier(max_depth=1)),
     ]
     forest = RandomForestRegressor(30, random_state=0)
-    router = OccamRouterClassifier(members, costs=COSTS, budget=3.2, quality_estimator=forest, cv=3)
+    router = OccamRouterClassifier(
+        members, costs=COSTS, budget=3.2, quality_estimator=forest, cv=3
+    )
     router.fit(X, y)
     _, route, cost = router.predict_routed(X_test)
     # Half of the rows need the costly model: the budget of 3.2 pays for 55 %.
@@ -60,7 +65,12 @@ def blob_members():
 def test_transformer_embedding_and_its_cost():
     X, y = blobs()
     router = OccamRouterClassifier(
-        blob_members(), costs=COSTS, budget=3.0, embedding=PCA(2), routing_cost=0.5, cv=3
+        blob_members(),
+        costs=COSTS,
+        budget=3.0,
+        embedding=PCA(2),
+        routing_cost=0.5,
+        cv=3,
     ).fit(X, y)
     cost = router.predict_cost(X)
     assert set(np.round(cost, 9)) <= {1.5, 5.5}
@@ -94,14 +104,20 @@ def test_measured_time_is_charged_with_the_routers_own():
     assert (router.costs_ > 0).all() and (router.costs_ < 1).all()
     overhead = router.predict_cost(X)[0] - router.costs_[router.route(X)[0]]
     assert overhead > 0
-    np.testing.assert_allclose(router.predict_cost(X), overhead + router.costs_[router.route(X)])
-    assert router.min_budget_ == pytest.approx(overhead + router.costs_.min(), rel=1e-12)
+    np.testing.assert_allclose(
+        router.predict_cost(X), overhead + router.costs_[router.route(X)]
+    )
+    assert router.min_budget_ == pytest.approx(
+        overhead + router.costs_.min(), rel=1e-12
+    )
     router.predict(X, budget=router.min_budget_)
     with pytest.raises(ValueError, match="smallest feasible budget"):
         router.predict(X, budget=0.99 * router.min_budget_)
     with pytest.raises(ValueError, match="smallest feasible budget"):
         router.set_params(budget=1e-12).fit(X, y)
-    embedded = OccamRouterClassifier(blob_members(), embedding="cheap", **params).fit(X, y)
+    embedded = OccamRouterClassifier(blob_members(), embedding="cheap", **params).fit(
+        X, y
+    )
     assert embedded.predict_cost(X).min() > embedded.costs_[0]
     own = OccamRouterClassifier(blob_members(), routing_cost=0.0, **params).fit(X, y)
     np.testing.assert_array_equal(own.predict_cost(X), own.costs_[own.route(X)])
@@ -111,7 +127,9 @@ def test_measured_time_is_charged_with_the_routers_own():
 
 
 def test_text_with_a_pipeline_as_member():
-    texts = [f"cheap thing {i}" for i in range(40)] + [f"hard question {i}" for i in range(40)]
+    texts = [f"cheap thing {i}" for i in range(40)] + [
+        f"hard question {i}" for i in range(40)
+    ]
     y = np.array(["a", "b"] * 40)
     members = [
         ("prior", DummyClassifier()),
@@ -132,9 +150,15 @@ def test_text_with_a_pipeline_as_member():
 
 def test_rows_that_the_default_estimator_cannot_read_are_refused_before_any_fit():
     X, y = blobs()
-    mixed = pd.DataFrame(X).rename(columns=str).assign(colour=np.where(y == 1, "red", "blue"))
+    mixed = (
+        pd.DataFrame(X)
+        .rename(columns=str)
+        .assign(colour=np.where(y == 1, "red", "blue"))
+    )
     numbers = ColumnTransformer([("numbers", "passthrough", [0, 1])])
-    members = [(name, Counting(make_pipeline(numbers, m))) for name, m in blob_members()]
+    members = [
+        (name, Counting(make_pipeline(numbers, m))) for name, m in blob_members()
+    ]
     router = OccamRouterClassifier(members, costs=COSTS, cv=2)
     with patch.object(Counting, "fit", side_effect=AssertionError("fitted")):
         with pytest.raises((TypeError, ValueError), match="as embedding") as caught:
@@ -142,7 +166,9 @@ def test_rows_that_the_default_estimator_cannot_read_are_refused_before_any_fit(
     # The row itself is not said.
     assert "red" not in str(caught.value)
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
-    router = OccamRouterClassifier(members, costs=COSTS, embedding=numbers, cv=2).fit(mixed, y)
+    router = OccamRouterClassifier(members, costs=COSTS, embedding=numbers, cv=2).fit(
+        mixed, y
+    )
     assert router.predict(mixed).shape == (len(y),)
 
 
@@ -169,7 +195,10 @@ def test_a_decision_tree_that_allows_missing_values():
     X, y = blobs()
     X = X.copy()
     X[::7, 0] = np.nan
-    trees = [("cheap", DecisionTreeClassifier(max_depth=1)), ("costly", DecisionTreeClassifier())]
+    trees = [
+        ("cheap", DecisionTreeClassifier(max_depth=1)),
+        ("costly", DecisionTreeClassifier()),
+    ]
     forest = RandomForestRegressor(10, random_state=0)
     router = OccamRouterClassifier(trees, costs=COSTS, quality_estimator=forest, cv=3)
     assert router.fit(X, y).predict(X).shape == (300,)
@@ -202,7 +231,11 @@ class Memory(ClassifierMixin, BaseEstimator):
 def test_a_stream_of_known_length_after_the_member_that_embeds_has_a_new_price():
     X, y = blobs()
     router = OccamRouterClassifier(
-        blob_members(), costs=COSTS, embedding="cheap", quality_estimator=LinearRegression(), cv=3
+        blob_members(),
+        costs=COSTS,
+        embedding="cheap",
+        quality_estimator=LinearRegression(),
+        cv=3,
     ).fit(X, y)
     stream = router.set_params(costs=COSTS | {"cheap": 2.0}).stream(1000.0, 5)
     for x in X[:5]:

@@ -26,7 +26,9 @@ def world(n, seed=0, n_features=3):
     """Requests, noisy quality of three models of rising price, and costs that vary."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, n_features))
-    mean = np.column_stack([0.5 + 0.15 * X[:, 0], 0.7 + 0.1 * X[:, 1], 0.85 - 0.05 * X[:, 0]])
+    mean = np.column_stack(
+        [0.5 + 0.15 * X[:, 0], 0.7 + 0.1 * X[:, 1], 0.85 - 0.05 * X[:, 0]]
+    )
     Q = mean + 0.1 * rng.normal(size=(n, 3))
     C = np.array(list(COSTS.values())) * rng.lognormal(-0.08, 0.4, size=(n, 3))
     return X, Q, C
@@ -54,7 +56,9 @@ def believed(router, X):
     return np.array(found)
 
 
-@given(st.integers(0, 10**6), st.floats(0.1, 100), st.integers(1, 6), st.integers(0, 30))
+@given(
+    st.integers(0, 10**6), st.floats(0.1, 100), st.integers(1, 6), st.integers(0, 30)
+)
 @settings(max_examples=20, deadline=None)
 def test_beliefs_are_ridge_regression(seed, alpha, n_features, n):
     """Without drift: mean and covariance of the normal equations, in any order."""
@@ -87,8 +91,12 @@ def test_drift_is_a_random_walk_of_the_level(seed, drift, n):
             beliefs.learn(0, QUALITY, x[i], y[i], made=when[i])
     level = 0.5 + drift * np.minimum.outer(when, when)
     weights = np.linalg.solve(level + np.outer(x[:, 1], x[:, 1]) / 5.0 + np.eye(n), y)
-    np.testing.assert_allclose(beliefs.mean[0, QUALITY, 0], level[-1] @ weights, atol=1e-8)
-    np.testing.assert_allclose(beliefs.mean[0, QUALITY, 1], x[:, 1] @ weights / 5.0, atol=1e-8)
+    np.testing.assert_allclose(
+        beliefs.mean[0, QUALITY, 0], level[-1] @ weights, atol=1e-8
+    )
+    np.testing.assert_allclose(
+        beliefs.mean[0, QUALITY, 1], x[:, 1] @ weights / 5.0, atol=1e-8
+    )
 
 
 @pytest.mark.slow
@@ -141,7 +149,11 @@ def test_the_ceiling_is_of_requests_that_are_not_refunded(
                 router.commit(decision, quality=Q[i, k], cost=C[i, k])
                 paid.append(C[i, k])
     status = router.status()
-    assert (status.n_requests, status.n_refunded, status.n_open) == (len(paid), n_failed, 0)
+    assert (status.n_requests, status.n_refunded, status.n_open) == (
+        len(paid),
+        n_failed,
+        0,
+    )
     assert status.mean_cost == pytest.approx(np.mean(paid))
     # Of calls that wait at the end, it is not known that they fail.
     assert sum(paid) < 2.5 * (1.04 * len(paid) + failing * delay)
@@ -151,7 +163,11 @@ def test_the_ceiling_is_of_requests_that_are_not_refunded(
 def test_where_no_plan_fits_the_cheapest_choice_is_taken():
     """However well a request that is like none before speaks for another."""
     X, Q, _ = world(600)
-    router = OnlineBudgetRouter(COSTS, budget=3.0).fit(X[:300], Q[:300]).set_params(budget=0.5)
+    router = (
+        OnlineBudgetRouter(COSTS, budget=3.0)
+        .fit(X[:300], Q[:300])
+        .set_params(budget=0.5)
+    )
     assert {router.decide(20 * x).name for x in X[300:]} == {"small"}
 
 
@@ -238,7 +254,12 @@ def test_a_new_choice_is_the_routers_and_not_its_parameters():
     X, Q, C = world(400)
     router = OnlineBudgetRouter(COSTS, budget=3.0).fit(X[:300], Q[:300], C[:300])
     router.add_choice("new", cost=2.0, n_trials=3)
-    assert router.choices_ == [*COSTS, "new"] and router.costs_.tolist() == [1, 3, 10, 2]
+    assert router.choices_ == [*COSTS, "new"] and router.costs_.tolist() == [
+        1,
+        3,
+        10,
+        2,
+    ]
     assert router.get_params()["costs"] == COSTS == clone(router).costs
     tried = [router.decide(x) for x in X[300:303]]
     assert [decision.name for decision in tried] == ["new"] * 3
@@ -254,10 +275,16 @@ def test_a_new_choice_is_the_routers_and_not_its_parameters():
 @pytest.mark.slow
 def test_a_newcomer_is_adopted_or_refused():
     X, Q, C = world(900)
-    for quality, cost, adopted in [(0.9, 2.0, True), (0.3, 2.0, False), (0.9, 200.0, False)]:
+    for quality, cost, adopted in [
+        (0.9, 2.0, True),
+        (0.3, 2.0, False),
+        (0.9, 200.0, False),
+    ]:
         router = OnlineBudgetRouter(COSTS, budget=3.0).fit(X[:300], Q[:300], C[:300])
         router.add_choice("new", cost=cost)
-        Qn = np.column_stack([Q, quality + 0.1 * np.random.default_rng(0).normal(size=900)])
+        Qn = np.column_stack(
+            [Q, quality + 0.1 * np.random.default_rng(0).normal(size=900)]
+        )
         Cn = np.column_stack([C, np.full(900, cost)])
         chosen = serve(router, X[300:], Qn[300:], Cn[300:])
         assert ((chosen[-300:] == 3).mean() > 0.5) == adopted
@@ -305,7 +332,10 @@ def test_threads_lose_no_request():
     assert status.n_requests == 700 and status.n_open == 0
     assert sum(status.n_told.values()) == 300 + 700
     assert status.mean_cost < 3.1
-    assert router.choices_ == [*COSTS, *(name for name in router.choices_ if "new" in name)]
+    assert router.choices_ == [
+        *COSTS,
+        *(name for name in router.choices_ if "new" in name),
+    ]
     assert len(router.choices_) == 3 + 7
 
 
@@ -387,16 +417,28 @@ def test_a_fitted_router_is_a_start():
         (lambda r: r.decide([1.0, 2.0, np.nan]), "x must have no missing"),
         (lambda r: r.commit("this"), "decision must be"),
         (lambda r: r.commit(r.decide([0, 0, 0]), quality="good"), "quality must be"),
-        (lambda r: r.commit(r.decide([0, 0, 0]), cost=-1), "cost must be finite and at least 0"),
+        (
+            lambda r: r.commit(r.decide([0, 0, 0]), cost=-1),
+            "cost must be finite and at least 0",
+        ),
         (lambda r: r.exclude("small"), "names must be a list"),
         (lambda r: r.include(["tiny"]), "There is no choice 'tiny'"),
         (lambda r: r.add_choice("small", cost=1), "name must be a new one"),
         (lambda r: r.add_choice("new", cost=-1), "cost of 'new'"),
         (lambda r: r.add_choice("new", cost=1, n_trials=-1), "n_trials must be"),
-        (lambda r: r.add_choice("new", [[0, 0, 0]], cost=1), "X and y must be given together"),
-        (lambda r: r.partial_fit([[0, 0, 0]], [1.0], choice=["tiny"]), "'tiny', which is not"),
+        (
+            lambda r: r.add_choice("new", [[0, 0, 0]], cost=1),
+            "X and y must be given together",
+        ),
+        (
+            lambda r: r.partial_fit([[0, 0, 0]], [1.0], choice=["tiny"]),
+            "'tiny', which is not",
+        ),
         (lambda r: r.partial_fit([[0, 0, 0]], [1.0, 2.0]), "y must have shape"),
-        (lambda r: r.set_params(costs=None).decide([0, 0, 0]), "costs must be a mapping"),
+        (
+            lambda r: r.set_params(costs=None).decide([0, 0, 0]),
+            "costs must be a mapping",
+        ),
     ],
 )
 def test_errors_say_what_is_wrong(call, words):
@@ -555,7 +597,9 @@ def test_choices_and_first_rows_of_several_threads_are_all_kept(seed):
     X, Q, _ = world(80, seed=seed)
     router = OnlineBudgetRouter(COSTS, budget=3.0)
     parts = np.array_split(np.arange(80), 4)
-    restlessly(*[lambda part=part: router.partial_fit(X[part], Q[part]) for part in parts])
+    restlessly(
+        *[lambda part=part: router.partial_fit(X[part], Q[part]) for part in parts]
+    )
     assert set(router.status().n_told.values()) == {80}
     new = [f"new{k}" for k in range(4)]
     restlessly(

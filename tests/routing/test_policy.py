@@ -25,7 +25,9 @@ def draw_policy(rng, n=24, m=3):
     kind = rng.integers(-1, 2, n) if often else None
     planned = rng.integers(0, 4, (n, m) if per_row else m) / 4
     estimate = rng.integers(0, 5, (n, m)) / 4
-    for rows in [np.flatnonzero((part == p) & (kind == k)) for p in range(3) for k in range(2)]:
+    for rows in [
+        np.flatnonzero((part == p) & (kind == k)) for p in range(3) for k in range(2)
+    ]:
         estimate[rows] = estimate[rows[:1]]
         if per_row:
             planned[rows] = planned[rows[:1]]
@@ -74,7 +76,8 @@ def decided(values, costs, rule):
             net = value - rule.price * cost
             best = np.flatnonzero(net >= net.max() - 1e-9)
         low, high = (
-            best[(cost[best] == end).argmax()] for end in (min(cost[best]), max(cost[best]))
+            best[(cost[best] == end).argmax()]
+            for end in (min(cost[best]), max(cost[best]))
         )
         found.append((low, high if rule.share else low, rule.share * (high != low)))
     low, high, share = (np.array(part) for part in zip(*found))
@@ -105,7 +108,9 @@ def price_floors(policy, judges):
         for price in prices:
             choices = decided(values, planned, Rule(price, 0.0))
             net.append(
-                (averaged(policy.quality, choices) - least * averaged(paid, choices))[judges]
+                (averaged(policy.quality, choices) - least * averaged(paid, choices))[
+                    judges
+                ]
             )
             missing.append(averaged(policy.estimate - policy.quality, choices)[judges])
         means = [np.average(one, weights=weight[judges]) for one in net]
@@ -141,7 +146,9 @@ def rule_at(policy, budget, path, judges=slice(None)):
 
 def budgets_of(policy, rng):
     low, high = policy.path.budgets[[0, -1]] + policy.deciding
-    return [float(one) for one in (low, low + rng.random() * (high - low), high + 1, np.inf)]
+    return [
+        float(one) for one in (low, low + rng.random() * (high - low), high + 1, np.inf)
+    ]
 
 
 @settings(max_examples=60, deadline=None)
@@ -157,7 +164,10 @@ def test_validation_is_by_the_rows_of_other_folds(seed):
         found = policy.validate(budget)
         quality, cost = np.empty((2, len(values)))
         for p in range(3):
-            rows, others = np.flatnonzero(policy.part == p), np.flatnonzero(policy.part != p)
+            rows, others = (
+                np.flatnonzero(policy.part == p),
+                np.flatnonzero(policy.part != p),
+            )
             seen, costs = values.copy(), full.copy()
             if policy.by_fold is not None:
                 seen = policy.by_fold[p] - policy.reg_lambda * policy.sigma
@@ -168,15 +178,20 @@ def test_validation_is_by_the_rows_of_other_folds(seed):
                 if policy.kind[j] >= 0 and len(copies):
                     seen[j], costs[j] = values[copies[0]], full[copies[0]]
             realised = None if policy.realised is None else paid[others]
-            path = assignment_path(seen[others], costs[others], realised, weight[others])
-            choices = decided(values[rows], full[rows], rule_at(policy, budget, path, others))
+            path = assignment_path(
+                seen[others], costs[others], realised, weight[others]
+            )
+            choices = decided(
+                values[rows], full[rows], rule_at(policy, budget, path, others)
+            )
             quality[rows] = averaged(policy.quality[rows], choices)
             cost[rows] = averaged(paid[rows], choices) + policy.deciding
         np.testing.assert_allclose(found.quality, quality)
         np.testing.assert_allclose(found.cost, cost)
         means = policy.validated(budget)
         np.testing.assert_allclose(
-            [means.quality, means.cost], np.average([quality, cost], axis=1, weights=weight)
+            [means.quality, means.cost],
+            np.average([quality, cost], axis=1, weights=weight),
         )
 
 
@@ -187,10 +202,14 @@ def test_corrections_are_shrunk_means_over_the_rows_that_make_a_choice(seed):
     policy = draw_policy(rng)
     shape = policy.quality.shape
     values = policy.as_new - policy.reg_lambda * policy.sigma
-    planned, paid = (np.broadcast_to(table, shape) for table in (policy.planned, policy.paid))
+    planned, paid = (
+        np.broadcast_to(table, shape) for table in (policy.planned, policy.paid)
+    )
     weight = np.ones(shape[0]) if policy.weight is None else policy.weight
     for budget in budgets_of(policy, rng):
-        low, high, share = decided(values, planned, rule_at(policy, budget, policy.path))
+        low, high, share = decided(
+            values, planned, rule_at(policy, budget, policy.path)
+        )
         made = np.zeros(shape)
         np.add.at(made, (np.arange(shape[0]), low), weight * (1 - share))
         np.add.at(made, (np.arange(shape[0]), high), weight * share)
@@ -199,7 +218,10 @@ def test_corrections_are_shrunk_means_over_the_rows_that_make_a_choice(seed):
         plan, cost = (made * planned).sum(0), (made * paid).sum(0)
         ratio = cost.sum() / plan.sum() if plan.sum() else 1.0
         each = 20 * plan / np.maximum(made.sum(0), 1)
-        factor = [(c + ratio * e) / (p + e) if p else ratio for c, p, e in zip(cost, plan, each)]
+        factor = [
+            (c + ratio * e) / (p + e) if p else ratio
+            for c, p, e in zip(cost, plan, each)
+        ]
         np.testing.assert_allclose(policy.correction(budget)[0], beyond, atol=1e-12)
         np.testing.assert_allclose(policy.correction(budget)[1], factor)
 
@@ -224,12 +246,16 @@ def test_rows_of_a_call_are_decided_at_the_price_or_together(seed):
         np.testing.assert_allclose(plan.cost, full[rows, plan.route] + policy.deciding)
         beyond, factor = policy.correction(budget)
         expected = full[rows, plan.route] * (factor[plan.route] if estimated else 1)
-        np.testing.assert_allclose(plan.quality, estimates[rows, plan.route] + beyond[plan.route])
+        np.testing.assert_allclose(
+            plan.quality, estimates[rows, plan.route] + beyond[plan.route]
+        )
         np.testing.assert_allclose(plan.expected_cost, expected + policy.deciding)
         cheapest = full.min(axis=1).mean()
         if budget == np.inf or budget - policy.deciding < cheapest:
             continue
-        told = policy.decide(estimates, costs, budget, policy="batch", told=True, **draws)
+        told = policy.decide(
+            estimates, costs, budget, policy="batch", told=True, **draws
+        )
         net = values - price_floors(policy, slice(None))[0] * full
         best = brute_force(net, full, budget - policy.deciding)
         assert net[rows, told.route].mean() == pytest.approx(best, abs=1e-9)
@@ -251,7 +277,10 @@ def test_one_row_and_some_choices(seed):
         whole, part = getattr(policy, field.name), getattr(some, field.name)
         if field.name in ("estimate", "as_new", "quality", "planned", "sigma"):
             np.testing.assert_array_equal(part, whole[..., [2]])
-        elif field.name in ("realised", "by_fold", "planned_by_fold") and whole is not None:
+        elif (
+            field.name in ("realised", "by_fold", "planned_by_fold")
+            and whole is not None
+        ):
             np.testing.assert_array_equal(part, whole[..., [2]])
         elif field.name not in ("_kept", "columns"):
             assert part is whole
@@ -289,7 +318,9 @@ def test_a_router_decides_alike_in_any_unit_of_quality_and_cost(
         )
         if per_row:
             router.fit(X, quality * quality_unit, costs=own_costs)
-            routes = [router.route(X[:40], costs=own_costs[:40], budget=budget * cost_unit)]
+            routes = [
+                router.route(X[:40], costs=own_costs[:40], budget=budget * cost_unit)
+            ]
         else:
             router.fit(X, quality * quality_unit)
             routes = [router.route(X[:40])]

@@ -19,12 +19,16 @@ from skroute.routing.from_row import _portable
 def log(n=400, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 4))
-    Q = np.column_stack([1 - X[:, 0], 0.5 + 0.3 * X[:, 1], X[:, 2] ** 2, np.full(n, 0.8)])
+    Q = np.column_stack(
+        [1 - X[:, 0], 0.5 + 0.3 * X[:, 1], X[:, 2] ** 2, np.full(n, 0.8)]
+    )
     return X, Q + 0.1 * rng.normal(size=Q.shape)
 
 
 def reread(router):
-    return PortablePolicy(json.loads(json.dumps(export_policy(router), allow_nan=False)))
+    return PortablePolicy(
+        json.loads(json.dumps(export_policy(router), allow_nan=False))
+    )
 
 
 @settings(max_examples=20, deadline=None)
@@ -36,9 +40,13 @@ def reread(router):
     st.floats(0.0, 1.0),
     st.booleans(),
 )
-def test_it_decides_as_the_router(seed, ties, reg_lambda, routing_cost, share, hands_over):
+def test_it_decides_as_the_router(
+    seed, ties, reg_lambda, routing_cost, share, hands_over
+):
     X, Q = log(120, seed)
-    estimator = RandomForestRegressor(3, max_depth=2, random_state=0) if ties else Ridge()
+    estimator = (
+        RandomForestRegressor(3, max_depth=2, random_state=0) if ties else Ridge()
+    )
     router = BudgetRouter(
         estimator,
         costs={"a": 1.0, "b": 2.0, "c": 2.0, "d": 5.0},
@@ -94,7 +102,11 @@ def test_the_reader_is_one_file_of_numpy(tmp_path):
         "assert not {'skroute', 'sklearn', 'scipy'} & set(sys.modules)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert json.loads(done.stdout) == router.route(X).tolist()
 

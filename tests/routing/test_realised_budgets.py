@@ -68,7 +68,9 @@ def test_a_rule_spends_the_budget_in_realised_costs(seed, ties, per_row):
 
 
 def test_realised_means_that_fall_are_pooled():
-    path = assignment_path([[0.0, 0.9], [0.0, 0.5], [0.0, 0.1]], [1, 2], [[1, 4], [3, 1], [1, 2]])
+    path = assignment_path(
+        [[0.0, 0.9], [0.0, 0.5], [0.0, 0.1]], [1, 2], [[1, 4], [3, 1], [1, 2]]
+    )
     # 5/3, 8/3, 6/3, 7/3: the second and what follows are pooled.
     np.testing.assert_allclose(path.budgets, [5 / 3, 7 / 3, 7 / 3, 7 / 3])
     assert path.price(2.0) == pytest.approx(0.9)
@@ -80,7 +82,9 @@ def test_realised_means_that_fall_are_pooled():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n_tenants", [1, 2, 5])
-@pytest.mark.parametrize("estimator", [Ridge(1e-3), DecisionTreeRegressor(random_state=0)])
+@pytest.mark.parametrize(
+    "estimator", [Ridge(1e-3), DecisionTreeRegressor(random_state=0)]
+)
 def test_budgets_hold_where_few_rows_differ(n_tenants, estimator):
     """Per tenant the mean of what it costs is known; its draws are not."""
     for seed in range(4):
@@ -96,13 +100,18 @@ def test_budgets_hold_where_few_rows_differ(n_tenants, estimator):
             cost = router.predict_cost(fresh, budget=budget)
             # Which tenants the rows of fit are of is drawn, and so are ties.
             share = np.bincount(of, minlength=n_tenants) / 2000
-            noise = 4 * np.sqrt(share @ (1 - share) / 2000) + 4 * 4 * 0.5 / np.sqrt(20_000)
+            noise = 4 * np.sqrt(share @ (1 - share) / 2000) + 4 * 4 * 0.5 / np.sqrt(
+                20_000
+            )
             assert abs(cost.mean() - budget) < noise + 0.02
             few = router.predict_cost(fresh[:400], budget=budget)
             np.testing.assert_array_equal(few, cost[:400])
             order = rng.permutation(400)
             again = router.predict_cost(fresh[:400][order], budget=budget)
-            assert np.bincount(again.astype(int)).tolist() == np.bincount(few.astype(int)).tolist()
+            assert (
+                np.bincount(again.astype(int)).tolist()
+                == np.bincount(few.astype(int)).tolist()
+            )
 
 
 def test_copies_that_the_folds_keep_together_stay_out_of_sample():
@@ -110,8 +119,12 @@ def test_copies_that_the_folds_keep_together_stay_out_of_sample():
     rng = np.random.default_rng(0)
     of = np.repeat(np.arange(10), 50)
     X, Q = np.eye(10)[of], (rng.random((500, 2)) < [0.5, 0.8]).astype(float)
-    splits = [(np.flatnonzero(of % 5 != k), np.flatnonzero(of % 5 == k)) for k in range(5)]
-    assert BudgetRouter(Ridge(), costs=[1, 5], cv=splits).fit(X, Q)._policy().kind is None
+    splits = [
+        (np.flatnonzero(of % 5 != k), np.flatnonzero(of % 5 == k)) for k in range(5)
+    ]
+    assert (
+        BudgetRouter(Ridge(), costs=[1, 5], cv=splits).fit(X, Q)._policy().kind is None
+    )
     assert BudgetRouter(Ridge(), costs=[1, 5]).fit(X, Q)._policy().kind is not None
 
 
@@ -134,7 +147,9 @@ def test_the_budget_is_met_in_what_is_paid(learned):
         paid = C_new[rows, routed.route].mean()
         over.append(paid / 4 - 1)
         planned.append(routed.cost.mean() / paid - 1)
-        quality.append(routed.expected_quality.mean() - Q_new[rows, routed.route].mean())
+        quality.append(
+            routed.expected_quality.mean() - Q_new[rows, routed.route].mean()
+        )
         route = router.set_params(policy="batch").predict_routed(new).route
         batch.append(C_new[rows, route].mean() / 4 - 1)
     error = np.std(over, ddof=1) / 4
@@ -156,9 +171,15 @@ def test_intervals_of_the_validation_figures_cover_new_rows():
         route, rows = router.route(new), np.arange(4000)
         for true, mean, error in [
             (C_new[rows, route], router.validation_cost_, router.validation_cost_se_),
-            (Q_new[rows, route], router.validation_quality_, router.validation_quality_se_),
+            (
+                Q_new[rows, route],
+                router.validation_quality_,
+                router.validation_quality_se_,
+            ),
         ]:
-            inside.append(abs(true.mean() - mean) < 1.96 * np.hypot(error, true.std() / 63.2))
+            inside.append(
+                abs(true.mean() - mean) < 1.96 * np.hypot(error, true.std() / 63.2)
+            )
     # 120 of them, binomial at .95: below .87 once in a thousand.
     assert np.mean(inside) > 0.87
 
@@ -181,7 +202,9 @@ def test_intervals_of_costs_cover_where_no_budget_binds():
         by_rows = standard_error(policy.validate(np.inf).cost)
         # Where every row goes to the cheapest choice the cost is certain, and hit.
         certain = np.finfo(float).tiny
-        z["found"].append(off / max(np.hypot(router.validation_cost_se_, noise), certain))
+        z["found"].append(
+            off / max(np.hypot(router.validation_cost_se_, noise), certain)
+        )
         z["rows"].append(off / max(np.hypot(by_rows, noise), certain))
     # 40 of them, binomial at .95: below .82 once in a thousand.
     assert np.mean(np.abs(z["found"]) < 1.96) > 0.82
@@ -202,7 +225,9 @@ def test_new_prices_scale_the_log():
     X, Q, C = draw(500, rng)
     router = BudgetRouter(Ridge(), costs=PRICES, budget=6.0).fit(X, Q, costs=C)
     factor = np.array([1.0, 3.0, 0.5])
-    again = BudgetRouter(Ridge(), costs=PRICES * factor, budget=6.0).fit(X, Q, costs=C * factor)
+    again = BudgetRouter(Ridge(), costs=PRICES * factor, budget=6.0).fit(
+        X, Q, costs=C * factor
+    )
     router.set_params(costs=PRICES * factor)
     np.testing.assert_array_equal(router.route(X), again.route(X))
     assert router.validation_cost_ == pytest.approx(again.validation_cost_)
@@ -215,7 +240,9 @@ def test_return_std_is_the_estimators_own_or_of_its_errors():
     own = make_pipeline(StandardScaler(), BaggedNeighborsRegressor())
     router = BudgetRouter(own, costs=PRICES).fit(X, Q)
     mean, std = router.predict_quality(X[:9], return_std=True)
-    for ours, theirs in zip((mean, std), router.quality_estimator_.predict(X[:9], return_std=True)):
+    for ours, theirs in zip(
+        (mean, std), router.quality_estimator_.predict(X[:9], return_std=True)
+    ):
         np.testing.assert_array_equal(ours, theirs)
     router = BudgetRouter(Ridge(), costs=PRICES).fit(X, Q)
     mean, std = router.predict_quality(X, return_std=True)
@@ -229,14 +256,20 @@ def test_return_std_is_the_estimators_own_or_of_its_errors():
 
 def test_warnings_of_budgets_and_costs_that_do_not_go_together():
     X, Q, C = draw(300, np.random.default_rng(0))
-    with pytest.warns(UserWarning, match="budget=4000.0 has no effect.*costs 12 per sample"):
+    with pytest.warns(
+        UserWarning, match="budget=4000.0 has no effect.*costs 12 per sample"
+    ):
         BudgetRouter(Ridge(), costs=PRICES, budget=4000.0).fit(X, Q)
-    with pytest.warns(UserWarning, match="logged costs of 'choice1' are .* but costs says 4"):
+    with pytest.warns(
+        UserWarning, match="logged costs of 'choice1' are .* but costs says 4"
+    ):
         BudgetRouter(Ridge(), costs=PRICES).fit(X, Q, costs=C * [1.0, 1000.0, 1.0])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("situation", ["price list", "estimated costs", "abstaining", "weighted"])
+@pytest.mark.parametrize(
+    "situation", ["price list", "estimated costs", "abstaining", "weighted"]
+)
 def test_validation_costs_are_those_of_new_rows_where_nothing_is_gained(situation):
     """Features say nothing: some folds choose means, which are one estimate for all rows."""
     estimator = QualityRegressor(family=["linear"])
@@ -261,7 +294,9 @@ def test_validation_costs_are_those_of_new_rows_where_nothing_is_gained(situatio
         weights = {}
         if situation == "weighted":
             weights["sample_weight"] = rng.integers(0, 3, 300).astype(float)
-        router = BudgetRouter(estimator, budget=6.0, **options).fit(X, Q, costs=C, **weights)
+        router = BudgetRouter(estimator, budget=6.0, **options).fit(
+            X, Q, costs=C, **weights
+        )
         for budget in (2.0, 3.5, 6.0, 9.0):
             route = router.set_params(budget=budget).route(X_new)
             spent = C_new[np.arange(5000), route].mean()
@@ -278,7 +313,9 @@ def test_budgets_hold_where_errors_are_rare_and_expensive():
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(n, 4))
         positive = rng.uniform(size=n) < 1 / (1 + np.exp(3 - 1.2 * X[:, 0] - X[:, 1]))
-        wrong = rng.uniform(size=(n, 3)) < [0.35, 0.15, 0.05] * (1 + 0.3 * np.tanh(X[:, [2]]))
+        wrong = rng.uniform(size=(n, 3)) < [0.35, 0.15, 0.05] * (
+            1 + 0.3 * np.tanh(X[:, [2]])
+        )
         return X, -np.where(positive[:, None], 50.0, 1.0) * wrong
 
     off, folds_off = [], []
@@ -291,7 +328,9 @@ def test_budgets_hold_where_errors_are_rare_and_expensive():
         for budget in (2.5, 4.0, 7.0):
             off.append(router.predict_cost(X, budget=budget).mean() / budget - 1)
             rule = by_folds.rule(budget)
-            spent = choose_by_rule(values, policy.planned, rule).mean(policy.planned + 0 * values)
+            spent = choose_by_rule(values, policy.planned, rule).mean(
+                policy.planned + 0 * values
+            )
             folds_off.append(spent.mean() / budget - 1)
     assert np.sqrt(np.mean(np.square(off))) < 0.03 and abs(np.mean(off)) < 0.02
     assert np.sqrt(np.mean(np.square(folds_off))) > 0.1
@@ -305,7 +344,9 @@ def world(seed, n_rows, noise, unit=1.0):
     rng = np.random.default_rng(seed)
     size = rng.lognormal(6.0, 0.6, n_rows)
     X = np.column_stack([size, rng.normal(size=(n_rows, 2))])
-    Q = (rng.random((n_rows, 3)) < 1 / (1 + np.exp(-X[:, 1:2] - [-0.5, 0.3, 1.0]))) * 1.0
+    Q = (
+        rng.random((n_rows, 3)) < 1 / (1 + np.exp(-X[:, 1:2] - [-0.5, 0.3, 1.0]))
+    ) * 1.0
     estimates = unit * size[:, np.newaxis] * [0.3, 1.0, 3.0]
     shapes = {"each call": (n_rows, 3), "each request": (n_rows, 1)}
     chance = rng.lognormal(-0.125, 0.5, shapes[noise])
@@ -322,7 +363,9 @@ CALLS = {
     "predict_cost": lambda router, X, Q, C: router.predict_cost(X, costs=C),
     "predict_routed": lambda router, X, Q, C: router.predict_routed(X, costs=C),
     "score": lambda router, X, Q, C: router.score(X, Q, costs=C),
-    "curve": lambda router, X, Q, C: accuracy_cost_curve(router, X, Q, [np.inf], costs=C),
+    "curve": lambda router, X, Q, C: accuracy_cost_curve(
+        router, X, Q, [np.inf], costs=C
+    ),
     "certificate": lambda router, X, Q, C: CertifiedRouter(
         FrozenEstimator(router), max_loss=0.9, n_points=4, random_state=0
     ).fit(X, Q, costs=C),
@@ -354,7 +397,9 @@ def test_estimates_at_a_price_of_real_costs_are_refused(
         X_new = pd.DataFrame(X_new, columns=names)
     router = BudgetRouter(Ridge(), policy=policy, budget=600 * unit)
     mixed = clone(router).fit(X, Q, costs=real)
-    with pytest.raises(ValueError, match="cost_estimator .* estimates of its rows.* price list"):
+    with pytest.raises(
+        ValueError, match="cost_estimator .* estimates of its rows.* price list"
+    ):
         CALLS[call](mixed, X_new, Q_new, new_estimates)
     # What is right goes on.
     CALLS[call](mixed, X_new, Q_new, new_real)
@@ -365,7 +410,11 @@ def test_estimates_at_a_price_of_real_costs_are_refused(
     same = clone(router).fit(X, Q, costs=estimates)
     same.route(X_new, costs=3 * new_estimates, budget=np.inf)
     mixed.route(X_new[:1], costs=new_estimates[:1], budget=np.inf)
-    alike = X_new[:1].iloc[np.zeros(60)] if holder == "frame" else X_new[np.zeros(60, dtype=int)]
+    alike = (
+        X_new[:1].iloc[np.zeros(60)]
+        if holder == "frame"
+        else X_new[np.zeros(60, dtype=int)]
+    )
     mixed.route(alike, costs=np.repeat(new_estimates[:1], 60, axis=0), budget=np.inf)
 
 
@@ -375,8 +424,12 @@ def test_quotes_of_one_kind_are_never_refused():
     for seed in range(200):
         rng = np.random.default_rng(seed)
         X, Q, estimates, real = world(seed, 400, "each call")
-        X_new, _, new_estimates, new_real = world(seed + 1, int(rng.integers(50, 400)), "each call")
-        some = np.argsort(new_estimates[:, 1])[: max(len(X_new) // int(rng.integers(1, 5)), 10)]
+        X_new, _, new_estimates, new_real = world(
+            seed + 1, int(rng.integers(50, 400)), "each call"
+        )
+        some = np.argsort(new_estimates[:, 1])[
+            : max(len(X_new) // int(rng.integers(1, 5)), 10)
+        ]
         for quotes, new_quotes in ((estimates, new_estimates), (real, new_real)):
             quotes, new_quotes = quotes.round(-1) + 10, new_quotes.round(-1) + 10
             router = BudgetRouter(Ridge()).fit(X, Q, costs=quotes)
@@ -385,12 +438,18 @@ def test_quotes_of_one_kind_are_never_refused():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_price_of_estimated_costs_is_learned_on_estimates_as_those_of_new_rows(seed):
+def test_the_price_of_estimated_costs_is_learned_on_estimates_as_those_of_new_rows(
+    seed,
+):
     X, Q, C = draw(150, np.random.default_rng(seed))
     estimator = QualityRegressor(family=["linear", "trees"])
-    router = BudgetRouter(Ridge(), cost_estimator=estimator, budget=4.0, cv=3, abstain_cost=0.3)
+    router = BudgetRouter(
+        Ridge(), cost_estimator=estimator, budget=4.0, cv=3, abstain_cost=0.3
+    )
     policy = router.fit(X, Q, costs=C)._learned
-    estimate, as_new = clone(estimator).cross_fit(X, C, folds=folds_of(3, X), return_kept=True)
+    estimate, as_new = clone(estimator).cross_fit(
+        X, C, folds=folds_of(3, X), return_kept=True
+    )
     assert not np.array_equal(estimate, as_new)
     np.testing.assert_array_equal(policy.planned[:, :3], np.maximum(estimate, 0))
     np.testing.assert_array_equal(policy.planned_as_new[:, :3], np.maximum(as_new, 0))

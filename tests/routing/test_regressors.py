@@ -22,7 +22,9 @@ def problem(n=900, seed=0):
     """The ridge is right on one side of a column, the neighbours on the other."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-1, 1, (n, 2))
-    y = np.where(X[:, 0] > 0, 2 * X[:, 0], 3 * np.sin(6 * X[:, 1])) + 0.1 * rng.normal(size=n)
+    y = np.where(X[:, 0] > 0, 2 * X[:, 0], 3 * np.sin(6 * X[:, 1])) + 0.1 * rng.normal(
+        size=n
+    )
     return X[: n // 2], y[: n // 2], X[n // 2 :], y[n // 2 :]
 
 
@@ -42,7 +44,11 @@ def make(kind, **params):
 @pytest.mark.parametrize("quality", ["squared_error", "absolute_error", "callable"])
 def test_rows_go_where_the_loss_is_smaller(quality):
     loss = mean_absolute_error if quality == "absolute_error" else mean_squared_error
-    given = (lambda true, answer: -((true - answer) ** 2)) if quality == "callable" else quality
+    given = (
+        (lambda true, answer: -((true - answer) ** 2))
+        if quality == "callable"
+        else quality
+    )
     X, y, X_test, y_test = problem()
     kw = {"costs": COSTS, "budget": 2.5, "quality": given}
     losses = {}
@@ -59,14 +65,20 @@ def test_rows_go_where_the_loss_is_smaller(quality):
         curve = accuracy_cost_curve(router, X_test, y_test, [2.5])
         assert -curve.quality[0] == pytest.approx(losses[kind])
         if not told:
-            assert mean_quality_scorer(router, X_test, y_test) == pytest.approx(-losses[kind])
-            assert router.score(X_test, y_test) == pytest.approx(r2_score(y_test, y_pred))
+            assert mean_quality_scorer(router, X_test, y_test) == pytest.approx(
+                -losses[kind]
+            )
+            assert router.score(X_test, y_test) == pytest.approx(
+                r2_score(y_test, y_pred)
+            )
         assert not hasattr(router, "predict_proba") and not hasattr(router, "classes_")
     occam, single, random, oracle = losses.values()
     assert oracle < occam < 0.8 * random and occam < single
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "int8", "uint16", "bool", "longdouble"])
+@pytest.mark.parametrize(
+    "dtype", ["float16", "float32", "int8", "uint16", "bool", "longdouble"]
+)
 @pytest.mark.parametrize("kind", ["occam", *STRATEGIES])
 def test_numbers_of_any_precision_are_read_without_warnings(kind, dtype):
     """numpy warned of an overflow when single precision was compared with the largest y."""
@@ -81,7 +93,9 @@ def test_numbers_of_any_precision_are_read_without_warnings(kind, dtype):
 
 def test_an_exchange_rate_leaves_answers_that_save_less_than_they_cost():
     X, y, X_test, y_test = problem()
-    router = OccamRouterRegressor(members(), costs=COSTS, quality_estimator=TREE).fit(X, y)
+    router = OccamRouterRegressor(members(), costs=COSTS, quality_estimator=TREE).fit(
+        X, y
+    )
 
     def total(rate, judged):
         found = router.set_params(exchange_rate=rate).row_quality(X_test, y_test)
@@ -96,7 +110,9 @@ def test_options_of_the_classifier_are_there():
     X, y, X_test, _ = problem(500)
     frozen = [(name, FrozenEstimator(member.fit(X, y))) for name, member in members()]
     kw = {"costs": COSTS, "budget": 2.5, "quality_estimator": TREE}
-    router = OccamRouterRegressor(frozen, embedding=PCA(2), policy="batch", **kw).fit(X, y)
+    router = OccamRouterRegressor(frozen, embedding=PCA(2), policy="batch", **kw).fit(
+        X, y
+    )
     assert router.predict_cost(X_test).mean() <= 2.5
     assert set(router.route(X_test, exclude=["ridge"], budget=4)) == {1}
     stream = router.set_params(policy="online").stream(1e6)
@@ -107,7 +123,10 @@ def test_options_of_the_classifier_are_there():
     ("change", "message"),
     [
         ({"quality": "accuracy"}, "'quality' parameter"),
-        ({"estimators": [("a", LogisticRegression())], "costs": [1]}, "should be a regressor"),
+        (
+            {"estimators": [("a", LogisticRegression())], "costs": [1]},
+            "should be a regressor",
+        ),
         ({"embedding": "ridge"}, "'embedding' parameter"),
         ({"quality": "gamma_deviance"}, "gamma_deviance must return one finite number"),
         ({"quality": lambda true, given: 0.0}, "one finite number for each row"),

@@ -59,7 +59,9 @@ def test_algorithm_1_against_a_plain_reading(router, data):
             quality = np.array([data.draw(quarter) for _ in COSTS])
             room = total * (1 + 1e-12) - spent - sum(reserved.values())
             if room < 1.0:
-                with pytest.raises(BudgetExhaustedError, match="Not even the cheapest choice"):
+                with pytest.raises(
+                    BudgetExhaustedError, match="Not even the cheapest choice"
+                ):
                     stream.reserve(quality)
                 continue
             arrived += 1
@@ -71,7 +73,9 @@ def test_algorithm_1_against_a_plain_reading(router, data):
                 price = router._policy().rule(max(mean, 0)).price
                 room -= max(left, 0) * 1.0
             fits = [0] + [i for i in (1, 2) if COSTS[i] <= room]
-            expected = fits[choose_at_price(quality[None, fits], np.array(COSTS)[fits], price)[0]]
+            expected = fits[
+                choose_at_price(quality[None, fits], np.array(COSTS)[fits], price)[0]
+            ]
             ticket = stream.reserve(quality)
             assert ticket.choice == expected and ticket.name == f"choice{expected}"
             assert ticket.cost == ticket.reserved == COSTS[expected]
@@ -137,7 +141,9 @@ def test_a_cost_above_its_reservation_is_never_silent(router):
     # Out of money that nobody has reserved.
     stream.commit(first, 6.0)
     assert stream.status().spent == 6.0
-    with pytest.raises(BudgetExhaustedError, match="10 is broken by 2: the call of 'choice0'"):
+    with pytest.raises(
+        BudgetExhaustedError, match="10 is broken by 2: the call of 'choice0'"
+    ):
         stream.commit(second, 6.0)
     # It is recorded as what it is, and nothing more is handed out.
     assert stream.status().spent == 12.0 and stream.status().n_open == 0
@@ -182,7 +188,9 @@ def test_threads_never_exceed_the_cap_and_lose_nothing(router, n_expected):
     assert worst.max() <= cap * (1 + 1e-11)
     assert status.spent == pytest.approx(sum(map(sum, paid)), rel=1e-9)
     assert counts.sum() == n_requests
-    assert (status.n_committed, status.n_refunded, status.n_rejected) == tuple(counts.sum(axis=0))
+    assert (status.n_committed, status.n_refunded, status.n_rejected) == tuple(
+        counts.sum(axis=0)
+    )
     assert status.n_open == 0 and abs(status.reserved) < 1e-6
     assert status.spent >= 0.95 * cap
     if n_expected:
@@ -197,7 +205,9 @@ def test_a_rejected_request_is_not_estimated(router):
         raise AssertionError("estimated for nothing")
 
     stream.router.quality_estimator_.predict = untouchable
-    with pytest.raises(BudgetExhaustedError, match=re.escape("it takes 1, and of 1 in all 1 is")):
+    with pytest.raises(
+        BudgetExhaustedError, match=re.escape("it takes 1, and of 1 in all 1 is")
+    ):
         stream.route(rows(1))
     assert stream.status().n_rejected == 1
 
@@ -209,22 +219,29 @@ def test_all_expected_requests_are_answered_whatever_calls_cost(router, data):
     n = data.draw(st.integers(1, 12))
     quarter = st.integers(1, 12).map(lambda k: k / 4)
     max_costs = data.draw(
-        st.none() | st.tuples(*[quarter.map(lambda extra, c=c: c + extra) for c in COSTS])
+        st.none()
+        | st.tuples(*[quarter.map(lambda extra, c=c: c + extra) for c in COSTS])
     )
     least = n * min(max_costs or COSTS)
     if max_costs is not None:
         with pytest.raises(ValueError, match="is below the cheapest feasible plan"):
             router.stream(least - 0.25, n, max_costs=max_costs)
-    stream = router.stream(least + data.draw(st.integers(0, 20)), n, max_costs=max_costs)
+    stream = router.stream(
+        least + data.draw(st.integers(0, 20)), n, max_costs=max_costs
+    )
     waiting = []
     for _ in range(n):
         ticket = stream.reserve([data.draw(st.integers(0, 3)) for _ in COSTS])
         waiting.append(ticket)
         while waiting and data.draw(st.booleans()):
             ticket = waiting.pop()
-            stream.commit(ticket, data.draw(st.sampled_from([0.0, 0.5, 1.0])) * ticket.reserved)
+            stream.commit(
+                ticket, data.draw(st.sampled_from([0.0, 0.5, 1.0])) * ticket.reserved
+            )
     assert stream.status().n_rejected == 0
-    assert stream.status().spent + stream.status().reserved <= stream.status().budget_total
+    assert (
+        stream.status().spent + stream.status().reserved <= stream.status().budget_total
+    )
 
 
 def test_a_stream_keeps_the_policy_of_its_router():
@@ -253,17 +270,24 @@ def test_route_and_reserve_agree_on_costs(kind):
             with pytest.raises(ValueError, match="use set_costs"):
                 call(x if call == stream.route else quality, costs=told)
     else:
-        first, second = stream.route(x, costs=[told]), stream.reserve(quality, costs=told)
+        first, second = (
+            stream.route(x, costs=[told]),
+            stream.reserve(quality, costs=told),
+        )
         assert first[2:] == second[2:] and first.cost == told[first.choice]
         stream.refund(first)
         stream.refund(second)
         # Above what a call can cost at most: refused before money moves, never clipped.
         for call in (stream.route, stream.reserve):
-            with pytest.raises(ValueError, match="The cost of 'choice1' is 4.5, above its max_c"):
+            with pytest.raises(
+                ValueError, match="The cost of 'choice1' is 4.5, above its max_c"
+            ):
                 call(x if call == stream.route else quality, costs=[1.0, 4.5, 4.0])
     assert stream.status()._replace(n_refunded=0) == start
     if kind == "fixed":
-        with pytest.raises(ValueError, match="The cost of 'choice2' is 5.0, above its max_costs"):
+        with pytest.raises(
+            ValueError, match="The cost of 'choice2' is 5.0, above its max_costs"
+        ):
             router.stream(100.0, max_costs=[3.0, 4.0, 4.5])
 
 
@@ -273,7 +297,10 @@ def test_bad_streams_and_requests(router):
     for args, message in [
         ((10.0, 0), "n_expected must be a positive int or None for unknown, got 0"),
         ((10.0, True), "n_expected must be a positive int"),
-        ((10.0, 11), "budget_total=10.0 is below the cheapest .* feasible budget_total is 11"),
+        (
+            (10.0, 11),
+            "budget_total=10.0 is below the cheapest .* feasible budget_total is 11",
+        ),
         ((0.5,), "the smallest feasible budget_total is 1"),
     ]:
         with pytest.raises(ValueError, match=message):
@@ -283,9 +310,13 @@ def test_bad_streams_and_requests(router):
     stream = BudgetStream(router, 10.0)
     with pytest.raises(TypeError, match="BudgetRouter has no models to answer with"):
         stream.predict(rows(1))
-    with pytest.raises(ValueError, match=re.escape("x must be one row, shape (1, n_features),")):
+    with pytest.raises(
+        ValueError, match=re.escape("x must be one row, shape (1, n_features),")
+    ):
         stream.route(rows(2))
-    with pytest.raises(ValueError, match=re.escape("quality must have shape (3,), got (2,)")):
+    with pytest.raises(
+        ValueError, match=re.escape("quality must have shape (3,), got (2,)")
+    ):
         stream.reserve([0.1, 0.2])
     with pytest.raises(ValueError, match="quality must have no missing values"):
         stream.reserve([0.1, 0.2, np.nan])
@@ -332,7 +363,11 @@ def exit_code(child, seconds=10):
 def test_a_copy_has_the_books_of_its_moment(how, n_expected, monkeypatch):
     """One that is made while a request is being decided knows nothing of the request."""
     stream, other = (HOOKED.stream(40.0, n_expected) for _ in range(2))
-    alike, opened, settled = other.route(ROW), stream.route(ROW), stream.reserve([0, 0, 4])
+    alike, opened, settled = (
+        other.route(ROW),
+        stream.route(ROW),
+        stream.reserve([0, 0, 4]),
+    )
     stream.commit(settled, 1.0)
     before, copies = stream.books(), []
     monkeypatch.setattr(Hooked, "during", lambda: copies.append(COPIES[how](stream)))
@@ -343,7 +378,12 @@ def test_a_copy_has_the_books_of_its_moment(how, n_expected, monkeypatch):
     own = copied.reserve(HOOKED.predict_quality(ROW)[0])
     # They look alike, and are of two streams.
     assert own[1:] == later[1:]
-    for one, foreign in [(stream, own), (copied, later), (stream, alike), (copied, settled)]:
+    for one, foreign in [
+        (stream, own),
+        (copied, later),
+        (stream, alike),
+        (copied, settled),
+    ]:
         # As from a queue: equal, not the same object.
         for settle in (one.commit, one.refund):
             with pytest.raises(ValueError, match="is not open"):
@@ -371,7 +411,9 @@ def test_what_fails_while_deciding_leaves_the_books_as_they_were(kind, monkeypat
     if kind is ConnectionError:
         assert "predict of 'quality_estimator' with 1 rows" in caught.value.__notes__[0]
     monkeypatch.setattr(Hooked, "predict", lambda self, X: np.full((len(X), 3), np.nan))
-    with pytest.raises(ValueError, match="quality_estimator must estimate finite numbers"):
+    with pytest.raises(
+        ValueError, match="quality_estimator must estimate finite numbers"
+    ):
         stream.route(ROW)
     assert stream.books() == before
 
@@ -472,7 +514,9 @@ def test_no_change_of_a_stream_is_lost_between_threads(restless_threads, seed):
     assert served == {*names} - {*out}
 
 
-@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+@pytest.mark.parametrize(
+    "how", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))]
+)
 def test_a_copied_stream_can_be_changed_while_the_original_is(router, how):
     stream = router.stream(100.0)
     stream.exclude(["choice0"])

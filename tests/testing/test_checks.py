@@ -22,7 +22,9 @@ class Shallow(CostAwareMixin, ClassifierMixin, BaseEstimator):
         X = np.asarray(X)
         self.classes_ = np.unique(y)
         self.n_features_in_ = X.shape[1]
-        self.models_ = [DecisionTreeClassifier(max_depth=d, random_state=0) for d in (1, 5)]
+        self.models_ = [
+            DecisionTreeClassifier(max_depth=d, random_state=0) for d in (1, 5)
+        ]
         for model in self.models_:
             model.fit(X, y)
         self.first_column_ = np.sort(X[:, 0])
@@ -35,7 +37,9 @@ class Shallow(CostAwareMixin, ClassifierMixin, BaseEstimator):
     def _plan(self, X, call):
         check_affordable(call.budget, 1.0)
         share = min((call.budget - 1.0) / 2.0, 1.0)
-        rank = np.searchsorted(self.first_column_, np.asarray(X)[:, 0]) / len(self.first_column_)
+        rank = np.searchsorted(self.first_column_, np.asarray(X)[:, 0]) / len(
+            self.first_column_
+        )
         route = (rank < share).astype(np.int64)
         if share == 1.0:
             route[:] = 1
@@ -104,7 +108,9 @@ class ForgetsTheBudget(Shallow):
         self.fitted_budget_ = self._effective_budget(None)
 
     def make_call(self, budget=None, **parameters):
-        return super().make_call(self.fitted_budget_ if budget is None else budget, **parameters)
+        return super().make_call(
+            self.fitted_budget_ if budget is None else budget, **parameters
+        )
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,9 @@ def test_budget_holds_on_new_rows(estimator):
 
 
 @each_estimator
-@pytest.mark.parametrize("limits", [{"max_loss": 0.06}, {"budget": 2.0}], ids=["loss", "cost"])
+@pytest.mark.parametrize(
+    "limits", [{"max_loss": 0.06}, {"budget": 2.0}], ids=["loss", "cost"]
+)
 def test_certificate_holds(estimator, limits):
     X, y, X_new, y_new = make_data()
     fitted = CertifiedRouter(clone(estimator), **limits, random_state=0).fit(X, y)
@@ -189,7 +191,9 @@ def test_in_a_pipeline_in_a_search(estimator):
 @each_estimator
 def test_in_a_search_within_a_budget(estimator):
     X, y, X_new, _ = make_data()
-    search = BudgetSearchCV(clone(estimator), {"budget": [1.0, 1.5, 4.0]}, budget=2.0, cv=2)
+    search = BudgetSearchCV(
+        clone(estimator), {"budget": [1.0, 1.5, 4.0]}, budget=2.0, cv=2
+    )
     search.fit(X[:500], y[:500])
     assert search.best_params_["budget"] == 1.5
     assert search.predict_cost(X_new).mean() <= 2.0
@@ -200,7 +204,9 @@ def test_dask_decides_as_the_estimator_does(estimator):
     da = pytest.importorskip("dask.array")
     X, y, X_new, _ = make_data()
     fitted = clone(estimator).fit(X, y)
-    in_blocks = DaskRouter(fitted).predict(da.from_array(X_new, chunks=(500, 6)), budget=2.0)
+    in_blocks = DaskRouter(fitted).predict(
+        da.from_array(X_new, chunks=(500, 6)), budget=2.0
+    )
     assert_array_equal(in_blocks.compute(), fitted.predict(X_new, budget=2.0))
 
 
@@ -223,7 +229,9 @@ def test_sparse_rows(estimator):
     X, y, X_new, _ = make_data()
     dense = clone(estimator).fit(X, y)
     sparse = clone(estimator).fit(csr_array(X), y)
-    assert (dense.route(X_new, 2.0) == sparse.route(csr_array(X_new), 2.0)).mean() > 0.99
+    assert (
+        dense.route(X_new, 2.0) == sparse.route(csr_array(X_new), 2.0)
+    ).mean() > 0.99
 
 
 class CountedForest(RandomForestClassifier):
@@ -257,7 +265,8 @@ def test_thresholds_of_the_cascade_are_those_of_brute_force():
     X, y, _, _ = make_data()
     fitted = clone(ESTIMATORS[1]).fit(X, y)
     linear, forest = [
-        cross_val_predict(member, X, y, cv=2, method="predict_proba") for _, member in MEMBERS
+        cross_val_predict(member, X, y, cv=2, method="predict_proba")
+        for _, member in MEMBERS
     ]
     costs, qualities = [], []
     for threshold in fitted.thresholds_:
@@ -305,7 +314,9 @@ def test_weights_reach_the_fit_of_the_gate():
     weight = np.where(y == "no", 1.0, 100.0)
     fitted = clone(WEIGHTED).fit(X, y, sample_weight=weight)
     plain = clone(WEIGHTED).fit(X, y)
-    assert (fitted.predict(X_new) == "yes").sum() > (plain.predict(X_new) == "yes").sum()
+    assert (fitted.predict(X_new) == "yes").sum() > (
+        plain.predict(X_new) == "yes"
+    ).sum()
     with pytest.raises(ValueError, match="one entry per row"):
         clone(WEIGHTED).fit(X, y, sample_weight=weight[:10])
     with pytest.raises(TypeError, match="sample_weight"):

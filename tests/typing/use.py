@@ -19,7 +19,9 @@ def use() -> None:
     router: BudgetRouter = BudgetRouter(Ridge(), costs=[1, 5], budget=2).fit(X, quality)
     route: np.ndarray = router.route(X)
     costs: np.ndarray = router.predict_cost(X, budget=3)
-    stream: BudgetStream = router.stream(budget_total=20, ledger=SQLiteLedger("books.db"))
+    stream: BudgetStream = router.stream(
+        budget_total=20, ledger=SQLiteLedger("books.db")
+    )
     ticket = stream.route(X[:1])
     name: str = ticket.name
     stream.commit(ticket, cost=1.5)

@@ -4,9 +4,20 @@ import numpy as np
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import CallParameter, Plan, check_affordable, check_budget, check_costs
+from skroute.base import (
+    CallParameter,
+    Plan,
+    check_affordable,
+    check_budget,
+    check_costs,
+)
 from skroute.base._calls import REQUEST_ID
-from skroute.routing.from_answers._cascade_rules import Outcomes, candidates, learn_path, scores_of
+from skroute.routing.from_answers._cascade_rules import (
+    Outcomes,
+    candidates,
+    learn_path,
+    scores_of,
+)
 from skroute.routing.from_answers._signals import as_columns, split_signals
 from skroute.routing.from_answers._states import check_sets, fixed_order
 from skroute.routing.parts._estimates import (
@@ -15,7 +26,12 @@ from skroute.routing.parts._estimates import (
     folds_of,
     predict_matrix,
 )
-from skroute.routing.parts._log import check_matrix, check_row_costs, column_names, read_table
+from skroute.routing.parts._log import (
+    check_matrix,
+    check_row_costs,
+    column_names,
+    read_table,
+)
 from skroute.routing.parts._mixtures import validated_mixture
 from skroute.routing.parts._table_router import TableRouter, realised_quality
 from skroute.utils._cache import cache_of
@@ -290,22 +306,37 @@ class CascadeRouter(TableRouter):
         known, self.quality_estimator_ = np.empty((n_rows, 0)), None
         within = [known[train] for train, _ in folds]
         if self._informed:
-            options = {"n_jobs": self.n_jobs, "fit_params": routed["quality_estimator"]["fit"]}
+            options = {
+                "n_jobs": self.n_jobs,
+                "fit_params": routed["quality_estimator"]["fit"],
+            }
             given = self._readers()["quality_estimator"], X, quality, folds
             learned = cross_fit(*given, task=task, name="quality_estimator", **options)
             self.quality_estimator_ = learned.estimator
             known = learned.estimate
-            within = estimates_without_folds(*given, task=task, name="quality_estimator", **options)
+            within = estimates_without_folds(
+                *given, task=task, name="quality_estimator", **options
+            )
         low, span = float(quality.min()), float(np.ptp(quality)) or 1.0
         self.abstain_quality_ = log.abstain_quality
         abstain_quality = (
             None if log.abstain_quality is None else (log.abstain_quality - low) / span
         )
         shown = [known, *columns]
-        outcomes = Outcomes((quality - low) / span, row_costs, shown, abstain_quality, low, span)
+        outcomes = Outcomes(
+            (quality - low) / span, row_costs, shown, abstain_quality, low, span
+        )
         with task.step("compare cascades"):
-            self._scales, self._rules, self.mixture_, self._validated_parts = learn_path(
-                compared, outcomes, folds, within, self.n_prices, cheapest, self.n_jobs
+            self._scales, self._rules, self.mixture_, self._validated_parts = (
+                learn_path(
+                    compared,
+                    outcomes,
+                    folds,
+                    within,
+                    self.n_prices,
+                    cheapest,
+                    self.n_jobs,
+                )
             )
         self._low, self._span, self._mean_quality = low, span, quality.mean(axis=0)
         self.rule_names_ = [self._describe(fitted.states) for fitted, _ in self._rules]
@@ -317,7 +348,11 @@ class CascadeRouter(TableRouter):
         names, n_models = self.model_names_, len(self.model_names_)
         if self.order is not None:
             given = [str(name) for name in self.order]
-            if not given or len(set(given)) < len(given) or not set(given) <= set(names):
+            if (
+                not given
+                or len(set(given)) < len(given)
+                or not set(given) <= set(names)
+            ):
                 raise ValueError(
                     f"order must name some of the models {names!r}, each once, got {self.order!r}."
                 )
@@ -325,7 +360,9 @@ class CascadeRouter(TableRouter):
         check_sets(n_models, self.max_calls, _MAX_SETS)
         by_cost = np.argsort(self.costs_, kind="stable").tolist()
         max_calls = self.max_calls if shown else 1
-        return candidates(n_models, max_calls, by_cost, self._informed), int(self.costs_.argmin())
+        return candidates(n_models, max_calls, by_cost, self._informed), int(
+            self.costs_.argmin()
+        )
 
     def _describe(self, states):
         if (states.following[0] >= 0).sum() > 1:
@@ -349,7 +386,9 @@ class CascadeRouter(TableRouter):
     def _check_rows(self, X):
         if self._informed:
             return super()._check_rows(X)
-        if X is not None and (isinstance(X, (str, bytes)) or is_mapping(X) or np.isscalar(X)):
+        if X is not None and (
+            isinstance(X, (str, bytes)) or is_mapping(X) or np.isscalar(X)
+        ):
             raise TypeError(f"X must be rows, or None, got {type(X).__name__}.")
         return X
 
@@ -360,7 +399,9 @@ class CascadeRouter(TableRouter):
         costs = self._costs_of(call.costs, n_rows)
         source = np.arange(n_rows)[:, np.newaxis] if X is None else X
         rule = self.mixture_.draw(source, call.budget, call.request_id)
-        scores = cache_of(self).get_or_compute("scores", lambda: self._scores(X, signals))
+        scores = cache_of(self).get_or_compute(
+            "scores", lambda: self._scores(X, signals)
+        )
         route, quality = np.empty(n_rows, dtype=np.int64), np.empty(n_rows)
         asked = np.empty((n_rows, n_models), dtype=bool)
         for one in np.unique(rule):
@@ -388,9 +429,13 @@ class CascadeRouter(TableRouter):
         elif by_name:
             n_rows = num_samples(next(iter(by_name.values())))
         else:
-            raise ValueError("Without X, signals must say what the models' answers show.")
+            raise ValueError(
+                "Without X, signals must say what the models' answers show."
+            )
         pairs = zip(self.model_names_, self._scales[1:])
-        if missing := [name for name, scale in pairs if scale.knots and name not in by_name]:
+        if missing := [
+            name for name, scale in pairs if scale.knots and name not in by_name
+        ]:
             raise ValueError(
                 f"signals has nothing of {missing!r}, whose answers showed something in fit. Give "
                 "them for all rows (of a row that does not ask a model they are not read), or ask "
@@ -421,11 +466,15 @@ class CascadeRouter(TableRouter):
     def _plan_single(self, X, name, call):
         n_rows = len(self._check_signals(X, call.option("signals"))[0])
         model = self.model_names_.index(name)
-        return Plan(np.full(n_rows, model), self._costs_of(call.costs, n_rows)[:, model])
+        return Plan(
+            np.full(n_rows, model), self._costs_of(call.costs, n_rows)[:, model]
+        )
 
     # The calls ------------------------------------------------------------------------------
 
-    def predict_quality(self, X, budget=None, *, signals=None, costs=None, request_id=None):
+    def predict_quality(
+        self, X, budget=None, *, signals=None, costs=None, request_id=None
+    ):
         """Estimate the quality of each answer, for example to choose rows that a person checks.
 
         Parameters
@@ -438,7 +487,9 @@ class CascadeRouter(TableRouter):
         ndarray of shape (n_samples,)
             In the unit of Q; of rows that abstain, what that counts as.
         """
-        call = self.make_call(budget, signals=signals, costs=costs, request_id=request_id)
+        call = self.make_call(
+            budget, signals=signals, costs=costs, request_id=request_id
+        )
         return self.plan(X, call).quality
 
     def models_asked(self, X, budget=None, *, signals=None, request_id=None):
@@ -496,24 +547,40 @@ class CascadeRouter(TableRouter):
         budget = self._effective_budget(budget)
         check_affordable(budget, self._smallest_budget())
         if not self._informed and x is not None:
-            raise ValueError("x must be None: fit got no X, so that nothing can be read of a row.")
+            raise ValueError(
+                "x must be None: fit got no X, so that nothing can be read of a row."
+            )
         if self._informed:
             if x is None:
                 raise ValueError("x must be a row like those of fit, got None.")
-            nested = isinstance(x, list | tuple) and len(x) > 0 and isinstance(x[0], list | tuple)
+            nested = (
+                isinstance(x, list | tuple)
+                and len(x) > 0
+                and isinstance(x[0], list | tuple)
+            )
             if not nested and getattr(x, "ndim", 1) != 2:
                 x = x.to_frame().T if hasattr(x, "to_frame") else [x]
             elif num_samples(x) != 1:
                 raise ValueError(f"x must be one row, got a table of {num_samples(x)}.")
             x = self._check_rows(x)
         # What a model shows is not read before it is asked.
-        scores = self._scores(x, [np.zeros((1, len(scale.knots))) for scale in self._scales[1:]])
+        scores = self._scores(
+            x, [np.zeros((1, len(scale.knots))) for scale in self._scales[1:]]
+        )
         low, high, share = self.mixture_.share(budget)
         drawn = check_random_state(random_state).uniform()
         return CascadeRun(self, *self._rules[high if drawn < share else low], scores)
 
     def score(
-        self, X, y, sample_weight=None, budget=None, *, signals=None, costs=None, request_id=None
+        self,
+        X,
+        y,
+        sample_weight=None,
+        budget=None,
+        *,
+        signals=None,
+        costs=None,
+        request_id=None,
     ):
         """Mean quality of the choices made; a row that abstains counts as in `fit`.
 
@@ -532,7 +599,9 @@ class CascadeRouter(TableRouter):
         -------
         float
         """
-        call = self.make_call(budget, signals=signals, costs=costs, request_id=request_id)
+        call = self.make_call(
+            budget, signals=signals, costs=costs, request_id=request_id
+        )
         return realised_quality(self, X, y, sample_weight, call)
 
 
@@ -636,7 +705,11 @@ class CascadeRun:
         if signals is not None and not hasattr(signals, "columns"):
             signals = np.reshape(signals, (1, -1))
         columns = router._signals_of(k, signals, 1)
-        paid = router.costs_[k] if cost is None else check_costs([cost], [model], name="cost")[0]
+        paid = (
+            router.costs_[k]
+            if cost is None
+            else check_costs([cost], [model], name="cost")[0]
+        )
         self._scores[1 + k] = router._scales[1 + k].transform(columns)
         self._state = int(following[k])
         self.asked.append(model)

@@ -82,20 +82,28 @@ class Fitted(NamedTuple):
 
     def move(self, state, scores, price_at):
         """What is best in a state at prices of the grid, and the choice that would end each row."""
-        nexts, values = np.flatnonzero(self.states.following[state] >= 0), self.values[state]
+        nexts, values = (
+            np.flatnonzero(self.states.following[state] >= 0),
+            self.values[state],
+        )
         features = features_of(self.states, state, scores)
         ways, going = values.split(values.model.predict(features))
         going = np.take_along_axis(going, price_at[:, np.newaxis], axis=2)
         found = best_move(ways, going, self.costs[nexts], self.prices[price_at])
         # Abstaining comes after the models. -1: nothing has been asked.
         choices = np.array([*self.states.answers[state], len(self.costs)])
-        return found._replace(onward=np.append(nexts, -1)[found.onward]), choices[found.way]
+        return found._replace(onward=np.append(nexts, -1)[found.onward]), choices[
+            found.way
+        ]
 
     def follow(self, scores, price_at):
         """Where rows end at prices of the grid: state, choice and its estimated quality."""
         following = self.states.following
         state = np.zeros(price_at.shape, dtype=np.int64)
-        choice, quality = np.zeros(price_at.shape, dtype=np.int64), np.zeros(price_at.shape)
+        choice, quality = (
+            np.zeros(price_at.shape, dtype=np.int64),
+            np.zeros(price_at.shape),
+        )
         for at in range(len(following)):
             here = state == at
             rows = np.flatnonzero(here.any(axis=1))
@@ -120,11 +128,19 @@ def fit_cascade(states, log, scores, prices, bases):
             widths = [scores[1 + k].shape[1] for k in (-1, *reads)]
             owner = np.repeat([-1, *reads], widths)
             own = np.array([owner == k for k in reads]).reshape(len(reads), len(owner))
-            bases[reads] = StateBasis(features_of(states, state, scores), own, realised[state])
+            bases[reads] = StateBasis(
+                features_of(states, state, scores), own, realised[state]
+            )
         return bases[reads].fit(target[:, len(reads) :])
 
     values, _, _ = roll_back(
-        states, realised, costs, prices, fit, abstain_quality=log.abstain_quality, trust=_TRUST
+        states,
+        realised,
+        costs,
+        prices,
+        fit,
+        abstain_quality=log.abstain_quality,
+        trust=_TRUST,
     )
     return Fitted(states, values, costs, prices)
 
@@ -135,7 +151,9 @@ def price_grid(costs, n_prices):
     if not len(costs) or n_prices == 1:
         return np.zeros(1)
     # The whole range of quality is not worth half the cheapest call; a 500th is worth any.
-    return np.append(np.geomspace(2 / costs.min(), 0.002 / costs.max(), n_prices - 1), 0.0)
+    return np.append(
+        np.geomspace(2 / costs.min(), 0.002 / costs.max(), n_prices - 1), 0.0
+    )
 
 
 def judge(cascades, log, prices, train, test, known):
@@ -187,14 +205,18 @@ def learn_path(compared, log, folds, known, n_prices, cheapest, n_jobs=None):
     rng = np.random.default_rng(0)
     judged = min(1.0, _MAX_JUDGED / len(log.quality))
     tests = [
-        test if judged == 1 else np.sort(rng.choice(test, int(judged * len(test)), False))
+        test
+        if judged == 1
+        else np.sort(rng.choice(test, int(judged * len(test)), False))
         for _, test in folds
     ]
     found = Parallel(n_jobs=n_jobs)(
         delayed(judge)(compared, log, prices, train, test, own)
         for (train, _), test, own in zip(folds, tests, known)
     )
-    quality, cost = (np.concatenate([part[k] for part in found], axis=1) for k in (0, 1))
+    quality, cost = (
+        np.concatenate([part[k] for part in found], axis=1) for k in (0, 1)
+    )
     fold = np.repeat(np.arange(len(tests)), [len(test) for test in tests])
     n_calls = np.array([states.n_calls for states in compared])
     chosen = [] if cheapest is None else [(cheapest, 0, quality[cheapest, :, 0])]
@@ -208,11 +230,15 @@ def learn_path(compared, log, folds, known, n_prices, cheapest, n_jobs=None):
     row_cost = np.array([cost[one, :, at] for one, at in zip(which, price_at)])
     row_quality = log.low + log.span * np.array(row_quality)
     # The path is limited by rows that did not fit the chosen cascades.
-    held_out_quality = np.array([quality[one, :, at] for one, at in zip(which, price_at)])
+    held_out_quality = np.array(
+        [quality[one, :, at] for one, at in zip(which, price_at)]
+    )
     parts = []
     for rows, others in rows_and_others(fold):
         useful = useful_rules(held_out_quality[:, others], fold[others])
-        mixture = Mixture(row_cost[useful].mean(axis=1), row_quality[useful].mean(axis=1))
+        mixture = Mixture(
+            row_cost[useful].mean(axis=1), row_quality[useful].mean(axis=1)
+        )
         tables = row_cost[useful][:, rows], row_quality[useful][:, rows]
         parts.append(ValidatedPart.of(mixture, *tables))
     useful = useful_rules(held_out_quality, fold)
@@ -221,5 +247,13 @@ def learn_path(compared, log, folds, known, n_prices, cheapest, n_jobs=None):
     price_at = [price_at[rule] for rule in useful]
     scales, bases = [RankScores(part) for part in log.shown], {}
     scores = scores_of(scales, log.shown)
-    fitted = {one: fit_cascade(compared[one], log, scores, prices, bases) for one in set(which)}
-    return scales, [(fitted[one], at) for one, at in zip(which, price_at)], mixture, parts
+    fitted = {
+        one: fit_cascade(compared[one], log, scores, prices, bases)
+        for one in set(which)
+    }
+    return (
+        scales,
+        [(fitted[one], at) for one, at in zip(which, price_at)],
+        mixture,
+        parts,
+    )

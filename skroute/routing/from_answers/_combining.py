@@ -195,10 +195,14 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
     def _answers_to(self, plan, response, rows):
         route = plan.route[rows]
         if response == "predict_proba":
-            proba = dispatch(route, lambda k, some: self._mixed(plan.state, k, rows[some]))
+            proba = dispatch(
+                route, lambda k, some: self._mixed(plan.state, k, rows[some])
+            )
             return self._target.probabilities(proba)
         if self._multilabel:
-            scores = dispatch(route, lambda k, some: self._combined(plan.state, k, rows[some]))
+            scores = dispatch(
+                route, lambda k, some: self._combined(plan.state, k, rows[some])
+            )
             thresholds = self.choice_thresholds_[route, np.newaxis]
             return self._target.labels(named_labels(scores, thresholds))
         labels = dispatch(route, lambda k, some: self._named(plan.state, k, rows[some]))
@@ -271,7 +275,9 @@ def combine(scores, weights):
     return sum(weight * part for weight, part in zip(weights, scores) if weight)
 
 
-def search_threshold(scores, target, quality, thresholds=GRID, labels=None, row_weight=None):
+def search_threshold(
+    scores, target, quality, thresholds=GRID, labels=None, row_weight=None
+):
     """Theta of one score matrix, best by training quality, and the quality of each row.
 
     `labels` are the answers of the member whose scores they are; None takes its best scores.
@@ -306,7 +312,11 @@ def search_combination(
         best_scores = named_labels(first)
         named = [named_labels(second), *(own for own in labels if own is not None)]
         agree = np.all([answers == best_scores for answers in named], axis=0)
-        fixed = quality(target[agree], named_labels(first[agree])) if agree.any() else np.empty(0)
+        fixed = (
+            quality(target[agree], named_labels(first[agree]))
+            if agree.any()
+            else np.empty(0)
+        )
         rows = np.flatnonzero(~agree)
         if len(rows) == 0:
             return 0.5, None, fixed
@@ -341,7 +351,9 @@ def labels_at(labels, weight):
     return second if weight == 0 else None
 
 
-def search_combinations(scores, target, quality, max_members, labels=None, row_weight=None):
+def search_combinations(
+    scores, target, quality, max_members, labels=None, row_weight=None
+):
     """Combiner of every set of members, each grown from its best part and one more member.
 
     `labels` are the answers of each member; None takes its best scores. Returns a dict from

@@ -17,7 +17,11 @@ from skroute.routing.from_answers._combining import (
     search_combination,
     search_threshold,
 )
-from skroute.routing.parts._estimates import answers_forest, rows_and_others, with_weights
+from skroute.routing.parts._estimates import (
+    answers_forest,
+    rows_and_others,
+    with_weights,
+)
 from skroute.routing.parts._learn import learn_policy, what_is_behind
 from skroute.routing.parts._log import Log, kept_choices
 from skroute.routing.parts._mixtures import best_of, mean_of_rows
@@ -328,14 +332,22 @@ class FrugalMCTClassifier(CombiningRouter):
     def _learn(self, X, answers):
         names, target = answers.names, answers.target
         scores, labels = self._read(answers)
-        grids = [GRID if one == "auto" else [one] for one in (self.weight, self.threshold)]
+        grids = [
+            GRID if one == "auto" else [one] for one in (self.weight, self.threshold)
+        ]
         row_weight = answers.weight
         quality = self._objective_of(self._target).bound(target, row_weight).of
         budget, costs = check_budget(self.budget), self._members.costs_of_fit
         bases = possible_bases(self.base, names)
         offered = [
             addon_options(
-                scores, base, target, quality, *grids, labels=labels, row_weight=row_weight
+                scores,
+                base,
+                target,
+                quality,
+                *grids,
+                labels=labels,
+                row_weight=row_weight,
             )
             for base in bases
         ]
@@ -350,9 +362,13 @@ class FrugalMCTClassifier(CombiningRouter):
             estimator, fit_params = with_weights(estimator, answers.given_weight)
         self._options, choices, alone = [], [], {}
         for base, (addons, weights, thresholds, accuracies) in zip(bases, offered):
-            log = Log([names[k] for k in addons], accuracies, np.r_[0.0, costs[addons[1:]]])
+            log = Log(
+                [names[k] for k in addons], accuracies, np.r_[0.0, costs[addons[1:]]]
+            )
             if self.abstain_quality_ is not None:
-                log = log.with_abstaining(float(accuracies.max()) - self.abstain_quality_)
+                log = log.with_abstaining(
+                    float(accuracies.max()) - self.abstain_quality_
+                )
             features = answer_features([scores[base]], multilabel=self._multilabel)
             policy = learn_policy(
                 estimator,
@@ -370,25 +386,34 @@ class FrugalMCTClassifier(CombiningRouter):
                 delta = search_delta(policy, budget) if budget >= costs[base] else 0.0
             policy = policy.at(margin=float(delta))
             self._options.append(BaseOptions(base, len(choices), policy))
-            for k, weight, theta, accuracy in zip(addons, weights, thresholds, accuracies.T):
+            for k, weight, theta, accuracy in zip(
+                addons, weights, thresholds, accuracies.T
+            ):
                 if k == base or weight == 0:
                     alone[k] = accuracy
                 pair = f"{names[base]} {'+' if weight else '>'} {names[k]}"
                 name = names[k] if k == base else pair
                 choices.append((name, base, k, weight, theta))
             if self.abstain_quality_ is not None:
-                choices.append((f"{names[base]} > {ABSTAIN_NAME}", base, base, 1.0, np.nan))
+                choices.append(
+                    (f"{names[base]} > {ABSTAIN_NAME}", base, base, 1.0, np.nan)
+                )
         unit = np.eye(len(names))
         self._set_choices(
             [name for name, *_ in choices],
             [(unit[base] + unit[k]) > 0 for _, base, k, _, _ in choices],
-            [weight * unit[base] + (1 - weight) * unit[k] for _, base, k, weight, _ in choices],
+            [
+                weight * unit[base] + (1 - weight) * unit[k]
+                for _, base, k, weight, _ in choices
+            ],
             [theta for *_, theta in choices],
         )
         if affordable := [k for k in alone if affords(budget, costs[k])]:
             single = max(affordable, key=lambda k: mean_of_rows(alone[k], row_weight))
             routed, _ = self._validation(max(budget, self._smallest_budget()))
-            if message := what_is_behind(alone[single], routed, names[single], row_weight):
+            if message := what_is_behind(
+                alone[single], routed, names[single], row_weight
+            ):
                 warn(message)
 
     # Decisions ------------------------------------------------------------------------------
@@ -405,11 +430,15 @@ class FrugalMCTClassifier(CombiningRouter):
             used = self.choice_members_[options.first :][: len(options.policy.sigma)]
             others = used & (members != options.base)
             # What an option adds to the base is the cost of its add-on.
-            policy = options.policy.at(costs=others @ costs, deciding=float(costs[options.base]))
+            policy = options.policy.at(
+                costs=others @ costs, deciding=float(costs[options.base])
+            )
             free = ~used[:, down].any(axis=1)
             if self.abstain_quality_ is not None and len(members) not in left:
                 free[-1] = False
-            found.append(options._replace(policy=policy.restricted(np.flatnonzero(free))))
+            found.append(
+                options._replace(policy=policy.restricted(np.flatnonzero(free)))
+            )
         if not found:
             raise ValueError(
                 f"exclude={exclude!r} leaves no base: base={self.base!r} of {self.member_names_!r}."
@@ -431,7 +460,9 @@ class FrugalMCTClassifier(CombiningRouter):
             quality.append(np.interp(budget, budgets, means))
             rows.append(found[-1].quality)
         weight = allowed[0].policy.weight
-        return allowed[best_of(np.array(quality), _spent(allowed, budget), rows, weight)]
+        return allowed[
+            best_of(np.array(quality), _spent(allowed, budget), rows, weight)
+        ]
 
     def _policy(self):
         check_is_fitted(self)
@@ -439,7 +470,9 @@ class FrugalMCTClassifier(CombiningRouter):
 
     def _validation(self, budget):
         """Quality and cost of each row; the base of each part is the best one on the others."""
-        options = [each for each in self._options_now() if affords(budget, each.policy.least)]
+        options = [
+            each for each in self._options_now() if affords(budget, each.policy.least)
+        ]
         found = [each.policy.validate(budget) for each in options]
         quality = np.array([each.quality for each in found])
         cost = np.array([each.cost for each in found])
@@ -554,7 +587,9 @@ def search_delta(policy, budget):
     """
     estimate, costs, fixed = policy.estimate, policy.planned, policy.deciding
     n = len(estimate)
-    weight = np.ones(n) if policy.weight is None else policy.weight / policy.weight.mean()
+    weight = (
+        np.ones(n) if policy.weight is None else policy.weight / policy.weight.mean()
+    )
     if not np.isfinite(budget) or n < 4:
         return 0.0
     deltas = np.arange(10, -11, -1) * np.log(n) / n

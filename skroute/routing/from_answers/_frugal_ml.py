@@ -11,7 +11,12 @@ from skroute.base._inspection import ABSTAIN_NAME
 from skroute.routing.from_answers._combining import CombiningRouter, possible_bases
 from skroute.routing.parts._estimates import rows_and_others
 from skroute.routing.parts._log import with_last
-from skroute.routing.parts._mixtures import HeldOutRules, Mixture, best_mixture, limit_path
+from skroute.routing.parts._mixtures import (
+    HeldOutRules,
+    Mixture,
+    best_mixture,
+    limit_path,
+)
 from skroute.routing.parts._targets import SingleLabel
 from skroute.utils._compat import Integral, Interval
 from skroute.utils._typing import NDArray
@@ -70,7 +75,9 @@ def label_groups(labels, n_labels, min_rows, weight=None):
     return np.where(often, np.arange(n_labels) + 1, 0)
 
 
-def label_options(groups, scores, correct, costs, base, n_groups, n_thresholds, weight=None):
+def label_options(
+    groups, scores, correct, costs, base, n_groups, n_thresholds, weight=None
+):
     """Mean quality and cost of each (threshold, add-on) for each group of labels.
 
     Thresholds split the group at quantiles of the base's score, and at infinity. Each lies between
@@ -152,7 +159,10 @@ def label_rules(options, bases):
             quality.append(option.share @ option.quality[group, choice])
     mixture, kept = best_mixture(cost, quality)
     return LabelRules(
-        np.array(base)[kept], np.array(thresholds)[kept], np.array(addons)[kept], *mixture
+        np.array(base)[kept],
+        np.array(thresholds)[kept],
+        np.array(addons)[kept],
+        *mixture,
     )
 
 
@@ -161,7 +171,9 @@ def decide_by_label(rules, groups, labels, tops):
     found = np.empty((len(rules.base), len(labels[0])), dtype=np.int64)
     for k, base in enumerate(rules.base):
         group = groups[base][labels[base]]
-        found[k] = np.where(tops[base] >= rules.thresholds[k][group], base, rules.addons[k][group])
+        found[k] = np.where(
+            tops[base] >= rules.thresholds[k][group], base, rules.addons[k][group]
+        )
     return found
 
 
@@ -351,12 +363,20 @@ class FrugalMLClassifier(CombiningRouter):
         tops = np.array([answer_scores(*said) for said in zip(scores, labels)])
         labels = np.array(labels)
         weight = answers.weight
-        quality = self._objective_of(self._target).bound(target, weight).table(target, labels)
+        quality = (
+            self._objective_of(self._target).bound(target, weight).table(target, labels)
+        )
         base_costs = costs = self._members.costs_of_fit
-        addons, self.abstain_quality_ = list(names), self._quality_of_abstaining([quality])
+        addons, self.abstain_quality_ = (
+            list(names),
+            self._quality_of_abstaining([quality]),
+        )
         if self.abstain_quality_ is not None:
             # A person is an add-on whose answers are all alike, and cost nothing.
-            quality, costs = with_last(quality, self.abstain_quality_), with_last(costs, 0.0)
+            quality, costs = (
+                with_last(quality, self.abstain_quality_),
+                with_last(costs, 0.0),
+            )
             addons = [*names, ABSTAIN_NAME]
 
         def learn(rows):
@@ -364,11 +384,21 @@ class FrugalMLClassifier(CombiningRouter):
             groups, options, n_labels = {}, [], len(self.classes_)
             own_weight = None if weight is None else weight[rows]
             for base in bases:
-                groups[base] = label_groups(labels[base, rows], n_labels, _MIN_ROWS, own_weight)
+                groups[base] = label_groups(
+                    labels[base, rows], n_labels, _MIN_ROWS, own_weight
+                )
                 group, top = groups[base][labels[base, rows]], tops[base, rows]
                 sizes = n_labels + 1, self.n_thresholds
                 options.append(
-                    label_options(group, top, quality[rows], costs, base, *sizes, weight=own_weight)
+                    label_options(
+                        group,
+                        top,
+                        quality[rows],
+                        costs,
+                        base,
+                        *sizes,
+                        weight=own_weight,
+                    )
                 )
             return label_rules(options, bases), groups
 
@@ -376,7 +406,9 @@ class FrugalMLClassifier(CombiningRouter):
         held_out = []
         for rows, others in rows_and_others(answers.part):
             rules_of_others, groups = learn(others)
-            addon = decide_by_label(rules_of_others, groups, labels[:, rows], tops[:, rows])
+            addon = decide_by_label(
+                rules_of_others, groups, labels[:, rows], tops[:, rows]
+            )
             row_costs = base_costs[rules_of_others.base][:, np.newaxis] + np.where(
                 addon == rules_of_others.base[:, np.newaxis], 0.0, costs[addon]
             )

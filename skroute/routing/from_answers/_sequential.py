@@ -269,9 +269,16 @@ class SequentialRouterClassifier(CombiningRouter):
         row_weight = answers.weight
         quality = self._objective_of(self._target).bound(target, row_weight).of
         found = search_combinations(
-            scores, target, quality, self.max_calls, labels=labels, row_weight=row_weight
+            scores,
+            target,
+            quality,
+            self.max_calls,
+            labels=labels,
+            row_weight=row_weight,
         )
-        abstain_quality = self._quality_of_abstaining(per_row for _, _, per_row in found.values())
+        abstain_quality = self._quality_of_abstaining(
+            per_row for _, _, per_row in found.values()
+        )
         self.abstain_quality_ = abstain_quality
         self._states = any_order(len(names), self.max_calls)
         # Ways to answer after each set: all combined, or any one of several members alone.
@@ -285,10 +292,18 @@ class SequentialRouterClassifier(CombiningRouter):
                 way_names += [f"{name} > {names[k]}" for k in used]
             realised.append(np.column_stack([per_row for _, _, per_row in ways]))
             if abstain_quality is not None:
-                ways.append((np.zeros(len(names)), np.nan, np.full(len(target), abstain_quality)))
+                ways.append(
+                    (
+                        np.zeros(len(names)),
+                        np.nan,
+                        np.full(len(target), abstain_quality),
+                    )
+                )
                 way_names.append(f"{name} > {ABSTAIN_NAME}")
             self._first_choice.append(len(choices))
-            choices += [(way_name, asked, *way) for way_name, way in zip(way_names, ways)]
+            choices += [
+                (way_name, asked, *way) for way_name, way in zip(way_names, ways)
+            ]
         choice_names, used, weights, thresholds, made = zip(*choices)
         self.choice_members_, self.choice_weights_ = np.array(used), np.array(weights)
         costs, bases = self._members.costs_of_fit, possible_bases(self.base, names)
@@ -303,7 +318,9 @@ class SequentialRouterClassifier(CombiningRouter):
             estimator, fit_params = with_weights(estimator, answers.given_weight)
 
         def fit(state, target):
-            features = self._features([scores[k] for k in self._states.answers[state]], state)
+            features = self._features(
+                [scores[k] for k in self._states.answers[state]], state
+            )
             options = {
                 "name": "quality_estimator",
                 "n_jobs": self.n_jobs,
@@ -312,7 +329,9 @@ class SequentialRouterClassifier(CombiningRouter):
             return cross_fit(estimator, features, target, answers.folds, **options)[:2]
 
         # The special case first: its estimates also say which prices matter.
-        rules, cost, quality = self._learn_addons(np.column_stack(made), fit, row_weight)
+        rules, cost, quality = self._learn_addons(
+            np.column_stack(made), fit, row_weight
+        )
         self._values = None
         if self._states.n_calls > 2:
             reached = np.flatnonzero(self._states.asked[:, bases].any(axis=1))
@@ -399,7 +418,13 @@ class SequentialRouterClassifier(CombiningRouter):
             mixture, kept = mixed(others)
             own_weight = None if row_weight is None else row_weight[rows]
             held_out.append(
-                HeldOutRules(rows, mixture, cost[kept][:, rows], quality[kept][:, rows], own_weight)
+                HeldOutRules(
+                    rows,
+                    mixture,
+                    cost[kept][:, rows],
+                    quality[kept][:, rows],
+                    own_weight,
+                )
             )
         mixture, kept = mixed(np.arange(len(part)))
         largest_budget, self._validated_parts = limit_path(mixture.cost, held_out)
@@ -421,7 +446,9 @@ class SequentialRouterClassifier(CombiningRouter):
         for at in range(1, len(self._first_choice)):
             for one in np.unique(rule[state == at]):
                 rows = np.flatnonzero((state == at) & (rule == one))
-                state[rows], route[rows] = self._step(asked, rows, at, price[one], price_at[one])
+                state[rows], route[rows] = self._step(
+                    asked, rows, at, price[one], price_at[one]
+                )
         return Plan(route, self.choice_costs_[route], asked)
 
     def _step(self, asked, rows, at, price, price_at):
@@ -430,10 +457,19 @@ class SequentialRouterClassifier(CombiningRouter):
         features = self._features(scores, at)
         if price_at < 0:
             values, options = self._addons[at], self._options[at]
-            ways, _ = values.split(predict_matrix(values.model, features, "quality_estimator"))
-            return -1, options[choose_at_price(ways, self.choice_costs_[options], price)]
-        values, nexts = self._values[at], np.flatnonzero(self._states.following[at] >= 0)
-        ways, going = values.split(predict_matrix(values.model, features, "quality_estimator"))
+            ways, _ = values.split(
+                predict_matrix(values.model, features, "quality_estimator")
+            )
+            return -1, options[
+                choose_at_price(ways, self.choice_costs_[options], price)
+            ]
+        values, nexts = (
+            self._values[at],
+            np.flatnonzero(self._states.following[at] >= 0),
+        )
+        ways, going = values.split(
+            predict_matrix(values.model, features, "quality_estimator")
+        )
         going, costs = going[:, :, [price_at]], self._members.costs_of_fit[nexts]
         move = best_move(ways, going, costs, np.array([price]))
         after = np.append(self._states.following[at, nexts], -1)[move.onward[:, 0]]

@@ -46,7 +46,9 @@ class RankScores:
     def transform(self, columns):
         """Scores of rows, ndarray of shape (n_rows, n_scores)."""
         parts = []
-        for column, (values, scores), missing in zip(columns.T, self.knots, self.missing):
+        for column, (values, scores), missing in zip(
+            columns.T, self.knots, self.missing
+        ):
             none = np.isnan(column)
             at = np.zeros(len(column))
             if len(values):
@@ -74,7 +76,11 @@ def fit_logistic(features, target, ridge):
     def expand(coef):
         mean = _probability(features @ coef)
         weight = np.maximum(mean * (1 - mean), 1e-6)
-        return mean, weight, (features * weight[:, np.newaxis]).T @ features + np.diag(ridge)
+        return (
+            mean,
+            weight,
+            (features * weight[:, np.newaxis]).T @ features + np.diag(ridge),
+        )
 
     coef = np.zeros(features.shape[1])
     for _ in range(_MAX_STEPS):
@@ -86,7 +92,9 @@ def fit_logistic(features, target, ridge):
             break
     mean, weight, hessian = expand(coef)
     lever = np.einsum("ij,ji->i", features, np.linalg.solve(hessian, features.T))
-    without = features @ coef - lever * (target - mean) / np.maximum(1 - lever * weight, 0.05)
+    without = features @ coef - lever * (target - mean) / np.maximum(
+        1 - lever * weight, 0.05
+    )
     return coef, _probability(without)
 
 
@@ -132,7 +140,9 @@ class StateBasis:
         self.ways = np.empty((n_rows, len(own)))
         for k, mine in enumerate(own):
             ridge = np.r_[1e-3, np.where(mine, _OWN, _OTHERS)]
-            self.coefs[:, k], self.ways[:, k] = fit_logistic(with_one, quality[:, k], ridge)
+            self.coefs[:, k], self.ways[:, k] = fit_logistic(
+                with_one, quality[:, k], ridge
+            )
         self.terms = _terms(self.ways, features)
         ridge = np.r_[1e-6, np.full(3, 0.1 * _VALUES), np.full(n_features, _VALUES)]
         gram = self.terms.T @ self.terms + np.diag(ridge)
@@ -157,7 +167,9 @@ def as_columns(signals, name, n_rows, columns=None):
     own = column_names(signals, f"signals of {name!r}")
     if own is not None and columns is not None and own != columns:
         if sorted(own) != sorted(columns):
-            raise ValueError(f"signals of {name!r} must have the columns {columns!r}, got {own!r}.")
+            raise ValueError(
+                f"signals of {name!r} must have the columns {columns!r}, got {own!r}."
+            )
         keys = column_keys(signals)
         signals = part_of(signals, [keys[own.index(column)] for column in columns])
     if signals is None:
@@ -165,7 +177,9 @@ def as_columns(signals, name, n_rows, columns=None):
     found = floats_of(signals)
     if found is None:
         # Without numpy's message, which quotes the entry.
-        raise ValueError(f"signals of {name!r} must be numbers, NaN where they are missing.")
+        raise ValueError(
+            f"signals of {name!r} must be numbers, NaN where they are missing."
+        )
     if found.ndim not in (1, 2) or len(found) != n_rows:
         raise ValueError(
             f"signals of {name!r} must have shape ({n_rows},) or ({n_rows}, n_signals), one row "
@@ -179,7 +193,9 @@ def split_signals(signals, names, X):
     if signals is None:
         return {}
     if (columns := column_names(signals, "signals")) is not None:
-        signals = {name: signals[key] for name, key in zip(columns, column_keys(signals))}
+        signals = {
+            name: signals[key] for name, key in zip(columns, column_keys(signals))
+        }
     if not isinstance(signals, Mapping):
         array = np.asarray(signals)
         if array.ndim not in (2, 3) or array.shape[1] != len(names):

@@ -28,7 +28,9 @@ class States(NamedTuple):
 
 def check_sets(n_members, max_calls, most):
     """Refuse more sets of one to `max_calls` members than can be learned."""
-    count = sum(comb(n_members, size) for size in range(1, min(max_calls, n_members) + 1))
+    count = sum(
+        comb(n_members, size) for size in range(1, min(max_calls, n_members) + 1)
+    )
     if count > most:
         raise ValueError(
             f"max_calls={max_calls!r} with {n_members} members makes {count} sets of models; at "
@@ -45,7 +47,10 @@ def any_order(n_members, max_calls):
     asked = np.array([[k in part for k in members] for part in sets])
     following = np.array(
         [
-            [-1 if k in part else position.get(frozenset((*part, k)), -1) for k in members]
+            [
+                -1 if k in part else position.get(frozenset((*part, k)), -1)
+                for k in members
+            ]
             for part in sets
         ]
     )
@@ -113,7 +118,9 @@ def best_move(ways, going, costs, prices):
     return Move(way, stop, np.where(goes, at, -1), np.where(goes, best, worth))
 
 
-def roll_back(states, realised, costs, prices, fit, *, only=None, abstain_quality=None, trust=0.0):
+def roll_back(
+    states, realised, costs, prices, fit, *, only=None, abstain_quality=None, trust=0.0
+):
     """Learn what going on is worth, from the states after the last call back to the first.
 
     `realised` has for each state the logged quality (n_rows, n_answers) of each way to answer
@@ -136,14 +143,17 @@ def roll_back(states, realised, costs, prices, fit, *, only=None, abstain_qualit
         nexts = np.flatnonzero(states.following[state] >= 0)
         later = states.following[state, nexts].tolist()
         net = [
-            (1 - trust) * (quality[at] - prices * spent[at]) + (trust * worth[at] if trust else 0.0)
+            (1 - trust) * (quality[at] - prices * spent[at])
+            + (trust * worth[at] if trust else 0.0)
             for at in later
         ]
         answers = realised[state]
         ends = abstain_quality if states.asked[state].any() else None
         ways = answers if ends is None else with_last(answers, ends)
         model, estimate = fit(state, np.column_stack([answers, *net]))
-        values[state] = StateValues(model, answers.shape[1], len(later), len(prices), ends)
+        values[state] = StateValues(
+            model, answers.shape[1], len(later), len(prices), ends
+        )
         estimated, going = values[state].split(estimate)
         move = best_move(estimated, going, costs[nexts], prices)
         ended = ways[np.arange(n_rows), move.way] if ways.shape[1] else np.zeros(n_rows)

@@ -322,7 +322,9 @@ class BudgetRouter(TableRouter):
         after the call only, belong to a `cost_estimator` or a price list. A later call with at
         least 50 rows is refused if its costs lack the chance variation of those of `fit`.
         """
-        return super().fit(X, y, costs=costs, choice=choice, propensity=propensity, **params)
+        return super().fit(
+            X, y, costs=costs, choice=choice, propensity=propensity, **params
+        )
 
     def _readers(self):
         readers = super()._readers()
@@ -345,9 +347,13 @@ class BudgetRouter(TableRouter):
         X = self._rows_of_fit(X, y)
         if choice is not None:
             learned = self.cost_estimator is not None
-            log = read_answers(X, y, choice, propensity, costs, self.costs, estimates_costs=learned)
+            log = read_answers(
+                X, y, choice, propensity, costs, self.costs, estimates_costs=learned
+            )
         elif propensity is not None:
-            raise ValueError("propensity belongs to a log of one answer per request: give choice.")
+            raise ValueError(
+                "propensity belongs to a log of one answer per request: give choice."
+            )
         else:
             log = read_table(y, costs, self.costs)
         self._named = log.named
@@ -446,7 +452,9 @@ class BudgetRouter(TableRouter):
         return learned.at(costs=costs, reg_lambda=check_lambda(self.reg_lambda))
 
     def _plan(self, X, call):
-        kept, allowed = kept_choices(self.choices_, num_samples(X), call.exclude, call.allowed)
+        kept, allowed = kept_choices(
+            self.choices_, num_samples(X), call.exclude, call.allowed
+        )
         policy = self._policy().restricted(kept)
         costs_given = call.costs is not None
         costs = policy.planned
@@ -576,9 +584,13 @@ class BudgetRouter(TableRouter):
         X = self._check_rows(X)
         q = check_numbers(q, "q", shape=(num_samples(X),))
         if len(q) < 2:
-            raise ValueError(f"q must have at least two scores of {name!r}, got {len(q)}.")
+            raise ValueError(
+                f"q must have at least two scores of {name!r}, got {len(q)}."
+            )
         table = policy.quality
-        if q.max() > table.max() + np.ptp(table) or q.min() < table.min() - np.ptp(table):
+        if q.max() > table.max() + np.ptp(table) or q.min() < table.min() - np.ptp(
+            table
+        ):
             warn(
                 f"q of {name!r} goes from {q.min():.6g} to {q.max():.6g}, and the quality of the "
                 f"other choices from {table.min():.6g} to {table.max():.6g}. Scores in another "
@@ -626,7 +638,11 @@ class BudgetRouter(TableRouter):
         budgets, found = super()._judged_curve()
         if self._log.propensity is None:
             return budgets, found
-        known = [k for k, budget in enumerate(budgets) if self._lack_at(float(budget)) is None]
+        known = [
+            k
+            for k, budget in enumerate(budgets)
+            if self._lack_at(float(budget)) is None
+        ]
         return budgets[known], [found[k] for k in known]
 
     @property
@@ -659,6 +675,8 @@ class BudgetRouter(TableRouter):
         """How often the log made the choices of the policy (a named tuple)."""
         check_is_fitted(self)
         if self._log.propensity is None:
-            raise AttributeError("overlap_ is of logs of one answer per request: fit with choice.")
+            raise AttributeError(
+                "overlap_ is of logs of one answer per request: fit with choice."
+            )
         choices = self._policy_of_log().validate(self._effective_budget(None)).choices
         return overlap_of(self._log, choices)

@@ -76,15 +76,22 @@ class DaskRouter:
             )
         check_is_fitted(estimator)
         if policy not in (None, "online", "batch"):
-            raise ValueError(f'policy must be "online", "batch" or None, got {policy!r}.')
-        self.estimator, self.policy = estimator, policy or getattr(estimator, "policy", "online")
+            raise ValueError(
+                f'policy must be "online", "batch" or None, got {policy!r}.'
+            )
+        self.estimator, self.policy = (
+            estimator,
+            policy or getattr(estimator, "policy", "online"),
+        )
         if self.policy == "batch":
             _check_one_cap(estimator)
 
     def __repr__(self):
         return f"DaskRouter({self.estimator!r}, policy={self.policy!r})"
 
-    def predict_routed(self, X: Any, budget: float | None = None, **call: Any) -> Routed:
+    def predict_routed(
+        self, X: Any, budget: float | None = None, **call: Any
+    ) -> Routed:
         """Answers, choices and costs, lazily.
 
         Parameters
@@ -104,7 +111,9 @@ class DaskRouter:
             Of Dask arrays. All of them computed together are one call of each model for each
             block; expected quality and cost are None.
         """
-        return Routed(*self._views(X, ("y_pred", "route", "cost"), "predict", budget, call))
+        return Routed(
+            *self._views(X, ("y_pred", "route", "cost"), "predict", budget, call)
+        )
 
     def predict(self, X: Any, budget: float | None = None, **call: Any) -> Any:
         """Answers, lazily: ``predict_routed(X).y_pred``.
@@ -193,7 +202,9 @@ class DaskRouter:
         for name in names:
             columns, dtype = shapes[name]
             parts = [
-                array.from_delayed(delayed(getattr)(task, name), (size, *columns), dtype=dtype)
+                array.from_delayed(
+                    delayed(getattr)(task, name), (size, *columns), dtype=dtype
+                )
                 for task, size in zip(tasks, sizes)
             ]
             found.append(array.concatenate(parts))
@@ -204,7 +215,10 @@ class DaskRouter:
         classes = getattr(self.estimator, "classes_", None)
         if response == "predict_proba":
             return (len(classes),), np.dtype(float)
-        if classes is not None and getattr(self.estimator, "abstain_quality_", None) is not None:
+        if (
+            classes is not None
+            and getattr(self.estimator, "abstain_quality_", None) is not None
+        ):
             # None among the labels.
             return (), np.dtype(object)
         if getattr(self.estimator, "_multilabel", False):
@@ -235,11 +249,15 @@ class DaskRouter:
         # Dask's concatenate leaves out what is known to be empty, if not all is: so do the
         # blocks beside it.
         if any(sizes):
-            blocks, sizes = zip(*((block, n) for block, n in zip(blocks, sizes) if n != 0))
+            blocks, sizes = zip(
+                *((block, n) for block, n in zip(blocks, sizes) if n != 0)
+            )
         sent, width = delayed(router, pure=False), len(router.choices_)
         parts = [
             array.from_delayed(
-                delayed(_values)(sent, block, policy, budget), (size, width), dtype=float
+                delayed(_values)(sent, block, policy, budget),
+                (size, width),
+                dtype=float,
             )
             for block, size in zip(blocks, sizes)
         ]

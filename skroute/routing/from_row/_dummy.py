@@ -44,7 +44,9 @@ class DummyRouter(MemberRouter):
             self._draw = int(rng.randint(2**31))
             self._values = rng.uniform(size=(_N_PRICE_ROWS, len(answers.names)))
         else:
-            objective = self._objective_of(self._target).bound(answers.target, answers.weight)
+            objective = self._objective_of(self._target).bound(
+                answers.target, answers.weight
+            )
             table = objective.table(answers.target, answers.to(self._response_method()))
             self._means = np.average(table, axis=0, weights=answers.weight)
         self._strategy = self.strategy
@@ -100,7 +102,10 @@ class DummyRouter(MemberRouter):
         check_rows_match(X=X, y_true=y_true)
         target, objective = self._encoded(y_true), self._objective_of(self._target)
         rows = np.arange(num_samples(X))
-        said = [self._ask_member(X, k, objective.asks, rows) for k in range(len(self.estimators_))]
+        said = [
+            self._ask_member(X, k, objective.asks, rows)
+            for k in range(len(self.estimators_))
+        ]
         return objective.bound(target).table(target, said)
 
     def row_quality(self, X, y, sample_weight=None, budget=None):

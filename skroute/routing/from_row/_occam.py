@@ -17,7 +17,14 @@ from skroute.routing.parts._member_router import AMOUNT, MemberRouter
 from skroute.routing.parts._policy import check_lambda
 from skroute.routing.parts._targets import Numbers
 from skroute.utils._cache import NO_CACHE, cache_of
-from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples, will_have
+from skroute.utils._compat import (
+    HasMethods,
+    Interval,
+    Real,
+    StrOptions,
+    num_samples,
+    will_have,
+)
 from skroute.utils._row_hash import tie_draws
 from skroute.utils._timing import seconds_per_sample
 
@@ -76,7 +83,10 @@ class Occam(MemberRouter):
 
         `answers` says whether the probabilities of the member that embeds are its answer.
         """
-        deciding, added = float(self.routing_cost or 0.0), np.array(costs, dtype=np.float64)
+        deciding, added = (
+            float(self.routing_cost or 0.0),
+            np.array(costs, dtype=np.float64),
+        )
         if isinstance(self.embedding, str):
             at = names.index(self.embedding)
             deciding += float(added[at])
@@ -100,9 +110,13 @@ class Occam(MemberRouter):
             with note_failure("embedding", num_samples(X), "fit"):
                 labels = self._target.labels(answers.target)
                 features = self.embedding_.fit_transform(X, labels)
-        objective = self._objective_of(self._target).bound(answers.target, answers.weight)
+        objective = self._objective_of(self._target).bound(
+            answers.target, answers.weight
+        )
         quality = objective.table(answers.target, answers.to(self._response_method()))
-        _, added = self._split_costs(self._members.costs_of_fit, names, self._embedder_answers)
+        _, added = self._split_costs(
+            self._members.costs_of_fit, names, self._embedder_answers
+        )
         log = Log(names, quality, added).with_abstaining(self.abstain_cost)
         self.abstain_quality_ = log.abstain_quality
         estimator = self.quality_estimator
@@ -134,7 +148,9 @@ class Occam(MemberRouter):
         def decide(rows):
             if self.embedding_ is not None:
                 rows = self.embedding_.transform(rows)
-            policy.decide(policy.estimates(rows), policy.planned, np.inf, draw=tie_draws(rows))
+            policy.decide(
+                policy.estimates(rows), policy.planned, np.inf, draw=tie_draws(rows)
+            )
 
         return seconds_per_sample(decide, features)
 
@@ -162,7 +178,9 @@ class Occam(MemberRouter):
         if self.embedding_ is None:
             return X
         with note_failure("embedding", n, "transform"):
-            return cache_of(self).get_or_compute("embedded", lambda: self.embedding_.transform(X))
+            return cache_of(self).get_or_compute(
+                "embedded", lambda: self.embedding_.transform(X)
+            )
 
     def _look(self, X, kept):
         features = self._embed(X)
@@ -182,7 +200,9 @@ class Occam(MemberRouter):
         return plan
 
     def _plan(self, X, call):
-        kept, allowed = kept_choices(self.choices_, num_samples(X), call.exclude, call.allowed)
+        kept, allowed = kept_choices(
+            self.choices_, num_samples(X), call.exclude, call.allowed
+        )
         if self._embedder is not None and self._embedder not in kept:
             raise ValueError(
                 f"exclude={call.exclude!r} names {self.embedding!r}, which embeds every row: "

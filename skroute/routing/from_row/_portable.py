@@ -132,16 +132,22 @@ class PortablePolicy:
             return least_price, 0.0
         smallest = budgets[0] + record["deciding"]
         if budget < smallest * (1 - _ROUNDING):
-            raise ValueError(f"budget={budget!r} is below the smallest feasible one, {smallest!r}.")
+            raise ValueError(
+                f"budget={budget!r} is below the smallest feasible one, {smallest!r}."
+            )
         room = (1 - record["margin"]) * (budget - record["deciding"])
         if budget <= smallest * (1 + _ROUNDING) or room <= budgets[0] * (1 + _ROUNDING):
             return np.inf, 0.0
         k = int((budgets <= room * (1 + _ROUNDING)).sum()) - 1
         price, share = 0.0, 0.0
         if k < len(prices) - 1:
-            share = min(max((room - budgets[k]) / (budgets[k + 1] - budgets[k]), 0.0), 1.0)
+            share = min(
+                max((room - budgets[k]) / (budgets[k + 1] - budgets[k]), 0.0), 1.0
+            )
             alone = record["counts"][k] == 1
-            price, share = (prices[k + round(share)], 0.0) if alone else (prices[k], share)
+            price, share = (
+                (prices[k + round(share)], 0.0) if alone else (prices[k], share)
+            )
         return (price, share) if price >= least_price else (least_price, 0.0)
 
     def decide(self, quality, budget, draw=None):

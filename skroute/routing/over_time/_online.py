@@ -18,7 +18,12 @@ from skroute.routing.over_time._online_state import (
     Serving,
     unit_of,
 )
-from skroute.routing.parts._log import check_matrix, check_names, check_new_choice, choice_names
+from skroute.routing.parts._log import (
+    check_matrix,
+    check_names,
+    check_new_choice,
+    choice_names,
+)
 from skroute.routing.parts._router import BUDGET
 from skroute.routing.parts._table_router import realised_quality
 from skroute.utils._compat import HasMethods, Integral, Interval, Real
@@ -281,12 +286,16 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         prior, listed = self.prior, self.costs
         if listed is None:
             if prior is None:
-                raise ValueError("costs must be given, got None: what a call of each choice costs.")
+                raise ValueError(
+                    "costs must be given, got None: what a call of each choice costs."
+                )
             listed = dict(zip(prior.choices_, np.asarray(prior.costs_).tolist()))
         names, self._named = choice_names(y if choice is None else None, listed)
         if prior is not None:
             if self._named and sorted(names) != sorted(prior.choices_):
-                raise ValueError(f"prior has the choices {prior.choices_!r}, costs or y {names!r}.")
+                raise ValueError(
+                    f"prior has the choices {prior.choices_!r}, costs or y {names!r}."
+                )
             names, self._named = list(prior.choices_), True
             self._prior_costs = np.asarray(prior.costs_, dtype=np.float64)
         listed = check_costs(listed, names)
@@ -360,7 +369,9 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         return self._current().plan(*self._features(X), np.inf, only)
 
     def _answer(self, plan, response):
-        return np.asarray(self._serving.names)[plan.route] if self._named else plan.route
+        return (
+            np.asarray(self._serving.names)[plan.route] if self._named else plan.route
+        )
 
     def decide(self, x: Any) -> Decision:
         """Choose for one request; the expected cost is charged.
@@ -399,14 +410,23 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         named = by_label(x)
         labels = list(named) if isinstance(named, dict) else column_keys(x) or []
         known = list(getattr(self, "feature_names_in_", labels))
-        if labels and labels != known and all(isinstance(label, str) for label in labels):
-            raise ValueError(f"x must have the features {known!r} in this order, got {labels!r}.")
+        if (
+            labels
+            and labels != known
+            and all(isinstance(label, str) for label in labels)
+        ):
+            raise ValueError(
+                f"x must have the features {known!r} in this order, got {labels!r}."
+            )
         row = row[np.newaxis]
         base = self._base(row if column_keys(x) is None else x, 1)
         return serving.decide(self._scaled(row)[0], base[0], budget)
 
     def commit(
-        self, decision: Decision, quality: float | None = None, cost: float | None = None
+        self,
+        decision: Decision,
+        quality: float | None = None,
+        cost: float | None = None,
     ) -> None:
         """Give the outcome of a decision: it may be late, in any order, or only a part.
 
@@ -534,9 +554,13 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         serving = self._current()
         cost = check_new_choice(name, cost, serving.names)
         if not isinstance(n_trials, Integral) or n_trials < 0:
-            raise ValueError(f"n_trials must be a whole number of at least 0, got {n_trials!r}.")
+            raise ValueError(
+                f"n_trials must be a whole number of at least 0, got {n_trials!r}."
+            )
         if (X is None) != (y is None):
-            raise ValueError("X and y must be given together: rows, and its quality on them.")
+            raise ValueError(
+                "X and y must be given together: rows, and its quality on them."
+            )
         known: tuple = ()
         if X is not None:
             check_rows_match(X=X, y=y)
@@ -584,15 +608,21 @@ def _tables(n_rows, names, y, choice, costs):
     if choice is not None:
         position, found = read_choice(choice, names, n_rows)
         if len(found) > len(names):
-            raise ValueError(f"choice has {found[len(names)]!r}, which is not among {names!r}.")
+            raise ValueError(
+                f"choice has {found[len(names)]!r}, which is not among {names!r}."
+            )
     tables = []
     for values, name, low in ((y, "y", -np.inf), (costs, "costs", 0.0)):
         table = np.full((n_rows, len(names)), np.nan)
         if values is not None and choice is not None:
-            values = check_numbers(values, name, shape=(n_rows,), low=low, allow_nan=True)
+            values = check_numbers(
+                values, name, shape=(n_rows,), low=low, allow_nan=True
+            )
             table[np.arange(n_rows), position] = values
         elif values is not None:
             values = check_matrix(values, name, names, allow_nan=True)
-            table = check_numbers(values, name, shape=table.shape, low=low, allow_nan=True)
+            table = check_numbers(
+                values, name, shape=table.shape, low=low, allow_nan=True
+            )
         tables.append(table)
     return tables

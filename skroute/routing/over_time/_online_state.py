@@ -104,7 +104,9 @@ class Beliefs:
         if self.drift > 0:
             level, variance = self.mean[:, QUALITY, 0], self.cov[:, :, 0, 0]
             level -= math.expm1(-_RETURN * self.drift) * (self.usual - level)
-            variance += np.minimum(self.drift, np.maximum(LEVEL_VARIANCE - variance, 0.0))
+            variance += np.minimum(
+                self.drift, np.maximum(LEVEL_VARIANCE - variance, 0.0)
+            )
 
     def look(self, x):
         """For one request, each choice's quality, cost and variance of the estimate of quality."""
@@ -125,9 +127,15 @@ class Beliefs:
         cov -= gain[:, np.newaxis] * gain / spread
         if target == COST:
             return
-        n, squared, noise = int(self.n_told[choice]), surprise**2 / spread, self.noise[choice]
+        n, squared, noise = (
+            int(self.n_told[choice]),
+            surprise**2 / spread,
+            self.noise[choice],
+        )
         self.n_told[choice] = n + 1
-        self.usual[choice] += max(4 / (n + 4), 1 / _USUAL) * (mean[0] - self.usual[choice])
+        self.usual[choice] += max(4 / (n + 4), 1 / _USUAL) * (
+            mean[0] - self.usual[choice]
+        )
         # The first surprise is against no knowledge at all.
         if n > 0:
             noise = squared if math.isnan(noise) else noise
@@ -148,14 +156,21 @@ class Beliefs:
         """Take in a choice that is expected to be as the others are on average."""
         n_features = self.mean.shape[2]
         new = Beliefs(
-            np.array([cost]), n_features, self.alpha, self.drift, NEWCOMER_VARIANCE, self.now
+            np.array([cost]),
+            n_features,
+            self.alpha,
+            self.drift,
+            NEWCOMER_VARIANCE,
+            self.now,
         )
         told = self.n_told > 0
         if told.any():
             new.mean[:, QUALITY] = self.mean[told, QUALITY].mean(axis=0)
             new.usual[:] = new.mean[:, QUALITY, 0]
         for part in ("mean", "cov", "noise", "usual", "n_told"):
-            setattr(self, part, np.concatenate([getattr(self, part), getattr(new, part)]))
+            setattr(
+                self, part, np.concatenate([getattr(self, part), getattr(new, part)])
+            )
 
 
 class Pacer:
@@ -199,7 +214,9 @@ class Pacer:
         self.spent += cost
         before = self.debt
         # What was saved beyond some requests' budget is let go; without a budget nothing is owed.
-        self.debt = 0.0 if budget == np.inf else max(before + cost - budget, -_SAVINGS * budget)
+        self.debt = (
+            0.0 if budget == np.inf else max(before + cost - budget, -_SAVINGS * budget)
+        )
         return self.debt - before
 
     def set_horizon(self, n_expected):
@@ -228,7 +245,9 @@ class Pacer:
         """
         if self.n_expected is None or budget == np.inf:
             return budget - self.debt / _SETTLE
-        return (budget * self.n_expected - self.spent) / (self.n_expected - self.n_booked)
+        return (budget * self.n_expected - self.spent) / (
+            self.n_expected - self.n_booked
+        )
 
     def solve(self, budget, beliefs, listed, kept):
         """Find the least price at which the window spends no more than the rate."""
@@ -249,7 +268,10 @@ class Serving:
     """Beliefs, books and open decisions under one lock; names and checks are the router's."""
 
     def __init__(self, names, listed, n_features, router):
-        n, level = len(names), LEVEL_VARIANCE if router.prior is None else PRIOR_VARIANCE
+        n, level = (
+            len(names),
+            LEVEL_VARIANCE if router.prior is None else PRIOR_VARIANCE,
+        )
         self.names, self.exploration = list(names), router.exploration
         # Parameters that act at once, as they were last taken over.
         self.settings = (router.exploration, router.drift, router.n_expected)
@@ -372,7 +394,9 @@ class Serving:
             choice = self._due(costs, budget)
             if choice is None:
                 optimistic = (quality + bonus).tolist()
-                choice = choose_one(optimistic, costs.tolist(), pacer.price, self.kept.tolist())
+                choice = choose_one(
+                    optimistic, costs.tolist(), pacer.price, self.kept.tolist()
+                )
             worth = quality - pacer.price * costs
             explored = float(worth[self.kept].max() - worth[choice])
             pacer.note(x, base, bonus)
@@ -411,7 +435,9 @@ class Serving:
     def settle(self, decision, quality=np.nan, cost=np.nan, *, refund=False):
         """Close a decision: books and beliefs; NaN is not known."""
         if not isinstance(decision, Decision):
-            raise TypeError(f"decision must be what decide gave, got {type(decision).__name__}.")
+            raise TypeError(
+                f"decision must be what decide gave, got {type(decision).__name__}."
+            )
         with self.lock:
             if decision.key not in self.open:
                 raise ValueError(
@@ -433,7 +459,9 @@ class Serving:
                 pacer.spent += beyond
                 pacer.debt += beyond
                 self.total += beyond
-            self._learn(choice, decision.row, quality, cost / unit, decision.base, decision.id)
+            self._learn(
+                choice, decision.row, quality, cost / unit, decision.base, decision.id
+            )
 
     def learn_table(self, rows, base, quality, costs, *, apart):
         """Learn what is known of a table; `apart`, each row is a request of its own."""
@@ -443,7 +471,9 @@ class Serving:
             ratios = costs / self.units[: costs.shape[1]]
             for x, own, q, c in zip(rows, base, quality, ratios):
                 for choice in np.flatnonzero(~(np.isnan(q) & np.isnan(c))):
-                    self._learn(choice, x, q[choice], c[choice], own[choice], self.beliefs.now)
+                    self._learn(
+                        choice, x, q[choice], c[choice], own[choice], self.beliefs.now
+                    )
                     self.tries[choice] = 0
                 self.pacer.note(x, own, 0.0)
                 if apart:

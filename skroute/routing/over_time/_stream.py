@@ -52,7 +52,9 @@ class Offers:
             if self.costs is not None:
                 self.check_told(self.costs)
         known = self.max_costs or self.costs
-        self.takes = None if known is None else [self.policy.deciding + cost for cost in known]
+        self.takes = (
+            None if known is None else [self.policy.deciding + cost for cost in known]
+        )
         # What one request takes at least; with costs per row the log's mean.
         self.floor = self.policy.least if known is None else min(self.takes)
         self._own_price = self.price_at(mean)
@@ -83,9 +85,13 @@ class Offers:
             # The books have counted this request already.
             n_left = max(books.n_expected - books.n_started + 1, 1)
             price = self.price_at((books.total - books.spent - books.pending) / n_left)
-        fitting = [k for k, amount in enumerate(takes) if amount <= spare or amount == least]
+        fitting = [
+            k for k, amount in enumerate(takes) if amount <= spare or amount == least
+        ]
         k = choose_one(quality, costs, price, fitting)
-        return Offer(self.kept[k], self.names[k], costs[k], self.policy.deciding, takes[k])
+        return Offer(
+            self.kept[k], self.names[k], costs[k], self.policy.deciding, takes[k]
+        )
 
 
 class Ticket(NamedTuple):
@@ -338,7 +344,9 @@ class BudgetStream:
                 )
             return None
         models = models_of(self.router)
-        bounds = dict(zip(models, check_costs(max_costs, models, name="max_costs").tolist()))
+        bounds = dict(
+            zip(models, check_costs(max_costs, models, name="max_costs").tolist())
+        )
         # Handing over takes nothing.
         return dict.fromkeys(names, 0.0) | bounds
 
@@ -366,8 +374,14 @@ class BudgetStream:
             router = copy.copy(self.router).set_params(costs=costs)
             if self.n_expected is None:
                 check_affordable(self._offers.mean, router.min_budget_)
-            bounds = self._max_costs if max_costs is None else self._check_max_costs(max_costs)
-            self._offers = Offers(router, self._offers.mean, bounds, self._offers.excluded)
+            bounds = (
+                self._max_costs
+                if max_costs is None
+                else self._check_max_costs(max_costs)
+            )
+            self._offers = Offers(
+                router, self._offers.mean, bounds, self._offers.excluded
+            )
             self.router = router
             self._max_costs = bounds
 
@@ -414,7 +428,9 @@ class BudgetStream:
 
     def _exclude(self, names):
         """Offer all choices but these; called under the lock of changes."""
-        self._offers = Offers(self.router, self._offers.mean, self._max_costs, frozenset(names))
+        self._offers = Offers(
+            self.router, self._offers.mean, self._max_costs, frozenset(names)
+        )
 
     def top_up(self, amount: float, *, n_more: int = 0) -> None:
         """Add money to the total (of the current period, if there are periods).
@@ -433,7 +449,9 @@ class BudgetStream:
         """Start again with the first total, as at the end of a period; open tickets stay open."""
         self.ledger.reset(self._purses[0])
 
-    def route(self, x: Any, *, costs: ArrayLike | None = None, key: str | None = None) -> Ticket:
+    def route(
+        self, x: Any, *, costs: ArrayLike | None = None, key: str | None = None
+    ) -> Ticket:
         """Decide on one request and reserve what its call can cost.
 
         The smallest amount is held back before the router looks at the request, so that
@@ -475,7 +493,9 @@ class BudgetStream:
         offers = self._offers
         x = check_rows(self.router, x, reset=False)
         if num_samples(x) != 1:
-            raise ValueError(f"x must be one row, shape (1, n_features), got {num_samples(x)}.")
+            raise ValueError(
+                f"x must be one row, shape (1, n_features), got {num_samples(x)}."
+            )
         known = self._known_costs(offers, costs, estimated=True)
         least = offers.floor if known is None else min(offers.taken(known))
         held = self.ledger.hold(self._purses, least, _check_key(key))
@@ -505,7 +525,11 @@ class BudgetStream:
         return [min(pair) for pair in zip(estimated, offers.max_costs)]
 
     def reserve(
-        self, quality: ArrayLike, *, costs: ArrayLike | None = None, key: str | None = None
+        self,
+        quality: ArrayLike,
+        *,
+        costs: ArrayLike | None = None,
+        key: str | None = None,
     ) -> Ticket:
         """Decide on one request whose quality is estimated already, and reserve.
 
@@ -559,7 +583,9 @@ class BudgetStream:
         if costs is None:
             if estimated and self.router.cost_estimator_ is not None:
                 return None
-            raise ValueError("costs must be given, got None: the router's costs are per row.")
+            raise ValueError(
+                "costs must be given, got None: the router's costs are per row."
+            )
         models = models_of(self.router)
         known = _one_row(costs, len(models), "costs", low=0.0)
         known += [0.0] * (len(self.router.choices_) - len(models))
@@ -681,7 +707,9 @@ class BudgetStream:
     def _settle(self, ticket, cost):
         # All but the answer, which may be an array.
         offer = Offer(*ticket[2:7])
-        return self.ledger.settle(ticket.stream, ticket.id, self._purses[0], offer, cost)
+        return self.ledger.settle(
+            ticket.stream, ticket.id, self._purses[0], offer, cost
+        )
 
     def unsettled(self) -> list[Ticket]:
         """Tickets of all processes that are open or have expired, oldest first.
@@ -712,7 +740,9 @@ class BudgetStream:
             n_rejected)``.
         """
         books = self.books()._asdict()
-        return StreamStatus(books["total"], *(books[name] for name in StreamStatus._fields[1:]))
+        return StreamStatus(
+            books["total"], *(books[name] for name in StreamStatus._fields[1:])
+        )
 
     def __repr__(self):
         status = self.status()
@@ -746,26 +776,38 @@ def _ticket(made, answer=None):
 
 def _check_key(key):
     if key is not None and (not isinstance(key, str) or not key):
-        raise ValueError(f"key must be a string that is not empty, or None, got a {type(key)}.")
+        raise ValueError(
+            f"key must be a string that is not empty, or None, got a {type(key)}."
+        )
     return key
 
 
 def _check_purses(purse, within):
     """Names of all purses that a request is paid from, its own first."""
     if isinstance(within, str):
-        raise ValueError(f"within must be a sequence of names of purses, got {within!r}.")
+        raise ValueError(
+            f"within must be a sequence of names of purses, got {within!r}."
+        )
     names = (purse, *within)
     for name in names:
         if not isinstance(name, str) or not name or "\x1f" in name:
-            raise ValueError(f"The name of a purse must be a string, not empty, got {name!r}.")
+            raise ValueError(
+                f"The name of a purse must be a string, not empty, got {name!r}."
+            )
     if len(set(names)) < len(names):
-        raise ValueError(f"A stream cannot be within the same purse twice, got {names!r}.")
+        raise ValueError(
+            f"A stream cannot be within the same purse twice, got {names!r}."
+        )
     return names
 
 
 def _one_row(row, n_choices, name, low=-np.inf):
     """A list of finite numbers, one for each choice."""
-    if type(row) is np.ndarray and row.dtype == np.float64 and row.shape == (n_choices,):
+    if (
+        type(row) is np.ndarray
+        and row.dtype == np.float64
+        and row.shape == (n_choices,)
+    ):
         # Of a few numbers this takes a fifth of the time of numpy's checks.
         numbers = row.tolist()
         if all(map(isfinite, numbers)) and min(numbers) >= low:

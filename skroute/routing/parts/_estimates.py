@@ -107,7 +107,9 @@ def folds_of(cv, X, y=None, **params):
                 "Or give cv the list of its splits."
             )
         raise
-    times = np.bincount(np.concatenate([test for _, test in folds]), minlength=num_samples(X))
+    times = np.bincount(
+        np.concatenate([test for _, test in folds]), minlength=num_samples(X)
+    )
     if len(wrong := np.flatnonzero(times != 1)):
         raise ValueError(
             f"cv must test each row once, but row {wrong[0]} is tested {times[wrong[0]]} times."
@@ -158,7 +160,9 @@ def with_weights(estimator, sample_weight):
     if routing.consumes("fit", weights):
         return estimator, weights
     # None: neither requested nor refused.
-    request = getattr(getattr(routing, "fit", None), "requests", {}).get("sample_weight")
+    request = getattr(getattr(routing, "fit", None), "requests", {}).get(
+        "sample_weight"
+    )
     if request is None and has_fit_parameter(estimator, "sample_weight"):
         return clone(estimator).set_fit_request(sample_weight=True), weights
     return estimator, {}
@@ -170,15 +174,28 @@ def predict_matrix(fitted, X, name):
 
     n = num_samples(X)
     with note_failure(name, n, "predict"):
-        values = np.asarray(on_host(average_of(fitted, X)), dtype=np.float64).reshape(n, -1)
+        values = np.asarray(on_host(average_of(fitted, X)), dtype=np.float64).reshape(
+            n, -1
+        )
         if not np.isfinite(values).all():
             # The row would silently go to whatever is compared first.
-            raise ValueError(f"{name} must estimate finite numbers, got NaN or infinity.")
+            raise ValueError(
+                f"{name} must estimate finite numbers, got NaN or infinity."
+            )
     return values
 
 
 def cross_fit(
-    estimator, X, target, folds, *, name, task=None, costs=None, n_jobs=None, fit_params=None
+    estimator,
+    X,
+    target,
+    folds,
+    *,
+    name,
+    task=None,
+    costs=None,
+    n_jobs=None,
+    fit_params=None,
 ):
     """Fit an estimator on all rows, and estimate the same rows out of sample (`CrossFitted`).
 
@@ -193,7 +210,10 @@ def cross_fit(
     # The limit bounds the memory. With more folds, each learns from nearly all rows, and its
     # estimates are like those of the others.
     with_by_fold = len(folds) <= MAX_PARTS
-    with _noting(estimator, X, target, name), task.step(name) if task else nullcontext():
+    with (
+        _noting(estimator, X, target, name),
+        task.step(name) if task else nullcontext(),
+    ):
         if hasattr(fitted, "cross_fit") and set(fit_params) <= {"sample_weight"}:
             estimate, as_new, *tables = fitted.cross_fit(
                 X,
@@ -220,7 +240,9 @@ def cross_fit(
             for part in (estimate, as_new)
         )
         if not np.isfinite(estimate).all():
-            raise ValueError(f"{name} must estimate finite numbers, got NaN or infinity.")
+            raise ValueError(
+                f"{name} must estimate finite numbers, got NaN or infinity."
+            )
     return CrossFitted(fitted, estimate, as_new, by_fold)
 
 
@@ -232,9 +254,13 @@ def estimates_without_folds(
     for number, (train, _) in enumerate(folds):
         own = part[train]
         # Rows that belong together, and are in one fold, stay together.
-        parts = [(np.flatnonzero(own != k), np.flatnonzero(own == k)) for k in np.unique(own)]
+        parts = [
+            (np.flatnonzero(own != k), np.flatnonzero(own == k)) for k in np.unique(own)
+        ]
         if len(parts) < 2:
-            parts = folds_of(min(5, len(train)), train) if len(train) > 1 else [([0], [0])]
+            parts = (
+                folds_of(min(5, len(train)), train) if len(train) > 1 else [([0], [0])]
+            )
         fitted = cross_fit(
             estimator,
             _safe_indexing(X, train),
@@ -263,7 +289,11 @@ def _noting(estimator, X, target, name):
             )
         tags = get_tags(estimator) if hasattr(estimator, "__sklearn_tags__") else None
         # Not proof enough to refuse it: nets say a single output where nobody has set the tag.
-        if target.shape[1] > 1 and tags is not None and not tags.target_tags.multi_output:
+        if (
+            target.shape[1] > 1
+            and tags is not None
+            and not tags.target_tags.multi_output
+        ):
             error.add_note(
                 f"It was fitted on {target.shape[1]} outputs, one for each choice. A regressor of "
                 "one output goes into sklearn.multioutput.MultiOutputRegressor first."

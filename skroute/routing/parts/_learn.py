@@ -3,7 +3,12 @@
 import numpy as np
 
 from skroute.base import affords
-from skroute.routing.parts._estimates import cross_fit, error_deviation, part_of, predict_matrix
+from skroute.routing.parts._estimates import (
+    cross_fit,
+    error_deviation,
+    part_of,
+    predict_matrix,
+)
 from skroute.routing.parts._log import with_last
 from skroute.routing.parts._policy import Policy
 from skroute.utils._compat import _safe_indexing
@@ -75,7 +80,9 @@ def learn_policy(
             as_new[rows, estimated] = estimates[kind[rows]]
             if cost_estimator is not None:
                 planned_as_new = planned_as_new.copy()
-                planned_as_new[rows, estimated] = predict_costs(cost_estimator, again)[kind[rows]]
+                planned_as_new[rows, estimated] = predict_costs(cost_estimator, again)[
+                    kind[rows]
+                ]
     return Policy(
         estimator=fitted.estimator,
         estimate=estimate,
@@ -147,7 +154,9 @@ def _slack(policy, budget):
     """Of a budget above what any choice costs: its unit may be another."""
     costs = policy.planned if policy.noise > 1 else policy.paid
     largest = np.max(costs, axis=-1)
-    most = float(largest if costs.ndim == 1 else np.average(largest, weights=policy.weight))
+    most = float(
+        largest if costs.ndim == 1 else np.average(largest, weights=policy.weight)
+    )
     most += policy.deciding
     if budget < np.inf and not affords(most, budget):
         return (
@@ -166,7 +175,9 @@ def _contradiction(policy, names, known):
     off = np.abs(found - policy.planned)
     noise = policy.paid.std(axis=0) / np.sqrt(len(policy.paid))
     # Rows on which the log never made a choice can have other costs.
-    wrong = np.flatnonzero(known & (off > _CONTRADICTS * policy.planned) & (off > 3 * noise))
+    wrong = np.flatnonzero(
+        known & (off > _CONTRADICTS * policy.planned) & (off > 3 * noise)
+    )
     if not len(wrong):
         return None
     worst = wrong[np.argmax(off[wrong] / np.maximum(policy.planned[wrong], 1e-300))]

@@ -94,7 +94,9 @@ class KnownCells(NamedTuple):
 
     def with_last(self, value):
         """With one more choice, all of whose cells are known to have a value."""
-        return KnownCells(with_last(self.table, value), with_last(self.weight, 1.0), self.noise)
+        return KnownCells(
+            with_last(self.table, value), with_last(self.weight, 1.0), self.noise
+        )
 
     def agreement(self, choices):
         """Return where the log made the choices of a policy (`Agreement`)."""
@@ -113,14 +115,19 @@ class KnownCells(NamedTuple):
         for k in range(len(names)):
             only = np.arange(len(names)) == k
             agreement = Agreement(
-                needed=n_rows * only, matched=made * only, made=made, weight=self.weight[:, k]
+                needed=n_rows * only,
+                matched=made * only,
+                made=made,
+                weight=self.weight[:, k],
             )
             found[k] = lack_of_overlap(agreement, names) is None
         return found
 
     def judged(self, estimate):
         """Doubly robust outcomes of all cells: their means have no bias."""
-        return estimate + self.weight * np.where(self.weight > 0, self.table - estimate, 0.0)
+        return estimate + self.weight * np.where(
+            self.weight > 0, self.table - estimate, 0.0
+        )
 
     def deviation(self, estimate, row_weight=None):
         """Standard deviation of each choice's estimation error, over what is known."""
@@ -275,7 +282,9 @@ def read_answers(X, y, choice, propensity, costs, listed, *, estimates_costs):
             "be learned of it. Leave the choice out of the router."
         )
     if propensity is None:
-        chance = estimate_propensities(as_numbers(X), position, len(found), folds_of_log(n))
+        chance = estimate_propensities(
+            as_numbers(X), position, len(found), folds_of_log(n)
+        )
     else:
         chance = read_propensity(propensity, n)
 
@@ -328,11 +337,16 @@ def choice_names(y, listed):
     shape = (0, len(listed)) if y is None else np.shape(y)
     n_choices = shape[1] if len(shape) == 2 else 1
     if names is None:
-        names = [str(key) for key in listed] if named else [f"choice{k}" for k in range(n_choices)]
+        names = (
+            [str(key) for key in listed]
+            if named
+            else [f"choice{k}" for k in range(n_choices)]
+        )
     if len(names) != n_choices:
         raise ValueError(
             f"y has {n_choices} columns but costs names {len(names)} choices: {names!r}."
-            + " For a log of one answer for each request give choice, too." * (n_choices == 1)
+            + " For a log of one answer for each request give choice, too."
+            * (n_choices == 1)
         )
     return names, named
 
@@ -346,7 +360,9 @@ def costs_now(costs, names, known, n_fitted):
     costs = by_label(costs)
     if isinstance(costs, Mapping):
         known = dict(zip(names, np.asarray(known).tolist()))
-        return check_costs(known | {str(name): cost for name, cost in costs.items()}, names)
+        return check_costs(
+            known | {str(name): cost for name, cost in costs.items()}, names
+        )
     if np.ndim(costs) == 1 and len(costs) == n_fitted:
         costs = [*costs, *known[len(costs) :]]
     return check_costs(costs, names)
@@ -359,7 +375,9 @@ def column_names(frame, name="y"):
         return None
     names = [str(column) for column in columns]
     if len(set(names)) < len(names):
-        raise ValueError(f"{name} must not have two columns of the same name, got {names!r}.")
+        raise ValueError(
+            f"{name} must not have two columns of the same name, got {names!r}."
+        )
     return names
 
 
@@ -410,7 +428,9 @@ def kept_choices(names, n_samples, exclude, allowed):
     exclude = [] if exclude is None else list(exclude)
     if unknown := [name for name in exclude if name not in names]:
         raise ValueError(f"exclude names {unknown!r}, which are not among {names!r}.")
-    kept = np.array([k for k, name in enumerate(names) if name not in exclude], dtype=np.int64)
+    kept = np.array(
+        [k for k, name in enumerate(names) if name not in exclude], dtype=np.int64
+    )
     if not len(kept):
         raise ValueError(f"exclude={exclude!r} leaves no choice of {names!r}.")
     if allowed is None:

@@ -182,7 +182,9 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         is_measured = isinstance(self.costs, str)
         if not is_measured:
             costs = check_costs(without_dropped(self.costs, self._dropped), names)
-            check_affordable(check_budget(self.budget), self._cheapest_plan(costs, names))
+            check_affordable(
+                check_budget(self.budget), self._cheapest_plan(costs, names)
+            )
 
         y, classes, kind = make_target(X, y, self._target_kinds, type(self).__name__)
         if kind is SingleLabel:
@@ -211,7 +213,9 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
             method = self._timed_method()
             calls = {name: getattr(model, method) for name, model in zip(names, models)}
             costs = measure_costs(calls, X)
-            check_affordable(check_budget(self.budget), self._cheapest_plan(costs, names))
+            check_affordable(
+                check_budget(self.budget), self._cheapest_plan(costs, names)
+            )
         self._members = Members(
             names=names,
             models=models,
@@ -249,7 +253,9 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
     def _check_members(self, members):
         routes_numbers = self._target_kinds == (Numbers,)
         for name, member in members.items():
-            is_of_the_other_kind = is_classifier(member) if routes_numbers else is_regressor(member)
+            is_of_the_other_kind = (
+                is_classifier(member) if routes_numbers else is_regressor(member)
+            )
             if is_of_the_other_kind:
                 wanted = "regressor" if routes_numbers else "classifier"
                 raise ValueError(
@@ -290,7 +296,9 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         """Return the metadata for the `fit` of each member and for the splitter."""
         if given_weight is None or routing_enabled():
             return self._route_metadata(params)
-        others = {name: value for name, value in params.items() if name != "sample_weight"}
+        others = {
+            name: value for name, value in params.items() if name != "sample_weight"
+        }
         # Without metadata routing these are refused.
         self._route_metadata(others)
         return weights_for_members(members, given_weight)
@@ -300,7 +308,9 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         splitter = check_cv(self.cv, y, classifier=kind is not Numbers)
         if self.cv is None or isinstance(self.cv, Integral):
             # Values are not classes: what is learned from them is not stratified.
-            return list(splitter.split(np.zeros(num_samples(X)), y)), folds_of(self.cv, X)
+            return list(splitter.split(np.zeros(num_samples(X)), y)), folds_of(
+                self.cv, X
+            )
         splits = folds_of(splitter, X, y, **metadata["cv"]["split"])
         return splits, splits
 
@@ -347,7 +357,9 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         In a sweep over budgets, or with a cache, the member is asked about each row once.
         """
         sweep = cache_of(self)
-        return self._members.ask(position, method, X, rows, counter=sweep, cache=cache or sweep)
+        return self._members.ask(
+            position, method, X, rows, counter=sweep, cache=cache or sweep
+        )
 
     def _offers_proba(self):
         """Return True if every member, whichever a row is routed to, has `predict_proba`."""
@@ -358,7 +370,8 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
             models = [member for _, member in self.estimators if member != DROP]
         # A member's own AttributeError goes through: it says why.
         return all(
-            will_have(model, "predict_proba") or callable(model.predict_proba) for model in models
+            will_have(model, "predict_proba") or callable(model.predict_proba)
+            for model in models
         )
 
     # Quality ----------------------------------------------------------------------------------
@@ -469,8 +482,12 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         member_tags = [get_tags(member).classifier_tags for member in members]
         own_tags = tags.classifier_tags
         if own_tags is not None:
-            own_tags.multi_class = all(kind is None or kind.multi_class for kind in member_tags)
-            takes_several = all(kind is not None and kind.multi_label for kind in member_tags)
+            own_tags.multi_class = all(
+                kind is None or kind.multi_class for kind in member_tags
+            )
+            takes_several = all(
+                kind is not None and kind.multi_label for kind in member_tags
+            )
             own_tags.multi_label = MultiLabel in self._target_kinds and takes_several
         return inherit_member_tags(tags, members)
 

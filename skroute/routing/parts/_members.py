@@ -89,8 +89,14 @@ class Members:
         def ask_about(new_rows):
             counter.count_rows(name, len(new_rows))
             with rows_of_failure(new_rows):
-                some = X if len(new_rows) == num_samples(X) else _safe_indexing(X, new_rows)
-                return self.target.call(method, name, self.models[position], some, proven=True)
+                some = (
+                    X
+                    if len(new_rows) == num_samples(X)
+                    else _safe_indexing(X, new_rows)
+                )
+                return self.target.call(
+                    method, name, self.models[position], some, proven=True
+                )
 
         return cache.get_or_compute_rows(
             ("answers", position, method), rows, num_samples(X), ask_about
@@ -178,7 +184,9 @@ class OutOfFold:
             return X, replace(self, weight=weight, given_weight=given_weight)
         by_method = []
         for answers in self.by_method:
-            by_method.append({method: values[kept_rows] for method, values in answers.items()})
+            by_method.append(
+                {method: values[kept_rows] for method, values in answers.items()}
+            )
         answers_to_kept = OutOfFold(
             self.names,
             by_method,
@@ -211,7 +219,9 @@ def members_by_name(estimators, validate_names):
         if member != DROP:
             members[name] = member
     if not members:
-        raise ValueError(f"All of the estimators {list(names)!r} are dropped; keep at least one.")
+        raise ValueError(
+            f"All of the estimators {list(names)!r} are dropped; keep at least one."
+        )
     for name, member in members.items():
         if not hasattr(member, "fit") or not will_have(member, "predict"):
             raise ValueError(
@@ -314,7 +324,9 @@ def fit_member(step, name, member, X, y, *, target, methods, splits, fit_params)
         if not methods:
             return fitted, {}
         if comes_fitted(fitted):
-            return fitted, {method: target.call(method, name, fitted, X) for method in methods}
+            return fitted, {
+                method: target.call(method, name, fitted, X) for method in methods
+            }
         answers = {}
         with note_failure(name, num_samples(X), "cross-validation"):
             for train, test in splits:

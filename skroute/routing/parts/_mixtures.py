@@ -66,7 +66,10 @@ class Mixture(NamedTuple):
 
 def best_mixture(cost, quality):
     """The mixture of the rules on the upper hull, from the cheapest to the best, and which."""
-    cost, quality = np.asarray(cost, dtype=np.float64), np.asarray(quality, dtype=np.float64)
+    cost, quality = (
+        np.asarray(cost, dtype=np.float64),
+        np.asarray(quality, dtype=np.float64),
+    )
     # A problem of one row whose choices are the rules: its plans are the hull.
     values = quality[np.newaxis]
     path = assignment_path(values, cost)
@@ -123,7 +126,11 @@ def docked_quality(cost, quality, simple, slack, weight=None):
 
 def mean_of_rows(table, weight=None):
     """Return means over the rows, which are the last axis."""
-    return table.mean(axis=-1) if weight is None else np.average(table, axis=-1, weights=weight)
+    return (
+        table.mean(axis=-1)
+        if weight is None
+        else np.average(table, axis=-1, weights=weight)
+    )
 
 
 def spread_prices(path, n_prices, power=1.0):
@@ -151,7 +158,10 @@ class ValidatedPart(NamedTuple):
         """From the cost and the quality of each rule on each row, tables (n_rules, n_rows)."""
         if weight is None:
             weight = np.ones(cost.shape[1])
-        sums = [(table * weight).sum(axis=-1) for table in (cost, quality, cost**2, quality**2)]
+        sums = [
+            (table * weight).sum(axis=-1)
+            for table in (cost, quality, cost**2, quality**2)
+        ]
         return cls(mixture, np.stack(sums, axis=-1), float(weight.sum()))
 
 

@@ -40,7 +40,9 @@ class Shrunk(NamedTuple):
 
     def predict(self, outputs):
         """Careful estimates, which decide."""
-        return np.clip(self.expected(outputs) - CAUTION * self.std(outputs), self.low, self.high)
+        return np.clip(
+            self.expected(outputs) - CAUTION * self.std(outputs), self.low, self.high
+        )
 
 
 def _deviations(outputs):
@@ -93,10 +95,14 @@ class WithNewcomers(BaseEstimator):
         asked = {"return_std": True} if return_std else {}
         found = self.base.predict(X, **asked)
         outputs = as_table(found[0] if return_std else found)
-        estimates = np.column_stack([outputs, *(one.predict(outputs) for one in self.models)])
+        estimates = np.column_stack(
+            [outputs, *(one.predict(outputs) for one in self.models)]
+        )
         if not return_std:
             return estimates
-        return estimates, np.column_stack([found[1], *(one.std(outputs) for one in self.models)])
+        return estimates, np.column_stack(
+            [found[1], *(one.std(outputs) for one in self.models)]
+        )
 
 
 def as_table(outputs):
@@ -113,16 +119,22 @@ def with_newcomer(policy, n_fitted, X, q, cost):
     noise = float(np.mean(policy.sigma[:n_fitted] ** 2))
     known = policy.quality[:, :n_fitted]
     low, high = float(min(known.min(), q.min())), float(max(known.max(), q.max()))
-    model, noise = shrunk_regression(as_table(estimator.base.predict(X)), q, noise, low, high)
+    model, noise = shrunk_regression(
+        as_table(estimator.base.predict(X)), q, noise, low, high
+    )
     own, as_new = policy.estimate[:, :n_fitted], policy.as_new[:, :n_fitted]
     by_fold = None
     if policy.by_fold is not None:
-        newcomer_by_fold = [model.predict(table[:, :n_fitted]) for table in policy.by_fold]
+        newcomer_by_fold = [
+            model.predict(table[:, :n_fitted]) for table in policy.by_fold
+        ]
         by_fold = with_last(policy.by_fold, newcomer_by_fold)
     planned, realised = policy.planned, policy.realised
     if realised is not None:
         # Its calls cost more, or less, than the list says where those of the others do.
-        factor = np.divide(realised, planned, out=np.ones_like(realised), where=planned > 0)
+        factor = np.divide(
+            realised, planned, out=np.ones_like(realised), where=planned > 0
+        )
         realised = with_last(realised, cost * factor.mean(axis=1))
     return replace(
         policy,

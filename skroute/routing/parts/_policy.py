@@ -68,7 +68,9 @@ class Choices(NamedTuple):
         rows, n_choices = np.arange(len(self.low)), table.shape[1]
         low = (1 - self.share) * table[rows, self.low]
         high = self.share * table[rows, self.high]
-        return np.bincount(self.low, low, n_choices) + np.bincount(self.high, high, n_choices)
+        return np.bincount(self.low, low, n_choices) + np.bincount(
+            self.high, high, n_choices
+        )
 
 
 class Validation(NamedTuple):
@@ -245,7 +247,9 @@ class Policy:
 
     def __getstate__(self):
         # What is computed when it is asked for stays behind.
-        return {name: vars(self)[name] for name in self.__dataclass_fields__} | {"_kept": {}}
+        return {name: vars(self)[name] for name in self.__dataclass_fields__} | {
+            "_kept": {}
+        }
 
     # Other policies -------------------------------------------------------------------------
 
@@ -254,7 +258,9 @@ class Policy:
 
         The log is scaled: a call that cost twice its list price costs twice the new one.
         """
-        changes = {name: now for name, now in changes.items() if now != getattr(self, name)}
+        changes = {
+            name: now for name, now in changes.items() if now != getattr(self, name)
+        }
         if costs is not None:
             # Handing over, the last choice, costs nothing and may be left out.
             costs = np.append(costs, np.zeros(len(self.planned) - len(costs)))
@@ -290,7 +296,9 @@ class Policy:
     @property
     def kept(self):
         """Positions of the choices among those of the log."""
-        return np.arange(self.quality.shape[1]) if self.columns is None else self.columns
+        return (
+            np.arange(self.quality.shape[1]) if self.columns is None else self.columns
+        )
 
     # Prices ---------------------------------------------------------------------------------
 
@@ -359,13 +367,17 @@ class Policy:
 
         floors = []
         for least_price in self.least_prices:
-            gains = decisions.quality[:, judges] - least_price * decisions.cost[:, judges]
+            gains = (
+                decisions.quality[:, judges] - least_price * decisions.cost[:, judges]
+            )
             position = last_useful(
                 gains,
                 part_of_row[judges],
                 weight,
                 priced=least_price > 0,
-                expected=decisions.expected[:, judges] if self.trusts_estimates else None,
+                expected=decisions.expected[:, judges]
+                if self.trusts_estimates
+                else None,
             )
             floors.append(max(float(decisions.prices[position]), float(least_price)))
         return tuple(floors)
@@ -409,12 +421,17 @@ class Policy:
             with note_failure("quality_estimator", num_samples(X), "predict"):
                 found = self.estimator.predict(X, return_std=True)
             return tuple(
-                self._chosen(np.asarray(part, dtype=np.float64).reshape(num_samples(X), -1), known)
+                self._chosen(
+                    np.asarray(part, dtype=np.float64).reshape(num_samples(X), -1),
+                    known,
+                )
                 for part, known in zip(found, (self.abstain_quality, 0.0))
             )
         estimates = self.estimates(X)
         levels = zip(estimates.T, error_by_level(self.estimate, self.quality))
-        return estimates, np.column_stack([np.interp(part, *level) for part, level in levels])
+        return estimates, np.column_stack(
+            [np.interp(part, *level) for part, level in levels]
+        )
 
     def _chosen(self, outputs, abstain_quality):
         """What the estimator says of the choices, with the quality of abstaining."""
@@ -422,7 +439,17 @@ class Policy:
             outputs = with_last(outputs, abstain_quality)
         return outputs if self.columns is None else outputs[:, self.columns]
 
-    def decide(self, estimates, costs, budget, *, draw, policy="online", told=False, allowed=None):
+    def decide(
+        self,
+        estimates,
+        costs,
+        budget,
+        *,
+        draw,
+        policy="online",
+        told=False,
+        allowed=None,
+    ):
         """Choose for each row of a call (`Plan`).
 
         `costs` are those of the call itself where it is `told` them; `draw` gives positions of
@@ -446,14 +473,20 @@ class Policy:
                 route[up] = high[up]
         else:
             room = self.room(budget) if estimated else budget - self.deciding
-            if estimated and allowed is not None and not affords(room, least - self.deciding):
+            if (
+                estimated
+                and allowed is not None
+                and not affords(room, least - self.deciding)
+            ):
                 raise ValueError(
                     f"budget={budget!r} does not pay for the cheapest choices that allowed "
                     f"leaves: by the costs that rows are decided by they cost {least:.6g} per "
                     f"sample, and the budget pays for {room + self.deciding:.6g}."
                 )
             net = values - self.price_floors[int(budget == np.inf)] * costs
-            route = solve_assignment(net, costs, max(room, least - self.deciding)).choices
+            route = solve_assignment(
+                net, costs, max(room, least - self.deciding)
+            ).choices
         if allowed is not None:
             route = np.where(allowed[rows, route], route, stand_in)
         cost = np.broadcast_to(costs, values.shape)[rows, route]
@@ -461,7 +494,9 @@ class Policy:
         quality = worth[rows, route] + (self.penalty + beyond)[route]
         expected = cost * factor[route] if estimated else cost
         deciding = self.deciding
-        return Plan(self.kept[route], cost + deciding, None, quality, expected + deciding)
+        return Plan(
+            self.kept[route], cost + deciding, None, quality, expected + deciding
+        )
 
     # How well it does -----------------------------------------------------------------------
 
@@ -513,13 +548,19 @@ class Policy:
         """The cross-fitted decisions at a mean budget, judged by the log (`Validation`)."""
         check_affordable(budget, self.least)
         n_rows, values = len(self.quality), self.estimate - self.penalty
-        low, high, share = np.empty(n_rows, np.int64), np.empty(n_rows, np.int64), np.empty(n_rows)
+        low, high, share = (
+            np.empty(n_rows, np.int64),
+            np.empty(n_rows, np.int64),
+            np.empty(n_rows),
+        )
         for rows, path, floors in self._part_paths:
             rule = self.rule(budget, path, floors)
             found = choose_by_rule(values[rows], of_rows(self.planned, rows), rule)
             low[rows], high[rows], share[rows] = found
         choices = Choices(low, high, share)
-        cost = choices.mean(np.broadcast_to(self.paid, self.quality.shape)) + self.deciding
+        cost = (
+            choices.mean(np.broadcast_to(self.paid, self.quality.shape)) + self.deciding
+        )
         return Validation(choices, choices.mean(self.quality), cost)
 
     def validated(self, budget):
@@ -553,13 +594,19 @@ class Policy:
         """
         known = self._kept.get("correction")
         if known is None or known[0] != budget:
-            choices = choose_by_rule(*self._decided_as_new, self.rule(max(budget, self.least)))
+            choices = choose_by_rule(
+                *self._decided_as_new, self.rule(max(budget, self.least))
+            )
             known = self._kept["correction"] = budget, self._correct(choices)
         return known[1]
 
     def _correct(self, choices):
         shape = self.quality.shape
-        weight = np.ones((shape[0], 1)) if self.weight is None else self.weight[:, np.newaxis]
+        weight = (
+            np.ones((shape[0], 1))
+            if self.weight is None
+            else self.weight[:, np.newaxis]
+        )
         made = choices.totals(np.broadcast_to(weight, shape))
         error = choices.totals((self.quality - self.as_new) * weight)
         overall, prior = error.sum() / made.sum(), _PRIOR_ROWS * self.noise
@@ -575,7 +622,9 @@ class Policy:
 def check_lambda(reg_lambda):
     """A penalty that is a finite number from 0 up: it may have been set after `fit`."""
     if not (isinstance(reg_lambda, Real) and 0 <= reg_lambda < np.inf):
-        raise ValueError(f"reg_lambda must be a finite number from 0 up, got {reg_lambda!r}.")
+        raise ValueError(
+            f"reg_lambda must be a finite number from 0 up, got {reg_lambda!r}."
+        )
     return float(reg_lambda)
 
 
@@ -591,7 +640,9 @@ def choose_one(values, costs, price, fitting):
         return -max([(-costs[k], values[k], -k) for k in fitting])[2]
     price *= 1 + TIE
     # Ties go to the cheaper choice, of equal costs to the better, then to the first.
-    return -max([(values[k] - price * costs[k], -costs[k], values[k], -k) for k in fitting])[3]
+    return -max(
+        [(values[k] - price * costs[k], -costs[k], values[k], -k) for k in fitting]
+    )[3]
 
 
 def stand_ins(values, costs, allowed):
@@ -600,7 +651,9 @@ def stand_ins(values, costs, allowed):
     costs = np.broadcast_to(costs, values.shape)
     cost = np.where(allowed, costs, np.inf)
     # Of equal costs the better one.
-    cheapest = np.where(cost == cost.min(axis=1, keepdims=True), values, -np.inf).argmax(axis=1)
+    cheapest = np.where(
+        cost == cost.min(axis=1, keepdims=True), values, -np.inf
+    ).argmax(axis=1)
     values = np.where(allowed, values, values[rows, cheapest][:, np.newaxis])
     costs = np.where(allowed, costs, costs[rows, cheapest][:, np.newaxis])
     return values, costs, cheapest
@@ -626,6 +679,8 @@ def error_by_level(estimate, quality, n_levels=10, least=30):
         n = int(np.clip(len(value) // least, 1, n_levels))
         levels = np.array_split(np.argsort(value, kind="stable"), n)
         middle = np.array([value[rows].mean() for rows in levels])
-        error = np.array([np.sqrt(np.mean((truth[rows] - value[rows]) ** 2)) for rows in levels])
+        error = np.array(
+            [np.sqrt(np.mean((truth[rows] - value[rows]) ** 2)) for rows in levels]
+        )
         found.append((middle, error))
     return found

@@ -179,7 +179,11 @@ class Router(CostAwareMixin):
         """
         policy, X = self._policy(), self._check_rows(X)
         features, _, _ = self._look(X, policy.kept)
-        return policy.estimates_and_std(features) if return_std else policy.estimates(features)
+        return (
+            policy.estimates_and_std(features)
+            if return_std
+            else policy.estimates(features)
+        )
 
     @available_if(_decides_by_price)
     def stream(

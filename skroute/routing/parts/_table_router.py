@@ -39,7 +39,9 @@ class TableRouter(MetaEstimatorMixin, Router, BaseEstimator):
     def _readers(self):
         """The estimators that read X, by the parameters that give them."""
         reader = self.quality_estimator
-        readers = {"quality_estimator": QualityRegressor() if reader is None else reader}
+        readers = {
+            "quality_estimator": QualityRegressor() if reader is None else reader
+        }
         if getattr(self, "cost_estimator", None) is not None:
             readers["cost_estimator"] = self.cost_estimator
         return readers
@@ -48,7 +50,9 @@ class TableRouter(MetaEstimatorMixin, Router, BaseEstimator):
         """Return the metadata for the `fit` of the estimators that read X, and for the splitter."""
         if given_weight is None or routing_enabled():
             return self._route_metadata(params)
-        self._route_metadata({name: params[name] for name in params if name != "sample_weight"})
+        self._route_metadata(
+            {name: params[name] for name in params if name != "sample_weight"}
+        )
         routed = {"splitter": Bunch(split={})}
         for name, reader in self._readers().items():
             _, fit_params = with_weights(reader, given_weight)
@@ -101,10 +105,14 @@ def realised_quality(router, X, y, sample_weight, call, allow_nan=False):
     check_is_fitted(router)
     check_rows_match(X=X, y=y, sample_weight=sample_weight, **call.keywords())
     models = models_of(router)
-    quality = check_matrix(y, "y", models if router._named else None, allow_nan=allow_nan)
+    quality = check_matrix(
+        y, "y", models if router._named else None, allow_nan=allow_nan
+    )
     check_consistent_length(X, quality)
     if quality.shape[1] != len(models):
-        raise ValueError(f"y must have one column for each of {models!r}, got {quality.shape[1]}.")
+        raise ValueError(
+            f"y must have one column for each of {models!r}, got {quality.shape[1]}."
+        )
     route = router.plan(X, call).route
     if getattr(router, "abstain_quality_", None) is not None:
         quality = with_last(quality, router.abstain_quality_)

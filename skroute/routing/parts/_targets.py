@@ -30,7 +30,9 @@ def rows_of_failure(rows):
 
 def all_classes(classes, members):
     """The labels of y and of members that come fitted."""
-    fitted = [np.asarray(m.classes_) for m in members if comes_fitted(m) and is_fitted(m)]
+    fitted = [
+        np.asarray(m.classes_) for m in members if comes_fitted(m) and is_fitted(m)
+    ]
     for own in fitted:
         if holds_texts(own) != holds_texts(classes):
             raise ValueError(
@@ -214,7 +216,9 @@ class Numbers:
                 )
             answers = answers.reshape(-1)
             if not np.isfinite(answers).all():
-                raise ValueError("The answers must be finite numbers, got NaN or infinity.")
+                raise ValueError(
+                    "The answers must be finite numbers, got NaN or infinity."
+                )
         return answers
 
 
@@ -227,7 +231,9 @@ def make_target(X, y, kinds, name):
     kind = SingleLabel
     # What numpy cannot make an array of is refused by the encoding.
     if getattr(y, "ndim", None) == 2 or isinstance(y, list):
-        kind = MultiLabel if type_of_target(y) == "multilabel-indicator" else SingleLabel
+        kind = (
+            MultiLabel if type_of_target(y) == "multilabel-indicator" else SingleLabel
+        )
     if kind not in kinds:
         raise ValueError(
             f"{name} is for one label per row, but y is an indicator matrix. FrugalMCTClassifier "

@@ -129,7 +129,8 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
         """
         scores = answers.to("scores")
         self._has_own_labels = [
-            "predict" in said and not names_best_score(model, said["scores"], said["predict"])
+            "predict" in said
+            and not names_best_score(model, said["scores"], said["predict"])
             for model, said in zip(self._members.models, answers.by_method)
         ]
         if self._multilabel:

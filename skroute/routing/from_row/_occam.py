@@ -104,7 +104,9 @@ class Occam(MemberRouter):
             features = said["predict_proba"]
             # It is asked once, unless its answers are not its most probable labels.
             embedder = self._members.models[self._embedder]
-            self._embedder_answers = names_best_score(embedder, features, said["predict"])
+            self._embedder_answers = names_best_score(
+                embedder, features, said["predict"]
+            )
         elif self.embedding is not None:
             self.embedding_ = clone(self.embedding)
             with note_failure("embedding", num_samples(X), "fit"):

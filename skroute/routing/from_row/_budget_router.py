@@ -467,7 +467,7 @@ class BudgetRouter(TableRouter):
             call.budget,
             draw=tie_draws(X, call.request_id),
             policy=self.policy,
-            told=costs_given,
+            costs_given=costs_given,
             allowed=allowed,
         )
 

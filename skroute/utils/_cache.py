@@ -1,8 +1,8 @@
 """The cache of a sweep over budgets: models are called once about the rows that it judges.
 
-A curve, a certificate or a display asks an estimator about the same rows at many budgets. The
-answers of models, estimates and other inputs of a decision do not depend on the budget. A copy of
-the estimator, from :func:`with_cache`, computes them once.
+A curve, a certificate or a display asks an estimator about the same rows at many
+budgets. The answers of models, estimates and other inputs of a decision do not depend
+on the budget. A copy of the estimator, from :func:`with_cache`, computes them once.
 """
 
 from copy import copy
@@ -49,8 +49,8 @@ class CallCache:
         compute : callable
             Without arguments. Called if the key is new.
         keep_alive : object, default=None
-            Object whose ``id`` is part of the key. The cache holds a reference to it, so that no
-            other object gets this id.
+            Object whose ``id`` is part of the key. The cache holds a reference to it,
+            so that no other object gets this id.
         """
         if key not in self._values:
             self._values[key] = compute(), keep_alive
@@ -68,8 +68,8 @@ class CallCache:
         n_rows : int
             Number of all rows of the sweep.
         compute : callable
-            ``compute(new_rows)`` returns an array with an entry for each row. Called with the
-            positions that the key has no values of, if there are any.
+            ``compute(new_rows)`` returns an array with an entry for each row. Called
+            with the positions that the key has no values of, if there are any.
         """
         if key in self._row_values:
             values, is_computed = self._row_values[key]
@@ -118,14 +118,14 @@ def cache_of(estimator):
 def with_cache(estimator, row_counts=None):
     """Return a shallow copy of a fitted decision estimator with a new, empty cache.
 
-    All calls of the copy must be about the same rows. It holds values for them: use it for one
-    sweep.
+    All calls of the copy must be about the same rows. It holds values for them: use it
+    for one sweep.
 
     Parameters
     ----------
     estimator : CostAwareMixin
-        Fitted. ``_share_cache(cache)`` is called on the copy: a wrapper replaces the estimator
-        inside there.
+        Fitted. ``_share_cache(cache)`` is called on the copy: a wrapper replaces the
+        estimator inside there.
     row_counts : dict, default=None
         Counts that the calls of the copy add to, see :class:`CallCache`.
     """

@@ -1,7 +1,8 @@
 """Every private scikit-learn name that skroute uses, and what not every scikit-learn has.
 
-When a new scikit-learn moves one of them, mend this file. The names of `INHERITED` also stand in
-the classes that inherit them. ``doc/contributing/maintaining.rst`` gives the reason for each name.
+When a new scikit-learn moves one of them, mend this file. The names of `INHERITED` also
+stand in the classes that inherit them. ``doc/contributing/maintaining.rst`` gives the
+reason for each name.
 """
 
 # ruff: noqa: F401
@@ -40,8 +41,9 @@ except ImportError:  # scikit-learn 1.7 and 1.8 have no callbacks.
         """Takes no callbacks."""
 
 
-# Private names that classes of skroute inherit from a base class of scikit-learn, or that
-# scikit-learn looks for. They are called on `self`, overridden or defined, so they have no import.
+# Private names that classes of skroute inherit from a base class of scikit-learn, or
+# that scikit-learn looks for. They are called on `self`, overridden or defined, so they
+# have no import.
 INHERITED = frozenset(
     {
         # BaseEstimator
@@ -109,9 +111,9 @@ def is_scorer(value):
 def will_have(estimator, method):
     """Return True if an estimator has a method, or gets it from `fit`.
 
-    scikit-learn hides a method until fit where it is that of an estimator that fit will choose:
-    the default final estimator of a StackingClassifier. Such an estimator has no `predict` yet
-    either. A Pipeline or a search has the methods of what it holds.
+    scikit-learn hides a method until fit where it is that of an estimator that fit will
+    choose: the default final estimator of a StackingClassifier. Such an estimator has
+    no `predict` yet either. A Pipeline or a search has the methods of what it holds.
 
     Parameters
     ----------
@@ -144,8 +146,8 @@ class HasMethods(_HasMethodsNow):
 class FitTask:
     """A step of a fit, a context manager: callbacks hear of its begin and, if it ends well, end.
 
-    They are those of the estimator, and are shown `X` and `y`. `context` is scikit-learn's, None
-    where there are no callbacks.
+    They are those of the estimator, and are shown `X` and `y`. `context` is
+    scikit-learn's, None where there are no callbacks.
     """
 
     def __init__(self, estimator, context, X=None, y=None):

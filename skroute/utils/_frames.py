@@ -14,7 +14,7 @@ from skroute.utils._tensors import on_host
 NUMBER, DATE, CATEGORY = "number", "date", "category"
 
 
-# Containers ------------------------------------------------------------------------------------
+# Containers ---------------------------------------------------------------------------
 
 
 def is_arrow(X):
@@ -45,8 +45,8 @@ def is_mapping(X):
 def indexable_rows(X):
     """Return rows of Arrow in a container that scikit-learn indexes and models read.
 
-    A record batch becomes a table, a chunked array or array becomes a NumPy array. Anything else
-    is returned as it is.
+    A record batch becomes a table, a chunked array or array becomes a NumPy array.
+    Anything else is returned as it is.
     """
     if not is_arrow(X):
         return X
@@ -61,7 +61,8 @@ def indexable_rows(X):
 def as_rows(X):
     """Return rows whose columns can be taken: a frame, a sparse matrix or an array on the host.
 
-    Lists and series become arrays. Their texts stay texts and their numbers stay numbers.
+    Lists and series become arrays. Their texts stay texts and their numbers stay
+    numbers.
     """
     X = indexable_rows(on_host(X))
     if issparse(X):
@@ -100,7 +101,7 @@ def _array_of_series(series):
     return cells_of(series) if array.dtype.kind == "O" else array
 
 
-# Cells -----------------------------------------------------------------------------------------
+# Cells --------------------------------------------------------------------------------
 
 
 def with_dense_columns(X):
@@ -156,10 +157,10 @@ def is_text(cell):
 def texts_of(column):
     """Return the cells of a column as texts that depend on their values alone, None where missing.
 
-    The same whole number is the same text however the rows hold it: pandas makes 1.0 of 1 as
-    soon as a cell of the column is missing, and a file of codes gives "1" next to another text.
-    True is 1, as in an array of numbers. A text is itself: "1.0" and "01" differ from "1". Bytes
-    are read as UTF-8.
+    The same whole number is the same text however the rows hold it: pandas makes 1.0 of
+    1 as soon as a cell of the column is missing, and a file of codes gives "1" next to
+    another text. True is 1, as in an array of numbers. A text is itself: "1.0" and "01"
+    differ from "1". Bytes are read as UTF-8.
     """
     return np.array([_text(cell) for cell in cells_of(column)], dtype=object)
 
@@ -176,8 +177,8 @@ def _text(cell):
 def numbers_of(column, lenient=False):
     """Return a column as float64, NaN where a cell is missing, or None if a cell is no number.
 
-    A text is no number, even if it consists of digits: "007" and "7" are two article numbers.
-    If `lenient`, cells that are not numbers become NaN.
+    A text is no number, even if it consists of digits: "007" and "7" are two article
+    numbers. If `lenient`, cells that are not numbers become NaN.
     """
     if not np.ma.isMaskedArray(column):
         array = np.asarray(column)
@@ -234,7 +235,7 @@ def _universal(moment):
     return moment if offset is None else (moment - offset).replace(tzinfo=None)
 
 
-# Columns ---------------------------------------------------------------------------------------
+# Columns ------------------------------------------------------------------------------
 
 
 class ColumnReader(NamedTuple):
@@ -252,8 +253,8 @@ class ColumnReader(NamedTuple):
     def fit(cls, column, name):
         """Return the reader for the cells that `fit` saw.
 
-        Texts are categories, also those that consist of digits. A pandas, polars or Arrow
-        category is a category, whatever its cells are.
+        Texts are categories, also those that consist of digits. A pandas, polars or
+        Arrow category is a category, whatever its cells are.
         """
         kind = kind_of_type(type_of(column))
         if kind is None:

@@ -28,7 +28,8 @@ def in_order(table, names, name=None):
     table : array-like or dataframe of shape (n_rows, n_columns)
     names : sequence of str
     name : str, default=None
-        Of the argument: a frame that has other columns is then an error. None leaves it.
+        Of the argument: a frame that has other columns is then an error. None leaves
+        it.
 
     Returns
     -------
@@ -59,8 +60,8 @@ def align_by_class(scores, own_classes, classes):
     Returns
     -------
     ndarray of shape (n_rows, n_classes)
-        Of the type of `scores`. The column of a class that the model does not know is 0. It is
-        `scores` itself if the classes are the same.
+        Of the type of `scores`. The column of a class that the model does not know is
+        0. It is `scores` itself if the classes are the same.
     """
     if np.array_equal(own_classes, classes):
         return scores
@@ -72,14 +73,14 @@ def align_by_class(scores, own_classes, classes):
 def check_rows_match(**tables):
     """Refuse tables whose rows have the same labels in another order.
 
-    Rows belong together by position: labels that say otherwise are either stale, or the tables
-    are not sorted alike. Of tables with other labels nothing is said.
+    Rows belong together by position: labels that say otherwise are either stale, or the
+    tables are not sorted alike. Of tables with other labels nothing is said.
 
     Parameters
     ----------
     **tables : array-like, series or dataframe
-        By the names of the arguments; each with labels is compared with those before it. A
-        mapping stands for the tables in it.
+        By the names of the arguments; each with labels is compared with those before
+        it. A mapping stands for the tables in it.
 
     Raises
     ------

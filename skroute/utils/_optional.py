@@ -24,6 +24,7 @@ def axes_of(display, ax):
     """The matplotlib axes that a display draws on; None makes a new figure."""
     pyplot = import_optional("matplotlib.pyplot", f"{type(display).__name__}.plot")
     if ax is None:
-        # Constrained: a legend beside the axes keeps its place when the figure is saved.
+        # Constrained: a legend beside the axes keeps its place when the figure is
+        # saved.
         _, ax = pyplot.subplots(layout="constrained")
     return ax

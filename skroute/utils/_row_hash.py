@@ -1,8 +1,8 @@
 """Hashes of rows, and random numbers that are drawn by them.
 
-The number that is drawn for a row depends on the values in the row. It does not depend on the
-batch or on the container that the row comes in. Rows with equal values have equal keys, and
-their draws are told apart by how often the row came before.
+The number that is drawn for a row depends on the values in the row. It does not depend
+on the batch or on the container that the row comes in. Rows with equal values have
+equal keys, and their draws are told apart by how often the row came before.
 """
 
 import sys
@@ -17,8 +17,8 @@ from skroute.utils._compat import _safe_indexing, num_samples
 from skroute.utils._frames import as_rows, cells_of, is_arrow, is_frame
 from skroute.utils._tensors import on_host, torch_of
 
-# Values that are hashed at a time: they fit into a processor's cache, and X is never copied as a
-# whole.
+# Values that are hashed at a time: they fit into a processor's cache, and X is never
+# copied as a whole.
 _BLOCK = 1 << 15
 
 # The golden ratio minus 1. Its multiples modulo 1 are spread evenly over [0, 1).
@@ -38,14 +38,14 @@ _SECOND_FACTOR = np.uint64(0x94D049BB133111EB)
 _NAN = np.uint64(0x7FF8000000000000)
 
 
-# Draws --------------------------------------------------------------------------------------
+# Draws --------------------------------------------------------------------------------
 
 
 def row_uniforms(X, n_columns, random_state=0, request_id=None):
     """Return uniform numbers in [0, 1) for each row.
 
-    They depend on the values in the row, or on its id, on the number of equal rows before it,
-    and on `random_state`.
+    They depend on the values in the row, or on its id, on the number of equal rows
+    before it, and on `random_state`.
 
     Parameters
     ----------
@@ -123,14 +123,14 @@ def _n_equal_before(keys):
     return n_before
 
 
-# Keys ---------------------------------------------------------------------------------------
+# Keys ---------------------------------------------------------------------------------
 
 
 def feature_keys(values):
     """Return a key for each row of a table of floats, equal for equal rows.
 
-    The columns are chained, in place of summed as in :func:`row_keys`. Gates draw by these keys,
-    whose tables are always dense.
+    The columns are chained, in place of summed as in :func:`row_keys`. Gates draw by
+    these keys, whose tables are always dense.
 
     Parameters
     ----------
@@ -152,9 +152,9 @@ def feature_keys(values):
 def row_keys(X):
     """Return a key for each row, equal where the rows hold equal values.
 
-    Numbers are compared as float64, 0 equals -0, and missing values are alike. Other values are
-    compared by their text. A key is a sum over the columns, so that zeros of a sparse matrix add
-    nothing.
+    Numbers are compared as float64, 0 equals -0, and missing values are alike. Other
+    values are compared by their text. A key is a sum over the columns, so that zeros of
+    a sparse matrix add nothing.
 
     Parameters
     ----------
@@ -233,7 +233,7 @@ def _as_array(X):
     return values
 
 
-# Bits ---------------------------------------------------------------------------------------
+# Bits ---------------------------------------------------------------------------------
 
 
 def _uniform(keys):

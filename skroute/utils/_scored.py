@@ -29,7 +29,8 @@ class CheckedScoreMixin:
         Raises
         ------
         ValueError
-            If a true answer is missing, or if rows have the same labels in another order.
+            If a true answer is missing, or if rows have the same labels in another
+            order.
         """
         check_truth(X=X, sample_weight=sample_weight, y=y)
         # A mixin: the estimator has the score of scikit-learn behind it.

@@ -10,11 +10,12 @@ def standard_error(values, weight=None, part=None):
     ----------
     values : ndarray of shape (n_rows,)
     weight : ndarray of shape (n_rows,), default=None
-        Weights of the rows. Whole numbers count rows: a row of weight 2 is two rows. With any
-        other weights each row is one observation. None weights all rows alike.
+        Weights of the rows. Whole numbers count rows: a row of weight 2 is two rows.
+        With any other weights each row is one observation. None weights all rows alike.
     part : ndarray of shape (n_rows,), default=None
-        Fold of each row, if decisions were learned fold by fold. The result is then the larger of
-        the standard error of independent rows and of that of the means of the folds.
+        Fold of each row, if decisions were learned fold by fold. The result is then the
+        larger of the standard error of independent rows and of that of the means of the
+        folds.
 
     Returns
     -------

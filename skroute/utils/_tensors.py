@@ -1,6 +1,7 @@
 """Torch tensors, data sets and devices, without importing torch before it is asked for.
 
-Whoever passes a tensor has loaded torch; a process without torch in ``sys.modules`` has none.
+Whoever passes a tensor has loaded torch; a process without torch in ``sys.modules`` has
+none.
 """
 
 import sys

@@ -21,7 +21,8 @@ def synchronize_device():
         return
     for backend in (torch.cuda, torch.xpu):
         for device in range(backend.device_count() if backend.is_initialized() else 0):
-            # Waiting for a device that is not in use would set it up: memory on it says so.
+            # Waiting for a device that is not in use would set it up: memory on it says
+            # so.
             if backend.memory_reserved(device):
                 backend.synchronize(device)
     if torch.backends.mps.is_available():
@@ -40,8 +41,8 @@ def timed(call, *given):
 def seconds_per_sample(call, X):
     """Median seconds that a call takes per row of `X`, of five with the first 1,000 rows.
 
-    One call with many rows measures throughput, which is what a batch prediction pays. A first
-    call is not counted.
+    One call with many rows measures throughput, which is what a batch prediction pays.
+    A first call is not counted.
     """
     n = min(num_samples(X), 1000)
     rows = _safe_indexing(X, np.arange(n))

@@ -18,6 +18,7 @@ else:
         def __class_getitem__(cls, scalar_type):
             return types.GenericAlias(cls, (scalar_type,))
 
-    # Signatures print a class with its module, unless the module is that of the built-in types.
+    # Signatures print a class with its module, unless the module is that of the
+    # built-in types.
     ArrayLike.__module__ = "builtins"
     NDArray.__module__ = "builtins"

@@ -12,21 +12,26 @@ from skroute.utils._frames import is_missing, is_text
 from skroute.utils._named import check_rows_match
 from skroute.utils._tensors import on_host
 
-# Room for the rounding of probabilities, half precision included. Logits are far outside.
+# Room for the rounding of probabilities, half precision included. Logits are far
+# outside.
 _PROBABILITY_ROOM = 0.01
-# Largest weight that is read as a count of rows: a bootstrap sample repeats no row more often
-# (the chance is 1e-15).
+# Largest weight that is read as a count of rows: a bootstrap sample repeats no row more
+# often (the chance is 1e-15).
 _LARGEST_COUNT = 16
 # Relative room for the rounding of weights that were multiplied or divided by a number.
 _WEIGHT_ROOM = 1e-9
-# Significant bits of a weight that is not a count. Rounding in another unit is far below them.
+# Significant bits of a weight that is not a count. Rounding in another unit is far
+# below them.
 _WEIGHT_BITS = 24
-# Bytes of a number in double precision. Shorter numbers may lose the sum of a row to rounding.
+# Bytes of a number in double precision. Shorter numbers may lose the sum of a row to
+# rounding.
 _DOUBLE_BYTES = 8
-# Share of rows that must sum to 1 before the others may count as rounded. GaussianNB on dates in
-# single precision rounds up to 45 % of them; scores of another kind hardly ever sum to 1.
+# Share of rows that must sum to 1 before the others may count as rounded. GaussianNB on
+# dates in single precision rounds up to 45 % of them; scores of another kind hardly
+# ever sum to 1.
 _LEAST_SUMMING = 0.25
-# Sums nearer to 1 than this are left as the member gave them: single precision is this exact.
+# Sums nearer to 1 than this are left as the member gave them: single precision is this
+# exact.
 _SUM_ROOM = 1e-6
 # Frames of these are no lines of the user's code.
 _INNER = ("skroute", "sklearn", "joblib")
@@ -43,8 +48,8 @@ def is_amount(value):
     """Whether a value is a finite number that is at least 0."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
         return False
-    # To numpy the largest float is an overflow beside a smaller type, and a whole number may be
-    # beyond all floats.
+    # To numpy the largest float is an overflow beside a smaller type, and a whole
+    # number may be beyond all floats.
     return bool(0 <= value < np.inf) and int(value) <= sys.float_info.max
 
 
@@ -75,7 +80,8 @@ def check_numbers(
         refuse_masked(**{name: values})
         array = floats_of(values)
         if array is None:
-            # Without numpy's error: nobody else should read what may be the text of a row.
+            # Without numpy's error: nobody else should read what may be the text of a
+            # row.
             raise ValueError(f"{name} must be numbers, got {type(values).__name__}.")
     if shape is not None and (
         array.ndim != len(shape)
@@ -109,8 +115,8 @@ def check_row_weights(weight, n_rows, name="sample_weight"):
     Parameters
     ----------
     weight : array-like of shape (n_rows,), float or None
-        Finite, not negative, and not zero for all rows. A number is the weight of every row,
-        None is 1.
+        Finite, not negative, and not zero for all rows. A number is the weight of every
+        row, None is 1.
     n_rows : int
     name : str, default="sample_weight"
         Of the argument.
@@ -170,7 +176,8 @@ def _any_text(cells):
 def check_weights(params, n_samples):
     """Refuse a `sample_weight` that is not one per row, before some of the rows are taken.
 
-    One that has as many entries as these would be paired with them, whoever they belong to.
+    One that has as many entries as these would be paired with them, whoever they belong
+    to.
     """
     weight = params.get("sample_weight")
     if hasattr(weight, "__len__") and (given := num_samples(weight)) != n_samples:
@@ -195,7 +202,8 @@ def given_weights(sample_weight, rows):
     Raises
     ------
     ValueError
-        If a weight is negative or not finite, if all of them are 0, or for another number of them.
+        If a weight is negative or not finite, if all of them are 0, or for another
+        number of them.
     """
     if sample_weight is None:
         return None
@@ -205,10 +213,10 @@ def given_weights(sample_weight, rows):
 def relative_weights(weight):
     """Return weights in units of one row, the same for `weight` times any positive number.
 
-    What regularises depends on how many rows there are, and so on the unit of weights. Weights
-    that are whole multiples of the smallest one, up to 16, are counts: the smallest is one row, so
-    that a weight of 2 equals the row twice. Other weights get the mean 1 over the rows that have
-    weight.
+    What regularises depends on how many rows there are, and so on the unit of weights.
+    Weights that are whole multiples of the smallest one, up to 16, are counts: the
+    smallest is one row, so that a weight of 2 equals the row twice. Other weights get
+    the mean 1 over the rows that have weight.
 
     Parameters
     ----------
@@ -218,8 +226,8 @@ def relative_weights(weight):
     Returns
     -------
     ndarray of shape (n_rows,), dtype=float64
-        0 where `weight` is 0. Weights that are no counts are rounded to single precision, so that
-        not even the last bit depends on the unit.
+        0 where `weight` is 0. Weights that are no counts are rounded to single
+        precision, so that not even the last bit depends on the unit.
     """
     # Sums of large weights overflow, and quotients of subnormal numbers are rounded.
     shares = weight / weight.max()
@@ -336,7 +344,8 @@ def missing_entries(values):
     Returns
     -------
     ndarray of bool
-        In the shape of `values`. Of a sparse matrix one entry for each cell that it stores.
+        In the shape of `values`. Of a sparse matrix one entry for each cell that it
+        stores.
     """
     if hasattr(values, "tocsr"):
         values = values.tocsr().data
@@ -390,8 +399,8 @@ def check_truth(*, y, name="y", **others):
     name : str, default="y"
         Of the argument.
     **others : array-like
-        What else is given of the same rows, by the names of the arguments, such as X and
-        `sample_weight`.
+        What else is given of the same rows, by the names of the arguments, such as X
+        and `sample_weight`.
 
     Raises
     ------
@@ -407,8 +416,8 @@ def check_probabilities(
 ):
     """Refuse numbers that are no probabilities, such as logits.
 
-    Rows in single or half precision whose sum was lost to rounding are divided by it, with a
-    warning.
+    Rows in single or half precision whose sum was lost to rounding are divided by it,
+    with a warning.
 
     Parameters
     ----------
@@ -418,9 +427,11 @@ def check_probabilities(
     method : str, default="predict_proba"
         Its method that gave them.
     total : float or None, default=1.0
-        What each row sums to; None for scores of labels that do not exclude one another.
+        What each row sums to; None for scores of labels that do not exclude one
+        another.
     proven : bool, default=False
-        True if the member gave probabilities in `fit`. Then any number of rows may be rounded.
+        True if the member gave probabilities in `fit`. Then any number of rows may be
+        rounded.
 
     Returns
     -------

@@ -1,7 +1,7 @@
-"""The tolerances of decisions, each relative to a quantity of the problem, or in rows.
+"""The tolerances of decisions.
 
-None is an amount of money or quality. The same problem in another unit has the same
-decisions.
+Each is relative to a quantity of the problem, or a number of rows. The same problem in
+another unit of cost or quality therefore has the same decisions.
 """
 
 # Relative to a total: sums of a million costs are exact to this. A plan may exceed its

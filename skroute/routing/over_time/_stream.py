@@ -378,8 +378,8 @@ class BudgetStream:
     .. [1] L. Chen, M. Zaharia, J. Zou, "Efficient Online ML API Selection for
        Multi-Label Classification Tasks", ICML 2022, Algorithm 1.
     .. [2] S. Jasin, S. Kumar, "A Re-Solving Heuristic with Bounded Revenue Loss for
-       Network Revenue Management with Customer Choice", Mathematics of Operations Research 37,
-       2012. (It is the reason why the price follows the mean budget left.)
+       Network Revenue Management with Customer Choice", Mathematics of Operations
+       Research 37, 2012. (It is the reason why the price follows the mean budget left.)
 
     Examples
     --------

@@ -520,7 +520,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
             - ``n_requests``: number of requests that were decided and not refunded,
             - ``n_refunded``: number of refunded requests,
             - ``n_open``: number of decisions without an outcome,
-            - ``mean_cost``: mean cost of a request, with expected costs for unknown ones,
+            - ``mean_cost``: mean cost of a request, expected ones for unknown ones,
             - ``price``: quality that one unit of cost is worth,
             - ``shares``: dict of the share of requests of each choice,
             - ``n_told``: dict of the number of outcomes of quality of each choice,

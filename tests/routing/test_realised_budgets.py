@@ -216,8 +216,8 @@ def test_folds_that_differ_widen_the_standard_error():
     """Independent rows have that of their spread; where folds go two ways it is the folds'."""
     part = np.arange(1000) % 2
     alike = np.random.default_rng(0).standard_normal(1000)
-    assert standard_error(alike, part=part) < 0.06
-    np.testing.assert_allclose(standard_error(part.astype(float), part=part), 0.5)
+    assert standard_error(alike, fold=part) < 0.06
+    np.testing.assert_allclose(standard_error(part.astype(float), fold=part), 0.5)
 
 
 def test_new_prices_scale_the_log():

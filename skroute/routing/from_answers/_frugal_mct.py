@@ -476,7 +476,7 @@ class FrugalMCTClassifier(CombiningRouter):
         found = [each.policy.validate(budget) for each in options]
         quality = np.array([each.quality for each in found])
         cost = np.array([each.cost for each in found])
-        part, best = options[0].policy.part, np.empty(quality.shape[1], dtype=np.int64)
+        part, best = options[0].policy.fold, np.empty(quality.shape[1], dtype=np.int64)
         weight = options[0].policy.weight
         for rows, others in rows_and_others(part):
             known = quality[:, others]
@@ -489,7 +489,7 @@ class FrugalMCTClassifier(CombiningRouter):
     def _validated(self, budget):
         policy, result = self._options[0].policy, []
         for rows in self._validation(budget):
-            error = standard_error(rows, policy.weight, policy.part)
+            error = standard_error(rows, policy.weight, policy.fold)
             result += [float(mean_of_rows(rows, policy.weight)), error]
         return Validated(*result)
 

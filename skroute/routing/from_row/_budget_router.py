@@ -467,7 +467,7 @@ class BudgetRouter(TableRouter):
             call.budget,
             draw=tie_draws(X, call.request_id),
             policy=self.policy,
-            told=costs_given,
+            costs_given=costs_given,
             allowed=allowed,
         )
 
@@ -524,7 +524,7 @@ class BudgetRouter(TableRouter):
             As in `predict_routed`.
 
         **parameters : keyword arguments
-            What else the calls of this class take.
+            Other keywords of the calls of this class.
 
         Returns
         -------
@@ -634,8 +634,8 @@ class BudgetRouter(TableRouter):
             warn(message)
         return found
 
-    def _judged_curve(self):
-        budgets, found = super()._judged_curve()
+    def _validation_curve(self):
+        budgets, found = super()._validation_curve()
         if self._log.propensity is None:
             return budgets, found
         known = [

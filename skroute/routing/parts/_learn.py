@@ -91,7 +91,7 @@ def learn_policy(
         quality=quality,
         planned=planned,
         realised=None if log.planned is None else log.judged_costs(X),
-        part=part,
+        fold=part,
         sigma=sigma,
         weight=weight,
         noise=noise,

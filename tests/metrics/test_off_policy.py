@@ -11,12 +11,13 @@ from sklearn.pipeline import make_pipeline
 import skroute.quality._logged as mechanism
 from skroute.metrics import OffPolicyDisplay, off_policy_curve
 from skroute.metrics._off_policy import (
+    MeanEstimate,
     direct_method,
     doubly_robust,
     skewness,
     snips,
     unskewed,
-    with_intervals,
+    with_interval,
 )
 from skroute.routing import BudgetRouter
 
@@ -305,8 +306,10 @@ def test_skewness_is_taken_out_of_intervals():
         )
         degrees = np.array([weight.sum() ** 2 / (weight @ weight) - 1])
         for corrected in held:
-            term = (estimate, error, skewness if corrected else np.zeros(1))
-            found = with_intervals((term,) * 3, degrees, 0.95).doubly_robust
+            term = MeanEstimate(
+                estimate, error, skewness if corrected else np.zeros(1)
+            )
+            found = with_interval(term, degrees=degrees, confidence_level=0.95)
             held[corrected].append(found.low[0] <= 1.0 <= found.high[0])
     assert np.mean(held[False]) < 0.91 < 0.92 < np.mean(held[True]) < 0.97
 

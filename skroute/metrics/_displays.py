@@ -10,7 +10,7 @@ from sklearn.metrics import ConfusionMatrixDisplay
 from sklearn.utils import check_array, check_consistent_length
 
 from skroute.base._inspection import models_of
-from skroute.metrics._curve import Walk, check_budgets, find_router
+from skroute.metrics._curve import BudgetSweep, check_budgets, find_router
 from skroute.metrics._objectives import qualities_of, sample_quality
 from skroute.metrics._off_policy import OffPolicyCurve, off_policy_curve
 from skroute.metrics._tradeoff import (
@@ -193,17 +193,23 @@ class AccuracyCostDisplay(Display):
         -------
         display : :class:`AccuracyCostDisplay`
         """
-        walk = Walk(estimator, X, y, row_quality, sample_weight, **params)
-        curve = walk.curve(check_budgets(budgets))
-        singles = None
-        if references or (references is None and ax is None):
-            names, worth, paid = walk.singles()
-            singles = dict(zip(names, zip(walk.means(paid), walk.means(worth))))
+        sweep = BudgetSweep(
+            estimator,
+            X,
+            y,
+            row_quality=row_quality,
+            sample_weight=sample_weight,
+            **params,
+        )
+        curve = sweep.curve(check_budgets(budgets))
+        if references is None:
+            references = ax is None
+        singles = _mean_singles(sweep) if references else None
         display = cls(
             cost=curve.cost,
             quality=curve.quality,
             name=type(estimator).__name__ if name is None else name,
-            ylabel=walk.label or "Mean quality",
+            ylabel=sweep.quality_label or "Mean quality",
             singles=singles,
         )
         return display.plot(ax=ax, curve_kwargs=curve_kwargs)
@@ -258,6 +264,14 @@ class AccuracyCostDisplay(Display):
         return cls(cost=cost, quality=quality, name=name).plot(
             ax=ax, curve_kwargs=curve_kwargs
         )
+
+
+def _mean_singles(sweep):
+    """Return mean cost and mean quality of each single choice, by its name."""
+    singles = sweep.single_choices()
+    mean_costs = sweep.means(singles.cost)
+    mean_qualities = sweep.means(singles.quality)
+    return dict(zip(singles.names, zip(mean_costs, mean_qualities)))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -66,7 +66,7 @@ class OffPolicyEstimates(NamedTuple):
 
 
 class OffPolicyCurve(NamedTuple):
-    """See :func:`off_policy_curve`."""
+    """Result of :func:`off_policy_curve`, which describes the fields."""
 
     budget: NDArray[np.float64]
     quality: OffPolicyEstimates

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from skroute.metrics._curve import Walk, check_budgets
+from skroute.metrics._curve import BudgetSweep, check_budgets
 from skroute.metrics._tradeoff import (
     RESAMPLING,
     check_all_known,
@@ -156,19 +156,19 @@ def decision_report(
         raise TypeError(
             "decision_report takes no sample_weight: all rows weigh the same."
         )
-    walk = Walk(estimator, X, y, **params)
+    walk = BudgetSweep(estimator, X, y, **params)
     about = (
-        f"{walk.n} rows. Intervals of {confidence_level:.0%} are from resampled rows."
+        f"{walk.n_rows} rows. Intervals of {confidence_level:.0%} are from resampled rows."
     )
     own = walk.router.make_call().budget
     if (certificate := getattr(walk.router, "certificate_", None)) is not None:
         about += f" {certificate}. The page starts at the budget that this is about."
         own = certificate.operating_budget
-        walk = Walk(walk.router.estimator_, walk.X, y, **params)
+        walk = BudgetSweep(walk.router.estimator_, walk.X, y, **params)
     if budgets is None:
         least = walk.router.min_budget_
         most = max(
-            least, walk.router.predict_cost(walk.X, budget=np.inf, **walk.call).mean()
+            least, walk.router.predict_cost(walk.X, budget=np.inf, **walk.params).mean()
         )
         budgets = [*np.linspace(least, most, n_budgets), np.clip(own, least, most)]
     limits = np.unique(check_budgets(budgets))
@@ -176,7 +176,7 @@ def decision_report(
         walk, limits, confidence_level, n_resamples, random_state
     )
     stops = [_text(limit) + unit for limit in limits]
-    label = quality_label or walk.label or "Quality"
+    label = quality_label or walk.quality_label or "Quality"
     spec = _spec(numbers, shares, singles, stops, label, unit)
     # The largest budget that is at most the router's own.
     spec["params"][0]["value"] = max(
@@ -197,7 +197,7 @@ def decision_report(
 
 def _numbers(walk, limits, confidence_level, n_resamples, random_state):
     """Numbers and shares at each stop of the slider, and the single choices, as rows of tables."""
-    curve, (names, quality, cost) = walk.curve(limits), walk.singles()
+    curve, (names, quality, cost) = walk.curve(limits), walk.single_choices()
     if not names:
         # What can be had without deciding between the two.
         names = ["cheapest plan", "most expensive plan"]

@@ -213,7 +213,9 @@ def _numbers(walk, limits, confidence_level, n_resamples, random_state):
         return np.r_[paid, worth, worth - random]
 
     arrays = [curve.row_quality, curve.row_cost, quality, cost]
-    sure = intervals(statistic, arrays, confidence_level, n_resamples, random_state)
+    sure = intervals(
+        statistic, arrays, confidence_level=confidence_level,
+        n_resamples=n_resamples, random_state=random_state)
     spent, router, above = np.array(sure)[:, :3].reshape(3, len(limits), 3)
     columns = {
         "spent per row": spent,

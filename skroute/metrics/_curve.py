@@ -486,13 +486,13 @@ def risk_coverage_curve(
     ([0.25, 0.5, 0.75, 1.0], [0.0, 0.0, 0.33, 0.5])
     """
     check_rows_match(loss=loss, confidence=confidence, sample_weight=sample_weight)
-    loss = check_numbers(loss, "loss", shape=(None,))
-    confidence = check_numbers(confidence, "confidence", shape=loss.shape)
-    weight = check_row_weights(sample_weight, len(loss))
+    losses = check_numbers(loss, "loss", shape=(None,))
+    confidences = check_numbers(confidence, "confidence", shape=losses.shape)
+    weight = check_row_weights(sample_weight, len(losses))
     # Levels of equal confidence, the highest first.
-    minus_levels, level_of_row = np.unique(-confidence, return_inverse=True)
+    minus_levels, level_of_row = np.unique(-confidences, return_inverse=True)
     level_weights = np.bincount(level_of_row, weight)
-    level_losses = np.bincount(level_of_row, weight * loss)
+    level_losses = np.bincount(level_of_row, weight * losses)
     # A level whose rows all have weight 0 is left out of the curve.
     has_weight = level_weights > 0
     answered_weight = np.cumsum(level_weights[has_weight])

@@ -441,8 +441,7 @@ def cost_objective(costs, classes):
 
     Parameters
     ----------
-    costs : mapping from (label, label) to float, or array-like of shape (n_classes,
-    n_classes)
+    costs : mapping from (label, label) to float, or array-like
         Cost of each pair of true label and answer. A mapping has every pair of
         different labels. The cost of a label with itself is 0 by default, and negative
         if a right answer is a gain. It is never above the cost of an error. A frame

@@ -103,7 +103,8 @@ def off_policy_curve(
 ) -> OffPolicyCurve:
     """Estimate quality and cost at each budget from a log of one answer per request.
 
-    Three estimators say what the router would have achieved on the same requests:
+    The log was written by another policy. Three estimators compute the means that the
+    router would have had on the same requests:
 
     - the direct method: a model of what each choice gives;
     - the self-normalised inverse propensity score (SNIPS): the requests on which log
@@ -118,8 +119,7 @@ def off_policy_curve(
     ----------
     estimator : estimator
         A fitted router, a pipeline that ends with one, or a search over one of these.
-        `n_fitted` is the number of these rows that it was fitted on. More than one in a
-        hundred is a warning.
+        There is a warning if it was fitted on more than one in a hundred of these rows.
 
     X : array-like of shape (n_samples, n_features)
         The requests.
@@ -129,8 +129,8 @@ def off_policy_curve(
         unknown quality, are left out, as if they were missing at random.
 
     choice : array-like of shape (n_samples,)
-        The choice that gave it: names, or column numbers as in `fit`. A warning lists
-        names that are not among ``choices_``.
+        The choice that gave this answer: names, or column numbers as in `fit`. A
+        warning lists names that are not among ``choices_``.
 
     propensity : array-like of shape (n_samples,), default=None
         The probability of the choice that was made, above 0. None estimates it out of
@@ -189,7 +189,7 @@ def off_policy_curve(
 
     See Also
     --------
-    OffPolicyDisplay : Draws it.
+    OffPolicyDisplay : The curve as a plot.
     accuracy_cost_curve : The curve if the quality of every choice is known.
 
     Notes
@@ -197,7 +197,7 @@ def off_policy_curve(
     An interval is that of the mean of the rows' terms. It uses Student's quantile, with
     the effective sample size in place of the number of rows, and is corrected for
     skewness [3]_: if a few rows have much weight, or costs have heavy tails, it is
-    longer on one side. It is about the router as it is, on new rows of this kind.
+    longer on one side. It is for the fitted router on new rows of this kind.
 
     In Open Bandit Pipeline the three are ``DirectMethod``,
     ``SelfNormalizedInverseProbabilityWeighting`` and ``DoublyRobust``. Its ``action``,
@@ -207,11 +207,9 @@ def off_policy_curve(
     References
     ----------
     .. [1] M. Dudik, J. Langford, L. Li, "Doubly Robust Policy Evaluation and Learning",
-           ICML
-       2011.
+       ICML 2011.
     .. [2] A. Swaminathan, T. Joachims, "The Self-Normalized Estimator for
-           Counterfactual
-       Learning", NeurIPS 2015.
+       Counterfactual Learning", NeurIPS 2015.
     .. [3] P. Hall, "On the Removal of Skewness by Transformation", Journal of the Royal
        Statistical Society B 54, 1992.
 
@@ -255,22 +253,16 @@ def off_policy_curve(
     plans = []
     for limit in limits:
         plans.append(cached_router.plan(X, cached_router.make_call(limit, **params)))
-    features = as_numbers(X)
-    folds = folds_of_log(len(log.choice), cv)
-    if log.propensity is None:
-        estimated_propensity = estimate_propensities(
-            features, log.choice, n_choices=len(log.names), folds=folds
-        )
-        log = log._replace(propensity=estimated_propensity)
-    decisions = _compare_decisions(log, [plan.route for plan in plans])
-    evaluation = LogEvaluation(
-        features=features,
-        folds=folds,
-        log=log,
-        decisions=decisions,
-        has_overlap=_check_overlap(limits, decisions, names, len(log.names)),
+    evaluation = _prepare_evaluation(
+        X,
+        log,
+        routes=[plan.route for plan in plans],
+        limits=limits,
+        names=names,
+        cv=cv,
         confidence_level=confidence_level,
     )
+    decisions = evaluation.decisions
     quality = evaluation.estimate(log.quality)
     means = np.concatenate([estimate.estimate for estimate in quality])
     message = beyond_range(means, log.quality, "An estimated quality")
@@ -412,7 +404,7 @@ def _compare_decisions(log, routes):
     return Decisions(rows=rows, logged=logged, routes=known_routes, weights=weights)
 
 
-def _check_overlap(limits, decisions, names, n_logged_choices):
+def _check_overlap(limits, decisions, *, names, n_logged_choices):
     """Return the budgets at which the log can say how good the router is.
 
     Warn about each of the other budgets.
@@ -643,6 +635,55 @@ class LogEvaluation:
         lines = np.full((len(estimate), len(self.has_overlap)), np.nan)
         lines[:, self.has_overlap] = estimate
         return OffPolicyEstimate._make(lines)
+
+
+def _prepare_evaluation(X, log, *, routes, limits, names, cv, confidence_level):
+    """Compare the decisions of a router with a log, and check where they overlap.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_rows, n_features)
+        Rows as the router gets them.
+    log : LoggedAnswers
+        Propensities are estimated if the log has none.
+    routes : list of n_budgets ndarrays of shape (n_rows,)
+        Index of the router's choice.
+    limits : ndarray of shape (n_budgets,)
+        The budgets.
+    names : list of str
+        The choices of the router.
+    cv : int
+        Number of folds.
+    confidence_level : float
+
+    Returns
+    -------
+    LogEvaluation
+
+    Raises
+    ------
+    ValueError
+        If the log has no overlap with the router at any budget.
+    """
+    features = as_numbers(X)
+    folds = folds_of_log(len(log.choice), cv)
+    if log.propensity is None:
+        estimated_propensity = estimate_propensities(
+            features, log.choice, n_choices=len(log.names), folds=folds
+        )
+        log = log._replace(propensity=estimated_propensity)
+    decisions = _compare_decisions(log, routes)
+    has_overlap = _check_overlap(
+        limits, decisions, names=names, n_logged_choices=len(log.names)
+    )
+    return LogEvaluation(
+        features=features,
+        folds=folds,
+        log=log,
+        decisions=decisions,
+        has_overlap=has_overlap,
+        confidence_level=confidence_level,
+    )
 
 
 class MeanEstimate(NamedTuple):

@@ -327,7 +327,7 @@ def _rows_of_router(curve, singles, *, confidence_level, n_resamples, random_sta
     stops = range(len(curve.cost))
     rows = []
     for (name, stop), interval in zip(product(names, stops), results):
-        row = _row(stop, name, curve.cost[stop], interval.estimate)
+        row = _row(stop, name, cost=curve.cost[stop], value=interval.estimate)
         row["text"] = _text(interval.estimate, low=interval.low, high=interval.high)
         row["low"] = _json_number(interval.low)
         row["high"] = _json_number(interval.high)
@@ -382,11 +382,12 @@ def _rows_of_references(curve, singles):
     rows = []
     for name, quality_at_stops in qualities.items():
         for stop, quality in enumerate(quality_at_stops):
-            rows.append(_row(stop, name, curve.cost[stop], quality))
+            cost = curve.cost[stop]
+            rows.append(_row(stop, name, cost=cost, value=quality))
     return rows
 
 
-def _row(stop, name, cost, value):
+def _row(stop, name, *, cost, value):
     """Return a number of one line of the page's table, as in `ReportTables`."""
     return {
         "stop": stop,

@@ -63,7 +63,7 @@ def mean_cost_scorer(estimator: Any, X: Any, y: Any = None, **kwargs: Any) -> fl
     >>> scoring = {"accuracy": "accuracy", "cost": mean_cost_scorer}
     >>> refit = best_within_budget(0.5)
 
-    and then ``GridSearchCV(router, grid, scoring=scoring, refit=refit)``.
+    They are arguments of ``GridSearchCV(router, grid, scoring=scoring, refit=refit)``.
     """
     check_rows_match(X=X, **kwargs)
     router, X = find_router(estimator, X)
@@ -108,7 +108,7 @@ def mean_quality_scorer(estimator: Any, X: Any, y: Any, **kwargs: Any) -> float:
     return float(curve.quality[0])
 
 
-def _check_scored(estimator, scoring, X, y, params):
+def _check_scored(estimator, scoring, *, X, y, params):
     """Check rows and true answers before one of scikit-learn's scorers reads them.
 
     Parameters
@@ -134,9 +134,9 @@ def _check_scored(estimator, scoring, X, y, params):
 
 def _score_at_budget(estimator, X, y=None, *, budget, scoring, **kwargs):
     """Return the score of an estimator at a budget: see :func:`make_budget_scorer`."""
-    _check_scored(estimator, scoring, X, y, kwargs)
+    _check_scored(estimator, scoring, X=X, y=y, params=kwargs)
     router, X = find_router(estimator, X)
-    # A budget acts on a fitted estimator, and the user's own keeps the one that it has.
+    # A budget acts on a fitted estimator. The estimator of the user stays as it is.
     router = copy(router)
     router.budget = budget
     return check_scoring(router, scoring)(router, X, y, **kwargs)
@@ -154,7 +154,7 @@ def make_budget_scorer(
         unlimited.
 
     scoring : str, callable or None, default="accuracy"
-        The name of one of scikit-learn's scorers; a callable
+        The name of a scorer of scikit-learn; a callable
         ``scoring(estimator, X, y, **kwargs)``, for example :func:`mean_cost_scorer`; or
         None for the estimator's own ``score``.
 
@@ -558,7 +558,7 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         "error_score": GridSearchCV._parameter_constraints["error_score"],
         "verbose": GridSearchCV._parameter_constraints["verbose"],
     }
-    # Parameters of GridSearchCV that are fixed here. `scoring` and `refit` are methods
+    # Parameters of GridSearchCV that are fixed; `scoring` and `refit` are methods
     # below.
     pre_dispatch = "2*n_jobs"
     return_train_score = False
@@ -656,6 +656,7 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         return float(self.cv_results_["mean_test_cost"][self.best_index_])
 
     def _split_grid(self):
+        """Return what needs a fit and what does not: `SearchGrid`."""
         return split_grid(self.estimator, self.param_grid)
 
     def _run_search(self, evaluate_candidates):
@@ -745,8 +746,7 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         -------
         self
         """
-        # The rows of one fold can have labels of the same set by chance: check all
-        # rows.
+        # A wrong order of labels may not show within a fold, so all rows are checked.
         check_rows_match(X=X, y=y, **params)
         return super().fit(X, y, **params)
 
@@ -756,9 +756,8 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
 
         Parameters
         ----------
-        X : {array-like, dataframe, mapping, LazyFeatures} of shape (n_samples,
-        n_features)
-            The rows.
+        X : {array-like, dataframe, mapping, LazyFeatures}
+            The rows, of shape (n_samples, n_features).
 
         **params : keyword arguments
             Keywords of the calls of the estimator, such as `budget`.
@@ -806,7 +805,7 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         float
         """
         check_is_fitted(self)
-        _check_scored(self.best_estimator_, self.quality, X, y, params)
+        _check_scored(self.best_estimator_, self.quality, X=X, y=y, params=params)
         if budget is None:
             scorer = check_scoring(self.best_estimator_, self.quality)
         else:

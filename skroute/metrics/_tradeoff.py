@@ -26,8 +26,7 @@ RESAMPLING: dict = {
 }
 # Constraint of a finite number.
 _FINITE = [Interval(Real, None, None, closed="neither")]
-# Curves and the difference that `compare_with_references` reports, in the order of its
-# table.
+# The rows of the table of `compare_with_references`: four curves and a difference.
 CONTENDERS = ("router", "random", "single", "oracle", "gain")
 
 
@@ -233,10 +232,10 @@ def cost_quality_auc(
             f"The range of costs must not be empty, got {start:.17g} to {end:.17g}. A "
             "curve needs two different costs, or low and high."
         )
-    return float(_area(points, start, end) / (end - start))
+    return float(_area(points, start=start, end=end) / (end - start))
 
 
-def _area(points, start, end):
+def _area(points, *, start, end):
     """Return the integral of the piecewise linear curve through sorted points.
 
     Parameters
@@ -258,7 +257,7 @@ def _area(points, start, end):
     return float(np.trapezoid(heights, costs))
 
 
-def _scale_to_anchors(cost, quality, weak, strong):
+def _scale_to_anchors(cost, quality, *, weak, strong):
     """Return a curve on a scale from the weak model to the strong model.
 
     The weak model is at (0, 0), and the strong model at (1, 1). A curve that does not
@@ -339,7 +338,8 @@ def average_performance_gap_recovered(
     ... ).__round__(4)
     0.625
     """
-    return _area(_scale_to_anchors(cost, quality, weak, strong), start=0.0, end=1.0)
+    scaled = _scale_to_anchors(cost, quality, weak=weak, strong=strong)
+    return _area(scaled, start=0.0, end=1.0)
 
 
 def call_performance_threshold(
@@ -394,12 +394,11 @@ def call_performance_threshold(
             "share must be above 0 and at most 1 (0.8 for 80 % of the gap), got "
             f"{share!r}."
         )
-    curve = _scale_to_anchors(cost, quality, weak, strong)
+    curve = _scale_to_anchors(cost, quality, weak=weak, strong=strong)
     reached = np.flatnonzero(curve.quality >= share - ROUNDING)
     if not len(reached):
         return float("nan")
-    # The last point below the share, if there is one, and the first point that reaches
-    # it.
+    # The last point below the share, if any, and the first point that reaches it.
     around = slice(max(reached[0] - 1, 0), reached[0] + 1)
     return float(np.interp(share, curve.quality[around], curve.cost[around]))
 
@@ -785,7 +784,7 @@ class CurveNumbers(NamedTuple):
 METRICS = CurveNumbers._fields
 
 
-def numbers_of_curve(curve, singles, weak, strong):
+def numbers_of_curve(curve, singles, *, weak, strong):
     """Return the numbers of a curve.
 
     Parameters
@@ -835,8 +834,8 @@ def numbers_of_curve(curve, singles, weak, strong):
 def _mean_distance(curve, singles):
     """Return the mean distance of a curve to the best affordable single choices.
 
-    The distance of a point is the quality that it misses to the best choice that is not
-    more expensive.
+    The distance of a point is the quality by which it is below the best choice that is
+    not more expensive.
 
     Parameters
     ----------
@@ -904,18 +903,18 @@ def _numbers_of_contenders(
         In the order of CONTENDERS and METRICS.
     """
     singles = Points(single_cost, single_quality)
-    router = numbers_of_curve(
-        Points(router_cost, router_quality), singles, weak, strong
-    )
-    random = numbers_of_curve(
-        random_mix(single_cost, single_quality), singles, weak, strong
-    )
-    single = numbers_of_curve(_staircase(singles), singles, weak, strong)
-    oracle = numbers_of_curve(
-        Points(oracle_cost, oracle_quality), singles, weak, strong
-    )
+    curves = [
+        Points(router_cost, router_quality),
+        random_mix(single_cost, single_quality),
+        _staircase(singles),
+        Points(oracle_cost, oracle_quality),
+    ]
+    table = []
+    for curve in curves:
+        table.append(numbers_of_curve(curve, singles, weak=weak, strong=strong))
+    router, random, *_ = table
     gain = np.subtract(router, random)
-    return np.array([router, random, single, oracle, gain])
+    return np.array([*table, gain])
 
 
 @validate_params(
@@ -950,8 +949,8 @@ def compare_with_references(
     - ``"saving"``: the saving at the quality of the strong choice
       (:func:`cost_reduction_at`, at measured points only); NaN, without an interval, if
       the curve does not reach it;
-    - ``"distance"``: the mean quality that the points of the curve miss to the best
-      single choice that is not more expensive, 0 if none is better (the additive
+    - ``"distance"``: the mean quality by which the points of the curve are below the
+      best single choice that is not more expensive, 0 if none is better (the additive
       epsilon indicator in the direction of quality [1]_); lower is better.
 
     Parameters
@@ -981,8 +980,8 @@ def compare_with_references(
     References
     ----------
     .. [1] E. Zitzler et al. (2003). Performance assessment of multiobjective
-           optimizers: an
-       analysis and review. IEEE Transactions on Evolutionary Computation 7(2).
+       optimizers: an analysis and review. IEEE Transactions on Evolutionary Computation
+       7(2).
 
     Examples
     --------
@@ -1004,17 +1003,16 @@ def compare_with_references(
     """
     quality, costs = _check_table(Q, costs)
     check_consistent_length(quality, curve.row_quality)
-    oracle_choices = []
+    oracle_routes = []
     for limit in curve.budget:
-        # The greedy plan is within one row of the best. The solver also checks the
-        # costs.
+        # The greedy plan is within one row of the best. The solver checks the costs.
         plan = solve_assignment(quality, costs, limit, solver="greedy")
-        oracle_choices.append(plan.choices)
-    oracle_choices = np.column_stack(oracle_choices)  # (n_rows, n_budgets)
+        oracle_routes.append(plan.choices)
+    oracle_choices = np.column_stack(oracle_routes)  # (n_rows, n_budgets)
     row_costs = np.broadcast_to(np.asarray(costs, dtype=np.float64), quality.shape)
     singles = Points(cost=row_costs.mean(axis=0), quality=quality.mean(axis=0))
-    # The ends of the front: the best of the cheapest choices, and the cheapest of the
-    # best ones.
+    # The ends of the front are the best of the cheapest choices, and the cheapest of
+    # the best choices.
     weak, strong = pareto_front(singles.cost, singles.quality)[[0, -1]]
     check_anchors(
         weak=np.array([singles.cost[weak], singles.quality[weak]]),

@@ -126,7 +126,7 @@ def find_router(estimator, X):
     Raises
     ------
     TypeError
-        If there is none.
+        If there is no cost-aware estimator.
     """
     if hasattr(estimator, "best_estimator_"):
         return find_router(estimator.best_estimator_, X)
@@ -163,8 +163,8 @@ def checked_targets(y, router):
     ndarray of shape (n_samples,) or (n_samples, n_columns)
         Unknown qualities are NaN.
     """
-    answers = is_classifier(router) or is_regressor(router)
-    if not answers and getattr(y, "ndim", np.ndim(y)) == 2:
+    predicts = is_classifier(router) or is_regressor(router)
+    if not predicts and getattr(y, "ndim", np.ndim(y)) == 2:
         return qualities_of(y, router)
     refuse_missing(y=y)
     targets = rows_of(y, router)
@@ -245,7 +245,17 @@ class BudgetSweep:
         return f"Quality ({name})"
 
     def outcomes(self, budget):
-        """Return quality, route and cost of each row at a budget: `RowOutcomes`."""
+        """Return quality, route and cost of each row at a budget.
+
+        Parameters
+        ----------
+        budget : float or None
+            Infinity is unlimited. None is the estimator's own budget.
+
+        Returns
+        -------
+        RowOutcomes
+        """
         call = self.router.make_call(budget, **self.params)
         routed = self.router.respond(self.X, call, self.objective.asks)
         quality = self.objective.of_routed(self.y, routed, self.router, self.weight)
@@ -289,8 +299,8 @@ class BudgetSweep:
 
         Parameters
         ----------
-        limits : sequence of n_budgets numbers
-            Infinity is unlimited.
+        limits : sequence of n_budgets values
+            Infinity is unlimited. None is the estimator's own budget.
 
         Returns
         -------

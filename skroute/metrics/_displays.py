@@ -162,7 +162,8 @@ class AccuracyCostDisplay(Display):
 
     def _draw_singles(self, ax):
         """Draw the single choices, and return the line of their random mix."""
-        cost, quality = np.array(list(self.singles.values()), dtype=np.float64).T
+        points = np.array(list(self.singles.values()), dtype=np.float64)
+        cost, quality = points.T
         mix = random_mix(cost, quality)
         (mix_line,) = ax.plot(
             mix.cost, mix.quality, "--", color="0.5", label="random mix"
@@ -311,7 +312,10 @@ def _mean_singles(sweep):
     singles = sweep.single_choices()
     mean_costs = sweep.means(singles.cost)
     mean_qualities = sweep.means(singles.quality)
-    return dict(zip(singles.names, zip(mean_costs, mean_qualities)))
+    points = {}
+    for name, cost, quality in zip(singles.names, mean_costs, mean_qualities):
+        points[name] = (cost, quality)
+    return points
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -752,7 +756,7 @@ class RouterDiagnosticsDisplay(Display):
                 label=name,
             )
         estimates = np.concatenate([estimate for estimate, _, _ in self.reliability])
-        # Estimates on this line are right.
+        # On this line the observed quality equals the estimate.
         ends = [estimates.min(), estimates.max()]
         ax.plot(ends, ends, linestyle=":", color="black")
         title = f"{self.found:+.3g} of {self.possible:+.3g} above the random mix"
@@ -812,10 +816,9 @@ class RouterDiagnosticsDisplay(Display):
         references = reference_curves(quality, costs, [mean_cost])
         mean_quality = quality[np.arange(len(route)), route].mean()
         reliability = []
-        for choice in range(len(names)):
-            reliability.append(
-                _reliability(estimates[:, choice], quality[:, choice], n_bins)
-            )
+        # One column for each choice that answers.
+        for choice_estimates, choice_quality in zip(estimates.T, quality.T):
+            reliability.append(_reliability(choice_estimates, choice_quality, n_bins))
         display = cls(
             reliability=reliability,
             names=names,
@@ -878,8 +881,8 @@ class OffPolicyDisplay(Display):
     lines_ : list of matplotlib Line2D
         One for each estimator drawn.
 
-    band_ : matplotlib PolyCollection
-        The interval of the doubly robust estimate.
+    band_ : matplotlib PolyCollection or None
+        The interval of the doubly robust estimate. None if this is not drawn.
 
     See Also
     --------

@@ -127,8 +127,8 @@ def _check_scored(estimator, scoring, *, X, y, params):
         that scikit-learn would read, such as a masked one.
     """
     check_rows_match(X=X, y=y, **params)
-    answers = is_classifier(estimator) or is_regressor(estimator)
-    if answers and (isinstance(scoring, str) or is_scorer(scoring)):
+    predicts = is_classifier(estimator) or is_regressor(estimator)
+    if predicts and (isinstance(scoring, str) or is_scorer(scoring)):
         refuse_missing(y=y)
 
 

@@ -84,7 +84,8 @@ def test_sample_weight_counts_rows():
     [
         (
             [],
-            "budgets must be a non-empty list of numbers (mean costs per sample), got [].",
+            "budgets must be a non-empty list of numbers (mean costs per sample), got "
+            "[].",
         ),
         (
             [1, -1],

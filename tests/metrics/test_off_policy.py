@@ -41,7 +41,7 @@ def table(n, seed=0):
 
 
 def chances(X, kind):
-    """Return the probability of each choice on each row, for a policy that writes logs."""
+    """Return the probability of each choice for one of three policies, (n_rows, 3)."""
     if kind == "uniform":
         return np.full((len(X), 3), 1 / 3)
     if kind == "cheap":
@@ -141,7 +141,7 @@ def test_estimators_by_hand():
 @pytest.mark.parametrize("kind", ["uniform", "cheap", "depends"])
 @pytest.mark.slow
 def test_the_whole_curve_covers_the_truth(router, kind):
-    """Fresh logs, quality and cost at every budget; the truth is that of 100,000 rows."""
+    """Draw fresh logs, and compare all means with those of 100,000 rows."""
     budgets = [1.5, 3, 6]
     X, chance, costs = table(100_000, seed=7)
     rows = np.arange(len(X))
@@ -248,7 +248,7 @@ def test_a_log_without_overlap_is_refused(router):
 
 
 def test_a_budget_without_overlap_leaves_the_others(router):
-    """Its estimates are NaN, with a warning. Those of other budgets are as without it."""
+    """Its estimates are NaN, with a warning. It changes no other budget."""
     drawn = draw_log("uniform", 400, 4)
     is_cheap = drawn.choice < 2
     X = drawn.X[is_cheap]
@@ -344,7 +344,7 @@ def test_display(router):
 
 @pytest.mark.slow
 def test_skewness_is_taken_out_of_intervals():
-    """Heavy tails on one row in five: without the correction one interval in ten misses."""
+    """Without the correction one interval in ten fails: one row in five is heavy."""
     rng = np.random.default_rng(0)
     covered = {True: [], False: []}
     for _ in range(800):

@@ -141,7 +141,7 @@ class Objective:
         answers : ndarray of shape (n_rows, ...)
             Answers, or probabilities.
         weight : ndarray of shape (n_rows,), default=None
-            Weights of the rows, which count for the numbers of rows of classes.
+            Weights of the rows. They matter if `by_class` is True and `share` is None.
 
         Returns
         -------
@@ -162,7 +162,7 @@ class Objective:
         return np.searchsorted(self.classes, np.asarray(labels))
 
     def bound(self, target, weight=None):
-        """Return the same objective, with the weights of classes that all rows give.
+        """Return the same objective with the weights of the classes of all rows.
 
         Afterwards `of` can be called for some of the rows.
 
@@ -182,8 +182,7 @@ class Objective:
         counts = np.bincount(target, weights=weight)
         is_present = counts > 0
         n_present = is_present.sum()
-        # With these weights the mean over rows is the mean over the classes that are
-        # present.
+        # With these weights the mean over rows is the mean over the present classes.
         class_weight = counts.sum() / (n_present * np.where(is_present, counts, 1.0))
         return replace(self, share=np.where(is_present, class_weight, 0.0))
 
@@ -243,8 +242,7 @@ class Objective:
             abstained_quality = estimator.abstain_quality_
         quality = np.full(len(y), float(abstained_quality))
         if len(answered):
-            # Labels next to None are objects. Without None they get their own type
-            # again.
+            # Labels next to None are objects. Alone they get their own type again.
             answers = np.array(routed.y_pred[answered].tolist())
             routed_answered = replace(
                 routed, y_pred=answers, route=routed.route[answered]
@@ -260,9 +258,10 @@ class Objective:
 
         Return False if it has true answers, and raise a ValueError if it has neither.
         """
-        has_quality = self.name != "accuracy"
-        has_labels = y.ndim != 2 or y.shape == np.shape(y_pred)
-        if has_quality or has_labels or is_classifier(estimator):
+        # An estimator that only routes has no quality: its objective is accuracy.
+        if self.name != "accuracy" or is_classifier(estimator):
+            return False
+        if y.ndim != 2 or y.shape == np.shape(y_pred):
             return False
         n_choices = len(models_of(estimator))
         if y.shape[1] == n_choices:

@@ -107,13 +107,7 @@ def replay(
     >>> replayed.quality[40:60].mean() < replayed.quality[:40].mean()
     np.True_
     """
-    fitted = getattr(router, "router", router)
-    if not (hasattr(fitted, "route") or hasattr(fitted, "decide")):
-        raise TypeError(
-            "router must be a fitted router, a stream or an online router, got "
-            f"{type(router).__name__}."
-        )
-    check_is_fitted(fitted)
+    fitted = _fitted_router(router)
     if choices is None:
         choices = column_keys(quality) or fitted.choices_
     check_rows_match(X=X, quality=quality, costs=costs)
@@ -146,6 +140,21 @@ def replay(
         cost=np.where(is_answered, row_costs[row, route], 0.0),
         choices=names,
     )
+
+
+def _fitted_router(router):
+    """Return the fitted estimator that a stream decides with, or the router itself.
+
+    A TypeError is raised if it is not a router.
+    """
+    fitted = getattr(router, "router", router)
+    if not (hasattr(fitted, "route") or hasattr(fitted, "decide")):
+        raise TypeError(
+            "router must be a fitted router, a stream or an online router, got "
+            f"{type(router).__name__}."
+        )
+    check_is_fitted(fitted)
+    return fitted
 
 
 def _read_costs(costs, names, shape):

@@ -194,15 +194,36 @@ def decision_report(
     )
     if not title:
         title = f"{type(sweep.router).__name__}: what each budget buys"
-    page = _PAGE.format(
-        title=html.escape(title),
-        about=html.escape(about),
-        library=library.javascript_bundle().replace("</script", "<\\/script"),
-        # No text in the data can end the script element that the data are in.
-        spec=json.dumps(spec, allow_nan=False).replace("<", "\\u003c"),
+    page = _fill_page(
+        spec, title=title, about=about, library=library.javascript_bundle()
     )
     path.write_text(page, encoding="utf-8")
     return path
+
+
+def _fill_page(spec, *, title, about, library):
+    """Return the HTML text of the page.
+
+    Parameters
+    ----------
+    spec : dict
+        The charts in Vega-Lite.
+    title, about : str
+        Heading, and the text below it.
+    library : str
+        JavaScript code that draws the charts.
+
+    Returns
+    -------
+    str
+    """
+    return _PAGE.format(
+        title=html.escape(title),
+        about=html.escape(about),
+        library=library.replace("</script", "<\\/script"),
+        # No text in the data can end the script element that the data are in.
+        spec=json.dumps(spec, allow_nan=False).replace("<", "\\u003c"),
+    )
 
 
 def _default_budgets(sweep, own_budget, n_budgets):

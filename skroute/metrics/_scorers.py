@@ -1,5 +1,6 @@
 """Scorers and a search for model selection under a budget."""
 
+from collections import UserString
 from collections.abc import Callable, Mapping
 from copy import copy
 from functools import partial
@@ -254,13 +255,13 @@ def make_curve_scorer(
     )
 
 
-class BudgetRule(str):
+class BudgetRule(UserString):
     """Rule that chooses the best candidate of a search within a budget.
 
     It is made for the parameter `refit` of scikit-learn's searches. `fit` of a search
     calls `refit` to choose a candidate, and `score` of a search looks up a scorer under
-    the name `refit`. So the rule is the name of the score to maximise, as a text that
-    can be called.
+    the name `refit`. So the rule is a text, the name of the score to maximise, that can
+    be called. It is not a subclass of str, because skops stores these as plain texts.
 
     Parameters
     ----------
@@ -274,24 +275,19 @@ class BudgetRule(str):
         Name of the score that holds the cost.
     """
 
-    budget: float
-    cost: str
-
-    def __new__(cls, quality, budget, cost):
-        """Return the name of the score to maximise, with a budget."""
-        rule = super().__new__(cls, quality)
-        rule.budget = budget
-        rule.cost = cost
-        return rule
+    def __init__(self, quality, budget, cost):
+        super().__init__(quality)
+        self.budget = budget
+        self.cost = cost
 
     def __getnewargs__(self):
-        """Return the arguments of ``__new__`` for pickles and copies."""
-        return self.quality, self.budget, self.cost
+        """Return no arguments: copies and pickles get the attributes as their state."""
+        return ()
 
     @property
     def quality(self):
         """Name of the score to maximise, as a plain text."""
-        return str(self)
+        return self.data
 
     def __call__(self, cv_results: Mapping[str, Any]) -> int:
         """Return the position of the best candidate within the budget.
@@ -469,6 +465,46 @@ def split_grid(estimator, param_grid):
     return SearchGrid(grid_of_fits, settings=list(ParameterGrid(grid_after_fit)))
 
 
+def _score_settings(estimator, X, y=None, *, settings, quality, error_score, **params):
+    """Return quality and cost of a fitted estimator at each setting that needs no fit.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+        Its parameters are changed.
+    X, y
+        Validation rows and their targets.
+    settings : list of dict
+        As in `SearchGrid`.
+    quality, error_score
+        As in :class:`BudgetSearchCV`.
+    **params : keyword arguments
+        Further arguments of the scorer of the quality.
+
+    Returns
+    -------
+    dict of str to float
+        ``"quality0"`` and ``"cost0"`` at the first setting, and so on. NaN at a setting
+        that cannot be scored.
+    """
+    scorer = check_scoring(estimator, quality)
+    scores = {}
+    for k, setting in enumerate(settings):
+        estimator.set_params(**setting)
+        try:
+            quality_score = scorer(estimator, X, y, **params)
+            cost_score = mean_cost_scorer(estimator, X)
+        except ValueError as error:
+            if error_score == "raise":
+                raise
+            warn(f"{setting!r} cannot be scored and is left out: {error}")
+            quality_score = np.nan
+            cost_score = np.nan
+        scores[f"quality{k}"] = quality_score
+        scores[f"cost{k}"] = cost_score
+    return scores
+
+
 class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
     """Grid search for the best estimator whose mean cost is within a budget.
 
@@ -610,22 +646,16 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
             ``"quality0"`` and ``"cost0"`` at the first setting, and so on. NaN at a
             setting that cannot be scored.
         """
-        scorer = check_scoring(estimator, self.quality)
-        scores = {}
-        for k, setting in enumerate(self._split_grid().settings):
-            estimator.set_params(**setting)
-            try:
-                quality = scorer(estimator, X, y, **params)
-                cost = mean_cost_scorer(estimator, X)
-            except ValueError as error:
-                if self.error_score == "raise":
-                    raise
-                warn(f"{setting!r} cannot be scored and is left out: {error}")
-                quality = np.nan
-                cost = np.nan
-            scores[f"quality{k}"] = quality
-            scores[f"cost{k}"] = cost
-        return scores
+        return self._settings_scorer()(estimator, X, y, **params)
+
+    def _settings_scorer(self):
+        """Return a function that scores a fitted estimator at each setting."""
+        return partial(
+            _score_settings,
+            settings=self._split_grid().settings,
+            quality=self.quality,
+            error_score=self.error_score,
+        )
 
     def refit(self, cv_results):
         """Return the position of the best candidate within the budget.
@@ -748,7 +778,10 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         """
         # A wrong order of labels may not show within a fold, so all rows are checked.
         check_rows_match(X=X, y=y, **params)
-        return super().fit(X, y, **params)
+        super().fit(X, y, **params)
+        # Not the method `scoring`: skops cannot store an object that refers to itself.
+        self.scorer_ = self._settings_scorer()
+        return self
 
     @available_if(inner_has("predict"))
     def predict(self, X, **params):

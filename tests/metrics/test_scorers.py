@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skroute.metrics import (
+    BudgetSearchCV,
     average_performance_gap_recovered,
     best_within_budget,
     cost_quality_auc,
@@ -84,6 +85,32 @@ class TestBestWithinBudget:
                 assert quality[copy.best_index_] == quality[cost <= 2.2].max()
                 # scikit-learn: "not available if refit is a function".
                 assert not hasattr(copy, "best_score_")
+
+    @pytest.mark.parametrize(
+        "search",
+        [
+            GridSearchCV(
+                RankRouter(),
+                GRID,
+                scoring=SCORING,
+                refit=best_within_budget(2.2),
+                cv=2,
+            ),
+            BudgetSearchCV(RankRouter(), GRID, budget=2.2, cv=2),
+        ],
+        ids=lambda search: type(search).__name__,
+    )
+    def test_skops_stores_the_search(self, search):
+        """The rule keeps its budget, and no object refers to itself."""
+        skops = pytest.importorskip("skops.io")
+        search = clone(search).fit(X, y)
+        data = skops.dumps(search)
+        types = skops.get_untrusted_types(data=data)
+        stored = skops.loads(data, trusted=types)
+        assert_array_equal(stored.predict(X), search.predict(X))
+        assert stored.score(X, y) == search.score(X, y)
+        results = search.cv_results_
+        assert stored.refit(results) == search.refit(results) == search.best_index_
 
     def test_ties_go_to_the_cheaper_then_the_first(self):
         results = {

@@ -230,7 +230,7 @@ def test_what_is_constant_in_fit_has_its_group():
         pipe = CostAwarePipeline([("encode", encode), ("buy", buy)]).fit(past, y)
         new = past.head(10).assign(b=np.arange(10.0)).mask(rng.random((10, 3)) < 0.3)
         seen = pipe[:-1].transform(new)
-        late = pipe._late(LazyFeatures({name: new[name] for name in new}))
+        late = pipe._transform_late(LazyFeatures({name: new[name] for name in new}))
         for at, name in enumerate(buy._column_names()):
             found = late.read([name], np.arange(10))[:, 0]
             np.testing.assert_allclose(found, np.asarray(seen, dtype=float)[:, at])

@@ -10,7 +10,8 @@ from skroute.forests import leaf_sums
 from skroute.gating import BoostedGate
 from skroute.gating import _boosting as gbrt
 from skroute.gating._levels import best_level
-from skroute.gating._objective import Problem, Rows, class_losses, doubt
+from skroute.gating._objective import class_losses, doubt
+from skroute.gating._pairs import Problem, Rows
 
 
 def rows(n=400, n_classes=2, seed=0):
@@ -135,7 +136,7 @@ def test_calibrated_gate_sends_what_it_should_on_new_rows():
     test = X[~half], y[~half], full_loss[~half], weight[~half]
     rounds, coef, objectives = gbrt.best_round(pair, ends, Rows(*test, None), 0.3)
     assert rounds == ends[int(np.argmin(objectives))]
-    state = pair.first(rounds, coef)
+    state = pair.with_rounds(rounds, coef)
     scores = leaf_sums(state.forest, test[0]) + np.append(state.base, 0.0)
     gate = coef[0] * doubt(scores[:, :1]) + coef[1] + scores[:, 1]
     assert_allclose(gate, state.gate_scores(test[0], state.cheap_scores(test[0])))

@@ -14,7 +14,7 @@ from skroute.datasets import make_four_clusters
 from skroute.features import LazyFeatures
 from skroute.gating import AdaptGatingClassifier, LinearGate
 from skroute.gating import _linear as lin
-from skroute.gating._objective import Problem, Rows
+from skroute.gating._pairs import Problem, Rows
 from tests.gating.test_situations import frame_of
 
 

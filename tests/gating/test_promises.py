@@ -277,13 +277,13 @@ def test_shares_are_met_on_average_over_fresh_rows(kind):
             values[rng.random(240) < 0.5] = 0.3
         gate = values[:, 0]
         ranks = Ranks.of(gate[:40], np.ones(40))
-        rank = ranks.of_rows(gate[40:], feature_keys(values[40:]))
+        rank = ranks.draw(gate[40:], feature_keys(values[40:]))
         found.append([(rank < share).mean() for share in shares])
         keys = rng.integers(0, 2**64, 200, dtype=np.uint64)
         drawn.append(
-            [(ranks.of_rows(gate[40:], keys) < share).mean() for share in shares]
+            [(ranks.draw(gate[40:], keys) < share).mean() for share in shares]
         )
-        low, high = ranks.between(gate[40:])
+        low, high = ranks.bounds(gate[40:])
         falling = np.argsort(-gate[40:])
         assert (np.diff(low[falling]) >= 0).all() and (
             np.diff(high[falling]) >= 0

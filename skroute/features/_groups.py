@@ -1,4 +1,4 @@
-"""Groups of columns that are bought together, as an estimator's parameters name them."""
+"""Groups of columns that are bought together, as parameters name them."""
 
 from numbers import Integral
 from typing import NamedTuple
@@ -36,14 +36,14 @@ class FeatureGroupsMixin:
     """
 
     def _name_groups_by(self, raw_columns):
-        """Name groups by the raw columns of a pipeline; None for the columns that `fit` sees."""
+        """Name groups by raw columns of a pipeline; None: by the columns of `fit`."""
         if raw_columns is None:
             vars(self).pop("_raw_columns", None)
         else:
             self._raw_columns = raw_columns
 
     def _set_groups(self):
-        """Set ``group_of_``, ``group_costs_`` and ``group_names_`` from the parameters."""
+        """Set ``group_of_``, ``group_costs_``, ``group_names_`` from the parameters."""
         raw_columns = vars(self).get("_raw_columns")
         if raw_columns is None:
             self.group_names_, group_of = self._read_groups(self._column_names())
@@ -60,7 +60,7 @@ class FeatureGroupsMixin:
         return check_costs(self.feature_costs, group_names, name="feature_costs")
 
     def _read_groups(self, names):
-        """Return the names of the groups, and the group of each of the named columns."""
+        """Return the names of the groups, and the group of each named column."""
         names = list(names)
         if self.feature_groups is None:
             return names, np.arange(len(names))

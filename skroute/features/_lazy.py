@@ -45,7 +45,7 @@ class Purchase(NamedTuple):
 
 
 class LazyFeatures:
-    """Features that are fetched from a source only when they are needed, in place of a matrix.
+    """Features that are fetched when they are needed, in place of a matrix.
 
     ``predict``, ``predict_proba``, ``predict_cost`` and the other methods of the
     estimators that buy features accept it as `X`, and so does a
@@ -211,7 +211,10 @@ class LazyFeatures:
 
 
 def _check_n_samples(source, n_samples):
-    """Return the number of rows of a mapping, None if it has no array and `n_samples` is None."""
+    """Return the number of rows of a mapping.
+
+    It is None if the mapping has no array and `n_samples` is None.
+    """
     lengths = set()
     for name, column in source.items():
         if callable(column):
@@ -366,7 +369,7 @@ class RawRows(NamedTuple):
         return library.DataFrame(frame_columns)
 
     def _make_array(self, columns):
-        """Return columns as an array of the dtype of `fit`, or of floats that can be missing."""
+        """Return columns as an array of the dtype of `fit`, or of floats with NaN."""
         dtype = np.result_type(self.dtypes[0], np.float16)
         if dtype.kind == "f" and any(numbers_of(column) is None for column in columns):
             raise ValueError("X held numbers in fit, and now something else.")
@@ -375,7 +378,7 @@ class RawRows(NamedTuple):
 
 
 def _check_kind(name, column, dtype):
-    """Raise an error if a column had dates or numbers in `fit`, and has other cells now."""
+    """Raise an error if a column had dates or numbers in `fit`, and has not now."""
     if kind_of_type(dtype) == DATE and dates_of(column) is None:
         raise ValueError(f"Column {name!r} held dates in fit, and now something else.")
     if _is_numeric(dtype) and numbers_of(column) is None:
@@ -431,7 +434,7 @@ def _pandas_column(pandas, cells, dtype):
 
 
 def _arrow_column(pyarrow, cells, dtype):
-    """Return cells as an array of an Arrow type; integers become floats if there are fractions."""
+    """Return cells as an array of an Arrow type; fractions make floats of integers."""
     cells = cells_of(cells)
     if pyarrow.types.is_dictionary(dtype) and "string" in str(dtype.value_type):
         cells = texts_of(cells)
@@ -441,7 +444,7 @@ def _arrow_column(pyarrow, cells, dtype):
 
 
 def _polars_column(polars, cells, dtype):
-    """Return cells as a series of polars; integers become floats if there are fractions."""
+    """Return cells as a series of polars; fractions make floats of integers."""
     if kind_of_type(dtype) == CATEGORY:
         cells = texts_of(cells)
     else:
@@ -456,5 +459,5 @@ _COLUMN_MAKERS = {"pandas": _pandas_column, "pyarrow": _arrow_column}
 
 
 def _are_whole(cells):
-    """Return True if all numbers are whole and none is NaN; None is a gap, not a number."""
+    """Return True if all numbers are whole and none is NaN; None does not count."""
     return all(float(cell).is_integer() for cell in cells if cell is not None)

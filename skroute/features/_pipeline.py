@@ -56,11 +56,11 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
     ``route``, and every call takes a `budget`. If the last step buys features, such as
     :class:`~skroute.gating.AdaptGatingClassifier`,
 
-    - its ``feature_groups`` and ``feature_costs`` name the *raw* columns, those that the first
-      step sees. The cost of a row is that of the raw columns behind the outputs that
-      were used;
-    - rows may be :class:`LazyFeatures`: raw columns are fetched and transformed in groups, as
-      rows buy them.
+    - its ``feature_groups`` and ``feature_costs`` name the *raw* columns, those that
+      the first step sees. The cost of a row is that of the raw columns behind the
+      outputs that were used;
+    - rows may be :class:`LazyFeatures`: raw columns are fetched and transformed in
+      groups, as rows buy them.
 
     Transformers must keep groups apart: each of their outputs is made from raw columns
     of one group. `fit` verifies it on training rows, and names the groups that are
@@ -110,7 +110,9 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
     >>> from sklearn.preprocessing import OneHotEncoder, StandardScaler
     >>> from skroute.features import CostAwarePipeline
     >>> from skroute.gating import SequentialFeatureClassifier
-    >>> rows = pd.DataFrame({"sex": ["f", "m"] * 50, "age": range(100), "crp": [1.0, 9.0] * 50})
+    >>> rows = pd.DataFrame(
+    ...     {"sex": ["f", "m"] * 50, "age": range(100), "crp": [1.0, 9.0] * 50}
+    ... )
     >>> encode = make_column_transformer(
     ...     (OneHotEncoder(), ["sex"]), (StandardScaler(), ["age", "crp"])
     ... )
@@ -178,7 +180,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
         return [step for step in steps if step not in (None, "passthrough")]
 
     def _find_raw_groups(self, X):
-        """Return the groups behind the outputs; raise an error if the transformers mix some."""
+        """Return the groups behind the outputs; refuse transformers that mix groups."""
         last = self._final_estimator
         raw = RawRows.of(X)
         group_names, group_of_raw = last._read_groups(raw.names)
@@ -207,7 +209,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
         return self._final_estimator
 
     def _is_late(self, X):
-        """Return True if features of these rows are bought and transformed when needed."""
+        """Return True if features of the rows are bought when they are needed."""
         buys = isinstance(self._final_estimator, FeatureGroupsMixin)
         return buys and (isinstance(X, LazyFeatures) or is_mapping(X))
 
@@ -216,8 +218,9 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
 
         Parameters
         ----------
-        X : {array-like, dataframe, mapping, LazyFeatures} of shape (n_samples, n_features)
-            The rows. Features that are bought later are transformed when they are read.
+        X : array-like, dataframe, mapping or LazyFeatures
+            Rows, of shape (n_samples, n_features). Features that are bought later are
+            transformed when they are read.
 
         Returns
         -------
@@ -251,8 +254,8 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
 
         Parameters
         ----------
-        X : {array-like, dataframe, mapping, LazyFeatures} of shape (n_samples, n_features)
-            The rows.
+        X : array-like, dataframe, mapping or LazyFeatures
+            Rows, of shape (n_samples, n_features).
 
         **params : keyword arguments
             Parameters of a call of the last step, such as `budget`.
@@ -271,8 +274,8 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
 
         Parameters
         ----------
-        X : {array-like, dataframe, mapping, LazyFeatures} of shape (n_samples, n_features)
-            The rows.
+        X : array-like, dataframe, mapping or LazyFeatures
+            Rows, of shape (n_samples, n_features).
 
         **params : keyword arguments
             Parameters of a call of the last step, such as `budget`.
@@ -291,8 +294,8 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
 
         Parameters
         ----------
-        X : {array-like, dataframe, mapping, LazyFeatures} of shape (n_samples, n_features)
-            The rows.
+        X : array-like, dataframe, mapping or LazyFeatures
+            Rows, of shape (n_samples, n_features).
 
         y : array-like of shape (n_samples,), default=None
             True targets.
@@ -429,7 +432,7 @@ def find_groups(transform, raw, X, group_of_raw):
 
 
 class _GroupProbe:
-    """Transforms rows that have the cells of some groups only, and compares the outputs.
+    """Transformation of rows that have the cells of some groups only.
 
     Parameters are those of :func:`find_groups`.
     """
@@ -451,7 +454,7 @@ class _GroupProbe:
         return _same_columns(self._transform_cells(cells, self.n_rows), self.outputs)
 
     def group_that_changes(self):
-        """Return the first group whose cells change each output of a row, or `_NO_GROUP`.
+        """Return the first group whose cells change each output, or `_NO_GROUP`.
 
         The cells are changed to other ones, then to missing ones.
         """
@@ -474,7 +477,7 @@ class _GroupProbe:
         return changed_by
 
     def _transform_cells(self, cells, n_rows):
-        """Transform rows of the cells of some columns; the others have one cell in all rows."""
+        """Transform rows of some columns; the others have one cell in all rows."""
         return to_array(self.transform(self.raw.rows(cells, n_rows)))
 
 

@@ -62,7 +62,7 @@ _SURE_OF_LAST_TRY = 1.0
 
 
 class HeldOutFigures(NamedTuple):
-    """Ranks and qualities of the held-out rows, from which validation figures are computed.
+    """Ranks and qualities of the held-out rows, for validation figures.
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ class _PlanState(NamedTuple):
 
 
 class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
-    """Classifier that buys cheap features, and the rest for rows that need the full model.
+    r"""Cheap model and gate on few features, before a full model on all of them.
 
     Learns a cheap model f1 and a gate g on few, cheap features. A row with ``g > 0``
     goes to the full model f0, `estimator`. It pays for the features that f0 reads and
@@ -117,14 +117,15 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
 
     .. math::
 
-        \\frac1N \\sum_i (1-q_i) A_i + q_i B_i - H(q_i)
-        + \\gamma \\sum_a c_a [a \\text{ is used by } f_1 \\text{ or } g],
-        \\qquad \\tfrac1N \\sum_i q_i \\le p_{full},
+        \frac1N \sum_i (1-q_i) A_i + q_i B_i - H(q_i)
+        + \gamma \sum_a c_a [a \text{ is used by } f_1 \text{ or } g],
+        \qquad \tfrac1N \sum_i q_i \le p_{full},
 
     by alternating a closed-form step for q with a step for f1 and g [1]_. Here
     :math:`q_i` is the probability that row i is sent to f0, H the entropy, :math:`c_a`
-    the cost of feature a, :math:`A_i = \\mathrm{loss}(f_1(x_i), y_i) + \\log(1 +
-    e^{g(x_i)})` and :math:`B_i = -\\log p_0(y_i \\mid x_i) + \\log(1 + e^{-g(x_i)})`,
+    the cost of feature a,
+    :math:`A_i = \mathrm{loss}(f_1(x_i), y_i) + \log(1 + e^{g(x_i)})` and
+    :math:`B_i = -\log p_0(y_i \mid x_i) + \log(1 + e^{-g(x_i)})`,
     with :math:`p_0` the out-of-sample probabilities of f0.
 
     Parameters
@@ -239,8 +240,8 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         other half.
 
     validation_quality_se_, validation_cost_se_ : float
-        Standard errors of the two, as estimates for new rows. With ``p_full=0``, which
-        holds no rows out, there are no validation figures.
+        Standard errors of the two, as estimates for new rows. With ``p_full=0`` no rows
+        are held out, and the four raise an error.
 
     group_names_, group_of_, group_costs_ : list, ndarray, ndarray
         The groups, the group of each column and the cost of each group.
@@ -274,10 +275,10 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
 
     References
     ----------
-    .. [1] F. Nan, V. Saligrama, "Adaptive Classification for Prediction Under a Budget",
-       NeurIPS 2017, (OPT), Algorithms 1 and 2.
-    .. [2] Z. Xu, K. Weinberger, O. Chapelle, "The Greedy Miser: Learning under Test-time
-       Budgets", ICML 2012.
+    .. [1] F. Nan, V. Saligrama, "Adaptive Classification for Prediction Under a
+       Budget", NeurIPS 2017, (OPT), Algorithms 1 and 2.
+    .. [2] Z. Xu, K. Weinberger, O. Chapelle, "The Greedy Miser: Learning under
+       Test-time Budgets", ICML 2012.
 
     Examples
     --------
@@ -286,7 +287,8 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
     >>> from skroute.gating import AdaptGatingClassifier
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> forest = RandomForestClassifier(oob_score=True, random_state=0)
-    >>> model = AdaptGatingClassifier(forest, p_full=0.1, gamma=0.01).fit(X[::2], y[::2])
+    >>> model = AdaptGatingClassifier(forest, p_full=0.1, gamma=0.01)
+    >>> model = model.fit(X[::2], y[::2])
     >>> bool(model.predict_cost(X[1::2]).mean() < X.shape[1] / 2)
     True
     >>> model.predict_routed(X[1:10:2]).route.shape
@@ -440,7 +442,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return rows.of(has_weight), is_held_out[has_weight]
 
     def _check_model_costs(self):
-        """Return the cost of evaluating the gate, the cheap and the full model, as an array."""
+        """Return the costs of evaluating the gate, the cheap and the full model."""
         names = ["gate", "cheap", "full"]
         costs = self.model_costs
         if costs is None:
@@ -549,7 +551,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             pair = pair.simpler
 
     def _held_out_scores(self, pair, rows, is_held_out, cheap_quality):
-        """Return the scores of a pair's gate on held-out rows, as :class:`HeldOutScores`.
+        """Return the scores of a pair's gate on held-out rows.
 
         `cheap_quality` is the quality of f1's answers on these rows.
         """
@@ -573,7 +575,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return self._ranks is not None
 
     def _set_costs(self):
-        """Set the features that each model reads, and the cost of a row by its choice."""
+        """Set the features of each model, and the cost of a row by its choice."""
         pair = self.pair_
         gate_cost, cheap_cost, full_cost = self.model_costs_
         gate_features = pair.gate_features
@@ -599,7 +601,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         }
 
     def _warn_of_unspent_budget(self, budget):
-        """Warn that a budget is left over, since no row that could be sent would gain."""
+        """Warn that the gate sends no row, so that a budget is left over."""
         held_out = self._held_out
         cheap = np.average(held_out.cheap_quality, weights=held_out.weight)
         full = np.average(held_out.full_quality, weights=held_out.weight)
@@ -644,7 +646,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
 
     @property
     def validation_cost_(self):
-        """Mean cost of the held-out rows at `budget`, decided as in `validation_quality_`."""
+        """Mean cost of the held-out rows at `budget`, by online decisions."""
         return self._validate().cost
 
     @property
@@ -660,7 +662,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return self.cost_table_["cheap"]
 
     def _check_feasible(self, budget):
-        """Raise an error if the budget does not pay for the cheap model on every row."""
+        """Raise an error if the cheap model on every row exceeds the budget."""
         check_affordable(
             budget, self._smallest_budget(), advice="Raise gamma to buy fewer features."
         )
@@ -704,7 +706,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return max((budget - cheap) / (full - cheap), 0.0)
 
     def _choose_sent(self, gate, values_read, budget):
-        """Return True for rows that go to the full model: those of highest gate that it pays for.
+        """Return True for the rows of highest gate that the budget sends.
 
         Parameters
         ----------
@@ -745,7 +747,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return self._answers_of(np.exp(log_probabilities(scores)), response)
 
     def _full_answers(self, plan, response, rows):
-        """Return the answers of the full model, from the cache of a sweep if there is one."""
+        """Return the answers of the full model; a sweep has them in its cache."""
         answers = cache_of(self).get_or_compute_rows(
             ("full", response),
             rows,
@@ -757,7 +759,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return align_by_class(answers, self.estimator_.classes_, self.classes_)
 
     def _ask_full(self, plan, response, rows):
-        """Call the full model; probabilities are checked, and have the sum 1 in each row."""
+        """Call the full model; check that probabilities have the sum 1."""
         X = self._input(plan.state.ledger, rows, self._full_features, plan.X)
         with note_failure("full", len(rows), response):
             answers = getattr(self.estimator_, response)(X)
@@ -771,8 +773,9 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
 
         Parameters
         ----------
-        X : {array-like, dataframe, mapping, LazyFeatures} of shape (n_samples, n_features)
-            The rows. Of lazy features only those of the gate are bought.
+        X : array-like, dataframe, mapping or LazyFeatures
+            Rows, of shape (n_samples, n_features). Only lazy features that the gate
+            reads are bought.
 
         Returns
         -------

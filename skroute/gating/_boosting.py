@@ -163,7 +163,7 @@ class BoostedPair(Pair):
         return replace(self, doubt_coef=doubt_alone, gate_has_trees=False)
 
     def with_rounds(self, n_rounds, doubt_coef):
-        """Return the pair of the first boosting rounds, with these ``(a, b)`` of the gate."""
+        """Return the pair of the first rounds, with these ``(a, b)`` of the gate."""
         n_members = min(n_rounds, self.forest.n_members)
         first_rounds = self.forest.taken(range(n_members))
         return replace(self, forest=first_rounds, doubt_coef=doubt_coef)
@@ -298,7 +298,7 @@ class _Boosting:
 
     @property
     def is_finished(self):
-        """True if no later round can find a split: none pays, and no q-step changes that."""
+        """True if no later round can find a split, since no q-step follows."""
         return self.is_stuck and not self.has_gate
 
     def step_q(self):
@@ -352,7 +352,7 @@ class _Boosting:
             self.booster.reset_parameter(self._penalty_params())
 
     def _derivatives(self, with_gate_tree, predictions, _data):
-        """Return the gradient and Hessian of (OPT2) in all scores, as LightGBM reads them.
+        """Return the gradient and Hessian of (OPT2) in the scores, for LightGBM.
 
         Without a gate tree in this round, the gradient of the gate's output is 0.
         """
@@ -377,7 +377,7 @@ class _Boosting:
         return gradient.ravel(order="F"), hessian.ravel(order="F")
 
     def _training_scores(self):
-        """Return the scores of f1 and of the gate's trees, shape (n_rows, n_outputs)."""
+        """Return the scores of f1 and the gate's trees, shape (n_rows, n_outputs)."""
         # LightGBM gives predictions for training rows only to objectives and metrics.
         (evaluation,) = self.booster.eval_train(_predictions_as_metric)
         return self._as_scores(evaluation[2])
@@ -400,7 +400,7 @@ class _Boosting:
 
 
 def _constant_scores(y, share, problem):
-    """Return the scores of a model that predicts the class shares, and 0 for the gate's trees.
+    """Return the scores that give the class shares, and 0 for the gate's trees.
 
     `share` are weights with sum 1. The result has shape (n_outputs + 1,).
     """
@@ -433,7 +433,7 @@ def _booster_params(hyperparameters, n_outputs, n_threads):
 
 
 def _predictions_as_metric(predictions, _data):
-    """Return a metric of LightGBM, as (name, value, is_higher_better): the predictions."""
+    """Return the predictions as a metric: (name, value, is_higher_better)."""
     return "predictions", predictions, False
 
 
@@ -613,7 +613,7 @@ class BoostedGate(Gate):
         self.max_iter = max_iter
 
     def ready(self, rows, categorical):
-        """Return the rows as LightGBM's Dataset; a column of few values has a bin for each."""
+        """Return the rows as LightGBM's Dataset, with a bin for each of few values."""
         import lightgbm
 
         X = rows.values
@@ -634,7 +634,7 @@ class BoostedGate(Gate):
         return dataset.construct()
 
     def fit_pair(self, rows, held_out, ready, problem, n_jobs, progress):
-        """Return the pair of the rounds that are best on held-out rows, as a `FittedPair`.
+        """Return the pair of the rounds that are best on held-out rows.
 
         Without a gate all rounds are kept.
         """

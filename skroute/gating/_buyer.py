@@ -1,4 +1,4 @@
-"""Base of the estimators that buy features, and the ledger of what each row has bought."""
+"""Base of the estimators that buy features, and the ledger of bought features."""
 
 from collections.abc import Mapping
 from copy import copy
@@ -86,7 +86,7 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
         return True
 
     def _finite(self):
-        """Return scikit-learn's `ensure_all_finite` for the rows: True or "allow-nan"."""
+        """Return `ensure_all_finite` of scikit-learn for the rows."""
         # The models take or refuse missing cells of a frame with categories.
         if self._categorical.any() or self.__sklearn_tags__().input_tags.allow_nan:
             return "allow-nan"
@@ -139,7 +139,7 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
         return _read_columns(self._readers, columns)
 
     def _feature_cost(self, *column_sets):
-        """Return the cost of buying all columns of some sets of columns, each group once."""
+        """Return the cost of buying all of these columns, each group once."""
         groups = np.unique(self.group_of_[np.concatenate(column_sets)])
         return float(self.group_costs_[groups].sum())
 
@@ -161,7 +161,7 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
         return ledger.without_plans()
 
     def _new_ledger(self, X):
-        """Return the ledger of rows: everything is bought already, unless they are lazy."""
+        """Return the ledger of rows; all is bought already, unless they are lazy."""
         n_groups = len(self.group_costs_)
         if isinstance(X, LazyFeatures):
             reader = LazyReader(
@@ -192,7 +192,7 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
         return FeatureLedger(*values.shape, self.group_of_, n_groups, values=values)
 
     def _input(self, ledger, rows, columns, X):
-        """Return rows of some columns as a user's model was fitted on them: arrays, or frames."""
+        """Return rows of some columns in the form that a user's model was fitted on."""
         if not isinstance(X, LazyFeatures):
             selected = _safe_indexing(X, rows)
             if len(columns) == self.n_features_in_:
@@ -206,7 +206,7 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
         return _safe_indexing(raw_rows, columns, axis=1)
 
     def _answers_of(self, proba, response):
-        """Return the answers that class probabilities give, for the method `response`."""
+        """Return class probabilities as the answers of the method `response`."""
         if response == "predict_proba":
             return proba
         return self.classes_[proba.argmax(axis=1)]
@@ -275,7 +275,7 @@ class LazyReader:
         self.allow_nan = allow_nan
 
     def read(self, columns, rows):
-        """Buy columns, given by position, of some rows; return them as :class:`Bought`."""
+        """Buy columns, given by position, of some rows."""
         names = [self.names[column] for column in columns]
         if self.column_readers is None:
             values = self.lazy.read(names, rows)
@@ -294,7 +294,7 @@ class LazyReader:
 
 
 def check_bought(values, names, *, allow_nan):
-    """Raise an error for infinite values of bought columns, and for NaN unless it is allowed."""
+    """Raise an error for infinite values, and for NaN unless it is allowed."""
     _refuse_where(np.isinf(values), "infinity", names)
     if not allow_nan:
         _refuse_where(np.isnan(values), "NaN or nothing", names)

@@ -200,7 +200,7 @@ class Ranks(NamedTuple):
         return lowest, highest
 
     def draw(self, gate, keys):
-        """Return the rank of each row, drawn between its bounds by the key of the row."""
+        """Return the rank of each row, drawn between its bounds by its key."""
         lowest, highest = self.bounds(gate)
         return lowest + (highest - lowest) * even_draws(keys)
 
@@ -245,7 +245,7 @@ class HeldOutScores:
     lowest: float
 
     def level(self, selection=slice(None)):
-        """Return the level by some of the rows; infinite if sending none of them gains."""
+        """Return the level by some of the rows; infinite if no level gains."""
         level = self.gate_kind.level(
             self.scores[selection],
             gain=self.gain[selection],
@@ -256,7 +256,7 @@ class HeldOutScores:
         return max(level, self.lowest)
 
     def ranks_by_other_half(self):
-        """Return the rank of each row, by the level and the scores of the other half of the rows.
+        """Return the rank of each row, by the other half of the rows.
 
         It is infinite for a row that the level of the other half does not send.
         """

@@ -242,7 +242,7 @@ class LinearGate(Gate):
         )
 
     def level(self, gate, gain, weight, p_full, sure):
-        """Return 0, or the lowest level that sends at most a share `p_full` if it is higher."""
+        """Return 0, or the lowest level that `p_full` allows if it is higher."""
         return max(0.0, lowest_level(gate, weight, p_full))
 
 
@@ -303,7 +303,7 @@ def group_norms(W, group_of, n_groups):
 
 
 def prox_group_norm(W, group_of, thresholds):
-    """Return the proximal operator of ``sum_a threshold_a ||W_a||_F``: block soft-thresholding."""
+    """Apply block soft-thresholding: the prox of ``sum_a threshold_a ||W_a||_F``."""
     norms = group_norms(W, group_of, len(thresholds))
     shrink = np.maximum(1 - thresholds / np.where(norms > 0, norms, 1.0), 0.0)
     return W * shrink[group_of][:, None]
@@ -316,7 +316,7 @@ def penalty(W, group_of, thresholds):
 
 
 def duality_gap(W, gradient, group_of, thresholds):
-    """Return the gap between the penalised objective at W and the dual at the loss gradient.
+    """Return the gap between the objective at W and the dual at the loss gradient.
 
     With the dual point at the gradient of the loss, the loss terms cancel
     (Fenchel-Young) and the gap is ``sum_a Omega_a(W_a) + <W_a, V_a> +
@@ -535,7 +535,7 @@ def adapt_linear(X, rows, problem, *, max_iter, tol, start=None, progress=nullco
 
 
 def _fit_without_gate(linear, n_outputs):
-    """Return f1 alone, as a :class:`LinearFit` whose gate is minus infinity on every row."""
+    """Return the fit of f1 alone, with a gate of minus infinity on every row."""
     n_features = linear.X.shape[1]
     W = linear.minimise_cheap(np.zeros((n_features, n_outputs)))
     objective = linear.cheap_loss(linear.X @ W).value + linear.penalty(W)

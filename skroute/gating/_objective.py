@@ -126,7 +126,7 @@ def kl_objective(q, cheap_loss, full_loss, gate, weight):
 
 
 def doubt(scores):
-    """Return minus the log-odds that the cheap model gives its own answer, shape (n_rows,)."""
+    """Return minus the log-odds that f1 gives its own answer, shape (n_rows,)."""
     if scores.shape[1] == 1:
         return -np.abs(scores[:, 0])
     log_p = log_probabilities(scores)
@@ -141,7 +141,7 @@ def doubt(scores):
 
 
 def fit_doubt(u, q, offset, weight, start=(0.0, 0.0), max_iter=50, ridge=1e-6):
-    """Fit ``a`` and ``b`` of the gate ``g = offset + a u + b`` by logistic regression of q.
+    """Fit the gate ``g = offset + a u + b`` by logistic regression of q.
 
     Newton's method on the gate's part of (OPT2), a convex problem in two numbers.
 

@@ -98,7 +98,7 @@ class FoldProba(NamedTuple):
 
 
 def _predict_fold(estimator, X, y, *, train, test, params):
-    """Fit the full model on the training rows of a fold; return its probabilities of the others."""
+    """Fit the full model on the training rows of a fold, and predict its test rows."""
     params = check_method_params(X, params, indices=train)
     model = fit_full(estimator, _safe_indexing(X, train), y[train], params)
     proba = model.predict_proba(_safe_indexing(X, test))
@@ -140,7 +140,7 @@ def find_splits(cv, X, y, params):
 
 
 def _check_groups_are_given(cv, splitter, params):
-    """Raise an error if the splitter needs groups that metadata routing has not passed."""
+    """Raise an error if the splitter needs groups and has none."""
     get_routing = getattr(splitter, "get_metadata_routing", None)
     if get_routing is None:
         return

@@ -72,7 +72,7 @@ class Problem(NamedTuple):
 
     @property
     def n_outputs(self):
-        """Number of scores of the cheap model: 1 for two classes, else one for each class."""
+        """Number of scores of f1: 1 for two classes, else one for each class."""
         return 1 if self.n_classes == 2 else self.n_classes
 
 
@@ -127,7 +127,7 @@ class Pair(ABC):
 
     @property
     def simpler(self):
-        """Pair with a simpler gate, to try if this gate gains nothing; None if there is none."""
+        """Pair with a simpler gate, to try if this one gains nothing, or None."""
         return None
 
 
@@ -201,7 +201,7 @@ class Gate(BaseEstimator, ABC):
 
     @abstractmethod
     def level(self, gate, gain, weight, p_full, sure):
-        """Return the level of the gate scores above which rows are sent to the full model.
+        """Return the level of gate scores above which rows go to the full model.
 
         Parameters
         ----------

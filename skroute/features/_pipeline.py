@@ -344,10 +344,10 @@ class TransformedSource:
 
     def __call__(self, columns, rows):
         """Return some outputs of some rows, shape (n_rows, len(columns))."""
-        raw, group_of_raw, group_of_output = self.raw_groups
+        raw = self.raw_groups.raw
         outputs = [self.output_names.index(column) for column in columns]
-        is_behind = np.isin(group_of_raw, group_of_output[outputs])
-        raw_columns = np.flatnonzero(is_behind)
+        groups = self.raw_groups.group_of_output[outputs]
+        raw_columns = np.flatnonzero(np.isin(self.raw_groups.group_of_raw, groups))
         raw_names = [raw.names[column] for column in raw_columns]
         cells = self.lazy.fetch(raw_names, rows)
         # The other raw columns are filled: no output that is returned reads them.
@@ -417,6 +417,7 @@ def find_groups(transform, raw, X, group_of_raw):
     is_mixed_output = ~reproduces.any(axis=0)
     mixed = []
     if is_mixed_output.any():
+        # A group is mixed if mixed outputs are not reproduced without it.
         for group in groups:
             without_group = probe.reproduced_by(groups[groups != group])
             if not without_group[is_mixed_output].all():

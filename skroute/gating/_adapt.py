@@ -58,7 +58,7 @@ __all__ = ["AdaptGatingClassifier"]
 _FULL = 1
 
 # Standard errors by which the gain of the simplest gate must exceed 0.
-_SURE_OF_LAST_TRY = 1.0
+_STANDARD_ERRORS_OF_LAST_TRY = 1.0
 
 
 class HeldOutFigures(NamedTuple):
@@ -67,8 +67,8 @@ class HeldOutFigures(NamedTuple):
     Attributes
     ----------
     ranks : ndarray of shape (n_rows,)
-        Share of rows sent from which on each row is sent, by the other half of the
-        rows. Infinite for a row that is never sent.
+        Smallest share of sent rows at which each row is one of them, learned from the
+        other half of the held-out rows. Infinite for a row that is never sent.
 
     cheap_quality, full_quality : ndarray of shape (n_rows,)
         Quality of the answers of the cheap and of the full model.
@@ -112,7 +112,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
 
     Learns a cheap model f1 and a gate g on few, cheap features. A row with ``g > 0``
     goes to the full model f0, `estimator`. It pays for the features that f0 reads and
-    that were not bought before. All other rows are answered by f1. The three are
+    that were not bought before. All other rows are answered by f1. f1 and g are
     trained to minimise
 
     .. math::
@@ -403,7 +403,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         objective = objective_of_labels(self.quality, self.classes_).bound(
             checked.encoded, weight
         )
-        self._gate._validate_params()
+        self._gate_kind._validate_params()
         fit_params, split_params = self._inner_params(
             sample_weight, checked.weight, params
         )
@@ -414,12 +414,8 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         if self.full_features is not None:
             X = _safe_indexing(X, self._full_features, axis=1)
         self.estimator_ = fit_full(self.estimator, X, y, fit_params)
-        full_classes = self.estimator_.classes_
-        if not np.array_equal(np.sort(full_classes), self.classes_):
-            raise ValueError(
-                f"estimator must know the classes {self.classes_!r} of y, but its "
-                f"classes_ are {full_classes!r}."
-            )
+        self._check_classes_of_full()
+        # (n_rows, n_classes)
         p0 = out_of_sample_proba(
             self.estimator,
             self.estimator_,
@@ -440,6 +436,15 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         # A row of weight 0 must leave no trace, not even in the bins of LightGBM.
         has_weight = weight > 0
         return rows.of(has_weight), is_held_out[has_weight]
+
+    def _check_classes_of_full(self):
+        """Raise an error if a frozen full model has other classes than y."""
+        full_classes = self.estimator_.classes_
+        if not np.array_equal(np.sort(full_classes), self.classes_):
+            raise ValueError(
+                f"estimator must know the classes {self.classes_!r} of y, but its "
+                f"classes_ are {full_classes!r}."
+            )
 
     def _check_model_costs(self):
         """Return the costs of evaluating the gate, the cheap and the full model."""
@@ -479,8 +484,8 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return weight_param, {}
 
     @property
-    def _gate(self):
-        """The kind of f1 and g."""
+    def _gate_kind(self):
+        """The parameter `gate`, or its default: the kind of f1 and g."""
         return BoostedGate() if self.gate is None else self.gate
 
     def _fit_pair(self, rows, is_held_out, progress):
@@ -495,10 +500,10 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         learned_rows = rows
         if self.p_full > 0:
             learned_rows = rows.of(~is_held_out)
-        fitted = self._gate.fit_pair(
+        fitted = self._gate_kind.fit_pair(
             learned_rows,
             held_out=rows.of(is_held_out),
-            ready=self._gate.ready(learned_rows, self._categorical),
+            ready=self._gate_kind.ready(learned_rows, self._categorical),
             problem=problem,
             n_jobs=self.n_jobs,
             progress=progress,
@@ -515,8 +520,10 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         gains, no row is ever sent to the full model.
         """
         self.pair_ = pair
+        # The gate scores of the pair above which rows are sent.
         self._level = 0.0
-        # None: no row is ever sent, and the gate is not evaluated.
+        # Ranks among the gate scores above the level. None: no row is ever sent, and
+        # the gate is not evaluated.
         self._ranks = None
         # None without a gate, which holds no rows out.
         self._held_out = None
@@ -526,47 +533,61 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         objective = objective_of_labels(self.quality, self.classes_).bound(
             rows.y, rows.weight
         )
+        cheap_scores = pair.cheap_scores(held_out.values)
+        cheap_proba = np.exp(log_probabilities(cheap_scores))
+        cheap_quality = quality_of(objective, held_out.y, cheap_proba)
+        # Until a gate gains, no row is sent.
+        self._held_out = HeldOutFigures(
+            ranks=np.full(len(held_out.y), np.inf),
+            cheap_quality=cheap_quality,
+            full_quality=held_out.full_quality,
+            weight=held_out.weight,
+        )
         while pair is not None:
-            cheap_scores = pair.cheap_scores(held_out.values)
-            cheap_proba = np.exp(log_probabilities(cheap_scores))
-            cheap_quality = quality_of(objective, held_out.y, cheap_proba)
             scores = self._held_out_scores(pair, rows, is_held_out, cheap_quality)
             level = scores.level()
-            gains = level < np.inf
-            if gains:
-                ranks = scores.ranks_by_other_half()
-            else:
-                ranks = np.full(len(held_out.y), np.inf)
-            # Where no gate gains, the figures are those of the first pair, which
-            # answers.
-            if gains or self._held_out is None:
-                self._held_out = HeldOutFigures(
-                    ranks, cheap_quality, held_out.full_quality, held_out.weight
-                )
-            if gains:
+            if level < np.inf:
                 self.pair_ = pair
                 self._level = level
                 self._ranks = Ranks.of(scores.scores - level, held_out.weight)
+                self._held_out = self._held_out._replace(
+                    ranks=scores.ranks_by_other_half()
+                )
                 return
+            # The same cheap model, whose quality is the same, with a simpler gate.
             pair = pair.simpler
 
     def _held_out_scores(self, pair, rows, is_held_out, cheap_quality):
-        """Return the scores of a pair's gate on held-out rows.
+        """Return the gate scores of a pair on held-out rows, to find the level by.
 
-        `cheap_quality` is the quality of f1's answers on these rows.
+        Parameters
+        ----------
+        pair : Pair
+
+        rows : Rows
+            All rows, of which at most a share `p_full` is above the level.
+
+        is_held_out : ndarray of shape (n_rows,), dtype=bool
+
+        cheap_quality : ndarray of shape (n_held_out,)
+            Quality of f1's answers on the held-out rows.
+
+        Returns
+        -------
+        HeldOutScores
         """
         gate = pair.scores(rows.values).gate
         held_out = rows.of(is_held_out)
         # The simplest gate is the last try: its gain must be more than luck.
-        sure = 0.0 if pair.simpler is not None else _SURE_OF_LAST_TRY
+        is_last_try = pair.simpler is None
         return HeldOutScores(
-            gate_kind=self._gate,
+            gate_kind=self._gate_kind,
             scores=gate[is_held_out],
             gain=held_out.full_quality - cheap_quality,
             weight=held_out.weight,
             keys=feature_keys(held_out.values[:, pair.gate_features]),
             p_full=self.p_full,
-            sure=sure,
+            n_standard_errors=_STANDARD_ERRORS_OF_LAST_TRY if is_last_try else 0.0,
             lowest=lowest_level(gate, rows.weight, self.p_full),
         )
 
@@ -735,7 +756,10 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return dispatch(plan.route, partial(self._answer_rows, plan, response))
 
     def _answer_rows(self, plan, response, choice, rows):
-        """Return the answers of one choice for the rows that it gets."""
+        """Return the answers of one choice for the rows that it gets.
+
+        `response` is the method of the caller: "predict" or "predict_proba".
+        """
         if choice == _FULL:
             return self._full_answers(plan, response, rows)
         cheap_scores = plan.state.cheap_scores
@@ -743,6 +767,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             values = plan.state.ledger.take(rows, self.pair_.cheap_features)
             scores = self.pair_.cheap_scores(values)
         else:
+            # The gate has read them.
             scores = cheap_scores[rows]
         return self._answers_of(np.exp(log_probabilities(scores)), response)
 

@@ -12,6 +12,7 @@ penalties of the others in the group are set to zero before the next round. With
 round, features of one group that different trees buy are charged each.
 """
 
+import math
 import os
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -137,10 +138,15 @@ class BoostedPair(Pair):
         n_cheap = len(self.base)
         n_outputs = self.forest.n_outputs
         self.cheap_features = self.forest.features_of(range(n_cheap))
-        # Outputs that the gate reads: f1 for its doubt, and the gate's own trees.
-        gate_outputs = range(n_outputs if self.gate_has_trees else n_cheap)
-        has_gate = n_outputs > n_cheap
-        self.gate_features = self.forest.features_of(gate_outputs if has_gate else [])
+        if n_outputs == n_cheap:
+            # There is no gate.
+            gate_outputs = range(0)
+        elif self.gate_has_trees:
+            # f1 for its doubt, and the gate's own trees.
+            gate_outputs = range(n_outputs)
+        else:
+            gate_outputs = range(n_cheap)
+        self.gate_features = self.forest.features_of(gate_outputs)
 
     def cheap_scores(self, values):
         """Return the scores of f1, shape (n_rows, n_outputs)."""
@@ -231,12 +237,13 @@ def boost(data, rows, problem, hyperparameters, *, n_threads, progress=nullconte
     # To an unsigned integer of numpy a negative number would be a large one.
     n_rounds = int(hyperparameters.n_estimators)
     n_alternations = min(int(hyperparameters.max_iter), n_rounds)
-    # Rounded up: the last alternation may have fewer rounds.
-    rounds_per_alternation = -(-n_rounds // n_alternations)
+    # The last alternation may have fewer rounds.
+    rounds_per_alternation = math.ceil(n_rounds / n_alternations)
     for first_round in range(0, n_rounds, rounds_per_alternation):
         if state.is_finished:
             break
         with progress():
+            # The first rounds are grown for the q that the state starts with.
             if state.booster.current_iteration() > 0:
                 state.step_q()
             state.grow(min(rounds_per_alternation, n_rounds - first_round))
@@ -251,11 +258,27 @@ class _Boosting:
     ----------
     booster : lightgbm.Booster
 
+    n_cheap, n_outputs : int
+        Outputs of f1; all outputs of the booster, of which the gate's trees have the
+        last.
+
+    has_gate : bool
+        False if p_full is 0.
+
+    share : ndarray of shape (n_rows,)
+        Weights of the training rows, with sum 1.
+
     q : ndarray of shape (n_rows,)
         Probability with which each training row is sent to the full model.
 
     doubt_coef : ndarray of shape (2,)
         ``(a, b)`` of the gate.
+
+    penalties : ndarray of shape (n_groups,)
+        Penalty of each group before it is bought, on the scale of LightGBM's gain.
+
+    is_bought : ndarray of shape (n_groups,), dtype=bool
+        Groups that LightGBM charges no more.
 
     is_stuck : bool
         True if the last round found no split that pays for its features.
@@ -271,8 +294,7 @@ class _Boosting:
         self.problem = problem
         self.has_gate = problem.p_full > 0
         self.n_cheap = problem.n_outputs
-        # The cheap model's outputs, and one for the gate's trees.
-        self.n_outputs = self.n_cheap + self.has_gate
+        self.n_outputs = self.n_cheap + 1 if self.has_gate else self.n_cheap
         total_weight = rows.weight.sum()
         self.share = rows.weight / total_weight
         self.base = _constant_scores(rows.y, self.share, problem)
@@ -280,8 +302,6 @@ class _Boosting:
         # Friedman's factor for the softmax's diagonal Hessian, as in LightGBM's own
         # objective.
         self.curvature = 1.0 if self.n_cheap == 1 else self.n_cheap / (self.n_cheap - 1)
-        # Penalty of each group that has not been bought, on the scale of LightGBM's
-        # gain.
         self.penalties = 2 * total_weight * problem.gamma * problem.group_costs
         # LightGBM reads penalties as text, and no text below the smallest normal
         # number.
@@ -656,6 +676,6 @@ class BoostedGate(Gate):
             n_iter=choice.n_rounds,
         )
 
-    def level(self, gate, gain, weight, p_full, sure):
+    def level(self, gate, gain, weight, p_full, n_standard_errors):
         """Return the level above which sending held-out rows raises quality most."""
-        return best_level(gate, gain, weight, p_full, sure)
+        return best_level(gate, gain, weight, p_full, n_standard_errors)

@@ -99,7 +99,7 @@ def lowest_level(gate, weight, share):
     return cuts.levels[n_allowed - 1]
 
 
-def best_level(gate, gain, weight, p_full, sure=0.0):
+def best_level(gate, gain, weight, p_full, n_standard_errors=0.0):
     """Return the level above which sending rows raises quality most.
 
     Parameters
@@ -115,7 +115,7 @@ def best_level(gate, gain, weight, p_full, sure=0.0):
     p_full : float
         Largest share of the weight above the level.
 
-    sure : float, default=0.0
+    n_standard_errors : float, default=0.0
         Number of standard errors by which the summed gain must exceed 0.
 
     Returns
@@ -131,10 +131,10 @@ def best_level(gate, gain, weight, p_full, sure=0.0):
     weighted_gain = weight * gain
     gain_of_cut = np.cumsum(np.bincount(first_cut, weighted_gain, n_cuts))
     variance = np.cumsum(np.bincount(first_cut, weighted_gain**2, n_cuts))
-    is_unsure = gain_of_cut < sure * np.sqrt(variance)
+    is_insignificant = gain_of_cut < n_standard_errors * np.sqrt(variance)
     # The first cut sends no row, and is always possible.
-    is_unsure[0] = False
-    gain_of_cut[is_unsure] = -np.inf
+    is_insignificant[0] = False
+    gain_of_cut[is_insignificant] = -np.inf
     gain_of_cut[cuts.shares > p_full * (1 + ROUNDING)] = -np.inf
     is_best = gain_of_cut >= gain_of_cut.max() - _GAIN_ROUNDING * weight.max()
     best_cut = np.argmax(is_best)
@@ -146,12 +146,12 @@ def best_level(gate, gain, weight, p_full, sure=0.0):
 class Ranks(NamedTuple):
     """Conformal ranks of gate scores among held-out scores, with random ties.
 
-    The rank of a row is the share of rows sent from which on the row is one of them. A
+    The rank of a row is the smallest share of sent rows at which it is one of them. A
     new row and n held-out ones are alike, and so are the n + 1 places that the new row
-    may have among them: below `a` higher scores, and at one of the t + 1 places among t
-    scores equal to its own. Drawn evenly from these, the rank is uniform, also if
-    scores tie, so that a budget is met on average over held-out rows (Vovk, Gammerman
-    and Shafer, 2005, Proposition 2.8).
+    may have among them: below ``a`` higher scores, and at one of the ``t + 1`` places
+    among ``t`` scores equal to its own. Drawn evenly from these, the rank is uniform,
+    also if scores tie, so that a budget is met on average over held-out rows (Vovk,
+    Gammerman and Shafer, 2005, Proposition 2.8).
 
     Attributes
     ----------
@@ -228,7 +228,7 @@ class HeldOutScores:
     p_full : float
         Largest share of the weight above the level.
 
-    sure : float
+    n_standard_errors : float
         Number of standard errors by which the gain must exceed 0.
 
     lowest : float
@@ -241,7 +241,7 @@ class HeldOutScores:
     weight: NDArray[np.float64]
     keys: NDArray[np.uint64]
     p_full: float
-    sure: float
+    n_standard_errors: float
     lowest: float
 
     def level(self, selection=slice(None)):
@@ -251,7 +251,7 @@ class HeldOutScores:
             gain=self.gain[selection],
             weight=self.weight[selection],
             p_full=self.p_full,
-            sure=self.sure,
+            n_standard_errors=self.n_standard_errors,
         )
         return max(level, self.lowest)
 

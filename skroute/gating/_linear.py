@@ -241,7 +241,7 @@ class LinearGate(Gate):
             n_iter=len(fit.objectives),
         )
 
-    def level(self, gate, gain, weight, p_full, sure):
+    def level(self, gate, gain, weight, p_full, n_standard_errors):
         """Return 0, or the lowest level that `p_full` allows if it is higher."""
         return max(0.0, lowest_level(gate, weight, p_full))
 

@@ -127,7 +127,10 @@ class Pair(ABC):
 
     @property
     def simpler(self):
-        """Pair with a simpler gate, to try if this one gains nothing, or None."""
+        """Pair with the same f1 and a simpler gate, for when this gate gains nothing.
+
+        None if there is no simpler gate.
+        """
         return None
 
 
@@ -200,7 +203,7 @@ class Gate(BaseEstimator, ABC):
         """
 
     @abstractmethod
-    def level(self, gate, gain, weight, p_full, sure):
+    def level(self, gate, gain, weight, p_full, n_standard_errors):
         """Return the level of gate scores above which rows go to the full model.
 
         Parameters
@@ -216,6 +219,6 @@ class Gate(BaseEstimator, ABC):
         p_full : float
             Largest share of the weight above the level.
 
-        sure : float
+        n_standard_errors : float
             Number of standard errors by which the gain must exceed 0.
         """

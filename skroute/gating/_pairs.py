@@ -30,8 +30,9 @@ class Rows(NamedTuple):
     weight : ndarray of shape (n_rows,)
         Weights in units of one row.
 
-    full_quality : ndarray of shape (n_rows,) or None
-        Quality of the full model's out-of-sample answers; fitting does not read it.
+    full_quality : ndarray of shape (n_rows,)
+        Quality of the full model's out-of-sample answers. The level of the gate depends
+        on it; the pair does not.
     """
 
     values: Any
@@ -42,7 +43,13 @@ class Rows(NamedTuple):
 
     def of(self, selection):
         """Return the rows of a mask or of positions."""
-        return Rows(*(field[selection] for field in self))
+        return Rows(
+            values=self.values[selection],
+            y=self.y[selection],
+            full_loss=self.full_loss[selection],
+            weight=self.weight[selection],
+            full_quality=self.full_quality[selection],
+        )
 
 
 class Problem(NamedTuple):

@@ -266,15 +266,8 @@ def _columns_of_table(table, columns, *, n_rows):
     frame, it is read in order, as an array is.
     """
     if is_frame(table):
-        names = column_keys(table)
-        missing = [column for column in columns if column not in names]
-        if missing and any(isinstance(column, str) for column in columns):
-            raise ValueError(f"The feature source returned no column {missing!r}.")
-        if not missing:
-            names = columns
-        by_name = dict(zip(*names_and_columns(table)))
-        arrays = [by_name[name] for name in names]
-        shape = len(table), len(names)
+        arrays = _columns_of_frame(table, columns)
+        shape = len(table), len(arrays)
     else:
         dtype = None if hasattr(table, "dtype") else object
         table = np.asanyarray(table, dtype=dtype)
@@ -287,6 +280,18 @@ def _columns_of_table(table, columns, *, n_rows):
             f"of the columns {columns!r}; it must be {expected_shape}."
         )
     return list(arrays)
+
+
+def _columns_of_frame(frame, columns):
+    """Return the requested columns of a frame, by name or (positions) in order."""
+    names = column_keys(frame)
+    missing = [column for column in columns if column not in names]
+    if missing and any(isinstance(column, str) for column in columns):
+        raise ValueError(f"The feature source returned no column {missing!r}.")
+    if not missing:
+        names = columns
+    by_name = dict(zip(*names_and_columns(frame)))
+    return [by_name[name] for name in names]
 
 
 # Rows from single cells ---------------------------------------------------------------

@@ -371,20 +371,21 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return super().fit(X, y, sample_weight=sample_weight, **params)
 
     def _fit(self, X, y, *, task, sample_weight=None, **params):
+        """Fit the full model, then the pair; set the gate's level and the costs."""
         with task.step("fit full"):
-            rows, is_held_out = self._fit_full(X, y, sample_weight, params)
+            rows, is_held_out = self._learn_from_full_model(X, y, sample_weight, params)
         pair = self._fit_pair(rows, is_held_out, lambda: task.step("alternate"))
         self._set_gate(pair, rows, is_held_out)
         self._set_costs()
         budget = self._effective_budget(None)
         self._check_feasible(budget)
-        is_limited = np.isfinite(budget)
-        if self.p_full > 0 and not self._sends_rows() and is_limited:
+        gate_sends_none = self.p_full > 0 and not self._sends_rows()
+        if gate_sends_none and np.isfinite(budget):
             self._warn_of_unspent_budget(budget)
         self.choices_ = ["cheap", "full"]
 
-    def _fit_full(self, X, y, sample_weight, params):
-        """Check the input and fit the full model.
+    def _learn_from_full_model(self, X, y, sample_weight, params):
+        """Check the input, fit the full model, and note how good it is on each row.
 
         Returns
         -------
@@ -413,18 +414,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         is_held_out = hold_out(splits, checked.encoded, weight)
         if self.full_features is not None:
             X = _safe_indexing(X, self._full_features, axis=1)
-        self.estimator_ = fit_full(self.estimator, X, y, fit_params)
-        self._check_classes_of_full()
-        # (n_rows, n_classes)
-        p0 = out_of_sample_proba(
-            self.estimator,
-            self.estimator_,
-            X,
-            y,
-            splits=splits,
-            params=fit_params,
-            n_jobs=self.n_jobs,
-        )
+        p0 = self._fit_full_model(X, y, splits=splits, fit_params=fit_params)
         p0_of_true_class = p0[np.arange(len(y)), checked.encoded]
         rows = Rows(
             values=checked.values,
@@ -437,14 +427,28 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         has_weight = weight > 0
         return rows.of(has_weight), is_held_out[has_weight]
 
-    def _check_classes_of_full(self):
-        """Raise an error if a frozen full model has other classes than y."""
+    def _fit_full_model(self, X, y, *, splits, fit_params):
+        """Fit the full model; return its out-of-sample probabilities.
+
+        `X` has the columns that it reads. The result has shape (n_rows, n_classes).
+        """
+        self.estimator_ = fit_full(self.estimator, X, y, fit_params)
         full_classes = self.estimator_.classes_
         if not np.array_equal(np.sort(full_classes), self.classes_):
+            # The estimator is frozen.
             raise ValueError(
                 f"estimator must know the classes {self.classes_!r} of y, but its "
                 f"classes_ are {full_classes!r}."
             )
+        return out_of_sample_proba(
+            self.estimator,
+            self.estimator_,
+            X,
+            y,
+            splits=splits,
+            params=fit_params,
+            n_jobs=self.n_jobs,
+        )
 
     def _check_model_costs(self):
         """Return the costs of evaluating the gate, the cheap and the full model."""
@@ -689,11 +693,11 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         )
 
     def _plan(self, X, call):
+        """Decide which rows go to the full model, and plan the features of answers."""
         self._check_feasible(call.budget)
         pair = self.pair_
         ledger = self._ledger(X)
         rows = np.arange(num_samples(X))
-        gate_cost, cheap_cost, full_cost = self.model_costs_
         cheap_scores = None
         is_sent = np.zeros(len(rows), dtype=bool)
         if self._sends_rows():
@@ -707,16 +711,25 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             gate = scores.gate - self._level
             values_read = values[:, pair.gate_features]
             is_sent = self._choose_sent(gate, values_read, call.budget)
-        else:
-            gate_cost = 0.0
         ledger.plan(rows[~is_sent], pair.cheap_features)
         ledger.plan(rows[is_sent], self._full_features)
+        feature_cost = ledger.planned @ self.group_costs_
+        return Plan(
+            route=is_sent.astype(np.int64),
+            cost=feature_cost + self._evaluation_cost(is_sent),
+            state=_PlanState(ledger, cheap_scores),
+        )
+
+    def _evaluation_cost(self, is_sent):
+        """Return the cost of evaluating the models on each row."""
+        gate_cost, cheap_cost, full_cost = self.model_costs_
+        if not self._sends_rows():
+            # The gate is not evaluated.
+            gate_cost = 0.0
         sent_cost = full_cost
-        if pair.reads_cheap:
+        if self.pair_.reads_cheap:
             sent_cost = full_cost + cheap_cost
-        evaluation_cost = gate_cost + np.where(is_sent, sent_cost, cheap_cost)
-        cost = ledger.planned @ self.group_costs_ + evaluation_cost
-        return Plan(is_sent.astype(np.int64), cost, _PlanState(ledger, cheap_scores))
+        return gate_cost + np.where(is_sent, sent_cost, cheap_cost)
 
     def _affordable_share(self, budget):
         """Return the share of rows that a budget sends; infinite if it pays for all."""

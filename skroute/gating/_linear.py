@@ -463,6 +463,7 @@ class _LinearProblem:
         return cheap_part(scores, self.y, self.weight)
 
     def _minimise(self, loss, start):
+        """Return the coefficients that minimise a loss of scores and the penalty."""
         W, _ = accelerated_proximal_gradient(
             self.X,
             loss,

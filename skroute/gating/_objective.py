@@ -172,34 +172,51 @@ def fit_doubt(u, q, offset, weight, start=(0.0, 0.0), max_iter=50, ridge=1e-6):
     ndarray of shape (2,)
         ``(a, b)``.
     """
-
-    def evaluate(coef):
-        """Return the penalised loss, and the probability of each row by the gate."""
-        gate = offset + coef[0] * u + coef[1]
-        tail = np.exp(-np.abs(gate))
-        # q log(1 + e^-g) + (1 - q) log(1 + e^g), with one logarithm.
-        loss = np.maximum(gate, 0.0) + np.log1p(tail) - q * gate
-        p = np.where(gate >= 0, 1.0, tail) / (1.0 + tail)
-        return weight @ loss + 0.5 * ridge * (coef @ coef), p
-
+    problem = _DoubtProblem(u, q, offset=offset, weight=weight, ridge=ridge)
     coef = np.array(start, dtype=float)
-    current_loss, p = evaluate(coef)
+    loss, p = problem.evaluate(coef)
     for _ in range(max_iter):
-        slope = weight * (p - q)
-        curvature = weight * p * (1 - p)
-        gradient = np.array([slope @ u, slope.sum()]) + ridge * coef
-        mixed = curvature @ u
-        hessian = np.array([[(curvature * u) @ u, mixed], [mixed, curvature.sum()]])
-        hessian = hessian + ridge * np.eye(2)
+        gradient, hessian = problem.derivatives(coef, p)
         step = np.linalg.solve(hessian, gradient)
         # A full step is expected to lower the loss by half of this product.
         if gradient @ step < _SMALLEST_DECREASE:
             break
         size = 1.0
-        new_loss, p = evaluate(coef - step)
-        while new_loss > current_loss and size > _SMALLEST_STEP:
+        new_loss, p = problem.evaluate(coef - step)
+        while new_loss > loss and size > _SMALLEST_STEP:
             size *= 0.5
-            new_loss, p = evaluate(coef - size * step)
+            new_loss, p = problem.evaluate(coef - size * step)
         coef = coef - size * step
-        current_loss = new_loss
+        loss = new_loss
     return coef
+
+
+class _DoubtProblem:
+    """Penalised logistic loss of ``(a, b)``, see :func:`fit_doubt`."""
+
+    def __init__(self, u, q, *, offset, weight, ridge):
+        self.u = u
+        self.q = q
+        self.offset = offset
+        self.weight = weight
+        self.ridge = ridge
+
+    def evaluate(self, coef):
+        """Return the loss at ``(a, b)``, and the gate's probability of each row."""
+        gate = self.offset + coef[0] * self.u + coef[1]
+        tail = np.exp(-np.abs(gate))
+        # q log(1 + e^-g) + (1 - q) log(1 + e^g), with one logarithm.
+        losses = np.maximum(gate, 0.0) + np.log1p(tail) - self.q * gate
+        p = np.where(gate >= 0, 1.0, tail) / (1.0 + tail)
+        return self.weight @ losses + 0.5 * self.ridge * (coef @ coef), p
+
+    def derivatives(self, coef, p):
+        """Return gradient and Hessian at ``(a, b)``, where the probabilities are `p`."""
+        slope = self.weight * (p - self.q)
+        curvature = self.weight * p * (1 - p)
+        gradient = np.array([slope @ self.u, slope.sum()]) + self.ridge * coef
+        mixed = curvature @ self.u
+        hessian = np.array(
+            [[(curvature * self.u) @ self.u, mixed], [mixed, curvature.sum()]]
+        )
+        return gradient, hessian + self.ridge * np.eye(2)

@@ -290,7 +290,8 @@ def _columns_of_frame(frame, columns):
         raise ValueError(f"The feature source returned no column {missing!r}.")
     if not missing:
         names = columns
-    by_name = dict(zip(*names_and_columns(frame)))
+    frame_names, frame_columns = names_and_columns(frame)
+    by_name = dict(zip(frame_names, frame_columns))
     return [by_name[name] for name in names]
 
 
@@ -364,7 +365,7 @@ class RawRows(NamedTuple):
     def _make_frame(self, columns):
         """Return columns as a frame of the library of `fit`."""
         library = import_module(self.library)
-        make_column = _COLUMN_MAKERS.get(self.library, _polars_column)
+        make_column = _column_maker(self.library)
         frame_columns = {}
         for name, column, dtype in zip(self.names, columns, self.dtypes):
             _check_kind(name, column, dtype)
@@ -375,6 +376,7 @@ class RawRows(NamedTuple):
 
     def _make_array(self, columns):
         """Return columns as an array of the dtype of `fit`, or of floats with NaN."""
+        # A column of integers may have missing cells now: floats can be NaN.
         dtype = np.result_type(self.dtypes[0], np.float16)
         if dtype.kind == "f" and any(numbers_of(column) is None for column in columns):
             raise ValueError("X held numbers in fit, and now something else.")
@@ -383,7 +385,7 @@ class RawRows(NamedTuple):
 
 
 def _check_kind(name, column, dtype):
-    """Raise an error if a column had dates or numbers in `fit`, and has not now."""
+    """Raise an error if a column of dates or numbers in `fit` has other cells now."""
     if kind_of_type(dtype) == DATE and dates_of(column) is None:
         raise ValueError(f"Column {name!r} held dates in fit, and now something else.")
     if _is_numeric(dtype) and numbers_of(column) is None:
@@ -412,14 +414,24 @@ def _is_numeric(dtype):
     return re.match(r"u?int\d|float|double|halffloat|bool|decimal", name) is not None
 
 
+def _column_maker(library_name):
+    """Return the function that makes a column of a frame of a library."""
+    if library_name == "pandas":
+        return _pandas_column
+    if library_name == "pyarrow":
+        return _arrow_column
+    return _polars_column
+
+
 def _pandas_column(pandas, cells, dtype):
     """Return cells as a series of a dtype.
 
     A column of whole numbers in `fit` becomes one of floats if some cells are missing
     or fractions now.
     """
-    is_dates = getattr(getattr(cells, "dtype", None), "kind", "") == "M"
-    if is_dates:
+    cells_dtype = getattr(cells, "dtype", None)
+    # numpy's kind of dates.
+    if getattr(cells_dtype, "kind", "") == "M":
         # Without the labels of a series, by which columns would be put side by side.
         return pandas.Series(np.asarray(cells)).astype(dtype)
     if isinstance(dtype, pandas.CategoricalDtype):
@@ -457,10 +469,6 @@ def _polars_column(polars, cells, dtype):
     if dtype.is_integer() and not _are_whole(cells):
         dtype = polars.Float64
     return polars.Series(list(cells), dtype=dtype, strict=False)
-
-
-# By the library of the frame; polars makes the columns of any other library.
-_COLUMN_MAKERS = {"pandas": _pandas_column, "pyarrow": _arrow_column}
 
 
 def _are_whole(cells):

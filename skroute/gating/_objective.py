@@ -211,7 +211,7 @@ class _DoubtProblem:
         return self.weight @ losses + 0.5 * self.ridge * (coef @ coef), p
 
     def derivatives(self, coef, p):
-        """Return gradient and Hessian at ``(a, b)``, where the probabilities are `p`."""
+        """Return gradient and Hessian at ``(a, b)``, where the gate gives `p`."""
         slope = self.weight * (p - self.q)
         curvature = self.weight * p * (1 - p)
         gradient = np.array([slope @ self.u, slope.sum()]) + self.ridge * coef

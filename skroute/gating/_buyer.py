@@ -85,7 +85,7 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
     def _offers_proba(self):
         return True
 
-    def _finite(self):
+    def _ensure_all_finite(self):
         """Return `ensure_all_finite` of scikit-learn for the rows."""
         # The models take or refuse missing cells of a frame with categories.
         if self._categorical.any() or self.__sklearn_tags__().input_tags.allow_nan:
@@ -108,7 +108,7 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
             self._raw = None
             self._categorical = np.zeros(self.n_features_in_, dtype=bool)
         values, y = check_X_y(
-            values, y, dtype=np.float64, ensure_all_finite=self._finite()
+            values, y, dtype=np.float64, ensure_all_finite=self._ensure_all_finite()
         )
         self._set_groups()
         check_classification_targets(y)
@@ -168,7 +168,7 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
                 lazy=X,
                 names=self._column_names(),
                 column_readers=self._readers,
-                allow_nan=self._finite() == "allow-nan",
+                allow_nan=self._ensure_all_finite() == "allow-nan",
             )
             return FeatureLedger(
                 num_samples(X),
@@ -186,7 +186,7 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
         values = check_array(
             values,
             dtype=np.float64,
-            ensure_all_finite=self._finite(),
+            ensure_all_finite=self._ensure_all_finite(),
             input_name="X",
         )
         return FeatureLedger(*values.shape, self.group_of_, n_groups, values=values)

@@ -11,7 +11,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from skroute.base import note_failure
 from skroute.base._inspection import comes_fitted, may_take_weights
-from skroute.routing.parts._estimates import part_of
+from skroute.routing.parts._estimates import fold_of_rows
 from skroute.routing.parts._log import costs_now
 from skroute.routing.parts._targets import rows_of_failure
 from skroute.utils._compat import (
@@ -162,7 +162,7 @@ class OutOfFold:
     @property
     def part(self):
         """Number of the fold that each row is in."""
-        return part_of(self.folds, len(self.target))
+        return fold_of_rows(self.folds, len(self.target))
 
     @property
     def responses(self):

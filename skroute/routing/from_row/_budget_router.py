@@ -557,7 +557,8 @@ class BudgetRouter(TableRouter):
             )
         cache = cache_of(self)
         if costs is not None:
-            costs = check_row_costs(costs, models if self._named else None, shape)
+            columns = models if self._named else None
+            costs = check_row_costs(costs, columns, shape)
             if self._cost_summary is not None:
                 cache.get_or_compute(
                     "checked costs",
@@ -699,7 +700,9 @@ class BudgetRouter(TableRouter):
         log = self._log
         if not log.has_single_answers:
             return validated
-        where = f"At budget={budget:.6g}" if np.isfinite(budget) else "Without a budget"
+        where = "Without a budget"
+        if np.isfinite(budget):
+            where = f"At budget={budget:.6g}"
         lack = self._lack_at(budget)
         if lack is None:
             message = beyond_range(

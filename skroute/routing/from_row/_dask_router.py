@@ -316,16 +316,15 @@ class DaskRouter:
         The choices are computed here, in passes over the estimates of all blocks. The
         tasks look them up and answer.
         """
-        from dask import array, delayed
+        from dask import delayed
 
         if call:
             raise ValueError(
                 f'{min(call)!r} is not taken with policy="batch" over blocks: the cap '
                 "is one over all rows by the same costs."
             )
-        router = self.estimator
-        policy = _policy_for_cap(router)
-        budget = router.make_call(budget).budget
+        policy = _policy_for_cap(self.estimator)
+        budget = self.estimator.make_call(budget).budget
         check_affordable(budget, policy.least)
         blocks, sizes, _ = row_blocks(X)
         if any(sizes):
@@ -334,20 +333,9 @@ class DaskRouter:
             nonempty = [position for position, size in enumerate(sizes) if size != 0]
             blocks = [blocks[position] for position in nonempty]
             sizes = [sizes[position] for position in nonempty]
-
-        sent_router = delayed(router, pure=False)
-        values = []
-        for block, size in zip(blocks, sizes):
-            block_values = array.from_delayed(
-                delayed(_net_values)(sent_router, block, policy, budget),
-                shape=(size, len(router.choices_)),
-                dtype=float,
-            )
-            values.append(block_values)
-        cheapest = float(policy.planned.min())
-        room = max(policy.room(budget), cheapest)
-        assignment = solve_assignment(array.concatenate(values), policy.planned, room)
-        routes = list(assignment.choices.to_delayed().ravel())
+        # One node of the graph: the router is sent to each worker once.
+        sent_router = delayed(self.estimator, pure=False)
+        assignment = _assign(sent_router, blocks, sizes, policy=policy, budget=budget)
         passes = assignment.plan
         if passes.n_rows:
             # The assignment also leaves out blocks that turned out to be empty.
@@ -356,6 +344,8 @@ class DaskRouter:
 
         answer_type = self._answer_type(response)
         costs = policy.planned + policy.deciding
+        # One array of choices for each block.
+        routes = assignment.choices.to_delayed().ravel()
         tasks = []
         for block, route in zip(blocks, routes):
             task = delayed(_answer_block)(
@@ -382,6 +372,39 @@ def _policy_for_cap(router):
             'policy="batch" over blocks needs fixed costs: the router has some per row.'
         )
     return policy
+
+
+def _assign(sent_router, blocks, sizes, *, policy, budget):
+    """Return the best choices of all rows within a cap.
+
+    Parameters
+    ----------
+    sent_router : Delayed
+    blocks : list of Delayed
+    sizes : sequence of int or float
+        Number of rows of each block. NaN if it is not known.
+    policy : Policy
+        Of the router, with fixed costs.
+    budget : float
+        The cap on the mean cost of all rows, deciding included.
+
+    Returns
+    -------
+    BlockedAssignment
+    """
+    from dask import array, delayed
+
+    values = []
+    for block, size in zip(blocks, sizes):
+        block_values = array.from_delayed(
+            delayed(_net_values)(sent_router, block, policy, budget),
+            shape=(size, len(policy.planned)),
+            dtype=float,
+        )
+        values.append(block_values)
+    cheapest = float(policy.planned.min())
+    room = max(policy.room(budget), cheapest)
+    return solve_assignment(array.concatenate(values), policy.planned, room)
 
 
 # Functions that run on the workers ----------------------------------------------------
@@ -416,7 +439,7 @@ def _net_values(router, X, policy, budget):
     They are estimated qualities less the penalty and less the smallest price of cost.
     """
     if num_samples(X) == 0:
-        return np.empty((0, len(router.choices_)))
+        return np.empty((0, len(policy.planned)))
     least_price = policy.price_floors[int(budget == np.inf)]
     return router.predict_quality(X) - policy.penalty - least_price * policy.planned
 

@@ -300,7 +300,9 @@ class Occam(MemberRouter):
         return plan._replace(state=state)
 
     def _asked_first(self, choices):
-        return [] if self._embedder is None else [self.member_names_[self._embedder]]
+        if self._embedder is None:
+            return []
+        return [self.member_names_[self._embedder]]
 
     # Attributes -----------------------------------------------------------------------
 

@@ -91,7 +91,8 @@ def answers_forest(n_samples, most_rows, n_jobs=None):
         n_estimators=n_trees,
         # A leaf has the same share of the rows of its tree.
         min_samples_leaf=max(leaf * rows_per_tree // n_samples, _SMALLEST_LEAF),
-        max_samples=rows_per_tree if rows_per_tree < n_samples else None,
+        # None: a tree reads all rows.
+        max_samples=None if rows_per_tree == n_samples else rows_per_tree,
         oob_score=True,
         random_state=0,
         n_jobs=n_jobs,
@@ -239,8 +240,9 @@ def with_weights(estimator, sample_weight):
         return estimator, {}
     weights = {"sample_weight": sample_weight}
     if not routing_enabled():
-        takes_weights = has_fit_parameter(estimator, "sample_weight")
-        return estimator, weights if takes_weights else {}
+        if has_fit_parameter(estimator, "sample_weight"):
+            return estimator, weights
+        return estimator, {}
     routing = get_routing_for_object(estimator)
     if routing.consumes("fit", weights):
         return estimator, weights

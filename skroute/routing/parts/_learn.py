@@ -70,6 +70,23 @@ class FrequentRows(NamedTuple):
         return table
 
 
+class NewRowEstimates(NamedTuple):
+    """Estimates for the rows of a log, with the distribution of those of new rows.
+
+    Attributes
+    ----------
+    quality : ndarray of shape (n_rows, n_choices)
+    costs : ndarray of shape (n_rows, n_choices), or None
+        None if costs are not estimated.
+    kind : ndarray of shape (n_rows,), dtype=int64, or None
+        As in `FrequentRows`. None if no row is frequent.
+    """
+
+    quality: np.ndarray
+    costs: np.ndarray | None
+    kind: np.ndarray | None
+
+
 def learn_policy(
     estimator,
     X,
@@ -133,36 +150,67 @@ def learn_policy(
         sigma = log.known_quality.error_deviation(fitted.estimate, weight)
 
     fold_of_row = fold_of_rows(folds, len(quality))
-    as_new = fitted.as_new
-    planned_as_new = log.planned_as_new
-    kind = None
+    new_rows = NewRowEstimates(fitted.as_new, log.planned_as_new, kind=None)
     # Rows with known costs of their own do not repeat, even if X does.
     if planned.ndim == 1 or cost_estimator is not None:
-        frequent = frequent_rows(X, fold_of_row, weight)
-        if len(frequent.first_rows):
-            kind = frequent.kind
-            copies = _safe_indexing(X, frequent.first_rows)
-            estimates = predict_matrix(fitted.estimator, copies, "quality_estimator")
-            as_new = frequent.replace_in(as_new, estimates)
-            if cost_estimator is not None:
-                costs = predict_costs(cost_estimator, copies)
-                planned_as_new = frequent.replace_in(planned_as_new, costs)
+        new_rows = _estimate_frequent_rows(
+            X,
+            frequent_rows(X, fold_of_row, weight),
+            new_rows,
+            quality_estimator=fitted.estimator,
+            cost_estimator=cost_estimator,
+        )
+    realised = None
+    if log.planned is not None:
+        realised = log.realised_costs(X)
     return Policy(
         estimator=fitted.estimator,
         estimate=fitted.estimate,
-        as_new=as_new,
+        as_new=new_rows.quality,
         by_fold=fitted.by_fold,
         quality=quality,
         planned=planned,
-        realised=None if log.planned is None else log.realised_costs(X),
+        realised=realised,
         part=fold_of_row,
         sigma=sigma,
         weight=weight,
         noise=noise,
-        planned_as_new=planned_as_new,
+        planned_as_new=new_rows.costs,
         planned_by_fold=log.planned_by_fold,
-        kind=kind,
+        kind=new_rows.kind,
         abstain_quality=log.abstain_quality,
+    )
+
+
+def _estimate_frequent_rows(
+    X, frequent, new_rows, *, quality_estimator, cost_estimator
+):
+    """Replace the estimates of frequent rows by those of the fitted estimators.
+
+    Parameters
+    ----------
+    X : indexable of n_rows rows
+    frequent : FrequentRows
+    new_rows : NewRowEstimates
+        Estimates that treat all rows alike.
+    quality_estimator : fitted regressor
+    cost_estimator : fitted regressor or None
+
+    Returns
+    -------
+    NewRowEstimates
+    """
+    if not len(frequent.first_rows):
+        return new_rows
+    copies = _safe_indexing(X, frequent.first_rows)
+    estimates = predict_matrix(quality_estimator, copies, "quality_estimator")
+    costs = new_rows.costs
+    if cost_estimator is not None:
+        costs = frequent.replace_in(costs, predict_costs(cost_estimator, copies))
+    return NewRowEstimates(
+        quality=frequent.replace_in(new_rows.quality, estimates),
+        costs=costs,
+        kind=frequent.kind,
     )
 
 

@@ -393,7 +393,8 @@ def _read_costs(costs, listed, names, *, named, shape):
     """
     planned = None if listed is None else check_costs(listed, names)
     if costs is not None:
-        paid = check_row_costs(costs, names if named else None, shape)
+        columns = names if named else None
+        paid = check_row_costs(costs, columns, shape)
         return LogCosts(paid, planned)
     if planned is None:
         raise ValueError(
@@ -774,8 +775,9 @@ def kept_choices(names, n_samples, exclude, allowed):
             f"allowed leaves row {stuck_rows[0]} and {len(stuck_rows) - 1} others no "
             "choice"
         )
-        message += f", with {exclude!r} excluded." if exclude else "."
-        raise ValueError(message)
+        if exclude:
+            message += f", with {exclude!r} excluded"
+        raise ValueError(message + ".")
     return positions, allowed
 
 
@@ -812,7 +814,7 @@ def overlap_of(log, choices):
     for position, name in enumerate(log.names):
         weights = weight[weight[:, position] > 0, position]
         sizes.append(effective_size(weights))
-        largest_weights.append(weights.max() if len(weights) else 0.0)
+        largest_weights.append(np.max(weights, initial=0.0))
         is_never_matched = never_matched(
             needed=agreement.needed[position],
             matched=agreement.matched[position],

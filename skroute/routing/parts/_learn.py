@@ -20,10 +20,10 @@ from skroute.utils._validation import warn
 
 # A row that occurs this often is frequent: see `FrequentRows`.
 _OFTEN = 20
-# A logged mean cost contradicts the listed cost if it differs by more than this share
-# of the listed cost, and ...
-_CONTRADICTS = 0.1
-# ... by more than this many standard errors of the logged mean.
+# A logged mean cost contradicts the listed cost if it differs by more than both limits:
+# this share of the listed cost, because small differences have no effect, ...
+_CONTRADICTS_SHARE = 0.1
+# ... and this many standard errors of the logged mean, because few rows are noisy.
 _CONTRADICTS_ERRORS = 3
 # Smallest divisor of a relative difference: listed costs may be 0.
 _TINY = 1e-300
@@ -376,7 +376,7 @@ def _contradicted_costs(policy, names, has_overlap):
     logged = np.average(policy.paid, axis=0, weights=policy.weight)
     difference = np.abs(logged - listed)
     noise = policy.paid.std(axis=0) / np.sqrt(len(policy.paid))
-    is_far = difference > _CONTRADICTS * listed
+    is_far = difference > _CONTRADICTS_SHARE * listed
     is_beyond_noise = difference > _CONTRADICTS_ERRORS * noise
     # Without overlap, costs can differ on the rows where the log never made the choice.
     contradicted = np.flatnonzero(has_overlap & is_far & is_beyond_noise)

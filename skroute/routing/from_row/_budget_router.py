@@ -604,7 +604,7 @@ class BudgetRouter(TableRouter):
             As in `predict_routed`.
 
         **parameters : keyword arguments
-            Further parameters of the calls of this class.
+            What else the calls of this class take.
 
         Returns
         -------

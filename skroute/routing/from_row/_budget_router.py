@@ -360,7 +360,7 @@ class BudgetRouter(TableRouter):
 
     def _fit(self, X, y, *, task, costs=None, choice=None, propensity=None, **params):
         given_weight = given_weights(params.get("sample_weight"), X)
-        routed = self._routed(params, given_weight)
+        metadata = self._routed(params, given_weight)
         weight = None
         if given_weight is not None:
             weight = none_if_equal(relative_weights(given_weight))
@@ -372,6 +372,7 @@ class BudgetRouter(TableRouter):
         X = self._rows_of_fit(X, y)
         log = self._read_log(X, y, costs=costs, choice=choice, propensity=propensity)
         check_consistent_length(X, log.quality)
+        # False if answers are column numbers.
         self._named = log.named
         self._cost_summary = None
         if self.cost_estimator is None and log.planned is None and log.paid.ndim == 2:
@@ -380,11 +381,11 @@ class BudgetRouter(TableRouter):
         budget = check_budget(self.budget)
         check_affordable(budget, self._cheapest_plan(log, weight))
 
-        folds = folds_of(self.cv, X, log.quality, **routed["splitter"]["split"])
+        folds = folds_of(self.cv, X, log.quality, **metadata["splitter"]["split"])
         self.cost_estimator_ = None
         if self.cost_estimator is not None:
             # The price must be learned from costs as they will be known: estimated.
-            fit_params = routed["cost_estimator"]["fit"]
+            fit_params = metadata["cost_estimator"]["fit"]
             self.cost_estimator_, log = learn_costs(
                 self._cost_reader(log, fit_params),
                 X,
@@ -395,7 +396,7 @@ class BudgetRouter(TableRouter):
                 fit_params=fit_params,
             )
         log = log.with_abstaining(self.abstain_cost)
-        fit_params = routed["quality_estimator"]["fit"]
+        fit_params = metadata["quality_estimator"]["fit"]
         learned = learn_policy(
             self._quality_reader(log, fit_params),
             X,
@@ -407,10 +408,13 @@ class BudgetRouter(TableRouter):
             n_jobs=self.n_jobs,
             fit_params=fit_params,
         )
+        # The policy at the parameters of `fit`. `_policy` returns it at those of now.
         self._learned = learned.at(
             reg_lambda=float(self.reg_lambda), deciding=float(self.routing_cost)
         )
+        # With the column of abstaining. `add_choice` does not change it.
         self._log = log
+        # Hashes, by which rows of `fit` are recognised.
         self._row_keys = row_keys(X)
         self.abstain_quality_ = log.abstain_quality
         self.n_known_ = log.is_known.sum(axis=0)
@@ -424,17 +428,17 @@ class BudgetRouter(TableRouter):
             return read_answers(
                 X,
                 y,
-                choice,
-                propensity,
-                costs,
-                self.costs,
+                choice=choice,
+                propensity=propensity,
+                costs=costs,
+                listed=self.costs,
                 estimates_costs=self.cost_estimator is not None,
             )
         if propensity is not None:
             raise ValueError(
                 "propensity belongs to a log of one answer per request: give choice."
             )
-        return read_table(y, costs, self.costs)
+        return read_table(y, costs, listed=self.costs)
 
     def _cheapest_plan(self, log, weight):
         """Return a lower bound of the mean cost of the cheapest plan, before any fit.

@@ -439,7 +439,7 @@ class LoggedChoices(NamedTuple):
     named: bool
 
 
-def read_answers(X, y, choice, propensity, costs, listed, *, estimates_costs):
+def read_answers(X, y, *, choice, propensity, costs, listed, estimates_costs):
     """Return the log of one answer per request.
 
     Parameters

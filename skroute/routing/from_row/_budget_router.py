@@ -352,6 +352,7 @@ class BudgetRouter(TableRouter):
         )
 
     def _readers(self):
+        """Return the unfitted estimators that read X, by parameter."""
         readers = super()._readers()
         if self.quality_estimator is None and routing_enabled():
             # skroute's own estimates are weighted as the price is.
@@ -359,6 +360,10 @@ class BudgetRouter(TableRouter):
         return readers
 
     def _fit(self, X, y, *, task, costs=None, choice=None, propensity=None, **params):
+        """Learn a log: costs per row if they are estimated, then quality and prices.
+
+        Parameters are those of `fit`. `task` (FitTask) gets a step for each estimator.
+        """
         given_weight = given_weights(params.get("sample_weight"), X)
         metadata = self._routed(params, given_weight)
         weight = None
@@ -497,6 +502,7 @@ class BudgetRouter(TableRouter):
     # Decisions ------------------------------------------------------------------------
 
     def _policy(self):
+        """Return the fitted policy at the parameters of now (`Policy`)."""
         check_is_fitted(self)
         learned = self._learned
         if learned.per_row != (self.costs is None):
@@ -517,6 +523,7 @@ class BudgetRouter(TableRouter):
         return learned.at(costs=costs, reg_lambda=check_lambda(self.reg_lambda))
 
     def _plan(self, X, call):
+        """Return the choices for the rows of a call (`Plan`)."""
         choices, allowed = kept_choices(
             self.choices_, num_samples(X), call.exclude, call.allowed
         )
@@ -581,6 +588,7 @@ class BudgetRouter(TableRouter):
         return costs if self.abstain_quality_ is None else with_last(costs, 0.0)
 
     def _plan_single(self, X, name, call):
+        """Return the plan that makes one choice, of this name, for all rows."""
         plan = super()._plan_single(X, name, call)
         if not self._learned.per_row:
             return plan
@@ -728,6 +736,7 @@ class BudgetRouter(TableRouter):
         return validated
 
     def _judged_curve(self):
+        """Return budgets that the log can judge, and the validation at each of them."""
         budgets, validations = super()._judged_curve()
         if not self._log.has_single_answers:
             return budgets, validations

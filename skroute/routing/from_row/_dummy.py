@@ -38,9 +38,11 @@ class DummyRouter(MemberRouter):
     call_parameters = (Y_TRUE,)
 
     def _response_method(self):
+        """Return the method by which `fit` asks members, or None for random choices."""
         return None if self.strategy == "random" else super()._response_method()
 
     def _learn(self, X, answers):
+        """Learn mean qualities or, for random choices, draw values for a price."""
         if self.strategy == "random":
             rng = check_random_state(self.random_state)
             self._seed = int(rng.randint(_LARGEST_SEED))
@@ -57,6 +59,7 @@ class DummyRouter(MemberRouter):
         self.choices_ = answers.names
 
     def _smallest_budget(self):
+        """Return the cost of the cheapest member."""
         return self._member_costs.min()
 
     @property
@@ -65,6 +68,7 @@ class DummyRouter(MemberRouter):
         return self._mean_quality
 
     def _plan(self, X, call):
+        """Return the choices for the rows of a call, by the strategy (`Plan`)."""
         check_affordable(call.budget, self._smallest_budget())
         if self._strategy == "oracle":
             return self._plan_oracle(X, call.budget, call.option("y_true"))

@@ -79,6 +79,7 @@ class Occam(MemberRouter):
     # Fit ------------------------------------------------------------------------------
 
     def _response_methods_of(self, name, member, target):
+        """Return the methods by which a member is asked about training rows."""
         if name == self.embedding:
             # Its probabilities are the embedding, and its predictions may be other
             # labels.
@@ -86,6 +87,7 @@ class Occam(MemberRouter):
         return super()._response_methods_of(name, member, target)
 
     def _advice_on_rows(self):
+        """Return advice if the default quality estimator cannot read X, or None."""
         if self.embedding is not None or self.quality_estimator is not None:
             return None
         return (
@@ -94,6 +96,7 @@ class Occam(MemberRouter):
         )
 
     def _check_members(self, members):
+        """Check members and embedding before any member is fitted."""
         super()._check_members(members)
         if not isinstance(self.embedding, str):
             return
@@ -109,6 +112,7 @@ class Occam(MemberRouter):
             )
 
     def _cheapest_plan(self, costs, names):
+        """Return the mean cost of the cheapest plan, deciding included."""
         # A lower bound: it is not known yet if the member that embeds is paid twice.
         split = self._split_costs(costs, names, embedder_answers=True)
         return split.deciding + super()._cheapest_plan(split.added, names)
@@ -139,6 +143,7 @@ class Occam(MemberRouter):
         return SplitCosts(deciding, added)
 
     def _learn(self, X, answers):
+        """Learn the policy from out-of-fold answers of the members (`OutOfFold`)."""
         features = self._fit_embedding(X, answers)
         log = self._log_of(answers)
         self.abstain_quality_ = log.abstain_quality
@@ -225,6 +230,7 @@ class Occam(MemberRouter):
     # Decisions ------------------------------------------------------------------------
 
     def _policy(self):
+        """Return the fitted policy at the parameters of now (`Policy`)."""
         check_is_fitted(self)
         split = self._split_costs(
             self._member_costs,
@@ -255,6 +261,17 @@ class Occam(MemberRouter):
             )
 
     def _look(self, X, choices):
+        """Return what is known before rows are decided between some choices.
+
+        Returns
+        -------
+        features : indexable of n_rows rows
+            Input of the quality estimator.
+        state : dict or None
+            Answers of the member that embeds, by position and method. They are paid.
+        answers : dict
+            Answer to the first row of each member that deciding has paid for.
+        """
         features = self._embed(X)
         if self._embedder is None or not self._embedder_answers:
             return features, None, {}
@@ -268,6 +285,7 @@ class Occam(MemberRouter):
         return features, state, {self._embedder: first_label}
 
     def _plan_single(self, X, name, call):
+        """Return the plan by which one member, of this name, answers all rows."""
         plan = super()._plan_single(X, name, call)
         is_sweep = cache_of(self) is not NO_CACHE
         if is_sweep and name == self.embedding:
@@ -277,6 +295,7 @@ class Occam(MemberRouter):
         return plan
 
     def _plan(self, X, call):
+        """Return the choices for the rows of a call (`Plan`)."""
         choices, allowed = kept_choices(
             self.choices_, num_samples(X), call.exclude, call.allowed
         )
@@ -300,6 +319,7 @@ class Occam(MemberRouter):
         return plan._replace(state=state)
 
     def _asked_first(self, choices):
+        """Return the names of members that deciding asks: that which embeds, if any."""
         if self._embedder is None:
             return []
         return [self.member_names_[self._embedder]]

@@ -15,17 +15,28 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from skroute.metrics import accuracy_cost_curve
 from skroute.routing import CascadeRouter
 from skroute.routing.from_answers._cascade_rules import (
-    Outcomes,
+    CascadeLog,
+    LogRegressions,
     choose_and_judge,
     choose_simple,
     fit_cascade,
 )
-from skroute.routing.from_answers._signals import RankScores, StateBasis, fit_logistic
+from skroute.routing.from_answers._signals import (
+    RankScores,
+    RowSignals,
+    SignalScales,
+    StateBasis,
+    fit_logistic,
+)
 from skroute.routing.from_answers._states import (
+    STOP,
+    StateEstimates,
+    StateFit,
+    StateLearner,
     any_order,
     best_move,
     fixed_order,
-    roll_back,
+    induce_backward,
 )
 from skroute.routing.parts._estimates import estimates_without_folds
 
@@ -43,23 +54,45 @@ def log_of(n=300, seed=0, noise=0.5):
 
 
 def as_log(Q, S, abstain_quality=None):
-    costs, shown = np.tile(list(COSTS.values()), (len(Q), 1)), [np.empty((len(Q), 0))]
-    return Outcomes(
-        Q, costs, [*shown, *(S[:, [k]] for k in range(3))], abstain_quality, 0.0, 1.0
+    """Return a log in which each model has one signal, and nothing is known before."""
+    nothing = np.empty((len(Q), 0))
+    return CascadeLog(
+        quality=Q,
+        costs=np.tile(list(COSTS.values()), (len(Q), 1)),
+        signals=RowSignals(nothing, [S[:, [k]] for k in range(3)]),
+        abstain_quality=abstain_quality,
+        low=0.0,
+        span=1.0,
     )
 
 
 def play(states, log, prices):
     """Quality and cost at each price of a cascade on the rows that it has learned from."""
-    scores = [RankScores(part).transform(part) for part in log.shown]
-    fitted = fit_cascade(states, log, scores, prices, {})
-    price_at = np.tile(np.arange(len(prices)), (len(log.quality), 1))
-    state, choice, _ = fitted.follow(scores, price_at)
-    handed = np.full(
-        len(choice), np.nan if log.abstain_quality is None else log.abstain_quality
-    )
-    quality = np.take_along_axis(np.column_stack([log.quality, handed]), choice, axis=1)
-    return quality, states.asked[state] @ np.array(list(COSTS.values()))
+    scores = SignalScales(log.signals).transform(log.signals)
+    fitted = fit_cascade(states, log, prices, LogRegressions(log, scores))
+    price_index = np.tile(np.arange(len(prices)), (len(log.quality), 1))
+    ends = fitted.follow(scores, price_index)
+    quality = np.take_along_axis(log.outcomes(), ends.choice, axis=1)
+    return quality, states.asked[ends.state] @ np.array(list(COSTS.values()))
+
+
+class Oracle(StateLearner):
+    """Estimates that are the targets themselves."""
+
+    def fit(self, state, targets):
+        return StateFit(None, targets)
+
+
+class Recorder(StateLearner):
+    """Estimates made of the targets by a function. It keeps the targets of each state."""
+
+    def __init__(self, estimate):
+        self.estimate = estimate
+        self.targets = {}
+
+    def fit(self, state, targets):
+        self.targets[state] = targets
+        return StateFit(None, self.estimate(targets))
 
 
 @pytest.fixture(scope="module")
@@ -135,10 +168,11 @@ def test_scores_of_ranks_know_no_scale(seed, missing):
 def test_a_move_takes_what_pays_and_stops_at_ties():
     ways = np.array([[0.5, 0.1], [0.5, 0.1], [0.5, 0.1], [0.2, 0.9]])
     going = np.array([[0.7, 0.9], [0.8, 0.8], [0.6, 0.7], [1.0, 1.0]])[:, :, np.newaxis]
-    move = best_move(ways, going, np.array([1.0, 2.0]), np.array([0.1]))
-    np.testing.assert_array_equal(move.onward[:, 0], [1, 0, -1, -1])
-    np.testing.assert_array_equal(move.way, [0, 0, 0, 1])
-    np.testing.assert_allclose(move.worth[:, 0], [0.7, 0.7, 0.5, 0.9])
+    estimates = StateEstimates(ways, going)
+    move = best_move(estimates, np.array([1.0, 2.0]), np.array([0.1]))
+    np.testing.assert_array_equal(move.next_position[:, 0], [1, 0, STOP, STOP])
+    np.testing.assert_array_equal(move.ending, [0, 0, 0, 1])
+    np.testing.assert_allclose(move.value[:, 0], [0.7, 0.7, 0.5, 0.9])
 
 
 @given(st.integers(0, 10_000), st.sampled_from([None, 0.6]))
@@ -148,15 +182,9 @@ def test_with_full_knowledge_each_row_ends_in_the_best_set(seed, abstain_quality
     n, costs, prices = 20, np.array([1.0, 2.0, 4.0]), np.array([0.3, 0.1, 0.0])
     states = any_order(3, 3)
     realised = [rng.random((n, row.sum())) for row in states.asked]
-    found = roll_back(
-        states,
-        realised,
-        costs,
-        prices,
-        lambda state, target: (None, target),
-        abstain_quality=abstain_quality,
+    induced = induce_backward(
+        states, realised, costs, prices, Oracle(), abstain_quality=abstain_quality
     )
-    _, quality, spent = found
     set_costs = states.asked @ costs
     best = [table.max(axis=1, initial=-np.inf) for table in realised]
     if abstain_quality is not None:
@@ -167,55 +195,44 @@ def test_with_full_knowledge_each_row_ends_in_the_best_set(seed, abstain_quality
             net = [
                 best[s] - price * (set_costs[s] - set_costs[state]) for s in reachable
             ]
-            worth = quality[state][:, j] - price * spent[state][:, j]
+            outcomes = induced.outcomes[state]
+            worth = outcomes.quality[:, j] - price * outcomes.cost[:, j]
             np.testing.assert_allclose(worth, np.max(net, axis=0))
 
 
 def test_what_is_not_reached_is_not_learned():
-    states, asked = any_order(2, 2), []
-
-    def fit(state, target):
-        asked.append(state)
-        return state, target
-
+    states = any_order(2, 2)
+    learner = Recorder(lambda targets: targets)
     realised = [np.ones((5, row.sum())) for row in states.asked]
-    values, quality, _ = roll_back(
-        states, realised, np.ones(2), np.array([0.0]), fit, only=[1, 3]
+    induced = induce_backward(
+        states, realised, np.ones(2), np.array([0.0]), learner, reached=[1, 3]
     )
-    assert asked == [3, 1] and sorted(quality) == [1, 3]
-    assert values[0] is values[2] is None
+    assert list(learner.targets) == [3, 1]
+    assert sorted(induced.outcomes) == [1, 3]
+    assert induced.values[0] is induced.values[2] is None
 
 
 def test_where_nothing_is_to_be_decided_rows_get_the_only_answer():
     states, prices = any_order(2, 1), np.array([0.5, 0.0])
     realised = [np.empty((2, 0)), np.array([[1.0], [0.0]]), np.array([[1.0], [1.0]])]
-    _, quality, spent = roll_back(
-        states,
-        realised,
-        np.ones(2),
-        prices,
-        lambda state, target: (None, 1 - target),
-        only=[1, 2],
+    learner = Recorder(lambda targets: 1 - targets)
+    induced = induce_backward(
+        states, realised, np.ones(2), prices, learner, reached=[1, 2]
     )
     for state in (1, 2):
         np.testing.assert_array_equal(
-            quality[state], np.repeat(realised[state], 2, axis=1)
+            induced.outcomes[state].quality, np.repeat(realised[state], 2, axis=1)
         )
-        assert not spent[state].any()
+        assert not induced.outcomes[state].cost.any()
 
 
 def test_trust_mixes_what_is_estimated_with_what_came_of_it():
     """Estimates of 1 for a state whose outcomes are 0: half of either, at a trust of a half."""
     states = fixed_order(2, (0, 1))
-    targets = {}
-
-    def fit(state, target):
-        targets[state] = target
-        return None, np.ones_like(target)
-
+    learner = Recorder(np.ones_like)
     realised = [np.empty((3, 0)), np.zeros((3, 1)), np.zeros((3, 1))]
-    roll_back(states, realised, np.zeros(2), np.zeros(1), fit, trust=0.5)
-    np.testing.assert_allclose(targets[1], [[0.0, 0.5]] * 3)
+    induce_backward(states, realised, np.zeros(2), np.zeros(1), learner, trust=0.5)
+    np.testing.assert_allclose(learner.targets[1], [[0.0, 0.5]] * 3)
 
 
 @pytest.mark.parametrize("abstain_quality", [None, 0.55])

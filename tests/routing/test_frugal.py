@@ -302,7 +302,7 @@ def test_mct_spends_on_a_base_what_is_better_beyond_noise(monkeypatch):
             took["rule"] += router.base_ == "costly"
             with monkeypatch.context() as patch:
                 patch.setattr(
-                    "skroute.routing.from_answers._frugal_mct.best_of",
+                    "skroute.routing.from_answers._frugal_mct.best_or_cheaper",
                     lambda quality, *_: quality.argmax(),
                 )
                 took["best"] += router.base_ == "costly"

@@ -12,6 +12,7 @@ from skroute.assignment import assignment_path, choose_at_price
 from skroute.metrics import sample_quality
 from skroute.routing.from_answers._combining import (
     GRID,
+    JudgedAnswers,
     combine,
     named_labels,
     search_combination,
@@ -20,13 +21,13 @@ from skroute.routing.from_answers._combining import (
 )
 from skroute.routing.from_answers._frugal_mct import addon_options, search_delta
 from skroute.routing.from_answers._frugal_ml import (
-    between,
     label_groups,
     label_options,
     label_rules,
+    thresholds_between,
 )
 from skroute.routing.parts._estimates import answers_forest
-from skroute.routing.parts._mixtures import best_mixture, best_of
+from skroute.routing.parts._mixtures import best_mixture, best_or_cheaper
 from skroute.routing.parts._policy import Policy
 
 seeds = st.integers(0, 2**32 - 1)
@@ -80,7 +81,8 @@ def test_combination_of_services_that_agree():
 @settings(max_examples=10, deadline=None)
 def test_larger_sets_are_no_worse_than_what_they_grew_from(multilabel, seed):
     scores, target = answers(seed, multilabel=multilabel)
-    found = search_combinations(scores, target, sample_quality, 3)
+    judged = JudgedAnswers(scores, None, target, sample_quality)
+    found = search_combinations(judged, 3)
     assert len(found) == 7
     for part, (weights, theta, per_row) in found.items():
         assert weights.sum() == pytest.approx(1)
@@ -90,8 +92,8 @@ def test_larger_sets_are_no_worse_than_what_they_grew_from(multilabel, seed):
             sample_quality(target, named_labels(combine(scores, weights), theta)),
         )
         for k in part if len(part) > 1 else ():
-            assert per_row.mean() >= found[part - {k}][2].mean() - 1e-12
-    assert len(search_combinations(scores, target, sample_quality, 2)) == 6
+            assert per_row.mean() >= found[part - {k}].row_quality.mean() - 1e-12
+    assert len(search_combinations(judged, 2)) == 6
 
 
 def test_threshold_zero_names_what_has_a_score():
@@ -103,15 +105,14 @@ def test_threshold_zero_names_what_has_a_score():
 
 def test_addon_options_offer_the_addon_alone():
     scores, target = answers(0, n=200)
-    addons, weights, _, _ = addon_options(scores, 1, target, sample_quality, GRID, GRID)
-    assert addons[0] == 1 and weights[0] == 1
-    for k in (0, 2):
-        assert 0 in np.array(weights)[addons == k]
-    addons, weights, _, _ = addon_options(
-        scores, 1, target, sample_quality, [0.5], GRID
-    )
-    assert_array_equal(addons, [1, 0, 2])
-    assert_array_equal(weights, [1, 0.5, 0.5])
+    judged = JudgedAnswers(scores, None, target, sample_quality)
+    options = addon_options(judged, 1, GRID, GRID)
+    assert options[0].service == 1 and options[0].weight == 1
+    for service in (0, 2):
+        assert 0 in [option.weight for option in options if option.service == service]
+    options = addon_options(judged, 1, [0.5], GRID)
+    assert [option.service for option in options] == [1, 0, 2]
+    assert [option.weight for option in options] == [1, 0.5, 0.5]
 
 
 points = st.lists(
@@ -193,7 +194,9 @@ def test_delta_is_the_largest_where_none_keeps_the_budget():
 
 
 def test_thresholds_are_between_the_scores_as_far_as_rows_are_below():
-    found = between(np.array([0.1, 0.5, 0.9]), np.array([0.1, 0.5, 0.9, np.inf]))
+    found = thresholds_between(
+        np.array([0.1, 0.5, 0.9]), np.array([0.1, 0.5, 0.9, np.inf])
+    )
     np.testing.assert_allclose(
         found, [-np.inf, 0.1 + 0.4 / 3, 0.5 + 0.4 * 2 / 3, np.inf]
     )
@@ -285,4 +288,4 @@ def test_a_cheaper_policy_is_taken_within_the_noise_of_their_difference(lead, ta
     rng = np.random.default_rng(0)
     common, own = rng.standard_normal(400), 0.1 * rng.standard_normal((2, 400))
     rows = common + own - own.mean(axis=1, keepdims=True) + np.array([[lead], [0.0]])
-    assert best_of(rows.mean(axis=1), np.array([2.0, 1.0]), rows) == taken
+    assert best_or_cheaper(rows.mean(axis=1), np.array([2.0, 1.0]), rows) == taken

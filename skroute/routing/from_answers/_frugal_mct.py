@@ -11,90 +11,126 @@ from skroute.base._calls import EXCLUDE, REQUEST_ID
 from skroute.base._inspection import ABSTAIN_NAME
 from skroute.routing.from_answers._combining import (
     GRID,
+    Choice,
     CombiningRouter,
+    MemberAnswers,
     answer_features,
     possible_bases,
     search_combination,
-    search_threshold,
 )
-from skroute.routing.parts._estimates import (
-    answers_forest,
-    rows_and_others,
-    with_weights,
-)
+from skroute.routing.parts._estimates import rows_and_others
 from skroute.routing.parts._learn import learn_policy, what_is_behind
 from skroute.routing.parts._log import Log, kept_choices
-from skroute.routing.parts._mixtures import best_of, mean_of_rows
+from skroute.routing.parts._mixtures import best_or_cheaper, mean_of_rows
 from skroute.routing.parts._policy import Policy, Validated
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
 from skroute.utils._row_hash import tie_draws
 from skroute.utils._statistics import standard_error
+from skroute.utils._typing import NDArray
 from skroute.utils._validation import warn
 
-# Rows that a tree of the forest on answers sees: more take seconds and decide alike.
-_MOST_ROWS = 8_000
+# Rows that each tree of the forest on answers sees, at most: more take seconds, and decide alike.
+_MAX_ROWS_PER_TREE = 8_000
+# Largest alpha of the paper's grid for delta, ``alpha * log(n) / n``; the smallest is its negative.
+_MAX_ALPHA = 10
+# Rows from which delta is searched: each half must have two.
+_MIN_ROWS_FOR_DELTA = 4
+
+
+# What can be bought after a base ----------------------------------------------------------------
+
+
+class AddonOption(NamedTuple):
+    """What a row can buy once its base has answered: nothing, or one add-on.
+
+    Attributes
+    ----------
+    service : int
+        Position of the add-on; that of the base if nothing is bought.
+    weight : float
+        w, the weight of the base in the combined scores. 1: the base alone. 0: the add-on alone.
+    threshold : float or None
+        theta, the score above which a label is named. None if rows have one label.
+    row_quality : ndarray of shape (n_rows,)
+        Quality of each answer.
+    """
+
+    service: int
+    weight: float
+    threshold: float | None
+    row_quality: NDArray[np.float64]
+
+
+def addon_options(answers, base, weights, thresholds):
+    """Return the options after a base, a list of `AddonOption`: the first is the base alone.
+
+    Each add-on is combined with the w that is best for all rows, as in the paper. That w is best
+    on average, which is where the base is sure. Rows that buy are those where the base is not
+    sure. If 0 is a candidate for w, the add-on alone is therefore an option as well.
+
+    Parameters
+    ----------
+    answers : JudgedAnswers
+    base : int
+        Position of the base.
+    weights, thresholds : sequence of float
+        Candidates for w and theta.
+    """
+    threshold, row_quality = answers.search_threshold(base, thresholds)
+    options = [AddonOption(base, 1.0, threshold, row_quality)]
+    for service, scores in enumerate(answers.scores):
+        if service == base:
+            continue
+        pair = search_combination(
+            answers.scores[base],
+            scores,
+            answers.target,
+            answers.quality,
+            weights=weights,
+            thresholds=thresholds,
+            first_labels=answers.labels_of(base),
+            second_labels=answers.labels_of(service),
+            row_weight=answers.row_weight,
+        )
+        options.append(
+            AddonOption(service, pair.weight, pair.threshold, pair.row_quality)
+        )
+        if min(weights) == 0 and pair.weight > 0:
+            threshold, row_quality = answers.search_threshold(service, thresholds)
+            options.append(AddonOption(service, 0.0, threshold, row_quality))
+    return options
 
 
 class BaseOptions(NamedTuple):
-    """What can be bought after one base.
+    """The choices of one base, and the policy that decides between them.
 
-    `first` is the position of its first choice, from which the policy counts.
+    Attributes
+    ----------
+    base : int
+        Position of the base.
+    first : int
+        Position of its first choice among all. The policy counts from there.
+    policy : Policy
+        Its costs are those of the add-ons; the base is the cost of deciding.
     """
 
     base: int
     first: int
     policy: Policy
 
+    @property
+    def n_choices(self):
+        """Number of choices of the base, before any are excluded."""
+        return len(self.policy.sigma)
 
-def addon_options(
-    scores, base, target, accuracy, weights, thresholds, labels=None, row_weight=None
-):
-    """What a row can buy once its base has answered; option 0 is the base alone.
 
-    Returns the service that is bought (for option 0 the base), w of the base in the combined
-    scores, theta, and how accurate each option is on each row. `labels` are the answers of each
-    service where it answers alone; None takes its best scores. Each add-on is combined with the
-    best w of all rows, as in the paper. That w is best on average, which is where the base is
-    sure; rows that buy are those where it is not, so that, if 0 is a candidate for w, the add-on
-    alone is an option as well.
-    """
-    if labels is None:
-        labels = [None] * len(scores)
-    theta, per_row = search_threshold(
-        scores[base],
-        target,
-        accuracy,
-        thresholds=thresholds,
-        labels=labels[base],
-        row_weight=row_weight,
-    )
-    found = [(base, 1.0, theta, per_row)]
-    for k, addon in enumerate(scores):
-        if k == base:
-            continue
-        combined = search_combination(
-            scores[base],
-            addon,
-            target,
-            accuracy,
-            weights=weights,
-            thresholds=thresholds,
-            labels=(labels[base], labels[k]),
-            row_weight=row_weight,
-        )
-        found.append((k, *combined))
-        if min(weights) == 0 and combined[0] > 0:
-            alone = search_threshold(
-                addon,
-                target,
-                accuracy,
-                thresholds=thresholds,
-                labels=labels[k],
-                row_weight=row_weight,
-            )
-            found.append((k, 0.0, *alone))
-    addons, chosen, thetas, columns = zip(*found)
-    return np.array(addons), chosen, thetas, np.column_stack(columns)
+def spending(options, budget):
+    """Return the mean cost of each base at a budget, (n_bases,): at most that of its last plan."""
+    largest = []
+    for base_options in options:
+        policy = base_options.policy
+        largest.append(policy.deciding + policy.path.budgets[-1])
+    return np.minimum(budget, largest)
 
 
 class FrugalMCTClassifier(CombiningRouter):
@@ -330,176 +366,209 @@ class FrugalMCTClassifier(CombiningRouter):
     # Fit ------------------------------------------------------------------------------------
 
     def _learn(self, X, answers):
-        names, target = answers.names, answers.target
-        scores, labels = self._read(answers)
-        grids = [
-            GRID if one == "auto" else [one] for one in (self.weight, self.threshold)
-        ]
-        row_weight = answers.weight
-        quality = self._objective_of(self._target).bound(target, row_weight).of
-        budget, costs = check_budget(self.budget), self._members.costs_of_fit
-        bases = possible_bases(self.base, names)
-        offered = [
-            addon_options(
-                scores,
+        names = answers.names
+        budget = check_budget(self.budget)
+        judged = self._judged(answers)
+        options_by_base = {}
+        for base in possible_bases(self.base, names):
+            options_by_base[base] = addon_options(
+                judged,
                 base,
-                target,
-                quality,
-                *grids,
-                labels=labels,
-                row_weight=row_weight,
+                weights=GRID if self.weight == "auto" else [self.weight],
+                thresholds=GRID if self.threshold == "auto" else [self.threshold],
             )
-            for base in bases
-        ]
-        self.abstain_quality_ = self._quality_of_abstaining(
-            accuracies for *_, accuracies in offered
-        )
-        estimator = self.quality_estimator
-        if estimator is None:
-            estimator = answers_forest(len(target), _MOST_ROWS, self.n_jobs)
-            estimator, fit_params = with_weights(estimator, row_weight)
-        else:
-            estimator, fit_params = with_weights(estimator, answers.given_weight)
-        self._options, choices, alone = [], [], {}
-        for base, (addons, weights, thresholds, accuracies) in zip(bases, offered):
-            log = Log(
-                [names[k] for k in addons], accuracies, np.r_[0.0, costs[addons[1:]]]
-            )
-            if self.abstain_quality_ is not None:
-                log = log.with_abstaining(
-                    float(accuracies.max()) - self.abstain_quality_
-                )
-            features = answer_features([scores[base]], multilabel=self._multilabel)
+        qualities = []
+        for options in options_by_base.values():
+            qualities.extend(option.row_quality for option in options)
+        self.abstain_quality_ = self._quality_of_abstaining(qualities)
+
+        estimator, fit_params = self._estimator_on_answers(answers, _MAX_ROWS_PER_TREE)
+        self._options = []
+        choices = []
+        for base, options in options_by_base.items():
             policy = learn_policy(
                 estimator,
-                features,
-                log,
+                self._features(judged.scores[base]),
+                self._log_of(base, options),
                 answers.folds,
-                weight=row_weight,
+                weight=answers.weight,
                 n_jobs=self.n_jobs,
                 fit_params=fit_params,
             )
-            # Combined answers were chosen on the rows that judge: their gains need a proof.
-            policy = policy.at(deciding=float(costs[base]), trusts_estimates=False)
-            delta = self.delta
-            if delta == "auto":
-                delta = search_delta(policy, budget) if budget >= costs[base] else 0.0
-            policy = policy.at(margin=float(delta))
+            policy = self._with_margin(policy, base, budget)
             self._options.append(BaseOptions(base, len(choices), policy))
-            for k, weight, theta, accuracy in zip(
-                addons, weights, thresholds, accuracies.T
-            ):
-                if k == base or weight == 0:
-                    alone[k] = accuracy
-                pair = f"{names[base]} {'+' if weight else '>'} {names[k]}"
-                name = names[k] if k == base else pair
-                choices.append((name, base, k, weight, theta))
-            if self.abstain_quality_ is not None:
-                choices.append(
-                    (f"{names[base]} > {ABSTAIN_NAME}", base, base, 1.0, np.nan)
-                )
+            choices.extend(self._choices_of(base, options))
+        self._set_choices(choices)
+        self.choices_ = [choice.name for choice in choices]
+        self._warn_if_behind(judged, qualities_alone(options_by_base), budget)
+
+    def _features(self, scores):
+        """Return what the quality estimator reads of a base's scores (n_rows, n_labels)."""
+        return answer_features([scores], multilabel=self._multilabel)
+
+    def _log_of(self, base, options):
+        """Return the log of the options after a base (`Log`). Costs are those of the add-ons."""
+        names = self.member_names_
+        services = np.array([option.service for option in options])
+        quality = np.column_stack([option.row_quality for option in options])
+        addon_costs = self._members.costs_of_fit[services]
+        # The base is the first option, which buys no add-on.
+        addon_costs[0] = 0.0
+        log = Log([names[service] for service in services], quality, addon_costs)
+        if self.abstain_quality_ is None:
+            return log
+        return log.with_abstaining(float(quality.max()) - self.abstain_quality_)
+
+    def _with_margin(self, policy, base, budget):
+        """Return a policy with the cost of its base as that of deciding, and with delta."""
+        base_cost = float(self._members.costs_of_fit[base])
+        # Combinations were chosen on the rows that judge, so that gains need a proof.
+        policy = policy.at(deciding=base_cost, trusts_estimates=False)
+        delta = self.delta
+        if delta == "auto":
+            delta = search_delta(policy, budget) if budget >= base_cost else 0.0
+        return policy.at(margin=float(delta))
+
+    def _choices_of(self, base, options):
+        """Return the choices of a base, a list of `Choice`: its options, then abstaining."""
+        names = self.member_names_
         unit = np.eye(len(names))
-        self._set_choices(
-            [name for name, *_ in choices],
-            [(unit[base] + unit[k]) > 0 for _, base, k, _, _ in choices],
-            [
-                weight * unit[base] + (1 - weight) * unit[k]
-                for _, base, k, weight, _ in choices
-            ],
-            [theta for *_, theta in choices],
-        )
-        if affordable := [k for k in alone if affords(budget, costs[k])]:
-            single = max(affordable, key=lambda k: mean_of_rows(alone[k], row_weight))
-            routed, _ = self._validation(max(budget, self._smallest_budget()))
-            if message := what_is_behind(
-                alone[single], routed, names[single], row_weight
-            ):
-                warn(message)
+        choices = []
+        for option in options:
+            name = names[base]
+            if option.service != base:
+                sign = "+" if option.weight else ">"
+                name = f"{names[base]} {sign} {names[option.service]}"
+            base_weight = option.weight * unit[base]
+            addon_weight = (1 - option.weight) * unit[option.service]
+            choice = Choice(
+                name,
+                members=(unit[base] + unit[option.service]) > 0,
+                weights=base_weight + addon_weight,
+                threshold=option.threshold,
+            )
+            choices.append(choice)
+        if self.abstain_quality_ is not None:
+            name = f"{names[base]} > {ABSTAIN_NAME}"
+            choices.append(Choice(name, unit[base] > 0, unit[base], threshold=np.nan))
+        return choices
+
+    def _warn_if_behind(self, judged, alone, budget):
+        """Warn if one service alone is better than the routed answers to the rows of `fit`.
+
+        `alone` has the quality of each row for each service, by its position.
+        """
+        costs = self._members.costs_of_fit
+        affordable = [service for service in alone if affords(budget, costs[service])]
+        if not affordable:
+            return
+        single = max(affordable, key=lambda service: judged.mean(alone[service]))
+        routed, _ = self._validation(max(budget, self._smallest_budget()))
+        name = self.member_names_[single]
+        message = what_is_behind(alone[single], routed, name, judged.row_weight)
+        if message:
+            warn(message)
 
     # Decisions ------------------------------------------------------------------------------
 
     def _options_now(self, exclude=None):
-        """What can be bought after each base, at the costs of now, without some members."""
-        costs, found = self._member_costs, []
-        left, _ = kept_choices(self._excludable(), 1, exclude, None)
+        """Return the options of each base at the costs of now, a list of `BaseOptions`.
+
+        Choices with a member in `exclude` are left out, and so are bases in it.
+        """
+        costs = self._member_costs
         members = np.arange(len(costs))
-        down = np.setdiff1d(members, left)
+        # Positions among the members, then abstaining.
+        allowed, _ = kept_choices(self._excludable(), 1, exclude, None)
+        excluded = np.setdiff1d(members, allowed)
+        options_now = []
         for options in self._options:
-            if options.base in down:
+            if options.base in excluded:
                 continue
-            used = self.choice_members_[options.first :][: len(options.policy.sigma)]
-            others = used & (members != options.base)
-            # What an option adds to the base is the cost of its add-on.
+            choices = slice(options.first, options.first + options.n_choices)
+            asked = self.choice_members_[choices]
+            is_addon = asked & (members != options.base)
             policy = options.policy.at(
-                costs=others @ costs, deciding=float(costs[options.base])
+                costs=is_addon @ costs, deciding=float(costs[options.base])
             )
-            free = ~used[:, down].any(axis=1)
-            if self.abstain_quality_ is not None and len(members) not in left:
-                free[-1] = False
-            found.append(
-                options._replace(policy=policy.restricted(np.flatnonzero(free)))
-            )
-        if not found:
+            is_allowed = ~asked[:, excluded].any(axis=1)
+            if self.abstain_quality_ is not None and len(members) not in allowed:
+                is_allowed[-1] = False
+            policy = policy.restricted(np.flatnonzero(is_allowed))
+            options_now.append(options._replace(policy=policy))
+        if not options_now:
             raise ValueError(
                 f"exclude={exclude!r} leaves no base: base={self.base!r} of {self.member_names_!r}."
             )
-        return found
+        return options_now
 
     def _options_at(self, budget, exclude=None):
-        """Those of the base with the best validated quality among bases that a budget allows."""
+        """Return the options of the base with the best validated quality at a budget.
+
+        Within noise of it, a base that needs less than the budget is taken (`best_or_cheaper`).
+        """
         options = self._options_now(exclude)
-        # A total that does not pay for the cheapest base is refused by the stream.
-        budget = max(budget, min(each.policy.least for each in options))
-        allowed = [each for each in options if affords(budget, each.policy.least)]
-        if len(allowed) == 1:
-            return allowed[0]
-        quality, rows = [], []
-        for each in allowed:
-            budgets, found = each.policy.curve
-            means = [mean_of_rows(v.quality, each.policy.weight) for v in found]
+        # A stream refuses a total that does not pay for the cheapest base.
+        budget = max(budget, min(base.policy.least for base in options))
+        options = [base for base in options if affords(budget, base.policy.least)]
+        if len(options) == 1:
+            return options[0]
+        quality = []
+        row_quality = []
+        for base in options:
+            budgets, validations = base.policy.curve
+            weight = base.policy.weight
+            means = [mean_of_rows(result.quality, weight) for result in validations]
             quality.append(np.interp(budget, budgets, means))
-            rows.append(found[-1].quality)
-        weight = allowed[0].policy.weight
-        return allowed[
-            best_of(np.array(quality), _spent(allowed, budget), rows, weight)
-        ]
+            # The noise of a lead is that of the most expensive plans.
+            row_quality.append(validations[-1].quality)
+        weight = options[0].policy.weight
+        spent = spending(options, budget)
+        best = best_or_cheaper(np.array(quality), spent, row_quality, weight)
+        return options[best]
 
     def _policy(self):
         check_is_fitted(self)
         return self._options_at(self._effective_budget(None)).policy
 
     def _validation(self, budget):
-        """Quality and cost of each row; the base of each part is the best one on the others."""
-        options = [
-            each for each in self._options_now() if affords(budget, each.policy.least)
-        ]
-        found = [each.policy.validate(budget) for each in options]
-        quality = np.array([each.quality for each in found])
-        cost = np.array([each.cost for each in found])
-        part, best = options[0].policy.part, np.empty(quality.shape[1], dtype=np.int64)
-        weight = options[0].policy.weight
-        for rows, others in rows_and_others(part):
-            known = quality[:, others]
-            own_weight = None if weight is None else weight[others]
-            means = mean_of_rows(known, own_weight)
-            best[rows] = best_of(means, _spent(options, budget), known, own_weight)
-        rows = np.arange(len(best))
-        return quality[best, rows], cost[best, rows]
+        """Return quality and cost of each row; the base is the best one on the other folds."""
+        options = []
+        for base in self._options_now():
+            if affords(budget, base.policy.least):
+                options.append(base)
+        validations = [base.policy.validate(budget) for base in options]
+        # (n_bases, n_rows)
+        quality = np.array([result.quality for result in validations])
+        cost = np.array([result.cost for result in validations])
+        policy = options[0].policy
+        spent = spending(options, budget)
+        base_of_row = np.empty(quality.shape[1], dtype=np.int64)
+        for rows, others in rows_and_others(policy.part):
+            weight = None if policy.weight is None else policy.weight[others]
+            judged = quality[:, others]
+            means = mean_of_rows(judged, weight)
+            base_of_row[rows] = best_or_cheaper(means, spent, judged, weight)
+        rows = np.arange(len(base_of_row))
+        return quality[base_of_row, rows], cost[base_of_row, rows]
 
     def _validated(self, budget):
-        policy, result = self._options[0].policy, []
-        for rows in self._validation(budget):
-            error = standard_error(rows, policy.weight, policy.part)
-            result += [float(mean_of_rows(rows, policy.weight)), error]
-        return Validated(*result)
+        policy = self._options[0].policy
+        quality, cost = self._validation(budget)
+        return Validated(
+            quality=float(mean_of_rows(quality, policy.weight)),
+            quality_se=standard_error(quality, policy.weight, policy.part),
+            cost=float(mean_of_rows(cost, policy.weight)),
+            cost_se=standard_error(cost, policy.weight, policy.part),
+        )
 
     def _plan(self, X, call):
         options = self._options_at(call.budget, call.exclude)
         policy = options.policy
-        asked = self._asked_answers(X)
+        answers = MemberAnswers(self, X)
         # Before any member is called.
         check_affordable(call.budget, policy.least)
-        estimates = policy.estimates(self._base_features(asked, X, options.base))
+        estimates = policy.estimates(self._features_of_base(answers, X, options.base))
         plan = policy.decide(
             estimates,
             policy.planned,
@@ -507,14 +576,14 @@ class FrugalMCTClassifier(CombiningRouter):
             draw=tie_draws(X, call.request_id),
             policy=self.policy,
         )
-        return plan._replace(route=options.first + plan.route, state=asked)
+        return plan._replace(route=options.first + plan.route, state=answers)
 
-    def _base_features(self, asked, X, base):
-        scores = asked.scores(base, np.arange(num_samples(X)))
-        return answer_features([scores], multilabel=self._multilabel)
+    def _features_of_base(self, answers, X, base):
+        """Ask the base about all rows, and return what the quality estimator reads of it."""
+        return self._features(answers.scores(base, np.arange(num_samples(X))))
 
     def predict_quality(self, X):
-        """Estimated quality of each choice after the base of `budget`, which is called.
+        """Estimate the quality of each choice after the base of `budget`, which is called.
 
         Parameters
         ----------
@@ -529,12 +598,12 @@ class FrugalMCTClassifier(CombiningRouter):
         check_is_fitted(self)
         X = self._check_rows(X)
         options = self._options_at(self._effective_budget(None))
-        values = options.policy.estimates(
-            self._base_features(self._asked_answers(X), X, options.base)
-        )
-        estimate = np.full((len(values), len(self.choices_)), np.nan)
-        estimate[:, options.first + options.policy.kept] = values
-        return estimate
+        answers = MemberAnswers(self, X)
+        features = self._features_of_base(answers, X, options.base)
+        estimates = options.policy.estimates(features)
+        quality = np.full((len(estimates), len(self.choices_)), np.nan)
+        quality[:, options.first + options.policy.kept] = estimates
+        return quality
 
     # Streams --------------------------------------------------------------------------------
 
@@ -546,19 +615,26 @@ class FrugalMCTClassifier(CombiningRouter):
         options = self._options_at(budget, excluded)
         return options.policy, options.first + options.policy.kept
 
-    def _asked_first(self, kept):
-        return [self.member_names_[self._options_of(kept).base]]
+    def _asked_first(self, choices):
+        return [self.member_names_[self._options_of(choices).base]]
 
-    def _options_of(self, kept):
-        """Those that some choices are of."""
-        return next(each for each in reversed(self._options) if each.first <= kept[0])
+    def _options_of(self, choices):
+        """Return the options of the base that some choices belong to (`BaseOptions`).
 
-    def _look(self, X, kept):
-        base, first, _ = self._options_of(kept)
-        asked = self._asked_answers(X)
-        features = self._base_features(asked, X, base)
-        alone = Plan(np.array([first]), np.zeros(1), asked, X=X)
-        return features, asked, {first: self._answer(alone, "predict")[0]}
+        `choices` are rising positions, all of one base.
+        """
+        for options in reversed(self._options):
+            if options.first <= choices[0]:
+                return options
+
+    def _look(self, X, choices):
+        options = self._options_of(choices)
+        answers = MemberAnswers(self, X)
+        features = self._features_of_base(answers, X, options.base)
+        # The answer of the base alone is paid for already.
+        base_alone = Plan(np.array([options.first]), np.zeros(1), answers, X=X)
+        answer = self._answer(base_alone, "predict")[0]
+        return features, answers, {options.first: answer}
 
     # Attributes -----------------------------------------------------------------------------
 
@@ -574,36 +650,60 @@ class FrugalMCTClassifier(CombiningRouter):
         return self._policy().margin
 
 
-def _spent(options, budget):
-    """What each base makes of a budget: some need less."""
-    most = [each.policy.deciding + each.policy.path.budgets[-1] for each in options]
-    return np.minimum(budget, most)
+def qualities_alone(options_by_base):
+    """Return the quality of each row for each service that answers alone, by its position.
+
+    `options_by_base` is a dict from a base to its options. A service alone may be an option of
+    several bases: then its answers are equal.
+    """
+    alone = {}
+    for base, options in options_by_base.items():
+        for option in options:
+            if option.service == base or option.weight == 0:
+                alone[option.service] = option.row_quality
+    return alone
 
 
 def search_delta(policy, budget):
-    """Delta among ``alpha * log(N) / N``, alpha in -10, ..., 10, on validation rows (section 4.2).
+    """Return the best delta ``alpha * log(N) / N``, alpha in -10, ..., 10 (section 4.2).
 
-    The best quality on held-out halves among those that keep the budget there.
+    It is the one with the best quality on held-out halves of the log, among those that keep the
+    budget there. It is the largest if none does.
+
+    Parameters
+    ----------
+    policy : Policy
+        Without a margin.
+    budget : float
+        Mean cost per row, the base included.
     """
-    estimate, costs, fixed = policy.estimate, policy.planned, policy.deciding
-    n = len(estimate)
-    weight = (
-        np.ones(n) if policy.weight is None else policy.weight / policy.weight.mean()
-    )
-    if not np.isfinite(budget) or n < 4:
+    n_rows = len(policy.estimate)
+    if not np.isfinite(budget) or n_rows < _MIN_ROWS_FOR_DELTA:
         return 0.0
-    deltas = np.arange(10, -11, -1) * np.log(n) / n
+    weight = np.ones(n_rows)
+    if policy.weight is not None:
+        weight = policy.weight / policy.weight.mean()
+    alphas = np.arange(_MAX_ALPHA, -_MAX_ALPHA - 1, -1)
+    deltas = alphas * np.log(n_rows) / n_rows
     deltas = deltas[deltas <= 1]
-    halves = np.array_split(np.random.default_rng(0).permutation(n), 2)
-    cost, value = np.zeros(len(deltas)), np.zeros(len(deltas))
-    for learn, check in (halves, halves[::-1]):
-        own_weight = None if policy.weight is None else weight[learn]
-        path = assignment_path(estimate[learn], costs, weight=own_weight)
-        for j, delta in enumerate(deltas):
-            room = max((1 - delta) * (budget - fixed), path.budgets[0])
-            choice = choose_at_price(estimate[check], costs, path.price(room))
-            cost[j] += (weight[check] * (fixed + costs[choice])).sum() / n
-            value[j] += (weight[check] * policy.quality[check, choice]).sum() / n
-    allowed = affords(budget, cost)
-    # Where none does, the largest.
-    return float(deltas[int(np.where(allowed, value, -np.inf).argmax())])
+    halves = np.array_split(np.random.default_rng(0).permutation(n_rows), 2)
+    # Of each delta, means over all rows.
+    cost = np.zeros(len(deltas))
+    quality = np.zeros(len(deltas))
+    for train, test in (halves, halves[::-1]):
+        path = assignment_path(
+            policy.estimate[train],
+            policy.planned,
+            weight=None if policy.weight is None else weight[train],
+        )
+        for position, delta in enumerate(deltas):
+            left = (1 - delta) * (budget - policy.deciding)
+            price = path.price(max(left, path.budgets[0]))
+            choice = choose_at_price(policy.estimate[test], policy.planned, price)
+            row_cost = policy.deciding + policy.planned[choice]
+            row_quality = policy.quality[test, choice]
+            cost[position] += (weight[test] * row_cost).sum() / n_rows
+            quality[position] += (weight[test] * row_quality).sum() / n_rows
+    allowed_quality = np.where(affords(budget, cost), quality, -np.inf)
+    # If no delta keeps the budget, the first is taken, which is the largest.
+    return float(deltas[int(allowed_quality.argmax())])

@@ -44,8 +44,8 @@ from skroute.utils._compat import Integral, Interval, num_samples
 from skroute.utils._frames import is_mapping
 from skroute.utils._typing import NDArray
 
-# Sets of models that are compared, at most: those of 10 models. It bounds the time of `fit`, since
-# each set is fitted for each fold.
+# Sets of models that are compared, at most: those of 10 models. It bounds the time of
+# `fit`, since each set is fitted for each fold.
 _MAX_SETS = 1023
 
 
@@ -70,92 +70,94 @@ class _EstimatesOfFit(NamedTuple):
 SIGNALS = CallParameter(
     "signals",
     "mapping, data frame or array-like, default=None",
-    """What the models' answers show, as in `fit`, for all rows. What a row does not pay for is not
-    read: any number, or NaN, may stand there.""",
+    """Signals of the models' answers, as in `fit`, for all rows. Signals that a row does not
+    pay for are not read: they may be any number, or NaN.""",
 )
 COUNTED_COSTS = CallParameter(
     "costs",
     "array-like or dataframe of shape (n_samples, n_models), default=None",
-    """What each call costs. It is counted and decides nothing. None takes ``costs_``.""",
+    """Cost of each call. It is counted and decides nothing. None takes ``costs_``.""",
 )
 
 
 class CascadeRouter(TableRouter):
     r"""Ask one model after another; the signals of each answer decide whether to ask the next.
 
-    For whoever has a log of what several models made of past requests: how good each
-    answer was, what it cost, and what it showed of itself (its signals: a confidence, its
-    length, a judge's score), which is seen only once the answer is paid for. After each
-    answer the row is answered, asks any model that it has not asked yet, or abstains
-    to a person, whichever is worth most:
+    The router learns from a log of what several models answered to past requests: how
+    good each answer was, what it cost, and its signals. A signal is a number that is
+    seen only once the answer is paid for, such as a confidence, the length of a text or
+    a judge's score. After each answer the row is answered, asks any model that it has
+    not asked yet, or abstains to a person. It takes the option with the highest value:
 
     .. math:: \max\Bigl(\hat q_S(x, s), \; \max_{k \notin S} \hat V_{S \cup k}(x, s) - p\, c_k,
         \; \bar q - a\Bigr),
 
-    with :math:`S` the models asked so far, :math:`s` their signals, :math:`p` the price of
-    the budget, :math:`\bar q` the best quality in the log and :math:`a` the `abstain_cost`.
+    with :math:`S` the models asked so far, :math:`s` their signals, :math:`p` the price
+    of the budget, :math:`\bar q` the best quality in the log and :math:`a` the
+    `abstain_cost`.
 
-    `fit` compares this with its special cases on rows that fitted neither: each model
-    alone, one-shot routing by X, every fixed order of up to `max_calls` models with a
-    threshold after each (FrugalGPT's cascade [1]_). At each price the simplest that is
-    within a quarter of a standard error of the best is taken, and judged by rows that did
-    not choose it: a log of 300 rows makes some of a hundred cascades look better than they
+    `fit` compares this with its special cases on held-out rows: each model alone, one
+    call that is chosen by X, every fixed order of up to `max_calls` models with a
+    threshold after each (FrugalGPT's cascade [1]_). At each price the simplest one
+    within a quarter of a standard error of the best is taken. Rows that did not choose
+    it judge it: in a log of 300 rows, some of a hundred cascades look better than they
     are.
 
     Parameters
     ----------
     quality_estimator : multi-output regressor, default=None
         Maps X to the quality of each model, before any call. None takes
-        :class:`~skroute.quality.QualityRegressor`. Not used where X is None. It is
+        :class:`~skroute.quality.QualityRegressor`. Not used if X is None. It is
         cross-validated on all rows, and on those without each fold.
 
     costs : mapping from str to float or array-like of shape (n_models,), default=None
-        Cost per call of each model. None when costs differ from row to row: then `fit`
+        Cost per call of each model. None if costs differ from row to row: then `fit`
         takes them as ``costs``, an array of shape (n_samples, n_models), and decides by
         their means.
 
     budget : float, default=None
-        Mean cost per sample, in the unit of `costs`, all calls included. None is unlimited.
-        Raising it buys more answers and more expensive ones. It is spent as far as held-out
-        rows show a gain beyond noise.
+        Mean cost per sample, in the unit of `costs`, all calls included. None is
+        unlimited. Raising it buys more answers and more expensive ones. It is spent as
+        far as held-out rows show a gain beyond noise.
 
     order : list of str, default=None
         Models in the order in which they are asked, beginning with the first: one fixed
         cascade. None compares all orders and all sets.
 
     max_calls : int, default=3
-        Calls per row at most, where `order` is None. Raising it compares more cascades:
+        Calls per row at most, if `order` is None. Raising it compares more cascades:
         the sets of up to that many models, at most 1023.
 
     abstain_cost : float, default=None
-        What it costs, in units of quality, to abstain from a row instead of answering it: the
-        row counts as the best quality in the log minus this. None never does. If it
+        Cost, in units of quality, of abstaining from a row instead of answering it: the
+        row counts as the best quality in the log minus this. None never abstains. If it
         is higher, fewer rows abstain.
 
     n_prices : int, default=24
-        Prices that are fitted. Raising it follows the budget more closely.
+        Number of prices that are fitted. Raising it follows the budget more closely.
 
     cv : int, splitter or iterable of splits, default=5
-        Folds that compare the candidates, and make estimates from X out-of-sample; an int
-        shuffles with a fixed seed. Each row is tested once. Rows that belong together must
-        stay together: give a list of (train, test), or a splitter by groups, which gets
-        ``groups`` through metadata routing.
+        Folds that compare the cascades, and make estimates from X out-of-sample; an int
+        shuffles with a fixed seed. Each row is tested once. Rows that belong together
+        must stay together: give a list of (train, test), or a splitter by groups, which
+        gets ``groups`` through metadata routing.
 
     n_jobs : int, default=None
-        Folds fitted in parallel.
+        Number of folds that are fitted in parallel.
 
     Attributes
     ----------
     choices_ : list of str
-        What `route` indexes: the models, one of which answers, and ``"abstain"`` where an
-        `abstain_cost` is given. Models are named by the columns of Q where it is a data
-        frame, else the keys of `costs`, else ``"choice0"``, ``"choice1"``, ...
+        Names of the choices that `route` indexes: the models, one of which answers, and
+        ``"abstain"`` if an `abstain_cost` is given. Models are named by the columns of
+        Q if it is a data frame, else the keys of `costs`, else ``"choice0"``,
+        ``"choice1"``, ...
 
     model_names_ : list of str
         Names of the models.
 
     costs_ : ndarray of shape (n_models,)
-        Cost of each model's call; the mean of the log where costs are per row.
+        Cost of each model's call; the mean of the log if costs are per row.
 
     abstain_quality_ : float or None
         Quality of a row that abstains. None if no row can abstain.
@@ -164,24 +166,27 @@ class CascadeRouter(TableRouter):
         Mean logged quality of each model.
 
     quality_estimator_ : estimator or None
-        Fitted on all rows; None where `fit` got no X.
+        Fitted on all rows. None if `fit` got no X.
 
     mixture_ : Mixture
         Validated mean cost and quality of the rules at each price, by rising cost. The
         rows that chose a rule do not judge its quality.
 
     rule_names_ : list of str
-        The rules of `mixture_` in words: the models in the order that they are asked in,
-        ``"small > large"``, or how many of them in any order.
+        Names of the rules of `mixture_`: the models in the order in which they are
+        asked, ``"small > large"``, or how many of them are asked in any order.
 
     min_budget_ : float
         The smallest feasible budget.
 
-    validation_quality_, validation_cost_, validation_quality_se_, validation_cost_se_ : float
-        Quality and cost of `mixture_` at `budget`, and their standard errors for new rows.
+    validation_quality_, validation_cost_ : float
+        Quality and cost of `mixture_` at `budget`.
+
+    validation_quality_se_, validation_cost_se_ : float
+        Standard errors of these as estimates for new rows.
 
     n_features_in_, feature_names_in_ : int, ndarray of shape (`n_features_in_`,)
-        Number and names of the features seen during `fit`, where X has them.
+        Number and names of the features seen during `fit`, if X has them.
 
     See Also
     --------
@@ -195,18 +200,19 @@ class CascadeRouter(TableRouter):
     Signals enter as normal scores of their ranks: a probability, its logarithm and its
     logit are the same signal. Quality is scaled to [0, 1] by its range in the log.
 
-    For a budget between two rules, which of them a row follows is drawn from a hash of its
-    ``request_id``, else of the row, else, where X is None, of its position in the call. The budget
-    holds on average over what differs in that: calls of one row each without X all draw the same,
-    and need ``request_id`` (or :meth:`start`, which draws anew).
+    For a budget between two rules, the rule that a row follows is drawn from a hash of
+    its ``request_id``, else of the row. If X is None, it is drawn from a hash of the
+    row's position in the call. The budget holds on average over rows whose hashes
+    differ. Calls of one row each without X all draw the same. They need ``request_id``,
+    or :meth:`start`, which draws at random.
 
     References
     ----------
     .. [1] L. Chen, M. Zaharia, J. Zou, "FrugalGPT: How to Use Large Language Models While
        Reducing Cost and Improving Performance", TMLR 2024, section 3.
     .. [2] M. J. Zellinger, M. Thomson, "Rational Tuning of LLM Cascades via Probabilistic
-       Modeling", arXiv:2501.09345, 2025; and with R. Liu, "Cost-Saving LLM Cascades with
-       Early Abstention", arXiv:2502.09054, 2025.
+       Modeling", arXiv:2501.09345, 2025; and with R. Liu, "Cost-Saving LLM Cascades
+       with Early Abstention", arXiv:2502.09054, 2025.
     .. [3] J. N. Tsitsiklis, B. Van Roy, "Regression Methods for Pricing Complex
        American-Style Options", IEEE Transactions on Neural Networks 12, 2001.
 
@@ -264,21 +270,21 @@ class CascadeRouter(TableRouter):
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features) or None
-            What is known of the requests before any call. None is nothing.
+            Features of the requests, known before any call. None: nothing is known.
 
         y : {array-like, dataframe} of shape (n_samples, n_models) or (n_samples,)
             Q: quality of each model's answer on each row, higher is better. Measured on
             rows that the models were not fitted on.
 
         costs : {array-like, dataframe} of shape (n_samples, n_models), default=None
-            What each model cost on each row. Only where the constructor's `costs` is None.
+            Cost of each model on each row. Only if the constructor's `costs` is None.
 
         signals : mapping from str to array-like, data frame, or array-like, default=None
-            What each answer shows: for a model an array of shape (n_samples,) or
-            (n_samples, n_signals) of numbers, NaN where missing; for all at once a data frame
-            with a column for each model, found by name, or an array of shape
-            (n_samples, n_models) or (n_samples, n_models, n_signals). A model that shows
-            nothing may be left out. None: no answer shows anything.
+            Signals of each answer. For a model they are an array of shape (n_samples,)
+            or (n_samples, n_signals) of numbers, NaN where missing. For all models at
+            once they are a data frame with a column for each model, found by name, or
+            an array of shape (n_samples, n_models) or (n_samples, n_models, n_signals).
+            A model without signals may be left out. None: no answer has signals.
 
         **params : dict
             Metadata through metadata routing: for `quality_estimator` and for the
@@ -292,8 +298,8 @@ class CascadeRouter(TableRouter):
         Raises
         ------
         ValueError
-            For quality, costs or signals of the wrong shape or that are no numbers, or a
-            budget below the cheapest rule.
+            If quality, costs or signals are not numbers or have the wrong shape, or if
+            the budget is below the cheapest rule.
         """
         return super().fit(X, y, costs=costs, signals=signals, **params)
 
@@ -314,30 +320,21 @@ class CascadeRouter(TableRouter):
                 "CascadeRouter(costs=None)."
             )
         log = read_table(y, costs, self.costs)
-        names = log.names
         self._named = log.named
+        self.model_names_ = log.names
         log = log.with_abstaining(self.abstain_cost)
-        row_costs = np.broadcast_to(log.paid[..., : len(names)], quality.shape)
-        columns = self._read_signals_of_fit(signals, names, len(quality))
-        self.model_names_ = names
+        model_costs = log.paid[..., : len(self.model_names_)]
+        row_costs = np.broadcast_to(model_costs, quality.shape)
+        columns = self._read_signals_of_fit(signals, len(quality))
         self.costs_ = row_costs.mean(axis=0)
         cascades = self._cascades_to_compare(columns)
 
         estimates = self._estimate_quality(X, quality, metadata, task)
-        low = float(quality.min())
-        # If all answers are equally good, any unit will do.
-        span = float(np.ptp(quality)) or 1.0
-        self.abstain_quality_ = log.abstain_quality
-        abstain_quality = None
-        if log.abstain_quality is not None:
-            abstain_quality = (log.abstain_quality - low) / span
-        cascade_log = CascadeLog(
-            quality=(quality - low) / span,
-            costs=row_costs,
+        cascade_log = CascadeLog.scaled(
+            quality,
+            row_costs,
             signals=RowSignals(estimates.all_rows, columns),
-            abstain_quality=abstain_quality,
-            low=low,
-            span=span,
+            abstain_quality=log.abstain_quality,
         )
         cheapest = None
         if self.order is None:
@@ -356,21 +353,25 @@ class CascadeRouter(TableRouter):
         self._scales = learned.scales
         self._rules = learned.rules
         self._validated_parts = learned.validated_parts
-        self._low = low
-        self._span = span
+        self._low = cascade_log.low
+        self._span = cascade_log.span
         self._mean_quality = quality.mean(axis=0)
+        self.abstain_quality_ = log.abstain_quality
         self.mixture_ = learned.mixture
         self.rule_names_ = [self._name_of(rule.cascade.states) for rule in self._rules]
         check_affordable(check_budget(self.budget), self._smallest_budget())
         self.choices_ = log.names
 
-    def _read_signals_of_fit(self, signals, names, n_rows):
-        """Return the signals of each model, a list of ndarray of shape (n_rows, n_signals)."""
-        by_name = split_signals(signals, names)
-        # Names of the columns of each model's signals, None if they have none.
+    def _read_signals_of_fit(self, signals, n_rows):
+        """Return the signals of each model, a list of ndarray of shape (n_rows, n_signals).
+
+        Sets ``_signal_names``, for each model the names of its columns, None if they
+        have none.
+        """
+        by_name = split_signals(signals, self.model_names_)
         self._signal_names = []
         columns = []
-        for name in names:
+        for name in self.model_names_:
             model_signals = by_name.get(name)
             self._signal_names.append(
                 column_names(model_signals, f"signals of {name!r}")
@@ -381,7 +382,8 @@ class CascadeRouter(TableRouter):
     def _cascades_to_compare(self, columns):
         """Return the cascades that `fit` compares, a list of `States`.
 
-        `columns` are the signals of each model. Without any, no second call can be decided.
+        `columns` are the signals of each model. Without any, no second call can be
+        decided.
         """
         names = self.model_names_
         n_models = len(names)
@@ -447,7 +449,7 @@ class CascadeRouter(TableRouter):
     def _validated(self, budget):
         return validated_mixture(self._validated_parts, budget)
 
-    # Decisions ------------------------------------------------------------------------------
+    # Decisions ------------------------------------------------------------------------
 
     def _check_rows(self, X):
         if self._has_rows:
@@ -549,7 +551,7 @@ class CascadeRouter(TableRouter):
         costs = self._costs_of_call(call.costs, n_rows)
         return Plan(np.full(n_rows, model), costs[:, model])
 
-    # The calls ------------------------------------------------------------------------------
+    # The calls ------------------------------------------------------------------------
 
     def predict_quality(
         self, X, budget=None, *, signals=None, costs=None, request_id=None
@@ -564,7 +566,7 @@ class CascadeRouter(TableRouter):
         Returns
         -------
         ndarray of shape (n_samples,)
-            In the unit of Q; of rows that abstain, what that counts as.
+            In the unit of Q. That of a row that abstains is ``abstain_quality_``.
         """
         call = self.make_call(
             budget, signals=signals, costs=costs, request_id=request_id
@@ -572,7 +574,7 @@ class CascadeRouter(TableRouter):
         return self.plan(X, call).quality
 
     def models_asked(self, X, budget=None, *, signals=None, request_id=None):
-        """Which models each row pays for.
+        """Return the models that each row pays for.
 
         Parameters
         ----------
@@ -593,19 +595,21 @@ class CascadeRouter(TableRouter):
         Parameters
         ----------
         x : row, default=None
-            What is known of the request: one row as in `fit`, without its outer dimension, or
-            a table with one row, as streams take it. None where `fit` got no X.
+            Features of the request: one row as in `fit`, without its outer dimension,
+            or a table with one row, as streams take it. None if `fit` got no X.
 
         budget : float, default=None
             Mean cost per request. None takes the constructor's.
 
         random_state : int, RandomState instance or None, default=None
-            Determines which of two rules the request follows, where the budget lies between them.
+            Determines which of two rules the request follows, if the budget lies
+            between them.
 
         Returns
         -------
         CascadeRun
-            Its ``next`` says what to ask; ``observe`` tells it what came back.
+            Its ``next`` is the model to ask. ``observe`` takes the answer's signals and
+            cost.
 
         Examples
         --------
@@ -650,7 +654,7 @@ class CascadeRouter(TableRouter):
         costs=None,
         request_id=None,
     ):
-        """Mean quality of the choices made; a row that abstains counts as in `fit`.
+        """Return the mean quality of the choices made; a row that abstains counts as in `fit`.
 
         Parameters
         ----------
@@ -658,7 +662,8 @@ class CascadeRouter(TableRouter):
             As in `predict_routed`.
 
         y : {array-like, dataframe} of shape (n_samples, n_models)
-            Q: quality of each model's answer on each row, with the columns that `fit` saw.
+            Q: quality of each model's answer on each row, with the columns that `fit`
+            saw.
 
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
@@ -690,10 +695,10 @@ def _as_table(x):
 
 
 class CascadeRun:
-    """One live request: which model to ask next, and at the end, whose answer to use.
+    """One live request: the model to ask next, and at the end the model whose answer to use.
 
-    Made by :meth:`CascadeRouter.start`. The caller asks the model named ``next`` and says
-    with :meth:`observe` what came back, until ``next`` is None.
+    :meth:`CascadeRouter.start` makes it. The caller asks the model named ``next`` and
+    passes the signals of its answer to :meth:`observe`, until ``next`` is None.
 
     Parameters
     ----------
@@ -707,8 +712,8 @@ class CascadeRun:
         Position of the price that the request is decided at.
 
     scores : object
-        Normal scores of what is known of the request, as one row. Those of models that have not
-        been asked are not read.
+        Normal scores of what is known of the request, as one row. Those of models that
+        have not been asked are not read.
 
     Attributes
     ----------
@@ -716,7 +721,7 @@ class CascadeRun:
         Model to ask; None when the request is to be answered.
 
     answer : str or None
-        Whose answer to give, or ``"abstain"``; None before the first answer.
+        Model whose answer to give, or ``"abstain"``. None before the first answer.
 
     quality : float or None
         Estimated quality of that answer.
@@ -725,7 +730,7 @@ class CascadeRun:
         Models whose answers have been observed.
 
     cost : float
-        What they have cost.
+        Sum of the costs of these answers.
 
     Examples
     --------
@@ -775,13 +780,13 @@ class CascadeRun:
         Parameters
         ----------
         model : str
-            Who was asked: any model that may come next, ``next`` or another.
+            The model that was asked: any one that may come next, ``next`` or another.
 
         signals : array-like of shape (n_signals,), default=None
-            What the answer showed, as in the log.
+            Signals of the answer, as in the log.
 
         cost : float, default=None
-            What the call has cost; None takes the mean cost of the model.
+            Cost of the call. None takes the mean cost of the model.
 
         Raises
         ------

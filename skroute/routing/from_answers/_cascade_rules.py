@@ -1,8 +1,8 @@
 """The rules of `CascadeRouter`: which cascades are compared, and which one a price takes.
 
-A *cascade* is a graph of states (`States`). A *rule* is a cascade that is decided at one price of
-a grid. `learn_rules` compares all cascades at all prices on rows that fitted none of them, and
-fits those that are chosen on all rows.
+A *cascade* is a graph of states (`States`). A *rule* is a cascade that is decided at
+one price of a grid. `learn_rules` compares all cascades at all prices on rows that
+fitted none of them, and fits those that are chosen on all rows.
 """
 
 from itertools import combinations
@@ -30,25 +30,28 @@ from skroute.utils._typing import NDArray
 _TRUST = 0.5
 # Rows that cascades are compared on, at most: enough for differences of half a point.
 _MAX_JUDGED = 5000
-# Standard errors within which a simpler cascade is preferred to a better one. With none, the best
-# of 130 is taken for its luck. With a whole one, learned gains are thrown away.
+# Standard errors within which a simpler cascade is preferred to a better one. With
+# none, the best of 130 is taken for its luck. With a whole one, learned gains are
+# thrown away.
 _SIMPLER_WITHIN = 0.25
-# Difference in mean gain, in quality from 0 to 1, up to which cascades are tied: rounding.
+# Difference in mean gain, in quality from 0 to 1, up to which cascades are tied:
+# rounding.
 _TIED = 1e-12
 # Decimals of mean costs: rules whose costs agree to these are equally expensive.
 _COST_DECIMALS = 12
-# Largest price times the cheapest call, in quality. The whole range of quality, 1, does not pay
-# for half of the call.
+# Largest price times the cheapest call, in quality. The whole range of quality, 1, does
+# not pay for half of the call.
 _NOTHING_BOUGHT = 2.0
-# Smallest positive price times the most expensive call, in quality: a 500th of the range pays.
+# Smallest positive price times the most expensive call, in quality: a 500th of the
+# range pays.
 _ALL_BOUGHT = 0.002
 
 
-# A log of cascades ------------------------------------------------------------------------------
+# A log of cascades --------------------------------------------------------------------
 
 
 class CascadeLog(NamedTuple):
-    """What cascades are learned from: tables with one row for each request.
+    """Log that cascades are learned from: tables with one row for each request.
 
     Attributes
     ----------
@@ -70,6 +73,23 @@ class CascadeLog(NamedTuple):
     abstain_quality: float | None
     low: float
     span: float
+
+    @classmethod
+    def scaled(cls, quality, costs, signals, abstain_quality):
+        """Return the log with the quality of all answers, and of abstaining, from 0 to 1."""
+        low = float(quality.min())
+        # If all answers are equally good, any unit will do.
+        span = float(np.ptp(quality)) or 1.0
+        if abstain_quality is not None:
+            abstain_quality = (abstain_quality - low) / span
+        return cls(
+            (quality - low) / span,
+            costs,
+            signals=signals,
+            abstain_quality=abstain_quality,
+            low=low,
+            span=span,
+        )
 
     def take(self, rows):
         """Return the log of some rows."""
@@ -95,8 +115,9 @@ class CascadeLog(NamedTuple):
 def cascades_to_compare(n_models, max_calls, by_cost, has_estimates):
     """Return the cascades that a fit compares, a list of `States`.
 
-    They are each model alone (the first `n_models`), one call that is chosen by estimates, if
-    there are any, and for each number of calls all fixed orders of rising cost and the free order.
+    They are each model alone (the first `n_models`), one call that is chosen by
+    estimates, if there are any, and for each number of calls all fixed orders of rising
+    cost and the free order.
 
     Parameters
     ----------
@@ -118,7 +139,7 @@ def cascades_to_compare(n_models, max_calls, by_cost, has_estimates):
     return cascades
 
 
-# A fitted cascade -------------------------------------------------------------------------------
+# A fitted cascade ---------------------------------------------------------------------
 
 
 class CascadeMove(NamedTuple):
@@ -129,8 +150,9 @@ class CascadeMove(NamedTuple):
     next_model : ndarray of shape (n_rows, n_prices), dtype=int64
         Model to ask, or `STOP`.
     choice : ndarray of shape (n_rows,), dtype=int64
-        Best choice if the row ends here: the model that answers, or the number of models for
-        abstaining. It has no meaning in the first state, in which nothing has been asked.
+        Best choice if the row ends here: the model that answers, or the number of
+        models for abstaining. It has no meaning in the first state, in which nothing
+        has been asked.
     quality : ndarray of shape (n_rows,)
         Estimated quality of that choice.
     """
@@ -141,7 +163,7 @@ class CascadeMove(NamedTuple):
 
 
 class CascadeEnds(NamedTuple):
-    """Where rows end, arrays of shape (n_rows, n_prices).
+    """Last states and choices of rows, arrays of shape (n_rows, n_prices).
 
     Attributes
     ----------
@@ -310,7 +332,7 @@ def price_grid(costs, n_prices):
     return np.append(np.geomspace(largest, smallest, n_prices - 1), 0.0)
 
 
-# Comparison on held-out rows --------------------------------------------------------------------
+# Comparison on held-out rows ----------------------------------------------------------
 
 
 class HeldOutTables(NamedTuple):
@@ -339,7 +361,8 @@ class ChosenRule(NamedTuple):
     price_index : int
         Position of the price in the grid.
     honest_quality : ndarray of shape (n_rows,)
-        Quality of each held-out row under the cascade that the rows of other folds take.
+        Quality of each held-out row under the cascade that the rows of other folds
+        take.
     """
 
     cascade: int
@@ -529,7 +552,7 @@ def choose_rules(tables, prices, n_calls, *, cheapest):
             gain, quality, n_calls, tables.fold_of_row
         )
         chosen.append(ChosenRule(cascade, index, honest_quality))
-    # Of equally expensive rules the last is kept, which had the lowest price.
+    # The last of equally expensive rules is kept, which had the lowest price.
     rule_of_cost = {}
     for rule in chosen:
         mean_cost = tables.cost[rule.cascade, :, rule.price_index].mean()
@@ -543,7 +566,7 @@ def choose_and_judge(gain, quality, complexity, fold_of_row):
     Parameters
     ----------
     gain, quality : ndarray of shape (n_policies, n_rows)
-        What is maximised, and what is reported.
+        Gain is maximised; quality is reported.
     complexity : ndarray of shape (n_policies,)
     fold_of_row : ndarray of shape (n_rows,)
 

@@ -21,7 +21,8 @@ from skroute.utils._typing import NDArray
 
 # {0, 1/M, ..., 1} with the M = 10 of the paper, for the weight and for the threshold.
 GRID = np.linspace(0.0, 1.0, 11)
-# Share by which the answered label is made more probable than the others: beyond rounding.
+# Share by which the answered label is made more probable than the others: beyond
+# rounding.
 _MARGIN_OF_ANSWER = 1e-9
 
 
@@ -79,9 +80,11 @@ class Choice(NamedTuple):
     members : ndarray of shape (n_members,), dtype=bool
         Members that are asked, and paid.
     weights : ndarray of shape (n_members,)
-        Weight of each member's scores in the answer; all are 0 if the row abstains.
+        Weight of each member's scores in the answer. They have no meaning if the row
+        abstains.
     threshold : float or None, default=None
-        Score above which a label is named, if rows have several labels. NaN if the row abstains.
+        Score above which a label is named, if rows have several labels. NaN if the row
+        abstains.
     """
 
     name: str
@@ -98,11 +101,13 @@ class JudgedAnswers(NamedTuple):
     scores : list of ndarray of shape (n_rows, n_labels)
         Scores of each member.
     labels : list of ndarray of shape (n_rows,), or None
-        Encoded answers of each member. None takes its best scores, or labels above a threshold.
+        Encoded answers of each member. None takes its best scores, or labels above a
+        threshold.
     target : ndarray of shape (n_rows,) or (n_rows, n_labels)
         Encoded true labels, one or several a row.
     quality : callable
-        ``quality(target, answers)`` is the quality of each answer, ndarray of shape (n_rows,).
+        ``quality(target, answers)`` is the quality of each answer, ndarray of shape
+        (n_rows,).
     row_weight : ndarray of shape (n_rows,) or None, default=None
         Weights of the rows. None weights all alike.
     """
@@ -136,9 +141,10 @@ class JudgedAnswers(NamedTuple):
 class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
     """Base of classifiers that ask a member, look at its answer, and may ask others.
 
-    Each choice is a set of members and their weights in the answer: ``choice_members_``,
-    ``choice_weights_`` and, for several labels, ``choice_thresholds_``. The state of a plan is
-    a `MemberAnswers`. A row whose answer is that of one member gets what the member predicts.
+    Each choice is a set of members and their weights in the answer:
+    ``choice_members_``, ``choice_weights_`` and, for several labels,
+    ``choice_thresholds_``. The state of a plan is a `MemberAnswers`. A row whose answer
+    is that of one member gets what the member predicts.
     """
 
     _parameter_constraints: dict = {
@@ -152,8 +158,9 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
     base = "auto"
     _target_kinds: tuple[type, ...] = (SingleLabel, MultiLabel)
     _qualities = ("accuracy", "balanced_accuracy", "cost matrix")
-    # For each member, True if its labels are not those of its best scores, so that it is asked for
-    # `predict`. `_read` sets it. None: the labels of all members are those of their best scores.
+    # For each member, True if its labels are not those of its best scores, so that it
+    # is asked for `predict`. `_read` sets it. None: the labels of all members are those
+    # of their best scores.
     _has_own_labels = None
     # Rules were chosen for the costs of `fit`. New costs act at the next `fit`.
     _new_costs_act_at_once = False
@@ -184,7 +191,7 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
     def _multilabel(self):
         return isinstance(self._target, MultiLabel)
 
-    # Fit --------------------------------------------------------------------------------------
+    # Fit ------------------------------------------------------------------------------
 
     def _read(self, answers):
         """Read what members answered to the rows of `fit` (`OutOfFold`).
@@ -196,8 +203,8 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
         scores : list of ndarray of shape (n_rows, n_labels)
             Of each member.
         labels : list of ndarray of shape (n_rows,), or None
-            Encoded answers of each member. None for several labels: the router finds them in the
-            scores.
+            Encoded answers of each member. None for several labels: the router finds
+            them in the scores.
         """
         scores = answers.to("scores")
         self._has_own_labels = []
@@ -267,12 +274,13 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
     def _validated(self, budget):
         return validated_mixture(self._validated_parts, budget)
 
-    # Answers ----------------------------------------------------------------------------------
+    # Answers --------------------------------------------------------------------------
 
     def _plan_single(self, X, name, call):
         n_rows = num_samples(X)
         member = self.member_names_.index(name)
-        # -1: that a member answers alone may be no choice, because another one is the base.
+        # -1: that a member answers alone may be no choice, because another one is the
+        # base.
         choice = self.choices_.index(name) if name in self.choices_ else -1
         cost = np.full(n_rows, float(self.costs_[member]))
         return Plan(np.full(n_rows, choice), cost, SingleMember(member))
@@ -286,7 +294,8 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
         """Return the answers of one member to all rows."""
         n_rows = num_samples(X)
         if self._multilabel:
-            # The labels are the member's own, not those above a threshold of the router.
+            # The labels are the member's own, not those above a threshold of the
+            # router.
             cache_of(self).count_rows(self.member_names_[member], n_rows)
             return self.estimators_[member].predict(X)
         answers = MemberAnswers(self, X)
@@ -365,8 +374,8 @@ def single_member(weights):
 def with_answer_on_top(probabilities, labels):
     """Return probabilities (n_rows, n_labels) in which the answered label is the most probable.
 
-    If recorded scores name another label, its probability is raised to just above the largest,
-    as `RecordedClassifier` does.
+    If recorded scores name another label, its probability is raised to just above the
+    largest, as `RecordedClassifier` does.
     """
     below = np.flatnonzero(probabilities.argmax(axis=1) != labels)
     if not len(below):
@@ -377,7 +386,7 @@ def with_answer_on_top(probabilities, labels):
     return raised
 
 
-# FrugalMCT's combiner -------------------------------------------------------------------------
+# FrugalMCT's combiner -----------------------------------------------------------------
 
 
 class PairCombination(NamedTuple):
@@ -443,8 +452,8 @@ def search_threshold(
     thresholds : sequence of float, default=GRID
         Candidates.
     labels : ndarray of shape (n_rows,), default=None
-        Answers of the member whose scores they are, if rows have one label. None takes its best
-        scores.
+        Answers of the member whose scores they are, if rows have one label. None takes
+        its best scores.
     row_weight : ndarray of shape (n_rows,), default=None
         Weights of the rows.
 
@@ -487,8 +496,8 @@ def search_combination(
     weights, thresholds : sequence of float, default=GRID
         Candidates for w and theta.
     first_labels, second_labels : ndarray of shape (n_rows,), default=None
-        Answers of the first and of the second where no other is combined with it. None takes the
-        best scores.
+        Answers of the first and of the second where no other is combined with it. None
+        takes the best scores.
     row_weight : ndarray of shape (n_rows,), default=None
         Weights of the rows.
 
@@ -629,7 +638,7 @@ def _grow(answers, members, combination_of):
     return best
 
 
-# What a quality estimator reads ---------------------------------------------------------------
+# Features of a quality estimator ------------------------------------------------------
 
 
 def answer_features(scores, weights=None, multilabel=False):
@@ -640,7 +649,8 @@ def answer_features(scores, weights=None, multilabel=False):
     scores : list of ndarray of shape (n_rows, n_labels)
         Scores of the members that were asked.
     weights : ndarray of shape (n_asked,), default=None
-        Weight of each in the combined scores, if there are several and rows have one label.
+        Weight of each in the combined scores, if there are several and rows have one
+        label.
     multilabel : bool, default=False
         Whether rows have several labels.
     """

@@ -29,26 +29,29 @@ from skroute.utils._statistics import standard_error
 from skroute.utils._typing import NDArray
 from skroute.utils._validation import warn
 
-# Rows that each tree of the forest on answers sees, at most: more take seconds, and decide alike.
+# Rows that each tree of the forest on answers sees, at most: more take seconds, and
+# decide alike.
 _MAX_ROWS_PER_TREE = 8_000
-# Largest alpha of the paper's grid for delta, ``alpha * log(n) / n``; the smallest is its negative.
+# Largest alpha of the paper's grid for delta, ``alpha * log(n) / n``; the smallest is
+# its negative.
 _MAX_ALPHA = 10
 # Rows from which delta is searched: each half must have two.
 _MIN_ROWS_FOR_DELTA = 4
 
 
-# What can be bought after a base ----------------------------------------------------------------
+# Options after a base -----------------------------------------------------------------
 
 
 class AddonOption(NamedTuple):
-    """What a row can buy once its base has answered: nothing, or one add-on.
+    """One purchase once the base has answered: nothing, or one add-on.
 
     Attributes
     ----------
     service : int
         Position of the add-on; that of the base if nothing is bought.
     weight : float
-        w, the weight of the base in the combined scores. 1: the base alone. 0: the add-on alone.
+        w, the weight of the base in the combined scores. 1: the base alone. 0: the
+        add-on alone.
     threshold : float or None
         theta, the score above which a label is named. None if rows have one label.
     row_quality : ndarray of shape (n_rows,)
@@ -64,9 +67,10 @@ class AddonOption(NamedTuple):
 def addon_options(answers, base, weights, thresholds):
     """Return the options after a base, a list of `AddonOption`: the first is the base alone.
 
-    Each add-on is combined with the w that is best for all rows, as in the paper. That w is best
-    on average, which is where the base is sure. Rows that buy are those where the base is not
-    sure. If 0 is a candidate for w, the add-on alone is therefore an option as well.
+    Each add-on is combined with the w that is best for all rows, as in the paper. That
+    w is best on average, which is where the base is sure. Rows that buy are those where
+    the base is not sure. If 0 is a candidate for w, the add-on alone is therefore an
+    option as well.
 
     Parameters
     ----------
@@ -142,36 +146,37 @@ class FrugalMCTClassifier(CombiningRouter):
 
     .. math:: \arg\max_k \; \hat a_k(x) - p\, c_k,
 
-    with the price :math:`p` learned so that the mean cost meets the budget. The combined
-    scores are :math:`w \cdot base + (1 - w) \cdot addon`; the answer is the best label or,
-    where y is an indicator matrix, the labels above :math:`\theta`.
+    with the price :math:`p` learned so that the mean cost meets the budget. The
+    combined scores are :math:`w \cdot base + (1 - w) \cdot addon`; the answer is the
+    best label or, if y is an indicator matrix, the labels above :math:`\theta`.
 
     Parameters
     ----------
     estimators : list of (str, classifier)
-        The services, as in :class:`FrugalMLClassifier`. A label that one does not name has the
-        score 0.
+        The services, as in :class:`FrugalMLClassifier`. A label that a service does not
+        name has the score 0.
 
     costs : mapping from str to float, array-like of shape (n_members,) or "time"
         Cost per call of each service. ``"time"`` measures seconds per sample in `fit`.
+        New costs act at once, see Notes.
 
     budget : float, default=None
-        Mean cost per sample, in the unit of `costs`, the base included. None is unlimited.
-        Raising it buys an add-on for more rows, as long as one gains: a base may need less
-        than the budget, and what it leaves is not spent. It is spent as far as held-out
-        rows show a gain beyond noise.
+        Mean cost per sample, in the unit of `costs`, the base included. None is
+        unlimited. Raising it buys an add-on for more rows, as long as one gains. A base
+        may need less than the budget, and then the rest is not spent. The budget is
+        spent as far as held-out rows show a gain beyond noise.
 
     base : str, default="auto"
-        Name of the service that every row goes to first. ``"auto"`` takes, at the budget
-        asked for, the base with the best out-of-sample accuracy or, within one standard
-        error of it, one that needs less than the budget; one estimator is then fitted for each
-        service.
+        Name of the service that every row goes to first. ``"auto"`` takes, at the
+        budget asked for, the base with the best out-of-sample accuracy or, within one
+        standard error of it, one that needs less than the budget; one estimator is then
+        fitted for each service.
 
     quality_estimator : multi-output regressor, default=None
         Predicts the accuracy of each combination from the base's answer. None takes a
-        random forest of 30 to 100 trees (more where rows are few), each grown on up to 8,000
-        rows. Its training rows are estimated out of sample: from ``oob_prediction_`` where the
-        fitted estimator has it, else by cross-validation.
+        random forest of 30 to 100 trees (more if rows are few), each grown on up to
+        8,000 rows. Its training rows are estimated out of sample: from
+        ``oob_prediction_`` if the fitted estimator has it, else by cross-validation.
         :class:`~sklearn.dummy.DummyRegressor` is the ablation that the paper calls DAP.
 
     weight : float or "auto", default="auto"
@@ -181,8 +186,8 @@ class FrugalMCTClassifier(CombiningRouter):
 
     threshold : float or "auto", default="auto"
         theta, above which a combined score names a label; unused for single labels.
-        ``"auto"`` searches 0, 0.1, ..., 1 together with `weight`. Raising it names fewer
-        labels.
+        ``"auto"`` searches 0, 0.1, ..., 1 together with `weight`. Raising it names
+        fewer labels.
 
     delta : float or "auto", default=0.0
         The price is learned for ``1 - delta`` of what the budget leaves after the base,
@@ -195,33 +200,34 @@ class FrugalMCTClassifier(CombiningRouter):
         budget is a hard cap on them.
 
     quality : str, mapping, array-like or callable, default="accuracy"
-        What an answer is worth, as in :class:`FrugalMLClassifier`.
+        Quality of an answer, as in :class:`FrugalMLClassifier`.
 
     abstain_cost : float, default=None
-        What it costs, in units of `quality`, to abstain from a row, so that a person answers it,
-        as in :class:`FrugalMLClassifier`. None never does. If it is higher, fewer rows abstain.
+        Cost of abstaining after the base, in units of `quality`, as in
+        :class:`FrugalMLClassifier`. None never abstains. If it is higher, fewer rows
+        abstain.
 
     abstain_label : object, default=None
-        What `predict` gives for a row that abstains; no class may have this label. None takes
-        ``"abstain"`` where labels are texts and -1 where they are numbers.
+        Label of a row that abstains, as in :class:`FrugalMLClassifier`.
 
     cv : int, splitter or iterable, default=5
-        Folds that make the members' answers, and the estimates where needed,
-        out-of-sample.
+        Folds that make the services' answers out-of-sample, and the estimates of a
+        `quality_estimator` without ``oob_prediction_``.
 
     n_jobs : int, default=None
-        Members, and trees of the default `quality_estimator`, fitted in parallel.
+        Number of services, or of trees of the default `quality_estimator`, that are
+        fitted in parallel.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        Class labels; the positions of the labels where y is an indicator matrix.
+        Class labels; the positions of the labels if y is an indicator matrix.
 
     choices_ : list of str
-        What `route` indexes: for each possible base, the base alone ("cnn"), combined
-        with an add-on ("cnn + ocr"), and the add-on's answer after the base's was not
-        enough ("cnn > ocr"); with an `abstain_cost` also abstaining after it
-        ("cnn > abstain").
+        Names of the choices that `route` indexes: for each possible base, the base
+        alone ("cnn"), combined with an add-on ("cnn + ocr"), and the add-on's answer
+        after the base's was not enough ("cnn > ocr"); with an `abstain_cost` also
+        abstaining after it ("cnn > abstain").
 
     choice_costs_ : ndarray of shape (n_choices,)
         Cost of each choice, the base included.
@@ -230,7 +236,7 @@ class FrugalMCTClassifier(CombiningRouter):
         Combiner weights.
 
     choice_thresholds_ : ndarray of shape (n_choices,)
-        theta; where y is an indicator matrix.
+        theta, if y is an indicator matrix.
 
     member_names_ : list of str
         Names of the services.
@@ -250,16 +256,18 @@ class FrugalMCTClassifier(CombiningRouter):
     delta_ : float
         Delta at the constructor's budget.
 
-    validation_quality_, validation_cost_, validation_quality_se_, validation_cost_se_ : float
-        Mean quality and cost of the cross-fitted decisions at `budget`, each at a price and after
-        a base that was learned without the part of the rows that it is in; and their standard
-        errors, as estimates for new rows.
+    validation_quality_, validation_cost_ : float
+        Mean quality and cost of the cross-fitted decisions at `budget`. The price and
+        the base of each fold were learned without it.
+
+    validation_quality_se_, validation_cost_se_ : float
+        Standard errors of these as estimates for new rows.
 
     abstain_quality_ : float or None
         Quality of a row that abstains. None if no row can abstain.
 
     n_features_in_, feature_names_in_ : int, ndarray of shape (`n_features_in_`,)
-        Number and names of the features seen during `fit`, where X has them.
+        Number and names of the features seen during `fit`, if X has them.
 
     See Also
     --------
@@ -269,26 +277,29 @@ class FrugalMCTClassifier(CombiningRouter):
 
     Notes
     -----
-    There is no `random_state`: set that of the members and of a `quality_estimator` of your own.
+    There is no `random_state`: set that of the members and of a `quality_estimator` of
+    your own.
 
-    ``fit(X, y, sample_weight=...)`` weights rows as in :class:`OccamRouterClassifier`: in the fit
-    of members, in combinations and prices, and in the estimates of a `quality_estimator` whose
-    `fit` takes weights.
+    ``fit(X, y, sample_weight=...)`` takes weights as in :class:`FrugalMLClassifier`.
+    They also count in the combinations, in prices, and in the estimates of a
+    `quality_estimator` whose `fit` takes weights.
 
-    A row that one member answers alone gets what that member predicts, by a decision threshold of
-    its own too. Several labels per row are those above `choice_thresholds_` in any case.
-    `predict_proba` is the mean of the probabilities of the members, weighted by
-    `choice_weights_`; the label of combined answers is its most probable one.
+    The paper has one combiner for a base and an add-on. With ``weight="auto"`` each
+    add-on is offered twice, at the same cost: combined with the base, and alone. It is
+    offered once if the best weight of the base is 0.
 
-    The paper has one combiner for a base and an add-on. With ``weight="auto"`` each add-on
-    is offered twice, at the same cost: combined with the base, and alone; once, where the
-    best weight of the base is 0.
+    A row that one member answers alone gets the label that the member predicts, by a
+    decision threshold of its own too. If rows have several labels, they are always
+    those above `choice_thresholds_`. `predict_proba` is the mean of the probabilities
+    of the members, weighted by `choice_weights_`; the label of combined answers is its
+    most probable one.
 
     `route` and `predict_cost` ask the base, since its answer is what decides.
 
-    `costs` can be changed after `fit`, without a new fit: the dual price of each base's options
-    is computed again from stored estimates. ``exclude`` of a call takes names of members: they are
-    asked neither as base nor as add-on (``"abstain"``: every row is answered).
+    `costs` can be changed after `fit`, without a new fit: the dual price of each base's
+    options is computed again from stored estimates. ``exclude`` of a call takes names
+    of members: they are asked neither as base nor as add-on (``"abstain"``: every row
+    is answered).
 
     References
     ----------
@@ -363,7 +374,7 @@ class FrugalMCTClassifier(CombiningRouter):
         self.cv = cv
         self.n_jobs = n_jobs
 
-    # Fit ------------------------------------------------------------------------------------
+    # Fit ------------------------------------------------------------------------------
 
     def _learn(self, X, answers):
         names = answers.names
@@ -469,7 +480,7 @@ class FrugalMCTClassifier(CombiningRouter):
         if message:
             warn(message)
 
-    # Decisions ------------------------------------------------------------------------------
+    # Decisions ------------------------------------------------------------------------
 
     def _options_now(self, exclude=None):
         """Return the options of each base at the costs of now, a list of `BaseOptions`.
@@ -505,7 +516,8 @@ class FrugalMCTClassifier(CombiningRouter):
     def _options_at(self, budget, exclude=None):
         """Return the options of the base with the best validated quality at a budget.
 
-        Within noise of it, a base that needs less than the budget is taken (`best_or_cheaper`).
+        Within noise of it, a base that needs less than the budget is taken
+        (`best_or_cheaper`).
         """
         options = self._options_now(exclude)
         # A stream refuses a total that does not pay for the cheapest base.
@@ -605,7 +617,7 @@ class FrugalMCTClassifier(CombiningRouter):
         quality[:, options.first + options.policy.kept] = estimates
         return quality
 
-    # Streams --------------------------------------------------------------------------------
+    # Streams --------------------------------------------------------------------------
 
     def _excludable(self):
         names = list(self.member_names_)
@@ -636,7 +648,7 @@ class FrugalMCTClassifier(CombiningRouter):
         answer = self._answer(base_alone, "predict")[0]
         return features, answers, {options.first: answer}
 
-    # Attributes -----------------------------------------------------------------------------
+    # Attributes -----------------------------------------------------------------------
 
     @property
     def base_(self):
@@ -653,8 +665,8 @@ class FrugalMCTClassifier(CombiningRouter):
 def qualities_alone(options_by_base):
     """Return the quality of each row for each service that answers alone, by its position.
 
-    `options_by_base` is a dict from a base to its options. A service alone may be an option of
-    several bases: then its answers are equal.
+    `options_by_base` is a dict from a base to its options. A service alone may be an
+    option of several bases: then its answers are equal.
     """
     alone = {}
     for base, options in options_by_base.items():
@@ -667,8 +679,8 @@ def qualities_alone(options_by_base):
 def search_delta(policy, budget):
     """Return the best delta ``alpha * log(N) / N``, alpha in -10, ..., 10 (section 4.2).
 
-    It is the one with the best quality on held-out halves of the log, among those that keep the
-    budget there. It is the largest if none does.
+    It is the one with the best quality on held-out halves of the log, among those that
+    keep the budget there. It is the largest if none does.
 
     Parameters
     ----------
@@ -687,7 +699,7 @@ def search_delta(policy, budget):
     deltas = alphas * np.log(n_rows) / n_rows
     deltas = deltas[deltas <= 1]
     halves = np.array_split(np.random.default_rng(0).permutation(n_rows), 2)
-    # Of each delta, means over all rows.
+    # Means over all rows for each delta.
     cost = np.zeros(len(deltas))
     quality = np.zeros(len(deltas))
     for train, test in (halves, halves[::-1]):

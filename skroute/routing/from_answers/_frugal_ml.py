@@ -26,14 +26,15 @@ from skroute.routing.parts._targets import SingleLabel
 from skroute.utils._compat import Integral, Interval
 from skroute.utils._typing import NDArray
 
-# Rows from which a label has thresholds of its own. Labels that a base gave to fewer rows share
-# theirs: quantiles of fewer scores are noise.
+# Rows from which a label has thresholds of its own. Labels that a base gave to fewer
+# rows share theirs: quantiles of fewer scores are noise.
 _MIN_ROWS = 30
-# Group of all labels that share their thresholds. A label that does not has group 1 + label.
+# Group of all labels that share their thresholds. A label that does not has group 1 +
+# label.
 _RARE = 0
 
 
-# What FrugalML learns from ----------------------------------------------------------------------
+# What FrugalML learns from ------------------------------------------------------------
 
 
 class BaseAnswers(NamedTuple):
@@ -46,7 +47,8 @@ class BaseAnswers(NamedTuple):
     scores : ndarray of shape (n_members, n_rows)
         Score of that answer.
     quality : ndarray of shape (n_rows, n_addons)
-        Quality of each add-on's answer. Add-ons are the members, then abstaining if rows may.
+        Quality of each add-on's answer. Add-ons are the members, then abstaining if
+        rows may.
     addon_costs : ndarray of shape (n_addons,)
     weight : ndarray of shape (n_rows,) or None
         Weights of the rows. None weights all alike.
@@ -90,15 +92,15 @@ def label_groups(labels, n_labels, min_rows, weight=None):
     return np.where(is_frequent, np.arange(n_labels) + 1, _RARE)
 
 
-# Options of one base ----------------------------------------------------------------------------
+# Options of one base ------------------------------------------------------------------
 
 
 class LabelOptions(NamedTuple):
     """Options that one base has for each group of its labels.
 
-    An option is a threshold and an add-on. The base's answer is kept if its score is at least the
-    threshold, else the add-on's is bought. The first option never buys: its threshold is minus
-    infinity, and its add-on is the base.
+    An option is a threshold and an add-on. The base's answer is kept if its score is at
+    least the threshold, else the add-on's is bought. The first option never buys: its
+    threshold is minus infinity, and its add-on is the base.
 
     Attributes
     ----------
@@ -197,7 +199,8 @@ def _thresholds_to_try(scores, weight, n_thresholds):
     order = np.argsort(scores, kind="stable")
     rising = scores[order]
     weight_up_to = np.cumsum(weight[order])
-    # The higher of two neighbours, as `np.quantile` takes it of rows that weigh one each.
+    # The higher of two neighbours, as `np.quantile` takes it of rows that weigh one
+    # each.
     places = np.ceil(np.linspace(0, 1, n_thresholds)[1:] * (total - 1))
     positions = np.searchsorted(weight_up_to, places, side="right")
     quantiles = rising[np.minimum(positions, len(rising) - 1)]
@@ -213,9 +216,9 @@ def _thresholds_to_try(scores, weight, n_thresholds):
 def thresholds_between(scores, levels, weight_up_to=None):
     """Return thresholds between neighbouring scores that part the rows as `levels` do.
 
-    Each lies where the share of later rows below it is, in the mean, that of the training rows.
-    With a threshold at a score with i of n rows below it, :math:`(i + 1) / (n + 1)` of later rows
-    would be below, and budgets would be too small.
+    Each lies where the share of later rows below it is, in the mean, that of the
+    training rows. With a threshold at a score with i of n rows below it, :math:`(i + 1)
+    / (n + 1)` of later rows would be below, and budgets would be too small.
 
     Parameters
     ----------
@@ -246,7 +249,7 @@ def thresholds_between(scores, levels, weight_up_to=None):
     return np.where(is_between, between, outside)
 
 
-# Rules ------------------------------------------------------------------------------------------
+# Rules --------------------------------------------------------------------------------
 
 
 class LabelRules(NamedTuple):
@@ -293,9 +296,9 @@ class LabelRules(NamedTuple):
 def label_rules(options, bases):
     """Return the best option of every label for every budget, over all bases (`LabelRules`).
 
-    One option per label under a budget is the assignment problem with labels weighted by
-    their frequency. Its path has a plan for each of its breaks. The rules are the plans on the
-    upper hull over those of all bases.
+    One option per label under a budget is the assignment problem with labels weighted
+    by their frequency. Its path has a plan for each of its breaks. The rules are the
+    plans on the upper hull over those of all bases.
 
     Parameters
     ----------
@@ -426,34 +429,37 @@ def held_out_label_rules(learned, answers, rows):
 class FrugalMLClassifier(CombiningRouter):
     """Ask a base service; if its score is too low for its label, ask an add-on (FrugalML).
 
-    FrugalML [1]_. A row goes to a base, which answers with a label and a score.
-    Each label has a threshold and an add-on: a score of at least the threshold is
-    accepted, otherwise the add-on is bought and its answer given. Thresholds and add-ons
-    of all labels are chosen together, under the budget. Up to two bases are mixed to
-    meet the budget on average.
+    FrugalML [1]_. A row goes to a base, which answers with a label and a score. Each
+    label has a threshold and an add-on: a score of at least the threshold is accepted,
+    otherwise the add-on is bought and its answer given. Thresholds and add-ons of all
+    labels are chosen together, under the budget. Up to two bases are mixed to meet the
+    budget on average.
 
     Parameters
     ----------
     estimators : list of (str, classifier)
         The members, with ``predict_proba``. Each is cloned and fitted; a fitted one is
         passed as :class:`~sklearn.frozen.FrozenEstimator`, and then the rows given to
-        `fit` should be new to it. The score of an answer is the probability of its label. The
-        answer of a member is what it predicts, by a decision threshold of its own too. `fit`
-        asks each row for both. Later calls ask for ``predict`` only if it was not the most
-        probable label of every row of `fit`.
+        `fit` should be new to it. The answer of a member is what it predicts, by a
+        decision threshold of its own too. The score of an answer is the probability of
+        its label. `fit` asks each row for both. Later calls ask for ``predict`` only if
+        it was not the most probable label of every row of `fit`.
 
     costs : mapping from str to float, array-like of shape (n_members,) or "time"
         Cost per call of each member. ``"time"`` measures seconds per sample in `fit`.
 
     budget : float, default=None
         Mean cost per sample, in the unit of `costs`, base and add-on included. None is
-        unlimited. Raising it raises thresholds, buys more expensive add-ons and takes more
-        expensive bases. It is spent as far as held-out rows show a gain beyond noise.
+        unlimited. Raising it raises thresholds, buys more expensive add-ons and takes
+        more expensive bases. It is spent as far as held-out rows show a gain beyond
+        noise.
 
     quality : str, mapping, array-like or callable, default="accuracy"
-        What an answer is worth: ``"accuracy"`` (of several labels those in common by those in
-        either), ``"balanced_accuracy"``, a cost matrix, or a function of true and given labels
-        to one number per row, higher is better, as in :class:`OccamRouterClassifier`.
+        Quality of an answer: ``"accuracy"``, ``"balanced_accuracy"``, a cost matrix, or
+        a function of true and given labels to one number per row, higher is better, as
+        in :class:`OccamRouterClassifier`. If rows have several labels, accuracy is the
+        number of labels that are both true and given, divided by the number of those
+        that are either.
 
     base : str, default="auto"
         Name of the base. ``"auto"`` chooses one, or mixes two, at the budget asked for.
@@ -463,22 +469,22 @@ class FrugalMLClassifier(CombiningRouter):
         training rows more closely.
 
     abstain_cost : float, default=None
-        What it costs, in units of `quality`, to abstain from a row, so that a person answers it.
-        The row counts as the best quality of any answer in `fit` minus this. The members that
-        were asked before are paid, and a base is always asked. `predict` marks the row by
-        `abstain_label` (NaN in an indicator matrix), `predict_proba` by NaN. None never abstains.
-        If it is higher, fewer rows abstain.
+        Cost, in units of `quality`, of abstaining from a row, so that a person answers
+        it. The row counts as the best quality of any answer in `fit` minus this. The
+        members that were asked before are paid, and a base is always asked. `predict`
+        marks the row by `abstain_label` (NaN in an indicator matrix), `predict_proba`
+        by NaN. None never abstains. If it is higher, fewer rows abstain.
 
     abstain_label : object, default=None
-        What `predict` gives for a row that abstains; no class may have this label. None takes
-        ``"abstain"`` where labels are texts and -1 where they are numbers.
+        Label that `predict` gives to a row that abstains; no class may have it. None
+        takes ``"abstain"`` if labels are texts, and -1 if they are numbers.
 
     cv : int, splitter or iterable, default=5
-        Folds that make the members' answers out-of-sample.
-        A splitter by groups gets them from `fit` as ``groups``, through metadata routing.
+        Folds that make the members' answers out-of-sample, and validate the rules. A
+        splitter by groups gets them from `fit` as ``groups``, through metadata routing.
 
     n_jobs : int, default=None
-        Members fitted in parallel.
+        Number of members that are fitted in parallel.
 
     Attributes
     ----------
@@ -486,9 +492,9 @@ class FrugalMLClassifier(CombiningRouter):
         Class labels.
 
     choices_ : list of str
-        What `route` indexes: for each base its own answer ("cnn") and each add-on's
-        ("cnn > microsoft"); with an `abstain_cost` also abstaining after it
-        ("cnn > abstain").
+        Names of the choices that `route` indexes: for each base its own answer ("cnn")
+        and each add-on's ("cnn > microsoft"); with an `abstain_cost` also abstaining
+        after it ("cnn > abstain").
 
     choice_costs_ : ndarray of shape (n_choices,)
         Cost of each choice, the base included.
@@ -506,15 +512,18 @@ class FrugalMLClassifier(CombiningRouter):
         Base, thresholds and add-ons for every budget, by rising cost, with their mean
         cost and quality on training rows.
 
-    validation_quality_, validation_cost_, validation_quality_se_, validation_cost_se_ : float
-        Mean quality and cost at `budget` of the rows of `fit`, each part of which is decided by
-        rules that the other parts have chosen; and their standard errors for new rows.
+    validation_quality_, validation_cost_ : float
+        Mean quality and cost at `budget` of the rows of `fit`. Each fold is decided by
+        rules that the other folds have chosen.
+
+    validation_quality_se_, validation_cost_se_ : float
+        Standard errors of these as estimates for new rows.
 
     abstain_quality_ : float or None
         Quality of a row that abstains. None if no row can abstain.
 
     n_features_in_, feature_names_in_ : int, ndarray of shape (`n_features_in_`,)
-        Number and names of the features seen during `fit`, where X has them.
+        Number and names of the features seen during `fit`, if X has them.
 
     See Also
     --------
@@ -525,19 +534,20 @@ class FrugalMLClassifier(CombiningRouter):
     -----
     There is no `random_state`: set that of the members.
 
-    ``fit(X, y, sample_weight=...)`` fits every member with the weights as they are given, and
-    counts rows by them in all rules and validation figures, whose unit does not matter. With
-    metadata routing each member says whether it requests them. A row of weight 0 is as good as
-    absent.
+    ``fit(X, y, sample_weight=...)`` fits every member with the weights as they are
+    given, and counts rows by them in all rules and validation figures. Their unit does
+    not matter. With metadata routing each member says whether it requests them. A row
+    of weight 0 counts as absent.
 
-    Which of two mixed bases a row goes to is drawn from a hash of the row and of how often
-    it came before in the call: a row goes the same way in every batch and container, and
-    of many equal rows in one call the right share goes each way. In calls of one row each,
-    equal rows all go one way. Rows of a torch data set are drawn by their position in it.
+    If two bases are mixed, the base of a row is drawn from a hash of the row and of how
+    often it came before in the call. A row goes the same way in every batch and
+    container, and of many equal rows in one call the right share goes each way. In
+    calls of one row each, equal rows all go one way. Rows of a torch data set are drawn
+    by their position in it.
 
-    `route` and `predict_cost` ask the base, since its answer is what decides. Thresholds
-    are only as good as the scores: where a member's score says little about whether it is
-    right, use :class:`FrugalMCTClassifier`.
+    `route` and `predict_cost` ask the base, since its answer is what decides.
+    Thresholds are only as good as the scores. If a member's score depends little on
+    whether the member is right, use :class:`FrugalMCTClassifier`.
 
     References
     ----------

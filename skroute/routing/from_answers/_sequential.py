@@ -46,16 +46,18 @@ from skroute.utils._typing import NDArray
 
 # Budgets at which the rules of each base that buy one add-on at most are candidates.
 _N_ADDON_PRICES = 33
-# Power by which these budgets are spread: where little is spent, a little more gains most.
+# Power by which these budgets are spread: where little is spent, a little more gains
+# most.
 _ADDON_PRICES_POWER = 2.0
-# Maximal number of rows that each tree of a forest sees. It bounds the time of `fit`: there is a
-# forest for each set of members.
+# Maximal number of rows that each tree of a forest sees. It bounds the time of `fit`:
+# there is a forest for each set of members.
 _MAX_ROWS_PER_TREE = 2_000
-# Maximal number of sets of members, those of 8 members. It bounds the time of `fit`, too.
+# Maximal number of sets of members, those of 8 members. It bounds the time of `fit`,
+# too.
 _MAX_SETS = 255
-# Penalty, in standard errors, of a rule that may ask more than one add-on. Over splits of nine
-# sets, half an error and a whole one do as well. With none, the noise of many candidates is taken
-# for quality.
+# Penalty, in standard errors, of a rule that may ask more than one add-on. Over splits
+# of nine sets, half an error and a whole one do as well. With none, the noise of many
+# candidates is taken for quality.
 _PENALTY = 0.5
 # `Rule.price_index` of a rule that buys one add-on at most.
 ONE_ADDON = -1
@@ -96,7 +98,7 @@ class JudgedRule(NamedTuple):
 
 
 class AddonValues(NamedTuple):
-    """What is bought after the first member by rules that buy one add-on at most.
+    """Estimates of rules that buy one add-on at most, after one first member.
 
     Attributes
     ----------
@@ -111,7 +113,7 @@ class AddonValues(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """What rows do in one state, arrays of shape (n_rows,).
+    """Next states and choices of rows in one state, arrays of shape (n_rows,).
 
     Attributes
     ----------
@@ -169,33 +171,34 @@ class SequentialRouterClassifier(CombiningRouter):
     r"""Ask one member after another, while the next answer is worth its price.
 
     After each answer the row either stops, and is answered with the combination of all
-    answers paid for (or with one of them, where that is estimated to be better), or asks
+    answers paid for (or with one of them, if that is estimated to be better), or asks
     the member whose next answer is worth most: the member k that maximises
     :math:`\hat V_{S \cup k}(x) - p\, c_k`, where :math:`S` are the members asked so far
-    and :math:`\hat V` estimates, from their answers, what going on is worth at the price
+    and :math:`\hat V` estimates, from their answers, the value of going on at the price
     :math:`p`, later purchases included.
 
-    :math:`\hat V` is fitted backward, from large sets of members to small ones, on what
-    they have made of training rows. The rules at several prices and from each
-    possible first member are then compared out of sample with one another and with their
-    special case that buys one add-on at most, :class:`FrugalMCTClassifier`'s. For a budget the
-    best one, or a mixture of two, is used; without `abstain_cost` a rule that may buy more has to
-    be better by half a standard error.
+    :math:`\hat V` is fitted by backward induction, from large sets of members to small
+    ones, on their answers to training rows. There is a rule for each of several prices
+    and each possible first member. They are compared out of sample with one another and
+    with their special case that buys one add-on at most,
+    :class:`FrugalMCTClassifier`'s. For a budget the best one, or a mixture of two, is
+    used. Without `abstain_cost` a rule that may buy more has to be better by half a
+    standard error.
 
     Parameters
     ----------
     estimators : list of (str, classifier)
-        The members, as in :class:`FrugalMLClassifier`. A label that one does not name has the
-        score 0.
+        The members, as in :class:`FrugalMLClassifier`. A label that a member does not
+        name has the score 0.
 
     costs : mapping from str to float, array-like of shape (n_members,) or "time"
-        Cost per call of each member. ``"time"`` measures seconds per sample in `fit`. Read
-        by `fit`.
+        Cost per call of each member. ``"time"`` measures seconds per sample in `fit`.
+        New costs act at the next `fit`.
 
     budget : float, default=None
-        Mean cost per sample, in the unit of `costs`, all calls included. None is unlimited.
-        Raising it buys more answers. It is spent as far as held-out rows show a gain beyond
-        noise.
+        Mean cost per sample, in the unit of `costs`, all calls included. None is
+        unlimited. Raising it buys more answers. It is spent as far as held-out rows
+        show a gain beyond noise.
 
     base : str, default="auto"
         Name of the member that is asked first. ``"auto"`` chooses one, or mixes two, at
@@ -206,51 +209,54 @@ class SequentialRouterClassifier(CombiningRouter):
         to that many of m members, up to :math:`2^m - 1`. 2 allows one add-on.
 
     n_prices : int, default=12
-        Prices that the sequential rules are fitted for. Raising it follows the budget
-        more closely and fits regressors with more outputs.
+        Number of prices that the sequential rules are fitted for. Raising it follows
+        the budget more closely and fits regressors with more outputs.
 
     quality_estimator : multi-output regressor, default=None
-        Estimates the value of stopping and of going on from the answers so far. None takes a
-        forest as in :class:`FrugalMCTClassifier`, each tree grown on up to 2,000 rows.
+        Estimates the value of stopping and of going on from the answers so far. None
+        takes a forest as in :class:`FrugalMCTClassifier`, each tree grown on up to
+        2,000 rows.
 
     quality : str, mapping, array-like or callable, default="accuracy"
-        What an answer is worth, as in :class:`FrugalMLClassifier`. What is no mean over the
-        labels of rows is refused.
+        Quality of an answer, as in :class:`FrugalMLClassifier`. It must be a mean over
+        the labels of rows.
 
     abstain_cost : float, default=None
-        What it costs, in units of `quality`, to abstain from a row, so that a person answers it,
-        as in :class:`FrugalMLClassifier`. None never does. If it is higher, fewer rows abstain.
+        Cost of abstaining after any answer, in units of `quality`, as in
+        :class:`FrugalMLClassifier`. None never abstains. If it is higher, fewer rows
+        abstain.
 
     abstain_label : object, default=None
-        What `predict` gives for a row that abstains; no class may have this label. None takes
-        ``"abstain"`` where labels are texts and -1 where they are numbers.
+        Label of a row that abstains, as in :class:`FrugalMLClassifier`.
 
     cv : int, splitter or iterable, default=5
-        Folds that make the members' answers, and the estimates where needed,
-        out-of-sample.
-        A splitter by groups gets them from `fit` as ``groups``, through metadata routing.
+        Folds that make the members' answers out-of-sample, validate the rules, and make
+        estimates out-of-sample as in :class:`FrugalMCTClassifier`. A splitter by groups
+        gets them from `fit` as ``groups``, through metadata routing.
 
     n_jobs : int, default=None
-        Members, and trees of the default `quality_estimator`, fitted in parallel.
+        Number of members, or of trees of the default `quality_estimator`, that are
+        fitted in parallel.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        Class labels; the positions of the labels where y is an indicator matrix.
+        Class labels; the positions of the labels if y is an indicator matrix.
 
     choices_ : list of str
-        What `route` indexes: the sets of members that a row may end with, their answers
-        combined ("cnn + ocr") or one of them preferred ("cnn + ocr > ocr"); with an
-        `abstain_cost` also abstaining after them ("cnn + ocr > abstain").
+        Names of the choices that `route` indexes: the sets of members that a row may
+        end with, their answers combined ("cnn + ocr") or one of them preferred ("cnn +
+        ocr > ocr"); with an `abstain_cost` also abstaining after them ("cnn + ocr >
+        abstain").
 
     choice_costs_ : ndarray of shape (n_choices,)
-        Cost of each.
+        Cost of all members of each set.
 
     choice_weights_ : ndarray of shape (n_choices, n_members)
         Combiner weights of each.
 
     choice_thresholds_ : ndarray of shape (n_choices,)
-        Score above which a label is named; where y is an indicator matrix.
+        Score above which a label is named, if y is an indicator matrix.
 
     member_names_ : list of str
         Names of the members.
@@ -267,38 +273,36 @@ class SequentialRouterClassifier(CombiningRouter):
     mixture_ : Mixture
         Validated mean cost and quality of the rules that are used, by rising cost.
 
-    validation_quality_, validation_cost_, validation_quality_se_, validation_cost_se_ : float
-        Mean quality and cost at `budget` of the rows of `fit`, each part of which is decided by
-        rules that the other parts have chosen, and by estimates that are out of sample; and their
-        standard errors for new rows.
+    validation_quality_, validation_cost_ : float
+        Mean quality and cost at `budget` of the rows of `fit`. Each fold is decided by
+        rules that the other folds have chosen, and by estimates that are out of sample.
+
+    validation_quality_se_, validation_cost_se_ : float
+        Standard errors of these as estimates for new rows.
 
     abstain_quality_ : float or None
         Quality of a row that abstains. None if no row can abstain.
 
     n_features_in_, feature_names_in_ : int, ndarray of shape (`n_features_in_`,)
-        Number and names of the features seen during `fit`, where X has them.
+        Number and names of the features seen during `fit`, if X has them.
 
     See Also
     --------
     FrugalMCTClassifier : The special case of one add-on at most.
     FrugalMLClassifier : One threshold per label instead of an estimator.
+    CascadeRouter : Learns from a log with signals, and calls no model itself.
 
     Notes
     -----
-    There is no `random_state`: set that of the members and of a `quality_estimator` of your own.
+    There is no `random_state`: set that of the members and of a `quality_estimator` of
+    your own.
 
-    ``fit(X, y, sample_weight=...)`` weights rows as in :class:`OccamRouterClassifier`: in the fit
-    of members, in combinations and prices, and in the estimates of a `quality_estimator` whose
-    `fit` takes weights.
+    Weights of rows, the answers and probabilities of combined members, and the answer
+    of a member alone are as in :class:`FrugalMCTClassifier`.
 
-    A row that one member answers alone gets what that member predicts, by a decision threshold of
-    its own too. Several labels per row are those above `choice_thresholds_` in any case.
-    `predict_proba` is the mean of the probabilities of the members, weighted by
-    `choice_weights_`; the label of combined answers is its most probable one.
-
-    Which of two mixed rules a row follows is drawn from its ``request_id``, else as in
-    :class:`FrugalMLClassifier`. `route` and `predict_cost` ask the members that `predict` asks,
-    since their answers are what decides.
+    If two rules are mixed, the rule of a row is drawn from its ``request_id``, else as
+    in :class:`FrugalMLClassifier`. `route` and `predict_cost` ask the members that
+    `predict` asks, since their answers are what decides.
 
     References
     ----------
@@ -377,7 +381,7 @@ class SequentialRouterClassifier(CombiningRouter):
         super()._check_members(members)
         check_sets(len(members), self.max_calls, _MAX_SETS)
 
-    # Fit ------------------------------------------------------------------------------------
+    # Fit ------------------------------------------------------------------------------
 
     def _learn(self, X, answers):
         names = answers.names
@@ -398,7 +402,8 @@ class SequentialRouterClassifier(CombiningRouter):
             self, judged.scores, estimator, fit_params, folds=answers.folds
         )
         bases = possible_bases(self.base, names)
-        # The rules of one add-on come first, since their prices are those of the others.
+        # The rules of one add-on come first, since their prices are those of the
+        # others.
         rules = self._learn_addons(bases, quality, learner, answers.weight)
         self._values = None
         if self._states.n_calls > 2:
@@ -409,8 +414,9 @@ class SequentialRouterClassifier(CombiningRouter):
     def _choices_after_sets(self, combination_of, n_rows):
         """Return the choices (`Choice`), and the quality of each row for each of them.
 
-        After each set of members these are all combined, each of several members alone, and
-        abstaining. Sets ``_first_choice``, the position of the first choice of each state.
+        After each set of members these are all combined, each of several members alone,
+        and abstaining. Sets ``_first_choice``, the position of the first choice of each
+        state.
 
         Parameters
         ----------
@@ -455,8 +461,8 @@ class SequentialRouterClassifier(CombiningRouter):
     def _choices_with_one_addon(self, start):
         """Return the positions of FrugalMCT's choices after the first member.
 
-        They are the first member alone, then for each add-on both combined and the add-on alone,
-        then abstaining. `start` is the state after the first member.
+        They are the first member alone, then for each add-on both combined and the
+        add-on alone, then abstaining. `start` is the state after the first member.
         """
         choices = [self._first_choice[start]]
         for addon in self._states.next_members(start):
@@ -577,8 +583,8 @@ class SequentialRouterClassifier(CombiningRouter):
         price_indices = [judged.rule.price_index for judged in judged_rules]
         options = {
             "is_simple": np.array(price_indices) == ONE_ADDON,
-            # A rule by which all rows abstain has no error at all, and would win against rules
-            # with a penalty.
+            # A rule by which all rows abstain has no error at all, and would win
+            # against rules with a penalty.
             "penalty": 0.0 if self._some_abstain else _PENALTY,
         }
         held_out = []
@@ -606,7 +612,7 @@ class SequentialRouterClassifier(CombiningRouter):
         n_rules = len(self.mixture_.cost)
         self._rules = [judged_rules[k].rule for k in positions[:n_rules]]
 
-    # Decisions ------------------------------------------------------------------------------
+    # Decisions ------------------------------------------------------------------------
 
     def _smallest_budget(self):
         cheapest = [addons.choices[0] for addons in self._addons.values()]

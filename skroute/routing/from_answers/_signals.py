@@ -1,8 +1,9 @@
 """Signals of answers, and regressions of quality on them: ridge fits that leave one row out.
 
-Logs of cascades are short (300 rows), so everything here is shrunken. A model's quality given
-its own signals is a logistic line, corrected by the other signals against a ridge. Values of
-asking on are ridge regressions. Estimates of the training rows are leave-one-out.
+Logs of cascades are short (300 rows), so everything here is shrunken. A model's quality
+given its own signals is a logistic line, corrected by the other signals against a
+ridge. Values of asking on are ridge regressions. Estimates of the training rows are
+leave-one-out.
 """
 
 from collections.abc import Mapping
@@ -19,15 +20,15 @@ from skroute.utils._tolerances import TINY
 from skroute.utils._typing import NDArray
 from skroute.utils._validation import floats_of
 
-# Ridge penalties in rows: with a ridge of 10, 10 rows of unit variance have half their effect.
-# Penalty of a model's own signals in the logistic line of its quality.
+# Ridge penalties in rows: with a ridge of 10, 10 rows of unit variance have half their
+# effect. Penalty of a model's own signals in the logistic line of its quality.
 _OWN_SIGNALS_RIDGE = 1.0
 # Penalty of other signals in that line.
 _OTHER_SIGNALS_RIDGE = 10.0
 # Penalty of signals in the regressions of values.
 _VALUE_RIDGE = 10.0
-# Penalty of the terms of the best answer's quality in the regressions of values: a tenth of that
-# of signals, because these terms are on the scale of the values.
+# Penalty of the terms of the best answer's quality in these regressions. The terms have
+# the scale of the values, so a tenth of the penalty of signals is enough.
 _BEST_QUALITY_RIDGE = 0.1 * _VALUE_RIDGE
 # Penalties of intercepts: only against singular matrices.
 _LOGISTIC_INTERCEPT_RIDGE = 1e-3
@@ -42,17 +43,18 @@ _MAX_STEPS = 25
 _MAX_CHANGE = 5.0
 # Change of coefficients below which Newton's method has converged.
 _CONVERGED = 1e-7
-# Leverage of a row at most in leave-one-out estimates of values: the division stays stable.
+# Leverage of a row at most in leave-one-out estimates of values: the division stays
+# stable.
 _MAX_LEVERAGE = 0.95
 # The same for logistic fits: smallest value of 1 minus the leverage.
 _MIN_REMAINDER = 0.05
 
 
-# What is read of rows ---------------------------------------------------------------------------
+# Signals of rows ----------------------------------------------------------------------
 
 
 class RowSignals(NamedTuple):
-    """What a cascade may read of rows, as given or as normal scores.
+    """Numbers that a cascade may read of rows, as given or as normal scores.
 
     Attributes
     ----------
@@ -125,7 +127,8 @@ class _ColumnScale(NamedTuple):
     scores : ndarray of shape (n_values,)
         Normal score of the rank of each value.
     has_missing : bool
-        True if some training rows have NaN. Then missing values get a column of their own.
+        True if some training rows have NaN. Then missing values get a column of their
+        own.
     """
 
     values: NDArray[np.float64]
@@ -136,9 +139,9 @@ class _ColumnScale(NamedTuple):
 class RankScores:
     """Normal scores of the ranks of columns, in any unit.
 
-    Equal values get one score, infinite ones the outermost. A missing value gets 0, the middle.
-    If a training column has missing values, another column marks them. A log probability, a
-    probability and its logit are the same signal.
+    Equal values get one score, infinite ones the outermost. A missing value gets 0, the
+    middle. If a training column has missing values, another column marks them. A log
+    probability, a probability and its logit are the same signal.
 
     Parameters
     ----------
@@ -188,7 +191,7 @@ def _finite(values):
     return np.clip(values, -largest, largest)
 
 
-# Regressions in one state -----------------------------------------------------------------------
+# Regressions in one state -------------------------------------------------------------
 
 
 def _probability(linear):
@@ -288,8 +291,8 @@ class StateEstimate(NamedTuple):
 def _value_terms(answers, features):
     """Return the terms that values of asking on are linear in, (n_rows, 4 + n_features).
 
-    An intercept, three terms of the estimated quality of the best answer, and the features.
-    `answers` (n_rows, n_answers) is the estimated quality of each answer.
+    An intercept, three terms of the estimated quality of the best answer, and the
+    features. `answers` (n_rows, n_answers) is the estimated quality of each answer.
     """
     if answers.shape[1]:
         best = answers.max(axis=1)
@@ -363,7 +366,7 @@ class StateBasis:
         return StateFit(model, np.column_stack([self._answers, value_estimates]))
 
 
-# What a user gives ------------------------------------------------------------------------------
+# Signals as a user gives them ---------------------------------------------------------
 
 
 def as_columns(signals, name, n_rows, columns=None):
@@ -413,8 +416,8 @@ def split_signals(signals, names):
     Parameters
     ----------
     signals : mapping, data frame, array-like or None
-        A frame has a column for each model. An array has the shape (n_rows, n_models) or
-        (n_rows, n_models, n_signals).
+        A frame has a column for each model. An array has the shape (n_rows, n_models)
+        or (n_rows, n_models, n_signals).
     names : list of str
         Names of the models.
     """

@@ -1,9 +1,10 @@
 """Backward induction over what has been asked: is the next answer worth its price?
 
-A state is the set of members that a row has asked. In a state the row either ends, with one of
-several answers or by abstaining, or it asks one more member, which leads to another state. A
-`StateLearner` defines what is known of a row in a state: one number, leaves of a tree or a table
-of features. The induction reads its estimates and no features.
+A state is the set of members that a row has asked. In a state the row either ends, with
+one of several answers or by abstaining, or it asks one more member, which leads to
+another state. A `StateLearner` defines what is known of a row in a state: one number,
+leaves of a tree or a table of features. The induction reads its estimates and no
+features.
 """
 
 from abc import ABC, abstractmethod
@@ -20,14 +21,15 @@ from skroute.utils._typing import NDArray
 NO_STATE = -1
 # Entry of `Move.next_position` for a row that ends where it is.
 STOP = -1
-# Entry of `Move.ending` where a state has no answer to end with: nothing has been asked.
+# Entry of `Move.ending` where a state has no answer to end with: nothing has been
+# asked.
 NO_ENDING = -1
-# Difference in value, in units of quality, up to which asking and ending are tied. It absorbs
-# rounding. A tied row ends.
+# Difference in value, in units of quality, up to which asking and ending are tied. It
+# absorbs rounding. A tied row ends.
 _TIED = 1e-12
 
 
-# Which states there are -------------------------------------------------------------------------
+# States -------------------------------------------------------------------------------
 
 
 class States(NamedTuple):
@@ -71,8 +73,8 @@ def check_sets(n_members, max_calls, max_sets):
 def any_order(n_members, max_calls):
     """Return the states in which any member may be asked after any other.
 
-    There is a state for each set of up to `max_calls` members, and any member of the set may
-    answer.
+    There is a state for each set of up to `max_calls` members, and any member of the
+    set may answer.
     """
     sets = []
     for size in range(min(max_calls, n_members) + 1):
@@ -101,7 +103,7 @@ def fixed_order(n_members, order):
     return States(asked, following, answering)
 
 
-# What is estimated in a state -------------------------------------------------------------------
+# Estimates in a state -----------------------------------------------------------------
 
 
 class StateFit(NamedTuple):
@@ -131,8 +133,8 @@ class StateLearner(ABC):
         state : int
             Position of the state.
         targets : ndarray of shape (n_rows, n_targets)
-            First the quality of each answer of the state, then, for each member that may be
-            asked next, the value of asking it at each price.
+            First the quality of each answer of the state, then, for each member that
+            may be asked next, the value of asking it at each price.
 
         Returns
         -------
@@ -146,10 +148,11 @@ class StateEstimates(NamedTuple):
     Attributes
     ----------
     endings : ndarray of shape (n_rows, n_endings)
-        Quality of each way to end a row: the answers, then abstaining if that is possible.
+        Quality of each way to end a row: the answers, then abstaining if that is
+        possible.
     continuations : ndarray of shape (n_rows, n_next, n_prices)
-        Value of asking each member that may be asked next, at each price. The price of what
-        comes after that call is subtracted, that of the call itself is not.
+        Value of asking each member that may be asked next, at each price. The price of
+        what comes after that call is subtracted, that of the call itself is not.
     """
 
     endings: NDArray[np.float64]
@@ -162,12 +165,13 @@ class StateValues(NamedTuple):
     Attributes
     ----------
     model : object
-        Its first outputs are the quality of the answers. The others are the values of asking
-        each next member, at one price after the other.
+        Its first outputs are the quality of the answers. The others are the values of
+        asking each next member, at one price after the other.
     n_answers, n_next, n_prices : int
         Numbers of answers, of members that may be asked next, and of prices.
     abstain_quality : float or None
-        Quality of abstaining, which is the last ending. None if no row can abstain here.
+        Quality of abstaining, which is the last ending. None if no row can abstain
+        here.
     """
 
     model: Any
@@ -186,7 +190,7 @@ class StateValues(NamedTuple):
         return StateEstimates(endings, continuations.reshape(shape))
 
 
-# The best move in a state -----------------------------------------------------------------------
+# The best move in a state -------------------------------------------------------------
 
 
 class Move(NamedTuple):
@@ -199,8 +203,8 @@ class Move(NamedTuple):
     ending_quality : ndarray of shape (n_rows,)
         Estimated quality of that ending, minus infinity if there is none.
     next_position : ndarray of shape (n_rows, n_prices), dtype=int64
-        Position of the member to ask, among those that may be asked next; `STOP` if the row
-        ends.
+        Position of the member to ask, among those that may be asked next; `STOP` if the
+        row ends.
     value : ndarray of shape (n_rows, n_prices)
         Estimated value of the better of the two, price times cost subtracted.
     """
@@ -247,7 +251,7 @@ def best_move(estimates, costs, prices):
     )
 
 
-# Backward induction -----------------------------------------------------------------------------
+# Backward induction -------------------------------------------------------------------
 
 
 class StateOutcomes(NamedTuple):
@@ -306,10 +310,12 @@ def induce_backward(
     reached : iterable of int, default=None
         States to learn, with all that follow them. None learns all.
     abstain_quality : float, default=None
-        Quality of abstaining, which is possible after the first call. None if no row can abstain.
+        Quality of abstaining, which is possible after the first call. None if no row
+        can abstain.
     trust : float, default=0.0
-        Share of the later states' own estimates in the value of asking. The rest is the outcome
-        of the decisions. Outcomes are noisy, and the largest of several estimates is too high.
+        Share of the later states' own estimates in the value of asking. The rest is the
+        outcome of the decisions. Outcomes are noisy, and the largest of several
+        estimates is too high.
 
     Returns
     -------
@@ -359,8 +365,8 @@ def _value_of(outcomes, prices, trust):
 def _outcomes_of(move, ending_quality, *, next_costs, next_outcomes):
     """Return the outcomes of the moves of all rows in one state (`StateOutcomes`).
 
-    `ending_quality` (n_rows, n_endings) is the logged quality of each ending. `next_outcomes` are
-    the outcomes after each member that may be asked next.
+    `ending_quality` (n_rows, n_endings) is the logged quality of each ending.
+    `next_outcomes` are the outcomes after each member that may be asked next.
     """
     n_rows, n_prices = move.value.shape
     if ending_quality.shape[1]:

@@ -17,7 +17,7 @@ from skroute.utils._typing import NDArray
 _CLEARLY_CHEAPER = 0.99
 
 
-# Mixtures ---------------------------------------------------------------------------------------
+# Mixtures -----------------------------------------------------------------------------
 
 
 class MixedRules(NamedTuple):
@@ -26,8 +26,8 @@ class MixedRules(NamedTuple):
     Attributes
     ----------
     low, high : int
-        Positions of the cheaper and of the more expensive rule. They are equal if one rule is
-        followed by all rows.
+        Positions of the cheaper and of the more expensive rule. They are equal if one
+        rule is followed by all rows.
     share : float
         Share of the rows that follow the more expensive rule.
     """
@@ -106,7 +106,8 @@ def best_mixture(cost, quality):
     """
     cost = np.asarray(cost, dtype=np.float64)
     quality = np.asarray(quality, dtype=np.float64)
-    # An assignment problem of one row, whose choices are the rules: its plans are the hull.
+    # An assignment problem of one row, whose choices are the rules: its plans are the
+    # hull.
     values = quality[np.newaxis]
     path = assignment_path(values, cost)
     choices = [choose_at_price(values, cost, price)[0] for price in path.prices]
@@ -144,7 +145,7 @@ def spread_prices(path, n_prices, power=1.0):
     return np.unique([path.price(budget) for budget in budgets])[::-1]
 
 
-# Rules that held-out rows find worth their cost ---------------------------------------------------
+# Rules that held-out rows find worth their cost ---------------------------------------
 
 
 def useful_rules(quality, fold_of_row=None):
@@ -161,8 +162,8 @@ def useful_rules(quality, fold_of_row=None):
     Returns
     -------
     ndarray of int
-        The cheapest rule, then each rule that is better than all cheaper ones, up to the last
-        that is better beyond noise (`last_useful`).
+        The cheapest rule, then each rule that is better than all cheaper ones, up to
+        the last that is better beyond noise (`last_useful`).
     """
     n_rules = last_useful(quality, fold_of_row) + 1
     means = quality[:n_rules].mean(axis=1)
@@ -174,8 +175,8 @@ def useful_rules(quality, fold_of_row=None):
 def quality_less_luck(cost, quality, is_simple, n_errors, weight=None):
     """Return the mean quality of rules, with a penalty for rules that are not simple.
 
-    Of many rules the best by held-out rows is partly lucky. Simple rules are fewer and are not
-    penalised.
+    Of many rules the best by held-out rows is partly lucky. Simple rules are fewer and
+    are not penalised.
 
     Parameters
     ----------
@@ -183,8 +184,8 @@ def quality_less_luck(cost, quality, is_simple, n_errors, weight=None):
         Of rows that did not fit the rules.
     is_simple : ndarray of shape (n_rules,), dtype=bool
     n_errors : float
-        Penalty, in standard errors of the rule's lead over the mixture of simple rules that costs
-        as much.
+        Penalty, in standard errors of the rule's lead over the mixture of simple rules
+        that costs as much.
     weight : ndarray of shape (n_rows,), default=None
         Weights of the rows. None weights all alike.
 
@@ -246,7 +247,7 @@ def best_or_cheaper(quality, spent, row_quality, weight=None):
     return int(cheaper[quality[cheaper].argmax()])
 
 
-# Validation by folds ----------------------------------------------------------------------------
+# Validation by folds ------------------------------------------------------------------
 
 
 class ValidatedPart(NamedTuple):
@@ -364,7 +365,8 @@ def validated_mixture(validated_parts, budget):
     Returns
     -------
     Validated
-        Its standard errors are the larger of those of independent rows and of the folds' means.
+        Its standard errors are the larger of those of independent rows and of the
+        folds' means.
     """
     n_parts = len(validated_parts)
     # Columns are cost and quality, rows are folds.

@@ -1,4 +1,4 @@
-"""CascadeRouter: ask one model after another, for as long as the next answer is worth it."""
+"""CascadeRouter: ask one model after another, while the next answer is worth it."""
 
 from typing import NamedTuple
 
@@ -70,8 +70,8 @@ class _EstimatesOfFit(NamedTuple):
 SIGNALS = CallParameter(
     "signals",
     "mapping, data frame or array-like, default=None",
-    """Signals of the models' answers, as in `fit`, for all rows. Signals that a row does not
-    pay for are not read: they may be any number, or NaN.""",
+    """Signals of the models' answers, as in `fit`, for all rows. Those that a row does
+    not pay for are not read: they may be any number, or NaN.""",
 )
 COUNTED_COSTS = CallParameter(
     "costs",
@@ -81,7 +81,7 @@ COUNTED_COSTS = CallParameter(
 
 
 class CascadeRouter(TableRouter):
-    r"""Ask one model after another; the signals of each answer decide whether to ask the next.
+    r"""Ask models in turn; the signals of each answer decide whether to ask the next.
 
     The router learns from a log of what several models answered to past requests: how
     good each answer was, what it cost, and its signals. A signal is a number that is
@@ -89,8 +89,8 @@ class CascadeRouter(TableRouter):
     a judge's score. After each answer the row is answered, asks any model that it has
     not asked yet, or abstains to a person. It takes the option with the highest value:
 
-    .. math:: \max\Bigl(\hat q_S(x, s), \; \max_{k \notin S} \hat V_{S \cup k}(x, s) - p\, c_k,
-        \; \bar q - a\Bigr),
+    .. math:: \max\Bigl(\hat q_S(x, s), \;
+        \max_{k \notin S} \hat V_{S \cup k}(x, s) - p\, c_k, \; \bar q - a\Bigr),
 
     with :math:`S` the models asked so far, :math:`s` their signals, :math:`p` the price
     of the budget, :math:`\bar q` the best quality in the log and :math:`a` the
@@ -191,7 +191,7 @@ class CascadeRouter(TableRouter):
     See Also
     --------
     BudgetRouter : One call per row, chosen by X alone.
-    SequentialRouterClassifier : The same with classifiers that it fits, calls and combines.
+    SequentialRouterClassifier : The same with classifiers that it fits and combines.
 
     Notes
     -----
@@ -208,11 +208,11 @@ class CascadeRouter(TableRouter):
 
     References
     ----------
-    .. [1] L. Chen, M. Zaharia, J. Zou, "FrugalGPT: How to Use Large Language Models While
-       Reducing Cost and Improving Performance", TMLR 2024, section 3.
-    .. [2] M. J. Zellinger, M. Thomson, "Rational Tuning of LLM Cascades via Probabilistic
-       Modeling", arXiv:2501.09345, 2025; and with R. Liu, "Cost-Saving LLM Cascades
-       with Early Abstention", arXiv:2502.09054, 2025.
+    .. [1] L. Chen, M. Zaharia, J. Zou, "FrugalGPT: How to Use Large Language Models
+       While        Reducing Cost and Improving Performance", TMLR 2024, section 3.
+    .. [2] M. J. Zellinger, M. Thomson, "Rational Tuning of LLM Cascades via
+       Probabilistic        Modeling", arXiv:2501.09345, 2025; and with R. Liu,
+       "Cost-Saving LLM Cascades with Early Abstention", arXiv:2502.09054, 2025.
     .. [3] J. N. Tsitsiklis, B. Van Roy, "Regression Methods for Pricing Complex
        American-Style Options", IEEE Transactions on Neural Networks 12, 2001.
 
@@ -269,7 +269,8 @@ class CascadeRouter(TableRouter):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features) or None
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features) or \
+None
             Features of the requests, known before any call. None: nothing is known.
 
         y : {array-like, dataframe} of shape (n_samples, n_models) or (n_samples,)
@@ -279,7 +280,8 @@ class CascadeRouter(TableRouter):
         costs : {array-like, dataframe} of shape (n_samples, n_models), default=None
             Cost of each model on each row. Only if the constructor's `costs` is None.
 
-        signals : mapping from str to array-like, data frame, or array-like, default=None
+        signals : mapping from str to array-like, data frame, or array-like, \
+default=None
             Signals of each answer. For a model they are an array of shape (n_samples,)
             or (n_samples, n_signals) of numbers, NaN where missing. For all models at
             once they are a data frame with a column for each model, found by name, or
@@ -307,8 +309,8 @@ class CascadeRouter(TableRouter):
         metadata = self._route_metadata(params)
         if X is None and signals is None:
             raise ValueError(
-                "X and signals are both None: there is nothing to decide by. Give what is known "
-                "of the requests, or what the models' answers show."
+                "X and signals are both None: there is nothing to decide by. Give what "
+                "is known of the requests, or what the models' answers show."
             )
         self._has_rows = X is not None
         X = self._rows_of_fit(X, y, optional=True)
@@ -316,8 +318,8 @@ class CascadeRouter(TableRouter):
         check_consistent_length(X, quality)
         if self.costs is not None and costs is not None:
             raise ValueError(
-                "costs was given both to the constructor and to fit; costs per row need "
-                "CascadeRouter(costs=None)."
+                "costs was given both to the constructor and to fit; costs per row "
+                "need CascadeRouter(costs=None)."
             )
         log = read_table(y, costs, self.costs)
         self._named = log.named
@@ -363,7 +365,7 @@ class CascadeRouter(TableRouter):
         self.choices_ = log.names
 
     def _read_signals_of_fit(self, signals, n_rows):
-        """Return the signals of each model, a list of ndarray of shape (n_rows, n_signals).
+        """Return the signals of each model, a list of ndarray (n_rows, n_signals).
 
         Sets ``_signal_names``, for each model the names of its columns, None if they
         have none.
@@ -392,7 +394,8 @@ class CascadeRouter(TableRouter):
             has_duplicates = len(set(order)) < len(order)
             if not order or has_duplicates or not set(order) <= set(names):
                 raise ValueError(
-                    f"order must name some of the models {names!r}, each once, got {self.order!r}."
+                    f"order must name some of the models {names!r}, each once, "
+                    f"got {self.order!r}."
                 )
             return [fixed_order(n_models, [names.index(name) for name in order])]
         check_sets(n_models, self.max_calls, _MAX_SETS)
@@ -490,14 +493,14 @@ class CascadeRouter(TableRouter):
         )
 
     def _costs_of_call(self, costs, n_rows):
-        """Return the cost of each model for each row: as a call gives them, or the log's means."""
+        """Return the cost of each model for each row, by default the log's means."""
         shape = (n_rows, len(self.model_names_))
         if costs is None:
             return np.broadcast_to(self.costs_, shape)
         return check_row_costs(costs, self.model_names_ if self._named else None, shape)
 
     def _signals_of_call(self, X, signals):
-        """Return the signals of each model in a call, a list of ndarray (n_rows, n_signals).
+        """Return the signals of each model in a call, as `_read_signals_of_fit` does.
 
         All signals are checked, also those that no row pays for.
         """
@@ -516,9 +519,9 @@ class CascadeRouter(TableRouter):
                 missing.append(name)
         if missing:
             raise ValueError(
-                f"signals has nothing of {missing!r}, whose answers showed something in fit. Give "
-                "them for all rows (of a row that does not ask a model they are not read), or ask "
-                "the models one by one with start()."
+                f"signals has nothing of {missing!r}, whose answers showed something "
+                "in fit. Give them for all rows (of a row that does not ask a model "
+                "they are not read), or ask the models one by one with start()."
             )
         columns = []
         for model, name in enumerate(self.model_names_):
@@ -526,14 +529,14 @@ class CascadeRouter(TableRouter):
         return columns
 
     def _signals_of_model(self, model, signals, n_rows):
-        """Return the signals of one model (n_rows, n_signals). Check that they are as in `fit`."""
+        """Return the signals of one model, (n_rows, n_signals), as many as in `fit`."""
         name = self.model_names_[model]
         n_signals = self._scales.n_signals[model]
         columns = as_columns(signals, name, n_rows, self._signal_names[model])
         if columns.shape[1] != n_signals:
             raise ValueError(
-                f"signals of {name!r} must have the {n_signals} columns that fit saw, got "
-                f"{columns.shape[1]}."
+                f"signals of {name!r} must have the {n_signals} columns that fit saw, "
+                f"got {columns.shape[1]}."
             )
         return columns
 
@@ -556,7 +559,7 @@ class CascadeRouter(TableRouter):
     def predict_quality(
         self, X, budget=None, *, signals=None, costs=None, request_id=None
     ):
-        """Estimate the quality of each answer, for example to choose rows that a person checks.
+        """Estimate the quality of each answer, for example to find rows to check.
 
         Parameters
         ----------
@@ -617,7 +620,8 @@ class CascadeRouter(TableRouter):
         >>> from skroute.routing import CascadeRouter
         >>> rng = np.random.default_rng(0)
         >>> sure = rng.uniform(size=400)
-        >>> Q = np.column_stack([sure > rng.uniform(size=400), rng.uniform(size=400) < 0.9])
+        >>> small = sure > rng.uniform(size=400)
+        >>> Q = np.column_stack([small, rng.uniform(size=400) < 0.9])
         >>> router = CascadeRouter(costs={"small": 1, "large": 10})
         >>> run = router.fit(None, Q, signals={"small": sure}).start()
         >>> while run.next is not None:
@@ -654,7 +658,7 @@ class CascadeRouter(TableRouter):
         costs=None,
         request_id=None,
     ):
-        """Return the mean quality of the choices made; a row that abstains counts as in `fit`.
+        """Return the mean quality of the choices made; abstaining counts as in `fit`.
 
         Parameters
         ----------
@@ -695,7 +699,7 @@ def _as_table(x):
 
 
 class CascadeRun:
-    """One live request: the model to ask next, and at the end the model whose answer to use.
+    """One live request: the model to ask next, and at the end the one that answers.
 
     :meth:`CascadeRouter.start` makes it. The caller asks the model named ``next`` and
     passes the signals of its answer to :meth:`observe`, until ``next`` is None.

@@ -1,4 +1,4 @@
-"""The rules of `CascadeRouter`: which cascades are compared, and which one a price takes.
+"""The rules of `CascadeRouter`: cascades to compare, and the one that a price takes.
 
 A *cascade* is a graph of states (`States`). A *rule* is a cascade that is decided at
 one price of a grid. `learn_rules` compares all cascades at all prices on rows that
@@ -76,7 +76,7 @@ class CascadeLog(NamedTuple):
 
     @classmethod
     def scaled(cls, quality, costs, signals, abstain_quality):
-        """Return the log with the quality of all answers, and of abstaining, from 0 to 1."""
+        """Return the log with quality, and that of abstaining, scaled to [0, 1]."""
         low = float(quality.min())
         # If all answers are equally good, any unit will do.
         span = float(np.ptp(quality)) or 1.0
@@ -100,9 +100,9 @@ class CascadeLog(NamedTuple):
         )
 
     def outcomes(self):
-        """Return the quality of each choice, (n_rows, n_models + 1): abstaining is the last.
+        """Return the quality of each choice, (n_rows, n_models + 1).
 
-        It is NaN if no row can abstain.
+        The last choice is abstaining. Its quality is NaN if no row can abstain.
         """
         abstain_quality = np.nan
         if self.abstain_quality is not None:
@@ -266,7 +266,7 @@ class LogRegressions:
         self._basis_of_models = {}
 
     def basis(self, models):
-        """Return the regressions on the signals of some models, a tuple of int (`StateBasis`)."""
+        """Return the `StateBasis` on the signals of some models, a tuple of int."""
         if models not in self._basis_of_models:
             self._basis_of_models[models] = StateBasis(
                 self._scores.features(models),
@@ -290,7 +290,7 @@ class _CascadeLearner(StateLearner):
         self._regressions = regressions
 
     def fit(self, state, targets):
-        """Fit the values of asking on; the quality of answers is fitted in the basis."""
+        """Fit the values of asking on. The quality of answers is in the basis."""
         models = self._states.answering[state]
         return self._regressions.basis(models).fit(targets[:, len(models) :])
 
@@ -371,7 +371,7 @@ class ChosenRule(NamedTuple):
 
 
 class CascadeRule(NamedTuple):
-    """A fitted cascade and the position in its grid of the price that it is decided at."""
+    """A fitted cascade, and the position in its grid of the price that decides."""
 
     cascade: FittedCascade
     price_index: int
@@ -399,7 +399,7 @@ class LearnedRules(NamedTuple):
 
 
 def learn_rules(cascades, log, folds, estimates_by_fold, n_prices, *, cheapest, n_jobs):
-    """Compare cascades out of sample at each price, and fit the chosen ones on all rows.
+    """Compare cascades out of sample at each price, and fit the chosen ones.
 
     Parameters
     ----------
@@ -450,7 +450,7 @@ def learn_rules(cascades, log, folds, estimates_by_fold, n_prices, *, cheapest, 
 
 
 def _tables_of_rules(table, rules):
-    """Return the entries of a table of `HeldOutTables` for some rules, (n_rules, n_rows)."""
+    """Return a table of `HeldOutTables` for some rules only, (n_rules, n_rows)."""
     return np.array([table[rule.cascade, :, rule.price_index] for rule in rules])
 
 
@@ -491,7 +491,7 @@ def judge_by_folds(cascades, log, prices, folds, *, estimates_by_fold, n_jobs):
 
 
 def _judged_rows(folds, n_rows):
-    """Return the test rows of each fold that cascades are compared on, a list of ndarray."""
+    """Return the test rows of each fold that cascades are compared on, as a list."""
     share = min(1.0, _MAX_JUDGED / n_rows)
     if share == 1:
         return [test for _, test in folds]
@@ -504,7 +504,7 @@ def _judged_rows(folds, n_rows):
 
 
 def judge(cascades, train_log, test_log, prices):
-    """Return quality and cost of test rows under cascades that training rows have fitted.
+    """Return quality and cost of test rows under cascades fitted to training rows.
 
     Both are tables of shape (n_cascades, n_test, n_prices).
     """
@@ -585,7 +585,7 @@ def choose_and_judge(gain, quality, complexity, fold_of_row):
 
 
 def choose_simple(gain, complexity):
-    """Return the position of the simplest policy that is not clearly worse than the best.
+    """Return the position of the simplest policy that is about as good as the best.
 
     Parameters
     ----------

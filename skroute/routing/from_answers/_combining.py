@@ -94,7 +94,7 @@ class Choice(NamedTuple):
 
 
 class JudgedAnswers(NamedTuple):
-    """Answers of all members to the rows of `fit`, out of fold, and what is needed to judge them.
+    """Out-of-fold answers of all members to the rows of `fit`, and how to judge them.
 
     Attributes
     ----------
@@ -119,7 +119,7 @@ class JudgedAnswers(NamedTuple):
     row_weight: NDArray[np.float64] | None = None
 
     def labels_of(self, member):
-        """Return the encoded answers of a member; None takes those that its scores name."""
+        """Return the encoded answers of a member, None for those of its scores."""
         return None if self.labels is None else self.labels[member]
 
     def mean(self, row_quality):
@@ -127,7 +127,7 @@ class JudgedAnswers(NamedTuple):
         return mean_of_rows(row_quality, self.row_weight)
 
     def search_threshold(self, member, thresholds=GRID):
-        """Return the best threshold of one member alone, and the quality of each row."""
+        """Return the best threshold of one member, and the quality of each row."""
         return search_threshold(
             self.scores[member],
             self.target,
@@ -222,7 +222,7 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
         return scores, labels
 
     def _judged(self, answers):
-        """Return the answers to the rows of `fit` with their quality (`JudgedAnswers`)."""
+        """Return the answers to the rows of `fit` as `JudgedAnswers`."""
         scores, labels = self._read(answers)
         objective = self._objective_of(self._target)
         return JudgedAnswers(
@@ -254,7 +254,7 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
         return best - self.abstain_cost
 
     def _set_choices(self, choices):
-        """Set what the choices ask and answer. ``choices_`` itself is set at the end of a fit."""
+        """Set members and weights of the choices, before ``choices_`` itself."""
         self.choice_members_ = np.array(
             [choice.members for choice in choices], dtype=bool
         )
@@ -366,14 +366,15 @@ def possible_bases(base, names):
 
 
 def single_member(weights):
-    """Return the position of the only member that has a weight, None if there are several."""
+    """Return the position of the only member with a weight, None if there are more."""
     weighted = np.flatnonzero(weights)
     return int(weighted[0]) if len(weighted) == 1 else None
 
 
 def with_answer_on_top(probabilities, labels):
-    """Return probabilities (n_rows, n_labels) in which the answered label is the most probable.
+    """Return probabilities in which the answered label is the most probable one.
 
+    `probabilities` has the shape (n_rows, n_labels), `labels` (n_rows,).
     If recorded scores name another label, its probability is raised to just above the
     largest, as `RecordedClassifier` does.
     """
@@ -426,7 +427,10 @@ class Combination(NamedTuple):
 
 
 def named_labels(scores, threshold=None):
-    """Return the encoded answers that scores name: the best label, or those above a threshold."""
+    """Return the encoded answers of scores: the best label, or several.
+
+    None takes the best label. Else all labels above the threshold are named.
+    """
     if threshold is None:
         return scores.argmax(axis=1)
     return scores > threshold
@@ -531,7 +535,7 @@ def search_combination(
 
 
 def _agree(first, second, first_labels, second_labels):
-    """Return on which rows two members answer alike, alone and combined, (n_rows,) of bool."""
+    """Return where two members answer alike, alone and combined, (n_rows,) of bool."""
     best_scores = named_labels(first)
     agree = named_labels(second) == best_scores
     for labels in (first_labels, second_labels):
@@ -642,7 +646,7 @@ def _grow(answers, members, combination_of):
 
 
 def answer_features(scores, weights=None, multilabel=False):
-    """Return what a quality estimator reads of the answers so far, (n_rows, n_features).
+    """Return the features of the answers so far, (n_rows, n_features).
 
     Parameters
     ----------

@@ -65,9 +65,10 @@ class AddonOption(NamedTuple):
 
 
 def addon_options(answers, base, weights, thresholds):
-    """Return the options after a base, a list of `AddonOption`: the first is the base alone.
+    """Return the options after a base, a list of `AddonOption`.
 
-    Each add-on is combined with the w that is best for all rows, as in the paper. That
+    The first is the base alone. Each add-on is combined with the w that is best for all
+    rows, as in the paper. That
     w is best on average, which is where the base is sure. Rows that buy are those where
     the base is not sure. If 0 is a candidate for w, the add-on alone is therefore an
     option as well.
@@ -129,7 +130,10 @@ class BaseOptions(NamedTuple):
 
 
 def spending(options, budget):
-    """Return the mean cost of each base at a budget, (n_bases,): at most that of its last plan."""
+    """Return the mean cost of each base at a budget, (n_bases,).
+
+    It is at most the cost of the base's most expensive plan.
+    """
     largest = []
     for base_options in options:
         policy = base_options.policy
@@ -138,7 +142,7 @@ def spending(options, budget):
 
 
 class FrugalMCTClassifier(CombiningRouter):
-    r"""Ask a base service, then at most one add-on, and combine both answers (FrugalMCT).
+    r"""Ask a base service, then at most one add-on, and combine both (FrugalMCT).
 
     FrugalMCT [1]_. Every row goes to the base. From its scores a quality estimator
     predicts :math:`\hat a_k(x)`, how accurate the answer combined from the base and
@@ -303,8 +307,8 @@ class FrugalMCTClassifier(CombiningRouter):
 
     References
     ----------
-    .. [1] L. Chen, M. Zaharia, J. Zou, "Efficient Online ML API Selection for Multi-Label
-       Classification Tasks", ICML 2022, sections 4.1 to 4.4.
+    .. [1] L. Chen, M. Zaharia, J. Zou, "Efficient Online ML API Selection for
+       Multi-Label Classification Tasks", ICML 2022, sections 4.1 to 4.4.
 
     Examples
     --------
@@ -326,7 +330,8 @@ class FrugalMCTClassifier(CombiningRouter):
     ['bayes', 'bayes > knn']
     >>> bool(4 < router.predict_cost(X_test).mean() < 6)
     True
-    >>> router.score(X_test, y_test) > router.named_estimators_.bayes.score(X_test, y_test) + 0.03
+    >>> bayes = router.named_estimators_.bayes
+    >>> router.score(X_test, y_test) > bayes.score(X_test, y_test) + 0.03
     True
     """
 
@@ -414,11 +419,11 @@ class FrugalMCTClassifier(CombiningRouter):
         self._warn_if_behind(judged, qualities_alone(options_by_base), budget)
 
     def _features(self, scores):
-        """Return what the quality estimator reads of a base's scores (n_rows, n_labels)."""
+        """Return the features of a base's scores (n_rows, n_labels)."""
         return answer_features([scores], multilabel=self._multilabel)
 
     def _log_of(self, base, options):
-        """Return the log of the options after a base (`Log`). Costs are those of the add-ons."""
+        """Return the `Log` of the options after a base, with costs of the add-ons."""
         names = self.member_names_
         services = np.array([option.service for option in options])
         quality = np.column_stack([option.row_quality for option in options])
@@ -431,7 +436,7 @@ class FrugalMCTClassifier(CombiningRouter):
         return log.with_abstaining(float(quality.max()) - self.abstain_quality_)
 
     def _with_margin(self, policy, base, budget):
-        """Return a policy with the cost of its base as that of deciding, and with delta."""
+        """Return a policy that pays for its base and has delta as its margin."""
         base_cost = float(self._members.costs_of_fit[base])
         # Combinations were chosen on the rows that judge, so that gains need a proof.
         policy = policy.at(deciding=base_cost, trusts_estimates=False)
@@ -441,7 +446,7 @@ class FrugalMCTClassifier(CombiningRouter):
         return policy.at(margin=float(delta))
 
     def _choices_of(self, base, options):
-        """Return the choices of a base, a list of `Choice`: its options, then abstaining."""
+        """Return the choices of a base as a list: its options, then abstaining."""
         names = self.member_names_
         unit = np.eye(len(names))
         choices = []
@@ -465,7 +470,7 @@ class FrugalMCTClassifier(CombiningRouter):
         return choices
 
     def _warn_if_behind(self, judged, alone, budget):
-        """Warn if one service alone is better than the routed answers to the rows of `fit`.
+        """Warn if one service alone is better than routing on the rows of `fit`.
 
         `alone` has the quality of each row for each service, by its position.
         """
@@ -509,7 +514,8 @@ class FrugalMCTClassifier(CombiningRouter):
             options_now.append(options._replace(policy=policy))
         if not options_now:
             raise ValueError(
-                f"exclude={exclude!r} leaves no base: base={self.base!r} of {self.member_names_!r}."
+                f"exclude={exclude!r} leaves no base: base={self.base!r} of "
+                f"{self.member_names_!r}."
             )
         return options_now
 
@@ -544,7 +550,7 @@ class FrugalMCTClassifier(CombiningRouter):
         return self._options_at(self._effective_budget(None)).policy
 
     def _validation(self, budget):
-        """Return quality and cost of each row; the base is the best one on the other folds."""
+        """Return quality and cost of each row, by the best base of the other folds."""
         options = []
         for base in self._options_now():
             if affords(budget, base.policy.least):
@@ -591,11 +597,13 @@ class FrugalMCTClassifier(CombiningRouter):
         return plan._replace(route=options.first + plan.route, state=answers)
 
     def _features_of_base(self, answers, X, base):
-        """Ask the base about all rows, and return what the quality estimator reads of it."""
+        """Ask the base about all rows, and return the features of its answers."""
         return self._features(answers.scores(base, np.arange(num_samples(X))))
 
     def predict_quality(self, X):
-        """Estimate the quality of each choice after the base of `budget`, which is called.
+        """Estimate the quality of each choice after the base of `budget`.
+
+        The base is called.
 
         Parameters
         ----------
@@ -663,7 +671,7 @@ class FrugalMCTClassifier(CombiningRouter):
 
 
 def qualities_alone(options_by_base):
-    """Return the quality of each row for each service that answers alone, by its position.
+    """Return the quality of each row under each service alone, a dict by position.
 
     `options_by_base` is a dict from a base to its options. A service alone may be an
     option of several bases: then its answers are equal.
@@ -677,8 +685,9 @@ def qualities_alone(options_by_base):
 
 
 def search_delta(policy, budget):
-    """Return the best delta ``alpha * log(N) / N``, alpha in -10, ..., 10 (section 4.2).
+    """Return the best delta by validation rows (section 4.2).
 
+    Candidates are ``alpha * log(N) / N`` for alpha in -10, ..., 10.
     It is the one with the best quality on held-out halves of the log, among those that
     keep the budget there. It is the largest if none does.
 

@@ -1,4 +1,4 @@
-"""FrugalML: a threshold for each label of a base's answer, and an add-on where it is not met."""
+"""FrugalML: a threshold for each label of a base, and an add-on below it."""
 
 from typing import NamedTuple
 
@@ -76,7 +76,9 @@ def answer_scores(scores, labels):
 
 
 def label_groups(labels, n_labels, min_rows, weight=None):
-    """Return the group of each label, (n_labels,): one of its own if it has `min_rows` rows.
+    """Return the group of each label, (n_labels,).
+
+    A label with `min_rows` rows has a group of its own. All others share one.
 
     Parameters
     ----------
@@ -191,7 +193,7 @@ def label_options(
 
 
 def _thresholds_to_try(scores, weight, n_thresholds):
-    """Return thresholds at quantiles of the scores of a group, and infinity (`_Thresholds`).
+    """Return thresholds at quantiles of the scores of a group, and infinity.
 
     `scores` and `weight` have the shape (n_rows,).
     """
@@ -294,7 +296,7 @@ class LabelRules(NamedTuple):
 
 
 def label_rules(options, bases):
-    """Return the best option of every label for every budget, over all bases (`LabelRules`).
+    """Return the best option of every label for every budget, over all bases.
 
     One option per label under a budget is the assignment problem with labels weighted
     by their frequency. Its path has a plan for each of its breaks. The rules are the
@@ -427,7 +429,7 @@ def held_out_label_rules(learned, answers, rows):
 
 
 class FrugalMLClassifier(CombiningRouter):
-    """Ask a base service; if its score is too low for its label, ask an add-on (FrugalML).
+    """Ask a base service; if its score is too low for its label, ask an add-on.
 
     FrugalML [1]_. A row goes to a base, which answers with a label and a score. Each
     label has a threshold and an add-on: a score of at least the threshold is accepted,
@@ -638,7 +640,10 @@ class FrugalMLClassifier(CombiningRouter):
         self.choices_ = [choice.name for choice in choices]
 
     def _base_answers(self, answers):
-        """Return the members' answers out of fold (`BaseAnswers`). Sets ``abstain_quality_``."""
+        """Return the members' answers out of fold (`BaseAnswers`).
+
+        Sets ``abstain_quality_``.
+        """
         scores, labels = self._read(answers)
         scores_of_answers = []
         for member_scores, member_labels in zip(scores, labels):

@@ -306,8 +306,9 @@ class SequentialRouterClassifier(CombiningRouter):
 
     References
     ----------
-    .. [1] L. Chen, M. Zaharia, J. Zou, "Efficient Online ML API Selection for Multi-Label
-       Classification Tasks", ICML 2022: the one-add-on case and the combiner.
+    .. [1] L. Chen, M. Zaharia, J. Zou, "Efficient Online ML API Selection for
+       Multi-Label Classification Tasks", ICML 2022: the one-add-on case and the
+       combiner.
     .. [2] J. N. Tsitsiklis, B. Van Roy, "Regression Methods for Pricing Complex
        American-Style Options", IEEE Transactions on Neural Networks 12, 2001: backward
        regression on realised values.
@@ -336,7 +337,8 @@ class SequentialRouterClassifier(CombiningRouter):
     'bayes + tree + knn > knn'
     >>> bool(4 < router.predict_cost(X_test).mean() < 6)
     True
-    >>> router.score(X_test, y_test) > router.named_estimators_.bayes.score(X_test, y_test) + 0.08
+    >>> bayes = router.named_estimators_.bayes
+    >>> router.score(X_test, y_test) > bayes.score(X_test, y_test) + 0.08
     True
     """
 

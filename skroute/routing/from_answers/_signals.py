@@ -1,4 +1,4 @@
-"""Signals of answers, and regressions of quality on them: ridge fits that leave one row out.
+"""Signals of answers, and regressions of quality on them.
 
 Logs of cascades are short (300 rows), so everything here is shrunken. A model's quality
 given its own signals is a logistic line, corrected by the other signals against a
@@ -75,11 +75,11 @@ class RowSignals(NamedTuple):
         )
 
     def features(self, models):
-        """Return what is known after some models, ndarray of shape (n_rows, n_features)."""
+        """Return what is known after some models, (n_rows, n_features)."""
         return np.column_stack([self.before, *(self.by_model[k] for k in models)])
 
     def owner_masks(self, models):
-        """Return which features are each model's own signals, (len(models), n_features)."""
+        """Return a mask of each model's own signals, (len(models), n_features)."""
         owner = [np.full(self.before.shape[1], -1)]
         for model in models:
             owner.append(np.full(self.by_model[model].shape[1], model))
@@ -186,7 +186,7 @@ def _scale_of(column):
 
 
 def _finite(values):
-    """Return values with infinite ones replaced by the largest numbers, in the same order."""
+    """Return values with infinite ones replaced by the largest numbers."""
     largest = np.finfo(np.float64).max / 4
     return np.clip(values, -largest, largest)
 
@@ -280,7 +280,7 @@ class StateEstimate(NamedTuple):
     high: NDArray[np.float64]
 
     def predict(self, features):
-        """Return estimates for rows, ndarray of shape (n_rows, n_answers + n_values)."""
+        """Return estimates for rows, (n_rows, n_answers + n_values)."""
         answers = _probability(self.answer_coefs[0] + features @ self.answer_coefs[1:])
         if not self.value_coefs.shape[1]:
             return answers
@@ -289,9 +289,10 @@ class StateEstimate(NamedTuple):
 
 
 def _value_terms(answers, features):
-    """Return the terms that values of asking on are linear in, (n_rows, 4 + n_features).
+    """Return the terms that values of asking on are linear in.
 
-    An intercept, three terms of the estimated quality of the best answer, and the
+    The result has the shape (n_rows, 4 + n_features):
+    an intercept, three terms of the estimated quality of the best answer, and the
     features. `answers` (n_rows, n_answers) is the estimated quality of each answer.
     """
     if answers.shape[1]:
@@ -402,8 +403,8 @@ def as_columns(signals, name, n_rows, columns=None):
         )
     if numbers.ndim not in (1, 2) or len(numbers) != n_rows:
         raise ValueError(
-            f"signals of {name!r} must have shape ({n_rows},) or ({n_rows}, n_signals), one row "
-            f"for each row of the call, got {numbers.shape}."
+            f"signals of {name!r} must have shape ({n_rows},) or ({n_rows}, "
+            f"n_signals), one row for each row of the call, got {numbers.shape}."
         )
     if not numbers.size:
         return np.empty((n_rows, 0))
@@ -431,14 +432,15 @@ def split_signals(signals, names):
         array = np.asarray(signals)
         if array.ndim not in (2, 3) or array.shape[1] != len(names):
             raise ValueError(
-                "signals must be a mapping from the name of a model to its columns, or an array of "
-                f"shape (n_samples, {len(names)}) or (n_samples, {len(names)}, n_signals), got "
-                f"shape {array.shape}."
+                "signals must be a mapping from the name of a model to its columns, or "
+                f"an array of shape (n_samples, {len(names)}) or (n_samples, "
+                f"{len(names)}, n_signals), got shape {array.shape}."
             )
         return {name: array[:, k] for k, name in enumerate(names)}
     unknown = [name for name in signals if name not in names]
     if unknown:
         raise ValueError(
-            f"signals has entries for {unknown!r}, which are not among the models {names!r}."
+            f"signals has entries for {unknown!r}, which are not among the models "
+            f"{names!r}."
         )
     return {name: signals[name] for name in names if name in signals}

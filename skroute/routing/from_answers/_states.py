@@ -1,4 +1,4 @@
-"""Backward induction over what has been asked: is the next answer worth its price?
+"""Backward induction: the value of asking one more member.
 
 A state is the set of members that a row has asked. In a state the row either ends, with
 one of several answers or by abstaining, or it asks one more member, which leads to
@@ -60,13 +60,14 @@ class States(NamedTuple):
 
 
 def check_sets(n_members, max_calls, max_sets):
-    """Raise an error if there are more than `max_sets` sets of one to `max_calls` members."""
+    """Raise an error if there are too many sets of one to `max_calls` members."""
     largest = min(max_calls, n_members)
     count = sum(comb(n_members, size) for size in range(1, largest + 1))
     if count > max_sets:
         raise ValueError(
-            f"max_calls={max_calls!r} with {n_members} members makes {count} sets of models; at "
-            f"most {max_sets} are allowed. Lower max_calls or leave members out."
+            f"max_calls={max_calls!r} with {n_members} members makes {count} sets of "
+            f"models; at most {max_sets} are allowed. Lower max_calls or leave members "
+            "out."
         )
 
 
@@ -91,7 +92,7 @@ def any_order(n_members, max_calls):
 
 
 def fixed_order(n_members, order):
-    """Return the states in which members are asked in a given order; the last asked answers."""
+    """Return the states of asking members in order; the last that was asked answers."""
     n_states = len(order) + 1
     asked = np.zeros((n_states, n_members), dtype=bool)
     following = np.full((n_states, n_members), NO_STATE)
@@ -296,7 +297,7 @@ def induce_backward(
     abstain_quality=None,
     trust=0.0,
 ):
-    """Learn the value of asking on, from the states after the last call back to the first.
+    """Learn the value of asking on, from the last states back to the first.
 
     Parameters
     ----------
@@ -321,8 +322,8 @@ def induce_backward(
     -------
     InducedValues
     """
-    values: list[StateValues | None] = [None] * len(states.asked)
-    outcomes: dict[int, StateOutcomes] = {}
+    values = [None] * len(states.asked)
+    outcomes = {}
     if reached is None:
         reached = range(len(states.asked))
     for state in sorted(reached, reverse=True):
@@ -355,7 +356,7 @@ def induce_backward(
 
 
 def _value_of(outcomes, prices, trust):
-    """Return the value of a state (n_rows, n_prices): part outcome, part own estimate."""
+    """Return the value of a state, (n_rows, n_prices), from outcomes and estimates."""
     realised = (1 - trust) * (outcomes.quality - prices * outcomes.cost)
     if trust == 0:
         return realised

@@ -1,4 +1,4 @@
-"""Rules on a curve of cost and quality: which rules are worth mixing, and the mix of a budget."""
+"""Mixtures of rules: the rules that are worth mixing, and the mix of a budget."""
 
 from typing import NamedTuple
 
@@ -53,7 +53,7 @@ class Mixture(NamedTuple):
     quality: NDArray[np.float64]
 
     def n_within(self, budget):
-        """Return the number of rules that cost at most a budget, at least the cheapest one."""
+        """Return the number of rules that cost at most a budget, at least 1."""
         return max(int(np.count_nonzero(affords(budget, self.cost))), 1)
 
     def up_to(self, budget):
@@ -116,7 +116,7 @@ def best_mixture(cost, quality):
 
 
 def mean_of_rows(table, weight=None):
-    """Return means over the rows, which are the last axis. `weight` None weights all alike."""
+    """Return means over the rows, the last axis. `weight` None weights all alike."""
     if weight is None:
         return table.mean(axis=-1)
     return np.average(table, axis=-1, weights=weight)
@@ -274,7 +274,7 @@ class ValidatedPart(NamedTuple):
 
     @classmethod
     def from_rows(cls, mixture, cost, quality, weight=None):
-        """Return the sums of tables (n_rules, n_rows). `weight` None weights all rows alike."""
+        """Return the sums of tables (n_rules, n_rows). None weights all rows alike."""
         if weight is None:
             weight = np.ones(cost.shape[1])
         sums = [(cost * weight).sum(axis=-1), (quality * weight).sum(axis=-1)]
@@ -309,7 +309,7 @@ class HeldOutRules(NamedTuple):
     weight: NDArray[np.float64] | None = None
 
     def validated_up_to(self, budget):
-        """Return the sums under the rules that cost at most a budget (`ValidatedPart`)."""
+        """Return the `ValidatedPart` of the rules that cost at most a budget."""
         mixture = self.mixture.up_to(budget)
         n_rules = len(mixture.cost)
         return ValidatedPart.from_rows(
@@ -318,7 +318,7 @@ class HeldOutRules(NamedTuple):
 
 
 def limit_path(budgets, held_out):
-    """Find the largest budget that held-out rows show to be worth it, and validate up to it.
+    """Find the largest budget that held-out rows show to be worth it, and validate.
 
     Parameters
     ----------

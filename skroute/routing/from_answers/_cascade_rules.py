@@ -429,24 +429,42 @@ def learn_rules(cascades, log, folds, estimates_by_fold, n_prices, *, cheapest, 
     quality = _tables_of_rules(tables.quality, chosen)
     honest_quality = np.array([rule.honest_quality for rule in chosen])
     honest_quality = log.low + log.span * honest_quality
-    validated_parts = []
-    for rows, others in rows_and_others(tables.fold_of_row):
-        useful = useful_rules(quality[:, others], tables.fold_of_row[others])
-        validated = ValidatedPart.from_rows(
-            _mixture_of(cost[useful], honest_quality[useful]),
-            cost[useful][:, rows],
-            honest_quality[useful][:, rows],
-        )
-        validated_parts.append(validated)
-
     useful = useful_rules(quality, tables.fold_of_row)
     scales = SignalScales(log.signals)
     return LearnedRules(
         scales,
         rules=_fit_rules([chosen[k] for k in useful], cascades, log, prices, scales),
         mixture=_mixture_of(cost[useful], honest_quality[useful]),
-        validated_parts=validated_parts,
+        validated_parts=_validate_by_folds(
+            quality, cost, honest_quality, tables.fold_of_row
+        ),
     )
+
+
+def _validate_by_folds(quality, cost, honest_quality, fold_of_row):
+    """Return the validation of each fold by rules that other folds find useful.
+
+    Parameters
+    ----------
+    quality, cost, honest_quality : ndarray of shape (n_rules, n_rows)
+        Of the chosen rules. `quality` finds the useful ones, `honest_quality` is
+        reported.
+    fold_of_row : ndarray of shape (n_rows,)
+
+    Returns
+    -------
+    list of ValidatedPart
+    """
+    validated_parts = []
+    for rows, others in rows_and_others(fold_of_row):
+        useful = useful_rules(quality[:, others], fold_of_row[others])
+        validated = ValidatedPart.from_rows(
+            _mixture_of(cost[useful], honest_quality[useful]),
+            cost[useful][:, rows],
+            honest_quality[useful][:, rows],
+        )
+        validated_parts.append(validated)
+    return validated_parts
 
 
 def _tables_of_rules(table, rules):

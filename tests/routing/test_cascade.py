@@ -134,8 +134,8 @@ def test_values_of_going_on_are_estimated_without_their_row():
     rng = np.random.default_rng(1)
     features, values = rng.normal(size=(60, 2)), rng.normal(size=(60, 3))
     quality = (rng.uniform(size=(60, 1)) < 0.5).astype(float)
-    own = np.array([[True, False]])
-    basis = StateBasis(features, own, quality)
+    is_own_signal = np.array([[True, False]])
+    basis = StateBasis(features, is_own_signal, quality)
     _, estimate = basis.fit(values)
     # A row whose own value is changed is estimated as before.
     changed = values.copy()
@@ -188,7 +188,7 @@ def test_with_full_knowledge_each_row_ends_in_the_best_set(seed, abstain_quality
     set_costs = states.asked @ costs
     best = [table.max(axis=1, initial=-np.inf) for table in realised]
     if abstain_quality is not None:
-        best = [best[0], *(np.maximum(part, abstain_quality) for part in best[1:])]
+        best = [best[0], *(np.maximum(table, abstain_quality) for table in best[1:])]
     for state, row in enumerate(states.asked):
         reachable = [s for s, other in enumerate(states.asked) if (other >= row).all()]
         for j, price in enumerate(prices):
@@ -245,7 +245,7 @@ def test_where_signals_tell_all_the_best_plan_of_each_row_is_found(abstain_quali
     )
     prices = np.array([0.2, 0.02, 0.005])
     quality, cost = play(any_order(3, 3), log, prices)
-    found = (quality - prices * cost).mean(axis=0)
+    gains = (quality - prices * cost).mean(axis=0)
     mean, costs = Q.mean(axis=0), np.array(list(COSTS.values()))
 
     def best(asked, price):
@@ -258,7 +258,7 @@ def test_where_signals_tell_all_the_best_plan_of_each_row_is_found(abstain_quali
         ]
         return max([*([stop] if asked else []), *on])
 
-    for price, value in zip(prices, found):
+    for price, value in zip(prices, gains):
         assert value == pytest.approx(best((), price), abs=0.02)
 
 
@@ -326,9 +326,9 @@ def test_only_what_is_paid_for_is_read(router):
     np.testing.assert_allclose(cost, asked @ list(COSTS.values()))
     assert asked[np.arange(500), route].all()
     np.testing.assert_array_equal(y_pred, np.array(NAMES)[route])
-    told = np.random.default_rng(0).uniform(size=(500, 3))
-    paid = router.predict_cost(None, signals=S, costs=told)
-    np.testing.assert_allclose(paid, (told * asked).sum(axis=1))
+    costs = np.random.default_rng(0).uniform(size=(500, 3))
+    paid = router.predict_cost(None, signals=S, costs=costs)
+    np.testing.assert_allclose(paid, (costs * asked).sum(axis=1))
 
 
 def test_a_live_request_goes_the_way_of_the_batch(router):
@@ -365,7 +365,7 @@ def test_a_live_request_refuses_what_cannot_be(router):
     assert again.answer == run.answer
 
 
-def test_handing_over_is_a_choice():
+def test_abstaining_is_a_choice():
     Q, S, _ = log_of(n=800)
     router = CascadeRouter(costs=COSTS, abstain_cost=0.15).fit(
         None, Q, signals=S[:, :, None]
@@ -373,14 +373,14 @@ def test_handing_over_is_a_choice():
     assert router.choices_ == [*NAMES, "abstain"]
     new, signals, _ = log_of(n=2000, seed=9)
     y_pred, route, _ = router.predict_routed(None, signals=signals)
-    handed = y_pred == "abstain"
-    np.testing.assert_array_equal(handed, route == 3)
-    assert 0.05 < handed.mean() < 0.9
-    answered = np.flatnonzero(~handed)
+    abstains = y_pred == "abstain"
+    np.testing.assert_array_equal(abstains, route == 3)
+    assert 0.05 < abstains.mean() < 0.9
+    answered = np.flatnonzero(~abstains)
     realised = new[answered, route[answered]]
     # What is answered is right more often than not abstaining is worth.
     assert realised.mean() > 0.85
-    expected = (realised.sum() + 0.85 * handed.sum()) / 2000
+    expected = (realised.sum() + 0.85 * abstains.sum()) / 2000
     assert router.score(None, new, signals=signals) == pytest.approx(expected)
     curve = accuracy_cost_curve(router, None, new, [np.inf], signals=signals)
     assert curve.quality[0] == pytest.approx(expected)
@@ -402,9 +402,9 @@ def test_what_is_known_before_is_used():
         hard, Q, signals=S[:, :, None]
     )
     new, signals, hard = log_of(n=2000, seed=2, noise=50)
-    found = router.score(hard, new, signals=signals)
+    score = router.score(hard, new, signals=signals)
     cost = router.predict_cost(hard, signals=signals).mean()
-    assert found > np.interp(cost, list(COSTS.values()), new.mean(axis=0)) + 0.02
+    assert score > np.interp(cost, list(COSTS.values()), new.mean(axis=0)) + 0.02
     run = router.start(hard[0])
     assert router.start(hard[:1]).next == run.next in NAMES
     while run.next is not None:
@@ -427,19 +427,21 @@ def test_quality_has_any_unit(router, scale, shift):
     np.testing.assert_allclose(
         other.mixture_.quality, scale * router.mixture_.quality + shift
     )
-    found, expected = (r.predict_quality(None, signals=S) for r in (other, router))
-    np.testing.assert_allclose(found, scale * expected + shift)
+    quality, expected = (r.predict_quality(None, signals=S) for r in (other, router))
+    np.testing.assert_allclose(quality, scale * expected + shift)
 
 
 def test_order_of_models_does_not_matter_but_order_given_does():
     Q, S, _ = log_of()
-    at = [2, 0, 1]
-    costs = [list(COSTS.values())[k] for k in at]
-    one = CascadeRouter(costs=COSTS, budget=8).fit(None, Q, signals=S[:, :, None])
-    other = CascadeRouter(costs=dict(zip([NAMES[k] for k in at], costs)), budget=8)
-    other.fit(None, Q[:, at], signals=S[:, at, None])
+    permutation = [2, 0, 1]
+    costs = [list(COSTS.values())[k] for k in permutation]
+    router = CascadeRouter(costs=COSTS, budget=8).fit(None, Q, signals=S[:, :, None])
+    other = CascadeRouter(
+        costs=dict(zip([NAMES[k] for k in permutation], costs)), budget=8
+    )
+    other.fit(None, Q[:, permutation], signals=S[:, permutation, None])
     np.testing.assert_array_equal(
-        one.predict(None, signals=S), other.predict(None, signals=S[:, at])
+        router.predict(None, signals=S), other.predict(None, signals=S[:, permutation])
     )
     fixed = CascadeRouter(costs=COSTS, order=["middle", "large"]).fit(
         None, Q, signals=S
@@ -497,8 +499,8 @@ def test_what_calls_and_frames_may_not_say(router):
             router.predict(X, **arguments)
     with pytest.raises(ValueError, match="signals must say"):
         router.predict(None)
-    part = CascadeRouter(costs=COSTS).fit(None, Q, signals=frame[["large"]])
-    assert part.predict(None, signals=frame[["large"]]).shape == (300,)
+    router_of_large = CascadeRouter(costs=COSTS).fit(None, Q, signals=frame[["large"]])
+    assert router_of_large.predict(None, signals=frame[["large"]]).shape == (300,)
     with pytest.raises(ValueError, match="not among the models"):
         CascadeRouter(costs=list(COSTS.values())).fit(None, Q, signals=frame)
 
@@ -530,13 +532,13 @@ def test_signals_of_a_frame_are_found_by_name(of_fit, of_call, library):
     S[::9, 1] = np.nan
     columns = dict(zip(NAMES, S.T))
     expected = CascadeRouter(costs=COSTS, budget=8, n_prices=3, max_calls=2, cv=2)
-    found = clone(expected)
-    found.fit(
+    router = clone(expected)
+    router.fit(
         None, Q, signals=FRAMES[library]({name: columns[name] for name in of_fit})
     )
     answers = expected.fit(None, Q, signals=columns).predict(None, signals=columns)
     frame = FRAMES[library]({name: columns[name] for name in of_call})
-    np.testing.assert_array_equal(found.predict(None, signals=frame), answers)
+    np.testing.assert_array_equal(router.predict(None, signals=frame), answers)
 
 
 def test_columns_of_one_model_are_found_by_name():
@@ -552,10 +554,10 @@ def test_columns_of_one_model_are_found_by_name():
     np.testing.assert_array_equal(
         router.predict(None, signals={"small": turned}), expected
     )
-    one, other = router.start(budget=np.inf), router.start(budget=np.inf)
-    one.observe("small", two.iloc[[3]])
+    run, other = router.start(budget=np.inf), router.start(budget=np.inf)
+    run.observe("small", two.iloc[[3]])
     other.observe("small", turned.iloc[[3]])
-    assert one.quality == other.quality
+    assert run.quality == other.quality
     with pytest.raises(ValueError, match="must have the columns"):
         router.predict(None, signals={"small": two.rename(columns={"sure": "shy"})})
 
@@ -563,8 +565,8 @@ def test_columns_of_one_model_are_found_by_name():
 def test_rows_asked_one_by_one_hold_the_budget_by_their_ids(router):
     _, S, _ = log_of(n=1000, seed=8)
     # Between two rules that cost clearly different amounts.
-    at = int(np.diff(router.mixture_.cost).argmax())
-    budget = router.mixture_.cost[at : at + 2].mean()
+    gap = int(np.diff(router.mixture_.cost).argmax())
+    budget = router.mixture_.cost[gap : gap + 2].mean()
     ids = np.array([f"request {i}" for i in range(1000)])
     batch = router.predict_cost(None, signals=S, budget=budget, request_id=ids)
     single = [
@@ -574,12 +576,12 @@ def test_rows_asked_one_by_one_hold_the_budget_by_their_ids(router):
     np.testing.assert_array_equal(single, batch)
     error = 4 * np.std(single) / np.sqrt(1000)
     low, high, share = router.mixture_.share(budget)
-    ends = [
-        router.predict_cost(None, signals=S, budget=router.mixture_.cost[at]).mean()
-        for at in (low, high)
+    low_cost, high_cost = [
+        router.predict_cost(None, signals=S, budget=router.mixture_.cost[rule]).mean()
+        for rule in (low, high)
     ]
     assert np.mean(single) == pytest.approx(
-        (1 - share) * ends[0] + share * ends[1], abs=error
+        (1 - share) * low_cost + share * high_cost, abs=error
     )
     # Without ids the position stands for the row: a single one always has the first.
     first = {router.predict(None, signals=S[[0]], budget=budget)[0] for _ in range(3)}
@@ -593,24 +595,24 @@ def test_rows_asked_one_by_one_hold_the_budget_by_their_ids(router):
 @pytest.mark.slow
 def test_standard_errors_are_those_over_fresh_logs():
     """The spread of the validated numbers of a fixed rule from log to log."""
-    found, prices = [], np.array(list(COSTS.values()))
+    figures, prices = [], np.array(list(COSTS.values()))
     for seed in range(60):
         Q, S, _ = log_of(n=200, seed=seed)
         router = CascadeRouter(costs=COSTS, order=["small", "large"], n_prices=2)
         router = router.fit(None, Q, signals=S)
         costs = np.random.default_rng(seed).lognormal(size=(200, 3)) * prices
-        one = CascadeRouter(order=["choice1"], n_prices=2).fit(
+        alone = CascadeRouter(order=["choice1"], n_prices=2).fit(
             None, Q, signals=S, costs=costs
         )
-        found.append(
+        figures.append(
             [
                 router.validation_quality_,
-                one.validation_cost_,
+                alone.validation_cost_,
                 router.validation_quality_se_,
-                one.validation_cost_se_,
+                alone.validation_cost_se_,
             ]
         )
-    quality, cost, quality_se, cost_se = np.array(found).T
+    quality, cost, quality_se, cost_se = np.array(figures).T
     assert quality.std(ddof=1) == pytest.approx(quality_se.mean(), rel=0.35)
     assert cost.std(ddof=1) == pytest.approx(cost_se.mean(), rel=0.35)
 
@@ -620,14 +622,14 @@ def test_standard_errors_are_those_over_fresh_logs():
 def test_no_model_of_a_training_row_saw_that_row_or_the_judged_fold(n_folds, seed, gap):
     n = 30
     parts = np.array_split(np.random.default_rng(seed).permutation(n), n_folds)
-    folds = [(np.setdiff1d(np.arange(n), part), np.sort(part)) for part in parts]
+    folds = [(np.setdiff1d(np.arange(n), test), np.sort(test)) for test in parts]
     if gap and n_folds > 3:
         folds = [(train[:-1], test) for train, test in folds]
     X, Q = np.arange(n)[:, None], np.zeros((n, 2))
     within = estimates_without_folds(Seen(), X, Q, folds, name="seen")
-    for (train, test), own in zip(folds, within):
-        assert own.shape == (len(train), 2) and np.isfinite(own).all()
-        for row, (number, _) in zip(train, own):
+    for (train, test), estimates in zip(folds, within):
+        assert estimates.shape == (len(train), 2) and np.isfinite(estimates).all()
+        for row, (number, _) in zip(train, estimates):
             seen = SEEN[int(number)]
             assert len(seen) and row not in seen and not set(seen) & set(test)
             assert set(seen) <= set(train)

@@ -149,8 +149,8 @@ def test_budget_holds_on_average_and_more_buys_more(make):
     cost, accuracy = np.zeros((4, 5)), np.zeros((4, 5))
     for seed in range(4):
         estimators, X, y = services(1200, seed)
-        own = {} if make is frugal_ml else {"quality_estimator": None}
-        router = make(estimators, **own).fit(X[:600], y[:600])
+        options = {} if make is frugal_ml else {"quality_estimator": None}
+        router = make(estimators, **options).fit(X[:600], y[:600])
         for j, budget in enumerate(budgets):
             y_pred, _, spent = router.predict_routed(X[600:], budget=budget)
             cost[seed, j], accuracy[seed, j] = spent.mean(), np.mean(y_pred == y[600:])
@@ -202,7 +202,7 @@ def test_stream_decides_as_predict_and_pays_what_it_asks(problem):
         # Where the base is enough it has answered already.
         assert ticket.answer == (label if ticket.cost == 0 else None)
         stream.refund(ticket)
-    # What the base took is spent whatever became of the add-on.
+    # The base was paid, whether the add-on is refunded or not.
     assert stream.status().spent == pytest.approx(100 * COSTS[router.base_])
 
     forget(router)
@@ -420,9 +420,9 @@ def test_frugalml_mixes_bases_and_refuses_what_it_cannot_do(problem):
     router = FrugalMLClassifier(estimators, costs=COSTS).fit(X[:300], y[:300])
     policies = router.rules_
     assert (np.diff(policies.cost) > 0).all() and (np.diff(policies.quality) > 0).all()
-    at = np.flatnonzero(np.diff(policies.base) != 0)
-    assert len(at) > 0
-    between = policies.cost[at[0] : at[0] + 2].mean()
+    changes = np.flatnonzero(np.diff(policies.base) != 0)
+    assert len(changes) > 0
+    between = policies.cost[changes[0] : changes[0] + 2].mean()
     route = router.route(X, budget=between)
     bases = {router.choices_[choice].split(" > ")[0] for choice in np.unique(route)}
     assert len(bases) == 2

@@ -82,17 +82,20 @@ def test_combination_of_services_that_agree():
 def test_larger_sets_are_no_worse_than_what_they_grew_from(multilabel, seed):
     scores, target = answers(seed, multilabel=multilabel)
     judged = JudgedAnswers(scores, None, target, sample_quality)
-    found = search_combinations(judged, 3)
-    assert len(found) == 7
-    for part, (weights, theta, per_row) in found.items():
+    combination_of = search_combinations(judged, 3)
+    assert len(combination_of) == 7
+    for members, (weights, theta, per_row) in combination_of.items():
         assert weights.sum() == pytest.approx(1)
-        assert set(np.flatnonzero(weights)) <= part
+        assert set(np.flatnonzero(weights)) <= members
         assert_array_equal(
             per_row,
             sample_quality(target, named_labels(combine(scores, weights), theta)),
         )
-        for k in part if len(part) > 1 else ():
-            assert per_row.mean() >= found[part - {k}].row_quality.mean() - 1e-12
+        for k in members if len(members) > 1 else ():
+            assert (
+                per_row.mean()
+                >= combination_of[members - {k}].row_quality.mean() - 1e-12
+            )
     assert len(search_combinations(judged, 2)) == 6
 
 
@@ -122,10 +125,10 @@ points = st.lists(
 
 @given(points, st.integers(0, 25))
 @settings(max_examples=60, deadline=None)
-def test_hull_mixture_is_the_best_mixture_of_two(found, budget):
-    cost, value = np.array(found, dtype=float).T
-    hull, kept = best_mixture(cost, value)
-    assert_array_equal(hull.cost, cost[kept])
+def test_hull_mixture_is_the_best_mixture_of_two(pairs, budget):
+    cost, value = np.array(pairs, dtype=float).T
+    hull, positions = best_mixture(cost, value)
+    assert_array_equal(hull.cost, cost[positions])
     assert (np.diff(hull.cost) > 0).all() and (np.diff(hull.quality) > 0).all()
     budget = max(budget, cost.min())
     best = -np.inf
@@ -152,8 +155,8 @@ def test_hull_mixture_is_the_best_mixture_of_two(found, budget):
 def policy_of(estimate, quality, costs, deciding):
     """A policy of estimates that are out of sample as they stand."""
     n, sigma = len(estimate), np.zeros(len(costs))
-    part = np.zeros(n, dtype=int)
-    table = (None, estimate, estimate, quality, costs, part, sigma)
+    fold_of_row = np.zeros(n, dtype=int)
+    table = (None, estimate, estimate, quality, costs, fold_of_row, sigma)
     return Policy(*table, deciding=deciding)
 
 
@@ -165,7 +168,7 @@ def test_delta_is_from_the_papers_grid_and_keeps_the_budget(seed):
     estimate = rng.random((n, 2))
     realised = (rng.random((n, 2)) < estimate).astype(float)
     policy = policy_of(estimate, realised, costs, 1.0)
-    halves, found = np.array_split(np.random.default_rng(0).permutation(n), 2), []
+    halves, allowed = np.array_split(np.random.default_rng(0).permutation(n), 2), []
     for delta in np.arange(10, -11, -1) * np.log(n) / n:
         route = np.empty(n, dtype=int)
         for learn, check in (halves, halves[::-1]):
@@ -173,9 +176,9 @@ def test_delta_is_from_the_papers_grid_and_keeps_the_budget(seed):
             price = path.price(max((1 - delta) * 2.0, 1.0))
             route[check] = choose_at_price(estimate[check], costs, price)
         if 1 + costs[route].mean() <= 3 + 1e-9:
-            found.append((realised[np.arange(n), route].mean(), delta))
+            allowed.append((realised[np.arange(n), route].mean(), delta))
     # Which of several that are as good is a matter of rounding.
-    best = [delta for quality, delta in found if quality >= max(found)[0] - 1e-9]
+    best = [delta for quality, delta in allowed if quality >= max(allowed)[0] - 1e-9]
     assert np.isclose(search_delta(policy, 3.0), best).any()
     assert search_delta(policy, np.inf) == 0
     assert search_delta(policy_of(estimate[:3], realised[:3], costs, 1.0), 3.0) == 0
@@ -194,11 +197,11 @@ def test_delta_is_the_largest_where_none_keeps_the_budget():
 
 
 def test_thresholds_are_between_the_scores_as_far_as_rows_are_below():
-    found = thresholds_between(
+    thresholds = thresholds_between(
         np.array([0.1, 0.5, 0.9]), np.array([0.1, 0.5, 0.9, np.inf])
     )
     np.testing.assert_allclose(
-        found, [-np.inf, 0.1 + 0.4 / 3, 0.5 + 0.4 * 2 / 3, np.inf]
+        thresholds, [-np.inf, 0.1 + 0.4 / 3, 0.5 + 0.4 * 2 / 3, np.inf]
     )
 
 
@@ -242,7 +245,7 @@ def test_thresholds_send_as_many_later_rows():
 
 @pytest.mark.slow
 def test_estimates_that_set_a_price_are_spread_as_those_of_later_rows():
-    """Of few rows trees differ: out of bag, a mean of a third of 30 is spread wider than of 30."""
+    """Trees of few rows differ: an out-of-bag mean of 10 trees is spread wider than of 30."""
     ratio = []
     for seed in range(6):
         rng = np.random.default_rng(seed)
@@ -284,8 +287,10 @@ def test_rare_labels_share_a_group():
 
 @pytest.mark.parametrize("lead, taken", [(0.1, 0), (0.001, 1)])
 def test_a_cheaper_policy_is_taken_within_the_noise_of_their_difference(lead, taken):
-    """What two policies have in common is no noise of the lead of one."""
+    """Noise that two policies have in common is no noise of the lead of one."""
     rng = np.random.default_rng(0)
-    common, own = rng.standard_normal(400), 0.1 * rng.standard_normal((2, 400))
-    rows = common + own - own.mean(axis=1, keepdims=True) + np.array([[lead], [0.0]])
+    common, noise = rng.standard_normal(400), 0.1 * rng.standard_normal((2, 400))
+    rows = (
+        common + noise - noise.mean(axis=1, keepdims=True) + np.array([[lead], [0.0]])
+    )
     assert best_or_cheaper(rows.mean(axis=1), np.array([2.0, 1.0]), rows) == taken

@@ -509,54 +509,51 @@ def search_combination(
     -------
     PairCombination
     """
-    options = {
-        "weights": weights,
-        "thresholds": thresholds,
-        "first_labels": first_labels,
-        "second_labels": second_labels,
-        "row_weight": row_weight,
-    }
+    pair = _Pair(first, second, target, first_labels, second_labels, row_weight)
     if target.ndim == 2:
-        return _best_of_weights(first, second, target, quality, **options)
+        return _best_of_weights(pair, quality, weights=weights, thresholds=thresholds)
     # Rows on which both members answer alike are answered so with any weight.
-    agree = _agree(first, second, first_labels, second_labels)
+    agree = pair.agree()
     row_quality = np.empty(len(target))
     if agree.any():
         row_quality[agree] = quality(target[agree], named_labels(first[agree]))
     rows = np.flatnonzero(~agree)
     if not len(rows):
         return PairCombination(0.5, None, row_quality)
-    for name in ("first_labels", "second_labels", "row_weight"):
-        if options[name] is not None:
-            options[name] = options[name][rows]
-    best = _best_of_weights(first[rows], second[rows], target[rows], quality, **options)
+    best = _best_of_weights(
+        pair.take(rows), quality, weights=weights, thresholds=thresholds
+    )
     row_quality[rows] = best.row_quality
     return best._replace(row_quality=row_quality)
 
 
-def _agree(first, second, first_labels, second_labels):
-    """Return where two members answer alike, alone and combined, (n_rows,) of bool."""
-    best_scores = named_labels(first)
-    agree = named_labels(second) == best_scores
-    for labels in (first_labels, second_labels):
-        if labels is not None:
-            agree = agree & (labels == best_scores)
-    return agree
+class _Pair(NamedTuple):
+    """Answers of two members; attributes as the parameters of `search_combination`."""
+
+    first: NDArray[np.float64]
+    second: NDArray[np.float64]
+    target: NDArray[Any]
+    first_labels: NDArray[np.int64] | None
+    second_labels: NDArray[np.int64] | None
+    row_weight: NDArray[np.float64] | None
+
+    def take(self, rows):
+        """Return the answers to some rows."""
+        arrays = [None if array is None else array[rows] for array in self]
+        return _Pair(*arrays)
+
+    def agree(self):
+        """Return where both answer alike, alone and combined, (n_rows,) of bool."""
+        best_scores = named_labels(self.first)
+        agree = named_labels(self.second) == best_scores
+        for labels in (self.first_labels, self.second_labels):
+            if labels is not None:
+                agree = agree & (labels == best_scores)
+        return agree
 
 
-def _best_of_weights(
-    first,
-    second,
-    target,
-    quality,
-    *,
-    weights,
-    thresholds,
-    first_labels,
-    second_labels,
-    row_weight,
-):
-    """Try all weights of two members; parameters and result as in `search_combination`.
+def _best_of_weights(pair, quality, *, weights, thresholds):
+    """Return the best of some weights of two members (`PairCombination`).
 
     The weight that is closest to a half is preferred among equally good ones.
     """
@@ -566,18 +563,18 @@ def _best_of_weights(
         # Labels of a member count only where it answers alone.
         labels = None
         if weight == 1:
-            labels = first_labels
+            labels = pair.first_labels
         elif weight == 0:
-            labels = second_labels
+            labels = pair.second_labels
         threshold, row_quality = search_threshold(
-            combine((first, second), (weight, 1 - weight)),
-            target,
+            combine((pair.first, pair.second), (weight, 1 - weight)),
+            pair.target,
             quality,
             thresholds=thresholds,
             labels=labels,
-            row_weight=row_weight,
+            row_weight=pair.row_weight,
         )
-        mean = mean_of_rows(row_quality, row_weight)
+        mean = mean_of_rows(row_quality, pair.row_weight)
         if best is None or mean > best_mean:
             best = PairCombination(float(weight), threshold, row_quality)
             best_mean = mean

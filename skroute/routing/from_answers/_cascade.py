@@ -306,6 +306,7 @@ default=None
         return super().fit(X, y, costs=costs, signals=signals, **params)
 
     def _fit(self, X, y, *, task, costs=None, signals=None, **params):
+        """Check the log, learn the rules from it, and validate them."""
         metadata = self._route_metadata(params)
         if X is None and signals is None:
             raise ValueError(
@@ -455,6 +456,7 @@ default=None
     # Decisions ------------------------------------------------------------------------
 
     def _check_rows(self, X):
+        """Check rows of a call. If `fit` got no X, they only count or are hashed."""
         if self._has_rows:
             return super()._check_rows(X)
         if X is None:
@@ -464,6 +466,7 @@ default=None
         return X
 
     def _plan(self, X, call):
+        """Draw the rule of each row, and follow it for as long as it asks."""
         check_affordable(call.budget, self._smallest_budget())
         columns = self._signals_of_call(X, call.option("signals"))
         n_rows = len(columns[0])
@@ -548,6 +551,7 @@ default=None
         return self._scales.transform(RowSignals(estimates, columns))
 
     def _plan_single(self, X, name, call):
+        """Return the plan in which one model answers every row."""
         columns = self._signals_of_call(X, call.option("signals"))
         n_rows = len(columns[0])
         model = self.model_names_.index(name)
@@ -766,7 +770,7 @@ class CascadeRun:
         )
 
     def _set_next(self):
-        """Set what to ask next and what to answer in the state of now."""
+        """Set the model to ask next, and the answer in the current state."""
         router = self._router
         price_index = np.full((1, 1), self._price_index)
         move = self._cascade.move(self._state, self._scores, price_index)

@@ -498,7 +498,9 @@ def judge_by_folds(cascades, log, prices, folds, *, estimates_by_fold, n_jobs):
         train_log = log.take(train)
         train_signals = train_log.signals._replace(before=estimates)
         train_log = train_log._replace(signals=train_signals)
-        jobs.append(delayed(judge)(cascades, train_log, log.take(test), prices))
+        jobs.append(
+            delayed(judge_cascades)(cascades, train_log, log.take(test), prices)
+        )
     by_fold = Parallel(n_jobs=n_jobs)(jobs)
     sizes = [len(test) for test in test_rows]
     return HeldOutTables(
@@ -521,7 +523,7 @@ def _judged_rows(folds, n_rows):
     return judged
 
 
-def judge(cascades, train_log, test_log, prices):
+def judge_cascades(cascades, train_log, test_log, prices):
     """Return quality and cost of test rows under cascades fitted to training rows.
 
     Both are tables of shape (n_cascades, n_test, n_prices).

@@ -123,7 +123,7 @@ class JudgedAnswers(NamedTuple):
         return None if self.labels is None else self.labels[member]
 
     def mean(self, row_quality):
-        """Return the mean of the quality of each row."""
+        """Return the mean of a quality per row, (n_rows,), by the rows' weights."""
         return mean_of_rows(row_quality, self.row_weight)
 
     def search_threshold(self, member, thresholds=GRID):
@@ -194,7 +194,7 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
     # Fit ------------------------------------------------------------------------------
 
     def _read(self, answers):
-        """Read what members answered to the rows of `fit` (`OutOfFold`).
+        """Read the members' answers to the rows of `fit` (`OutOfFold`).
 
         Sets ``_has_own_labels``.
 
@@ -277,6 +277,7 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
     # Answers --------------------------------------------------------------------------
 
     def _plan_single(self, X, name, call):
+        """Return the plan in which one member answers every row."""
         n_rows = num_samples(X)
         member = self.member_names_.index(name)
         # -1: that a member answers alone may be no choice, because another one is the
@@ -286,6 +287,7 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
         return Plan(np.full(n_rows, choice), cost, SingleMember(member))
 
     def _answer(self, plan, response):
+        """Return the answers to all rows of a plan (hook of `CostAwareMixin`)."""
         if isinstance(plan.state, SingleMember):
             return self._answers_of_single(plan.X, plan.state.position, response)
         return super()._answer(plan, response)
@@ -305,6 +307,7 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
         return self._target.probabilities(answers.probabilities(member, rows))
 
     def _answers_to(self, plan, response, rows):
+        """Return the answers to some rows of a plan, none of which abstains."""
         route = plan.route[rows]
         if response == "predict_proba":
             answer_of_choice = self._probabilities_of_choice

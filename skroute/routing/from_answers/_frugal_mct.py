@@ -382,6 +382,7 @@ class FrugalMCTClassifier(CombiningRouter):
     # Fit ------------------------------------------------------------------------------
 
     def _learn(self, X, answers):
+        """Learn a policy for each base from the answers (hook of `MemberRouter`)."""
         names = answers.names
         budget = check_budget(self.budget)
         judged = self._judged(answers)
@@ -581,6 +582,7 @@ class FrugalMCTClassifier(CombiningRouter):
         )
 
     def _plan(self, X, call):
+        """Choose the base of the call's budget, ask it, and decide what to buy."""
         options = self._options_at(call.budget, call.exclude)
         policy = options.policy
         answers = MemberAnswers(self, X)
@@ -648,6 +650,7 @@ class FrugalMCTClassifier(CombiningRouter):
                 return options
 
     def _look(self, X, choices):
+        """Ask the base of some choices (hook of `Router` for streams)."""
         options = self._options_of(choices)
         answers = MemberAnswers(self, X)
         features = self._features_of_base(answers, X, options.base)

@@ -216,7 +216,7 @@ def _thresholds_to_try(scores, weight, n_thresholds):
 
 
 def thresholds_between(scores, levels, weight_up_to=None):
-    """Return thresholds between neighbouring scores that part the rows as `levels` do.
+    """Return thresholds between neighbouring scores that divide rows as `levels` do.
 
     Each lies where the share of later rows below it is, in the mean, that of the
     training rows. With a threshold at a score with i of n rows below it, :math:`(i + 1)
@@ -403,16 +403,20 @@ def learn_label_rules(answers, bases, n_labels, n_thresholds):
 
 
 def held_out_label_rules(learned, answers, rows):
-    """Return what rules of other rows do on the rows of a fold (`HeldOutRules`).
+    """Return rules with their outcomes on rows that did not choose them.
 
     Parameters
     ----------
     learned : LearnedLabelRules
-        Without these rows.
+        From other rows.
     answers : BaseAnswers
-        To these rows.
+        To the rows of a fold.
     rows : ndarray of int
-        Their positions.
+        Positions of these rows.
+
+    Returns
+    -------
+    HeldOutRules
     """
     rules = learned.rules
     # (n_rules, n_rows), and (n_rules, 1)
@@ -610,6 +614,7 @@ class FrugalMLClassifier(CombiningRouter):
         self.n_jobs = n_jobs
 
     def _learn(self, X, answers):
+        """Learn the rules from the members' answers (hook of `MemberRouter`)."""
         names = answers.names
         bases = possible_bases(self.base, names)
         base_answers = self._base_answers(answers)
@@ -667,6 +672,7 @@ class FrugalMLClassifier(CombiningRouter):
         )
 
     def _plan(self, X, call):
+        """Draw the rule of each row, ask its base, and keep the answer or buy."""
         check_affordable(call.budget, self._smallest_budget())
         rules = self.rules_
         rule_of_row = rules.mixture.draw(X, call.budget, call.request_id)

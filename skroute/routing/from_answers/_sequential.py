@@ -84,7 +84,7 @@ class Rule(NamedTuple):
 
 
 class JudgedRule(NamedTuple):
-    """A rule and what it comes to on the rows of `fit`, out of sample.
+    """A rule, and its cost and quality on the rows of `fit`, out of sample.
 
     Attributes
     ----------
@@ -386,6 +386,7 @@ class SequentialRouterClassifier(CombiningRouter):
     # Fit ------------------------------------------------------------------------------
 
     def _learn(self, X, answers):
+        """Learn the rules from the members' answers (hook of `MemberRouter`)."""
         names = answers.names
         n_rows = len(answers.target)
         judged = self._judged(answers)
@@ -452,7 +453,7 @@ class SequentialRouterClassifier(CombiningRouter):
         return choices, row_qualities
 
     def _features(self, scores, state):
-        """Return what the quality estimator reads in a state, (n_rows, n_features).
+        """Return the features of the answers in a state, (n_rows, n_features).
 
         `scores` are those of the members that have been asked, each (n_rows, n_labels).
         """
@@ -621,6 +622,7 @@ class SequentialRouterClassifier(CombiningRouter):
         return min(self.choice_costs_[cheapest])
 
     def _plan(self, X, call):
+        """Draw the rule of each row, and follow it from state to state."""
         check_affordable(call.budget, self._smallest_budget())
         rule_of_row = self.mixture_.draw(X, call.budget, call.request_id)
         answers = MemberAnswers(self, X)
@@ -638,7 +640,7 @@ class SequentialRouterClassifier(CombiningRouter):
         return Plan(route, self.choice_costs_[route], answers)
 
     def _step(self, answers, rows, state, rule):
-        """Return what some rows do in one state under one rule (`_Step`)."""
+        """Return the step of some rows in one state under one rule (`_Step`)."""
         if rule.price_index == ONE_ADDON:
             addons = self._addons[state]
             estimates = self._estimates(addons.values, answers, rows, state)
@@ -661,7 +663,7 @@ class SequentialRouterClassifier(CombiningRouter):
         return _Step(next_state, self._first_choice[state] + move.ending)
 
     def _estimates(self, values, answers, rows, state):
-        """Return what is estimated of some rows in a state (`StateEstimates`).
+        """Return the estimates for some rows in a state (`StateEstimates`).
 
         `values` are `StateValues`. The members of the state are asked about the rows.
         """

@@ -75,7 +75,7 @@ class RowSignals(NamedTuple):
         )
 
     def features(self, models):
-        """Return what is known after some models, (n_rows, n_features)."""
+        """Return what is known after asking some models, (n_rows, n_features)."""
         return np.column_stack([self.before, *(self.by_model[k] for k in models)])
 
     def owner_masks(self, models):
@@ -261,7 +261,7 @@ def fit_logistic(features, target, ridge):
     return coef, _probability(without_row)
 
 
-class StateEstimate(NamedTuple):
+class StateModel(NamedTuple):
     """The fitted regressions of one state: quality of each answer, values of asking on.
 
     Attributes
@@ -355,14 +355,14 @@ class StateBasis:
         Returns
         -------
         StateFit
-            Its model is a `StateEstimate`. Its estimates are leave-one-out.
+            Its model is a `StateModel`. Its estimates are leave-one-out.
         """
         coefs = self._solution @ values
         residuals = self._terms @ coefs - self._leverage * values
         without_row = residuals / (1 - self._leverage)
         low = values.min(axis=0)
         high = values.max(axis=0)
-        model = StateEstimate(self._answer_coefs, coefs, low, high)
+        model = StateModel(self._answer_coefs, coefs, low, high)
         value_estimates = np.clip(without_row, low, high)
         return StateFit(model, np.column_stack([self._answers, value_estimates]))
 

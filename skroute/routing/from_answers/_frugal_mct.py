@@ -129,6 +129,15 @@ class BaseOptions(NamedTuple):
         return len(self.policy.sigma)
 
 
+def affordable_bases(options, budget):
+    """Return the options of the bases that a budget pays for, a list of `BaseOptions`."""
+    allowed = []
+    for base_options in options:
+        if affords(budget, base_options.policy.least):
+            allowed.append(base_options)
+    return allowed
+
+
 def spending(options, budget):
     """Return the mean cost of each base at a budget, (n_bases,).
 
@@ -526,25 +535,26 @@ class FrugalMCTClassifier(CombiningRouter):
         Within noise of it, a base that needs less than the budget is taken
         (`best_or_cheaper`).
         """
-        options = self._options_now(exclude)
         # A stream refuses a total that does not pay for the cheapest base.
-        budget = max(budget, min(base.policy.least for base in options))
-        options = [base for base in options if affords(budget, base.policy.least)]
-        if len(options) == 1:
-            return options[0]
+        options_now = self._options_now(exclude)
+        least = min(base_options.policy.least for base_options in options_now)
+        budget = max(budget, least)
+        allowed = affordable_bases(options_now, budget)
+        if len(allowed) == 1:
+            return allowed[0]
         quality = []
         row_quality = []
-        for base in options:
-            budgets, validations = base.policy.curve
-            weight = base.policy.weight
+        for base_options in allowed:
+            budgets, validations = base_options.policy.curve
+            weight = base_options.policy.weight
             means = [mean_of_rows(result.quality, weight) for result in validations]
             quality.append(np.interp(budget, budgets, means))
             # The noise of a lead is that of the most expensive plans.
             row_quality.append(validations[-1].quality)
-        weight = options[0].policy.weight
-        spent = spending(options, budget)
+        weight = allowed[0].policy.weight
+        spent = spending(allowed, budget)
         best = best_or_cheaper(np.array(quality), spent, row_quality, weight)
-        return options[best]
+        return allowed[best]
 
     def _policy(self):
         check_is_fitted(self)
@@ -552,24 +562,25 @@ class FrugalMCTClassifier(CombiningRouter):
 
     def _validation(self, budget):
         """Return quality and cost of each row, by the best base of the other folds."""
-        options = []
-        for base in self._options_now():
-            if affords(budget, base.policy.least):
-                options.append(base)
-        validations = [base.policy.validate(budget) for base in options]
+        allowed = affordable_bases(self._options_now(), budget)
+        spent = spending(allowed, budget)
+        validations = []
+        for base_options in allowed:
+            validations.append(base_options.policy.validate(budget))
         # (n_bases, n_rows)
         quality = np.array([result.quality for result in validations])
         cost = np.array([result.cost for result in validations])
-        policy = options[0].policy
-        spent = spending(options, budget)
-        base_of_row = np.empty(quality.shape[1], dtype=np.int64)
+        # The folds and weights of rows are those of all policies.
+        policy = allowed[0].policy
+        # Position of the best base among those that are allowed.
+        best = np.empty(quality.shape[1], dtype=np.int64)
         for rows, others in rows_and_others(policy.part):
             weight = None if policy.weight is None else policy.weight[others]
             judged = quality[:, others]
             means = mean_of_rows(judged, weight)
-            base_of_row[rows] = best_or_cheaper(means, spent, judged, weight)
-        rows = np.arange(len(base_of_row))
-        return quality[base_of_row, rows], cost[base_of_row, rows]
+            best[rows] = best_or_cheaper(means, spent, judged, weight)
+        rows = np.arange(len(best))
+        return quality[best, rows], cost[best, rows]
 
     def _validated(self, budget):
         policy = self._options[0].policy

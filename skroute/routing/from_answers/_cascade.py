@@ -401,9 +401,10 @@ default=None
             return [fixed_order(n_models, [names.index(name) for name in order])]
         check_sets(n_models, self.max_calls, _MAX_SETS)
         has_signals = any(signals.shape[1] for signals in columns)
+        max_calls = self.max_calls if has_signals else 1
         return cascades_to_compare(
             n_models,
-            max_calls=self.max_calls if has_signals else 1,
+            max_calls=max_calls,
             by_cost=np.argsort(self.costs_, kind="stable").tolist(),
             has_estimates=self._has_rows,
         )
@@ -500,7 +501,9 @@ default=None
         shape = (n_rows, len(self.model_names_))
         if costs is None:
             return np.broadcast_to(self.costs_, shape)
-        return check_row_costs(costs, self.model_names_ if self._named else None, shape)
+        # Columns of a frame are found by name only if the models were named in `fit`.
+        names = self.model_names_ if self._named else None
+        return check_row_costs(costs, names, shape)
 
     def _signals_of_call(self, X, signals):
         """Return the signals of each model in a call, as `_read_signals_of_fit` does.
@@ -648,7 +651,8 @@ default=None
         scores = self._scores(x, nothing)
         mixed = self.mixture_.share(budget)
         drawn = check_random_state(random_state).uniform()
-        rule = self._rules[mixed.high if drawn < mixed.share else mixed.low]
+        position = mixed.high if drawn < mixed.share else mixed.low
+        rule = self._rules[position]
         return CascadeRun(self, rule.cascade, rule.price_index, scores)
 
     def score(

@@ -13,7 +13,11 @@ from skroute.metrics import sample_quality
 from skroute.metrics._objectives import OF_LABELS
 from skroute.routing.parts._estimates import answers_forest, with_weights
 from skroute.routing.parts._member_router import AMOUNT, MemberRouter
-from skroute.routing.parts._mixtures import mean_of_rows, validated_mixture
+from skroute.routing.parts._mixtures import (
+    mean_of_rows,
+    validated_mixture,
+    weight_of_rows,
+)
 from skroute.routing.parts._targets import MultiLabel, SingleLabel
 from skroute.utils._cache import NO_CACHE, CallCache, cache_of
 from skroute.utils._compat import StrOptions, num_samples
@@ -542,8 +546,20 @@ class _Pair(NamedTuple):
 
     def take(self, rows):
         """Return the answers to some rows."""
-        arrays = [None if array is None else array[rows] for array in self]
-        return _Pair(*arrays)
+        first_labels = self.first_labels
+        if first_labels is not None:
+            first_labels = first_labels[rows]
+        second_labels = self.second_labels
+        if second_labels is not None:
+            second_labels = second_labels[rows]
+        return _Pair(
+            first=self.first[rows],
+            second=self.second[rows],
+            target=self.target[rows],
+            first_labels=first_labels,
+            second_labels=second_labels,
+            row_weight=weight_of_rows(self.row_weight, rows),
+        )
 
     def agree(self):
         """Return where both answer alike, alone and combined, (n_rows,) of bool."""
@@ -625,12 +641,15 @@ def _grow(answers, members, combination_of):
     for last in last_members:
         others = combination_of[frozenset(members) - {last}].weights
         single = single_member(others)
+        labels_of_others = None
+        if single is not None:
+            labels_of_others = answers.labels_of(single)
         pair = search_combination(
             combine(answers.scores, others),
             answers.scores[last],
             answers.target,
             answers.quality,
-            first_labels=None if single is None else answers.labels_of(single),
+            first_labels=labels_of_others,
             second_labels=answers.labels_of(last),
             row_weight=answers.row_weight,
         )

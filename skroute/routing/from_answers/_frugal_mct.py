@@ -21,7 +21,11 @@ from skroute.routing.from_answers._combining import (
 from skroute.routing.parts._estimates import rows_and_others
 from skroute.routing.parts._learn import learn_policy, what_is_behind
 from skroute.routing.parts._log import Log, kept_choices
-from skroute.routing.parts._mixtures import best_or_cheaper, mean_of_rows
+from skroute.routing.parts._mixtures import (
+    best_or_cheaper,
+    mean_of_rows,
+    weight_of_rows,
+)
 from skroute.routing.parts._policy import Policy, Validated
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
 from skroute.utils._row_hash import tie_draws
@@ -130,7 +134,7 @@ class BaseOptions(NamedTuple):
 
 
 def affordable_bases(options, budget):
-    """Return the options of the bases that a budget pays for, a list of `BaseOptions`."""
+    """Return the options of the bases that a budget pays for, as a list."""
     allowed = []
     for base_options in options:
         if affords(budget, base_options.policy.least):
@@ -395,13 +399,12 @@ class FrugalMCTClassifier(CombiningRouter):
         names = answers.names
         budget = check_budget(self.budget)
         judged = self._judged(answers)
+        weights = GRID if self.weight == "auto" else [self.weight]
+        thresholds = GRID if self.threshold == "auto" else [self.threshold]
         options_by_base = {}
         for base in possible_bases(self.base, names):
             options_by_base[base] = addon_options(
-                judged,
-                base,
-                weights=GRID if self.weight == "auto" else [self.weight],
-                thresholds=GRID if self.threshold == "auto" else [self.threshold],
+                judged, base, weights=weights, thresholds=thresholds
             )
         qualities = []
         for options in options_by_base.values():
@@ -575,7 +578,7 @@ class FrugalMCTClassifier(CombiningRouter):
         # Position of the best base among those that are allowed.
         best = np.empty(quality.shape[1], dtype=np.int64)
         for rows, others in rows_and_others(policy.part):
-            weight = None if policy.weight is None else policy.weight[others]
+            weight = weight_of_rows(policy.weight, others)
             judged = quality[:, others]
             means = mean_of_rows(judged, weight)
             best[rows] = best_or_cheaper(means, spent, judged, weight)
@@ -715,9 +718,11 @@ def search_delta(policy, budget):
     n_rows = len(policy.estimate)
     if not np.isfinite(budget) or n_rows < _MIN_ROWS_FOR_DELTA:
         return 0.0
-    weight = np.ones(n_rows)
+    weight = None
+    row_weight = np.ones(n_rows)
     if policy.weight is not None:
         weight = policy.weight / policy.weight.mean()
+        row_weight = weight
     alphas = np.arange(_MAX_ALPHA, -_MAX_ALPHA - 1, -1)
     deltas = alphas * np.log(n_rows) / n_rows
     deltas = deltas[deltas <= 1]
@@ -729,7 +734,7 @@ def search_delta(policy, budget):
         path = assignment_path(
             policy.estimate[train],
             policy.planned,
-            weight=None if policy.weight is None else weight[train],
+            weight=weight_of_rows(weight, train),
         )
         for position, delta in enumerate(deltas):
             left = (1 - delta) * (budget - policy.deciding)
@@ -737,8 +742,8 @@ def search_delta(policy, budget):
             choice = choose_at_price(policy.estimate[test], policy.planned, price)
             row_cost = policy.deciding + policy.planned[choice]
             row_quality = policy.quality[test, choice]
-            cost[position] += (weight[test] * row_cost).sum() / n_rows
-            quality[position] += (weight[test] * row_quality).sum() / n_rows
+            cost[position] += (row_weight[test] * row_cost).sum() / n_rows
+            quality[position] += (row_weight[test] * row_quality).sum() / n_rows
     allowed_quality = np.where(affords(budget, cost), quality, -np.inf)
     # If no delta keeps the budget, the first is taken, which is the largest.
     return float(deltas[int(allowed_quality.argmax())])

@@ -21,6 +21,7 @@ from skroute.routing.parts._mixtures import (
     Mixture,
     best_mixture,
     limit_path,
+    weight_of_rows,
 )
 from skroute.routing.parts._targets import SingleLabel
 from skroute.utils._compat import Integral, Interval
@@ -66,7 +67,7 @@ class BaseAnswers(NamedTuple):
             labels=self.labels[:, rows],
             scores=self.scores[:, rows],
             quality=self.quality[rows],
-            weight=None if self.weight is None else self.weight[rows],
+            weight=weight_of_rows(self.weight, rows),
         )
 
 

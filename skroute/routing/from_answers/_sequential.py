@@ -40,6 +40,7 @@ from skroute.routing.parts._mixtures import (
     mean_of_rows,
     quality_less_luck,
     spread_prices,
+    weight_of_rows,
 )
 from skroute.utils._compat import HasMethods, Integral, Interval
 from skroute.utils._typing import NDArray
@@ -584,31 +585,34 @@ class SequentialRouterClassifier(CombiningRouter):
         cost = np.array([judged.cost for judged in judged_rules])
         quality = np.array([judged.quality for judged in judged_rules])
         price_indices = [judged.rule.price_index for judged in judged_rules]
-        options = {
-            "is_simple": np.array(price_indices) == ONE_ADDON,
-            # A rule by which all rows abstain has no error at all, and would win
-            # against rules with a penalty.
-            "penalty": 0.0 if self._some_abstain else _PENALTY,
-        }
+        is_simple = np.array(price_indices) == ONE_ADDON
+        # A rule by which all rows abstain has no error at all, and would win against
+        # rules with a penalty.
+        penalty = 0.0 if self._some_abstain else _PENALTY
         held_out = []
         for rows, others in rows_and_others(fold_of_row):
             mixture, positions = mix_rules(
                 cost[:, others],
                 quality[:, others],
-                weight=None if row_weight is None else row_weight[others],
-                **options,
+                is_simple=is_simple,
+                penalty=penalty,
+                weight=weight_of_rows(row_weight, others),
             )
             held_out_rules = HeldOutRules(
                 rows,
                 mixture,
                 cost=cost[positions][:, rows],
                 quality=quality[positions][:, rows],
-                weight=None if row_weight is None else row_weight[rows],
+                weight=weight_of_rows(row_weight, rows),
             )
             held_out.append(held_out_rules)
         all_rows = np.arange(len(fold_of_row))
         mixture, positions = mix_rules(
-            cost[:, all_rows], quality[:, all_rows], weight=row_weight, **options
+            cost[:, all_rows],
+            quality[:, all_rows],
+            is_simple=is_simple,
+            penalty=penalty,
+            weight=row_weight,
         )
         largest_budget, self._validated_parts = limit_path(mixture.cost, held_out)
         self.mixture_ = mixture.up_to(largest_budget)

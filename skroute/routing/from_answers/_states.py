@@ -333,19 +333,22 @@ def induce_backward(
         next_values = [_value_of(after, prices, trust) for after in next_outcomes]
         targets = np.column_stack([answer_quality[state], *next_values])
         fitted = learner.fit(state, targets)
-        can_abstain = states.asked[state].any()
+        # A row may abstain once something has been asked.
+        quality_of_abstaining = None
+        if states.asked[state].any():
+            quality_of_abstaining = abstain_quality
         values[state] = StateValues(
             model=fitted.model,
             n_answers=answer_quality[state].shape[1],
             n_next=len(next_members),
             n_prices=len(prices),
-            abstain_quality=abstain_quality if can_abstain else None,
+            abstain_quality=quality_of_abstaining,
         )
         estimates = values[state].split(fitted.estimates)
         move = best_move(estimates, costs[next_members], prices)
         ending_quality = answer_quality[state]
-        if values[state].abstain_quality is not None:
-            ending_quality = with_last(ending_quality, abstain_quality)
+        if quality_of_abstaining is not None:
+            ending_quality = with_last(ending_quality, quality_of_abstaining)
         outcomes[state] = _outcomes_of(
             move,
             ending_quality,

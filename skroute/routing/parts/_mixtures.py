@@ -122,6 +122,13 @@ def mean_of_rows(table, weight=None):
     return np.average(table, axis=-1, weights=weight)
 
 
+def weight_of_rows(weight, rows):
+    """Return the weights of some rows; None, which weights all alike, stays None."""
+    if weight is None:
+        return None
+    return weight[rows]
+
+
 def spread_prices(path, n_prices, power=1.0):
     """Return the prices of budgets that are spread over a path, falling to 0.
 

@@ -113,18 +113,11 @@ def test_a_logistic_line_is_that_of_scikit_learn_and_its_estimates_leave_one_out
     np.testing.assert_allclose(
         coef, [theirs.intercept_[0], *theirs.coef_[0]], atol=1e-4
     )
-    without = np.array(
-        [
-            1
-            / (
-                1
-                + np.exp(
-                    -F[i] @ fit_logistic(np.delete(F, i, 0), np.delete(y, i), ridge)[0]
-                )
-            )
-            for i in range(80)
-        ]
-    )
+    without = np.empty(80)
+    for row in range(80):
+        others = np.arange(80) != row
+        coef_of_others, _ = fit_logistic(F[others], y[others], ridge)
+        without[row] = 1 / (1 + np.exp(-F[row] @ coef_of_others))
     np.testing.assert_allclose(estimate, without, atol=0.01)
     inside = 1 / (1 + np.exp(-F @ coef))
     assert np.abs(estimate - without).max() < 0.2 * np.abs(inside - without).max()
@@ -132,7 +125,8 @@ def test_a_logistic_line_is_that_of_scikit_learn_and_its_estimates_leave_one_out
 
 def test_values_of_going_on_are_estimated_without_their_row():
     rng = np.random.default_rng(1)
-    features, values = rng.normal(size=(60, 2)), rng.normal(size=(60, 3))
+    features = rng.normal(size=(60, 2))
+    values = rng.normal(size=(60, 3))
     quality = (rng.uniform(size=(60, 1)) < 0.5).astype(float)
     is_own_signal = np.array([[True, False]])
     basis = StateBasis(features, is_own_signal, quality)
@@ -179,7 +173,9 @@ def test_a_move_takes_what_pays_and_stops_at_ties():
 @settings(max_examples=15, deadline=None)
 def test_with_full_knowledge_each_row_ends_in_the_best_set(seed, abstain_quality):
     rng = np.random.default_rng(seed)
-    n, costs, prices = 20, np.array([1.0, 2.0, 4.0]), np.array([0.3, 0.1, 0.0])
+    n = 20
+    costs = np.array([1.0, 2.0, 4.0])
+    prices = np.array([0.3, 0.1, 0.0])
     states = any_order(3, 3)
     realised = [rng.random((n, row.sum())) for row in states.asked]
     induced = induce_backward(
@@ -188,16 +184,20 @@ def test_with_full_knowledge_each_row_ends_in_the_best_set(seed, abstain_quality
     set_costs = states.asked @ costs
     best = [table.max(axis=1, initial=-np.inf) for table in realised]
     if abstain_quality is not None:
-        best = [best[0], *(np.maximum(table, abstain_quality) for table in best[1:])]
-    for state, row in enumerate(states.asked):
-        reachable = [s for s, other in enumerate(states.asked) if (other >= row).all()]
-        for j, price in enumerate(prices):
-            net = [
-                best[s] - price * (set_costs[s] - set_costs[state]) for s in reachable
-            ]
-            outcomes = induced.outcomes[state]
-            worth = outcomes.quality[:, j] - price * outcomes.cost[:, j]
-            np.testing.assert_allclose(worth, np.max(net, axis=0))
+        # In the first state, in which nothing has been asked, no row may abstain.
+        for state in range(1, len(best)):
+            best[state] = np.maximum(best[state], abstain_quality)
+    for state, asked in enumerate(states.asked):
+        outcomes = induced.outcomes[state]
+        reachable = np.flatnonzero((states.asked >= asked).all(axis=1))
+        for position, price in enumerate(prices):
+            net = []
+            for end in reachable:
+                further_cost = set_costs[end] - set_costs[state]
+                net.append(best[end] - price * further_cost)
+            further_cost = outcomes.cost[:, position]
+            value = outcomes.quality[:, position] - price * further_cost
+            np.testing.assert_allclose(value, np.max(net, axis=0))
 
 
 def test_what_is_not_reached_is_not_learned():
@@ -213,7 +213,8 @@ def test_what_is_not_reached_is_not_learned():
 
 
 def test_where_nothing_is_to_be_decided_rows_get_the_only_answer():
-    states, prices = any_order(2, 1), np.array([0.5, 0.0])
+    states = any_order(2, 1)
+    prices = np.array([0.5, 0.0])
     realised = [np.empty((2, 0)), np.array([[1.0], [0.0]]), np.array([[1.0], [1.0]])]
     learner = Recorder(lambda targets: 1 - targets)
     induced = induce_backward(
@@ -246,17 +247,19 @@ def test_where_signals_tell_all_the_best_plan_of_each_row_is_found(abstain_quali
     prices = np.array([0.2, 0.02, 0.005])
     quality, cost = play(any_order(3, 3), log, prices)
     gains = (quality - prices * cost).mean(axis=0)
-    mean, costs = Q.mean(axis=0), np.array(list(COSTS.values()))
+    mean = Q.mean(axis=0)
+    costs = np.array(list(COSTS.values()))
 
     def best(asked, price):
         """Value of a state in which all of `asked` are wrong, answers independent."""
-        stop = abstain_quality if abstain_quality and asked else 0.0
-        on = [
-            mean[k] + (1 - mean[k]) * best((*asked, k), price) - price * costs[k]
-            for k in range(3)
-            if k not in asked
-        ]
-        return max([*([stop] if asked else []), *on])
+        values = []
+        if asked:
+            values.append(0.0 if abstain_quality is None else abstain_quality)
+        for k in range(3):
+            if k not in asked:
+                later = (1 - mean[k]) * best((*asked, k), price)
+                values.append(mean[k] + later - price * costs[k])
+        return max(values)
 
     for price, value in zip(prices, gains):
         assert value == pytest.approx(best((), price), abs=0.02)
@@ -289,7 +292,8 @@ def test_of_equals_the_simplest_is_taken_and_a_clear_winner_always():
 
 def test_the_rows_that_pick_do_not_judge():
     """A hundred policies of pure noise: the winner's own figure is far off, the honest is not."""
-    picked, honest = [], []
+    picked = []
+    honest = []
     for seed in range(40):
         rng = np.random.default_rng(seed)
         quality = (rng.uniform(size=(100, 100)) < 0.5).astype(float)
@@ -480,7 +484,8 @@ def test_what_fit_refuses(options, arguments, message):
 
 def test_what_calls_and_frames_may_not_say(router):
     Q, S, _ = log_of()
-    X, frame = np.zeros((300, 1)), pd.DataFrame(S, columns=NAMES)
+    X = np.zeros((300, 1))
+    frame = pd.DataFrame(S, columns=NAMES)
     twice = frame.set_axis(["small", "small", "large"], axis=1)
     for arguments, message in [
         ({"signals": {"small": S[:, 0]}}, "has nothing of"),
@@ -554,7 +559,8 @@ def test_columns_of_one_model_are_found_by_name():
     np.testing.assert_array_equal(
         router.predict(None, signals={"small": turned}), expected
     )
-    run, other = router.start(budget=np.inf), router.start(budget=np.inf)
+    run = router.start(budget=np.inf)
+    other = router.start(budget=np.inf)
     run.observe("small", two.iloc[[3]])
     other.observe("small", turned.iloc[[3]])
     assert run.quality == other.quality
@@ -595,7 +601,8 @@ def test_rows_asked_one_by_one_hold_the_budget_by_their_ids(router):
 @pytest.mark.slow
 def test_standard_errors_are_those_over_fresh_logs():
     """The spread of the validated numbers of a fixed rule from log to log."""
-    figures, prices = [], np.array(list(COSTS.values()))
+    figures = []
+    prices = np.array(list(COSTS.values()))
     for seed in range(60):
         Q, S, _ = log_of(n=200, seed=seed)
         router = CascadeRouter(costs=COSTS, order=["small", "large"], n_prices=2)
@@ -625,7 +632,8 @@ def test_no_model_of_a_training_row_saw_that_row_or_the_judged_fold(n_folds, see
     folds = [(np.setdiff1d(np.arange(n), test), np.sort(test)) for test in parts]
     if gap and n_folds > 3:
         folds = [(train[:-1], test) for train, test in folds]
-    X, Q = np.arange(n)[:, None], np.zeros((n, 2))
+    X = np.arange(n)[:, None]
+    Q = np.zeros((n, 2))
     within = estimates_without_folds(Seen(), X, Q, folds, name="seen")
     for (train, test), estimates in zip(folds, within):
         assert estimates.shape == (len(train), 2) and np.isfinite(estimates).all()

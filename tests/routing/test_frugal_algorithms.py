@@ -91,11 +91,11 @@ def test_larger_sets_are_no_worse_than_what_they_grew_from(multilabel, seed):
             per_row,
             sample_quality(target, named_labels(combine(scores, weights), theta)),
         )
-        for k in members if len(members) > 1 else ():
-            assert (
-                per_row.mean()
-                >= combination_of[members - {k}].row_quality.mean() - 1e-12
-            )
+        if len(members) == 1:
+            continue
+        for member in members:
+            smaller = combination_of[members - {member}]
+            assert per_row.mean() >= smaller.row_quality.mean() - 1e-12
     assert len(search_combinations(judged, 2)) == 6
 
 
@@ -133,17 +133,12 @@ def test_hull_mixture_is_the_best_mixture_of_two(pairs, budget):
     budget = max(budget, cost.min())
     best = -np.inf
     for i, j in product(range(len(cost)), repeat=2):
-        for share in {
-            0.0,
-            1.0,
-            (budget - cost[i]) / (cost[j] - cost[i])
-            if i != j and cost[i] != cost[j]
-            else 0.0,
-        }:
-            if (
-                0 <= share <= 1
-                and (1 - share) * cost[i] + share * cost[j] <= budget + 1e-9
-            ):
+        shares = {0.0, 1.0}
+        if cost[i] != cost[j]:
+            shares.add((budget - cost[i]) / (cost[j] - cost[i]))
+        for share in shares:
+            mixed_cost = (1 - share) * cost[i] + share * cost[j]
+            if 0 <= share <= 1 and mixed_cost <= budget + 1e-9:
                 best = max(best, (1 - share) * value[i] + share * value[j])
     low, high, share = hull.share(budget)
     cost, value = hull
@@ -154,7 +149,8 @@ def test_hull_mixture_is_the_best_mixture_of_two(pairs, budget):
 
 def policy_of(estimate, quality, costs, deciding):
     """A policy of estimates that are out of sample as they stand."""
-    n, sigma = len(estimate), np.zeros(len(costs))
+    n = len(estimate)
+    sigma = np.zeros(len(costs))
     fold_of_row = np.zeros(n, dtype=int)
     table = (None, estimate, estimate, quality, costs, fold_of_row, sigma)
     return Policy(*table, deciding=deciding)
@@ -164,11 +160,13 @@ def policy_of(estimate, quality, costs, deciding):
 @settings(max_examples=10, deadline=None)
 def test_delta_is_from_the_papers_grid_and_keeps_the_budget(seed):
     rng = np.random.default_rng(seed)
-    n, costs = 200, np.array([1.0, 3.0])
+    n = 200
+    costs = np.array([1.0, 3.0])
     estimate = rng.random((n, 2))
     realised = (rng.random((n, 2)) < estimate).astype(float)
     policy = policy_of(estimate, realised, costs, 1.0)
-    halves, allowed = np.array_split(np.random.default_rng(0).permutation(n), 2), []
+    halves = np.array_split(np.random.default_rng(0).permutation(n), 2)
+    allowed = []
     for delta in np.arange(10, -11, -1) * np.log(n) / n:
         route = np.empty(n, dtype=int)
         for learn, check in (halves, halves[::-1]):
@@ -186,7 +184,8 @@ def test_delta_is_from_the_papers_grid_and_keeps_the_budget(seed):
 
 def test_delta_is_the_largest_where_none_keeps_the_budget():
     # What one half learns buys for every row of the other.
-    n, budget = 100, 0.4
+    n = 100
+    budget = 0.4
     costly, _ = np.array_split(np.random.default_rng(0).permutation(n), 2)
     estimate = np.column_stack([np.zeros(n), np.linspace(0.1, 0.2, n)])
     estimate[costly, 1] += 1.0
@@ -209,8 +208,10 @@ def test_thresholds_are_between_the_scores_as_far_as_rows_are_below():
 @settings(max_examples=15, deadline=None)
 def test_label_options_are_what_they_say(seed):
     rng = np.random.default_rng(seed)
-    n, costs = 60, np.array([1.0, 2.0, 5.0])
-    groups, scores = rng.integers(0, 3, n), rng.random(n).round(1)
+    n = 60
+    costs = np.array([1.0, 2.0, 5.0])
+    groups = rng.integers(0, 3, n)
+    scores = rng.random(n).round(1)
     correct = (rng.random((n, 3)) < 0.5).astype(float)
     options = label_options(groups, scores, correct, costs, 1, 4, 5)
     assert options.quality.shape == (4, 1 + 2 * 5)
@@ -229,7 +230,8 @@ def test_label_options_are_what_they_say(seed):
 @pytest.mark.slow
 def test_thresholds_send_as_many_later_rows():
     """Over fresh draws: a row of fit that is a threshold does not stand for later rows."""
-    sent, n_draws = [], 400
+    sent = []
+    n_draws = 400
     for seed in range(n_draws):
         rng = np.random.default_rng(seed)
         # Uniform: a threshold is the share of later rows below it.
@@ -261,7 +263,8 @@ def test_estimates_that_set_a_price_are_spread_as_those_of_later_rows():
 def test_label_policies_are_the_best_plans(seed, budget):
     """One option per label and the mixture of two plans: no single plan of any base beats it."""
     rng = np.random.default_rng(seed)
-    n, costs = 40, np.array([1.0, 3.0])
+    n = 40
+    costs = np.array([1.0, 3.0])
     correct = (rng.random((n, 2)) < 0.5).astype(float)
     groups = [rng.integers(0, 2, n) for _ in range(2)]
     options = [
@@ -289,7 +292,8 @@ def test_rare_labels_share_a_group():
 def test_a_cheaper_policy_is_taken_within_the_noise_of_their_difference(lead, taken):
     """Noise that two policies have in common is no noise of the lead of one."""
     rng = np.random.default_rng(0)
-    common, noise = rng.standard_normal(400), 0.1 * rng.standard_normal((2, 400))
+    common = rng.standard_normal(400)
+    noise = 0.1 * rng.standard_normal((2, 400))
     rows = (
         common + noise - noise.mean(axis=1, keepdims=True) + np.array([[lead], [0.0]])
     )

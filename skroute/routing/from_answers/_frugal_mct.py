@@ -704,9 +704,9 @@ def qualities_alone(options_by_base):
 def search_delta(policy, budget):
     """Return the best delta by validation rows (section 4.2).
 
-    Candidates are ``alpha * log(N) / N`` for alpha in -10, ..., 10.
-    It is the one with the best quality on held-out halves of the log, among those that
-    keep the budget there. It is the largest if none does.
+    Candidates are ``alpha * log(N) / N`` for alpha in -10, ..., 10. The candidate with
+    the best quality on held-out halves of the log is taken, among those that keep the
+    budget there. If no candidate keeps it, the largest is taken.
 
     Parameters
     ----------

@@ -20,15 +20,17 @@ from skroute.utils._tolerances import TINY
 from skroute.utils._typing import NDArray
 from skroute.utils._validation import floats_of
 
-# Ridge penalties in rows: with a ridge of 10, 10 rows of unit variance have half their
-# effect. Penalty of a model's own signals in the logistic line of its quality.
+# Ridge penalties are in rows: a penalty of 10 halves the effect of 10 rows of unit
+# variance.
+
+# Penalty of a model's own signals in the logistic line of its quality.
 _OWN_SIGNALS_RIDGE = 1.0
 # Penalty of other signals in that line.
 _OTHER_SIGNALS_RIDGE = 10.0
 # Penalty of signals in the regressions of values.
 _VALUE_RIDGE = 10.0
-# Penalty of the terms of the best answer's quality in these regressions. The terms have
-# the scale of the values, so a tenth of the penalty of signals is enough.
+# Penalty of the terms of the best answer's quality in these regressions, which have the
+# scale of the values.
 _BEST_QUALITY_RIDGE = 0.1 * _VALUE_RIDGE
 # Penalties of intercepts: only against singular matrices.
 _LOGISTIC_INTERCEPT_RIDGE = 1e-3
@@ -37,7 +39,7 @@ _VALUE_INTERCEPT_RIDGE = 1e-6
 _MAX_LINEAR = 30.0
 # Smallest variance of an outcome in a Newton step: the Hessian is not singular.
 _MIN_VARIANCE = 1e-6
-# Steps of Newton's method at most. It mostly converges in fewer than 10.
+# Largest number of steps of Newton's method.
 _MAX_STEPS = 25
 # Largest change of a coefficient in one step of Newton's method.
 _MAX_CHANGE = 5.0
@@ -291,13 +293,23 @@ class StateModel(NamedTuple):
 def _value_terms(answers, features):
     """Return the terms that values of asking on are linear in.
 
-    The result has the shape (n_rows, 4 + n_features):
-    an intercept, three terms of the estimated quality of the best answer, and the
-    features. `answers` (n_rows, n_answers) is the estimated quality of each answer.
+    They are an intercept, three terms of the estimated quality of the best answer, and
+    the features.
+
+    Parameters
+    ----------
+    answers : ndarray of shape (n_rows, n_answers)
+        Estimated quality of each answer.
+    features : ndarray of shape (n_rows, n_features)
+
+    Returns
+    -------
+    ndarray of shape (n_rows, 4 + n_features)
     """
     if answers.shape[1]:
         best = answers.max(axis=1)
     else:
+        # Nothing has been asked: the middle of the range of quality.
         best = np.full(len(features), 0.5)
     intercept = np.ones(len(features))
     return np.column_stack([intercept, best, best**2, np.abs(best - 0.5), features])

@@ -182,9 +182,10 @@ def test_what_is_refused(problem, table):
     ):
         DaskRouter(per_row).route(rows, costs=costs)
     X, y = table
-    asks = FrugalMLClassifier(members(), costs=COSTS, cv=2).fit(X, y)
-    with pytest.raises(TypeError, match="others ask a model before they decide"):
-        DaskRouter(asks, policy="batch")
+    for kind in (FrugalMLClassifier, FrugalMCTClassifier):
+        asks = kind(members(), costs=COSTS, cv=2).fit(X, y)
+        with pytest.raises(TypeError, match="others ask a model before they decide"):
+            DaskRouter(asks, policy="batch")
 
 
 @pytest.mark.parametrize("empty", [0, 1, 2])

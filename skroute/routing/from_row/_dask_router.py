@@ -360,7 +360,8 @@ def _policy_for_cap(router):
 
     It must decide by estimates alone, and have one list of costs for all rows.
     """
-    if not hasattr(router, "_policy") or router._asked_first(None):
+    positions = np.arange(len(router.choices_))
+    if not hasattr(router, "_policy") or router._asked_first(positions):
         raise TypeError(
             'policy="batch" is for a BudgetRouter or an OccamRouterClassifier without '
             f"embedding, got {router!r}: others ask a model before they decide. Use "

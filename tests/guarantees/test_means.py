@@ -103,7 +103,8 @@ def test_bounds_are_in_range_monotone_and_mirrored(data, method):
 def test_exact_methods_are_those_of_scipy():
     options = {"method": "binomial", "confidence": 0.9}
     hits = np.array([1.0] * 7 + [0.0] * 93)
-    # Without replacement: the largest number of marked rows that 7 of 100 do not refuse.
+    # Without replacement: the largest number of marked rows that 7 of 100 do not
+    # refuse.
     marked = [m for m in range(301) if stats.hypergeom.cdf(7, 300, m, 100) > 0.1][-1]
     bound = mean_upper_bound(hits, n_population=300, **options)
     np.testing.assert_allclose(bound, marked / 300, atol=1e-9)
@@ -189,7 +190,8 @@ def test_sequences_hold_over_fresh_draws():
     """Twenty candidates of rising loss, two risks. Testing each alone is seen to fail."""
     rng = np.random.default_rng(0)
     limit, n_draws, level = 0.1, 300, 0.1
-    # Many candidates just above the limit: where each is tested, one of them gets through.
+    # Many candidates just above the limit: where each is tested, one of them gets
+    # through.
     rates = np.r_[np.linspace(0.02, 0.09, 5), np.full(15, 0.101)]
     broken = alone = 0
     for _ in range(n_draws):

@@ -128,7 +128,7 @@ def test_a_grid_of_shares_is_fine_enough(monkeypatch):
     # Few unequal rows, whose shares differ by powers of ten.
     cases += [(3, 0, 1, 1e-4), (59, 0, 1, 1e-8), (642, 0, 3, 1e-9), (964, 0, 5, 3e-5)]
     coarse = [room.trinomial_p_value.__wrapped__(*case) for case in cases]
-    monkeypatch.setattr(room, "_GRID", 2000)
+    monkeypatch.setattr(room, "_N_GRID", 2000)
     fine = [room.trinomial_p_value.__wrapped__(*case) for case in cases]
     np.testing.assert_allclose(coarse, fine, rtol=2e-3)
 
@@ -204,8 +204,8 @@ def test_p_values_are_not_below_those_of_a_finer_grid(monkeypatch):
         limit = max((lost - won) / n, 0.0) + rng.uniform(0.001, 0.2)
         if lost + won <= n and limit < 1:
             cases.append((n, lost, won, np.array([limit])))
-    found = [room._largest(*case)[0] for case in cases]
-    monkeypatch.setattr(room, "_GRID", 1500)
-    monkeypatch.setattr(room, "_BETWEEN", 1.0, raising=False)
+    found = [room._maximized_p_values(*case)[0] for case in cases]
+    monkeypatch.setattr(room, "_N_GRID", 1500)
+    monkeypatch.setattr(room, "_GRID_ROOM", 1.0)
     for p_value, case in zip(found, cases):
-        assert p_value >= room._largest(*case)[0]
+        assert p_value >= room._maximized_p_values(*case)[0]

@@ -15,7 +15,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skroute.base import Call, Routed
 from skroute.certified import CertifiedRouter
-from skroute.certified._batch import BatchTest, walk
+from skroute.certified._batch import BatchTest, RowSet, certify_path
 from skroute.certified._loss import Loss
 from skroute.guarantees import mean_p_value
 from skroute.metrics._objectives import OF_LABELS
@@ -247,22 +247,27 @@ class Script:
 def test_disagreements_at_different_budgets_add_up():
     """Each budget has its own few rows that differ: what counts is all of them up to it."""
     test = BatchTest(60, 30, 0.3, 0.1, RIGHT)
-    few = test.tolerated
+    few = test.n_tolerated
     assert few >= 2
     rows = np.arange(30)
     script = Script({3.0: rows * 0, 2.0: 1 * (rows < few), 1.0: 1 * (rows >= 30 - few)})
     bought = Routed(np.zeros(30), np.full(30, -1), np.ones(30))
     grid, X = np.array([3.0, 2.0, 1.0]), np.zeros((30, 1))
-    assert walk(script, grid, X, {}, bought, test, from_full=False)[0] == 1
-    assert walk(script, grid[[0, 2]], X, {}, bought, test, from_full=False)[0] == 1
+
+    def last_certified(script, budgets, test=test):
+        rows = RowSet(script, X, {})
+        return certify_path(rows, budgets, bought, test, from_full=False).last
+
+    assert last_certified(script, grid) == 1
+    assert last_certified(script, grid[[0, 2]]) == 1
     # A row that differs at one budget and agrees at a cheaper one still counts.
     script = Script({3.0: rows * 0, 2.0: rows * 0 + 1, 1.0: rows * 0})
-    assert walk(script, grid, X, {}, bought, test, from_full=False)[0] == 0
-    assert walk(script, grid[[0, 2]], X, {}, bought, test, from_full=False)[0] == 1
+    assert last_certified(script, grid) == 0
+    assert last_certified(script, grid[[0, 2]]) == 1
     # Losses in between are not added up, but nothing behind a budget that fails is tried.
     script = Script({3.0: rows * 0, 2.0: 1 - 0 * rows, 1.0: rows * 0})
     between = replace(test, loss=Loss(OF_LABELS["accuracy"], 1.0, ""))
-    assert walk(script, grid, X, {}, bought, between, from_full=False)[0] == 0
+    assert last_certified(script, grid, between) == 0
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -274,13 +279,13 @@ def test_the_test_of_a_batch_holds_over_draws_of_its_labels(exact):
     test = BatchTest(
         n, k, max_loss, level, Loss(OF_LABELS["accuracy"], 1.0, "", exact=exact)
     )
-    assert test.allowed == 20
+    assert test.n_allowed == 20
     passed = independent = power = 0
     for _ in range(n_draws):
         order = rng.permutation(n)
         # The labelled rows' answers are used: in the exact test the others alone are at risk.
         if exact:
-            marked = order < test.allowed + 1 + test.tolerated
+            marked = order < test.n_allowed + 1 + test.n_tolerated
             passed += test.passes(marked[:k], marked[:k] * 1.0)
             continue
         values = np.r_[np.full(42, 0.5), np.zeros(n - 42)][order]
@@ -292,14 +297,14 @@ def test_the_test_of_a_batch_holds_over_draws_of_its_labels(exact):
     assert exact or power > 1.2 * independent
     if not exact:
         values = rng.random(n) * 0.2
-        found = replace(test, n_labels=n).upper(values > 0, values)
+        found = replace(test, n_labels=n).loss_upper(values > 0, values)
         assert found == pytest.approx(values.mean(), abs=1e-6)
 
 
 @pytest.mark.parametrize("max_loss", [0.02, 0.1, 0.13, 0.3])
 def test_what_is_allowed_is_no_more_than_was_asked(max_loss):
     for n in range(1, 200):
-        allowed = BatchTest(n, 1, max_loss, 0.1, RIGHT).allowed
+        allowed = BatchTest(n, 1, max_loss, 0.1, RIGHT).n_allowed
         assert allowed / n <= max_loss + 1e-9 and max_loss < (allowed + 1) / n
 
 

@@ -65,7 +65,7 @@ def test_numbers_need_a_bound_and_are_counted_by_the_routers_own_quality(quality
     np.testing.assert_allclose(evidence.losses[:, 1], -own)
     power = 2 if quality == "squared_error" else 1
     np.testing.assert_allclose(
-        evidence.references[:, 0],
+        evidence.reference_losses[:, 0],
         np.abs(truth - fitted.named_estimators_.ridge.predict(rows)) ** power,
     )
     unit = (
@@ -122,7 +122,7 @@ def test_labels_are_counted_by_the_routers_own_quality(quality, unit, bound):
         }[quality]
         with pytest.raises(ValueError, match="is one of probabilities"):
             router.certify_batch(X[400:], n_labels=60)
-    np.testing.assert_allclose(evidence.references[:, 0], expected)
+    np.testing.assert_allclose(evidence.reference_losses[:, 0], expected)
 
 
 def test_what_is_no_mean_over_rows_is_refused_before_anything_is_asked():
@@ -257,7 +257,7 @@ def test_a_loss_of_ones_own_is_that_of_the_references_too(named):
         certified = CertifiedRouter(
             FrozenEstimator(router), max_loss=0.08 * (unit or 1.0), **own, **OPTIONS
         ).fit(X[500:], Q[500:])
-        references = certified._selection.evidence.references
+        references = certified._selection.evidence.reference_losses
         # Of a quality what it falls short of is not known.
         expected = (unit is not None) - Q[500:].mean(axis=0)
         np.testing.assert_allclose(
@@ -290,8 +290,10 @@ def test_the_range_is_what_two_answers_to_a_row_can_differ_by(quality, n_classes
         np.arange(n_classes),
     )
     measure = loss_of(router, y, None, None)
-    sure = np.eye(n_classes) if measure.worth.asks == "predict_proba" else y
-    found = np.array([-measure.worth.of(y, np.array([sure[j]] * n_classes)) for j in y])
+    sure = np.eye(n_classes) if measure.objective.asks == "predict_proba" else y
+    found = np.array(
+        [-measure.objective.of(y, np.array([sure[j]] * n_classes)) for j in y]
+    )
     assert measure.range == pytest.approx(np.ptp(found, axis=0).max())
     assert measure.exact == (quality == "accuracy")
     if quality == "matrix":
@@ -328,4 +330,6 @@ def test_probabilities_of_a_reference_are_those_of_its_own_classes(known):
     proba = np.zeros((295, 3))
     proba[:, known] = other.predict_proba(X[300:][order])
     expected = ((proba - np.eye(3)[y[300:][order]]) ** 2).sum(axis=1)
-    np.testing.assert_allclose(router._selection.evidence.references[:, 0], expected)
+    np.testing.assert_allclose(
+        router._selection.evidence.reference_losses[:, 0], expected
+    )

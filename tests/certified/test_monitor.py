@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from skroute.certified import PromiseMonitor
-from skroute.certified._monitor import _BETS, _EVERY
+from skroute.certified._monitor import _COST_BETS, _LOSS_BETS, _RESTART_INTERVAL
 from tests.guarantees.reference import money
 
 
@@ -30,7 +30,7 @@ def test_alarms_are_those_of_the_definition_in_any_pieces(seed, before, pieces):
         monitor.update(cost=part)
     for cost in costs:
         one_by_one.update(cost=float(cost))
-    over = money(np.minimum(costs, 10), 1.0, _BETS["cost"], _EVERY) >= 20
+    over = money(np.minimum(costs, 10), 1.0, _COST_BETS, _RESTART_INTERVAL) >= 20
     for fed in (monitor, one_by_one):
         assert (fed.alarm_ is not None) == over.any()
         if fed.alarm_ is not None:
@@ -38,12 +38,12 @@ def test_alarms_are_those_of_the_definition_in_any_pieces(seed, before, pieces):
             last = costs[fed.alarm_.row - fed.alarm_.n_rows : fed.alarm_.row]
             assert fed.alarm_.mean == pytest.approx(last.mean())
             # A bettor starts every so many values.
-            assert (fed.alarm_.row - fed.alarm_.n_rows) % _EVERY == 0
+            assert (fed.alarm_.row - fed.alarm_.n_rows) % _RESTART_INTERVAL == 0
     losses = rng.choice([-1.0, 0.0, 1.0], p=[0.1, 0.5, 0.4], size=n)
     watch = PromiseMonitor(max_loss=0.05)
     for loss in losses:
         watch.update(cost=1.0, loss=loss)
-    over = money(losses, 0.05, _BETS["loss"] / 1.05, _EVERY) >= 20
+    over = money(losses, 0.05, _LOSS_BETS / 1.05, _RESTART_INTERVAL) >= 20
     assert (watch.alarm_.row if watch.alarm_ else 0) == (
         over.argmax() + 1 if over.any() else 0
     )
@@ -75,9 +75,9 @@ def test_an_alarm_has_the_mean_of_the_rows_that_it_is_about(seed, before, kind, 
     rows = values[alarm.row - alarm.n_rows : alarm.row]
     assert alarm.mean == pytest.approx(rows.mean())
     assert alarm.mean > alarm.promised
-    if alarm.row > before + _EVERY:
+    if alarm.row > before + _RESTART_INTERVAL:
         # A bettor has started after the change.
-        assert alarm.n_rows <= alarm.row - before + 2 * _EVERY
+        assert alarm.n_rows <= alarm.row - before + 2 * _RESTART_INTERVAL
 
 
 @settings(deadline=None, max_examples=30)
@@ -147,7 +147,7 @@ def test_a_broken_promise_is_noticed_as_soon_after_many_good_rows():
         delay[before] = np.median(found)
     assert delay[100_000] < 4 * max(delay[0], 60)
     # The naive rule: all money on bets that began with the first row.
-    bets, money = _BETS["cost"], np.zeros(len(_BETS["cost"]))
+    bets, money = _COST_BETS, np.zeros(len(_COST_BETS))
     money += np.log1p(bets * (rng.exponential(0.9, (100_000, 1)).clip(max=10) - 1)).sum(
         axis=0
     )
@@ -242,7 +242,7 @@ def test_picture_is_bounded():
     assert at_half._history[-1][0] in (2000, 2001) and len(at_half._history) == 1000
     axes = monitor.plot()
     assert len(axes.get_lines()) == 2
-    above = np.log10(money(np.ones(2500), 1.0, _BETS["cost"], _EVERY)[-1] / 20)
+    above = np.log10(money(np.ones(2500), 1.0, _COST_BETS, _RESTART_INTERVAL)[-1] / 20)
     assert axes.get_lines()[0].get_ydata()[-1] == pytest.approx(above, abs=0.01)
     pyplot.close(axes.figure)
 
@@ -275,7 +275,7 @@ def test_bad_rows_are_refused_and_change_nothing(fed, message):
     monitor = PromiseMonitor(budget=1.0, max_loss=0.1)
     with pytest.raises(ValueError, match=message):
         monitor.update(**fed)
-    assert monitor.n_rows_ == 0 and monitor._bettors["cost"].n == 0
+    assert monitor.n_rows_ == 0 and monitor._bettors["cost"].n_values == 0
 
 
 def test_threads_pictures_and_pickles_at_once():
@@ -292,7 +292,7 @@ def test_threads_pictures_and_pickles_at_once():
         try:
             for _ in range(20):
                 copied = pickle.loads(pickle.dumps(monitor))
-                counts = {bettors.n for bettors in copied._bettors.values()}
+                counts = {bettors.n_values for bettors in copied._bettors.values()}
                 assert counts == {copied.n_rows_}
                 monitor.audit(3)
         except Exception as error:

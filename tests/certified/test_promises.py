@@ -169,9 +169,20 @@ def selection(losses, costs, single=None, **terms):
     """Points of these losses and costs on the evidence rows, against a reference that loses 0."""
     n, k = losses.shape
     evidence = Evidence(
-        np.r_[[np.inf] * (k - 1), 1.0], losses, costs, np.zeros(k), np.zeros((n, 2)),
-        {"a": 1.0, "b": 1.0}, 0 if single else -1, single, {}, False, True, {}, set(),
-    )  # fmt: skip
+        budgets=np.r_[[np.inf] * (k - 1), 1.0],
+        losses=losses,
+        costs=costs,
+        abstained_share=np.zeros(k),
+        reference_losses=np.zeros((n, 2)),
+        reference_costs={"a": 1.0, "b": 1.0},
+        first_reference=0 if single else None,
+        single=single,
+        groups={},
+        exact=False,
+        costs_known=True,
+        row_counts={},
+        call_keywords=set(),
+    )
     asked = {
         "max_loss": 0.1,
         "max_cost": 1.0,
@@ -179,7 +190,9 @@ def selection(losses, costs, single=None, **terms):
         "fallback": "raise",
         **terms,
     }
-    return Selection(evidence, loss_range=1.0, asserted=False, unit="losses", **asked)
+    return Selection(
+        evidence, loss_range=1.0, range_is_given=False, unit="losses", **asked
+    )
 
 
 def test_a_safe_end_that_fails_keeps_its_share_of_the_level():
@@ -192,7 +205,7 @@ def test_a_safe_end_that_fails_keeps_its_share_of_the_level():
         (0.0101, 0.095, [False, False]),
     ]:
         made.p_values = np.array([end, other])
-        assert made.sequence(made.level()).tolist() == expected
+        assert made.loss_certified(made.level()).tolist() == expected
 
 
 def test_both_promises_share_the_level_and_costs_are_tested_from_the_cheap_end():
@@ -203,9 +216,10 @@ def test_both_promises_share_the_level_and_costs_are_tested_from_the_cheap_end()
     alone = selection(np.zeros((80, 4)), costs, max_loss=None)
     assert alone.level(5.0) == pytest.approx(0.1)
     # No bound counts that is below one of a cheaper point: a test in a fixed sequence.
-    bounds, found = alone.cost_upper(alone.level()), alone.certified(0.9)[1]
+    bounds = alone.cost_uppers(alone.level())
     assert bounds[1] < bounds[2]
-    np.testing.assert_array_equal(found, np.maximum.accumulate(bounds[::-1])[::-1])
+    expected = np.maximum.accumulate(bounds[::-1])[::-1]
+    np.testing.assert_array_equal(alone.promised_costs(0.9), expected)
 
 
 @pytest.mark.slow
@@ -218,6 +232,6 @@ def test_points_behind_the_first_that_fails_are_not_certified():
             [np.zeros(200), (rng.random((200, 50)) < 0.1001) * 1.0]
         )
         made = selection(losses, np.ones((200, 51)), confidence=1 - level)
-        broken += made.sequence(level)[1:].any()
+        broken += made.loss_certified(level)[1:].any()
         alone += (stats.binom.cdf(losses[:, 1:].sum(axis=0), 200, 0.1) <= level).any()
     assert broken <= allowed(n_draws, level) < alone

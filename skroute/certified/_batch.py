@@ -213,9 +213,8 @@ def certify_path(labelled_rows, budgets, bought, test, *, from_full):
     budgets : ndarray
         In decreasing order, from infinity.
     bought : Routed
-        Answers of the reference to the labelled rows, with routes of `_NO_CHOICE` if
-        the reference is
-        no choice of the router.
+        Answers of the reference to the labelled rows. A route is `_NO_CHOICE` if the
+        reference is not a choice of the router.
     test : BatchTest
     from_full : bool
         True if the reference is the plan without a budget. The first point then needs

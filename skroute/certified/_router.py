@@ -65,19 +65,18 @@ from skroute.utils._validation import (
     warn,
 )
 
-# Around a fitted estimator some rows only set the scale of the budgets. Each is a row
-# less of evidence, so they are few: this share of all rows, but at most as many as the
-# next two allow.
+# With a fitted estimator, some rows only set the scale of the budgets. They are not
+# evidence, so there are few of them: this share of all rows, and at most `_SCALE_ROWS`
+# or one in `_ROWS_PER_SCALE_ROW`, the larger of the two.
 _SCALE_SHARE = 0.05
-# This number of rows is always allowed.
 _SCALE_ROWS = 5
-# One in a hundred rows is always allowed.
 _ROWS_PER_SCALE_ROW = 100
 
 # Keywords of a call that change the choices of a row. The evidence must have had them
 # too.
 _RESTRICTIONS = ("costs", "exclude", "allowed")
 
+# Message of the error for `sample_weight`.
 UNWEIGHTED = (
     "sample_weight: a certificate counts every evidence row once. For a promise about "
     "a weighted population draw the evidence by its weights, with kept = "
@@ -391,6 +390,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         return super().fit(X, y, **params)
 
     def _fit(self, X, y, *, task, **params):
+        """Fit the wrapped estimator on some rows, and certify it on the others."""
         self._check_estimator(unfrozen(self.estimator))
         if self.max_loss is None and self.budget is None:
             raise ValueError(
@@ -429,8 +429,8 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
     def _check_max_loss(self, targets):
         """Raise a ValueError if `max_loss` is above the range of the loss.
 
-        The estimator is not fitted yet: a fitted one may have more classes than the
-        targets.
+        It is called before the estimator is fitted. A frozen one is fitted, and may
+        have more classes than the targets.
         """
         loss = loss_of(unfrozen(self.estimator), targets, self.loss, self.loss_range)
         if self.max_loss is not None and self.max_loss > loss.range:
@@ -702,14 +702,14 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             evidence.losses[:, :, None] - evidence.reference_losses[:, None, :]
         )
         largest_difference = np.abs(differences).max()
-        # Also true for NaN.
+        # `not <=` instead of `>`: a difference of NaN is refused too.
         if not largest_difference <= loss.range * (1 + LIMIT_ROOM):
             raise ValueError(
                 f"Losses of a row differ by {largest_difference:.6g}, more than "
                 f"loss_range={loss.range!r}, which must be what no row can exceed."
             )
 
-    # What is promised -----------------------------------------------------------------
+    # The guarantee --------------------------------------------------------------------
 
     def _smallest_budget(self):
         return self._selection.smallest_budget()
@@ -947,6 +947,10 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         return super().make_call(budget, **self._routed_call(parameters))
 
     def _plan(self, X, call):
+        """Return the plan of the wrapped estimator at the certified operating point.
+
+        The `state` of the plan is the plan of the wrapped estimator.
+        """
         evidence = self._selection.evidence
         point = self._selection.point(call.budget)
         keywords = call.keywords()
@@ -981,7 +985,6 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         return plan._replace(state=plan)
 
     def _answer(self, plan, response):
-        # The state is the plan of the wrapped estimator.
         return self.estimator_.answer(plan.state, response)
 
     def _offers_proba(self):

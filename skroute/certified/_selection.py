@@ -135,7 +135,7 @@ class Selection:
             )
             for differences in self.evidence.differences(k)
         ]
-        # Without differences the point is the only reference itself.
+        # The list is empty if the point is itself the only reference.
         return max(p_values, default=0.0)
 
     def _upper_bounds_of_loss(self, k, level):

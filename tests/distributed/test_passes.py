@@ -49,12 +49,13 @@ def test_the_plan_is_that_of_the_solver_in_memory(data):
         )
     ]
     core = data.draw(st.sampled_from([1, 5, 100_000]))
-    before, passes._CORE = passes._CORE, core
+    before = passes._MAX_CORE
+    passes._MAX_CORE = core
     read = [lambda block=block: block for block in blocks]
     try:
         plan = solve_in_passes(data.draw(st.sampled_from([blocks, read])), budget)
     finally:
-        passes._CORE = before
+        passes._MAX_CORE = before
     choices = np.concatenate(
         [plan.choices(i, *block) for i, block in enumerate(blocks)]
     )

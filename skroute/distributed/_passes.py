@@ -121,16 +121,39 @@ class Sketch(NamedTuple):
     ----------
     block_sizes : list of int
         Number of rows of each block.
-    sums : ndarray of shape (4,)
-        Cost and value of the cheapest choices; cost and value of the increments above
-        all bins.
+    cheapest_cost, cheapest_value : float
+        Cost and value of the cheapest choices.
+    cost_above, value_above : float
+        Cost and value of the increments above all bins.
     bins : ndarray of shape (2 ** _BITS, 3)
         Number of increments, their cost and their value, in each bin.
     """
 
     block_sizes: list[int]
-    sums: NDArray[np.float64]
+    cheapest_cost: float
+    cheapest_value: float
+    cost_above: float
+    value_above: float
     bins: NDArray[np.float64]
+
+    @property
+    def n_rows(self):
+        """Number of rows of all blocks."""
+        return sum(self.block_sizes)
+
+    @property
+    def starts(self):
+        """Number of the first row of each block, and of all rows, an array."""
+        return np.cumsum([0, *self.block_sizes])
+
+    def n_bins_within(self, budget):
+        """Return the number of bins, from the top, that are within a mean budget."""
+        total = budget * self.n_rows
+        room = np.inf
+        if np.isfinite(total):
+            room = total * (1 + ROUNDING) - self.cheapest_cost - self.cost_above
+        spent_from_top = np.cumsum(self.bins[::-1, _COST])
+        return int(np.searchsorted(spent_from_top, room, side="right"))
 
 
 class CoreOfBlock(NamedTuple):
@@ -184,7 +207,15 @@ def sketch_of_block(values, costs, *, low, shift):
     values, costs, order = _check_block(values, costs)
     bins = np.zeros((2**_BITS, 3))
     sums = _kernels.sketch_block(values, costs, order, low, shift, bins)
-    return Sketch([len(values)], sums, bins)
+    cheapest_cost, cheapest_value, cost_above, value_above = sums
+    return Sketch(
+        block_sizes=[len(values)],
+        cheapest_cost=cheapest_cost,
+        cheapest_value=cheapest_value,
+        cost_above=cost_above,
+        value_above=value_above,
+        bins=bins,
+    )
 
 
 def merge_sketches(sketches):
@@ -194,7 +225,10 @@ def merge_sketches(sketches):
         block_sizes.extend(sketch.block_sizes)
     return Sketch(
         block_sizes=block_sizes,
-        sums=sum(sketch.sums for sketch in sketches),
+        cheapest_cost=sum(sketch.cheapest_cost for sketch in sketches),
+        cheapest_value=sum(sketch.cheapest_value for sketch in sketches),
+        cost_above=sum(sketch.cost_above for sketch in sketches),
+        value_above=sum(sketch.value_above for sketch in sketches),
         bins=sum(sketch.bins for sketch in sketches),
     )
 
@@ -302,33 +336,12 @@ def solve_in_passes(
         function = partial(sketch_of_block, low=low, shift=shift)
         sketch = run(function, blocks, merge_sketches)
         n_passes += 1
-        starts = np.cumsum([0, *sketch.block_sizes])
-        n_rows = sum(sketch.block_sizes)
-        total = budget * n_rows
-        cheapest_cost, cheapest_value, cost_above, value_above = sketch.sums
-        if n_passes == 1 and n_rows:
-            check_affordable(budget, cheapest_cost / n_rows)
-        room = np.inf
-        if np.isfinite(total):
-            room = total * (1 + ROUNDING) - cheapest_cost - cost_above
-        # Number of bins, from the top, that are bought as a whole.
-        spent_from_top = np.cumsum(sketch.bins[::-1, _COST])
-        n_bought = int(np.searchsorted(spent_from_top, room, side="right"))
+        if n_passes == 1 and sketch.n_rows:
+            check_affordable(budget, sketch.cheapest_cost / sketch.n_rows)
+        n_bought = sketch.n_bins_within(budget)
         n_bins = len(sketch.bins)
         if n_bought == n_bins and low == 0:
-            # The budget buys the best choice of every row.
-            cost = cheapest_cost + cost_above + sketch.bins[:, _COST].sum()
-            value = cheapest_value + value_above + sketch.bins[:, _VALUE].sum()
-            rule = BlockRule(high=0, core_rows=_NO_ROWS, core_choices=_NO_ROWS)
-            return _make_plan(
-                value=value,
-                cost=cost,
-                bound=value,
-                price=0.0,
-                n_passes=n_passes,
-                starts=starts,
-                rules=[rule] * len(sketch.block_sizes),
-            )
+            return _plan_of_best_choices(sketch, n_passes)
         # Sums of a narrower interval are rounded otherwise: all bins may seem to fit.
         n_bought = min(n_bought, n_bins - 1)
         price_bin = n_bins - 1 - n_bought
@@ -339,10 +352,31 @@ def solve_in_passes(
     first_bin, end_bin = _bins_around(sketch.bins[:, _COUNT], price_bin)
     high = min(low + (end_bin << shift), np.iinfo(np.int64).max)
     low += first_bin << shift
-    function = partial(core_of_block, low=low, high=high)
-    cores = run(function, blocks, merge_cores)
+    cores = run(partial(core_of_block, low=low, high=high), blocks, merge_cores)
     return _solve_core(
-        cores, starts=starts, total=total, low=low, high=high, n_passes=n_passes + 1
+        cores,
+        starts=sketch.starts,
+        total=budget * sketch.n_rows,
+        low=low,
+        high=high,
+        n_passes=n_passes + 1,
+    )
+
+
+def _plan_of_best_choices(sketch, n_passes):
+    """Return the plan with the best choice of every row: all increments are bought."""
+    cost_above_bins = sketch.cheapest_cost + sketch.cost_above
+    value_above_bins = sketch.cheapest_value + sketch.value_above
+    value = value_above_bins + sketch.bins[:, _VALUE].sum()
+    rule = BlockRule(high=0, core_rows=_NO_ROWS, core_choices=_NO_ROWS)
+    return _make_plan(
+        value=value,
+        cost=cost_above_bins + sketch.bins[:, _COST].sum(),
+        bound=value,
+        price=0.0,
+        n_passes=n_passes,
+        starts=sketch.starts,
+        rules=[rule] * len(sketch.block_sizes),
     )
 
 

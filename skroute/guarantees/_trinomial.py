@@ -47,7 +47,7 @@ _NO_LOSSES = -1
 # Largest limit that the bound is searched below; from there on the bound is 1.
 _LARGEST_LIMIT = 1 - 1e-6
 # Steps behind the bound at which the p-value is computed. It has small steps up, each
-# of which is short, so the search is fine near the bound and coarse further on.
+# of which is short. So the steps are fine near the bound and coarse further on.
 _STEPS_BEHIND = np.r_[0:25, 36:61:12]
 
 

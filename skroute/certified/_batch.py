@@ -574,8 +574,8 @@ def _check_answers(bought, router, loss):
     answers = {str(answer) for answer in np.ravel(bought.y_pred)}
     if answers <= set(router.choices_):
         raise ValueError(
-            "The answers are names of choices, so that two that differ may say the "
-            "same: certify a router that has the models, or give a loss."
+            "The answers are names of choices, so that two different answers may mean "
+            "the same: certify a router that has the models, or give a loss."
         )
 
 

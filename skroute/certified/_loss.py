@@ -124,8 +124,8 @@ def _loss_of_user(estimator, loss, loss_range):
     """Return the `Loss` of a loss function from the user."""
     if loss_range is None:
         raise ValueError(
-            "loss_range must be given beside loss: what two losses of a row can differ "
-            "by at most, also on rows that are in no sample."
+            "loss_range must be given together with loss: what two losses of a row can "
+            "differ by at most, also on rows that are in no sample."
         )
     row_losses = rated_by(loss, "loss")
     # A row that abstains loses the cost of abstaining.

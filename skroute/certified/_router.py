@@ -965,8 +965,8 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         if new_restrictions:
             warn(
                 f"{' and '.join(sorted(new_restrictions))}: the evidence says nothing "
-                "of such calls, so that nothing is promised about them, whatever "
-                "certificate_ says of others."
+                "about such calls. The guarantee of certificate_ does not hold for "
+                "them."
             )
         model = self.estimator_
         is_single = point == 0 and evidence.single is not None

@@ -291,7 +291,7 @@ class Selection:
             )
         with_loss = ""
         if self.max_loss is not None:
-            with_loss = f" beside max_loss={self.max_loss!r}"
+            with_loss = f" together with max_loss={self.max_loss!r}"
         return (
             f"That is the smallest that {len(costs)} evidence rows can "
             f"promise{with_loss}; {more_rows}."

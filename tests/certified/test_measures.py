@@ -45,7 +45,7 @@ def test_numbers_need_a_bound_and_are_counted_by_the_routers_own_quality(quality
     unasked = clone(made).set_params(tree=Unasked(), ridge=Unasked())
     for loss, message in (
         (None, "has no known bounds.*give loss_range.*or a loss"),
-        (lambda y, y_pred: 0 * y, "loss_range must be given beside loss"),
+        (lambda y, y_pred: 0 * y, "loss_range must be given together with loss"),
     ):
         with pytest.raises(ValueError, match=message):
             CertifiedRouter(unasked, max_loss=0.05, loss=loss).fit(X, y)

@@ -216,7 +216,7 @@ def test_no_loss_at_all_takes_no_number_of_rows():
 def test_a_refused_budget_says_what_it_takes():
     X = table(300)
     with pytest.raises(
-        ValueError, match="295 evidence rows can promise beside max_loss=0.15;"
+        ValueError, match="295 evidence rows can promise together with max_loss=0.15;"
     ):
         certified(X, max_loss=0.15, budget=2.0, max_cost=14.5)
     with pytest.raises(

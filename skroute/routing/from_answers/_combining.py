@@ -193,7 +193,7 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
 
     @property
     def _multilabel(self):
-        return isinstance(self._target, MultiLabel)
+        return isinstance(self._members.target, MultiLabel)
 
     # Fit ------------------------------------------------------------------------------
 
@@ -230,7 +230,7 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
     def _judged(self, answers):
         """Return the answers to the rows of `fit` as `JudgedAnswers`."""
         scores, labels = self._read(answers)
-        objective = self._objective_of(self._target)
+        objective = self._objective_of(self._members.target)
         return JudgedAnswers(
             scores,
             labels,
@@ -275,7 +275,8 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
     @property
     def choice_costs_(self):
         """Cost of each choice, all members that it asks included."""
-        return np.array([self._member_costs[row].sum() for row in self.choice_members_])
+        member_costs = self._member_costs
+        return np.array([member_costs[asked].sum() for asked in self.choice_members_])
 
     def _validated(self, budget):
         return validated_mixture(self._validated_parts, budget)
@@ -309,8 +310,8 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
         answers = MemberAnswers(self, X)
         rows = np.arange(n_rows)
         if response == "predict":
-            return self._target.labels(answers.labels(member, rows))
-        return self._target.probabilities(answers.probabilities(member, rows))
+            return self._members.target.labels(answers.labels(member, rows))
+        return self._members.target.probabilities(answers.probabilities(member, rows))
 
     def _answers_to(self, plan, response, rows):
         """Return the answers to some rows of a plan, none of which abstains."""
@@ -327,11 +328,11 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
 
         answers = dispatch(route, answer)
         if response == "predict_proba":
-            return self._target.probabilities(answers)
+            return self._members.target.probabilities(answers)
         if self._multilabel:
             thresholds = self.choice_thresholds_[route, np.newaxis]
             answers = named_labels(answers, thresholds)
-        return self._target.labels(answers)
+        return self._members.target.labels(answers)
 
     def _scores_of_choice(self, answers, choice, rows):
         """Return the combined scores of a choice. All of its members are asked."""

@@ -655,7 +655,7 @@ class FrugalMLClassifier(CombiningRouter):
         for member_scores, member_labels in zip(scores, labels):
             scores_of_answers.append(answer_scores(member_scores, member_labels))
         labels = np.array(labels)
-        objective = self._objective_of(self._target)
+        objective = self._objective_of(self._members.target)
         bound = objective.bound(answers.target, answers.weight)
         quality = bound.table(answers.target, labels)
         addon_costs = self._members.costs_of_fit

@@ -49,7 +49,7 @@ class DummyRouter(MemberRouter):
             # (n_price_rows, n_members)
             self._random_values = rng.uniform(size=(_N_PRICE_ROWS, len(answers.names)))
         else:
-            objective = self._objective_of(self._target)
+            objective = self._objective_of(self._members.target)
             objective = objective.bound(answers.target, answers.weight)
             responses = answers.to(self._response_method())
             quality = objective.table(answers.target, responses)
@@ -128,7 +128,7 @@ class DummyRouter(MemberRouter):
         """
         check_rows_match(X=X, y_true=y_true)
         target = self._encoded(y_true)
-        objective = self._objective_of(self._target)
+        objective = self._objective_of(self._members.target)
         rows = np.arange(num_samples(X))
         responses = []
         for position in range(len(self.estimators_)):

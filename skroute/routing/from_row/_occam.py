@@ -203,12 +203,12 @@ class Occam(MemberRouter):
             return responses["predict_proba"]
         self.embedding_ = clone(self.embedding)
         with note_failure("embedding", num_samples(X), "fit"):
-            labels = self._target.labels(answers.target)
+            labels = self._members.target.labels(answers.target)
             return self.embedding_.fit_transform(X, labels)
 
     def _log_of(self, answers):
         """Return quality and added cost of each member on each row (`Log`)."""
-        objective = self._objective_of(self._target)
+        objective = self._objective_of(self._members.target)
         objective = objective.bound(answers.target, answers.weight)
         quality = objective.table(answers.target, answers.to(self._response_method()))
         split = self._split_costs(
@@ -286,7 +286,7 @@ class Occam(MemberRouter):
             (self._embedder, "predict_proba"): features,
             (self._embedder, "predict"): labels,
         }
-        first_label = self._target.labels(labels)[0]
+        first_label = self._members.target.labels(labels)[0]
         return features, state, {self._embedder: first_label}
 
     def _plan_single(self, X, name, call):

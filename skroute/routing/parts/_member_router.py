@@ -186,10 +186,6 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         return Bunch(**dict(zip(self.member_names_, self.estimators_)))
 
     @property
-    def _target(self):
-        return self._members.target
-
-    @property
     def costs_(self):
         """Cost of a call of each member by the present `costs`, shape (n_members,)."""
         check_is_fitted(self)
@@ -394,9 +390,11 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         abstains = abstained(self, plan.route)
         if not abstains.any():
             return self._answers_to(plan, response, np.arange(len(plan.route)))
-        is_wide = response == "predict_proba" or isinstance(self._target, MultiLabel)
+        is_wide = response == "predict_proba" or isinstance(
+            self._members.target, MultiLabel
+        )
         shape = (len(abstains), len(self.classes_)) if is_wide else len(abstains)
-        if is_wide or isinstance(self._target, Numbers):
+        if is_wide or isinstance(self._members.target, Numbers):
             answers = np.full(shape, np.nan)
         else:
             answers = labels_that_abstain(shape, self.abstain_label, self.classes_)
@@ -420,8 +418,8 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
 
         answers = dispatch(plan.route[rows], answer)
         if response == "predict":
-            return self._target.labels(answers)
-        return self._target.probabilities(answers)
+            return self._members.target.labels(answers)
+        return self._members.target.probabilities(answers)
 
     def _ask_member(self, X, position, method, rows, cache=None):
         """Return the answers of a member to some rows.
@@ -475,9 +473,9 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         """Return true answers, encoded as those of members. Refuse new labels."""
         refuse_missing(y=y)
         y = np.asarray(y.todense() if hasattr(y, "todense") else on_host(y))
-        if isinstance(self._target, SingleLabel):
+        if isinstance(self._members.target, SingleLabel):
             check_known_labels(y, self.classes_)
-        return self._target.positions(y)
+        return self._members.target.positions(y)
 
     def row_quality(self, X, y, sample_weight=None, budget=None, **parameters):
         """Return the quality of the answer to each row, by this router's `quality`.
@@ -531,7 +529,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         return self._score_answers(y[rows], answers, weight)
 
     def _score_answers(self, y, answers, weight):
-        if isinstance(self._target, Numbers):
+        if isinstance(self._members.target, Numbers):
             return r2_score(y, answers, sample_weight=weight)
         return accuracy_score(y, answers, sample_weight=weight)
 

@@ -14,7 +14,12 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from skroute.quality._corrections import corrected, finished, range_of, sizes_of
+from skroute.quality._corrections import (
+    CorrectionCurves,
+    OutcomeRange,
+    range_of,
+    sizes_of,
+)
 from skroute.quality._frame_encoder import FrameEncoder, few_columns_dense
 from skroute.quality._members import MEMBERS, SummedTrees, pack, unpack
 from skroute.quality._stacking import (
@@ -23,9 +28,8 @@ from skroute.quality._stacking import (
     choose_weights,
     mean_of,
     some_of,
-    weigh,
 )
-from skroute.quality._uncertainty import error_curves, made_up_outcomes
+from skroute.quality._uncertainty import ErrorCurves, error_curves, made_up_outcomes
 from skroute.utils._compat import (
     Integral,
     Interval,
@@ -43,6 +47,7 @@ from skroute.utils._pickles import VersionedPickleMixin
 from skroute.utils._random import N_SEEDS, seed_of
 from skroute.utils._scored import CheckedScoreMixin
 from skroute.utils._tensors import on_host
+from skroute.utils._tolerances import ROUNDING
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import (
     folds_among,
@@ -53,12 +58,20 @@ from skroute.utils._validation import (
     whole_rows,
 )
 
-# Rows that are estimated at once, which bounds the memory.
+# Rows that are estimated at once. Bounds the memory.
 _BLOCK = 4096
-# With fewer rows than this there is nothing to compare by: the means are the estimate.
+# With fewer rows than this, members are not compared: the means are the estimate.
 _FEWEST_ROWS = 20
-# Squares of larger outcomes, times the rows of a table, are beyond all floats.
+# Largest outcome. The sum of the squares of a table must not overflow.
 _LARGEST = 1e30
+# Largest standardised feature. Squared distances of rows must not overflow in single precision.
+_LARGEST_FEATURE = 1e18
+# Attributes that are records in memory and tuples in a file.
+_RECORDS = {
+    "_curves": CorrectionCurves,
+    "_errors": ErrorCurves,
+    "_limits": OutcomeRange,
+}
 
 
 class CrossEstimates(NamedTuple):
@@ -66,14 +79,103 @@ class CrossEstimates(NamedTuple):
 
     Attributes
     ----------
-    estimate, kept : ndarray of shape (n_rows, n_choices)
+    estimate : ndarray of shape (n_rows, n_choices)
+        Out-of-fold estimates.
+    as_new : ndarray of shape (n_rows, n_choices)
+        Estimates on the scale of new rows, called `kept` in `cross_fit`.
     by_fold : ndarray of shape (n_folds, n_rows, n_choices), or None
-        None where nobody needs them.
+        For each fold, estimates of all rows by the combination of the fold. None if they are not
+        needed.
     """
 
     estimate: np.ndarray
-    kept: np.ndarray
+    as_new: np.ndarray
     by_fold: np.ndarray | None
+
+
+class _Problem(NamedTuple):
+    """The validated arguments of a fit.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n_rows, n_features)
+        Rows as finite numbers.
+    quality : ndarray of shape (n_rows, n_choices)
+    folds : list of (ndarray of int, ndarray of int), or None
+        For each fold the rows outside of it and its rows. None: folds are drawn.
+    costs : array-like of shape (n_choices,) or (n_rows, n_choices), or None
+        None: better choices are supposed to cost more.
+    weight : ndarray of shape (n_rows,), or None
+        Weights of the rows in units of one row. None: each row weighs one.
+    names : list of str
+        Members to compare.
+    """
+
+    X: np.ndarray
+    quality: np.ndarray
+    folds: list | None
+    costs: ArrayLike | None
+    weight: np.ndarray | None
+    names: list[str]
+
+    def taken(self, rows):
+        """Return the problem of some rows. Folds without any of them are left out."""
+        folds = self.folds
+        if folds is not None:
+            folds = folds_among(folds, rows, len(self.X))
+        costs = self.costs
+        if np.ndim(costs) == 2:
+            costs = np.asarray(costs)[rows]
+        return self._replace(
+            X=self.X[rows],
+            quality=self.quality[rows],
+            folds=folds,
+            costs=costs,
+            weight=none_if_equal(self.weight[rows]),
+        )
+
+
+class _TrainingTable(NamedTuple):
+    """The rows and outcomes that members are fitted on.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n_rows, n_features), dtype=float32
+        Standardised rows.
+    quality : ndarray of shape (n_rows, n_choices)
+        Outcomes divided by their sizes.
+    folds : list of (ndarray of int, ndarray of int)
+        For each fold the rows outside of it and its rows.
+    weight : ndarray of shape (n_rows,), or None
+        Weights of the rows. None weights all alike.
+    """
+
+    rows: np.ndarray
+    quality: np.ndarray
+    folds: list
+    weight: np.ndarray | None
+
+    def means_of_other_folds(self):
+        """Return the mean outcomes outside of the fold of each row, (n_rows, n_choices)."""
+        means = np.empty(self.quality.shape)
+        for train, test in self.folds:
+            means[test] = mean_of(self.quality[train], some_of(self.weight, train))
+        return means
+
+
+class _FoldFits(NamedTuple):
+    """Members that were fitted without each fold, and their estimates.
+
+    Attributes
+    ----------
+    estimates : ndarray of shape (n_members, n_rows, n_choices)
+        Out-of-fold deviations.
+    members : dict of list of Member
+        For each name, the member as it was fitted without each fold.
+    """
+
+    estimates: np.ndarray
+    members: dict
 
 
 class QualityRegressor(
@@ -283,258 +385,349 @@ class QualityRegressor(
         self.__dict__.pop("mean_", None)
         refuse_masked(X=X, y=y)
         check_rows_match(X=X, y=y, costs=costs, sample_weight=sample_weight)
-        found = self._validate_and_fit(
-            X, y, folds, costs, n_jobs, sample_weight, with_by_fold=return_by_fold
+        estimates = self._validate_and_fit(
+            X,
+            y,
+            folds=folds,
+            costs=costs,
+            n_jobs=n_jobs,
+            sample_weight=sample_weight,
+            with_by_fold=return_by_fold,
         )
-        tables = [found.estimate]
+        tables = [estimates.estimate]
         if return_kept:
-            tables.append(found.kept)
+            tables.append(estimates.as_new)
         if return_by_fold:
-            tables.append(found.by_fold)
+            tables.append(estimates.by_fold)
         return _in_shape(tables, self._is_single)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def _validate_and_fit(
         self, X, y, folds, costs, n_jobs, sample_weight, with_by_fold
     ):
+        """Check the arguments of :meth:`cross_fit`, fit, and return `CrossEstimates`."""
         self._threads = n_jobs if self.n_jobs is None else self.n_jobs
         self._seed = seed_of(self.random_state)
         names = names_of(self.family)
-        read = {"dtype": [np.float64, np.float32], "order": "C"}
-        read |= {"multi_output": True, "y_numeric": True}
+        checks = {
+            "dtype": [np.float64, np.float32],
+            "order": "C",
+            "multi_output": True,
+            "y_numeric": True,
+        }
         self.encoder_ = None
         X = few_columns_dense(indexable_rows(X))
         if issparse(X) or needs_encoding(X) or holds_missing(X):
             validate_data(self, X, skip_check_array=True)
             encoder = FrameEncoder(random_state=self._seed)
-            # An array, whatever output the user has set for all transformers.
+            # An array, for any output that the user has set for all transformers.
             self.encoder_ = encoder.set_output(transform="default")
-            rows, outcomes = check_X_y(
-                self.encoder_.fit_transform(X), on_host(y), **read
-            )
+            numbers = self.encoder_.fit_transform(X)
+            numbers, outcomes = check_X_y(numbers, on_host(y), **checks)
             self.n_features_in_ = self.encoder_.n_features_in_
         else:
-            rows, outcomes = validate_data(self, on_host(X), on_host(y), **read)
+            numbers, outcomes = validate_data(self, on_host(X), on_host(y), **checks)
         outcomes = np.asarray(outcomes, dtype=np.float64)
-        # Of small matrices several threads of BLAS only wait for one another.
+        self._is_single = outcomes.ndim == 1
+        problem = _Problem(
+            X=numbers,
+            quality=outcomes.reshape(len(outcomes), -1),
+            folds=folds,
+            costs=costs,
+            weight=None,
+            names=names,
+        )
+        # For small matrices, several threads of BLAS only wait for one another.
         with threadpool_controller().limit(limits=1, user_api="blas"):
             if sample_weight is None:
-                return self._cross_fit(
-                    rows, outcomes, folds, costs, names, with_by_fold=with_by_fold
-                )
-            return self._weighted_cross_fit(
-                rows,
-                outcomes,
-                folds,
-                costs,
-                names,
-                sample_weight,
-                with_by_fold=with_by_fold,
-            )
+                return self._cross_fit(problem, with_by_fold)
+            weight = relative_weights(given_weights(sample_weight, numbers))
+            problem = problem._replace(weight=weight)
+            return self._weighted_cross_fit(problem, with_by_fold)
 
-    def _weighted_cross_fit(
-        self, X, y, folds, costs, names, sample_weight, *, with_by_fold
-    ):
-        """Fit on the rows that have weight; the others get the estimates of new rows."""
-        weight = relative_weights(given_weights(sample_weight, X))
-        kept = np.flatnonzero(weight)
-        if len(kept) == len(weight):
-            return self._cross_fit(
-                X,
-                y,
-                folds,
-                costs,
-                names,
-                none_if_equal(weight),
-                with_by_fold=with_by_fold,
-            )
-        folds_of_kept = folds
-        if folds is not None:
-            folds_of_kept = folds_among(folds, kept, len(weight))
-        costs = np.asarray(costs)[kept] if np.ndim(costs) == 2 else costs
-        of_kept = self._cross_fit(
-            X[kept],
-            y[kept],
-            folds_of_kept,
-            costs,
-            names,
-            none_if_equal(weight[kept]),
-            with_by_fold=with_by_fold,
-        )
-        as_new = self._estimates_of(X)
+    def _weighted_cross_fit(self, problem, with_by_fold):
+        """Fit on the rows that have weight. The other rows get the estimates of new rows.
+
+        Parameters
+        ----------
+        problem : _Problem
+            With weights.
+        with_by_fold : bool
+            Whether to compute `CrossEstimates.by_fold`.
+
+        Returns
+        -------
+        CrossEstimates
+            Of all rows.
+        """
+        weight = problem.weight
+        fitted_rows = np.flatnonzero(weight)
+        if len(fitted_rows) == len(weight):
+            problem = problem._replace(weight=none_if_equal(weight))
+            return self._cross_fit(problem, with_by_fold)
+        of_fitted = self._cross_fit(problem.taken(fitted_rows), with_by_fold)
+        as_new = self._estimates_of(problem.X)
         estimate = as_new.copy()
-        estimate[kept] = of_kept.estimate
-        estimate_as_kept = as_new.copy()
-        estimate_as_kept[kept] = of_kept.kept
+        estimate[fitted_rows] = of_fitted.estimate
+        estimate_as_new = as_new.copy()
+        estimate_as_new[fitted_rows] = of_fitted.as_new
         by_fold = None
         if with_by_fold:
-            has_kept_rows = np.ones(len(of_kept.by_fold), dtype=bool)
-            if folds is not None:
-                # `folds_among` leaves the other folds out.
-                has_kept_rows = np.array([weight[test].any() for _, test in folds])
-            by_fold = np.tile(as_new, (len(has_kept_rows), 1, 1))
-            by_fold[np.ix_(has_kept_rows, kept)] = of_kept.by_fold
-        return CrossEstimates(estimate, estimate_as_kept, by_fold)
+            has_fitted_rows = np.ones(len(of_fitted.by_fold), dtype=bool)
+            if problem.folds is not None:
+                # `of_fitted` has no table for a fold without weight.
+                has_fitted_rows = np.array(
+                    [weight[test].any() for _, test in problem.folds]
+                )
+            by_fold = np.tile(as_new, (len(has_fitted_rows), 1, 1))
+            by_fold[np.ix_(has_fitted_rows, fitted_rows)] = of_fitted.by_fold
+        return CrossEstimates(estimate, estimate_as_new, by_fold)
 
-    def _cross_fit(self, X, y, folds, costs, names, weight=None, *, with_by_fold):
-        self._is_single = y.ndim == 1
-        quality = y.reshape(len(y), -1)
-        if not np.abs(quality).max() <= _LARGEST:
+    def _cross_fit(self, problem, with_by_fold):
+        """Fit on all rows of a problem, and return `CrossEstimates` of them.
+
+        Parameters
+        ----------
+        problem : _Problem
+            All weights are above zero.
+        with_by_fold : bool
+            Whether to compute `CrossEstimates.by_fold`.
+
+        Returns
+        -------
+        CrossEstimates
+        """
+        largest = np.abs(problem.quality).max()
+        # Written so that NaN is refused.
+        if not largest <= _LARGEST:
             raise ValueError(
                 f"y must have entries of at most {_LARGEST:g} in size, got "
-                f"{np.abs(quality).max():g}. Give quality in another unit."
+                f"{largest:g}. Give quality in another unit."
             )
-        if folds is None and len(X) >= _FEWEST_ROWS:
+        n_rows = len(problem.X)
+        if problem.folds is None and n_rows >= _FEWEST_ROWS:
             splitter = KFold(self.cv, shuffle=True, random_state=self._seed)
-            folds = list(splitter.split(X))
-        mean = mean_of(quality, weight)
-        self.compared_, self._parts, self._knots, self._errors = [], [], None, None
-        # No estimate leaves the range of what was seen.
-        self._range = range_of(quality)
-        self._centre, self._spread = _scale(X, weight)
-        if len(X) < _FEWEST_ROWS or len(folds) < 2:
-            if self.standard_errors:
-                error = (
-                    quality.std(axis=0, ddof=1)
-                    if len(X) > 1
-                    else np.full(mean.shape, np.nan)
-                )
-                self._errors = np.stack([mean, error / len(X) ** 0.5], axis=1)[
-                    ..., None
-                ]
-            self._range = mean, mean, None
-            estimate = quality.copy()
-            means_by_fold = []
-            for train, test in folds or ():
-                mean_without_fold = mean_of(quality[train], some_of(weight, train))
-                estimate[test] = mean_without_fold
-                means_by_fold.append(mean_without_fold)
-            by_fold = None
-            if with_by_fold:
-                by_fold = np.empty((len(means_by_fold), *quality.shape))
-                for number, mean_without_fold in enumerate(means_by_fold):
-                    by_fold[number] = mean_without_fold
-            self.mean_ = mean
-            return CrossEstimates(estimate, np.tile(mean, (len(X), 1)), by_fold)
-        rows, costs = self._rows(X), as_one_price_each(costs, quality)
-        # Errors are added up over choices: from here to the end they are of one size.
-        sizes, means = sizes_of(quality), np.empty(quality.shape)
-        quality = quality / sizes
-        for train, test in folds:
-            means[test] = mean_of(quality[train], some_of(weight, train))
-        estimates, of_folds = self._out_of_sample(names, rows, quality, folds, weight)
-        choice = choose_weights(
-            names,
-            estimates,
-            quality - means,
-            quality,
-            [test for _, test in folds],
-            costs,
-            sizes,
-            row_weight=weight,
+            problem = problem._replace(folds=list(splitter.split(problem.X)))
+        self.compared_ = []
+        self._terms = []
+        self._curves = None
+        self._errors = None
+        # Estimates stay in the range of the outcomes.
+        self._limits = range_of(problem.quality)
+        self._centre, self._spread = _scale(problem.X, problem.weight)
+        if n_rows < _FEWEST_ROWS or len(problem.folds) < 2:
+            return self._fit_means(problem, with_by_fold)
+        return self._fit_family(problem, with_by_fold)
+
+    def _fit_means(self, problem, with_by_fold):
+        """Fit the mean of each choice alone, and return `CrossEstimates`.
+
+        Without folds, the estimate of a row is its own outcome.
+        """
+        quality = problem.quality
+        n_rows = len(quality)
+        mean = mean_of(quality, problem.weight)
+        if self.standard_errors:
+            spread = np.full(mean.shape, np.nan)
+            if n_rows > 1:
+                spread = quality.std(axis=0, ddof=1)
+            # One bin for each choice.
+            self._errors = ErrorCurves(
+                estimate=mean[:, None], error=(spread / n_rows**0.5)[:, None]
+            )
+        self._limits = OutcomeRange(mean, mean, unit=None)
+        estimate = quality.copy()
+        means_by_fold = []
+        for train, test in problem.folds or ():
+            mean_without_fold = mean_of(quality[train], some_of(problem.weight, train))
+            estimate[test] = mean_without_fold
+            means_by_fold.append(mean_without_fold)
+        by_fold = None
+        if with_by_fold:
+            by_fold = np.empty((len(means_by_fold), *quality.shape))
+            for number, mean_without_fold in enumerate(means_by_fold):
+                by_fold[number] = mean_without_fold
+        self.mean_ = mean
+        return CrossEstimates(estimate, np.tile(mean, (n_rows, 1)), by_fold)
+
+    def _fit_family(self, problem, with_by_fold):
+        """Fit, compare and stack the members of the family, and return `CrossEstimates`."""
+        mean = mean_of(problem.quality, problem.weight)
+        costs = as_one_price_each(problem.costs, problem.quality)
+        # Squared errors are added up over choices, so outcomes are divided by their sizes.
+        sizes = sizes_of(problem.quality)
+        table = _TrainingTable(
+            rows=self._standardised(problem.X),
+            quality=problem.quality / sizes,
+            folds=problem.folds,
+            weight=problem.weight,
         )
-        self._fit_members(
-            names, choice, of_folds, rows, quality - mean / sizes, sizes, weight
+        fold_fits = self._fit_folds(problem.names, table)
+        selection = choose_weights(
+            problem.names,
+            fold_fits.estimates,
+            outcomes=table.quality - table.means_of_other_folds(),
+            quality=table.quality,
+            folds=[test for _, test in table.folds],
+            costs=costs,
+            sizes=sizes,
+            row_weight=table.weight,
+        )
+        combination = selection.combination
+        deviations = table.quality - mean / sizes
+        self._terms = self._fit_terms(
+            fold_fits,
+            weights=combination.weights,
+            table=table,
+            deviations=deviations,
+            sizes=sizes,
         )
         if self.standard_errors:
-            self._errors = self._made_up_errors(
-                names, choice, rows, quality, folds, weight
-            )
-            self._errors *= sizes[:, None, None]
-        self.compared_ = choice.compared
-        if choice.combination.knots is not None:
-            self._knots = choice.combination.knots * sizes[:, None]
-        if not self._parts:
-            self._range = mean, mean, None
+            errors = self._simulate_errors(problem.names, selection, table)
+            self._errors = errors.scaled(sizes)
+        self.compared_ = selection.compared
+        if combination.curves is not None:
+            self._curves = combination.curves.scaled(sizes)
+        if not self._terms:
+            self._limits = OutcomeRange(mean, mean, unit=None)
         self.mean_ = mean
         by_fold = None
         if with_by_fold:
-            by_fold = np.empty((len(folds), *quality.shape))
-            for number, combination in enumerate(choice.of_folds):
-                by_fold[number] = combination.estimate(estimates) * sizes
-        kept = choice.combination.estimate(estimates)
-        return CrossEstimates(choice.estimate * sizes, kept * sizes, by_fold)
+            by_fold = np.empty((len(table.folds), *table.quality.shape))
+            for number, combination_of_fold in enumerate(selection.by_fold):
+                by_fold[number] = (
+                    combination_of_fold.estimate(fold_fits.estimates) * sizes
+                )
+        as_new = combination.estimate(fold_fits.estimates)
+        return CrossEstimates(selection.estimate * sizes, as_new * sizes, by_fold)
 
-    def _rows(self, X):
-        """Standardised rows in single precision; what it cannot hold is clipped."""
+    def _standardised(self, X):
+        """Return standardised rows in single precision, clipped to what it can hold."""
         with np.errstate(over="ignore"):
             rows = (X - self._centre) / self._spread
-        # What np.clip does, in half the time for a single row.
-        return np.minimum(np.maximum(rows, -1e18), 1e18).astype(np.float32)
+        # np.clip takes twice the time for a single row.
+        clipped = np.minimum(np.maximum(rows, -_LARGEST_FEATURE), _LARGEST_FEATURE)
+        return clipped.astype(np.float32)
 
-    def _plain_rows(self, X):
-        """Return rows of numbers as an array; what is missing of them becomes the mean of `fit`."""
-        X = few_columns_dense(indexable_rows(X))
-        if not holds_missing(X):
-            return whole_rows(X, self, dtype=[np.float64, np.float32])
-        refuse_masked(X=X)
-        validate_data(self, X, reset=False, skip_check_array=True)
-        rows = table_of_numbers(on_host(X))
-        check_array(rows, ensure_all_finite="allow-nan", input_name="X")
-        return np.where(np.isnan(rows), self._centre, rows)
+    def _fit_folds(self, names, table):
+        """Fit members without each fold, and estimate the rows of the fold.
 
-    def _out_of_sample(self, names, rows, quality, folds, weight=None):
-        """Deviations from the fold's means, (n_members, n_rows, n_outputs), and members by fold."""
+        Parameters
+        ----------
+        names : list of str
+            Members to fit.
+        table : _TrainingTable
 
-        def fitted(name, k, train, test):
-            own_weight = some_of(weight, train)
-            deviations = quality[train] - mean_of(quality[train], own_weight)
-            seed = (self._seed + k + 1) % N_SEEDS
-            member = MEMBERS[name](rows[train], deviations, seed, own_weight)
-            found[names.index(name), test] = member.predict(rows[test])
-            return member
-
-        found = np.empty((len(names), *quality.shape))
-        jobs = [(name, k, *fold) for name in names for k, fold in enumerate(folds)]
-        members = self._in_threads(delayed(fitted)(*job) for job in jobs)
-        return found, [
-            members[i : i + len(folds)] for i in range(0, len(jobs), len(folds))
-        ]
+        Returns
+        -------
+        _FoldFits
+        """
+        jobs = []
+        for name in names:
+            for number, (train, test) in enumerate(table.folds):
+                seed = (self._seed + number + 1) % N_SEEDS
+                jobs.append(
+                    delayed(_fit_without_fold)(
+                        name, table, train=train, test=test, seed=seed
+                    )
+                )
+        results = iter(self._in_threads(jobs))  # in the order of the jobs
+        fold_fits = _FoldFits(
+            estimates=np.empty((len(names), *table.quality.shape)), members={}
+        )
+        for position, name in enumerate(names):
+            fold_fits.members[name] = []
+            for _, test in table.folds:
+                member, estimates = next(results)
+                fold_fits.members[name].append(member)
+                fold_fits.estimates[position, test] = estimates
+        return fold_fits
 
     def _in_threads(self, jobs):
+        """Return the results of delayed calls, in their order."""
         return Parallel(n_jobs=self._threads, require="sharedmem")(jobs)
 
-    def _fit_members(
-        self, names, choice, of_folds, rows, deviations, sizes, weight=None
-    ):
-        """What has weight, fitted on all rows; the forests of the folds together have seen all."""
+    def _fit_terms(self, fold_fits, *, weights, table, deviations, sizes):
+        """Return the members for new rows, weighted. The estimate is the mean plus their sum.
 
-        def fitted(i):
-            if names[i] == "trees":
-                return [forest.kept(len(of_folds[i])) for forest in of_folds[i]]
-            return [MEMBERS[names[i]](rows, deviations, self._seed, weight)]
+        Parameters
+        ----------
+        fold_fits : _FoldFits
+        weights : MemberWeights
+        table : _TrainingTable
+        deviations : ndarray of shape (n_rows, n_choices)
+            Outcomes less their mean over all rows.
+        sizes : ndarray of shape (n_choices,)
+            Divisors of the outcomes.
 
-        weights = choice.combination.weights
-        used, parts = np.flatnonzero(weights.any(axis=0)), []
-        for i, members in zip(used, self._in_threads(delayed(fitted)(i) for i in used)):
-            difference, level = weights[:, i] / len(members)
-            parts += [member.weighted(level, difference, sizes) for member in members]
-        forests = [part for part in parts if isinstance(part, SummedTrees)]
-        parts = [part for part in parts if not isinstance(part, SummedTrees)]
-        if forests:
-            parts.append(SummedTrees.joined(forests))
-        # As they come back from a file, where leaves are in half precision.
-        self._parts = [unpack(*pack(part)) for part in parts]
-
-    def _made_up_errors(self, names, choice, rows, quality, folds, weight=None):
-        """Errors of what is taken on rows whose quality is known, as it is made up.
-
-        The members are fitted again, out of sample and with the same weights and corrections.
+        Returns
+        -------
+        list of Member
         """
-        rng, truth = np.random.default_rng(self._seed), choice.estimate
-        outcomes = made_up_outcomes(truth, quality, rng)
-        weights, knots = choice.combination.weights, choice.combination.knots
-        used = np.flatnonzero(weights.any(axis=0))
-        parts, _ = self._out_of_sample(
-            [names[i] for i in used], rows, outcomes, folds, weight
+        names = list(fold_fits.members)
+        used_members = weights.used_members()
+        jobs = []
+        for position in used_members:
+            name = names[position]
+            jobs.append(
+                delayed(_fit_for_new_rows)(
+                    name,
+                    fold_fits.members[name],
+                    table=table,
+                    deviations=deviations,
+                    seed=self._seed,
+                )
+            )
+        terms = []
+        forests = []
+        for position, members in zip(used_members, self._in_threads(jobs)):
+            level = weights.level[position] / len(members)
+            difference = weights.difference[position] / len(members)
+            for member in members:
+                term = member.weighted(level, difference, sizes=sizes)
+                if isinstance(term, SummedTrees):
+                    forests.append(term)
+                else:
+                    terms.append(term)
+        if forests:
+            terms.append(SummedTrees.sum_of(forests))
+        # The same rounding as in a member that is read from a file.
+        return [unpack(*pack(term)) for term in terms]
+
+    def _simulate_errors(self, names, selection, table):
+        """Estimate standard errors on simulated outcomes, whose true quality is known.
+
+        The members that have weight are fitted again, out of fold and with the same weights and
+        corrections.
+
+        Parameters
+        ----------
+        names : list of str
+        selection : skroute.quality._stacking.Selection
+        table : _TrainingTable
+
+        Returns
+        -------
+        ErrorCurves
+        """
+        rng = np.random.default_rng(self._seed)
+        truth = selection.estimate
+        simulated = table._replace(
+            quality=made_up_outcomes(truth, table.quality, rng=rng)
         )
-        estimate = weigh(parts, weights[:, used])
-        for train, test in folds:
-            estimate[test] += mean_of(outcomes[train], some_of(weight, train))
-        if knots is not None:
-            estimate = corrected(estimate, knots)
-        estimate = np.clip(estimate, quality.min(axis=0), quality.max(axis=0))
-        return error_curves(estimate, estimate - truth, truth.std(axis=0))
+        weights = selection.combination.weights
+        curves = selection.combination.curves
+        used_members = weights.used_members()
+        used_names = [names[position] for position in used_members]
+        fold_fits = self._fit_folds(used_names, simulated)
+        estimate = weights.taken(used_members).weigh(fold_fits.estimates)
+        estimate += simulated.means_of_other_folds()
+        if curves is not None:
+            estimate = curves.apply(estimate)
+        lowest = table.quality.min(axis=0)
+        highest = table.quality.max(axis=0)
+        estimate = np.clip(estimate, lowest, highest)
+        return error_curves(estimate, estimate - truth, spread=truth.std(axis=0))
 
     def predict(
         self, X: ArrayLike, return_std: bool = False
@@ -574,40 +767,67 @@ class QualityRegressor(
                 "QualityRegressor(standard_errors=True). Set it and fit again."
             )
         if self.encoder_ is None:
-            given = self._plain_rows(X)
+            numbers = self._plain_rows(X)
         else:
-            given = self.encoder_.transform(X)
-        found = [self._estimates_of(given)]
+            numbers = self.encoder_.transform(X)
+        tables = [self._estimates_of(numbers)]
         if return_std:
-            levels = zip(found[0].T, self._errors)
-            found.append(np.column_stack([np.interp(e, *curve) for e, curve in levels]))
-        return _in_shape(found, self._is_single)
+            tables.append(self._errors.standard_errors(tables[0]))
+        return _in_shape(tables, self._is_single)
 
-    def _estimates_of(self, given):
-        """Return the estimates of all choices for rows of numbers."""
-        estimate = np.full((len(given), len(self.mean_)), self.mean_)
-        for first in range(0, len(given), _BLOCK):
-            some = estimate[first : first + _BLOCK]
-            rows = self._rows(given[first : first + _BLOCK])
-            for part in self._parts:
-                some += part.predict(rows)
-        if self._knots is not None:
-            estimate = corrected(estimate, self._knots)
-        return finished(estimate, *self._range)
+    def _plain_rows(self, X):
+        """Return rows of numbers as an array, with the mean of `fit` for missing numbers."""
+        X = few_columns_dense(indexable_rows(X))
+        if not holds_missing(X):
+            return whole_rows(X, self, dtype=[np.float64, np.float32])
+        refuse_masked(X=X)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        rows = table_of_numbers(on_host(X))
+        check_array(rows, ensure_all_finite="allow-nan", input_name="X")
+        return np.where(np.isnan(rows), self._centre, rows)
+
+    def _estimates_of(self, numbers):
+        """Return the estimates of all choices.
+
+        Parameters
+        ----------
+        numbers : ndarray of shape (n_rows, n_features)
+            Rows as numbers, not standardised.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_choices)
+        """
+        estimate = np.full((len(numbers), len(self.mean_)), self.mean_)
+        for first in range(0, len(numbers), _BLOCK):
+            block = slice(first, first + _BLOCK)
+            rows = self._standardised(numbers[block])
+            estimate_of_block = estimate[block]  # a view: it is changed in place
+            for term in self._terms:
+                estimate_of_block += term.predict(rows)
+        if self._curves is not None:
+            estimate = self._curves.apply(estimate)
+        return self._limits.limit(estimate)
 
     def __getstate__(self):
-        # Plain arrays: a skops file lists the types of this package that it would build.
+        # Plain arrays, because a skops file lists the types of this package that it would build.
         state = dict(super().__getstate__())
-        if "_parts" in state:
-            state["_parts"] = [pack(part) for part in state["_parts"]]
-            state["compared_"] = [tuple(found) for found in state["compared_"]]
+        if "_terms" in state:
+            state["_terms"] = [pack(term) for term in state["_terms"]]
+            state["compared_"] = [tuple(result) for result in state["compared_"]]
+        for name in _RECORDS:
+            if state.get(name) is not None:
+                state[name] = tuple(state[name])
         return state
 
     def __setstate__(self, state):
         state = dict(state)
-        if "_parts" in state:
-            state["_parts"] = [unpack(*part) for part in state["_parts"]]
-            state["compared_"] = [Compared(*found) for found in state["compared_"]]
+        if "_terms" in state:
+            state["_terms"] = [unpack(*packed) for packed in state["_terms"]]
+            state["compared_"] = [Compared(*result) for result in state["compared_"]]
+        for name, record_class in _RECORDS.items():
+            if state.get(name) is not None:
+                state[name] = record_class(*state[name])
         super().__setstate__(state)
 
     def __sklearn_is_fitted__(self):
@@ -622,14 +842,76 @@ class QualityRegressor(
         return tags
 
 
+def _fit_without_fold(name, table, *, train, test, seed):
+    """Fit a member on the rows outside of a fold, and estimate the rows of the fold.
+
+    Parameters
+    ----------
+    name : str
+        Name of the member in `MEMBERS`.
+    table : _TrainingTable
+    train : ndarray of int
+        Rows outside of the fold.
+    test : ndarray of int
+        Rows of the fold.
+    seed : int
+
+    Returns
+    -------
+    member : Member
+    estimates : ndarray of shape (n_rows_of_fold, n_choices)
+        Deviations from the means of the rows outside of the fold.
+    """
+    weight = some_of(table.weight, train)
+    quality = table.quality[train]
+    deviations = quality - mean_of(quality, weight)
+    member = MEMBERS[name](table.rows[train], deviations, seed=seed, weight=weight)
+    return member, member.predict(table.rows[test])
+
+
+def _fit_for_new_rows(name, members_of_folds, *, table, deviations, seed):
+    """Return members whose mean estimates new rows.
+
+    The forests of the folds are kept, since together they were fitted on all rows. Any other
+    member is fitted again, on all rows.
+
+    Parameters
+    ----------
+    name : str
+        Name of the member in `MEMBERS`.
+    members_of_folds : list of Member
+        The member as it was fitted without each fold.
+    table : _TrainingTable
+    deviations : ndarray of shape (n_rows, n_choices)
+        Outcomes less their mean over all rows.
+    seed : int
+
+    Returns
+    -------
+    list of Member
+    """
+    if name == "trees":
+        n_folds = len(members_of_folds)
+        return [forest.first_trees(n_folds) for forest in members_of_folds]
+    return [MEMBERS[name](table.rows, deviations, seed=seed, weight=table.weight)]
+
+
 def _in_shape(tables, is_single):
-    """Tables as those of one output where there is one; one table alone is no tuple."""
-    found = tuple(table[..., 0] if is_single else table for table in tables)
-    return found if len(found) > 1 else found[0]
+    """Return a tuple of tables, or the table if there is one.
+
+    Parameters
+    ----------
+    tables : list of ndarray of shape (..., n_outputs)
+    is_single : bool
+        Whether `y` had one dimension. The axis of outputs is then left out.
+    """
+    if is_single:
+        tables = [table[..., 0] for table in tables]
+    return tuple(tables) if len(tables) > 1 else tables[0]
 
 
 def names_of(family):
-    """Names of the members that are compared."""
+    """Return the names of the members to compare, or raise a ValueError for an unknown one."""
     names = list(MEMBERS if family is None else family)
     unknown = [
         name for name in names if not isinstance(name, str) or name not in MEMBERS
@@ -642,7 +924,8 @@ def names_of(family):
 
 
 def _scale(X, weight=None):
-    """Return mean and standard deviation of each feature; 1 where it does not vary."""
+    """Return the mean and the standard deviation of each feature, 1 if it does not vary."""
+    # Divided by the largest number first, so that squares do not overflow.
     largest = np.abs(X).max(axis=0).astype(np.float64)
     unit = np.where(largest > 0, largest, 1.0)
     scaled = X / unit
@@ -652,6 +935,5 @@ def _scale(X, weight=None):
     else:
         mean = mean_of(scaled, weight)
         spread = np.sqrt(mean_of((scaled - mean) ** 2, weight))
-    # Rounding of equal entries is no spread.
-    spread = np.where(spread > 1e-12, spread * unit, 1.0)
+    spread = np.where(spread > ROUNDING, spread * unit, 1.0)
     return mean * unit, spread

@@ -7,13 +7,7 @@ import pytest
 
 from skroute.quality import QualityRegressor, _uncertainty
 from skroute.quality import _stacking as stacking
-from skroute.quality._corrections import (
-    corrected,
-    corrections,
-    finished,
-    range_of,
-    sizes_of,
-)
+from skroute.quality._corrections import fit_corrections, range_of, sizes_of
 from skroute.quality._uncertainty import error_curves, made_up_outcomes
 
 
@@ -28,18 +22,18 @@ def drawn(n, seed, bend=0.0, k=3):
 def test_what_is_off_is_mended():
     estimate, truth, Q = drawn(4000, 0, bend=-0.8)
     new, new_truth, _ = drawn(4000, 1, bend=-0.8)
-    found = corrected(new, corrections(estimate, Q))
-    before, after = (np.sqrt(((e - new_truth) ** 2).mean()) for e in (new, found))
-    assert after < 0.25 * before
+    corrected = fit_corrections(estimate, Q).apply(new)
+    error_before = np.sqrt(((new - new_truth) ** 2).mean())
+    error_after = np.sqrt(((corrected - new_truth) ** 2).mean())
+    assert error_after < 0.25 * error_before
 
 
 def test_what_is_right_is_left_but_for_noise():
     moved = []
     for seed in range(20):
         estimate, _, Q = drawn(1000, seed)
-        moved.append(
-            np.abs(corrected(estimate, corrections(estimate, Q)) - estimate).mean()
-        )
+        corrected = fit_corrections(estimate, Q).apply(estimate)
+        moved.append(np.abs(corrected - estimate).mean())
     # A curve of five powers that is not shrunk is off by about .03.
     assert np.mean(moved) < 0.012
 
@@ -48,30 +42,31 @@ def test_the_order_of_estimates_stays():
     rng = np.random.default_rng(0)
     for _ in range(20):
         estimate = np.sort(rng.standard_normal((60, 2)), axis=0)
-        found = corrected(estimate, corrections(estimate, rng.standard_normal((60, 2))))
-        assert (np.diff(found, axis=0) > -1e-9).all()
+        curves = fit_corrections(estimate, rng.standard_normal((60, 2)))
+        assert (np.diff(curves.apply(estimate), axis=0) > -1e-9).all()
 
 
 @pytest.mark.parametrize("few", [1, 2, 3])
 def test_ties_are_not_cut(few):
-    """Of few different estimates, noise in the last digit, as sums in other orders have it."""
+    """Few different estimates with noise in the last digit, as sums in other orders have."""
     rng = np.random.default_rng(0)
     values = np.linspace(0.2, 0.8, few)[rng.integers(few, size=(2000, 4))]
     Q = (rng.random(values.shape) < values).astype(float)
     shaken = values * (1 + 1e-15 * rng.standard_normal(values.shape))
-    found = corrected(shaken, corrections(shaken, Q))
-    assert np.abs(found - values).max() < 0.05
-    np.testing.assert_allclose(
-        found, corrected(values, corrections(values, Q)), atol=1e-6
-    )
+    corrected = fit_corrections(shaken, Q).apply(shaken)
+    assert np.abs(corrected - values).max() < 0.05
+    without_noise = fit_corrections(values, Q).apply(values)
+    np.testing.assert_allclose(corrected, without_noise, atol=1e-6)
 
 
 def test_rounding_buys_nothing():
-    seen = range_of(np.array([[0.0, 1.0], [1.0, 0.0]]))
-    found = finished(np.array([[1 - 1e-9, 1.0], [0.5, 0.5 + 1e-9], [1.3, -2.0]]), *seen)
-    assert found[0, 0] == found[0, 1] and found[1, 0] == found[1, 1]
-    assert found[2].tolist() == [1.0, 0.0]
-    assert np.abs(finished(np.full((1, 2), 1 / 3), *seen) - 1 / 3).max() < 1e-6
+    limits = range_of(np.array([[0.0, 1.0], [1.0, 0.0]]))
+    estimate = np.array([[1 - 1e-9, 1.0], [0.5, 0.5 + 1e-9], [1.3, -2.0]])
+    limited = limits.limit(estimate)
+    assert limited[0, 0] == limited[0, 1]
+    assert limited[1, 0] == limited[1, 1]
+    assert limited[2].tolist() == [1.0, 0.0]
+    assert np.abs(limits.limit(np.full((1, 2), 1 / 3)) - 1 / 3).max() < 1e-6
 
 
 def made_up_table(seed, n):
@@ -117,15 +112,16 @@ def test_made_up_outcomes_have_the_noise_of_the_rows():
 
 
 def test_error_curves_are_root_mean_squares():
-    """Multiplied by what made-up errors fall short."""
-    rng, short = np.random.default_rng(0), _uncertainty._FALL_SHORT
+    """They are multiplied by the factor of simulated errors."""
+    rng = np.random.default_rng(0)
+    factor = _uncertainty._ERROR_FACTOR
     estimate = rng.random((5000, 2))
     error = rng.standard_normal(estimate.shape) * [0.1, 0.3] * (1 + estimate)
     curves = error_curves(estimate, error, np.array([100.0, 100.0]))
-    found = np.column_stack([np.interp([0.1, 0.9], *curve) for curve in curves])
-    np.testing.assert_allclose(found / short, [[0.11, 0.33], [0.19, 0.57]], rtol=0.1)
-    same = error_curves(np.zeros((50, 1)), np.full((50, 1), 2.0), np.zeros(1))
-    assert np.interp(0.0, *same[0]) == pytest.approx(2.0 * short)
+    errors = curves.standard_errors(np.array([[0.1, 0.1], [0.9, 0.9]]))
+    np.testing.assert_allclose(errors / factor, [[0.11, 0.33], [0.19, 0.57]], rtol=0.1)
+    constant = error_curves(np.zeros((50, 1)), np.full((50, 1), 2.0), np.zeros(1))
+    assert constant.standard_errors(np.zeros((1, 1))) == pytest.approx(2.0 * factor)
 
 
 def losses(seed, n=1000):
@@ -174,7 +170,7 @@ def test_sizes_are_of_choices_with_a_tail_only():
         2.0 ** np.round(np.log2(spread[2] / spread[:2].min())),
     ]
     # Estimates of the others are not rounded by its range.
-    assert range_of(Q)[2] < 2e-4
+    assert range_of(Q).unit < 2e-4
 
 
 def test_rare_and_expensive_outcomes_bend_no_estimates():
@@ -199,5 +195,5 @@ def test_rare_and_expensive_outcomes_bend_no_estimates():
             ((means - truth) ** 2).mean(),
         )
         assert off < 1.1 * of_means
-        plain += found.combination.knots is None
+        plain += found.combination.curves is None
     assert plain >= 3

@@ -47,28 +47,28 @@ class BaggedNeighborsRegressor(
 ):
     """Mean outcome of the nearest row of a random subset, over all subsets of one size.
 
-    This is OCCAM's estimator of success probabilities [1]_. The outcomes of the reference
-    rows are known: for each model, the quality of its answer. Each subset of `subset_size`
-    reference rows estimates a new row by the outcome of its nearest row, and the estimate is
-    the mean over the subsets. Larger subsets have nearer rows (less bias). The mean is then
-    over fewer of them (more variance).
+    This is OCCAM's estimator of success probabilities [1]_. The outcomes of the
+    reference rows are known: for each model, the quality of its answer. Each subset of
+    `subset_size` reference rows estimates a new row by the outcome of its nearest row,
+    and the estimate is the mean over the subsets. Larger subsets have nearer rows (less
+    bias). The mean is then over fewer of them (more variance).
 
-    The mean is over *all* subsets of that size, and none is drawn. The j-th nearest of N rows
-    is the nearest one in a share ``C(N - j, subset_size - 1) / C(N, subset_size)`` of the
-    subsets. So the estimate is a weighted mean of the nearest rows. It has the expectation of
-    drawn subsets. Since the subsets overlap, it has about half the variance of
-    ``N / subset_size`` disjoint ones.
+    The mean is over *all* subsets of that size, and none is drawn. The j-th nearest of
+    N rows is the nearest one in a share ``C(N - j, subset_size - 1) / C(N,
+    subset_size)`` of the subsets. So the estimate is a weighted mean of the nearest
+    rows. It has the expectation of drawn subsets. Since the subsets overlap, it has
+    about half the variance of ``N / subset_size`` disjoint ones.
 
-    All outputs share one search, in double precision. Rows are not scaled here, so scale the
-    features if their units differ.
+    All outputs share one search, in double precision. Rows are not scaled here, so
+    scale the features if their units differ.
 
     Parameters
     ----------
     subset_size : int, default=None
         Rows in a subset. Raising it follows local changes of the outcomes more closely,
         and more of their noise. None takes a tenth of the rows (at least one), which
-        averages about 20 rows. Noisy outcomes need smaller subsets: see :ref:`quality`, and
-        tune the parameter by a search.
+        averages about 20 rows. Noisy outcomes need smaller subsets: see :ref:`quality`,
+        and tune the parameter by a search.
 
     metric : {"chebyshev", "manhattan", "euclidean"}, default="chebyshev"
         Distance between rows. The default is the one recommended in [1]_.
@@ -82,8 +82,8 @@ class BaggedNeighborsRegressor(
         Rows in a subset.
 
     weights_ : ndarray of shape (n_neighbors,)
-        Weight of the j-th nearest row, if all rows weigh one. The weights fall. They end
-        where the rest sums to less than 1e-6, and are scaled to sum to one.
+        Weight of the j-th nearest row, if all rows weigh one. The weights fall. They
+        end where the rest sums to less than 1e-6, and are scaled to sum to one.
 
     n_features_in_ : int
         Number of features seen during `fit`.
@@ -98,11 +98,11 @@ class BaggedNeighborsRegressor(
 
     Notes
     -----
-    Rows at the same distance share their weights, so that the estimate does not depend on the
-    order of the rows.
+    Rows at the same distance share their weights, so that the estimate does not depend
+    on the order of the rows.
 
-    With a `sample_weight`, a row of weight 2 is two rows at the same distance. `predict` then
-    sorts all rows for each query.
+    With a `sample_weight`, a row of weight 2 is two rows at the same distance.
+    `predict` then sorts all rows for each query.
 
     References
     ----------
@@ -154,9 +154,9 @@ class BaggedNeighborsRegressor(
             Outcomes. For routing, the quality of each model's answer, out of sample.
 
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows. Their unit does not matter: whole multiples of the smallest
-            weight, up to 16, count rows, and other weights get the mean 1. A row of weight 0 is
-            left out. None weights all rows alike.
+            Weights of the rows. Their unit does not matter: whole multiples of the
+            smallest weight, up to 16, count rows, and other weights get the mean 1. A
+            row of weight 0 is left out. None weights all rows alike.
 
         Returns
         -------
@@ -203,8 +203,8 @@ class BaggedNeighborsRegressor(
         size = self.subset_size
         if size is not None and size > n_rows:
             raise ValueError(
-                f"subset_size={size!r} is more than the n_samples = {n_rows} given to fit; "
-                f"it can be at most {n_rows}."
+                f"subset_size={size!r} is more than the n_samples = {n_rows} given to "
+                f"fit; it can be at most {n_rows}."
             )
         self.subset_size_ = (
             max(1, n_rows // _ROWS_PER_SUBSET_ROW) if size is None else size
@@ -237,11 +237,11 @@ class BaggedNeighborsRegressor(
 
         y_std : ndarray of the same shape, dtype=float64
             Their standard errors given the reference rows. Only if `return_std`. With
-            weights w and estimate f, they are
-            ``sqrt(sum(w**2) * sum(w * (y - f)**2) / (1 - sum(w**2)))``. Their square is
-            unbiased if the nearest rows have the same expected outcome and noise. If the
-            expected outcomes differ, it is too large on average. NaN if a single row has
-            all the weight (`subset_size` equal to the number of rows).
+            weights w and estimate f, they are ``sqrt(sum(w**2) * sum(w * (y - f)**2) /
+            (1 - sum(w**2)))``. Their square is unbiased if the nearest rows have the
+            same expected outcome and noise. If the expected outcomes differ, it is too
+            large on average. NaN if a single row has all the weight (`subset_size`
+            equal to the number of rows).
         """
         check_is_fitted(self)
         queries = whole_rows(X, self)
@@ -393,7 +393,7 @@ def _nearest_rows(distances, n_neighbors):
 
 
 def _tied_with_last(distances, last_distances, nearest, weights):
-    """Return the neighbours of queries with more than `n_neighbors` rows, because of ties.
+    """Return the neighbours of queries that have more of them because of ties.
 
     Parameters
     ----------
@@ -444,11 +444,11 @@ def _standard_errors(spread, squares):
 def nearest_weights(n_rows, subset_size, tail=_TAIL):
     """Return the probability that the j-th nearest row is the nearest one of a subset.
 
-    There are ``C(n_rows, subset_size)`` subsets. Those whose nearest row is the j-th nearest
-    of all consist of it and of ``subset_size - 1`` of the ``n_rows - j`` rows beyond it:
-    ``w_j = C(n_rows - j, subset_size - 1) / C(n_rows, subset_size)``. Hence
-    ``w_1 = subset_size / n_rows`` and
-    ``w_{j+1} / w_j = (n_rows - j - subset_size + 1) / (n_rows - j)``.
+    There are ``C(n_rows, subset_size)`` subsets. Those whose nearest row is the j-th
+    nearest of all consist of it and of ``subset_size - 1`` of the ``n_rows - j`` rows
+    beyond it: ``w_j = C(n_rows - j, subset_size - 1) / C(n_rows, subset_size)``. Hence
+    ``w_1 = subset_size / n_rows`` and ``w_{j+1} / w_j = (n_rows - j - subset_size + 1)
+    / (n_rows - j)``.
 
     Parameters
     ----------

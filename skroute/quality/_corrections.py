@@ -11,29 +11,31 @@ _DEGREE = 4
 _POINTS = 33
 # Share of the estimates that are below the first point, and above the last point.
 _ENDS = 0.005
-# A column of the basis has a root mean square of about 1. If less than this is left of it
-# after the columns of lower degree are projected out, the rest is rounding.
+# A column of the basis has a root mean square of about 1. If less than this is left of
+# it after the columns of lower degree are projected out, the rest is rounding.
 _LEAST_REST = 1e-3
 # A range that is narrower than this share of the largest outcome is rounding.
 _ROUNDING = 1e-9
 # Ranges of choices are alike up to this ratio.
 _MOST_RATIO = 16
-# A range above this many standard deviations counts as heavy-tailed. 1,000 normal rows have
-# about 6.5; right and wrong have 2, and 10 if one row in a hundred is wrong.
+# A range above this many standard deviations counts as heavy-tailed. 1,000 normal rows
+# have about 6.5; right and wrong have 2, and 10 if one row in a hundred is wrong.
 _TAIL = 8
-# The unit of estimates is the widest range times two to the power of minus this: a millionth.
+# The unit of estimates is the widest range times two to the power of minus this: a
+# millionth.
 _BITS_OF_RANGE = 20
 
 
 class CorrectionCurves(NamedTuple):
-    """Calibration curves, one for each choice: amounts to add to estimates, by their size.
+    """Calibration curves of all choices: amounts to add to estimates, by their size.
 
     Attributes
     ----------
     low : ndarray of shape (n_choices,)
         Estimate at the first point of each curve. Lower estimates have its correction.
     width : ndarray of shape (n_choices,)
-        Distance from the first point to the last one; infinite if all estimates are equal.
+        Distance from the first point to the last one; infinite if all estimates are
+        equal.
     added : ndarray of shape (n_choices, n_points)
         Amount to add at evenly spaced points.
     """
@@ -54,7 +56,7 @@ class CorrectionCurves(NamedTuple):
         return estimate + before + (place - left) * (after - before)
 
     def scaled(self, sizes):
-        """Return the curves of estimates that are multiplied by `sizes`, one per choice."""
+        """Return the curves of estimates times `sizes`, of shape (n_choices,)."""
         return CorrectionCurves(
             low=self.low * sizes,
             width=self.width * sizes,
@@ -65,8 +67,8 @@ class CorrectionCurves(NamedTuple):
 def fit_corrections(estimate, quality, weight=None):
     """Fit calibration curves that keep the order of the estimates of each choice.
 
-    The correction of each choice is a polynomial of the estimate. Its coefficients are shrunk by
-    their noise, see :func:`_fit_shrunken`.
+    The correction of each choice is a polynomial of the estimate. Its coefficients are
+    shrunk by their noise, see :func:`_fit_shrunken`.
 
     Parameters
     ----------
@@ -103,7 +105,7 @@ def fit_corrections(estimate, quality, weight=None):
 
 
 def _polynomials(values, low, width, degree):
-    """Return Legendre polynomials of values, mapped from the range of a curve to [-1, 1].
+    """Return Legendre polynomials of values, mapped from a curve's range to [-1, 1].
 
     Parameters
     ----------
@@ -123,9 +125,9 @@ def _polynomials(values, low, width, degree):
 def _fit_shrunken(columns, residual, n_rows):
     """Fit residuals by least squares, with coefficients that are shrunk by their noise.
 
-    The columns are made orthonormal. The coefficients ``c`` of one degree, with the variances
-    ``v``, are shrunk by ``t / (t + v)``, where ``t = max(mean(c ** 2 - v), 0)`` is a mean over the
-    choices (empirical Bayes).
+    The columns are made orthonormal. The coefficients ``c`` of one degree, with the
+    variances ``v``, are shrunk by ``t / (t + v)``, where ``t = max(mean(c ** 2 - v),
+    0)`` is a mean over the choices (empirical Bayes).
 
     Parameters
     ----------
@@ -175,8 +177,8 @@ class OutcomeRange(NamedTuple):
     def limit(self, estimate):
         """Return estimates that are rounded to the unit and clipped to the range.
 
-        Without rounding, choices of equal quality would differ in the last digits, and the more
-        expensive one might be taken.
+        Without rounding, choices of equal quality would differ in the last digits, and
+        the more expensive one might be taken.
         """
         if self.unit is not None:
             estimate = np.rint(estimate / self.unit) * self.unit
@@ -185,10 +187,11 @@ class OutcomeRange(NamedTuple):
 
 
 def range_of(quality):
-    """Return the range of the outcomes of each choice, with the unit of their estimates.
+    """Return the range of the outcomes of each choice, and the unit of estimates.
 
-    The unit is a power of two, about a millionth of the widest range. Ranges far wider than the
-    narrowest one are left out: their unit would round off the estimates of other choices.
+    The unit is a power of two, about a millionth of the widest range. Ranges far wider
+    than the narrowest one are left out: their unit would round off the estimates of
+    other choices.
 
     Parameters
     ----------
@@ -216,11 +219,12 @@ def real_widths(low, high):
 
 
 def sizes_of(quality):
-    """Return divisors of the outcomes of each choice, so that none dominates squared errors.
+    """Return divisors of outcomes, so that no choice dominates squared errors.
 
-    Squared errors are added up over choices. If losses have no bound, one choice with a heavy
-    tail would determine the estimates of all choices. A choice without a tail is not divided,
-    even if it varies far more than others: decisions depend on this variation.
+    Squared errors are added up over choices. If losses have no bound, one choice with a
+    heavy tail would determine the estimates of all choices. A choice without a tail is
+    not divided, even if it varies far more than others: decisions depend on this
+    variation.
 
     Parameters
     ----------
@@ -229,8 +233,9 @@ def sizes_of(quality):
     Returns
     -------
     ndarray of shape (n_choices,)
-        Powers of two. For choices with a heavy tail and a range far wider than the narrowest
-        one, about the ratio of their standard deviation to that of the narrowest; otherwise 1.
+        Powers of two. For choices with a heavy tail and a range far wider than the
+        narrowest one, about the ratio of their standard deviation to that of the
+        narrowest; otherwise 1.
     """
     low = quality.min(axis=0)
     high = quality.max(axis=0)

@@ -44,7 +44,8 @@ from skroute.utils._typing import ArrayLike, NDArray
 
 # A column of strings with at most this many different values is one of categories.
 _MOST_CATEGORIES = 50
-# Characters at the start of a text whose sequences are counted. All its words are counted.
+# Characters at the start of a text whose sequences are counted. All its words are
+# counted.
 _CHARACTERS = 500
 # Columns that words and sequences are hashed to.
 _HASHED_COLUMNS = 2**17
@@ -52,8 +53,9 @@ _HASHED_COLUMNS = 2**17
 _MOST_WORDS = 10_000
 # A direction needs this many rows at least.
 _ROWS_OF_DIRECTION = 5
-# Largest number of columns of sparse rows that are made dense. As many as the linear member
-# of QualityRegressor takes. A dense table of more columns, of words, would not fit memory.
+# Largest number of columns of sparse rows that are made dense. As many as the linear
+# member of QualityRegressor takes. A dense table of more columns, of words, would not
+# fit memory.
 _MOST_DENSE_COLUMNS = 1000
 
 
@@ -64,19 +66,21 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
 
     - Numbers and booleans are scaled to variance one. A missing one becomes the mean. A
       column with missing cells in `fit` gets a second column that marks them.
-    - Strings with few different values, and columns of a category dtype, are categories: one
-      column each. A category that `fit` did not see has 0 in all of them.
-    - Other strings are texts. Their words, pairs of words and sequences of 3 to 5 characters
-      are hashed, weighted by their rarity, and reduced to `n_components` directions.
+    - Strings with few different values, and columns of a category dtype, are
+      categories: one column each. A category that `fit` did not see has 0 in all of
+      them.
+    - Other strings are texts. Their words, pairs of words and sequences of 3 to 5
+      characters are hashed, weighted by their rarity, and reduced to `n_components`
+      directions.
     - Dates are numbers: seconds.
 
-    A string stays a string, also one of digits: "007" and "7" are two article numbers, and
-    "nan" is a word. Convert columns whose strings are numbers, for example with
+    A string stays a string, also one of digits: "007" and "7" are two article numbers,
+    and "nan" is a word. Convert columns whose strings are numbers, for example with
     ``frame.astype({"size": float})``. Bytes are read as UTF-8.
 
     Sparse rows are read as the array of the same numbers. If they have more than 1,000
-    columns, such as those of :class:`~sklearn.feature_extraction.text.TfidfVectorizer`, they
-    are reduced to `n_components` directions instead.
+    columns, such as those of :class:`~sklearn.feature_extraction.text.TfidfVectorizer`,
+    they are reduced to `n_components` directions instead.
 
     Parameters
     ----------
@@ -85,12 +89,12 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
         Raising it keeps more of a text, and takes longer.
 
     text : "hashing", callable or transformer, default="hashing"
-        Encoder of columns of texts. A callable takes a list of different strings and returns
-        a row of numbers for each: an embedding, for example ``model.encode`` of a sentence
-        model. A transformer is cloned, and fitted on the texts of each column. Their numbers
-        are reduced to `n_components` directions, too, if there are more. Copies of the
-        encoder, and pickles, contain a copy of the callable. A function of a module is stored
-        by its name.
+        Encoder of columns of texts. A callable takes a list of different strings and
+        returns a row of numbers for each: an embedding, for example ``model.encode`` of
+        a sentence model. A transformer is cloned, and fitted on the texts of each
+        column. Their numbers are reduced to `n_components` directions, too, if there
+        are more. Copies of the encoder, and pickles, contain a copy of the callable. A
+        function of a module is stored by its name.
 
     random_state : int, RandomState instance or None, default=0
         Determines the reduction. Pass an int for the same result at every fit.
@@ -112,13 +116,13 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    Outcomes are not used. Columns of a data frame are found by name, so `transform` takes them
-    in any order. scikit-learn's transformers refuse another order.
+    Outcomes are not used. Columns of a data frame are found by name, so `transform`
+    takes them in any order. scikit-learn's transformers refuse another order.
 
     ``fit_transform(X)`` is not ``fit(X).transform(X)`` for texts, as in
-    :class:`~sklearn.preprocessing.TargetEncoder`. It returns each row as a new row, so that a
-    model that is trained on it has similar rows later. Train models on `fit_transform`, as
-    pipelines do.
+    :class:`~sklearn.preprocessing.TargetEncoder`. It returns each row as a new row, so
+    that a model that is trained on it has similar rows later. Train models on
+    `fit_transform`, as pipelines do.
 
     Examples
     --------
@@ -154,8 +158,8 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : data frame, {array-like, sparse matrix} of shape (n_samples, n_features), or \
-                sequence of str
+        X : data frame, {array-like, sparse matrix} of shape (n_samples, n_features), \
+                or sequence of str
             The rows. A list, array or series of strings is one column of texts.
 
         y : None
@@ -168,8 +172,8 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
         Raises
         ------
         TypeError or ValueError
-            If a column contains neither numbers nor strings, or an infinite number, or if
-            `text` does not return a row of finite numbers for each text.
+            If a column contains neither numbers nor strings, or an infinite number, or
+            if `text` does not return a row of finite numbers for each text.
         """
         self._fit_rows(X)
         return self
@@ -185,16 +189,16 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples, n_outputs), dtype=float64
-            Each row as `transform` would return it after a fit without this row. Directions
-            of texts turn towards the texts that they are fitted on, so
-            ``fit(X).transform(X)`` has larger numbers than new rows have. Or a data frame,
-            see `set_output`.
+            Each row as `transform` would return it after a fit without this row.
+            Directions of texts turn towards the texts that they are fitted on, so
+            ``fit(X).transform(X)`` has larger numbers than new rows have. Or a data
+            frame, see `set_output`.
         """
         return self._fit_rows(X)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def _fit_rows(self, X):
-        """Learn the encodings of the columns, and return the rows as an array of numbers."""
+        """Learn the encodings of the columns, and return an array of numbers."""
         vars(self).pop("kinds_", None)
         vars(self).pop("feature_names_in_", None)
         X = _checked_rows(X)
@@ -282,14 +286,14 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         input_features : array-like of str, default=None
-            Names of the columns of X. If X had names in `fit`, they must be the same. None
-            takes ``feature_names_in_``, or ``x0``, ``x1``, ...
+            Names of the columns of X. If X had names in `fit`, they must be the same.
+            None takes ``feature_names_in_``, or ``x0``, ``x1``, ...
 
         Returns
         -------
         ndarray of str objects
-            A number has the name of its column. The mark of a missing number starts with
-            ``missingindicator_``. A category is ``column_value``. Directions are
+            A number has the name of its column. The mark of a missing number starts
+            with ``missingindicator_``. A category is ``column_value``. Directions are
             ``column_text0``, ``column_text1``, ... Directions of sparse rows are
             ``direction0``, ``direction1``, ...
         """
@@ -343,9 +347,9 @@ def _checked_rows(X):
 
 
 def few_columns_dense(X):
-    """Return sparse rows of at most 1,000 columns, and frames of sparse columns, as dense ones.
+    """Return narrow sparse rows, and frames of sparse columns, as dense ones.
 
-    Anything else is returned as it is.
+    Narrow rows have at most 1,000 columns. Any other rows are returned as they are.
     """
     if issparse(X):
         narrow = X.ndim == 2 and X.shape[1] <= _MOST_DENSE_COLUMNS
@@ -594,8 +598,8 @@ class _HashedTexts:
         rows = _weighted_rows(counts, self.rarity)
         directions = fit_directions(rows, n_components, self.seed)
         self.directions = directions.astype(np.float32)
-        # Each text as if it had not been in `fit`. A word that it shares with one other text
-        # occurs once among the others, and would not be used.
+        # Each text as if it had not been in `fit`. A word that it shares with one other
+        # text occurs once among the others, and would not be used.
         others_with = texts_with[self.used] - 1
         rarity_in_others = _rarity(others_with, n_texts=n_texts - 1)
         rarity_in_others[others_with == 1] = 0
@@ -637,7 +641,8 @@ class _EmbeddedTexts:
     width : int or None
         Number of numbers for each text. None before the first text.
     directions : ndarray of shape (width, n_components), or None
-        None if `width` is at most `n_components`. The numbers are then returned as they are.
+        None if `width` is at most `n_components`. The numbers are then returned as they
+        are.
     """
 
     def __init__(self, encoder, name, *, n_components, seed):
@@ -682,7 +687,7 @@ class _EmbeddedTexts:
         return vectors[position_of_text]
 
     def fit_transform(self, column):
-        """Fit a transformer, learn the directions, and return each text as a new one."""
+        """Learn the directions, and return each text as a new one."""
         texts = column[:, 0]
         if hasattr(self.encoder, "transform"):
             self.encoder = clone(self.encoder).fit(texts)

@@ -24,8 +24,8 @@ def read_choice(choice, names, n_rows):
     Raises
     ------
     ValueError
-        If `choice` has another length, is not of names or whole numbers, or has a number
-        of a column that does not exist.
+        If `choice` has another length, is not of names or whole numbers, or has a
+        number of a column that does not exist.
     """
     choice = np.asarray(choice)
     if choice.shape != (n_rows,):
@@ -60,7 +60,7 @@ def _read_column_numbers(choice, names):
 
 
 def _read_names(choice, names):
-    """Return the positions of names, and all names, the new ones in alphabetical order."""
+    """Return the positions of names, and all names, the new ones sorted."""
     labels, label_of_row = np.unique(choice.astype(str), return_inverse=True)
     labels = labels.tolist()
     new_names = [label for label in labels if label not in names]
@@ -70,7 +70,7 @@ def _read_names(choice, names):
 
 
 def read_propensity(propensity, n_rows):
-    """Return the probabilities of the logged choices, or raise an error for invalid ones."""
+    """Return the propensities of logged choices, or raise an error."""
     propensity = check_numbers(propensity, "propensity", shape=(n_rows,), high=1.0)
     if not (propensity > 0).all():
         raise ValueError(

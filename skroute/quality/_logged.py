@@ -1,4 +1,4 @@
-"""Models fitted on a log with one answer per request: propensities and unknown cells."""
+"""Models of a log with one answer per request: propensities and unknown cells."""
 
 import warnings
 
@@ -78,15 +78,15 @@ def folds_of_log(n_rows, cv=5):
     return list(splitter.split(np.empty(n_rows)))
 
 
-# Propensities ---------------------------------------------------------------------------
+# Propensities -------------------------------------------------------------------------
 
 
 def estimate_propensities(rows, choice, n_choices, folds):
     """Return out-of-fold propensities, by the model with the lowest log loss.
 
     Three models of P(choice | row) are compared: the choices' shares, a forest and a
-    multinomial logistic regression. The log is supposed to have chosen by the rows and by
-    chance only, not by anything else that is related to quality.
+    multinomial logistic regression. The log is supposed to have chosen by the rows and
+    by chance only, not by anything else that is related to quality.
 
     Parameters
     ----------
@@ -171,13 +171,14 @@ def _log_loss(propensity):
     return -np.log(propensity).mean()
 
 
-# Unknown cells --------------------------------------------------------------------------
+# Unknown cells ------------------------------------------------------------------------
 
 
 class CellForest:
-    """A forest of the cells of a table, by row and choice, where most cells may be unknown.
+    """A forest of the cells of a table, by row and choice. Most may be unknown.
 
-    All choices share one forest. So the difficulty of rows is learned from all known cells.
+    All choices share one forest. So the difficulty of rows is learned from all known
+    cells.
 
     Parameters
     ----------
@@ -249,7 +250,7 @@ class CellForest:
 
 
 def _known_cells(table):
-    """Return the rows and the choices of known cells, at most 200,000, drawn at random."""
+    """Return the rows and the choices of known cells, at most `_MOST_CELLS`."""
     row_of_cell, choice_of_cell = np.nonzero(~np.isnan(table))
     n_cells = len(row_of_cell)
     if n_cells > _MOST_CELLS:
@@ -284,7 +285,7 @@ def _means_of_choices(values, choice_of_cell, n_choices, *, weight):
 
 
 def _cells(rows, choices):
-    """Return the features of cells: those of the row, followed by indicators of the choice.
+    """Return features of cells: those of the row, then indicators of the choice.
 
     Parameters
     ----------
@@ -330,8 +331,8 @@ def estimate_cells(rows, table, folds, *, ratio=False, row_weight=None):
 class KnownCellsRegressor(RegressorMixin, BaseEstimator):
     """Any multi-output regressor, on a table in which most cells may be unknown (NaN).
 
-    Unknown cells are filled with out-of-fold estimates of a `CellForest`. Known cells stay
-    as they are.
+    Unknown cells are filled with out-of-fold estimates of a `CellForest`. Known cells
+    stay as they are.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The estimators that `QualityRegressor` compares: trees, boosted trees, ridge, similarities.
+"""Members of `QualityRegressor`: trees, boosted trees, ridge, similarities.
 
 Each of `MEMBERS` is a function ``(rows, deviations, seed, weight=None)`` that fits a
 :class:`Member`. Its arguments are standardised rows in single precision and in C order,
@@ -96,7 +96,7 @@ class Member(ABC):
 
     @abstractmethod
     def to_arrays(self) -> dict:
-        """Return the numbers and arrays of the member by name, as `from_arrays` takes them."""
+        """Return the numbers and arrays that `from_arrays` takes, by name."""
 
     @classmethod
     @abstractmethod
@@ -122,7 +122,7 @@ class SummedTrees(Member):
 
     @classmethod
     def from_tree(cls, regressor, weight):
-        """Return a fitted regression tree of scikit-learn, with leaves times `weight`."""
+        """Return a fitted tree of scikit-learn, with leaves times `weight`."""
         tree = regressor.tree_
         value = (weight * tree.value[:, :, 0]).astype(np.float32)
         builder = ForestBuilder()
@@ -151,8 +151,8 @@ class SummedTrees(Member):
     def first_trees(self, n_folds):
         """Return as many trees as one fold adds to the forest of all folds.
 
-        They have the outputs of a forest of full size: leaves are multiplied by the ratio of the
-        numbers of trees.
+        They have the outputs of a forest of full size: leaves are multiplied by the
+        ratio of the numbers of trees.
         """
         trees_of_fold = -(-_KEPT_TREES // n_folds)  # rounded up
         n_trees = min(trees_of_fold, self.forest.n_members)
@@ -185,7 +185,7 @@ class SummedTrees(Member):
 
     @classmethod
     def from_arrays(cls, arrays):
-        """Return the trees that have these arrays, or raise a ValueError if they are damaged."""
+        """Return the trees of these arrays, or raise a ValueError for damaged ones."""
         return cls(_unpacked_forest(_PackedTrees(**arrays)))
 
 
@@ -221,7 +221,7 @@ class Linear(Member):
         return X @ self.coef + self.offset
 
     def weighted(self, level, difference, sizes=1.0):
-        """Return the function with outputs that are weighted by :func:`weigh_outputs`."""
+        """Return the function with outputs weighted by :func:`weigh_outputs`."""
         coef = weigh_outputs(self.coef, level, difference, sizes=sizes)
         offset = weigh_outputs(self.offset, level, difference, sizes=sizes)
         return Linear(self.columns, coef, offset)
@@ -238,7 +238,7 @@ class Linear(Member):
 
 @dataclass(frozen=True)
 class Similarities:
-    """Similarities ``exp(-distance**2 / 2)`` to centres, where a distance of 1 is a width.
+    """Similarities ``exp(-distance**2 / 2)`` to centres, in units of a width.
 
     Parameters
     ----------
@@ -254,7 +254,7 @@ class Similarities:
     width: float
 
     def to(self, rows):
-        """Return the similarities of rows to the centres, of shape (n_rows, n_centres)."""
+        """Return similarities of rows to the centres, (n_rows, n_centres)."""
         X = rows.astype(np.float64) / self.width
         half_squares_of_rows = (X**2).sum(axis=1)[:, None] / 2
         exponent = X @ self.centres - self.half_squares - half_squares_of_rows
@@ -277,7 +277,7 @@ class Landmarks(Member):
     offset: np.ndarray
 
     def predict(self, rows):
-        """Return the linear function of the similarities, of shape (n_rows, n_outputs)."""
+        """Return the function of the similarities, (n_rows, n_outputs)."""
         return self.similarities.to(rows) @ self.coef + self.offset
 
     def weighted(self, level, difference, sizes=1.0):
@@ -307,7 +307,7 @@ def _values_of_fields(record):
     return {field.name: getattr(record, field.name) for field in fields(record)}
 
 
-# Fits -----------------------------------------------------------------------------------------
+# Fits ---------------------------------------------------------------------------------
 
 
 def _random_tree(rows, outcomes, rng, n_used, *, weight, min_samples_leaf, max_depth):
@@ -393,7 +393,8 @@ def fit_boosted(rows, deviations, seed, weight=None):
 def fit_linear(rows, deviations, seed, weight=None):
     """Fit a ridge regression on factors that the choices share.
 
-    If the rows have many columns, those of the largest covariances with the deviations are used.
+    If the rows have many columns, those of the largest covariances with the deviations
+    are used.
     """
     columns = None
     X = rows
@@ -410,7 +411,8 @@ def fit_linear(rows, deviations, seed, weight=None):
 def fit_landmarks(rows, deviations, seed, weight=None):
     """Fit a ridge regression on similarities to cluster centres.
 
-    The centres are means of rows that are drawn at random, around some of the drawn rows.
+    The centres are means of rows that are drawn at random, around some of the drawn
+    rows.
     """
     rng = np.random.RandomState(seed)
     drawn = rng.permutation(len(rows))[: _ROWS_OF_CENTRE * _CENTRES]
@@ -439,8 +441,8 @@ def _cluster_centres(rows, n_centres):
     ndarray of shape (at most n_centres, n_features)
     """
     first_rows = np.unique(rows[:n_centres], axis=0)
-    # The nearest one by squared distance, less the squared length of the row, which is the same
-    # for all first rows.
+    # The nearest one by squared distance, less the squared length of the row, which is
+    # the same for all first rows.
     closeness = rows @ first_rows.T - (first_rows**2).sum(axis=1) / 2
     cluster_of_row = closeness.argmax(axis=1)
     clusters = np.unique(cluster_of_row)
@@ -450,7 +452,7 @@ def _cluster_centres(rows, n_centres):
 
 
 def _typical_distance(rows):
-    """Return the root of half the median squared distance, or 1 if all rows are equal."""
+    """Return the root of half the median squared distance, or 1 for equal rows."""
     first, second = np.array_split(rows, 2)
     squared_distances = cdist(first, second, "sqeuclidean")
     positive = squared_distances[squared_distances > 0]
@@ -462,9 +464,9 @@ def _typical_distance(rows):
 def shared_ridge(X, Y, weight=None):
     """Fit a ridge regression of several outputs, shrunk on their common factors.
 
-    The outputs are rotated to their principal components. Each component gets the penalty of
-    least generalised cross-validation. So the common part of the choices, which varies most, is
-    shrunk least.
+    The outputs are rotated to their principal components. Each component gets the
+    penalty of least generalised cross-validation. So the common part of the choices,
+    which varies most, is shrunk least.
 
     Parameters
     ----------
@@ -502,7 +504,7 @@ def shared_ridge(X, Y, weight=None):
 
 
 def _cross_validated_ridge(X, Y, n_rows):
-    """Fit a ridge regression of each output, with the penalty of least cross-validation.
+    """Fit a ridge regression of each output, with a cross-validated penalty.
 
     Parameters
     ----------
@@ -545,7 +547,7 @@ MEMBERS = {
 }
 
 
-# Plain arrays ---------------------------------------------------------------------------------
+# Plain arrays -------------------------------------------------------------------------
 
 _CLASSES = {"SummedTrees": SummedTrees, "Linear": Linear, "Landmarks": Landmarks}
 
@@ -622,7 +624,7 @@ def _packed_trees(forest):
 
 
 def _unpacked_forest(packed):
-    """Return the forest of packed trees, or raise a ValueError if their arrays are damaged."""
+    """Return the forest of packed trees, or raise a ValueError for damaged ones."""
     n_nodes = len(packed.child)
     n_trees = len(packed.roots)
     n_outputs = len(packed.unit)

@@ -12,13 +12,13 @@ from skroute.utils._typing import NDArray
 _MOST_ROWS_WITHOUT = 10
 # The same as a share of all rows. The larger of the two bounds holds.
 _MOST_SHARE_WITHOUT = 0.02
-# Expected number of agreeing rows for which none at all is beyond chance: exp(-7) is one
-# in a thousand.
+# Expected number of agreeing rows for which none at all is beyond chance: exp(-7) is
+# one in a thousand.
 _EXPECTED_ROWS = 7.0
 # Smallest effective number of agreeing rows that an estimate needs.
 _LEAST_EFFECTIVE_SIZE = 10
-# Weights of a log have a mean of 1 if the log could make all choices of the policy. This
-# share of it may be missing.
+# Weights of a log have a mean of 1 if the log could make all choices of the policy.
+# This share of it may be missing.
 _MISSING_SHARE = 0.1
 # The same in standard errors of the mean weight. The larger of the two bounds holds.
 _MISSING_ERRORS = 5.0
@@ -110,7 +110,7 @@ def lack_of_overlap(agreement, names):
 
 
 def _choice_without_match(agreement, names):
-    """Return a message if the log never made a choice on the rows that need it, else None."""
+    """Return a message if a choice has no row of the log that needs it, else None."""
     n_rows = len(agreement.weight)
     counts = zip(names, agreement.needed, agreement.matched, agreement.made)
     for name, needed, matched, made in counts:
@@ -142,9 +142,10 @@ def _few_effective_rows(weight):
     n_agreed = np.count_nonzero(weight)
     size = effective_size(weight)
     if n_agreed < (1 - _MISSING_SHARE) * n_rows:
-        # A row counts for itself, and for rows on which the log made another choice. If a
-        # policy differs from the log on few rows, many rows count only for themselves.
-        # The estimate for the rows with another choice depends on the rest of the weights.
+        # A row counts for itself, and for rows on which the log made another choice. If
+        # a policy differs from the log on few rows, many rows count only for
+        # themselves. The estimate for the rows with another choice depends on the rest
+        # of the weights.
         size = min(size, effective_size(np.maximum(weight - 1, 0.0)))
     if size < _LEAST_EFFECTIVE_SIZE:
         return (
@@ -156,7 +157,7 @@ def _few_effective_rows(weight):
 
 
 def beyond_range(estimates, qualities, name):
-    """Return a message if an estimated mean is outside of the qualities in a log, else None.
+    """Return a message if an estimate is outside of the logged qualities, else None.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The default estimate of quality: a family compared by the decisions that it leads to."""
+"""The default estimate of quality: a stack that is selected by its decisions."""
 
 from typing import NamedTuple, Self
 
@@ -64,7 +64,8 @@ _BLOCK = 4096
 _FEWEST_ROWS = 20
 # Largest outcome. The sum of the squares of a table must not overflow.
 _LARGEST = 1e30
-# Largest standardised feature. Squared distances of rows must not overflow in single precision.
+# Largest standardised feature. Squared distances of rows must not overflow in single
+# precision.
 _LARGEST_FEATURE = 1e18
 # Attributes that are records in memory and tuples in a file.
 _RECORDS = {
@@ -84,8 +85,8 @@ class CrossEstimates(NamedTuple):
     as_new : ndarray of shape (n_rows, n_choices)
         Estimates on the scale of new rows, called `kept` in `cross_fit`.
     by_fold : ndarray of shape (n_folds, n_rows, n_choices), or None
-        For each fold, estimates of all rows by the combination of the fold. None if they are not
-        needed.
+        For each fold, estimates of all rows by the combination of the fold. None if
+        they are not needed.
     """
 
     estimate: np.ndarray
@@ -156,7 +157,7 @@ class _TrainingTable(NamedTuple):
     weight: np.ndarray | None
 
     def means_of_other_folds(self):
-        """Return the mean outcomes outside of the fold of each row, (n_rows, n_choices)."""
+        """Return the mean outcomes of the other folds, (n_rows, n_choices)."""
         means = np.empty(self.quality.shape)
         for train, test in self.folds:
             means[test] = mean_of(self.quality[train], some_of(self.weight, train))
@@ -185,38 +186,42 @@ class QualityRegressor(
     RegressorMixin,
     BaseEstimator,
 ):
-    """Estimate the quality of each choice, with several estimators that are stacked and compared.
+    """Estimate the quality of each choice, with several estimators that are stacked.
 
-    The routers' default. From rows and the quality of each choice it fits extremely
-    randomised trees, boosted trees, ridge regression on factors that the choices share, and the
-    same on similarities to cluster centres, all with all choices in one model. Estimates of rows
-    that did not fit them then decide how much of each member is taken: weights of at least zero,
-    one for what tells the choices of a row apart and one for their level. What is compared is
-    what a router makes of the estimates: the realised quality over the best random mix at equal
-    spend, at five budgets. A member takes all the weight where it decides better than the stack
-    by more than noise, and where even the stack decides worse than a coin, the estimate is each
-    choice's mean. Last, the estimates of each choice are corrected where outcomes of other rows
-    say, beyond noise, that they are off.
+    It is the routers' default. The members of the family are extremely randomised
+    trees, boosted trees, ridge regression on factors that the choices share, and the
+    same regression on similarities to cluster centres. Each member estimates all
+    choices in one model.
+
+    The members are stacked with weights of at least zero, which are fitted on held-out
+    rows. Each member has one weight for the differences between the choices of a row,
+    and one for their level. Members and the stack are compared by the decisions that
+    they lead to: the realised quality over the best random mix at equal spend, at five
+    budgets. A member gets all the weight if its decisions are better than those of the
+    stack by more than noise. If even the decisions of the stack are worse than the
+    random mix, the estimate is each choice's mean. Last, the estimates of each choice
+    are calibrated on held-out rows, with corrections that are shrunk by their noise.
 
     Parameters
     ----------
     family : list of str, default=None
-        Members to compare: of ``"trees"``, ``"boosted"``, ``"linear"`` and ``"landmarks"``.
-        None compares all.
+        Members to compare, from ``"trees"``, ``"boosted"``, ``"linear"`` and
+        ``"landmarks"``. None compares all.
 
     cv : int, default=5
-        Shuffled folds that the family is compared on. Raising it leaves each member more
-        rows, and takes longer.
+        Number of shuffled folds that the family is compared on. Raising it leaves each
+        member more rows, and takes longer.
 
     standard_errors : bool, default=False
-        Whether `fit` finds the standard errors that ``predict(X, return_std=True)`` returns.
-        They come from outcomes that are made up: the out-of-sample estimates stand for the truth,
-        each row's error for its noise, with a sign drawn at random, and what is taken of the
-        family is fitted on these again, which takes about half as long as the rest of `fit`.
+        Whether `fit` estimates the standard errors that ``predict(X, return_std=True)``
+        returns. They are errors on simulated outcomes, whose true quality is the
+        out-of-fold estimate. The noise of a row is its residual with a random sign. The
+        members with weight are fitted again on these outcomes, which takes about half
+        as long as the rest of `fit`.
 
     random_state : int, RandomState instance or None, default=0
-        Determines the folds, the trees and the clusters. Pass an int for the same result at
-        every fit.
+        Determines the folds, the trees and the clusters. Pass an int for the same
+        result at every fit.
 
     n_jobs : int, default=None
         Threads that fit members and folds. None means one, -1 all processors.
@@ -227,12 +232,13 @@ class QualityRegressor(
         Mean quality of each choice.
 
     compared_ : list of Compared
-        For the stack and for each member: its `name`, the `gain` over the random mix out of
-        sample with its standard error `gain_se`, and its weights, `difference` and `level`.
+        For the stack and for each member: its `name`, the out-of-fold `gain` over the
+        random mix with its standard error `gain_se`, and its weights, `difference` and
+        `level`.
 
     encoder_ : FrameEncoder or None
-        Makes numbers of rows that hold texts, categories, dates or missing values, or that are
-        sparse with more than 1,000 columns. None for other rows of numbers.
+        Makes numbers of rows with texts, categories, dates or missing values, and of
+        sparse rows with more than 1,000 columns. None for other rows of numbers.
 
     n_features_in_ : int
         Number of features seen during `fit`.
@@ -243,20 +249,20 @@ class QualityRegressor(
     See Also
     --------
     BaggedNeighborsRegressor : OCCAM's estimator of the same.
-    skroute.quality.FrameEncoder : What reads texts and data frames.
+    skroute.quality.FrameEncoder : Encoder of texts and data frames.
 
     Notes
     -----
-    Time is bounded: a tree sees at most 10,000 rows and a cut at most 40 features, and the
-    linear member takes at most 1,000 columns. The forest is that of all folds together, about
-    sixty trees, at least one of each fold; what else has weight is fitted again on all rows, none
-    of which is kept.
+    Time is bounded. A tree is fitted on at most 10,000 rows, a split compares at most
+    40 features, and the linear member uses at most 1,000 columns. The forest for new
+    rows is that of all folds together, about sixty trees, at least one of each fold.
+    Other members with weight are fitted again on all rows. Rows are not stored.
 
-    Texts and categories are encoded once, from all rows, without their outcomes; the
-    out-of-sample estimates are of members that did not see the outcomes of a row.
+    Texts and categories are encoded once, from all rows, without their outcomes.
+    Out-of-fold estimates of a row are by members that were fitted without its outcomes.
 
-    Standard errors are known by the size of the estimate only: a row far from all others has
-    that of its estimate.
+    Standard errors depend on the size of the estimate only. A row far from all others
+    has the standard error of its estimate.
 
     Examples
     --------
@@ -292,24 +298,25 @@ class QualityRegressor(
     def fit(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Compare the estimators, and fit those that get a weight.
+        """Compare the members, and fit those that get a weight.
 
         Parameters
         ----------
-        X : data frame, {array-like, sparse matrix} of shape (n_samples, n_features), or \
-                sequence of str
-            The rows. Texts, categories, dates, missing values and sparse rows of many columns are
-            made numbers by :class:`~skroute.quality.FrameEncoder` first.
+        X : data frame, {array-like, sparse matrix} of shape (n_samples, n_features), \
+                or sequence of str
+            The rows. :class:`~skroute.quality.FrameEncoder` encodes texts, categories,
+            dates, missing values and sparse rows of many columns.
 
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Quality of each choice, finite numbers of any scale.
 
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, in the fit of every member and in the comparison of them. Their
-            unit does not matter: whole multiples of the smallest weight, up to 16, count rows, and
-            other weights get the mean 1. A row of weight 0 is left out. The number of rows in a
-            leaf, the places of landmarks, the encoding of texts and the curve of standard errors
-            are not weighted. None weights all rows alike.
+            Weights of the rows, for the fits of all members and for their comparison.
+            Their unit does not matter: whole multiples of the smallest weight, up to
+            16, count rows, and other weights get the mean 1. A row of weight 0 is left
+            out. The number of rows in a leaf, the places of landmarks, the encoding of
+            texts and the curve of standard errors are not weighted. None weights all
+            rows alike.
 
         Returns
         -------
@@ -318,7 +325,8 @@ class QualityRegressor(
         Raises
         ------
         ValueError
-            For an unknown member of the family, an infinite number in X, or a y that is not finite.
+            If a member of the family is unknown, `X` has an infinite number, or `y` is
+            not finite.
         """
         self.cross_fit(X, y, sample_weight=sample_weight)
         return self
@@ -334,9 +342,9 @@ class QualityRegressor(
         sample_weight: ArrayLike | None = None,
         return_by_fold: bool = False,
     ) -> NDArray[np.float64] | tuple[NDArray[np.float64], ...]:
-        """Fit, and give the estimates of the same rows out of sample.
+        """Fit, and return out-of-fold estimates of the same rows.
 
-        It saves a router that needs both from fitting each fold again.
+        A router needs both, and does not fit each fold again.
 
         Parameters
         ----------
@@ -344,15 +352,15 @@ class QualityRegressor(
             As in `fit`.
 
         folds : list of (ndarray of int, ndarray of int), default=None
-            A partition of the rows: those that fit and those that are estimated. None draws
-            `cv` folds.
+            For each fold the rows outside of it and its rows. The folds are a partition
+            of the rows. None draws `cv` folds.
 
         costs : array-like of shape (n_outputs,) or (n_samples, n_outputs), default=None
-            Cost of each choice, for the budgets that decisions are compared at. None supposes
-            that better choices cost more, in even steps.
+            Cost of each choice, for the budgets at which decisions are compared. None
+            supposes that better choices cost more, in even steps.
 
         n_jobs : int, default=None
-            Threads, where the constructor names none.
+            Number of threads, if the parameter `n_jobs` of the estimator is None.
 
         return_kept : bool, default=False
             Whether to return `kept` as well.
@@ -366,21 +374,23 @@ class QualityRegressor(
         Returns
         -------
         estimate : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            Estimates of each row by members and means that did not see its outcomes, weighted,
-            chosen and corrected by what the rows of the other folds say. (The members that
-            estimate those rows have seen it, as in every stack that is not nested: its outcome
-            weighs about one over the number of rows, and against itself.)
+            Out-of-fold estimates. Members and means are fitted without the fold of the
+            row, and weights and corrections are fitted and selected on the other folds.
+            (The members that estimate those other folds were fitted with the row, as in
+            every stack that is not nested. The effect is about one over the number of
+            rows, against the outcome of the row.)
 
         kept : ndarray of the same shape
-            The same members' estimates, weighted and corrected as `predict` does it, by what all
-            rows say. They judge nothing, but new rows are estimated like this: a price that is
-            to hold for them is set by these. Only if `return_kept`.
+            Estimates on the scale of new rows: out-of-fold estimates of the members,
+            with the weights and corrections of `predict`, which are fitted on all rows.
+            Use them to set prices for new rows, never to judge. Only if `return_kept`.
 
-        by_fold : ndarray of shape (n_folds, n_samples) or (n_folds, n_samples, n_outputs)
-            For each fold, estimates of all rows as its rows are estimated: the members' estimates,
-            weighted, chosen and corrected by what the rows of the other folds say. The rows of
-            the fold have those of `estimate`. A price that is to hold for the rows of a fold is
-            set by the other rows of its table. Only if `return_by_fold`.
+        by_fold : ndarray of shape (n_folds, n_samples) or \
+                (n_folds, n_samples, n_outputs)
+            For each fold, estimates of all rows with the weights and corrections of
+            this fold, which are fitted and selected on the other folds. They are equal
+            to `estimate` on the rows of the fold. Use its other rows to set prices for
+            the rows of a fold. Only if `return_by_fold`.
         """
         self.__dict__.pop("mean_", None)
         refuse_masked(X=X, y=y)
@@ -405,7 +415,7 @@ class QualityRegressor(
     def _validate_and_fit(
         self, X, y, folds, costs, n_jobs, sample_weight, with_by_fold
     ):
-        """Check the arguments of :meth:`cross_fit`, fit, and return `CrossEstimates`."""
+        """Check the arguments of `cross_fit`, fit, and return `CrossEstimates`."""
         self._threads = n_jobs if self.n_jobs is None else self.n_jobs
         self._seed = seed_of(self.random_state)
         names = names_of(self.family)
@@ -446,7 +456,7 @@ class QualityRegressor(
             return self._weighted_cross_fit(problem, with_by_fold)
 
     def _weighted_cross_fit(self, problem, with_by_fold):
-        """Fit on the rows that have weight. The other rows get the estimates of new rows.
+        """Fit on the rows with weight. Other rows get the estimates of new rows.
 
         Parameters
         ----------
@@ -551,10 +561,11 @@ class QualityRegressor(
         return CrossEstimates(estimate, np.tile(mean, (n_rows, 1)), by_fold)
 
     def _fit_family(self, problem, with_by_fold):
-        """Fit, compare and stack the members of the family, and return `CrossEstimates`."""
+        """Fit, compare and stack the members, and return `CrossEstimates`."""
         mean = mean_of(problem.quality, problem.weight)
         costs = as_one_price_each(problem.costs, problem.quality)
-        # Squared errors are added up over choices, so outcomes are divided by their sizes.
+        # Squared errors are added up over choices, so outcomes are divided by their
+        # sizes.
         sizes = sizes_of(problem.quality)
         table = _TrainingTable(
             rows=self._standardised(problem.X),
@@ -648,7 +659,9 @@ class QualityRegressor(
         return Parallel(n_jobs=self._threads, require="sharedmem")(jobs)
 
     def _fit_terms(self, fold_fits, *, weights, table, deviations, sizes):
-        """Return the members for new rows, weighted. The estimate is the mean plus their sum.
+        """Return weighted members for new rows.
+
+        The estimate is the mean plus the sum of their predictions.
 
         Parameters
         ----------
@@ -697,8 +710,8 @@ class QualityRegressor(
     def _simulate_errors(self, names, selection, table):
         """Estimate standard errors on simulated outcomes, whose true quality is known.
 
-        The members that have weight are fitted again, out of fold and with the same weights and
-        corrections.
+        The members that have weight are fitted again, out of fold and with the same
+        weights and corrections.
 
         Parameters
         ----------
@@ -736,13 +749,13 @@ class QualityRegressor(
 
         Parameters
         ----------
-        X : data frame, {array-like, sparse matrix} of shape (n_samples, n_features), or \
-                sequence of str
-            The rows, as in `fit`. A number that is missing here and was not in `fit` is read as
-            the mean.
+        X : data frame, {array-like, sparse matrix} of shape (n_samples, n_features), \
+                or sequence of str
+            The rows, as in `fit`. A missing number becomes the mean if none was missing
+            in `fit`.
 
         return_std : bool, default=False
-            Whether to return the standard error of each estimate as well; needs
+            Whether to return the standard error of each estimate as well. It needs
             ``standard_errors=True`` in `fit`.
 
         Returns
@@ -751,19 +764,19 @@ class QualityRegressor(
             The estimates.
 
         y_std : ndarray of the same shape, dtype=float64
-            How far estimates of this size are from the true quality, root mean square; the
-            spread of single outcomes is not in it. Only if `return_std`. NaN after a fit
-            on one row.
+            Root mean squared difference of estimates of this size from the true
+            quality. It does not include the spread of single outcomes. Only if
+            `return_std`. NaN after a fit on one row.
 
         Raises
         ------
         ValueError
-            If `return_std` and `fit` was without ``standard_errors=True``.
+            If `return_std` and `fit` did not estimate standard errors.
         """
         check_is_fitted(self)
         if return_std and self._errors is None:
             raise ValueError(
-                "return_std=True needs the standard errors that fit finds with "
+                "return_std=True needs the standard errors that fit estimates with "
                 "QualityRegressor(standard_errors=True). Set it and fit again."
             )
         if self.encoder_ is None:
@@ -776,7 +789,7 @@ class QualityRegressor(
         return _in_shape(tables, self._is_single)
 
     def _plain_rows(self, X):
-        """Return rows of numbers as an array, with the mean of `fit` for missing numbers."""
+        """Return rows of numbers as an array, with means for missing numbers."""
         X = few_columns_dense(indexable_rows(X))
         if not holds_missing(X):
             return whole_rows(X, self, dtype=[np.float64, np.float32])
@@ -810,7 +823,8 @@ class QualityRegressor(
         return self._limits.limit(estimate)
 
     def __getstate__(self):
-        # Plain arrays, because a skops file lists the types of this package that it would build.
+        # Plain arrays, because a skops file lists the types of this package that it
+        # would build.
         state = dict(super().__getstate__())
         if "_terms" in state:
             state["_terms"] = [pack(term) for term in state["_terms"]]
@@ -872,8 +886,8 @@ def _fit_without_fold(name, table, *, train, test, seed):
 def _fit_for_new_rows(name, members_of_folds, *, table, deviations, seed):
     """Return members whose mean estimates new rows.
 
-    The forests of the folds are kept, since together they were fitted on all rows. Any other
-    member is fitted again, on all rows.
+    The forests of the folds are kept, since together they were fitted on all rows. Any
+    other member is fitted again, on all rows.
 
     Parameters
     ----------
@@ -911,20 +925,21 @@ def _in_shape(tables, is_single):
 
 
 def names_of(family):
-    """Return the names of the members to compare, or raise a ValueError for an unknown one."""
+    """Return the names of members, or raise a ValueError for an unknown one."""
     names = list(MEMBERS if family is None else family)
     unknown = [
         name for name in names if not isinstance(name, str) or name not in MEMBERS
     ]
     if unknown or not names or len(set(names)) < len(names):
         raise ValueError(
-            f"family must be a list of different members of {list(MEMBERS)!r}, got {names!r}."
+            f"family must be a list of different members of {list(MEMBERS)!r}, got "
+            f"{names!r}."
         )
     return names
 
 
 def _scale(X, weight=None):
-    """Return the mean and the standard deviation of each feature, 1 if it does not vary."""
+    """Return mean and standard deviation of each feature, 1 if it does not vary."""
     # Divided by the largest number first, so that squares do not overflow.
     largest = np.abs(X).max(axis=0).astype(np.float64)
     unit = np.where(largest > 0, largest, 1.0)

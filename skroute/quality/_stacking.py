@@ -1,7 +1,8 @@
-"""Stack the members of a family with weights that are compared by the decisions they lead to.
+"""Stack the members of a family, with weights selected by their decisions.
 
-A *deviation* is an estimate, or an outcome, less the mean quality of its choice. Members estimate
-deviations. A *candidate* is a set of members with fitted weights, with or without calibration.
+A *deviation* is an estimate, or an outcome, less the mean quality of its choice.
+Members estimate deviations. A *candidate* is a set of members with fitted weights, with
+or without calibration.
 """
 
 from typing import NamedTuple
@@ -20,12 +21,13 @@ from skroute.quality._members import weigh_outputs
 from skroute.utils._statistics import standard_error
 from skroute.utils._tolerances import TIE
 
-# Budgets at which decisions are compared: 0 is the cost of the cheapest choice, 1 that of the
-# choice of best mean quality.
+# Budgets at which decisions are compared: 0 is the cost of the cheapest choice, 1 that
+# of the choice of best mean quality.
 SHARES = np.array([0.1, 0.25, 0.5, 0.75, 1.0])
 # Ridge penalty on the weights, relative to the mean square of the members.
 _PENALTY = 0.02
-# Largest weight. Where estimates hardly vary, least squares would multiply their rounding.
+# Largest weight. Where estimates hardly vary, least squares would multiply their
+# rounding.
 _LARGEST_WEIGHT = 2.0
 # A lead above this many standard errors is beyond noise.
 _ERRORS_OF_LEAD = 2
@@ -33,7 +35,7 @@ _ERRORS_OF_LEAD = 2
 _STACK = "stack"
 
 
-# Rows and their weights -----------------------------------------------------------------------
+# Rows and their weights ---------------------------------------------------------------
 
 
 def mean_of(values, weight=None):
@@ -54,7 +56,7 @@ def beyond_noise(lead, weight=None):
     return mean_of(lead, weight) > _ERRORS_OF_LEAD * standard_error(lead, weight)
 
 
-# Weights of members ---------------------------------------------------------------------------
+# Weights of members -------------------------------------------------------------------
 
 
 class MemberWeights(NamedTuple):
@@ -152,7 +154,7 @@ def _non_negative_ridge(columns, target):
     return np.minimum(coef, _LARGEST_WEIGHT)
 
 
-# Gain of decisions ----------------------------------------------------------------------------
+# Gain of decisions --------------------------------------------------------------------
 
 
 def supposed_costs(quality):
@@ -185,9 +187,10 @@ def as_one_price_each(costs, quality):
 def gain_over_mix(estimate, quality, costs, weight=None):
     """Return the gain of deciding by estimates over the best random mix of equal spend.
 
-    It is a mean over five budgets between the cheapest choice and the best one. They are spent as
-    routers spend them: at the dual price for these estimates, where rows that are tied at the
-    price are mixed. The decisions do not use the outcomes of the rows.
+    It is a mean over five budgets between the cheapest choice and the best one. They
+    are spent as routers spend them: at the dual price for these estimates, where rows
+    that are tied at the price are mixed. The decisions do not use the outcomes of the
+    rows.
 
     Parameters
     ----------
@@ -268,8 +271,9 @@ def _decide(rule, estimate, costs):
 def _compared_budgets(costs, hull):
     """Return the budgets at which decisions are compared.
 
-    They lie between the cheapest cost and that of the best choice, the last one of the hull. If
-    the best choice is the cheapest one, they lie between the extremes of the costs.
+    They lie between the cheapest cost and that of the best choice, the last one of the
+    hull. If the best choice is the cheapest one, they lie between the extremes of the
+    costs.
     """
     low = costs.min()
     high = costs[hull[-1]]
@@ -304,10 +308,10 @@ def _hull_of_means(mean, costs):
 
 
 def _is_above(middle, left, right, costs, mean):
-    """Return True if a choice is better than mixes of a cheaper and a more expensive one.
+    """Return True if a choice is better than a mix of two others at its cost.
 
-    The slope from `left` to `middle` is compared with that from `left` to `right`. Both are
-    multiplied by the two differences of cost, which may be zero.
+    The slope from `left` to `middle` is compared with that from `left` to `right`. Both
+    are multiplied by the two differences of cost, which may be zero.
     """
     slope_to_right = (mean[right] - mean[left]) * (costs[middle] - costs[left])
     slope_to_middle = (mean[middle] - mean[left]) * (costs[right] - costs[left])
@@ -330,7 +334,8 @@ def _quality_of_mix(quality, hull, costs, spent):
     -------
     ndarray of shape (n_rows,)
     """
-    # Position along the hull: 1.25 is a quarter of the way from its second to its third choice.
+    # Position along the hull: 1.25 is a quarter of the way from its second to its third
+    # choice.
     place = np.interp(spent, costs[hull], np.arange(len(hull)))
     cheaper = hull[int(place)]
     more_expensive = hull[int(np.ceil(place))]
@@ -338,7 +343,7 @@ def _quality_of_mix(quality, hull, costs, spent):
     return (1 - share) * quality[:, cheaper] + share * quality[:, more_expensive]
 
 
-# Selection of weights ---------------------------------------------------------------------------
+# Selection of weights -----------------------------------------------------------------
 
 
 class Compared(NamedTuple):
@@ -353,7 +358,8 @@ class Compared(NamedTuple):
     gain_se : float
         Standard error of `gain`.
     difference : float
-        Weight of the member in what tells the choices of a row apart. For ``"stack"`` the sum.
+        Weight of the member in what tells the choices of a row apart. For ``"stack"``
+        the sum.
     level : float
         Weight of the member in the mean over choices. For ``"stack"`` the sum.
     """
@@ -405,7 +411,7 @@ class Combination(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """The combination that all rows select, and those that the rows outside each fold select.
+    """The combinations that all rows select, and the rows outside of each fold.
 
     Attributes
     ----------
@@ -449,11 +455,11 @@ class Candidate(NamedTuple):
     gain: np.ndarray
 
     def mean_gain(self, rows, weight):
-        """Return the mean gain of some rows, which have the weights `weight`."""
+        """Return the mean gain of some rows, weighted by `weight`."""
         return mean_of(self.gain[rows], weight)
 
     def squared_error(self, quality, rows, weight):
-        """Return the mean squared error on some rows, which have the weights `weight`."""
+        """Return the mean squared error on some rows, weighted by `weight`."""
         squares = (self.estimate - quality)[rows] ** 2
         if weight is None:
             return float(squares.mean())
@@ -535,10 +541,10 @@ class _Table(NamedTuple):
 def choose_weights(
     names, estimates, outcomes, quality, folds, costs, sizes=1.0, row_weight=None
 ):
-    """Stack a family, or take one member if it is better than the stack by more than noise.
+    """Stack a family, or take one member if its lead is beyond noise.
 
-    Weights and corrections are compared out of fold: those of each fold are fitted on the other
-    folds.
+    Weights and corrections are compared out of fold: those of each fold are fitted on
+    the other folds.
 
     Parameters
     ----------
@@ -554,8 +560,9 @@ def choose_weights(
         The rows of each fold.
     costs : ndarray of shape (n_choices,)
     sizes : ndarray of shape (n_choices,), default=1.0
-        Divisors of the outcomes (:func:`~skroute.quality._corrections.sizes_of`). Squared errors
-        are those of the divided outcomes. Decisions are those of the outcomes times `sizes`.
+        Divisors of the outcomes (:func:`~skroute.quality._corrections.sizes_of`).
+        Squared errors are those of the divided outcomes. Decisions are those of the
+        outcomes times `sizes`.
     row_weight : ndarray of shape (n_rows,), default=None
         Weights of the rows. None weights all alike.
 

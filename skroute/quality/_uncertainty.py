@@ -4,11 +4,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Errors on simulated outcomes are too small, because the simulated truth is an estimate, which is
-# smoother than the truth. They are multiplied by this factor, which was chosen on simulated tables
-# of several kinds. An iterated bootstrap would estimate it with more noise than it removes.
+# Errors on simulated outcomes are too small, because the simulated truth is an
+# estimate, which is smoother than the truth. They are multiplied by this factor, which
+# was chosen on simulated tables of several kinds. An iterated bootstrap would estimate
+# it with more noise than it removes.
 _ERROR_FACTOR = 1.15
-# The truth varies more than its estimate. Upper bound of the factor that corrects for it.
+# The truth varies more than its estimate. Upper bound of the factor that corrects for
+# it.
 _MOST_INFLATION = 2.0
 # Smallest number of rows of a bin.
 _ROWS_OF_BIN = 100
@@ -31,7 +33,7 @@ class ErrorCurves(NamedTuple):
     error: np.ndarray
 
     def standard_errors(self, estimate):
-        """Return the standard errors of estimates, an array of shape (n_rows, n_choices)."""
+        """Return standard errors of estimates, both (n_rows, n_choices)."""
         errors = np.empty(estimate.shape)
         for choice in range(estimate.shape[1]):
             errors[:, choice] = np.interp(
@@ -40,17 +42,18 @@ class ErrorCurves(NamedTuple):
         return errors
 
     def scaled(self, sizes):
-        """Return the curves of estimates that are multiplied by `sizes`, one per choice."""
+        """Return the curves of estimates times `sizes`, of shape (n_choices,)."""
         return ErrorCurves(
             estimate=self.estimate * sizes[:, None], error=self.error * sizes[:, None]
         )
 
 
 def made_up_outcomes(estimate, quality, rng):
-    """Return simulated outcomes whose true quality is the estimate (the wild bootstrap).
+    """Return simulated outcomes, whose true quality is the estimate (wild bootstrap).
 
-    Each row keeps its residuals, multiplied by a random sign that all choices of the row share.
-    So the size of the noise of a row stays, and its correlation between choices.
+    Each row keeps its residuals, multiplied by a random sign that all choices of the
+    row share. So the size of the noise of a row stays, and its correlation between
+    choices.
 
     Parameters
     ----------
@@ -71,8 +74,9 @@ def made_up_outcomes(estimate, quality, rng):
 def error_curves(estimate, error, spread):
     """Return the root mean squared errors of each choice by the size of the estimate.
 
-    Simulated errors are multiplied by two factors that correct for a simulated truth that is too
-    smooth. Mean squared errors of bins are shrunk towards that of the choice by their noise.
+    Simulated errors are multiplied by two factors that correct for a simulated truth
+    that is too smooth. Mean squared errors of bins are shrunk towards that of the
+    choice by their noise.
 
     Parameters
     ----------
@@ -81,8 +85,9 @@ def error_curves(estimate, error, spread):
     error : ndarray of shape (n_rows, n_choices)
         Their differences from the simulated truth.
     spread : ndarray of shape (n_choices,)
-        Standard deviation of the simulated truth. The variance of the real truth is larger, by
-        about the mean squared error. Estimates miss about half as much of that, in proportion.
+        Standard deviation of the simulated truth. The variance of the real truth is
+        larger, by about the mean squared error. Estimates miss about half as much of
+        that, in proportion.
 
     Returns
     -------

@@ -24,12 +24,12 @@ from skroute.quality._frame_encoder import FrameEncoder, few_columns_dense
 from skroute.quality._members import MEMBERS, SummedTrees, pack, unpack
 from skroute.quality._stacking import (
     Compared,
-    as_one_price_each,
     choose_weights,
+    cost_of_choices,
     mean_of,
-    some_of,
+    weights_of_rows,
 )
-from skroute.quality._uncertainty import ErrorCurves, error_curves, made_up_outcomes
+from skroute.quality._uncertainty import ErrorCurves, error_curves, simulate_outcomes
 from skroute.utils._compat import (
     Integral,
     Interval,
@@ -160,7 +160,9 @@ class _TrainingTable(NamedTuple):
         """Return the mean outcomes of the other folds, (n_rows, n_choices)."""
         means = np.empty(self.quality.shape)
         for train, test in self.folds:
-            means[test] = mean_of(self.quality[train], some_of(self.weight, train))
+            means[test] = mean_of(
+                self.quality[train], weights_of_rows(self.weight, train)
+            )
         return means
 
 
@@ -169,13 +171,13 @@ class _FoldFits(NamedTuple):
 
     Attributes
     ----------
-    estimates : ndarray of shape (n_members, n_rows, n_choices)
-        Out-of-fold deviations.
+    deviations : ndarray of shape (n_members, n_rows, n_choices)
+        Out-of-fold estimates of the members: quality less the mean of the other folds.
     members : dict of list of Member
         For each name, the member as it was fitted without each fold.
     """
 
-    estimates: np.ndarray
+    deviations: np.ndarray
     members: dict
 
 
@@ -409,7 +411,7 @@ class QualityRegressor(
             tables.append(estimates.as_new)
         if return_by_fold:
             tables.append(estimates.by_fold)
-        return _in_shape(tables, self._is_single)
+        return _in_shape_of_y(tables, self._is_single)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def _validate_and_fit(
@@ -418,7 +420,7 @@ class QualityRegressor(
         """Check the arguments of `cross_fit`, fit, and return `CrossEstimates`."""
         self._threads = n_jobs if self.n_jobs is None else self.n_jobs
         self._seed = seed_of(self.random_state)
-        names = names_of(self.family)
+        names = check_family(self.family)
         checks = {
             "dtype": [np.float64, np.float32],
             "order": "C",
@@ -549,7 +551,9 @@ class QualityRegressor(
         estimate = quality.copy()
         means_by_fold = []
         for train, test in problem.folds or ():
-            mean_without_fold = mean_of(quality[train], some_of(problem.weight, train))
+            mean_without_fold = mean_of(
+                quality[train], weights_of_rows(problem.weight, train)
+            )
             estimate[test] = mean_without_fold
             means_by_fold.append(mean_without_fold)
         by_fold = None
@@ -563,7 +567,7 @@ class QualityRegressor(
     def _fit_family(self, problem, with_by_fold):
         """Fit, compare and stack the members, and return `CrossEstimates`."""
         mean = mean_of(problem.quality, problem.weight)
-        costs = as_one_price_each(problem.costs, problem.quality)
+        costs = cost_of_choices(problem.costs, problem.quality)
         # Squared errors are added up over choices, so outcomes are divided by their
         # sizes.
         sizes = sizes_of(problem.quality)
@@ -576,8 +580,8 @@ class QualityRegressor(
         fold_fits = self._fit_folds(problem.names, table)
         selection = choose_weights(
             problem.names,
-            fold_fits.estimates,
-            outcomes=table.quality - table.means_of_other_folds(),
+            fold_fits.deviations,
+            outcome_deviations=table.quality - table.means_of_other_folds(),
             quality=table.quality,
             folds=[test for _, test in table.folds],
             costs=costs,
@@ -607,9 +611,9 @@ class QualityRegressor(
             by_fold = np.empty((len(table.folds), *table.quality.shape))
             for number, combination_of_fold in enumerate(selection.by_fold):
                 by_fold[number] = (
-                    combination_of_fold.estimate(fold_fits.estimates) * sizes
+                    combination_of_fold.estimate(fold_fits.deviations) * sizes
                 )
-        as_new = combination.estimate(fold_fits.estimates)
+        as_new = combination.estimate(fold_fits.deviations)
         return CrossEstimates(selection.estimate * sizes, as_new * sizes, by_fold)
 
     def _standardised(self, X):
@@ -644,14 +648,14 @@ class QualityRegressor(
                 )
         results = iter(self._in_threads(jobs))  # in the order of the jobs
         fold_fits = _FoldFits(
-            estimates=np.empty((len(names), *table.quality.shape)), members={}
+            deviations=np.empty((len(names), *table.quality.shape)), members={}
         )
         for position, name in enumerate(names):
             fold_fits.members[name] = []
             for _, test in table.folds:
-                member, estimates = next(results)
+                member, deviations = next(results)
                 fold_fits.members[name].append(member)
-                fold_fits.estimates[position, test] = estimates
+                fold_fits.deviations[position, test] = deviations
         return fold_fits
 
     def _in_threads(self, jobs):
@@ -726,14 +730,14 @@ class QualityRegressor(
         rng = np.random.default_rng(self._seed)
         truth = selection.estimate
         simulated = table._replace(
-            quality=made_up_outcomes(truth, table.quality, rng=rng)
+            quality=simulate_outcomes(truth, table.quality, rng=rng)
         )
         weights = selection.combination.weights
         curves = selection.combination.curves
         used_members = weights.used_members()
         used_names = [names[position] for position in used_members]
         fold_fits = self._fit_folds(used_names, simulated)
-        estimate = weights.taken(used_members).weigh(fold_fits.estimates)
+        estimate = weights.taken(used_members).weigh(fold_fits.deviations)
         estimate += simulated.means_of_other_folds()
         if curves is not None:
             estimate = curves.apply(estimate)
@@ -786,7 +790,7 @@ class QualityRegressor(
         tables = [self._estimates_of(numbers)]
         if return_std:
             tables.append(self._errors.standard_errors(tables[0]))
-        return _in_shape(tables, self._is_single)
+        return _in_shape_of_y(tables, self._is_single)
 
     def _plain_rows(self, X):
         """Return rows of numbers as an array, with means for missing numbers."""
@@ -873,10 +877,11 @@ def _fit_without_fold(name, table, *, train, test, seed):
     Returns
     -------
     member : Member
-    estimates : ndarray of shape (n_rows_of_fold, n_choices)
-        Deviations from the means of the rows outside of the fold.
+    deviations : ndarray of shape (n_rows_of_fold, n_choices)
+        Estimates for the rows of the fold, less the means of the rows outside of the
+        fold.
     """
-    weight = some_of(table.weight, train)
+    weight = weights_of_rows(table.weight, train)
     quality = table.quality[train]
     deviations = quality - mean_of(quality, weight)
     member = MEMBERS[name](table.rows[train], deviations, seed=seed, weight=weight)
@@ -910,7 +915,7 @@ def _fit_for_new_rows(name, members_of_folds, *, table, deviations, seed):
     return [MEMBERS[name](table.rows, deviations, seed=seed, weight=table.weight)]
 
 
-def _in_shape(tables, is_single):
+def _in_shape_of_y(tables, is_single):
     """Return a tuple of tables, or the table if there is one.
 
     Parameters
@@ -924,7 +929,7 @@ def _in_shape(tables, is_single):
     return tuple(tables) if len(tables) > 1 else tables[0]
 
 
-def names_of(family):
+def check_family(family):
     """Return the names of members, or raise a ValueError for an unknown one."""
     names = list(MEMBERS if family is None else family)
     unknown = [

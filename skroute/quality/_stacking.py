@@ -45,7 +45,7 @@ def mean_of(values, weight=None):
     return np.average(values, axis=0, weights=weight)
 
 
-def some_of(weight, rows):
+def weights_of_rows(weight, rows):
     """Return the weights of some rows, or None if all rows weigh one."""
     return None if weight is None else weight[rows]
 
@@ -73,6 +73,11 @@ class MemberWeights(NamedTuple):
     difference: np.ndarray
     level: np.ndarray
 
+    @classmethod
+    def zeros(cls, n_members):
+        """Return weights of zero."""
+        return cls(np.zeros(n_members), np.zeros(n_members))
+
     def used_members(self):
         """Return the positions of the members that have a weight."""
         return np.flatnonzero((self.difference != 0) | (self.level != 0))
@@ -81,12 +86,12 @@ class MemberWeights(NamedTuple):
         """Return the weights of some members."""
         return MemberWeights(self.difference[members], self.level[members])
 
-    def weigh(self, estimates):
+    def weigh(self, deviations):
         """Return the weighted sum of the deviations that the members estimate.
 
         Parameters
         ----------
-        estimates : ndarray of shape (n_members, n_rows, n_choices)
+        deviations : ndarray of shape (n_members, n_rows, n_choices)
 
         Returns
         -------
@@ -94,17 +99,17 @@ class MemberWeights(NamedTuple):
         """
         level = self.level[:, None, None]
         difference = self.difference[:, None, None]
-        return weigh_outputs(estimates, level, difference).sum(axis=0)
+        return weigh_outputs(deviations, level, difference).sum(axis=0)
 
 
-def stacked_weights(estimates, outcomes, members, row_weight=None):
+def stacked_weights(deviations, outcome_deviations, members, row_weight=None):
     """Fit weights of at least zero by least squares, for differences and for the level.
 
     Parameters
     ----------
-    estimates : ndarray of shape (n_members, n_rows, n_choices)
-        Out-of-fold deviations.
-    outcomes : ndarray of shape (n_rows, n_choices)
+    deviations : ndarray of shape (n_members, n_rows, n_choices)
+        Out-of-fold estimates of the members.
+    outcome_deviations : ndarray of shape (n_rows, n_choices)
         Deviations of the outcomes.
     members : list of int
         Members that may have weight. The others have weight 0.
@@ -115,16 +120,16 @@ def stacked_weights(estimates, outcomes, members, row_weight=None):
     -------
     MemberWeights
     """
-    used = estimates[members]
+    used = deviations[members]
     if row_weight is not None:
         root = np.sqrt(row_weight)[:, None]
         used = root * used
-        outcomes = root * outcomes
+        outcome_deviations = root * outcome_deviations
     level = used.mean(axis=2)  # (n_used, n_rows)
-    outcome_level = outcomes.mean(axis=1)
+    outcome_level = outcome_deviations.mean(axis=1)
     difference = (used - level[..., None]).reshape(len(used), -1)
-    outcome_difference = (outcomes - outcome_level[:, None]).ravel()
-    weights = MemberWeights(np.zeros(len(estimates)), np.zeros(len(estimates)))
+    outcome_difference = (outcome_deviations - outcome_level[:, None]).ravel()
+    weights = MemberWeights.zeros(len(deviations))
     weights.difference[members] = _non_negative_ridge(difference, outcome_difference)
     weights.level[members] = _non_negative_ridge(level, outcome_level)
     return weights
@@ -165,7 +170,7 @@ def supposed_costs(quality):
     return costs
 
 
-def as_one_price_each(costs, quality):
+def cost_of_choices(costs, quality):
     """Return one cost for each choice.
 
     Parameters
@@ -486,9 +491,9 @@ class _Table(NamedTuple):
 
     Attributes
     ----------
-    estimates : ndarray of shape (n_members, n_rows, n_choices)
+    deviations : ndarray of shape (n_members, n_rows, n_choices)
         Deviations that the members estimate.
-    outcomes : ndarray of shape (n_rows, n_choices)
+    outcome_deviations : ndarray of shape (n_rows, n_choices)
         Deviations of the outcomes.
     quality : ndarray of shape (n_rows, n_choices)
         The outcomes.
@@ -498,23 +503,23 @@ class _Table(NamedTuple):
         Range and unit of the outcomes of all rows.
     """
 
-    estimates: np.ndarray
-    outcomes: np.ndarray
+    deviations: np.ndarray
+    outcome_deviations: np.ndarray
     quality: np.ndarray
     weight: np.ndarray | None
     limits: OutcomeRange
 
     def mean(self, rows):
         """Return the mean quality of each choice on some rows."""
-        return mean_of(self.quality[rows], some_of(self.weight, rows))
+        return mean_of(self.quality[rows], weights_of_rows(self.weight, rows))
 
     def fit_weights(self, members, rows):
         """Return weights of some members that are fitted on some rows."""
         return stacked_weights(
-            self.estimates[:, rows],
-            self.outcomes[rows],
+            self.deviations[:, rows],
+            self.outcome_deviations[rows],
             members=members,
-            row_weight=some_of(self.weight, rows),
+            row_weight=weights_of_rows(self.weight, rows),
         )
 
     def fit_curves(self, deviation, rows):
@@ -534,12 +539,19 @@ class _Table(NamedTuple):
         return fit_corrections(
             self.mean(rows) + deviation[rows],
             self.quality[rows],
-            weight=some_of(self.weight, rows),
+            weight=weights_of_rows(self.weight, rows),
         )
 
 
 def choose_weights(
-    names, estimates, outcomes, quality, folds, costs, sizes=1.0, row_weight=None
+    names,
+    deviations,
+    outcome_deviations,
+    quality,
+    folds,
+    costs,
+    sizes=1.0,
+    row_weight=None,
 ):
     """Stack a family, or take one member if its lead is beyond noise.
 
@@ -550,9 +562,9 @@ def choose_weights(
     ----------
     names : list of str
         Names of the members.
-    estimates : ndarray of shape (n_members, n_rows, n_choices)
+    deviations : ndarray of shape (n_members, n_rows, n_choices)
         Out-of-fold deviations that the members estimate.
-    outcomes : ndarray of shape (n_rows, n_choices)
+    outcome_deviations : ndarray of shape (n_rows, n_choices)
         Outcomes less the means that the deviations are from.
     quality : ndarray of shape (n_rows, n_choices)
         The outcomes.
@@ -570,7 +582,9 @@ def choose_weights(
     -------
     Selection
     """
-    table = _Table(estimates, outcomes, quality, row_weight, range_of(quality))
+    table = _Table(
+        deviations, outcome_deviations, quality, row_weight, range_of(quality)
+    )
     splits = _splits_of(folds, len(quality))
     all_members = list(range(len(names)))
     # For each name the candidate as it is, and the corrected one.
@@ -581,7 +595,7 @@ def choose_weights(
     estimate = np.empty(quality.shape)
     for split in splits:
         combination = _select(candidates, table, split.rest)
-        estimate[split.rows] = combination.estimate(estimates[:, split.rows])
+        estimate[split.rows] = combination.estimate(deviations[:, split.rows])
         by_fold.append(combination)
     combination = _select(candidates, table, slice(None))
     compared = _compare(names, candidates, table, combination.weights)
@@ -614,12 +628,12 @@ def _candidates(members, table, splits, costs, sizes):
     deviation = np.empty(table.quality.shape)
     for rows, rest in splits:
         weights = table.fit_weights(members, rest)
-        deviation[rows] = weights.weigh(table.estimates[:, rows])
+        deviation[rows] = weights.weigh(table.deviations[:, rows])
     corrected = np.empty(table.quality.shape)
     for rows, rest in splits:
         curves = table.fit_curves(deviation, rest)
         corrected[rows] = curves.apply(table.mean(rest) + deviation[rows])
-    means = table.quality - table.outcomes
+    means = table.quality - table.outcome_deviations
     plain = means + deviation
 
     candidates = []
@@ -648,8 +662,7 @@ def _select(candidates, table, rows):
     """
     best = _best_candidate(candidates, table, rows)
     if best is None:
-        n_members = len(table.estimates)
-        weights = MemberWeights(np.zeros(n_members), np.zeros(n_members))
+        weights = MemberWeights.zeros(len(table.deviations))
         return Combination(table.mean(rows), weights, None, table.limits)
     weights = table.fit_weights(best.members, rows)
     curves = None
@@ -663,7 +676,7 @@ def _best_candidate(candidates, table, rows):
 
     A member is better than the stack only if its lead is beyond noise.
     """
-    weight = some_of(table.weight, rows)
+    weight = weights_of_rows(table.weight, rows)
     best = _most_accurate(candidates[_STACK], table, rows)
     ahead = []
     for pair in candidates.values():
@@ -680,7 +693,7 @@ def _best_candidate(candidates, table, rows):
 
 def _most_accurate(candidates, table, rows):
     """Return the candidate of the smallest squared error on some rows."""
-    weight = some_of(table.weight, rows)
+    weight = weights_of_rows(table.weight, rows)
     return min(
         candidates,
         key=lambda candidate: candidate.squared_error(table.quality, rows, weight),

@@ -48,7 +48,7 @@ class ErrorCurves(NamedTuple):
         )
 
 
-def made_up_outcomes(estimate, quality, rng):
+def simulate_outcomes(estimate, quality, rng):
     """Return simulated outcomes, whose true quality is the estimate (wild bootstrap).
 
     Each row keeps its residuals, multiplied by a random sign that all choices of the

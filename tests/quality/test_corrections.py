@@ -8,7 +8,7 @@ import pytest
 from skroute.quality import QualityRegressor, _uncertainty
 from skroute.quality import _stacking as stacking
 from skroute.quality._corrections import fit_corrections, range_of, sizes_of
-from skroute.quality._uncertainty import error_curves, made_up_outcomes
+from skroute.quality._uncertainty import error_curves, simulate_outcomes
 
 
 def drawn(n, seed, bend=0.0, k=3):
@@ -104,7 +104,7 @@ def test_standard_errors_of_one_output_and_of_few_rows():
 
 def test_made_up_outcomes_have_the_noise_of_the_rows():
     estimate, truth, Q = drawn(2000, 0)
-    fake = made_up_outcomes(truth, Q, np.random.default_rng(0))
+    fake = simulate_outcomes(truth, Q, np.random.default_rng(0))
     np.testing.assert_allclose(np.abs(fake - truth), np.abs(Q - truth))
     # One sign for a row: what choices have in common stays.
     signs = np.sign((fake - truth) * (Q - truth))

@@ -166,6 +166,29 @@ class _TrainingTable(NamedTuple):
         return means
 
 
+class _FoldJob(NamedTuple):
+    """The fit of one member without one fold.
+
+    Attributes
+    ----------
+    position : int
+        Position of the member in the family.
+    name : str
+        Name of the member in `MEMBERS`.
+    train : ndarray of int
+        Rows outside of the fold.
+    test : ndarray of int
+        Rows of the fold.
+    seed : int
+    """
+
+    position: int
+    name: str
+    train: np.ndarray
+    test: np.ndarray
+    seed: int
+
+
 class _FoldFits(NamedTuple):
     """Members that were fitted without each fold, and their estimates.
 
@@ -477,22 +500,22 @@ class QualityRegressor(
         if len(fitted_rows) == len(weight):
             problem = problem._replace(weight=none_if_equal(weight))
             return self._cross_fit(problem, with_by_fold)
-        of_fitted = self._cross_fit(problem.taken(fitted_rows), with_by_fold)
+        fitted_estimates = self._cross_fit(problem.taken(fitted_rows), with_by_fold)
         as_new = self._estimates_of(problem.X)
         estimate = as_new.copy()
-        estimate[fitted_rows] = of_fitted.estimate
+        estimate[fitted_rows] = fitted_estimates.estimate
         estimate_as_new = as_new.copy()
-        estimate_as_new[fitted_rows] = of_fitted.as_new
+        estimate_as_new[fitted_rows] = fitted_estimates.as_new
         by_fold = None
         if with_by_fold:
-            has_fitted_rows = np.ones(len(of_fitted.by_fold), dtype=bool)
+            has_fitted_rows = np.ones(len(fitted_estimates.by_fold), dtype=bool)
             if problem.folds is not None:
-                # `of_fitted` has no table for a fold without weight.
+                # `fitted_estimates` has no table for a fold without weight.
                 has_fitted_rows = np.array(
                     [weight[test].any() for _, test in problem.folds]
                 )
             by_fold = np.tile(as_new, (len(has_fitted_rows), 1, 1))
-            by_fold[np.ix_(has_fitted_rows, fitted_rows)] = of_fitted.by_fold
+            by_fold[np.ix_(has_fitted_rows, fitted_rows)] = fitted_estimates.by_fold
         return CrossEstimates(estimate, estimate_as_new, by_fold)
 
     def _cross_fit(self, problem, with_by_fold):
@@ -510,7 +533,7 @@ class QualityRegressor(
         CrossEstimates
         """
         largest = np.abs(problem.quality).max()
-        # Written so that NaN is refused.
+        # NaN is refused as well.
         if not largest <= _LARGEST:
             raise ValueError(
                 f"y must have entries of at most {_LARGEST:g} in size, got "
@@ -606,15 +629,11 @@ class QualityRegressor(
         if not self._terms:
             self._limits = OutcomeRange(mean, mean, unit=None)
         self.mean_ = mean
+        as_new = combination.estimate(fold_fits.deviations) * sizes
         by_fold = None
         if with_by_fold:
-            by_fold = np.empty((len(table.folds), *table.quality.shape))
-            for number, combination_of_fold in enumerate(selection.by_fold):
-                by_fold[number] = (
-                    combination_of_fold.estimate(fold_fits.deviations) * sizes
-                )
-        as_new = combination.estimate(fold_fits.deviations)
-        return CrossEstimates(selection.estimate * sizes, as_new * sizes, by_fold)
+            by_fold = selection.estimates_by_fold(fold_fits.deviations) * sizes
+        return CrossEstimates(selection.estimate * sizes, as_new, by_fold)
 
     def _standardised(self, X):
         """Return standardised rows in single precision, clipped to what it can hold."""
@@ -638,24 +657,18 @@ class QualityRegressor(
         _FoldFits
         """
         jobs = []
-        for name in names:
+        for position, name in enumerate(names):
             for number, (train, test) in enumerate(table.folds):
                 seed = (self._seed + number + 1) % N_SEEDS
-                jobs.append(
-                    delayed(_fit_without_fold)(
-                        name, table, train=train, test=test, seed=seed
-                    )
-                )
-        results = iter(self._in_threads(jobs))  # in the order of the jobs
+                jobs.append(_FoldJob(position, name, train, test, seed))
+        fits = self._in_threads(delayed(_fit_without_fold)(job, table) for job in jobs)
         fold_fits = _FoldFits(
-            deviations=np.empty((len(names), *table.quality.shape)), members={}
+            deviations=np.empty((len(names), *table.quality.shape)),
+            members={name: [] for name in names},
         )
-        for position, name in enumerate(names):
-            fold_fits.members[name] = []
-            for _, test in table.folds:
-                member, deviations = next(results)
-                fold_fits.members[name].append(member)
-                fold_fits.deviations[position, test] = deviations
+        for job, (member, deviations) in zip(jobs, fits):
+            fold_fits.members[job.name].append(member)
+            fold_fits.deviations[job.position, job.test] = deviations
         return fold_fits
 
     def _in_threads(self, jobs):
@@ -708,7 +721,7 @@ class QualityRegressor(
                     terms.append(term)
         if forests:
             terms.append(SummedTrees.sum_of(forests))
-        # The same rounding as in a member that is read from a file.
+        # So leaves are rounded as in a member that is read from a file.
         return [unpack(*pack(term)) for term in terms]
 
     def _simulate_errors(self, names, selection, table):
@@ -860,32 +873,26 @@ class QualityRegressor(
         return tags
 
 
-def _fit_without_fold(name, table, *, train, test, seed):
+def _fit_without_fold(job, table):
     """Fit a member on the rows outside of a fold, and estimate the rows of the fold.
 
     Parameters
     ----------
-    name : str
-        Name of the member in `MEMBERS`.
+    job : _FoldJob
     table : _TrainingTable
-    train : ndarray of int
-        Rows outside of the fold.
-    test : ndarray of int
-        Rows of the fold.
-    seed : int
 
     Returns
     -------
     member : Member
     deviations : ndarray of shape (n_rows_of_fold, n_choices)
-        Estimates for the rows of the fold, less the means of the rows outside of the
-        fold.
+        Estimates for the rows of the fold, less the means of the rows outside of it.
     """
-    weight = weights_of_rows(table.weight, train)
-    quality = table.quality[train]
+    weight = weights_of_rows(table.weight, job.train)
+    quality = table.quality[job.train]
     deviations = quality - mean_of(quality, weight)
-    member = MEMBERS[name](table.rows[train], deviations, seed=seed, weight=weight)
-    return member, member.predict(table.rows[test])
+    fit = MEMBERS[job.name]
+    member = fit(table.rows[job.train], deviations, seed=job.seed, weight=weight)
+    return member, member.predict(table.rows[job.test])
 
 
 def _fit_for_new_rows(name, members_of_folds, *, table, deviations, seed):

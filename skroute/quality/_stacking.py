@@ -435,6 +435,20 @@ class Selection(NamedTuple):
     estimate: np.ndarray
     compared: list[Compared]
 
+    def estimates_by_fold(self, deviations):
+        """Return the estimates of all rows by the combination of each fold.
+
+        Parameters
+        ----------
+        deviations : ndarray of shape (n_members, n_rows, n_choices)
+
+        Returns
+        -------
+        ndarray of shape (n_folds, n_rows, n_choices)
+        """
+        tables = [combination.estimate(deviations) for combination in self.by_fold]
+        return np.stack(tables)
+
 
 class Candidate(NamedTuple):
     """A set of members, with or without calibration, and its out-of-fold results.

@@ -11,30 +11,30 @@ from skroute.quality._corrections import fit_corrections, range_of, sizes_of
 from skroute.quality._uncertainty import error_curves, simulate_outcomes
 
 
-def drawn(n, seed, bend=0.0, k=3):
-    """Estimates, and outcomes whose mean is bent away from them."""
+def drawn(n_rows, seed, bend=0.0):
+    """Return estimates, true quality that is bent away from them, and outcomes."""
     rng = np.random.default_rng(seed)
-    estimate = rng.random((n, k))
+    estimate = rng.random((n_rows, 3))
     truth = estimate + bend * estimate * (1 - estimate)
-    return estimate, truth, (rng.random((n, k)) < truth).astype(float)
+    return estimate, truth, (rng.random((n_rows, 3)) < truth).astype(float)
 
 
-def test_what_is_off_is_mended():
-    estimate, truth, Q = drawn(4000, 0, bend=-0.8)
-    new, new_truth, _ = drawn(4000, 1, bend=-0.8)
+def test_biased_estimates_are_corrected():
+    estimate, _, Q = drawn(4000, seed=0, bend=-0.8)
+    new, new_truth, _ = drawn(4000, seed=1, bend=-0.8)
     corrected = fit_corrections(estimate, Q).apply(new)
     error_before = np.sqrt(((new - new_truth) ** 2).mean())
     error_after = np.sqrt(((corrected - new_truth) ** 2).mean())
     assert error_after < 0.25 * error_before
 
 
-def test_what_is_right_is_left_but_for_noise():
+def test_unbiased_estimates_hardly_change():
     moved = []
     for seed in range(20):
         estimate, _, Q = drawn(1000, seed)
         corrected = fit_corrections(estimate, Q).apply(estimate)
         moved.append(np.abs(corrected - estimate).mean())
-    # A curve of five powers that is not shrunk is off by about .03.
+    # A curve of five powers that is not shrunk moves them by about .03.
     assert np.mean(moved) < 0.012
 
 
@@ -47,7 +47,7 @@ def test_the_order_of_estimates_stays():
 
 
 @pytest.mark.parametrize("few", [1, 2, 3])
-def test_ties_are_not_cut(few):
+def test_tied_estimates_stay_tied(few):
     """Few different estimates with noise in the last digit, as sums in other orders have."""
     rng = np.random.default_rng(0)
     values = np.linspace(0.2, 0.8, few)[rng.integers(few, size=(2000, 4))]
@@ -59,7 +59,7 @@ def test_ties_are_not_cut(few):
     np.testing.assert_allclose(corrected, without_noise, atol=1e-6)
 
 
-def test_rounding_buys_nothing():
+def test_estimates_that_differ_by_rounding_are_equal():
     limits = range_of(np.array([[0.0, 1.0], [1.0, 0.0]]))
     estimate = np.array([[1 - 1e-9, 1.0], [0.5, 0.5 + 1e-9], [1.3, -2.0]])
     limited = limits.limit(estimate)
@@ -69,17 +69,20 @@ def test_rounding_buys_nothing():
     assert np.abs(limits.limit(np.full((1, 2), 1 / 3)) - 1 / 3).max() < 1e-6
 
 
-def made_up_table(seed, n):
+def made_up_table(seed, n_train):
+    """Return rows, true quality and outcomes of `n_train` rows and of 1,000 new ones."""
     rng = np.random.default_rng(seed)
-    X, W = rng.standard_normal((n + 1000, 6)), rng.standard_normal((6, 3)) / 2
+    X = rng.standard_normal((n_train + 1000, 6))
+    W = rng.standard_normal((6, 3)) / 2
     truth = 1 / (1 + np.exp(-X @ W - np.sin(2 * X[:, :3])))
     return X, truth, (rng.random(truth.shape) < truth).astype(float)
 
 
 @pytest.mark.slow
 def test_intervals_hold_the_true_quality():
-    """90 % intervals, over fresh tables; half the standard error, and they do not."""
-    held, halved = [], []
+    """Intervals of 90 % over fresh tables. With half the standard error, they do not."""
+    held = []
+    halved = []
     for seed in range(4):
         X, truth, Q = made_up_table(seed, 600)
         model = QualityRegressor(standard_errors=True).fit(X[:600], Q[:600])
@@ -124,39 +127,41 @@ def test_error_curves_are_root_mean_squares():
     assert constant.standard_errors(np.zeros((1, 1))) == pytest.approx(2.0 * factor)
 
 
-def losses(seed, n=1000):
-    """Losses of four choices, the last with a heavy tail, and what the others lose on average."""
+def losses(seed, n_rows=1000):
+    """Return rows, quality of four choices, and the true quality of the first three.
+
+    Quality is the negative loss. The loss of the last choice has a heavy tail.
+    """
     rng = np.random.default_rng(seed)
-    X = rng.standard_normal((n, 5))
+    X = rng.standard_normal((n_rows, 5))
     expected = (1 + np.abs(X[:, :1]) / 2) * np.linspace(1.3, 0.8, 4)
-    found = expected * rng.gamma(4, 0.25, (n, 4))
-    found[:, 3] = (
-        expected[:, 3] * (3 * rng.pareto(1, n) + 0.1) * np.where(X[:, 1] > 0, 1, 3)
-    )
-    return X, -found, -expected[:, :3]
+    loss = expected * rng.gamma(4, 0.25, (n_rows, 4))
+    tail = 3 * rng.pareto(1, n_rows) + 0.1
+    loss[:, 3] = expected[:, 3] * tail * np.where(X[:, 1] > 0, 1, 3)
+    return X, -loss, -expected[:, :3]
 
 
 @pytest.mark.slow
 def test_one_choice_with_a_heavy_tail_leaves_the_estimates_of_the_others_alone():
     off = []
     for seed in range(6):
-        (X, Q, _), (new, _, truth) = losses(seed), losses(100 + seed)
+        X, Q, _ = losses(seed)
+        new, _, truth = losses(100 + seed)
         model = QualityRegressor().fit(X, Q)
         estimate = model.predict(new)
         off.append(np.abs((estimate[:, :3] - truth).mean(axis=0)))
-        np.testing.assert_allclose(
-            pickle.loads(pickle.dumps(model)).predict(new), estimate
-        )
-    # Of losses of about 1.5, all above zero.
+        copied = pickle.loads(pickle.dumps(model))
+        np.testing.assert_allclose(copied.predict(new), estimate)
+    # The losses are about 1.5 and above zero.
     assert np.max(off) < 0.3 and np.mean(off) < 0.08
 
 
-def test_sizes_are_of_choices_with_a_tail_only():
+def test_only_choices_with_a_tail_have_a_size():
     rng = np.random.default_rng(0)
     rare = (rng.random((500, 4)) < [0.5, 0.01, 0.99, 1.0]).astype(float)
-    # What is left of equal outcomes by rounding is no size.
+    # A range that is rounding is no size.
     rounding = np.column_stack([rng.random(500), 0.1 + 1e-17 * rng.random(500)])
-    # A judge that gives nearly the same to one choice, beside right and wrong of the others.
+    # Nearly equal scores of one choice, next to right and wrong of another.
     narrow = np.column_stack([0.75 + 0.03 * rng.random(500), rare[:, 0]])
     normal = rng.standard_normal((500, 3)) * [1, 2, 1000]
     for Q in (rare, narrow, normal, np.ones((10, 2)), rounding):
@@ -164,36 +169,32 @@ def test_sizes_are_of_choices_with_a_tail_only():
     Q = rng.standard_normal((500, 3))
     Q[:, 2] *= np.where(np.arange(500) == 7, 1e5, 1)
     spread = Q.std(axis=0)
-    assert sizes_of(Q).tolist() == [
-        1,
-        1,
-        2.0 ** np.round(np.log2(spread[2] / spread[:2].min())),
-    ]
-    # Estimates of the others are not rounded by its range.
+    ratio = 2.0 ** np.round(np.log2(spread[2] / spread[:2].min()))
+    assert sizes_of(Q).tolist() == [1, 1, ratio]
+    # The range of this choice does not set the rounding unit of the others.
     assert range_of(Q).unit < 2e-4
 
 
 def test_rare_and_expensive_outcomes_bend_no_estimates():
-    """Estimates that are right but for a little: curves that few errors bend are not taken."""
-    plain, costs = 0, np.array([1.0, 2.0, 4.0])
+    """Curves that few large errors determine are not applied to good estimates."""
+    n_uncorrected = 0
+    costs = np.array([1.0, 2.0, 4.0])
     for seed in range(8):
         rng = np.random.default_rng(seed)
         truth = -50 * 0.03 * rng.random((2000, 3)) ** 2
         quality = np.where(rng.random(truth.shape) < -truth / 50, -50.0, 0.0)
-        estimates = (truth - truth.mean(axis=0) + 0.05 * rng.normal(size=truth.shape))[
-            None
-        ]
-        folds, means = np.array_split(np.arange(2000), 5), np.empty(truth.shape)
+        noise = 0.05 * rng.normal(size=truth.shape)
+        deviations = (truth - truth.mean(axis=0) + noise)[None]  # of one member
+        folds = np.array_split(np.arange(2000), 5)
+        means = np.empty(truth.shape)
         for rows in folds:
             means[rows] = np.delete(quality, rows, axis=0).mean(axis=0)
-        found = stacking.choose_weights(
-            ["x"], estimates, quality - means, quality, folds, costs
+        selection = stacking.choose_weights(
+            ["x"], deviations, quality - means, quality, folds, costs
         )
-        # Of outcomes that few errors make, an estimate is not further off than the means are.
-        off, of_means = (
-            ((found.combination.estimate(estimates) - truth) ** 2).mean(),
-            ((means - truth) ** 2).mean(),
-        )
-        assert off < 1.1 * of_means
-        plain += found.combination.curves is None
-    assert plain >= 3
+        estimate = selection.combination.estimate(deviations)
+        error = ((estimate - truth) ** 2).mean()
+        error_of_means = ((means - truth) ** 2).mean()
+        assert error < 1.1 * error_of_means
+        n_uncorrected += selection.combination.curves is None
+    assert n_uncorrected >= 3

@@ -28,7 +28,7 @@ def distances_to(X, query, metric):
 
 
 def mean_over_all_subsets(X, y, subset_size, query, metric):
-    """Return the exact limit by enumeration. Equally near rows of a subset are averaged."""
+    """Return the exact limit by enumeration, with means over equally near rows."""
     distances = distances_to(X, query, metric)
     answers = []
     for subset in combinations(range(len(X)), subset_size):

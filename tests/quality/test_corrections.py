@@ -48,7 +48,7 @@ def test_the_order_of_estimates_stays():
 
 @pytest.mark.parametrize("few", [1, 2, 3])
 def test_tied_estimates_stay_tied(few):
-    """Few different estimates with noise in the last digit, as sums in other orders have."""
+    """Few different estimates with noise in the last digit, as by rounding."""
     rng = np.random.default_rng(0)
     values = np.linspace(0.2, 0.8, few)[rng.integers(few, size=(2000, 4))]
     Q = (rng.random(values.shape) < values).astype(float)
@@ -70,7 +70,7 @@ def test_estimates_that_differ_by_rounding_are_equal():
 
 
 def made_up_table(seed, n_train):
-    """Return rows, true quality and outcomes of `n_train` rows and of 1,000 new ones."""
+    """Return rows, true quality and outcomes, with 1,000 new rows at the end."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n_train + 1000, 6))
     W = rng.standard_normal((6, 3)) / 2
@@ -80,7 +80,7 @@ def made_up_table(seed, n_train):
 
 @pytest.mark.slow
 def test_intervals_hold_the_true_quality():
-    """Intervals of 90 % over fresh tables. With half the standard error, they do not."""
+    """Intervals of 90 % hold, and those with half the standard error do not."""
     held = []
     halved = []
     for seed in range(4):

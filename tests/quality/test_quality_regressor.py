@@ -107,7 +107,7 @@ def test_ridge_is_ridge_on_the_shared_factors():
 
 
 def test_choices_that_are_alike_share_what_they_have_in_common():
-    """Nine copies of one choice with independent noise: the common factor is shrunk less."""
+    """Nine copies of one choice, with noise: the common factor is shrunk less."""
 
     def lost_by(X, Y, new, truth):
         coef, offset = shared_ridge(X, Y)
@@ -150,7 +150,7 @@ def test_weights_are_those_of_least_squares():
 
 
 def test_the_gain_is_that_of_decisions_over_the_best_mix():
-    """Decisions one by one, against the mix that `reference_curves` finds at the same spend."""
+    """Decisions are compared with the mix of `reference_curves` at equal spend."""
     rng = np.random.default_rng(0)
     for _ in range(30):
         n_choices = rng.integers(1, 6)

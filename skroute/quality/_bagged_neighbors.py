@@ -206,9 +206,9 @@ class BaggedNeighborsRegressor(
                 f"subset_size={size!r} is more than the n_samples = {n_rows} given to "
                 f"fit; it can be at most {n_rows}."
             )
-        self.subset_size_ = (
-            max(1, n_rows // _ROWS_PER_SUBSET_ROW) if size is None else size
-        )
+        if size is None:
+            size = max(1, n_rows // _ROWS_PER_SUBSET_ROW)
+        self.subset_size_ = size
         self._metric = self.metric
         # (n_features, n_rows): the search reads feature by feature.
         self._columns = np.ascontiguousarray(rows.T, dtype=np.float64)

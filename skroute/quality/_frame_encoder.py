@@ -218,17 +218,15 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
                 self.feature_names_in_ = np.array(names, dtype=object)
             self._columns = []
             for position, column in enumerate(columns):
-                # Messages name a column by its position if it has no name.
-                name = position if names is None else names[position]
-                self._columns.append(
-                    _Column(
-                        column,
-                        name,
-                        text=self.text,
-                        n_components=self.n_components,
-                        seed=seed,
-                    )
+                encoder = _Column(
+                    column,
+                    # Messages name a column by its position if it has no name.
+                    name=position if names is None else names[position],
+                    text=self.text,
+                    n_components=self.n_components,
+                    seed=seed,
                 )
+                self._columns.append(encoder)
             kinds = [encoder.kind for encoder in self._columns]
         tables = []
         # The transformers inside return arrays, for any output that the user has set.
@@ -694,7 +692,7 @@ class _EmbeddedTexts:
         vectors = self._vectors(texts)
         self.directions = None
         if self.n_components >= self.width:
-            return vectors.toarray() if issparse(vectors) else vectors
+            return _dense(vectors)
         self.directions = fit_directions(vectors, self.n_components, self.seed)
         return along_directions_of_others(vectors, self.directions)
 
@@ -702,5 +700,10 @@ class _EmbeddedTexts:
         """Return other texts along the directions."""
         vectors = self._vectors(column[:, 0])
         if self.directions is None:
-            return vectors.toarray() if issparse(vectors) else vectors
+            return _dense(vectors)
         return along(vectors, self.directions)
+
+
+def _dense(rows):
+    """Return sparse rows as an array, and others as they are."""
+    return rows.toarray() if issparse(rows) else rows

@@ -399,7 +399,9 @@ def fit_linear(rows, deviations, seed, weight=None):
     columns = None
     X = rows
     if rows.shape[1] > _MOST_COLUMNS:
-        target = deviations if weight is None else weight[:, None] * deviations
+        target = deviations
+        if weight is not None:
+            target = weight[:, None] * deviations
         covariance = np.abs(rows.T @ target.astype(np.float32)).sum(axis=1)
         strongest = np.argsort(-covariance, kind="stable")[:_MOST_COLUMNS]
         columns = np.sort(strongest)
@@ -604,7 +606,9 @@ def _packed_trees(forest):
     nodes = trees.nodes
     is_leaf = nodes["child"] == np.arange(len(nodes))
     feature = np.where(is_leaf, _LEAF, nodes["feature"] & FEATURE_MASK)
-    fits_int16 = feature.max(initial=0) < 2**15
+    feature_dtype = np.int32
+    if feature.max(initial=0) < 2**15:
+        feature_dtype = np.int16
     values = trees.values[is_leaf]
     largest = np.abs(values).max(axis=0, initial=0)
     unit = 2.0 ** np.ceil(np.log2(np.where(largest > 0, largest, 1.0)))
@@ -615,7 +619,7 @@ def _packed_trees(forest):
         n_features=forest.n_features,
         roots=trees.roots,
         depths=trees.depths,
-        feature=feature.astype(np.int16 if fits_int16 else np.int32),
+        feature=feature.astype(feature_dtype),
         threshold=nodes["threshold"].astype(np.float32),
         child=np.ascontiguousarray(nodes["child"]),
         leaf_values=leaf_values,

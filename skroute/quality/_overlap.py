@@ -110,7 +110,7 @@ def lack_of_overlap(agreement, names):
 
 
 def _choice_without_match(agreement, names):
-    """Return a message if a choice has no row of the log that needs it, else None."""
+    """Return a message if the log lacks a choice that the policy makes, else None."""
     n_rows = len(agreement.weight)
     counts = zip(names, agreement.needed, agreement.matched, agreement.made)
     for name, needed, matched, made in counts:
@@ -142,10 +142,9 @@ def _few_effective_rows(weight):
     n_agreed = np.count_nonzero(weight)
     size = effective_size(weight)
     if n_agreed < (1 - _MISSING_SHARE) * n_rows:
-        # A row counts for itself, and for rows on which the log made another choice. If
-        # a policy differs from the log on few rows, many rows count only for
-        # themselves. The estimate for the rows with another choice depends on the rest
-        # of the weights.
+        # A row of weight w counts for itself, and for w - 1 rows on which the log made
+        # another choice. If log and policy differ on few rows, most weights are near 1.
+        # The estimate for these few rows depends on the weights less 1.
         size = min(size, effective_size(np.maximum(weight - 1, 0.0)))
     if size < _LEAST_EFFECTIVE_SIZE:
         return (

@@ -612,7 +612,7 @@ def choose_weights(
         estimate[split.rows] = combination.estimate(deviations[:, split.rows])
         by_fold.append(combination)
     combination = _select(candidates, table, slice(None))
-    compared = _compare(names, candidates, table, combination.weights)
+    compared = _compare(candidates, table, combination.weights)
     return Selection(combination, by_fold, estimate, compared)
 
 
@@ -714,12 +714,11 @@ def _most_accurate(candidates, table, rows):
     )
 
 
-def _compare(names, candidates, table, weights):
+def _compare(candidates, table, weights):
     """Return the results of the stack and of each member.
 
     Parameters
     ----------
-    names : list of str
     candidates : dict of list of Candidate
     table : _Table
     weights : MemberWeights
@@ -731,8 +730,8 @@ def _compare(names, candidates, table, weights):
     """
     compared = []
     for name, pair in candidates.items():
-        members = list(range(len(names))) if name == _STACK else [names.index(name)]
-        gain = _most_accurate(pair, table, slice(None)).gain
+        members = pair[0].members
+        gain = _most_accurate(pair, table, rows=slice(None)).gain
         compared.append(
             Compared(
                 name=name,

@@ -21,14 +21,10 @@ from skroute.quality._corrections import (
     sizes_of,
 )
 from skroute.quality._frame_encoder import FrameEncoder, few_columns_dense
+from skroute.quality._gains import cost_of_choices
 from skroute.quality._members import MEMBERS, SummedTrees, pack, unpack
-from skroute.quality._stacking import (
-    Compared,
-    choose_weights,
-    cost_of_choices,
-    mean_of,
-    weights_of_rows,
-)
+from skroute.quality._row_means import mean_of, weights_of_rows
+from skroute.quality._stacking import Compared, choose_weights
 from skroute.quality._uncertainty import ErrorCurves, error_curves, simulate_outcomes
 from skroute.utils._compat import (
     Integral,

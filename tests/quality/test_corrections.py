@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from skroute.quality import QualityRegressor, _uncertainty
-from skroute.quality import _stacking as stacking
 from skroute.quality._corrections import fit_corrections, range_of, sizes_of
+from skroute.quality._stacking import choose_weights
 from skroute.quality._uncertainty import error_curves, simulate_outcomes
 
 
@@ -189,7 +189,7 @@ def test_rare_and_expensive_outcomes_bend_no_estimates():
         means = np.empty(truth.shape)
         for rows in folds:
             means[rows] = np.delete(quality, rows, axis=0).mean(axis=0)
-        selection = stacking.choose_weights(
+        selection = choose_weights(
             ["x"], deviations, quality - means, quality, folds, costs
         )
         estimate = selection.combination.estimate(deviations)

@@ -13,7 +13,7 @@ from sklearn.linear_model import Ridge
 from skroute.assignment import assignment_path, choose_at_price
 from skroute.metrics import reference_curves
 from skroute.quality import QualityRegressor
-from skroute.quality import _stacking as stacking
+from skroute.quality._gains import SHARES, gain_over_mix
 from skroute.quality._members import (
     MEMBERS,
     SummedTrees,
@@ -22,6 +22,7 @@ from skroute.quality._members import (
     unpack,
     weigh_outputs,
 )
+from skroute.quality._stacking import choose_weights, stacked_weights
 
 
 def log(n_rows=300, seed=0):
@@ -133,7 +134,7 @@ def test_weights_are_those_of_least_squares():
     deviations = np.stack(
         [Q + rng.standard_normal(Q.shape), rng.standard_normal(Q.shape), -Q]
     )
-    weights = stacking.stacked_weights(deviations, Q, [0, 1, 2])
+    weights = stacked_weights(deviations, Q, [0, 1, 2])
     level = deviations.mean(axis=2, keepdims=True)
     columns = (deviations - level).reshape(3, -1)
     target = (Q - Q.mean(axis=1, keepdims=True)).ravel()
@@ -145,7 +146,7 @@ def test_weights_are_those_of_least_squares():
     peer = minimize(loss, np.ones(3), bounds=[(0, None)] * 3, tol=1e-12).x
     np.testing.assert_allclose(weights.difference, peer, atol=1e-4)
     assert weights.difference[2] == 0
-    of_one_member = stacking.stacked_weights(deviations, Q, [1])
+    of_one_member = stacked_weights(deviations, Q, [1])
     assert of_one_member.used_members().tolist() == [1]
 
 
@@ -163,14 +164,14 @@ def test_the_gain_is_that_of_decisions_over_the_best_mix():
         if high <= low:
             high = costs.max()
         expected = []
-        for budget in low + stacking.SHARES * (high - low):
+        for budget in low + SHARES * (high - low):
             rule = assignment_path(E, costs).rule(budget)
             assert rule.share == 0
             chosen = choose_at_price(E, costs, rule.price)
             spent = costs[chosen].mean()
             mix = reference_curves(Q, costs, [spent]).random[0]
             expected.append(Q[np.arange(50), chosen].mean() - mix)
-        gain = stacking.gain_over_mix(E, Q, costs).mean()
+        gain = gain_over_mix(E, Q, costs).mean()
         assert gain == pytest.approx(np.mean(expected), abs=1e-9)
 
 
@@ -186,12 +187,12 @@ def test_rows_that_are_tied_at_the_price_are_mixed():
         if high <= costs[0]:
             high = costs.max()
         plans = []
-        for budget in costs[0] + stacking.SHARES * (high - costs[0]):
+        for budget in costs[0] + SHARES * (high - costs[0]):
             spent = min(budget, path.budgets[-1])
             plans.append(
                 path.objective(spent) - reference_curves(Q, costs, [spent]).random[0]
             )
-        gain = stacking.gain_over_mix(Q, Q, costs).mean()
+        gain = gain_over_mix(Q, Q, costs).mean()
         assert gain == pytest.approx(np.mean(plans), abs=1e-9)
 
 
@@ -199,8 +200,8 @@ def test_decisions_gain_more_than_the_mix_and_less_than_by_the_truth():
     X, Q, p = log(1500)
     model = QualityRegressor().fit(X[:750], Q[:750])
     costs = np.array([1.0, 2.0, 4.0])
-    gain = stacking.gain_over_mix(model.predict(X[750:]), Q[750:], costs).mean()
-    gain_of_truth = stacking.gain_over_mix(p[750:], Q[750:], costs).mean()
+    gain = gain_over_mix(model.predict(X[750:]), Q[750:], costs).mean()
+    gain_of_truth = gain_over_mix(p[750:], Q[750:], costs).mean()
     assert 0.6 * gain_of_truth < gain < 1.1 * gain_of_truth
 
 
@@ -292,10 +293,10 @@ def test_the_gain_of_a_selected_member_is_measured_on_other_rows():
             means[rows] = np.delete(quality, rows, axis=0).mean(axis=0)
         names = list("abcdefgh")
         costs = np.array([1.0, 2.0, 3.0])
-        selection = stacking.choose_weights(
+        selection = choose_weights(
             names, deviations, quality - means, quality, folds, costs
         )
-        gain = stacking.gain_over_mix(selection.estimate, quality, costs)
+        gain = gain_over_mix(selection.estimate, quality, costs)
         honest[seed] = gain.mean()
         picked[seed] = max(member.gain for member in selection.compared)
     assert honest.mean() < 2 * honest.std() / np.sqrt(30)
@@ -354,5 +355,5 @@ def test_estimates_that_hardly_vary_are_not_multiplied():
     deviations[:, :20] = 1e3 * rng.normal(size=(3, 20, 2))
     deviations[:, 20:] = 1e-7 * rng.normal()
     outcomes = deviations[0] + rng.normal(size=(40, 2))
-    weights = stacking.stacked_weights(deviations[:, 20:], outcomes[20:], [0, 1, 2])
+    weights = stacked_weights(deviations[:, 20:], outcomes[20:], [0, 1, 2])
     assert np.max(weights) <= 2

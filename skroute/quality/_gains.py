@@ -8,8 +8,8 @@ from skroute.assignment import assignment_path, choose_at_price
 from skroute.quality._row_means import mean_of
 from skroute.utils._tolerances import TIE
 
-# Budgets at which decisions are compared: 0 is the cost of the cheapest choice, 1 that of
-# the choice of best mean quality.
+# Budgets at which decisions are compared: 0 is the cost of the cheapest choice, 1 that
+# of the choice of best mean quality.
 SHARES = np.array([0.1, 0.25, 0.5, 0.75, 1.0])
 
 

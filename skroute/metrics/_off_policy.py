@@ -8,18 +8,18 @@ from scipy.stats import sem
 from scipy.stats import t as student
 
 from skroute.metrics._curve import check_budgets, find_router
+from skroute.quality._log_arguments import read_choice, read_propensity, read_values
 from skroute.quality._logged import (
-    Agreement,
     as_numbers,
-    beyond_range,
-    effective_size,
     estimate_cells,
     estimate_propensities,
     folds_of_log,
+)
+from skroute.quality._overlap import (
+    Agreement,
+    beyond_range,
+    effective_size,
     lack_of_overlap,
-    read_choice,
-    read_propensity,
-    read_values,
 )
 from skroute.utils._cache import with_cache
 from skroute.utils._compat import Integral, Interval, Real, num_samples, validate_params

@@ -200,9 +200,9 @@ def test_no_estimate_of_a_log_judges_a_row_that_fitted_it(monkeypatch):
     OFFENCES.clear()
 
     class Forest(mechanism.CellForest):
-        def fit(self, rows, table):
+        def fit(self, rows, table, row_weight=None):
             self.fitted = frozenset(rows[:, 0].tolist())
-            return super().fit(rows, table)
+            return super().fit(rows, table, row_weight)
 
         def predict(self, rows):
             forests.append((self.fitted, frozenset(rows[:, 0].tolist())))

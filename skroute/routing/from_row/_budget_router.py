@@ -8,7 +8,8 @@ from skroute.base import check_affordable, check_budget
 from skroute.base._calls import ALLOWED, EXCLUDE, REQUEST_ID
 from skroute.base._inspection import models_of
 from skroute.quality import QualityRegressor
-from skroute.quality._logged import KnownCellsRegressor, beyond_range, lack_of_overlap
+from skroute.quality._logged import KnownCellsRegressor
+from skroute.quality._overlap import beyond_range, lack_of_overlap
 from skroute.routing.parts._call_costs import check_call_costs, summarize_costs
 from skroute.routing.parts._estimates import folds_of
 from skroute.routing.parts._learn import (

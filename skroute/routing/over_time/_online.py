@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import CostAwareMixin, check_affordable, check_budget, check_costs
-from skroute.quality._logged import read_choice
+from skroute.quality._log_arguments import read_choice
 from skroute.routing.over_time._online_state import (
     COST,
     QUALITY,

@@ -13,18 +13,18 @@ import numpy as np
 
 from skroute.base import check_costs
 from skroute.base._inspection import ABSTAIN_NAME, is_abstaining
+from skroute.quality._log_arguments import read_choice, read_propensity, read_values
 from skroute.quality._logged import (
-    Agreement,
     as_numbers,
-    effective_size,
     estimate_cells,
     estimate_propensities,
     folds_of_log,
+)
+from skroute.quality._overlap import (
+    Agreement,
+    effective_size,
     lack_of_overlap,
     never_matched,
-    read_choice,
-    read_propensity,
-    read_values,
 )
 from skroute.utils._compat import num_samples
 from skroute.utils._frames import column_keys

@@ -1,13 +1,15 @@
-"""The second layout: bit vectors, for trees of at most 64 leaves and for oblivious trees.
+"""The second layout: bit vectors, for small trees and for oblivious trees.
 
-Lucchese et al., "QuickScorer", SIGIR 2015, and its vectorised forms. Leaves are numbered
-from left to right. A test is an inner node. It clears the bits of the leaves under its left
-child for a row that goes right. The lowest bit that is left is the leaf. No branch depends
-on the data, so rows are evaluated together.
+See Lucchese et al., "QuickScorer", SIGIR 2015, and its vectorised forms.
 
-A tree is oblivious if all nodes of a level have the same split (CatBoost). It has one test
-for each level, and its leaf is a number with one bit for each test. `clear` is then signed:
-a test clears its bit in the complement of this number.
+A small tree has at most 64 leaves, which are numbered from left to right. A test is an
+inner node. It clears the bits of the leaves under its left child for a row that goes
+right. The lowest bit that is left is the leaf. No branch depends on the data, so rows
+are evaluated together.
+
+A tree is oblivious if all nodes of a level have the same split (CatBoost). It has one
+test for each level, and its leaf is a number with one bit for each test. `clear` is
+then signed: a test clears its bit in the complement of this number.
 """
 
 from typing import Any, NamedTuple
@@ -33,8 +35,8 @@ NO_LIMIT = -1
 _LEAST_DEPTH_OF_32_BITS = 15
 # Second bit of the word behind a bit set. It is set if missing values go left.
 _MISSING_LEFT_BIT = 2
-# A column of categories has this much more than the number of its feature in its key, so
-# that such columns are sorted behind those of numbers.
+# A column of categories has this much more than the number of its feature in its key,
+# so that such columns are sorted behind those of numbers.
 _CATEGORIES_LAST = np.int64(FEATURE_MASK + 1)
 # Bits of the key of a column below the number of its feature.
 _FEATURE_SHIFT = 32
@@ -52,8 +54,8 @@ class Columns(NamedTuple):
         Feature of each column.
 
     cuts : ndarray, dtype=float32 or float64
-        Sorted thresholds of all columns, in the type of the rows. The code is the number
-        of cuts below the value.
+        Sorted thresholds of all columns, in the type of the rows. The code is the
+        number of cuts below the value.
 
     start : ndarray of shape (n_columns + 1,), dtype=int32
         Cuts of column `c` are ``cuts[start[c]:start[c + 1]]``.
@@ -181,9 +183,9 @@ def bit_trees(trees, dtype):
     Returns
     -------
     BitTrees or None
-        None if a tree has more than 64 leaves, unless all trees are oblivious. None if a
-        feature has more than 65,534 cuts or categories, or has categories of which zero
-        is missing.
+        None if a tree has more than 64 leaves, unless all trees are oblivious. None if
+        a feature has more than 65,534 cuts or categories, or has categories of which
+        zero is missing.
     """
     n_trees = len(trees.roots)
     is_leaf = trees.is_leaf
@@ -399,11 +401,12 @@ def find_tests(nodes, trees, dtype):
 def _column_keys(nodes, flags):
     """Return a number for each node that is equal for nodes of the same column.
 
-    Columns of one feature are neighbours in the order of the keys, and those of categories
-    come last.
+    Columns of one feature are neighbours in the order of the keys, and those of
+    categories come last.
     """
     is_categorical = (flags & CATEGORICAL) != 0
-    # A bit set has a bit for missing values, so that categories have one column a feature.
+    # A bit set has a bit for missing values, so that categories have one column a
+    # feature.
     kind = np.where(is_categorical, CATEGORICAL, flags).astype(np.int64)
     feature = (nodes["feature"] & FEATURE_MASK) + is_categorical * _CATEGORIES_LAST
     return feature << _FEATURE_SHIFT | kind

@@ -1,8 +1,8 @@
 """Compiled evaluation by bit vectors. Imported on first use.
 
 A block of rows is binned once, to the columns of a
-:class:`skroute.forests._bitvector.BitTrees`. Ranges of its trees are then evaluated on the
-codes. Early exit evaluates further ranges after some rows have left.
+:class:`skroute.forests._bitvector.BitTrees`. Ranges of its trees are then evaluated on
+the codes. Early exit evaluates further ranges after some rows have left.
 """
 
 import numpy as np
@@ -14,8 +14,8 @@ from skroute.forests._trees import ZERO
 
 # Number of rows that are evaluated together.
 BLOCK = 1024
-# Unused entries at the end of each column of a block. Columns that are a power of two apart
-# would share lines of the cache.
+# Unused entries at the end of each column of a block. Columns that are a power of two
+# apart would share lines of the cache.
 GAP = 32
 # Bytes of the cuts of a column up to which they are counted. More cuts are searched.
 _MOST_COUNTED_BYTES = 1024

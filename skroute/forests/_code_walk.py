@@ -105,7 +105,7 @@ def walk_of(forest, n_rows, first, last):
 
 
 def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
-    """Return the sum of the leaves that each row reaches, per output, without the offset.
+    """Return the sums of the leaves that each row reaches, without the offset.
 
     Parameters
     ----------

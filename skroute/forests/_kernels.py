@@ -1,7 +1,7 @@
 """Compiled walks from roots to leaves. Imported on first use.
 
-`trees` is always the fields of a :class:`skroute.forests._trees.Trees` as a plain tuple.
-For a tuple with names, the call itself takes longer than the walk of one row.
+`trees` is always the fields of a :class:`skroute.forests._trees.Trees` as a plain
+tuple. For a tuple with names, the call itself takes longer than the walk of one row.
 """
 
 import math
@@ -130,7 +130,7 @@ def _go_down(X, row_of_pair, node_of_pair, pairs, nodes, n_levels):
 
 @njit(cache=True, nogil=True)
 def _drop_pairs_at_leaves(pairs, node_of_pair, nodes):
-    """Move the numbers of pairs that are not at a leaf to the front. Return how many."""
+    """Move the pairs that are not at a leaf to the front, and return their number."""
     n_going = 0
     for i in range(len(pairs)):
         pair = pairs[i]
@@ -172,7 +172,7 @@ def _go_to_leaves(X, row_of_pair, node_of_pair, pairs, nodes, depth):
 def _go_to_leaves_special(
     X, row_of_pair, node_of_pair, n_pairs, nodes, cat_words, cat_start
 ):
-    """Move all pairs to a leaf, in place, one pair after the other, by `step_special`."""
+    """Move all pairs to a leaf, one after the other, in place, if a node is special."""
     for j in range(n_pairs):
         row = row_of_pair[j]
         node = node_of_pair[j]

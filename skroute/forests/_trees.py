@@ -37,9 +37,9 @@ class Trees(NamedTuple):
     """Trees of an additive ensemble as plain arrays, for compiled kernels.
 
     A row whose cell in the column of a node is `x` goes right if ``x > threshold``. A
-    missing value goes right at nodes with the flag `MISSING_RIGHT`, otherwise left. At a
-    categorical node ``threshold`` is the number of a bit set, and categories in the set
-    go left.
+    missing value goes right at nodes with the flag `MISSING_RIGHT`, otherwise left. At
+    a categorical node ``threshold`` is the number of a bit set, and categories in the
+    set go left.
 
     Attributes
     ----------
@@ -203,7 +203,7 @@ _ARRAY_KINDS = {
 
 
 def _require(holds, condition):
-    """Raise a ValueError with a condition that the arrays do not meet, unless it holds."""
+    """Raise a ValueError that contains a condition, unless the condition holds."""
     if not holds:
         raise ValueError(
             f"The arrays of the forest are damaged: {condition}, which is not so. Make "

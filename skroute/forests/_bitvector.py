@@ -35,6 +35,9 @@ NO_LIMIT = -1
 _LEAST_DEPTH_OF_32_BITS = 15
 # Second bit of the word behind a bit set. It is set if missing values go left.
 _MISSING_LEFT_BIT = 2
+# Compiled code has at least one word, also without categories.
+_UNUSED_WORD = np.zeros(1, np.uint32)
+_NO_WORDS = np.empty(0, np.uint32)
 # A column of categories has this much more than the number of its feature in its key,
 # so that such columns are sorted behind those of numbers.
 _CATEGORIES_LAST = np.int64(FEATURE_MASK + 1)
@@ -102,6 +105,30 @@ class BinnedTests(NamedTuple):
     column: np.ndarray
     cut: np.ndarray
     words: np.ndarray
+
+
+class _ColumnTests(NamedTuple):
+    """The tests of one column.
+
+    Attributes
+    ----------
+    cut : ndarray of shape (n_tests,), dtype=int
+        As in :class:`BinnedTests`.
+
+    cuts : ndarray
+        Sorted thresholds, in the type of the rows. Empty for categories.
+
+    words : ndarray, dtype=uint32
+        Bit sets of the tests. Empty for numbers.
+
+    limit : int
+        As in :class:`Columns`.
+    """
+
+    cut: np.ndarray
+    cuts: np.ndarray
+    words: np.ndarray
+    limit: int
 
 
 class BitTrees(NamedTuple):
@@ -350,48 +377,30 @@ def find_tests(nodes, trees, dtype):
     if (is_categorical & is_zero_missing).any():
         return None
     keys, column = np.unique(_column_keys(nodes, flags), return_inverse=True)
-    n_columns = len(keys)
     sets = np.split(trees.cat_words, trees.cat_start[1:])
-    limit = np.full(n_columns, NO_LIMIT, np.int32)
     cut = np.zeros(len(nodes), dtype=np.int32)
-    cuts_by_column = []
-    words = [np.zeros(1, np.uint32)]
-    n_words = 1
-    for c, tests in enumerate(_tests_by_column(column, n_columns)):
+    by_column = []
+    words = [_UNUSED_WORD]
+    n_words = len(_UNUSED_WORD)
+    for key, tests in zip(keys, _tests_by_column(column, n_columns=len(keys))):
         thresholds = nodes["threshold"][tests]
-        if keys[c] & CATEGORICAL:
-            sets_of_tests = [sets[number] for number in thresholds.astype(np.int64)]
-            longest = max(len(words_of_set) for words_of_set in sets_of_tests)
-            limit[c] = 32 * longest
-            # Behind the limit there is one more code, that of missing values.
-            if limit[c] + 1 >= MISSING_CODE:
-                return None
-            goes_right = (flags[tests] & MISSING_RIGHT) != 0
-            table = _table_of_sets(sets_of_tests, longest, goes_right)
-            cut[tests] = n_words + (longest + 1) * np.arange(len(tests))
-            words.append(table.ravel())
-            n_words += table.size
-            cuts_of_column = np.empty(0, dtype)
+        if key & CATEGORICAL:
+            column_tests = _category_tests(
+                [sets[number] for number in thresholds.astype(np.int64)],
+                (flags[tests] & MISSING_RIGHT) != 0,
+                first_word=n_words,
+                dtype=dtype,
+            )
         else:
-            rounded = _below(thresholds, dtype)
-            cuts_of_column, cut[tests] = np.unique(rounded, return_inverse=True)
-            if len(cuts_of_column) >= MISSING_CODE:
-                return None
-        cuts_by_column.append(cuts_of_column)
-    n_cuts = [len(cuts) for cuts in cuts_by_column]
-    missing = np.where((keys & MISSING_RIGHT) != 0, MISSING_CODE, 0)
-    missing = np.where(limit == NO_LIMIT, missing, limit + 1)
-    columns = Columns(
-        feature=(keys >> _FEATURE_SHIFT & FEATURE_MASK).astype(np.int32),
-        # The empty array has the type of the rows, also without a column.
-        cuts=np.concatenate([np.empty(0, dtype), *cuts_by_column]),
-        start=np.append(0, np.cumsum(n_cuts)).astype(np.int32),
-        missing=missing.astype(np.uint16),
-        zero_missing=(keys & ZERO_MISSING) != 0,
-        limit=limit,
-    )
+            column_tests = _number_tests(thresholds, dtype)
+        if column_tests is None:
+            return None
+        cut[tests] = column_tests.cut
+        words.append(column_tests.words)
+        n_words += len(column_tests.words)
+        by_column.append(column_tests)
     return BinnedTests(
-        columns=columns,
+        columns=_columns_of(keys, by_column, dtype=dtype),
         column=column.astype(np.int32),
         cut=cut,
         words=np.concatenate(words),
@@ -420,31 +429,95 @@ def _tests_by_column(column, n_columns):
     return np.split(order, bounds)[:n_columns]
 
 
-def _table_of_sets(sets, n_words, goes_right):
-    """Return bit sets of one length, with a bit for missing values.
+def _number_tests(thresholds, dtype):
+    """Return the tests of one column of numbers, or None if there are too many cuts.
+
+    Parameters
+    ----------
+    thresholds : ndarray of shape (n_tests,), dtype=float64
+    dtype : numpy.dtype
+        Type of the rows.
+
+    Returns
+    -------
+    _ColumnTests or None
+    """
+    cuts, cut = np.unique(_below(thresholds, dtype), return_inverse=True)
+    if len(cuts) >= MISSING_CODE:
+        return None
+    return _ColumnTests(cut=cut, cuts=cuts, words=_NO_WORDS, limit=NO_LIMIT)
+
+
+def _category_tests(sets, goes_right, first_word, dtype):
+    """Return the tests of one column of categories, or None if sets are too long.
 
     Parameters
     ----------
     sets : list of ndarray of uint32
         The bit set of each test.
 
-    n_words : int
-        Number of words of the longest set.
-
     goes_right : ndarray of shape (n_tests,), dtype=bool
         True for tests that send missing values to the right.
 
+    first_word : int
+        Number of words of the columns before.
+
+    dtype : numpy.dtype
+        Type of the rows.
+
     Returns
     -------
-    ndarray of shape (n_tests, n_words + 1), dtype=uint32
-        In the last word the first bit is for categories that are in no set, and the
-        second one for missing values.
+    _ColumnTests or None
     """
-    table = np.zeros((len(sets), n_words + 1), dtype=np.uint32)
+    longest = max(len(words) for words in sets)
+    limit = 32 * longest
+    # Behind the limit there is one more code, that of missing values.
+    if limit + 1 >= MISSING_CODE:
+        return None
+    # All sets become as long as the longest one, and have one more word. Its first bit
+    # is for categories that are in no set, and its second bit for missing values.
+    table = np.zeros((len(sets), longest + 1), dtype=np.uint32)
     for i, words in enumerate(sets):
         table[i, : len(words)] = words
-    table[:, n_words] = np.where(goes_right, 0, _MISSING_LEFT_BIT)
-    return table
+    table[:, longest] = np.where(goes_right, 0, _MISSING_LEFT_BIT)
+    return _ColumnTests(
+        cut=first_word + (longest + 1) * np.arange(len(sets)),
+        cuts=np.empty(0, dtype),
+        words=table.ravel(),
+        limit=limit,
+    )
+
+
+def _columns_of(keys, by_column, dtype):
+    """Return the columns to which rows are binned.
+
+    Parameters
+    ----------
+    keys : ndarray of shape (n_columns,), dtype=int64
+        From :func:`_column_keys`.
+
+    by_column : list of _ColumnTests
+    dtype : numpy.dtype
+        Type of the rows.
+
+    Returns
+    -------
+    Columns
+    """
+    limit = np.array([tests.limit for tests in by_column], dtype=np.int32)
+    cuts = [tests.cuts for tests in by_column]
+    n_cuts = [len(cuts_of_column) for cuts_of_column in cuts]
+    missing_of_numbers = np.where((keys & MISSING_RIGHT) != 0, MISSING_CODE, 0)
+    missing = np.where(limit == NO_LIMIT, missing_of_numbers, limit + 1)
+    return Columns(
+        feature=(keys >> _FEATURE_SHIFT & FEATURE_MASK).astype(np.int32),
+        # The empty array is for trees without a test, which have no column.
+        cuts=np.concatenate([np.empty(0, dtype), *cuts]),
+        start=np.append(0, np.cumsum(n_cuts)).astype(np.int32),
+        missing=missing.astype(np.uint16),
+        zero_missing=(keys & ZERO_MISSING) != 0,
+        limit=limit,
+    )
 
 
 def _below(threshold, dtype):

@@ -324,6 +324,22 @@ def _used_columns(bits, first_tree, last_tree, column):
 
 
 @njit(cache=True, nogil=True)
+def _read_sums(out, begin, m, total):
+    """Copy `m` rows of `out`, from row `begin` on, into the columns of `total`."""
+    for k in range(out.shape[1]):
+        for j in range(m):
+            total[k, j] = out[begin + j, k]
+
+
+@njit(cache=True, nogil=True)
+def _write_sums(total, begin, m, out):
+    """Copy the first `m` columns of `total` into rows of `out`, from row `begin` on."""
+    for k in range(out.shape[1]):
+        for j in range(m):
+            out[begin + j, k] = total[k, j]
+
+
+@njit(cache=True, nogil=True)
 def add_members(X, start, stop, bits, first, last, column, out):
     """Add members ``first, ..., last - 1`` to rows ``start:stop`` of `out`, in place.
 
@@ -360,9 +376,7 @@ def add_members(X, start, stop, bits, first, last, column, out):
     for begin in range(start, stop, block):
         m = min(block, stop - begin)
         bin_rows(X, np.arange(begin, begin + m), m, columns, used, codes)
-        for k in range(out.shape[1]):
-            for j in range(m):
-                total[k, j] = out[begin + j, k]
+        _read_sums(out, begin, m, total)
         for t in range(first_tree, last_tree):
             output = outputs[t]
             if output >= 0 and column[output] < 0:
@@ -375,6 +389,4 @@ def add_members(X, start, stop, bits, first, last, column, out):
             for k in range(len(column)):
                 if column[k] >= 0:
                     add_values(values, leaf_start[t], k, left, m, total[column[k]])
-        for k in range(out.shape[1]):
-            for j in range(m):
-                out[begin + j, k] = total[k, j]
+        _write_sums(total, begin, m, out)

@@ -223,13 +223,18 @@ def leaves(X, rows, m, trees, first, last, scratch, out):
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _add_values_at(values, leaf_of_row, m, output, column, out):
-    """Add the values of the leaves of one tree to the first `m` rows of `out`.
+def _add_values_at(values, leaf_of_pair, first_pair, m, output, column, sums):
+    """Add the values of the leaves of one tree to the sums of `m` rows.
 
     Parameters
     ----------
     values : ndarray of shape (n_nodes, width)
-    leaf_of_row : ndarray of uint64
+    leaf_of_pair : ndarray of uint64
+        Leaves of pairs of a row and a tree.
+
+    first_pair : int
+        The pair of the first row and this tree. Those of the next rows follow.
+
     m : int
     output : int
         Output of the tree, `ALL_OUTPUTS` if its leaves have a value for each.
@@ -237,17 +242,20 @@ def _add_values_at(values, leaf_of_row, m, output, column, out):
     column : ndarray of shape (n_outputs,), dtype=int64
         As for :func:`add_leaves`.
 
-    out : ndarray of shape (n_rows, n_columns)
+    sums : ndarray of shape (m, n_columns)
     """
+    # One loop for both kinds of trees: with a loop for each, few rows take twice the time.
     if output >= 0:
-        if column[output] >= 0:
+        first_output = output
+        n_values = 1
+    else:
+        first_output = 0
+        n_values = len(column)
+    for k in range(n_values):
+        target = column[first_output + k]
+        if target >= 0:
             for j in range(m):
-                out[j, column[output]] += values[leaf_of_row[j], 0]
-        return
-    for k in range(len(column)):
-        if column[k] >= 0:
-            for j in range(m):
-                out[j, column[k]] += values[leaf_of_row[j], k]
+                sums[j, target] += values[leaf_of_pair[first_pair + j], k]
 
 
 @njit(cache=True, nogil=True)
@@ -278,6 +286,7 @@ def add_leaves(X, start, stop, trees, first, last, column, out):
     leaf_of_pair = np.empty(block * n_together, dtype=np.uint64)
     for begin in range(start, stop, block):
         m = min(block, stop - begin)
+        sums = out[begin : begin + m]
         for j in range(m):
             rows[j] = begin + j
         for t in range(first_tree, last_tree, n_together):
@@ -286,13 +295,9 @@ def add_leaves(X, start, stop, trees, first, last, column, out):
             end = min(t + n_together, last_tree)
             leaves(X, rows, m, trees, t, end, scratch, leaf_of_pair)
             for i in range(t, end):
+                first_pair = (i - t) * m
                 _add_values_at(
-                    values,
-                    leaf_of_pair[(i - t) * m :],
-                    m,
-                    outputs[i],
-                    column,
-                    out[begin:],
+                    values, leaf_of_pair, first_pair, m, outputs[i], column, sums
                 )
 
 

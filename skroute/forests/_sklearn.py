@@ -75,8 +75,8 @@ class AdaBoostReader(ForestReader):
         if n_classes < 2:
             raise ValueError(
                 "AdaBoostClassifier must have at least two classes: this one was "
-                "fitted to rows of one class, which is its answer to every row: nothing "
-                "is to be evaluated."
+                "fitted to rows of one class, which is its answer to every row: "
+                "nothing is to be evaluated."
             )
         if not _has_trees(estimator):
             return None

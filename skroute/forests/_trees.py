@@ -433,31 +433,38 @@ def joined(forests):
     Trees
     """
     n_nodes = [len(trees.nodes) for trees in forests]
+    n_trees = [len(trees.roots) for trees in forests]
+    n_words = [len(trees.cat_words) for trees in forests]
     n_sets = [len(trees.cat_start) - 1 for trees in forests]
     # Number of the first node, tree, word and set of each forest among those of all.
     first_node = _starts_of(n_nodes)
-    first_tree = _starts_of([len(trees.roots) for trees in forests])
-    first_word = _starts_of([len(trees.cat_words) for trees in forests])
+    first_tree = _starts_of(n_trees)
+    first_word = _starts_of(n_words)
     first_set = _starts_of(n_sets)
-    nodes = np.concatenate([trees.nodes for trees in forests])
+    nodes = _joined_field(forests, "nodes")
     nodes["child"] += np.repeat(first_node, n_nodes).astype(np.int32)
     is_categorical = (nodes["feature"] & CATEGORICAL) != 0
     first_set_of_node = np.repeat(first_set, n_nodes)
     nodes["threshold"][is_categorical] += first_set_of_node[is_categorical]
-    roots = [trees.roots for trees in forests]
-    member_starts = [trees.member_start for trees in forests]
-    cat_starts = [trees.cat_start for trees in forests]
-    trees = Trees(
+    roots = _joined_field(forests, "roots") + np.repeat(first_node, n_trees)
+    joined_trees = Trees(
         nodes=nodes,
-        values=np.concatenate([trees.values for trees in forests]),
-        roots=_joined_positions(roots, first_node),
-        depths=np.concatenate([trees.depths for trees in forests]),
-        outputs=np.concatenate([trees.outputs for trees in forests]),
-        member_start=_joined_bounds(member_starts, first_tree),
-        cat_words=np.concatenate([trees.cat_words for trees in forests]),
-        cat_start=_joined_bounds(cat_starts, first_word),
+        values=_joined_field(forests, "values"),
+        roots=roots.astype(np.int32),
+        depths=_joined_field(forests, "depths"),
+        outputs=_joined_field(forests, "outputs"),
+        member_start=_joined_bounds(
+            [trees.member_start for trees in forests], first_tree
+        ),
+        cat_words=_joined_field(forests, "cat_words"),
+        cat_start=_joined_bounds([trees.cat_start for trees in forests], first_word),
     )
-    return trees.read_only()
+    return joined_trees.read_only()
+
+
+def _joined_field(forests, name):
+    """Return the arrays of one field of several :class:`Trees`, joined to one array."""
+    return np.concatenate([getattr(trees, name) for trees in forests])
 
 
 def _starts_of(sizes):
@@ -470,33 +477,24 @@ def _bounds_of(sizes):
     return np.append(0, np.cumsum(sizes))
 
 
-def _joined_positions(positions, starts):
-    """Return the positions in several arrays as positions in the joined array.
+def _joined_bounds(bounds, starts):
+    """Return the bounds of pieces of several arrays as bounds in the joined array.
 
     Parameters
     ----------
-    positions : list of ndarray of int
-        Positions in each of the arrays.
+    bounds : list of ndarray of int
+        For each array where its pieces start, from 0 on, and where the last one ends.
 
     starts : ndarray of int
-        Where each of the arrays starts in the joined one.
+        Where each array starts in the joined one.
 
     Returns
     -------
     ndarray, dtype=int32
     """
-    moved = [array + start for array, start in zip(positions, starts)]
-    return np.concatenate(moved).astype(np.int32)
-
-
-def _joined_bounds(bounds, starts):
-    """Return the bounds in several arrays as bounds in the joined array.
-
-    Parameters and result are those of :func:`_joined_positions`. The first bound of
-    each array, which is 0, is the last one of the array before it, and is left out.
-    """
-    ends = [array[1:] for array in bounds]
-    return np.append(0, _joined_positions(ends, starts)).astype(np.int32)
+    # The first bound of an array is the last one of the array before it.
+    ends = [array[1:] + start for array, start in zip(bounds, starts)]
+    return np.append(0, np.concatenate(ends)).astype(np.int32)
 
 
 def breadth_first(left, right, roots):

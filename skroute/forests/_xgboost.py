@@ -46,31 +46,23 @@ class XGBoostReader(ForestReader):
             raise ValueError(
                 f"{name} has missing={missing!r}; only NaN is supported: replace it."
             )
-        is_model = hasattr(estimator, "get_booster")
-        booster = estimator.get_booster() if is_model else estimator
+        booster = estimator
+        best_iteration = None
+        # A raw booster answers with all its trees, also if it stopped early.
+        if hasattr(estimator, "get_booster"):
+            booster = estimator.get_booster()
+            best_iteration = booster.attr("best_iteration")
         content = json.loads(booster.save_raw("json"))
         learner = content["learner"]
-        parameters = learner["learner_model_param"]
         objective = _checked_objective(learner, name)
         tree_content = _checked_trees(learner, name)
-        # Trees of member `t` are ``bounds[t]:bounds[t + 1]``.
-        bounds = tree_content["iteration_indptr"]
-        # A raw booster answers with all its trees.
-        best_iteration = booster.attr("best_iteration") if is_model else None
-        if best_iteration is not None:
-            n_members = int(best_iteration) + 1
-            bounds = bounds[: n_members + 1]
-        builder = ForestBuilder()
-        for first, last in zip(bounds, bounds[1:]):
-            for t in range(first, last):
-                output = tree_content["tree_info"][t]
-                _add_tree(builder, tree_content["trees"][t], output=output)
-            builder.end_member()
+        builder = _builder_of(tree_content, best_iteration)
         classes = labels_of(estimator)
         label_dtype = ""
         if objective == _OBJECTIVE_OF_POSITIONS and classes is not None:
             label_dtype = _TYPE_OF_POSITIONS
         categories = _categories_of(tree_content, name)
+        parameters = learner["learner_model_param"]
         # `num_class` is 0 without classes.
         n_outputs = max(1, int(parameters["num_class"]))
         n_features = int(parameters["num_feature"])
@@ -156,6 +148,36 @@ def _checked_trees(learner, name):
             f"{name} was fitted to y with {n_targets} columns; one is supported."
         )
     return tree_content
+
+
+def _builder_of(tree_content, best_iteration):
+    """Return a builder with the trees of a model.
+
+    Parameters
+    ----------
+    tree_content : dict
+        From :func:`_checked_trees`.
+
+    best_iteration : str or None
+        Number of the last boosting iteration to read, counted from 0. None reads all.
+
+    Returns
+    -------
+    ForestBuilder
+        Members are boosting iterations.
+    """
+    # Trees of iteration `i` are ``bounds[i]:bounds[i + 1]``.
+    bounds = tree_content["iteration_indptr"]
+    if best_iteration is not None:
+        n_iterations = int(best_iteration) + 1
+        bounds = bounds[: n_iterations + 1]
+    builder = ForestBuilder()
+    for first, last in zip(bounds, bounds[1:]):
+        for t in range(first, last):
+            output = tree_content["tree_info"][t]
+            _add_tree(builder, tree_content["trees"][t], output=output)
+        builder.end_member()
+    return builder
 
 
 def _score_without_trees(content, n_features):

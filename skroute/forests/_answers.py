@@ -1,6 +1,7 @@
 """From the leaves of a row to the answers of its library, equal to the last bit."""
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -44,22 +45,35 @@ def exact_sums(forest, X, n_jobs=None):
     ndarray of shape (n_samples, n_outputs)
     """
     n_rows = len(X)
-    n_outputs = forest.n_outputs
     rule = forest.sum_rule
-    sums = np.empty((n_rows, n_outputs), dtype=rule.dtype)
+    sums = np.empty((n_rows, forest.n_outputs), dtype=rule.dtype)
     sums[:] = 0.0 if rule.offset_last else forest.offset
-    # Each output has its own column.
-    column = np.arange(n_outputs)
-    walk, layout = walk_of(forest, n_rows, 0, forest.n_members)
-
-    def add(start, stop):
-        walk(X, start, stop, layout, 0, forest.n_members, column, sums)
-        if rule.offset_last:
-            sums[start:stop] *= rule.scale
-            sums[start:stop] += forest.offset
-
-    in_parts(add, n_rows, n_jobs)
+    walk, layout = walk_of(forest, n_rows, first=0, last=forest.n_members)
+    in_parts(partial(_add_block, forest, X, walk, layout, sums), n_rows, n_jobs=n_jobs)
     return sums
+
+
+def _add_block(forest, X, walk, layout, sums, start, stop):
+    """Add all members to the sums of a block of rows, in place.
+
+    Parameters
+    ----------
+    forest : Forest
+    X : ndarray of shape (n_samples, n_features)
+    walk, layout
+        From :func:`~skroute.forests._code_walk.walk_of`.
+
+    sums : ndarray of shape (n_samples, n_outputs)
+    start, stop : int
+        The first row of the block and the one behind its last.
+    """
+    # Each output has its own column.
+    column = np.arange(forest.n_outputs)
+    walk(X, start, stop, layout, 0, forest.n_members, column, sums)
+    rule = forest.sum_rule
+    if rule.offset_last:
+        sums[start:stop] *= rule.scale
+        sums[start:stop] += forest.offset
 
 
 def in_parts(call, n, n_jobs):
@@ -154,7 +168,7 @@ def _probabilities_of_votes(forest, scores):
 def _linked(rule, scores):
     """Return the link of scores, of the same shape."""
     if rule.kind in _C_LINKS:
-        return _linked_by_c_library(rule.kind, scores, rule.slope)
+        return _linked_by_c_library(rule.kind, scores, slope=rule.slope)
     if rule.kind == "expit":
         return expit(scores * rule.slope)
     if rule.kind == "sk_softmax":

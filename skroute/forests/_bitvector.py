@@ -226,7 +226,7 @@ def bit_trees(trees, dtype):
         clearing = _tests_of_nodes(trees, numbers, most_leaves=n_leaves.max())
     else:
         return None
-    tests = find_tests(trees.nodes[clearing.nodes], trees, np.dtype(dtype))
+    tests = find_tests(trees.nodes[clearing.nodes], trees, dtype=np.dtype(dtype))
     if tests is None:
         return None
     n_tests = np.bincount(tree_of_node[clearing.nodes], minlength=n_trees)

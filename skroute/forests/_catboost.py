@@ -53,7 +53,7 @@ class CatBoostReader(ForestReader):
         beta = 0.0
         if _is_classifier(estimator):
             classes = np.asarray(estimator.classes_)
-            kind = _kind_of_classifier(name, loss, n_outputs)
+            kind = _kind_of_classifier(name, loss, n_scores=n_outputs)
             if n_outputs == 1:
                 beta = _score_at_threshold(estimator)
         else:

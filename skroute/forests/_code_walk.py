@@ -53,7 +53,7 @@ def coded_trees(trees, dtype):
         None if there are categories, or more cuts or columns than 16 bits can number.
     """
     is_inner = ~trees.is_leaf
-    tests = find_tests(trees.nodes[is_inner], trees, np.dtype(dtype))
+    tests = find_tests(trees.nodes[is_inner], trees, dtype=np.dtype(dtype))
     if tests is None:
         return None
     columns = tests.columns
@@ -161,7 +161,7 @@ def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
     column = np.full(forest.n_outputs, -1)
     column[np.asarray(outputs)] = np.arange(n_columns)
     sums = np.zeros((len(X), n_columns))
-    walk, layout = walk_of(forest, len(X), first, last)
+    walk, layout = walk_of(forest, len(X), first=first, last=last)
     walk(X, 0, len(X), layout, first, last, column, sums)
     scale = forest.sum_rule.scale
     if scale != 1.0:

@@ -82,13 +82,14 @@ def _classifies(self):
 
 def _has_scores(self):
     """Return True if a `FastForest` has scores, or raise an AttributeError."""
+    _classifies(self)
     forest = vars(self).get("forest_")
     if forest is None:
         reader = find_reader(take_apart(self.estimator).ensemble)
         averages = reader is not None and reader.averages_probabilities
     else:
         averages = forest.answer_rule.kind == "mean"
-    if not _classifies(self) or averages:
+    if averages:
         raise AttributeError(
             "A forest that averages probabilities has no decision_function."
         )
@@ -98,16 +99,19 @@ def _has_scores(self):
 class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
     """A fitted ensemble of trees, evaluated exactly and many times faster.
 
-    Boosting, forests, bagging and AdaBoost of decision trees from LightGBM, XGBoost,
-    CatBoost and scikit-learn, also at the end of a :class:`~sklearn.pipeline.Pipeline`
-    and with a threshold that :class:`~sklearn.model_selection.FixedThresholdClassifier`
-    or :class:`~sklearn.model_selection.TunedThresholdClassifierCV` moved. The answers
-    are those of the library: the same trees, thresholds, treatment of missing values
-    and categories, and the sum in the same order and precision. They are compared when
-    the forest is built, and a difference is an error.
+    It takes boosting, forests, bagging and AdaBoost of decision trees from LightGBM,
+    XGBoost, CatBoost and scikit-learn. The ensemble may be at the end of a
+    :class:`~sklearn.pipeline.Pipeline`, and its threshold may be moved by
+    :class:`~sklearn.model_selection.FixedThresholdClassifier` or
+    :class:`~sklearn.model_selection.TunedThresholdClassifierCV`.
 
-    Trees of at most 64 leaves are evaluated by bit vectors, in blocks of rows [1]_;
-    larger ones by a walk from the root to a leaf on binned rows, few rows on the rows
+    The answers are those of the library: trees, thresholds, and the treatment of
+    missing values and categories are the same, and sums have the same order and
+    precision. Answers are compared when the forest is built, and a difference is an
+    error.
+
+    Trees of at most 64 leaves are evaluated by bit vectors, in blocks of rows [1]_.
+    Larger trees are walked from the root to a leaf, on binned rows. Few rows are walked
     as they are.
 
     Parameters
@@ -330,14 +334,14 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
         model = unfrozen(model)
         apart = take_apart(model)
         forest = _forest_of(apart.ensemble)
-        _check_answers(model, apart, forest, X=X)
+        _check_answers(model, apart, forest=forest, X=X)
         self.forest_ = forest.with_cut(apart.cut)
-        self._transformers = apart.before
+        self._transformers = apart.transformers
         if forest.classes is not None:
             self.classes_ = forest.classes
         # `fit` of an ensemble that is not frozen has set them.
         if not hasattr(self, "n_features_in_"):
-            self.n_features_in_ = _n_columns_of(model, apart, forest, X=X)
+            self.n_features_in_ = _n_columns_of(model, apart, forest=forest, X=X)
             self._take_names(model, X)
         return self
 
@@ -355,10 +359,12 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
         ignores_names = self.forest_.read_rule.columns.ignores_names
         may_be_renamed = ignores_names and not self._transformers
         if X is None or not hasattr(X, "columns"):
+            # The names of frames in later calls are not known yet.
             self._may_be_renamed = may_be_renamed
             return
         columns = column_keys(X)
         if may_be_renamed and self._are_other_names(columns):
+            # From now on, the names of this frame are those of the columns.
             if all(isinstance(name, str) for name in columns):
                 self.feature_names_in_ = np.asarray(columns, dtype=object)
         self._check_columns(X)
@@ -408,6 +414,8 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
         """Return the sums of the leaves, of shape (n_samples, n_outputs)."""
         if "forest_" not in vars(self):
             check_is_fitted(self, "forest_")
+        # Checks take longer than the trees of one row. A plain array needs none of
+        # them, unless there are names or transformers.
         if (
             self._transformers
             or hasattr(self, "feature_names_in_")
@@ -419,7 +427,8 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
             self._check_columns(X)
             X = prepared(self._transformers, X)
         self._check_n_jobs()
-        return exact_sums(self.forest_, rows_of(self.forest_, X), self.n_jobs)
+        rows = rows_of(self.forest_, X)
+        return exact_sums(self.forest_, rows, n_jobs=self.n_jobs)
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """Return the predictions of the ensemble.
@@ -439,7 +448,7 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
         if self.forest_.classes is None:
             return answer(self.forest_, scores)
         positions = label_positions(self.forest_, scores)
-        return labels_at(self.forest_, self.classes_, positions)
+        return labels_at(self.forest_, self.classes_, positions=positions)
 
     @available_if(_classifies)
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
@@ -603,7 +612,7 @@ def _n_columns_of(model, apart, forest, X):
     -------
     int
     """
-    if not apart.before:
+    if not apart.transformers:
         return forest.n_features
     if hasattr(model, "n_features_in_"):
         return model.n_features_in_
@@ -645,8 +654,9 @@ def _check_answers(model, apart, forest, X):
         refuse_tables(X)
         unseen = not forest.read_rule.columns.refuses_unseen
         probes = varied_rows(as_rows(X), unseen=unseen)
-        _compare(model, apart, forest.with_cut(apart.cut), probes=probes)
-    elif apart.before:
+        moved_forest = forest.with_cut(apart.cut)
+        _compare(model, apart, forest=moved_forest, probes=probes)
+    elif apart.transformers:
         raise ValueError(
             "The rows are prepared by a pipeline: give rows X to compare answers on."
         )
@@ -656,9 +666,9 @@ def _check_answers(model, apart, forest, X):
         )
     if at_thresholds is not None:
         ensemble = apart.ensemble
-        alone = TakenApart(ensemble=ensemble, before=(), cut=None)
+        alone = TakenApart(ensemble=ensemble, transformers=(), cut=None)
         probes = {"rows at the thresholds": at_thresholds}
-        _compare(ensemble, alone, forest, probes=probes)
+        _compare(ensemble, alone, forest=forest, probes=probes)
 
 
 def _compare(model, apart, forest, probes):
@@ -682,8 +692,8 @@ def _compare(model, apart, forest, probes):
     compare(
         type(model).__name__,
         probes,
-        partial(_library_answers, model, apart, classifies),
-        partial(_forest_answers, forest, apart.before),
+        library_answers=partial(_library_answers, model, apart, classifies),
+        forest_answers=partial(_forest_answers, forest, apart.transformers),
         rtol=tolerance,
         atol=tolerance,
     )
@@ -704,7 +714,7 @@ def _library_answers(model, apart, classifies, X):
     dict from str to ndarray or None
         None if the library has no such answer.
     """
-    answers = {"sums": own_sums(apart.ensemble, prepared(apart.before, X))}
+    answers = {"sums": own_sums(apart.ensemble, prepared(apart.transformers, X))}
     if classifies:
         answers["labels"] = own_predict(model, X)
         answers["probabilities"] = own_proba(model, X)

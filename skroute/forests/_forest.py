@@ -328,9 +328,9 @@ class ForestBuilder:
         """
         offset = np.atleast_1d(np.asarray(offset, dtype=np.float64))
         return Forest(
-            laid_out(self._table()),
-            read_only(offset),
-            n_features,
+            trees=laid_out(self._table()),
+            offset=read_only(offset),
+            n_features=n_features,
             classes=classes,
             read_rule=read_rule,
             sum_rule=sum_rule,

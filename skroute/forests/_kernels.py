@@ -244,7 +244,8 @@ def _add_values_at(values, leaf_of_pair, first_pair, m, output, column, sums):
 
     sums : ndarray of shape (m, n_columns)
     """
-    # One loop for both kinds of trees: with a loop for each, few rows take twice the time.
+    # One loop for both kinds of trees. With a loop for each, few rows take twice as
+    # long.
     if output >= 0:
         first_output = output
         n_values = 1

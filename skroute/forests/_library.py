@@ -172,7 +172,7 @@ def rows_at_thresholds(forest, n=200):
         if (splits["feature"] & CATEGORICAL).any():
             X[:, feature] = rng.randint(0, _MOST_CODES, n)
             continue
-        cells = _cells_near(splits["threshold"], n, X.dtype, rng=rng)
+        cells = _cells_near(splits["threshold"], n, dtype=X.dtype, rng=rng)
         X[:, feature] = np.where(np.isfinite(cells), cells, X[:, feature])
     for feature, values in forest.read_rule.columns.categories_of_arrays.items():
         categories = np.asarray(values)
@@ -222,7 +222,7 @@ def varied_rows(X, unseen=True):
     for kind, values in _TEST_VALUES.items():
         is_text = isinstance(values[0], str)
         if columns and (not is_text or (unseen and has_text)):
-            kinds[kind] = _with_changed_cells(rows, columns, values)
+            kinds[kind] = _with_changed_cells(rows, columns, values=values)
     return kinds
 
 
@@ -273,7 +273,10 @@ def _with_changed_cells(rows, columns, values):
             continue
         is_column_of_text = column.dtype.kind == "O"
         if is_missing or is_column_of_text == isinstance(values[0], str):
-            rows.isetitem(j, _changed_column(column, positions, cells, is_missing))
+            changed = _changed_column(
+                column, positions, cells=cells, is_missing=is_missing
+            )
+            rows.isetitem(j, changed)
     return rows
 
 

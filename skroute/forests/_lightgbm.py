@@ -182,8 +182,8 @@ def _forest_of_sums(booster, blocks):
         # boosting="rf" adds its trees up and averages before the link.
         divisor = len(trees) / n_trees_per_iteration
     return Forest(
-        laid_out(_table_of(trees, n_trees_per_iteration)),
-        read_only(np.zeros(n_trees_per_iteration)),
+        trees=laid_out(_table_of(trees, n_trees_per_iteration)),
+        offset=read_only(np.zeros(n_trees_per_iteration)),
         n_features=int(head["max_feature_idx"]) + 1,
         read_rule=ReadRule(
             finite=False,
@@ -247,7 +247,7 @@ def _table_of(trees, n_trees_per_iteration):
 
     no_split = np.full(n_leaves.sum(), _NO_SPLIT)
     no_value = np.zeros(len(tree_of_inner))
-    leaf_value = _numbers_of(trees, "leaf_value", np.float64)
+    leaf_value = _numbers_of(trees, "leaf_value", dtype=np.float64)
     children = {}
     for key in ("left_child", "right_child"):
         child = _numbers_of(trees, key)
@@ -257,7 +257,7 @@ def _table_of(trees, n_trees_per_iteration):
         position = np.where(child < 0, leaf_position, inner_position)
         children[key] = np.append(position, no_split)
 
-    # The bounds of each tree's bit sets begin at 0.
+    # The bounds of each tree's bit sets begin at 0 again: that step down is not a size.
     set_sizes = np.diff(_numbers_of(trees, "cat_boundaries"))
     set_sizes = set_sizes[set_sizes > 0]
     return TreeTable(
@@ -307,7 +307,7 @@ def _splits_of(trees, tree_of_inner):
     _Splits
     """
     decision_type = _numbers_of(trees, "decision_type")
-    threshold = _numbers_of(trees, "threshold", np.float64)
+    threshold = _numbers_of(trees, "threshold", dtype=np.float64)
     is_categorical = (decision_type & _IS_CATEGORICAL) != 0
     # The library reads a number in zero's range as zero. A threshold in this range is
     # moved to its end, so that the kernels send such a number to the same side.

@@ -93,7 +93,7 @@ class AdaBoostReader(ForestReader):
             # A vote for one class is a vote against the others together.
             vote_against = -1 / (n_classes - 1) * weight
             votes = np.where(label[:, None] == candidates, weight, vote_against)
-            members.append([_MemberTree(tree, votes, output)])
+            members.append([_MemberTree(tree, value=votes, output=output)])
         builder = _builder_of(members, getattr(estimator, "estimators_features_", None))
         return builder.build(
             np.zeros(len(candidates)),
@@ -129,10 +129,16 @@ class GradientBoostingReader(ForestReader):
             trees = []
             for output, regressor in enumerate(stage):
                 tree = regressor.tree_
-                trees.append(_MemberTree(tree, rate * tree.value[:, 0, :], output))
+                value = rate * tree.value[:, 0, :]
+                trees.append(_MemberTree(tree, value=value, output=output))
             members.append(trees)
         builder = _builder_of(members)
         classes = labels_of(estimator)
+        kind = _boosted_kind(
+            classes,
+            n_outputs=estimator.estimators_.shape[1],
+            kind_of_numbers="identity",
+        )
         # The first score is the same for all rows.
         row = np.zeros((1, estimator.n_features_in_), np.float32)
         return builder.build(
@@ -141,7 +147,7 @@ class GradientBoostingReader(ForestReader):
             classes=classes,
             read_rule=ReadRule(dtype="float32"),
             answer_rule=AnswerRule(
-                kind=_boosted_kind(classes, estimator.estimators_.shape[1], "identity"),
+                kind=kind,
                 slope=2.0 if estimator.loss == "exponential" else 1.0,
                 beta=_BELOW_ZERO,
                 by_score=classes is not None,
@@ -162,23 +168,25 @@ class HistGradientBoostingReader(ForestReader):
         builder = ForestBuilder()
         for stage in boosting.predictors:
             for output, predictor in enumerate(stage):
-                _add_predictor(builder, predictor, columns.position, output)
+                _add_predictor(
+                    builder, predictor, position=columns.position, output=output
+                )
             builder.end_member()
         classes = labels_of(estimator)
         kind_of_numbers = "identity"
         if estimator.loss in _LOSSES_WITH_LOGARITHM:
             kind_of_numbers = "sk_exp"
+        kind = _boosted_kind(
+            classes,
+            n_outputs=estimator.n_trees_per_iteration_,
+            kind_of_numbers=kind_of_numbers,
+        )
         return builder.build(
             np.ravel(boosting.baseline),
             estimator.n_features_in_,
             classes=classes,
             read_rule=ReadRule(finite=False, columns=EncodedCells(columns.categories)),
-            answer_rule=AnswerRule(
-                kind=_boosted_kind(
-                    classes, estimator.n_trees_per_iteration_, kind_of_numbers
-                ),
-                by_score=classes is not None,
-            ),
+            answer_rule=AnswerRule(kind=kind, by_score=classes is not None),
         )
 
 
@@ -205,7 +213,7 @@ def averaged_forest(model):
             # fewer.
             value = np.zeros((len(tree.value), len(classes)))
             value[:, member.classes_.astype(np.intp)] = tree.value[:, 0, :]
-        members.append([_MemberTree(tree, value, ALL_OUTPUTS)])
+        members.append([_MemberTree(tree, value=value, output=ALL_OUTPUTS)])
     n_outputs = members[-1][0].value.shape[1]
     builder = _builder_of(members, getattr(model, "estimators_features_", None))
     return builder.build(

@@ -100,12 +100,12 @@ def weights_alone(model, params, owner):
     return params
 
 
-def prepared(before, X):
+def prepared(transformers, X):
     """Return rows as an ensemble behind transformers gets them.
 
     Parameters
     ----------
-    before : sequence of fitted transformers
+    transformers : sequence of fitted transformers
         They are applied one after the other.
 
     X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
@@ -114,7 +114,7 @@ def prepared(before, X):
     -------
     array-like
     """
-    for transformer in before:
+    for transformer in transformers:
         X = transformer.transform(X)
     return X
 
@@ -127,7 +127,7 @@ class TakenApart(NamedTuple):
     ensemble : object
         Neither frozen, nor a pipeline, nor a moved threshold.
 
-    before : tuple of transformers
+    transformers : tuple
         They prepare the rows for the ensemble, one after the other. Empty if there is
         none.
 
@@ -136,7 +136,7 @@ class TakenApart(NamedTuple):
     """
 
     ensemble: Any
-    before: tuple
+    transformers: tuple
     cut: Cut | None
 
 
@@ -152,7 +152,7 @@ def take_apart(model):
     -------
     TakenApart
     """
-    before = ()
+    transformers = ()
     cut = None
     while True:
         if isinstance(model, FrozenEstimator):
@@ -160,7 +160,7 @@ def take_apart(model):
         elif isinstance(model, Pipeline):
             steps = [step for _, step in model.steps[:-1]]
             if any(step not in (None, "passthrough") for step in steps):
-                before += (model[:-1],)
+                transformers += (model[:-1],)
             model = model.steps[-1][1]
         elif isinstance(model, (FixedThresholdClassifier, TunedThresholdClassifierCV)):
             # The outermost one decides: it reads the probabilities of the others.
@@ -168,7 +168,7 @@ def take_apart(model):
                 cut = _cut_of(model)
             model = _inner_classifier(model)
         else:
-            return TakenApart(ensemble=model, before=before, cut=cut)
+            return TakenApart(ensemble=model, transformers=transformers, cut=cut)
 
 
 def _inner_classifier(model):
@@ -204,4 +204,4 @@ def _cut_of(model):
     else:
         threshold = getattr(model, "best_threshold_", _EVEN_PROBABILITY)
         positive = positive_label_of(model)
-    return Cut(float(threshold), response, positive)
+    return Cut(threshold=float(threshold), response=response, positive=positive)

@@ -3,6 +3,10 @@
 A block of rows is binned once, to the columns of a
 :class:`skroute.forests._bitvector.BitTrees`. Ranges of its trees are then evaluated on
 the codes. Early exit evaluates further ranges after some rows have left.
+
+`remaining` has a number for each row. Its bits are the leaves of a tree that the tests
+so far have not ruled out. A test with the number `clear` rules out the bits that are
+not in `clear`, for a row that goes right. `all_leaves` has all bits.
 """
 
 import numpy as np
@@ -52,108 +56,108 @@ if getattr(config, "DISABLE_JIT", False):
 
 
 @njit(cache=True, nogil=True)
-def _count_cuts(x, m, cuts, count, code):
-    """Write the number of cuts below each value into `code`.
+def _count_cuts(cells, n_rows, cuts, count, code):
+    """Write the number of cuts below each cell into `code`.
 
     Four cuts at a time are compared with all rows.
 
     Parameters
     ----------
-    x : ndarray of shape (n_rows,)
-    m : int
-        Only the first `m` values are used.
+    cells : ndarray of shape (n,)
+    n_rows : int
+        Only the first `n_rows` cells are used.
 
     cuts : ndarray of shape (n_cuts,)
-    count : ndarray of shape (n_rows,), dtype=int32 or int64
+    count : ndarray of shape (n,), dtype=int32 or int64
         Overwritten. Vector instructions are widest if an entry of `count` has as many
-        bytes as a value.
+        bytes as a cell.
 
-    code : ndarray of shape (n_rows,), dtype=uint16
+    code : ndarray of shape (n,), dtype=uint16
     """
     # True becomes 1 in the type of the counts.
     number = count.dtype.type
-    count[:m] = 0
+    count[:n_rows] = 0
     in_fours = len(cuts) // 4 * 4
     for k in range(0, in_fours, 4):
         cut_0 = cuts[k]
         cut_1 = cuts[k + 1]
         cut_2 = cuts[k + 2]
         cut_3 = cuts[k + 3]
-        for j in range(m):
-            value = x[j]
+        for j in range(n_rows):
+            cell = cells[j]
             count[j] += (
-                number(value > cut_0)
-                + number(value > cut_1)
-                + number(value > cut_2)
-                + number(value > cut_3)
+                number(cell > cut_0)
+                + number(cell > cut_1)
+                + number(cell > cut_2)
+                + number(cell > cut_3)
             )
     for k in range(in_fours, len(cuts)):
         cut = cuts[k]
-        for j in range(m):
-            count[j] += number(x[j] > cut)
-    for j in range(m):
+        for j in range(n_rows):
+            count[j] += number(cells[j] > cut)
+    for j in range(n_rows):
         code[j] = np.uint16(count[j])
 
 
 @njit(cache=True, nogil=True)
-def _search_cuts(x, m, cuts, base, code):
-    """Write the number of cuts below each value into `code`, by halving.
+def _search_cuts(cells, n_rows, cuts, base, code):
+    """Write the number of cuts below each cell into `code`, by halving.
 
     All rows take each step together. The parameters are those of `_count_cuts`, with
     `base`, an ndarray of int32, in place of `count`.
     """
-    base[:m] = 0
+    base[:n_rows] = 0
     n_left = np.int32(len(cuts))
     while n_left > 1:
         half = n_left >> 1
-        for j in range(m):
-            base[j] += half if x[j] > cuts[base[j] + half - 1] else np.int32(0)
+        for j in range(n_rows):
+            base[j] += half if cells[j] > cuts[base[j] + half - 1] else np.int32(0)
         n_left -= half
-    for j in range(m):
-        code[j] = np.uint16(base[j] + (x[j] > cuts[base[j]]))
+    for j in range(n_rows):
+        code[j] = np.uint16(base[j] + (cells[j] > cuts[base[j]]))
 
 
 @njit(cache=True, nogil=True)
-def bin_column(x, m, columns, c, base, code):
-    """Write the codes of values for column `c` into `code`.
+def _bin_column(cells, n_rows, columns, c, base, code):
+    """Write the codes of cells of a row each for column `c` into `code`.
 
     Parameters
     ----------
-    x : ndarray of shape (n_rows,)
-    m : int
-        Only the first `m` values are used.
+    cells : ndarray of shape (n,)
+    n_rows : int
+        Only the first `n_rows` cells are used.
 
     columns : Columns
     c : int
-    base : ndarray of shape (n_rows,), dtype=int64
+    base : ndarray of shape (n,), dtype=int64
         Overwritten.
 
-    code : ndarray of shape (n_rows,), dtype=uint16
+    code : ndarray of shape (n,), dtype=uint16
     """
     cuts = columns.cuts[columns.start[c] : columns.start[c + 1]]
     limit = columns.limit[c]
     if limit >= 0:
-        for j in range(m):
+        for j in range(n_rows):
             # Truncation as in C: -0.5 is category 0.
-            code[j] = np.uint16(np.int32(x[j]) if -1 < x[j] < limit else limit)
-    elif len(cuts) * x.itemsize > _MOST_COUNTED_BYTES:
-        _search_cuts(x, m, cuts, base.view(np.int32), code)
-    elif x.itemsize == 4:
-        _count_cuts(x, m, cuts, base.view(np.int32), code)
+            code[j] = np.uint16(np.int32(cells[j]) if -1 < cells[j] < limit else limit)
+    elif len(cuts) * cells.itemsize > _MOST_COUNTED_BYTES:
+        _search_cuts(cells, n_rows, cuts, base.view(np.int32), code)
+    elif cells.itemsize == 4:
+        _count_cuts(cells, n_rows, cuts, base.view(np.int32), code)
     else:
-        _count_cuts(x, m, cuts, base, code)
+        _count_cuts(cells, n_rows, cuts, base, code)
     missing = columns.missing[c]
     # No cut is below a missing value: its code is 0 so far, unless it is a category.
     if missing != 0:
-        for j in range(m):
-            code[j] = missing if x[j] != x[j] else code[j]
+        for j in range(n_rows):
+            code[j] = missing if cells[j] != cells[j] else code[j]
     if columns.zero_missing[c]:
-        for j in range(m):
-            code[j] = missing if abs(np.float64(x[j])) <= ZERO else code[j]
+        for j in range(n_rows):
+            code[j] = missing if abs(np.float64(cells[j])) <= ZERO else code[j]
 
 
 @njit(cache=True, nogil=True)
-def bin_rows(X, rows, m, columns, used, codes):
+def bin_rows(X, rows, n_rows, columns, used, codes):
     """Write the codes of rows into `codes`.
 
     Parameters
@@ -162,37 +166,37 @@ def bin_rows(X, rows, m, columns, used, codes):
     rows : ndarray of int
         Rows of `X`, none of them negative.
 
-    m : int
-        Only the first `m` rows of `rows` are binned.
+    n_rows : int
+        Only the first `n_rows` rows of `rows` are binned.
 
     columns : Columns
     used : ndarray of shape (n_columns,), dtype=bool
         Codes of other columns are left as they are.
 
     codes : ndarray of shape (n_columns, n), dtype=uint16
-        `n` is at least `m`.
+        `n` is at least `n_rows`.
     """
     feature = columns.feature
     n_columns = len(feature)
-    base = np.empty(m, dtype=np.int64)
+    base = np.empty(n_rows, dtype=np.int64)
     n_together = min(n_columns, _COLUMNS_TOGETHER)
-    cells = np.empty((n_together, m + GAP), dtype=columns.cuts.dtype)
+    cells = np.empty((n_together, n_rows + GAP), dtype=columns.cuts.dtype)
     for first in range(0, n_columns, _COLUMNS_TOGETHER):
         last = min(first + _COLUMNS_TOGETHER, n_columns)
-        for j in range(m):
+        for j in range(n_rows):
             row = X[np.uint64(rows[j])]
             for c in range(first, last):
                 cells[c - first, j] = row[np.uint64(feature[c])]
         for c in range(first, last):
             if used[c]:
-                bin_column(cells[c - first], m, columns, c, base, codes[c])
+                _bin_column(cells[c - first], n_rows, columns, c, base, codes[c])
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _apply_four_tests(codes, m, k, reads, cuts, clears, all_leaves, left):
+def _apply_four_tests(codes, n_rows, k, reads, cuts, clears, all_leaves, remaining):
     """Clear the leaves that four tests of numbers, from test `k` on, rule out.
 
-    What is left of a row is read and written once for the four.
+    The remaining leaves of a row are read and written once for the four.
     """
     column_0 = reads[k]
     column_1 = reads[k + 1]
@@ -206,52 +210,54 @@ def _apply_four_tests(codes, m, k, reads, cuts, clears, all_leaves, left):
     clear_1 = clears[k + 1]
     clear_2 = clears[k + 2]
     clear_3 = clears[k + 3]
-    for j in range(m):
-        left_0 = clear_0 if codes[column_0, j] > cut_0 else all_leaves
-        left_1 = clear_1 if codes[column_1, j] > cut_1 else all_leaves
-        left_2 = clear_2 if codes[column_2, j] > cut_2 else all_leaves
-        left_3 = clear_3 if codes[column_3, j] > cut_3 else all_leaves
-        left[j] &= (left_0 & left_1) & (left_2 & left_3)
+    for j in range(n_rows):
+        remaining_0 = clear_0 if codes[column_0, j] > cut_0 else all_leaves
+        remaining_1 = clear_1 if codes[column_1, j] > cut_1 else all_leaves
+        remaining_2 = clear_2 if codes[column_2, j] > cut_2 else all_leaves
+        remaining_3 = clear_3 if codes[column_3, j] > cut_3 else all_leaves
+        remaining[j] &= (remaining_0 & remaining_1) & (remaining_2 & remaining_3)
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _apply_test(codes, m, column, cut, clear, all_leaves, left):
+def _apply_test(codes, n_rows, column, cut, clear, all_leaves, remaining):
     """Clear the leaves that one test of a number rules out."""
     code_of_cut = np.uint16(cut)
-    for j in range(m):
-        left[j] &= clear if codes[column, j] > code_of_cut else all_leaves
+    for j in range(n_rows):
+        remaining[j] &= clear if codes[column, j] > code_of_cut else all_leaves
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _apply_category_test(codes, m, column, first_word, words, clear, all_leaves, left):
+def _apply_category_test(
+    codes, n_rows, column, first_word, words, clear, all_leaves, remaining
+):
     """Clear the leaves that one test of a category rules out.
 
     The bit set of the test starts at ``words[first_word]``. Members of it go left.
     """
-    for j in range(m):
+    for j in range(n_rows):
         code = np.int32(codes[column, j])
         word = words[first_word + (code >> 5)]
         is_member = (word >> np.uint32(code & 31)) & np.uint32(1)
-        left[j] &= all_leaves if is_member else clear
+        remaining[j] &= all_leaves if is_member else clear
 
 
 @njit(cache=True, nogil=True, inline="always")
-def find_leaves(codes, m, span, limit, reads, cuts, clears, words, left):
-    """Find the leaf of each of the first `m` rows in one tree.
+def find_leaves(codes, n_rows, span, limit, reads, cuts, clears, words, remaining):
+    """Find the leaf of each of the first `n_rows` rows in one tree.
 
     Parameters
     ----------
     codes : uint16 ndarray of shape (n_columns, n)
         Codes of the rows by column.
 
-    m : int
+    n_rows : int
     span : (int, int)
         The first test of the tree, and the one behind its last.
 
     limit, reads, cuts, clears, words : ndarray
         `limit` of the columns, `column`, `cut`, `clear` and `words` of the trees.
 
-    left : ndarray of shape (n,), dtype of `clears`
+    remaining : ndarray of shape (n,), dtype of `clears`
         Overwritten. The leaf of a row is the lowest bit that is set, which `add_values`
         reads.
     """
@@ -262,49 +268,56 @@ def find_leaves(codes, m, span, limit, reads, cuts, clears, words, left):
     is_oblivious = all_leaves < 0
     has_tests = first_test < end
     # A tree without tests has one leaf.
-    left_at_root = all_leaves if has_tests or is_oblivious else clears.dtype.type(1)
-    for j in range(m):
-        left[j] = left_at_root
+    at_root = all_leaves if has_tests or is_oblivious else clears.dtype.type(1)
+    for j in range(n_rows):
+        remaining[j] = at_root
     k = first_test
     # Columns of categories come last.
     has_categories = len(limit) > 0 and limit[-1] >= 0
     if not has_categories:
         while k + 4 <= end:
-            _apply_four_tests(codes, m, k, reads, cuts, clears, all_leaves, left)
+            _apply_four_tests(
+                codes, n_rows, k, reads, cuts, clears, all_leaves, remaining
+            )
             k += 4
     while k < end:
         column = reads[k]
         if limit[column] < 0:
-            _apply_test(codes, m, column, cuts[k], clears[k], all_leaves, left)
+            _apply_test(
+                codes, n_rows, column, cuts[k], clears[k], all_leaves, remaining
+            )
         else:
             _apply_category_test(
-                codes, m, column, cuts[k], words, clears[k], all_leaves, left
+                codes, n_rows, column, cuts[k], words, clears[k], all_leaves, remaining
             )
         k += 1
 
 
 @njit(cache=True, nogil=True, inline="always")
-def add_values(values, start, k, left, m, total):
+def add_values(values, first_leaf, k, remaining, n_rows, total):
     """Add the values of the leaves of one tree for output `k` to `total`.
 
     Parameters
     ----------
     values : ndarray of shape (n_leaves, width)
-    start : int
-        First leaf of the tree.
+    first_leaf : int
+        Position of the first leaf of the tree.
 
     k : int
-    left : ndarray
+        0 if the leaves have one value.
+
+    remaining : ndarray
         The leaves of the rows, from `find_leaves`.
 
-    m : int
-        Only the first `m` rows are used.
+    n_rows : int
+        Only the first `n_rows` rows are used.
 
     total : ndarray of shape (n,)
         Sums of the rows.
     """
-    for j in range(m):
-        total[j] += values[np.uint64(start) + np.uint64(_lowest_bit(left[j])), k]
+    for j in range(n_rows):
+        leaf = np.uint64(first_leaf) + np.uint64(_lowest_bit(remaining[j]))
+        total[j] += values[leaf, k]
 
 
 @njit(cache=True, nogil=True)
@@ -324,18 +337,18 @@ def _used_columns(bits, first_tree, last_tree, column):
 
 
 @njit(cache=True, nogil=True)
-def _read_sums(out, begin, m, total):
-    """Copy `m` rows of `out`, from row `begin` on, into the columns of `total`."""
+def _read_sums(out, begin, n_rows, total):
+    """Copy `n_rows` rows of `out`, from row `begin` on, into the columns of `total`."""
     for k in range(out.shape[1]):
-        for j in range(m):
+        for j in range(n_rows):
             total[k, j] = out[begin + j, k]
 
 
 @njit(cache=True, nogil=True)
-def _write_sums(total, begin, m, out):
-    """Copy the first `m` columns of `total` into rows of `out`, from row `begin` on."""
+def _write_sums(total, begin, n_rows, out):
+    """Copy columns of `total` into `n_rows` rows of `out`, from row `begin` on."""
     for k in range(out.shape[1]):
-        for j in range(m):
+        for j in range(n_rows):
             out[begin + j, k] = total[k, j]
 
 
@@ -371,22 +384,28 @@ def add_members(X, start, stop, bits, first, last, column, out):
     used = _used_columns(bits, first_tree, last_tree, column)
     block = min(BLOCK, stop - start)
     codes = np.empty((len(used), block + GAP), dtype=np.uint16)
-    left = np.empty(block, dtype=clears.dtype)
+    remaining = np.empty(block, dtype=clears.dtype)
     total = np.empty((out.shape[1], block), dtype=out.dtype)
     for begin in range(start, stop, block):
-        m = min(block, stop - begin)
-        bin_rows(X, np.arange(begin, begin + m), m, columns, used, codes)
-        _read_sums(out, begin, m, total)
+        n_rows = min(block, stop - begin)
+        bin_rows(X, np.arange(begin, begin + n_rows), n_rows, columns, used, codes)
+        _read_sums(out, begin, n_rows, total)
         for t in range(first_tree, last_tree):
             output = outputs[t]
             if output >= 0 and column[output] < 0:
                 continue
             span = test_start[t], test_start[t + 1]
-            find_leaves(codes, m, span, limit, reads, cuts, clears, words, left)
+            find_leaves(
+                codes, n_rows, span, limit, reads, cuts, clears, words, remaining
+            )
             if output >= 0:
-                add_values(values, leaf_start[t], 0, left, m, total[column[output]])
+                add_values(
+                    values, leaf_start[t], 0, remaining, n_rows, total[column[output]]
+                )
                 continue
             for k in range(len(column)):
                 if column[k] >= 0:
-                    add_values(values, leaf_start[t], k, left, m, total[column[k]])
-        _write_sums(total, begin, m, out)
+                    add_values(
+                        values, leaf_start[t], k, remaining, n_rows, total[column[k]]
+                    )
+        _write_sums(total, begin, n_rows, out)

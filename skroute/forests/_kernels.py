@@ -184,17 +184,17 @@ def _go_to_leaves_special(
 
 
 @njit(cache=True, nogil=True)
-def leaves(X, rows, m, trees, first, last, scratch, out):
+def leaves(X, rows, n_rows, trees, first, last, scratch, out):
     """Find the leaves of rows in the trees ``first, ..., last - 1``.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features)
-    rows : ndarray of shape (n_rows,), dtype=int64 or uint64
+    rows : ndarray of shape (n,), dtype=int64 or uint64
         Rows of `X`.
 
-    m : int
-        Only the first `m` rows of `rows` are walked.
+    n_rows : int
+        Only the first `n_rows` rows of `rows` are walked.
 
     trees : tuple
     first, last : int
@@ -211,7 +211,7 @@ def leaves(X, rows, m, trees, first, last, scratch, out):
     deepest = np.int64(0)
     for t in range(first, last):
         deepest = max(deepest, np.int64(depths[t]))
-        for j in range(m):
+        for j in range(n_rows):
             row_of_pair[n_pairs] = rows[j]
             pairs[n_pairs] = n_pairs
             out[n_pairs] = roots[t]
@@ -223,8 +223,8 @@ def leaves(X, rows, m, trees, first, last, scratch, out):
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _add_values_at(values, leaf_of_pair, first_pair, m, output, column, sums):
-    """Add the values of the leaves of one tree to the sums of `m` rows.
+def _add_values_at(values, leaf_of_pair, first_pair, n_rows, output, column, sums):
+    """Add the values of the leaves of one tree to the sums of `n_rows` rows.
 
     Parameters
     ----------
@@ -235,14 +235,14 @@ def _add_values_at(values, leaf_of_pair, first_pair, m, output, column, sums):
     first_pair : int
         The pair of the first row and this tree. Those of the next rows follow.
 
-    m : int
+    n_rows : int
     output : int
         Output of the tree, `ALL_OUTPUTS` if its leaves have a value for each.
 
     column : ndarray of shape (n_outputs,), dtype=int64
         As for :func:`add_leaves`.
 
-    sums : ndarray of shape (m, n_columns)
+    sums : ndarray of shape (n_rows, n_columns)
     """
     # One loop for both kinds of trees. With a loop for each, few rows take twice as
     # long.
@@ -255,7 +255,7 @@ def _add_values_at(values, leaf_of_pair, first_pair, m, output, column, sums):
     for k in range(n_values):
         target = column[first_output + k]
         if target >= 0:
-            for j in range(m):
+            for j in range(n_rows):
                 sums[j, target] += values[leaf_of_pair[first_pair + j], k]
 
 
@@ -286,19 +286,19 @@ def add_leaves(X, start, stop, trees, first, last, column, out):
     scratch = np.empty((2, block * n_together), dtype=np.uint64)
     leaf_of_pair = np.empty(block * n_together, dtype=np.uint64)
     for begin in range(start, stop, block):
-        m = min(block, stop - begin)
-        sums = out[begin : begin + m]
-        for j in range(m):
+        n_rows = min(block, stop - begin)
+        sums = out[begin : begin + n_rows]
+        for j in range(n_rows):
             rows[j] = begin + j
         for t in range(first_tree, last_tree, n_together):
             if n_together == 1 and outputs[t] >= 0 and column[outputs[t]] < 0:
                 continue
             end = min(t + n_together, last_tree)
-            leaves(X, rows, m, trees, t, end, scratch, leaf_of_pair)
+            leaves(X, rows, n_rows, trees, t, end, scratch, leaf_of_pair)
             for i in range(t, end):
-                first_pair = (i - t) * m
+                first_pair = (i - t) * n_rows
                 _add_values_at(
-                    values, leaf_of_pair, first_pair, m, outputs[i], column, sums
+                    values, leaf_of_pair, first_pair, n_rows, outputs[i], column, sums
                 )
 
 
@@ -319,12 +319,19 @@ def add_coded(X, start, stop, coded, first, last, column, out):
     block = min(_LARGEST_BLOCK, stop - start)
     codes_by_column = np.empty((n_columns, block + GAP), dtype=np.uint16)
     for begin in range(start, stop, _LARGEST_BLOCK):
-        m = min(_LARGEST_BLOCK, stop - begin)
-        rows = np.arange(begin, begin + m)
-        bin_rows(X, rows, m, coded.columns, used, codes_by_column)
-        codes = codes_by_column[:, :m].T.copy()
+        n_rows = min(_LARGEST_BLOCK, stop - begin)
+        rows = np.arange(begin, begin + n_rows)
+        bin_rows(X, rows, n_rows, coded.columns, used, codes_by_column)
+        codes = codes_by_column[:, :n_rows].T.copy()
         add_leaves(
-            codes, 0, m, coded.trees, first, last, column, out[begin : begin + m]
+            codes,
+            0,
+            n_rows,
+            coded.trees,
+            first,
+            last,
+            column,
+            out[begin : begin + n_rows],
         )
 
 

@@ -83,6 +83,19 @@ def _take_eight(array, positions):
 
 
 @njit(cache=True, nogil=True, inline="always")
+def _put_eight(array, positions, elements):
+    """Write eight elements to an array at eight positions."""
+    array[positions[0]] = elements[0]
+    array[positions[1]] = elements[1]
+    array[positions[2]] = elements[2]
+    array[positions[3]] = elements[3]
+    array[positions[4]] = elements[4]
+    array[positions[5]] = elements[5]
+    array[positions[6]] = elements[6]
+    array[positions[7]] = elements[7]
+
+
+@njit(cache=True, nogil=True, inline="always")
 def _step_eight(X, rows, nodes, node_numbers):
     """Return the children of eight pairs of a row and a node."""
     return (
@@ -98,7 +111,7 @@ def _step_eight(X, rows, nodes, node_numbers):
 
 
 @njit(cache=True, nogil=True)
-def _go_down(X, row_of_pair, node_of_pair, pairs, nodes, n_levels):
+def _go_down(X, row_of_pair, node_of_pair, pairs, n_going, nodes, n_levels):
     """Move some pairs of a row and a node down some levels, in place.
 
     Eight pairs go down together, so that their loads from memory overlap.
@@ -108,67 +121,75 @@ def _go_down(X, row_of_pair, node_of_pair, pairs, nodes, n_levels):
     X : ndarray of shape (n_samples, n_features)
     row_of_pair, node_of_pair : ndarray of shape (n_pairs,), dtype=uint64
     pairs : ndarray of uint64
-        Numbers of the pairs that go down.
+        Numbers of pairs.
+
+    n_going : int
+        Only the first `n_going` of `pairs` go down.
 
     nodes : ndarray of NODE
     n_levels : int
     """
-    in_eights = len(pairs) // 8 * 8
+    in_eights = n_going // 8 * 8
     for i in range(0, in_eights, 8):
-        eight = _take_eight(pairs[i : i + 8], (0, 1, 2, 3, 4, 5, 6, 7))
+        eight = _take_eight(pairs, (i, i + 1, i + 2, i + 3, i + 4, i + 5, i + 6, i + 7))
         rows = _take_eight(row_of_pair, eight)
         node_numbers = _take_eight(node_of_pair, eight)
         for _ in range(n_levels):
             node_numbers = _step_eight(X, rows, nodes, node_numbers)
-        for k in range(8):
-            node_of_pair[eight[k]] = node_numbers[k]
-    for i in range(in_eights, len(pairs)):
+        _put_eight(node_of_pair, eight, node_numbers)
+    for i in range(in_eights, n_going):
         pair = pairs[i]
         for _ in range(n_levels):
             node_of_pair[pair] = step(X, row_of_pair[pair], nodes, node_of_pair[pair])
 
 
-@njit(cache=True, nogil=True)
-def _drop_pairs_at_leaves(pairs, node_of_pair, nodes):
-    """Move the pairs that are not at a leaf to the front, and return their number."""
-    n_going = 0
-    for i in range(len(pairs)):
+@njit(cache=True, nogil=True, inline="always")
+def _drop_pairs_at_leaves(pairs, n_going, node_of_pair, nodes):
+    """Move the pairs that are not at a leaf to the front, and return their number.
+
+    Only the first `n_going` pairs are looked at.
+    """
+    n_kept = 0
+    for i in range(n_going):
         pair = pairs[i]
         # No branch depends on the rows.
-        pairs[n_going] = pair
+        pairs[n_kept] = pair
         node = node_of_pair[pair]
-        n_going += np.uint64(np.uint32(nodes[node]["child"])) != node
-    return n_going
+        n_kept += np.uint64(np.uint32(nodes[node]["child"])) != node
+    return n_kept
 
 
-@njit(cache=True, nogil=True)
-def _go_to_leaves(X, row_of_pair, node_of_pair, pairs, nodes, depth):
+@njit(cache=True, nogil=True, inline="always")
+def _go_to_leaves(X, row_of_pair, node_of_pair, pairs, n_pairs, nodes, depth):
     """Move all pairs to a leaf, in place, if no node is special.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features)
-    row_of_pair, node_of_pair : ndarray of shape (n_pairs,), dtype=uint64
-    pairs : ndarray of shape (n_pairs,), dtype=uint64
+    row_of_pair, node_of_pair : ndarray of shape (n,), dtype=uint64
+    pairs : ndarray of shape (n,), dtype=uint64
         The numbers of all pairs. Overwritten.
+
+    n_pairs : int
+        Number of pairs, at most `n`.
 
     nodes : ndarray of NODE
     depth : int
         Depth of the deepest tree.
     """
-    n_going = len(pairs)
+    n_going = n_pairs
     levels_left = depth
     n_levels = min(_FIRST_LEVELS, levels_left)
     while n_going > 0 and n_levels > 0:
-        _go_down(X, row_of_pair, node_of_pair, pairs[:n_going], nodes, n_levels)
+        _go_down(X, row_of_pair, node_of_pair, pairs, n_going, nodes, n_levels)
         levels_left -= n_levels
         n_levels = min(_NEXT_LEVELS, levels_left)
         if n_levels > 0:
             # In an unbalanced tree most rows are at a leaf early.
-            n_going = _drop_pairs_at_leaves(pairs[:n_going], node_of_pair, nodes)
+            n_going = _drop_pairs_at_leaves(pairs, n_going, node_of_pair, nodes)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _go_to_leaves_special(
     X, row_of_pair, node_of_pair, n_pairs, nodes, cat_words, cat_start
 ):
@@ -219,7 +240,7 @@ def leaves(X, rows, n_rows, trees, first, last, scratch, out):
     if special:
         _go_to_leaves_special(X, row_of_pair, out, n_pairs, nodes, cat_words, cat_start)
     else:
-        _go_to_leaves(X, row_of_pair, out, pairs[:n_pairs], nodes, deepest)
+        _go_to_leaves(X, row_of_pair, out, pairs, n_pairs, nodes, deepest)
 
 
 @njit(cache=True, nogil=True, inline="always")

@@ -25,7 +25,7 @@ class MemberClassifier(
     """
 
     # True if `predict` is computed from `predict_proba`. None if the rows of `fit` show it.
-    _predicts_best_score = None
+    _predicts_best_score: bool | None = None
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

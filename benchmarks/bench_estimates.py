@@ -28,7 +28,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 
 from skroute.quality import BaggedNeighborsRegressor, QualityRegressor
-from skroute.quality._stacking import gain_over_mix
+from skroute.quality._gains import gain_over_mix
 
 PEERS = {
     "bagged": make_pipeline(MinMaxScaler(), BaggedNeighborsRegressor()),

@@ -39,7 +39,7 @@ BANNED_STARTS = re.compile(
 )
 BANNED_WORDS = re.compile(
     r"\b(so many|so few|anew|foretell\w*|vouch\w*|dear|dearer|dearest|amiss|whatever"
-    r"|whichever|whoever|handed over|hands over|handing over|is none of|are no\b"
+    r"|whichever|whoever|handed over|hands over|handing over|is none of|(?<!there )are no\b"
     r"|worse than a coin|boast\w*|docked|beside (?:it|them|the))\b",
     re.IGNORECASE,
 )

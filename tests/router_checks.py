@@ -10,7 +10,6 @@ import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.frozen import FrozenEstimator
 
-from skroute.base._inspection import predicts_best_score
 from tests.decision_checks import rows as problem
 
 
@@ -25,10 +24,6 @@ class Counting(ClassifierMixin, BaseEstimator):
         self.classes_ = self.classifier_.classes_
         self.rows_ = []
         return self
-
-    @property
-    def predicts_best_score(self):
-        return predicts_best_score(self.classifier)
 
     def predict(self, X):
         self.rows_.extend(map(tuple, np.asarray(X)))

@@ -73,7 +73,7 @@ MAY_IMPORT = {
     "guarantees": set(),
     "ledgers": set(),
     "members": set(),
-    "metrics": {"assignment", "quality"},
+    "metrics": {"assignment", "ledgers", "quality"},
     "quality": {"assignment", "forests"},
     "routing": {
         "assignment",

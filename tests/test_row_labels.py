@@ -6,6 +6,7 @@ pair of them is given labels, one in another order. A call that is new must be a
 
 import importlib
 import inspect
+from copy import deepcopy
 from functools import cache
 from itertools import combinations
 from pathlib import Path
@@ -239,11 +240,11 @@ def of_estimators():
             {"X": X, "y": Q, "costs": PAID},
         ),
         "budget: add_choice": (
-            lambda X, q: models["budget"].add_choice("c", X, q, cost=1.0),
+            lambda X, q: deepcopy(models["budget"]).add_choice("c", X, q, cost=1.0),
             {"X": X, "q": Q[:, 0]},
         ),
         "online: add_choice": (
-            lambda X, y: models["online"].add_choice("c", X, y, cost=1.0),
+            lambda X, y: deepcopy(models["online"]).add_choice("c", X, y, cost=1.0),
             {"X": X, "y": Q[:, 0]},
         ),
         "online: fit, costs": (
@@ -535,6 +536,8 @@ ELSEWHERE = {
     "PromiseMonitor.update",
     # Names of scores in the results of a search.
     "best_within_budget",
+    # scikit-learn calls it with the rows of a fold; `fit` checks the labels of all rows.
+    "BudgetSearchCV.scoring",
     # `confidence` is a number.
     "guarantees",
     # Torch tensors of hidden states; `fit` and `score` make the checks that all members make.

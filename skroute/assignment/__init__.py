@@ -1,4 +1,4 @@
-"""Spend a budget well: the multiple-choice knapsack, its dual price and its certificate."""
+"""Assignment: the multiple-choice knapsack problem, its dual price, and its bound."""
 
 from skroute.assignment._path import AssignmentPath, Rule, assignment_path
 from skroute.assignment._solve import Assignment, choose_at_price, solve_assignment

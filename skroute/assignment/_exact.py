@@ -1,4 +1,4 @@
-"""Plans that are proven: a search of the core, HiGHS, or any solver through cvxpy."""
+"""Proven plans: a search of the core, HiGHS, or any solver through cvxpy."""
 
 import math
 from fractions import Fraction
@@ -14,24 +14,30 @@ from skroute.assignment._problem import (
 )
 from skroute.utils._optional import import_optional
 
-# States that the search may look at before it gives up.
+# Number of states of the search at which it gives up. Bounds its time and memory.
 _MAX_STATES = 4_000_000
 
-# Most steps between the smallest and the largest value that count as a grid.
+# Largest number of steps between the smallest and the largest value of a grid.
 _MAX_STEPS = 10_000
 
-# Share of a step by which the rounding of a sum may be less than a step.
+# Number of values that the number of steps is computed from.
+_N_GRID_POSITIONS = 64
+
+# Share of a step by which the difference of two sums may miss a step, by rounding.
 _STEP_ROUNDING = 1e-6
 
-# Relative to the gap and to what states are worth: states that differ by less are equal.
+# Values of states that differ by less, relative to the gap and to the values, are
+# equal.
 _SAME_WORTH = 1e-14
 
-# HiGHS meets constraints to this. It is given programs whose numbers are at most 1.
+# Absolute tolerance of constraints of HiGHS. The numbers of its programs are at most 1.
 _FEASIBILITY = 1e-9
 
-# Calls of a solver for one problem, each with less to spend than the one before.
+# Number of calls of a solver for one problem. Each has a smaller budget than the one
+# before.
 _MAX_CALLS = 20
 
+# Options of HiGHS.
 _HIGHS = {
     "mip_rel_gap": 0.0,
     "mip_feasibility_tolerance": _FEASIBILITY,
@@ -41,14 +47,14 @@ _HIGHS = {
 
 
 class Grid(NamedTuple):
-    """Equally spaced numbers that all values are.
+    """Equally spaced numbers that contain all values.
 
     Attributes
     ----------
     step : float
         Distance of two neighbours.
     error : float
-        The summed values of two plans differ by a multiple of `step`, to within this.
+        The summed values of two plans differ by a multiple of `step`, up to this error.
     """
 
     step: float
@@ -63,7 +69,7 @@ class ProvenPlan(NamedTuple):
     choices : ndarray of shape (n_rows,)
         The plan.
     bound : float
-        No plan adds more to the value of the cheapest choices.
+        Upper bound of the value of a plan minus that of the cheapest choices.
     """
 
     choices: np.ndarray
@@ -71,11 +77,12 @@ class ProvenPlan(NamedTuple):
 
 
 def value_grid(values):
-    """Return the coarsest grid that all values are known to lie on, or None.
+    """Return the coarsest grid that contains all values, or None.
 
-    Averages of K outcomes are multiples of 1/K. Any two plans then differ by at least 1/K,
-    which closes a gap that the relaxation leaves open. The grid starts at the smallest
-    value: neither the unit nor an offset of the values matters.
+    Averages of K outcomes are multiples of 1/K. Two plans of different value then
+    differ by at least 1/K, which closes a gap that the relaxation leaves open. The grid
+    starts at the smallest value, so that the unit and an offset of the values have no
+    effect.
     """
     lowest = values.min()
     spread = float(values.max() - lowest)
@@ -83,26 +90,43 @@ def value_grid(values):
         return None
     positions = (values - lowest) / spread
     n_steps = 1
-    for position in positions.ravel()[:64].tolist():
+    # A few positions find the number of steps. All positions are checked below.
+    for position in positions.ravel()[:_N_GRID_POSITIONS].tolist():
         nearest = Fraction(position).limit_denominator(_MAX_STEPS)
         n_steps = math.lcm(n_steps, nearest.denominator)
         if n_steps > _MAX_STEPS:
             return None
+    step = spread / n_steps
+    # In place: there may be many values.
     positions *= n_steps
     positions -= np.rint(positions)
-    step = spread / n_steps
-    # How far a single value is from the grid, with the rounding of its position.
-    deviation = float(np.abs(positions, out=positions).max()) * step
+    np.abs(positions, out=positions)
+    # Largest distance of a value from the grid, plus the rounding of its position.
+    deviation = float(positions.max()) * step
     deviation += 4 * np.finfo(np.float64).eps * spread
     return Grid(step=step, error=2 * len(values) * deviation)
 
 
 def solve_exact(problem, greedy, tolerance, *, finish):
-    """Search the core for a better plan than the greedy one, and return it with a bound.
+    """Search the core for a better plan, and return the best plan with a bound.
 
-    An alternative whose loss at the dual price exceeds the gap of a known plan is in no
-    better plan. What is left, the core, is searched in order of loss (Pisinger 1995). A core
-    that is too hard goes to HiGHS if `finish`. Else the best plan found comes with its bound.
+    An alternative whose loss at the dual price exceeds the gap is in no better plan.
+    The other alternatives are the core, which is searched in order of loss (Pisinger
+    1995).
+
+    Parameters
+    ----------
+    problem : Problem
+    greedy : GreedyPlan
+    tolerance : float
+        Gap that counts as closed, in the unit of summed values.
+    finish : bool
+        Solve a core that is too hard for the search by HiGHS. Else the best plan of the
+        search is returned with the bound of the relaxation.
+
+    Returns
+    -------
+    ProvenPlan
     """
     gap = greedy.bound - greedy.gain
     if gap <= tolerance:
@@ -117,164 +141,356 @@ def solve_exact(problem, greedy, tolerance, *, finish):
         error = grid.error
     if gap < margin:
         return ProvenPlan(greedy.choices, greedy.gain + error)
-    row, choice, loss, extra = _core(problem, greedy, gap)
-    gap, changed, complete = _search_core(
-        row,
-        loss,
-        extra,
+    core = _core(problem, greedy, gap)
+    search = _CoreSearch(
+        core,
         price=greedy.price,
         slack=greedy.slack,
         gap=gap,
         margin=margin,
         tolerance=tolerance,
     )
+    is_complete = search.run()
     choices = greedy.choices
+    changed = search.best
     if len(changed):
         choices = greedy.break_choices.copy()
-        choices[row[changed]] = choice[changed]
-    if complete:
+        choices[core.row[changed]] = core.choice[changed]
+    if is_complete:
         # The search ends early at a gap within the tolerance.
-        open_gap = gap if gap <= tolerance else 0.0
+        open_gap = search.gap if search.gap <= tolerance else 0.0
         gain = total_gain(problem, choices, greedy.cheapest)
         return ProvenPlan(choices, gain + max(open_gap, error))
     if not finish:
         return ProvenPlan(choices, greedy.bound)
-    return _finish_core(problem, greedy, choices, gap=gap, tolerance=tolerance)
+    return _finish_core(problem, greedy, choices, gap=search.gap, tolerance=tolerance)
+
+
+class Core(NamedTuple):
+    """Alternatives to the choices of the break plan that a better plan may have.
+
+    All arrays have one entry for each alternative. Alternatives of a row follow each
+    other, by rising loss. Rows are in the order of the search.
+
+    Attributes
+    ----------
+    row, choice : ndarray of shape (n_alternatives,), dtype=int64
+    loss : ndarray of shape (n_alternatives,)
+        Loss of taking the alternative, in value at the dual price. Not negative.
+    extra_cost : ndarray of shape (n_alternatives,)
+        Cost minus that of the break plan. May be negative.
+    """
+
+    row: np.ndarray
+    choice: np.ndarray
+    loss: np.ndarray
+    extra_cost: np.ndarray
 
 
 def _core(problem, greedy, gap):
-    """Alternatives that lose less than `gap` at the price: row, choice, loss and extra cost.
-
-    Rows that spend nothing more come between the others, each by its smallest loss.
-    """
-    values, costs, chosen = problem.values, problem.costs, greedy.break_choices
-    at = np.arange(len(values))
-    # Differences first: an offset of the values changes no digit of them.
-    loss = values[at, chosen][:, np.newaxis] - values
-    chosen_costs = np.broadcast_to(costs, values.shape)[at, chosen]
-    loss -= greedy.price * (chosen_costs[:, np.newaxis] - costs)
-    loss[at, chosen] = np.inf
+    """Return the alternatives that lose less than `gap` at the dual price (`Core`)."""
+    values = problem.values
+    break_choices = greedy.break_choices
+    all_rows = np.arange(len(values))
+    costs = np.broadcast_to(problem.costs, values.shape)
+    break_costs = costs[all_rows, break_choices]
+    # Differences first, so that an offset of the values has no effect.
+    loss = values[all_rows, break_choices][:, np.newaxis] - values
+    loss -= greedy.price * (break_costs[:, np.newaxis] - problem.costs)
+    # The choice of the break plan is no alternative to itself.
+    loss[all_rows, break_choices] = np.inf
     row, choice = np.nonzero(loss < gap)
+    # Losses below 0 are rounding.
     loss = np.maximum(loss[row, choice], 0.0)
-    costs = np.broadcast_to(costs, values.shape)
-    extra = costs[row, choice] - costs[row, chosen[row]]
-    smallest = np.full(len(values), np.inf)
-    np.minimum.at(smallest, row, loss)
-    spends = np.isin(at, row[extra > 0])
-    turn = np.empty(len(values))
-    for kind in (False, True):
-        rows = np.flatnonzero(spends == kind)
-        turn[rows[np.argsort(smallest[rows], kind="stable")]] = (
-            np.arange(len(rows)) + kind / 2
-        )
+    extra_cost = costs[row, choice] - break_costs[row]
+    turn = _turn_of_rows(row, loss, extra_cost, n_rows=len(values))
     order = np.lexsort((loss, row, turn[row]))
-    return row[order], choice[order], loss[order], extra[order]
+    return Core(row[order], choice[order], loss[order], extra_cost[order])
 
 
-def _search_core(row, loss, extra, *, price, slack, gap, margin, tolerance):
-    """The best combination of core alternatives: its gap, which they are, whether it is proven.
+def _turn_of_rows(row, loss, extra_cost, *, n_rows):
+    """Return a number for each row by which the rows of a core are searched.
 
-    A plan that departs from the break plan by some alternatives is worth the bound of the
-    relaxation minus ``sum(loss) + price * (slack - sum(extra))``. Row after row, a state is what
-    some departures have spent and lost; states that others dominate are dropped.
+    Rows are sorted by their smallest loss. Rows that can spend more and rows that
+    cannot take turns, so that the search finds combinations that free and spend money.
     """
-    levels, best, n_states = [], [], 0
-    if not len(row):
-        return gap, best, True
-    starts = np.flatnonzero(np.r_[True, row[1:] != row[:-1]])
-    # What rows still to come lose at least, and what they add and free at most.
-    least = np.minimum.accumulate(loss[starts][::-1])[::-1]
-    add, free = (
-        np.append(
-            np.cumsum(np.maximum.reduceat(amount.clip(0.0), starts)[::-1])[::-1], 0.0
-        )[1:]
-        for amount in (extra, -extra)
-    )
-    spent, lost = np.zeros(1), np.zeros(1)
-    for at, (start, end) in enumerate(zip(starts, np.append(starts[1:], len(row)))):
-        if gap <= tolerance or least[at] >= gap - margin:
-            break
-        if loss[start] >= gap - margin:
-            continue
-        width = len(spent)
-        n_states += width * (end - start + 1)
-        if n_states > _MAX_STATES:
-            return gap, best, False
-        # First without a departure in this row, then with each.
-        spent = np.add.outer(np.append(0.0, extra[start:end]), spent).ravel()
-        lost = np.add.outer(np.append(0.0, loss[start:end]), lost).ravel()
-        found = np.where(spent <= slack, lost + price * (slack - spent), np.inf)
-        if found.min() < gap - margin:
-            gap, state = float(found.min()), int(found.argmin())
-            best = [start + state // width - 1] if state >= width else []
-            state %= width
-            for came_from, departure in reversed(levels):
-                if departure[state] >= 0:
-                    best.append(departure[state])
-                state = came_from[state]
-        reach = lost + price * np.maximum(slack - spent - add[at], 0.0)
-        open_ = np.flatnonzero((reach < gap - margin) & (spent - free[at] <= slack))
-        open_ = open_[np.argsort(spent[open_], kind="stable")]
-        # By rising cost only rising value survives.
-        worth = price * spent[open_] - lost[open_]
+    smallest_loss = np.full(n_rows, np.inf)
+    np.minimum.at(smallest_loss, row, loss)
+    can_spend = np.isin(np.arange(n_rows), row[extra_cost > 0])
+    turn = np.empty(n_rows)
+    # Turns 0, 1, 2, ... of rows that cannot spend more; 0.5, 1.5, ... of the others.
+    for rows, first_turn in (
+        (np.flatnonzero(~can_spend), 0.0),
+        (np.flatnonzero(can_spend), 0.5),
+    ):
+        by_loss = rows[np.argsort(smallest_loss[rows], kind="stable")]
+        turn[by_loss] = np.arange(len(rows)) + first_turn
+    return turn
+
+
+# Position of the alternative of a state that keeps the choice of the break plan.
+_NO_ALTERNATIVE = -1
+
+
+class _States(NamedTuple):
+    """States of the search after a row.
+
+    A state is a set of alternatives, with at most one for each row so far.
+
+    Attributes
+    ----------
+    extra_cost, loss : ndarray of shape (n_states,)
+        Sums over the alternatives of each state.
+    previous : ndarray of shape (n_states,), dtype=int64
+        Index of the state before this row.
+    alternative : ndarray of shape (n_states,), dtype=int64
+        Position in the core of the alternative of this row, or `_NO_ALTERNATIVE`.
+    """
+
+    extra_cost: np.ndarray
+    loss: np.ndarray
+    previous: np.ndarray
+    alternative: np.ndarray
+
+
+class _Extension(NamedTuple):
+    """All states that a row makes of the states before it.
+
+    First come the states without an alternative in this row, then those with its first
+    alternative, then those with its second one, and so on.
+
+    Attributes
+    ----------
+    extra_cost, loss : ndarray of shape (n_before * (n_alternatives + 1),)
+        Sums over the alternatives of each state.
+    n_before : int
+        Number of states before the row.
+    start : int
+        Position in the core of the first alternative of the row.
+    """
+
+    extra_cost: np.ndarray
+    loss: np.ndarray
+    n_before: int
+    start: int
+
+    def select(self, index):
+        """Return the states at an array of positions (`_States`)."""
+        alternative = self.start + index // self.n_before - 1
+        return _States(
+            extra_cost=self.extra_cost[index],
+            loss=self.loss[index],
+            previous=index % self.n_before,
+            alternative=np.where(index < self.n_before, _NO_ALTERNATIVE, alternative),
+        )
+
+
+class _CoreSearch:
+    """Search of a core for the best combination of alternatives, row after row.
+
+    The value of a plan is the bound of the relaxation minus its gap. A combination that
+    fits has a gap of ``sum(loss) + price * (slack - sum(extra_cost))``. States that
+    cannot lead to a smaller gap than the best one are dropped, as are states that
+    another state dominates.
+
+    Parameters
+    ----------
+    core : Core
+    price : float
+        Dual price.
+    slack : float
+        Room of the break plan.
+    gap : float
+        Gap of the best plan so far.
+    margin : float
+        A better plan has a gap that is smaller by more than this.
+    tolerance : float
+        Gap at which the search ends.
+
+    Attributes
+    ----------
+    gap : float
+        Gap of the best plan.
+    best : list of int
+        Positions in the core of the alternatives of the best plan. Empty if none is
+        better.
+    """
+
+    def __init__(self, core, *, price, slack, gap, margin, tolerance):
+        self.core = core
+        self.price = price
+        self.slack = slack
+        self.gap = gap
+        self.margin = margin
+        self.tolerance = tolerance
+        self.best = []
+        # States after each row that was searched.
+        self._levels = []
+
+    def run(self):
+        """Search the core. Return False if the search gave up, else True."""
+        core = self.core
+        if not len(core.row):
+            return True
+        is_first = np.r_[True, core.row[1:] != core.row[:-1]]
+        starts = np.flatnonzero(is_first)
+        ends = np.append(starts[1:], len(core.row))
+        # Alternatives are sorted by loss, so the first one of a row loses least.
+        smallest_loss_left = np.minimum.accumulate(core.loss[starts][::-1])[::-1]
+        spendable = _sum_over_later_rows(core.extra_cost, starts)
+        freeable = _sum_over_later_rows(-core.extra_cost, starts)
+        states = _States(
+            extra_cost=np.zeros(1),
+            loss=np.zeros(1),
+            previous=np.zeros(1, dtype=np.int64),
+            alternative=np.full(1, _NO_ALTERNATIVE),
+        )
+        n_states = 0
+        for i in range(len(starts)):
+            if self.gap <= self.tolerance:
+                break
+            if smallest_loss_left[i] >= self.gap - self.margin:
+                break
+            start = starts[i]
+            end = ends[i]
+            if core.loss[start] >= self.gap - self.margin:
+                continue
+            n_states += len(states.loss) * (end - start + 1)
+            if n_states > _MAX_STATES:
+                return False
+            extension = self._extend(states, start, end)
+            self._update_best(extension)
+            states = self._promising_states(extension, spendable[i], freeable[i])
+            self._levels.append(states)
+            if not len(states.loss):
+                break
+        return True
+
+    def _extend(self, states, start, end):
+        """Return all states that a row makes of the states before it (`_Extension`).
+
+        `start` and `end` are the positions of the row's alternatives in the core.
+        """
+        row_costs = np.append(0.0, self.core.extra_cost[start:end])
+        row_losses = np.append(0.0, self.core.loss[start:end])
+        return _Extension(
+            extra_cost=np.add.outer(row_costs, states.extra_cost).ravel(),
+            loss=np.add.outer(row_losses, states.loss).ravel(),
+            n_before=len(states.loss),
+            start=start,
+        )
+
+    def _update_best(self, extension):
+        """Set `gap` and `best` if a state that fits is better."""
+        room = self.slack - extension.extra_cost
+        gap_if_it_fits = extension.loss + self.price * room
+        fits = extension.extra_cost <= self.slack
+        gaps = np.where(fits, gap_if_it_fits, np.inf)
+        if not gaps.min() < self.gap - self.margin:
+            return
+        index = int(gaps.argmin())
+        self.gap = float(gaps[index])
+        self.best = []
+        # Back through the rows to the first one.
+        last_level = extension.select(np.array([index]))
+        state = 0
+        for level in [last_level, *reversed(self._levels)]:
+            if level.alternative[state] != _NO_ALTERNATIVE:
+                self.best.append(level.alternative[state])
+            state = level.previous[state]
+
+    def _promising_states(self, extension, spendable, freeable):
+        """Return the states that may lead to a better plan, by rising cost (`_States`).
+
+        `spendable` and `freeable` are the largest amounts that later rows can spend and
+        free.
+        """
+        spent = extension.extra_cost
+        unspent = np.maximum(self.slack - spent - spendable, 0.0)
+        smallest_gap = extension.loss + self.price * unspent
+        may_improve = smallest_gap < self.gap - self.margin
+        may_fit = spent - freeable <= self.slack
+        promising = np.flatnonzero(may_improve & may_fit)
+        by_cost = promising[np.argsort(spent[promising], kind="stable")]
+        # A state is dominated if another one costs no more and is worth no less.
+        worth = self.price * spent[by_cost] - extension.loss[by_cost]
         highest = np.maximum.accumulate(worth)[:-1]
-        rises = worth[1:] > highest + _SAME_WORTH * (gap + np.abs(highest))
-        kept = open_[np.append(True, rises)[: len(open_)]]
-        departure = np.where(kept >= width, start + kept // width - 1, -1)
-        levels.append((kept % width, departure))
-        spent, lost = spent[kept], lost[kept]
-        if not len(kept):
-            break
-    return gap, best, True
+        rises = worth[1:] > highest + _SAME_WORTH * (self.gap + np.abs(highest))
+        # No state dominates the cheapest one. The slice is for the case without states.
+        is_undominated = np.append(True, rises)[: len(by_cost)]
+        return extension.select(by_cost[is_undominated])
+
+
+def _sum_over_later_rows(amount, starts):
+    """Sum the largest positive amount of each row over all later rows.
+
+    Parameters
+    ----------
+    amount : ndarray of shape (n_alternatives,)
+    starts : ndarray of shape (n_core_rows,)
+        Position of the first alternative of each row.
+
+    Returns
+    -------
+    ndarray of shape (n_core_rows,)
+        0 for the last row.
+    """
+    largest = np.maximum.reduceat(amount.clip(0.0), starts)
+    from_row_on = np.cumsum(largest[::-1])[::-1]
+    return np.append(from_row_on, 0.0)[1:]
 
 
 def _finish_core(problem, greedy, choices, *, gap, tolerance):
-    """Solve the core that remains at the improved gap as an integer program in HiGHS."""
-    values, chosen = problem.values, greedy.break_choices
-    row, choice, _, _ = _core(problem, greedy, gap)
-    rows, position = np.unique(row, return_inverse=True)
+    """Solve the core that is left at the improved gap as an integer program in HiGHS.
+
+    `choices` is the best plan so far, with this gap.
+    """
+    values = problem.values
+    break_choices = greedy.break_choices
+    core = _core(problem, greedy, gap)
+    rows, position = np.unique(core.row, return_inverse=True)
     core_rows = np.arange(len(rows))
     allowed = np.zeros((len(rows), values.shape[1]), dtype=bool)
-    allowed[position, choice] = True
-    allowed[core_rows, chosen[rows]] = True
+    allowed[position, core.choice] = True
+    allowed[core_rows, break_choices[rows]] = True
     costs = np.ascontiguousarray(np.broadcast_to(problem.costs, values.shape)[rows])
-    # What the rows outside of the core leave of the total.
-    room = (
-        problem.total
-        - total_cost(problem, chosen)
-        + costs[core_rows, chosen[rows]].sum()
-    )
-    core = Problem(values[rows], costs, float(room), problem.order)
-    found = solve_highs(core, tolerance, allowed=allowed)
-    plan = chosen.copy()
-    plan[rows] = found.choices
+    # The part of the total that the rows outside of the core leave.
+    cost_inside = costs[core_rows, break_choices[rows]].sum()
+    room = problem.total - total_cost(problem, break_choices) + cost_inside
+    core_problem = Problem(values[rows], costs, float(room), problem.order)
+    core_plan = solve_highs(core_problem, tolerance, allowed=allowed)
+    plan = break_choices.copy()
+    plan[rows] = core_plan.choices
     gain = total_gain(problem, choices, greedy.cheapest)
     plan_gain = total_gain(problem, plan, greedy.cheapest)
     # The gain of the rows outside of the core is fixed.
-    gain_outside = plan_gain - total_gain(core, found.choices, cheapest_choices(core))
+    core_gain = total_gain(
+        core_problem, core_plan.choices, cheapest_choices(core_problem)
+    )
+    gain_outside = plan_gain - core_gain
     best = plan if plan_gain > gain else choices
-    return ProvenPlan(best, found.bound + gain_outside)
+    return ProvenPlan(best, core_plan.bound + gain_outside)
 
 
-# The whole integer program, as a reference -------------------------------------------------
+# The whole integer program, as a reference --------------------------------------------
 
 
 class ScaledProgram(NamedTuple):
     """The integer program in units in which its largest numbers are about 1.
 
-    The tolerances of solvers are absolute. Values and costs are relative to the cheapest
-    choice of each row, so that an offset of either does not count as scale.
+    Solvers have absolute tolerances. Values and costs are relative to the cheapest
+    choice of each row, so that an offset of either has no effect.
 
     Attributes
     ----------
     gains : ndarray of shape (n_rows, n_choices)
-        Values, less those of the cheapest choices; 0 for choices that are not usable.
+        Values minus those of the cheapest choices. 0 for choices that are not usable.
     extra_costs : ndarray of shape (n_rows, n_choices)
-        Costs, less those of the cheapest choices; 0 for choices that are not usable.
+        Costs minus those of the cheapest choices. 0 for choices that are not usable.
     usable : ndarray of shape (n_rows, n_choices), dtype=bool
         Choices that a best plan may have.
     room : float
-        What all rows may spend in addition to the cheapest plan.
+        Amount that all rows may spend in addition to the cheapest plan.
     value_unit : float
         Value of a gain of 1, a power of two.
     cost_unit : float
@@ -290,9 +506,17 @@ class ScaledProgram(NamedTuple):
 
 
 def scaled_program(problem, allowed=None):
-    """Scale a problem for a solver, and leave out what no best plan has.
+    """Return a problem scaled for a solver, without choices that no best plan has.
 
-    Where `allowed` is given, a plan takes only choices that are true in it.
+    Parameters
+    ----------
+    problem : Problem
+    allowed : ndarray of shape (n_rows, n_choices), dtype=bool, default=None
+        Choices that a plan may have. None allows all.
+
+    Returns
+    -------
+    ScaledProgram
     """
     values = problem.values
     costs = np.broadcast_to(problem.costs, values.shape)
@@ -301,7 +525,8 @@ def scaled_program(problem, allowed=None):
     gains = values - values[rows, cheapest][:, np.newaxis]
     extra_costs = costs - costs[rows, cheapest][:, np.newaxis]
     room = max(problem.room_beyond(cheapest), 0.0)
-    # Choices that cost more for no gain, or do not fit alone, would only spoil the scale.
+    # Choices that cost more without a gain, or do not fit alone, would only affect the
+    # scale.
     usable = (gains > 0) & (extra_costs <= room)
     usable[rows, cheapest] = True
     if allowed is not None:
@@ -321,7 +546,10 @@ def scaled_program(problem, allowed=None):
 
 
 def _power_of_two_near(number):
-    """Return a power of two of about this size, 1 for 0. Dividing by it rounds nothing."""
+    """Return a power of two of about this size, or 1 for 0.
+
+    Dividing by a power of two is exact.
+    """
     if number == 0:
         return 1.0
     _, exponent = np.frexp(number)
@@ -329,10 +557,21 @@ def _power_of_two_near(number):
 
 
 def within_cap(problem, program, solve):
-    """Return a plan of a solver that meets constraints to a tolerance, and its first bound.
+    """Return a plan of a solver that is within the budget, and its first bound.
 
-    The budget is a hard cap. Where a plan exceeds it the solver is called again with less
-    room, by more each time than it was exceeded.
+    The budget is a hard cap. If a plan exceeds it, the solver is called again with less
+    room. The room shrinks by more than the excess, and by more each time.
+
+    Parameters
+    ----------
+    problem : Problem
+    program : ScaledProgram
+    solve : callable
+        ``solve(room)`` returns the choices and an upper bound on the gain, or None.
+
+    Returns
+    -------
+    ProvenPlan
     """
     cap = problem.total + problem.slack_for_rounding
     room = program.room
@@ -346,38 +585,35 @@ def within_cap(problem, program, solve):
         reduction *= 4
         choices, _ = solve(room)
     raise RuntimeError(
-        f"The plans of the solver exceed the budget by {excess * program.cost_unit:.3g} after "
-        f"{_MAX_CALLS} calls: its tolerance is too coarse for the scale of the costs, which "
-        'differ too much within one problem. Use solver="exact".'
+        "The plans of the solver exceed the budget by "
+        f"{excess * program.cost_unit:.3g} after {_MAX_CALLS} calls: its tolerance is "
+        "too coarse for the scale of the costs, which differ too much within one "
+        'problem. Use solver="exact".'
     )
 
 
 def solve_highs(problem, tolerance, *, allowed=None, options=None):
-    """Solve the integer program by HiGHS, to a gap of `tolerance` in the unit of values."""
+    """Solve the integer program by HiGHS.
+
+    Parameters
+    ----------
+    problem : Problem
+    tolerance : float
+        Gap at which HiGHS stops, in the unit of summed values.
+    allowed : ndarray of shape (n_rows, n_choices), dtype=bool, default=None
+        Choices that a plan may have. None allows all.
+    options : dict, default=None
+        Options of HiGHS by name.
+
+    Returns
+    -------
+    ProvenPlan
+    """
     import highspy
 
     program = scaled_program(problem, allowed)
-    n, m = program.gains.shape
-    size = n * m
-    lp = highspy.HighsLp()
-    lp.num_col_, lp.num_row_ = size, n + 1
-    lp.sense_ = highspy.ObjSense.kMaximize
-    lp.col_cost_ = program.gains.ravel()
-    lp.col_lower_ = np.zeros(size)
-    lp.col_upper_ = program.usable.ravel().astype(np.float64)
-    lp.row_lower_ = np.r_[np.ones(n), -np.inf]
-    lp.row_upper_ = np.r_[np.ones(n), np.inf]
-    # Column (j, i) stands in row j (choose one) and in row n (the budget).
-    row_of = np.repeat(np.arange(n, dtype=np.int32), m)
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    lp.a_matrix_.start_ = np.arange(0, 2 * size + 1, 2, dtype=np.int32)
-    lp.a_matrix_.index_ = np.column_stack([row_of, np.full_like(row_of, n)]).ravel()
-    lp.a_matrix_.value_ = np.column_stack(
-        [np.ones(size), program.extra_costs.ravel()]
-    ).ravel()
-    lp.integrality_ = [highspy.HighsVarType.kInteger] * size
+    n_rows, n_choices = program.gains.shape
     model = highspy.Highs()
-    # HiGHS stops at an absolute gap.
     settings = {
         **_HIGHS,
         "output_flag": False,
@@ -389,10 +625,11 @@ def solve_highs(problem, tolerance, *, allowed=None, options=None):
             raise ValueError(
                 f"HiGHS does not take {name}={setting!r} (solver_options)."
             )
-    model.passModel(lp)
+    model.passModel(_highs_program(program))
 
     def solve(room):
-        model.changeRowBounds(n, -np.inf, room)
+        # The last constraint is the budget.
+        model.changeRowBounds(n_rows, -np.inf, room)
         model.run()
         info = model.getInfo()
         if (
@@ -401,16 +638,59 @@ def solve_highs(problem, tolerance, *, allowed=None, options=None):
         ):
             status = model.modelStatusToString(model.getModelStatus())
             raise RuntimeError(f"HiGHS ended without a plan: {status}.")
-        taken = np.asarray(model.getSolution().col_value).reshape(n, m)
-        return taken.argmax(axis=1), float(info.mip_dual_bound) * program.value_unit
+        is_taken = np.asarray(model.getSolution().col_value)
+        choices = is_taken.reshape(n_rows, n_choices).argmax(axis=1)
+        return choices, float(info.mip_dual_bound) * program.value_unit
 
     return within_cap(problem, program, solve)
 
 
-def solve_cvxpy(problem, tolerance, options):
-    """Return the choices of any solver that the user has; cvxpy passes on no dual bound.
+def _highs_program(program):
+    """Return the integer program as an object of HiGHS, with an unlimited budget.
 
-    `tolerance` is the gap at which the default solver ends, in the unit of values.
+    It has a variable for each row and choice, in this order. Its constraints are one
+    choice for each row, and the budget as the last one.
+    """
+    import highspy
+
+    n_rows, n_choices = program.gains.shape
+    n_variables = n_rows * n_choices
+    lp = highspy.HighsLp()
+    lp.num_col_ = n_variables
+    lp.num_row_ = n_rows + 1
+    lp.sense_ = highspy.ObjSense.kMaximize
+    lp.col_cost_ = program.gains.ravel()
+    lp.col_lower_ = np.zeros(n_variables)
+    lp.col_upper_ = program.usable.ravel().astype(np.float64)
+    lp.row_lower_ = np.r_[np.ones(n_rows), -np.inf]
+    lp.row_upper_ = np.r_[np.ones(n_rows), np.inf]
+    # Each variable is in two constraints: that of its row, and the budget.
+    row_constraint = np.repeat(np.arange(n_rows, dtype=np.int32), n_choices)
+    budget_constraint = np.full_like(row_constraint, n_rows)
+    constraints = np.column_stack([row_constraint, budget_constraint])
+    coefficients = np.column_stack([np.ones(n_variables), program.extra_costs.ravel()])
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    lp.a_matrix_.start_ = np.arange(0, 2 * n_variables + 1, 2, dtype=np.int32)
+    lp.a_matrix_.index_ = constraints.ravel()
+    lp.a_matrix_.value_ = coefficients.ravel()
+    lp.integrality_ = [highspy.HighsVarType.kInteger] * n_variables
+    return lp
+
+
+def solve_cvxpy(problem, tolerance, options):
+    """Return the choices of a solver of cvxpy. There is no dual bound.
+
+    Parameters
+    ----------
+    problem : Problem
+    tolerance : float
+        Gap at which the default solver ends, in the unit of summed values.
+    options : dict or None
+        Keyword arguments of ``cvxpy.Problem.solve``. None or empty takes HiGHS.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,)
     """
     cp = import_optional("cvxpy", 'solve_assignment(solver="cvxpy")')
     program = scaled_program(problem)
@@ -419,18 +699,19 @@ def solve_cvxpy(problem, tolerance, options):
         options = {"solver": "HIGHS", **_HIGHS, "mip_abs_gap": mip_abs_gap}
 
     def solve(room):
-        take = cp.Variable(program.gains.shape, boolean=True)
+        is_taken = cp.Variable(program.gains.shape, boolean=True)
         constraints = [
-            cp.sum(take, axis=1) == 1,
-            take <= program.usable.astype(np.float64),
+            cp.sum(is_taken, axis=1) == 1,
+            is_taken <= program.usable.astype(np.float64),
         ]
         if np.isfinite(room):
-            constraints.append(cp.sum(cp.multiply(program.extra_costs, take)) <= room)
-        gain = cp.sum(cp.multiply(program.gains, take))
+            spent = cp.sum(cp.multiply(program.extra_costs, is_taken))
+            constraints.append(spent <= room)
+        gain = cp.sum(cp.multiply(program.gains, is_taken))
         integer_program = cp.Problem(cp.Maximize(gain), constraints)
         integer_program.solve(**options)
-        if take.value is None:
+        if is_taken.value is None:
             raise RuntimeError(f"cvxpy ended without a plan: {integer_program.status}.")
-        return take.value.argmax(axis=1), None
+        return is_taken.value.argmax(axis=1), None
 
     return within_cap(problem, program, solve).choices

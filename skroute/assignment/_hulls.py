@@ -1,4 +1,4 @@
-"""The linear relaxation: hulls of the rows, the dual price of a budget, and the greedy plan."""
+"""The linear relaxation: hulls of rows, dual price of a budget, and greedy plan."""
 
 from typing import NamedTuple
 
@@ -6,14 +6,29 @@ import numpy as np
 
 from skroute.assignment._problem import total_gain
 
-# Single changes that spend what a plan leaves, each a scan of all values.
+# Number of single changes that spend the room that a plan leaves. Each takes a scan of
+# all values.
 _MAX_CHANGES = 8
 
 
 class Hulls(NamedTuple):
-    """Hull increments of all rows, row after row, and each row's cheapest choice.
+    """Increments of the concave hulls of all rows, row after row.
 
-    The increments of row ``j`` are ``starts[j]:starts[j + 1]``, by falling efficiency.
+    An increment is a step from a choice on the hull to the next more expensive one.
+
+    Attributes
+    ----------
+    starts : ndarray of shape (n_rows + 1,), dtype=int64
+        The increments of row ``j`` are ``starts[j]:starts[j + 1]``, by falling
+        efficiency.
+    choice : ndarray of shape (n_increments,), dtype=int32
+        The choice that each increment leads to.
+    efficiency : ndarray of shape (n_increments,)
+        Additional value per additional cost.
+    extra_cost : ndarray of shape (n_increments,)
+        Additional cost.
+    cheapest : ndarray of shape (n_rows,), dtype=int64
+        The cheapest choice of each row, at which its increments start.
     """
 
     starts: np.ndarray
@@ -22,26 +37,32 @@ class Hulls(NamedTuple):
     extra_cost: np.ndarray
     cheapest: np.ndarray
 
+    @property
+    def row(self):
+        """Row of each increment, an array of shape (n_increments,)."""
+        n_rows = len(self.cheapest)
+        return np.repeat(np.arange(n_rows), np.diff(self.starts))
+
 
 class GreedyPlan(NamedTuple):
-    """A feasible plan and the relaxation that bounds it. Amounts are sums over the rows.
+    """A feasible plan and the bound of the relaxation. Amounts are sums over rows.
 
     Attributes
     ----------
     choices : ndarray of shape (n_rows,)
         The plan.
     cheapest : ndarray of shape (n_rows,)
-        The cheapest choices, which all gains are relative to.
+        The cheapest choices. All gains are relative to their value.
     gain : float
-        What the plan adds to the value of the cheapest choices.
+        Value of the plan minus that of the cheapest choices.
     bound : float
         Upper bound on the gain of any plan that fits.
     price : float
         Dual price of the budget.
     break_choices : ndarray of shape (n_rows,)
-        The plan of all increments above the dual price.
+        The plan of the relaxation, without its one fractional increment.
     slack : float
-        What `break_choices` leave of the total, the slack for rounding included.
+        The part of the total that `break_choices` leave, plus the slack for rounding.
     """
 
     choices: np.ndarray
@@ -54,48 +75,72 @@ class GreedyPlan(NamedTuple):
 
 
 def build_hulls(problem):
-    """The increments that the relaxation chooses from."""
+    """Return the increments that the relaxation chooses from (`Hulls`)."""
     from skroute.assignment import _kernels
 
-    values, costs, _, order = problem
-    n, m = values.shape
-    starts, cheapest = np.empty(n + 1, np.int64), np.empty(n, np.int64)
-    # Upper bounds; the operating system gives memory only to what is written.
-    size = n * (m - 1)
-    choice, efficiency, extra_cost = (
-        np.empty(size, np.int32),
-        np.empty(size),
-        np.empty(size),
-    )
-    count = _kernels.build_hulls(
-        values, costs, order, starts, choice, efficiency, extra_cost, cheapest
+    n_rows, n_choices = problem.values.shape
+    starts = np.empty(n_rows + 1, np.int64)
+    cheapest = np.empty(n_rows, np.int64)
+    # Upper bound of the number of increments. Memory that is not written is not
+    # allocated.
+    max_increments = n_rows * (n_choices - 1)
+    choice = np.empty(max_increments, np.int32)
+    efficiency = np.empty(max_increments)
+    extra_cost = np.empty(max_increments)
+    n_increments = _kernels.build_hulls(
+        problem.values,
+        problem.costs,
+        problem.order,
+        starts,
+        choice,
+        efficiency,
+        extra_cost,
+        cheapest,
     )
     return Hulls(
-        starts, choice[:count], efficiency[:count], extra_cost[:count], cheapest
+        starts=starts,
+        choice=choice[:n_increments],
+        efficiency=efficiency[:n_increments],
+        extra_cost=extra_cost[:n_increments],
+        cheapest=cheapest,
     )
 
 
 def solve_greedy(problem, tolerance):
     """Return the greedy plan, improved by single changes until its gap closes.
 
-    `tolerance` is the gap that counts as closed, relative to the bound on the gain.
+    Parameters
+    ----------
+    problem : Problem
+    tolerance : float
+        Gap that counts as closed, relative to the bound on the gain.
+
+    Returns
+    -------
+    GreedyPlan
     """
     hulls = build_hulls(problem)
-    bought, price = _buy(hulls, problem.room_beyond(hulls.cheapest))
-    # Efficiency falls within a row: the last of its increments that are bought says its choice.
-    rows = np.repeat(np.arange(len(hulls.cheapest)), np.diff(hulls.starts))
+    room = problem.room_beyond(hulls.cheapest)
+    is_bought, price = _buy(hulls, room)
+    # Increments of a row follow each other, so its last bought one is its choice: for
+    # equal indices numpy keeps the last assignment.
     choices = hulls.cheapest.copy()
-    choices[rows[bought]] = hulls.choice[bought]
+    choices[hulls.row[is_bought]] = hulls.choice[is_bought]
     gain = total_gain(problem, choices, hulls.cheapest)
     slack = max(problem.room_beyond(choices), 0.0)
+    # If the price is 0, all increments are bought, and the plan is optimal.
     bound = gain
     plan = choices
     if price > 0:
-        bound = gain + slack * price
-        enough = tolerance * bound
-        if slack * price > enough:
-            filled = _fill(problem, choices, slack, enough / price)
-            # Compare sums, not running differences. A plan that rounding pushed over is no plan.
+        open_gap = slack * price
+        bound = gain + open_gap
+        closed_gap = tolerance * bound
+        if open_gap > closed_gap:
+            filled = _fill(
+                problem, choices, room=slack, room_to_leave=closed_gap / price
+            )
+            # Sums are compared, not running differences. Rounding may have made the
+            # plan too expensive.
             filled_gain = total_gain(problem, filled, hulls.cheapest)
             if filled_gain > gain and problem.room_beyond(filled) >= 0:
                 plan = filled
@@ -112,39 +157,67 @@ def solve_greedy(problem, tolerance):
 
 
 def _buy(hulls, room):
-    """Which increments are bought, by falling efficiency, and the dual price, 0 if all are."""
-    efficiency, cost = hulls.efficiency, hulls.extra_cost
+    """Buy increments by falling efficiency, as long as there is room.
+
+    Parameters
+    ----------
+    hulls : Hulls
+    room : float
+        Amount that all increments together may cost.
+
+    Returns
+    -------
+    is_bought : ndarray of shape (n_increments,), dtype=bool
+    price : float
+        Efficiency of the first increment that does not fit, the dual price. 0 if all
+        fit.
+    """
+    # Increments whose efficiency may be the price. Room is left after the more
+    # efficient ones.
+    efficiency = hulls.efficiency
+    cost = hulls.extra_cost
     while len(efficiency):
-        # The median halves those that may have the price.
-        price = np.partition(efficiency, len(efficiency) // 2)[len(efficiency) // 2]
-        above = efficiency > price
-        left = room - (cost * above).sum()
-        after_ties = left - (cost * (efficiency == price)).sum()
-        if left >= 0 > after_ties:
-            bought, tied = (
-                hulls.efficiency > price,
-                np.flatnonzero(hulls.efficiency == price),
-            )
-            bought[tied[np.cumsum(hulls.extra_cost[tied]) <= left]] = True
-            return bought, float(price)
-        room, some = (room, above) if left < 0 else (after_ties, efficiency < price)
-        efficiency, cost = efficiency[some], cost[some]
+        # A search by bisection: the median halves the number of candidates.
+        middle = len(efficiency) // 2
+        price = np.partition(efficiency, middle)[middle]
+        is_above = efficiency > price
+        room_before_ties = room - (cost * is_above).sum()
+        room_after_ties = room_before_ties - (cost * (efficiency == price)).sum()
+        if room_before_ties >= 0 > room_after_ties:
+            is_bought = hulls.efficiency > price
+            tied = np.flatnonzero(hulls.efficiency == price)
+            tied_that_fit = tied[np.cumsum(hulls.extra_cost[tied]) <= room_before_ties]
+            is_bought[tied_that_fit] = True
+            return is_bought, float(price)
+        if room_before_ties < 0:
+            is_candidate = is_above
+        else:
+            is_candidate = efficiency < price
+            room = room_after_ties
+        efficiency = efficiency[is_candidate]
+        cost = cost[is_candidate]
     return np.ones(len(hulls.efficiency), dtype=bool), 0.0
 
 
-def _fill(problem, choices, room, enough):
-    """Spend the room on the best single changes until `enough` is left, a scan for each."""
+def _fill(problem, choices, *, room, room_to_leave):
+    """Spend the room of a plan on the best single changes, and return the new plan.
+
+    It stops if at most `room_to_leave` is left, if no change fits, or after
+    `_MAX_CHANGES`.
+    """
     from skroute.assignment import _kernels
 
-    values, costs, _, _ = problem
     choices = choices.copy()
     for _ in range(_MAX_CHANGES):
-        if room <= enough:
+        if room <= room_to_leave:
             break
-        row, choice = _kernels.best_upgrade(values, costs, choices, room)
+        row, choice = _kernels.best_upgrade(
+            problem.values, problem.costs, choices, room
+        )
+        # The kernel returns row -1 if no change fits.
         if row < 0:
             break
-        cost = costs[0] if len(costs) == 1 else costs[row]
-        room -= cost[choice] - cost[choices[row]]
+        row_costs = problem.costs[0] if len(problem.costs) == 1 else problem.costs[row]
+        room -= row_costs[choice] - row_costs[choices[row]]
         choices[row] = choice
     return choices

@@ -1,12 +1,12 @@
 """Numba kernels of the multiple-choice knapsack.
 
-All of them take ``values`` (n, m) and ``costs`` (n, m), or (1, m) when the costs are shared
-by all rows, as C-contiguous float64, and ``order`` (m,) int64, a permutation of the choices
-that sorts the first row of costs.
+All of them take ``values`` (n, m) and ``costs`` (n, m), or (1, m) when the costs are
+shared by all rows, as C-contiguous float64, and ``order`` (m,) int64, a permutation of
+the choices that sorts the first row of costs.
 
-``row_hull`` defines, once, which increments exist and what their efficiency is to the last
-bit; everything else walks it, so that "efficiency above the price" never depends on who
-asks.
+``row_hull`` defines, once, which increments exist and what their efficiency is to the
+last bit; everything else walks it, so that "efficiency above the price" never depends
+on who asks.
 """
 
 import numpy as np
@@ -35,10 +35,10 @@ def sort_row(costs, j, order):
 def row_hull(values, costs, j, k, order, hull, efficiency):
     """Upper concave hull of the points (``costs[k]``, ``values[j]``), by rising cost.
 
-    `order` sorts ``costs[k]``. Writes the choices on the hull into `hull` (m,) int64, the
-    cheapest first (ties: the higher value, then the smaller index), and into `efficiency`
-    (m,) what each adds in value per cost over the one before, which falls strictly.
-    Returns the hull's size.
+    `order` sorts ``costs[k]``. Writes the choices on the hull into `hull` (m,) int64,
+    the cheapest first (ties: the higher value, then the smaller index), and into
+    `efficiency` (m,) what each adds in value per cost over the one before, which falls
+    strictly. Returns the hull's size.
     """
     hull[0] = order[0]
     efficiency[0] = np.inf
@@ -60,7 +60,8 @@ def row_hull(values, costs, j, k, order, hull, efficiency):
                 continue
             top_value, top_cost = values[j, hull[size - 1]], costs[k, hull[size - 1]]
         gain = (value - top_value) / (cost - top_cost)
-        # The cheapest stays, also under a gain that a tiny cost difference made infinite.
+        # The cheapest stays, also under a gain that a tiny cost difference made
+        # infinite.
         while size > 1 and gain >= efficiency[size - 1]:
             size -= 1
             gain = (value - values[j, hull[size - 1]]) / (
@@ -77,9 +78,9 @@ def row_hull(values, costs, j, k, order, hull, efficiency):
 def build_hulls(values, costs, order, starts, choice, efficiency, extra_cost, cheapest):
     """Hull increments of all rows.
 
-    Fills ``starts`` (n + 1,) int64: increments of row j are ``starts[j]:starts[j + 1]``;
-    ``choice`` int32, ``efficiency`` and ``extra_cost`` (each n (m - 1) long at most needed);
-    and ``cheapest`` (n,) int64. Returns how many increments there are.
+    Fills ``starts`` (n + 1,) int64: increments of row j are ``starts[j]:starts[j +
+    1]``; ``choice`` int32, ``efficiency`` and ``extra_cost`` (each n (m - 1) long at
+    most needed); and ``cheapest`` (n,) int64. Returns how many increments there are.
     """
     n, m = values.shape
     shared = costs.shape[0] == 1
@@ -105,10 +106,12 @@ def build_hulls(values, costs, order, starts, choice, efficiency, extra_cost, ch
 
 @njit(cache=True, nogil=True)
 def choose_at_price(values, costs, order, price, tolerance, choices):
-    """Algorithm 1's choice per row: ``argmax values - price * costs``, ties to the cheaper.
+    """Write the best choice of each row at a price: ``argmax values - price * costs``.
 
-    An increment is worth its cost when its efficiency exceeds ``price (1 + tolerance)``.
-    Fills `choices` (n,) int64.
+    Ties go to the cheaper choice (Algorithm 1 of FrugalMCT).
+
+    An increment is worth its cost when its efficiency exceeds ``price (1 +
+    tolerance)``. Fills `choices` (n,) int64.
     """
     n, m = values.shape
     shared = costs.shape[0] == 1
@@ -128,9 +131,10 @@ def choose_at_price(values, costs, order, price, tolerance, choices):
 
 @njit(cache=True, nogil=True)
 def best_upgrade(values, costs, choices, room):
-    """The single change of choice within `room` that adds most value.
+    """Find the single change of choice within `room` that adds most value.
 
-    Ties go to the cheaper change. Returns ``(row, choice)``; row is -1 when no change gains.
+    Ties go to the cheaper change. Returns ``(row, choice)``; row is -1 when no change
+    gains.
     """
     n, m = values.shape
     shared = costs.shape[0] == 1

@@ -1,4 +1,4 @@
-"""Every budget from one sort."""
+"""Plans of all budgets from one sort: dual prices and objectives of the relaxation."""
 
 from typing import NamedTuple
 
@@ -21,15 +21,16 @@ from skroute.utils._validation import check_row_weights
 
 
 class Rule(NamedTuple):
-    """The dual price of a budget, and the share of tied rows that take the more expensive choice.
+    """The dual price of a budget, with a share for tied rows.
 
     Attributes
     ----------
     price : float
-        The price of `choose_at_price`, where ties go to the cheaper choice.
+        The price for `choose_at_price`, whose ties go to the cheaper choice.
 
     share : float
-        Share of the rows that are tied at the price which take the more expensive choice.
+        Share of the rows tied at this price that take the more expensive choice
+        instead.
     """
 
     price: float
@@ -37,28 +38,30 @@ class Rule(NamedTuple):
 
 
 class AssignmentPath(NamedTuple):
-    """The relaxation's optimum as a function of the budget: concave, piecewise linear.
+    """The optimum of the relaxation as a function of the budget.
+
+    The function is concave and piecewise linear.
 
     Attributes
     ----------
     budgets : ndarray of shape (n_breaks,), dtype=float64
-        Mean costs per row at which the price changes, rising: the realised ones, where
-        these were given. The first is the smallest feasible budget, the last buys the best
-        choice of every row.
+        Mean costs per row at which the price changes, rising. They are mean realised
+        costs, if these were given. The first is the smallest feasible budget, the last
+        buys the best choice of every row.
 
     objectives : ndarray of shape (n_breaks,), dtype=float64
-        Mean value at each of these budgets, where the greedy plan is exact.
+        Mean value at each of these budgets. The greedy plan is exact there.
 
     prices : ndarray of shape (n_breaks,), dtype=float64
-        ``prices[k]`` is the dual price from ``budgets[k]`` up to the next break;
-        falling, the last is 0.
+        ``prices[k]`` is the dual price from ``budgets[k]`` up to the next break. Prices
+        fall, and the last one is 0.
 
     planned : ndarray of shape (n_breaks,), dtype=float64
-        Mean costs by which the rows are decided, at each break. `budgets`, but for
-        rounding, where no realised costs were given.
+        Mean costs that the rows are decided by, at each break. They are equal to
+        `budgets`, except for rounding, if no realised costs were given.
 
     counts : ndarray of shape (n_breaks,), dtype=int64
-        Choices that change at ``prices[k]``, of as many rows; 0 for the last.
+        Number of rows that change their choice at ``prices[k]``. 0 for the last.
     """
 
     budgets: NDArray[np.float64]
@@ -68,15 +71,15 @@ class AssignmentPath(NamedTuple):
     counts: NDArray[np.int64]
 
     def price(self, budget: float | None) -> float:
-        """Dual price at a budget: the one that `choose_at_price` takes.
+        """Return the dual price at a budget, for `choose_at_price`.
 
-        Infinite at the smallest feasible budget, which leaves nothing to buy with: a new
-        row that is worth more than any seen before must not buy either.
+        It is infinite at the smallest feasible budget. No money is left there, also for
+        a new row that gains more than all rows before.
 
         Parameters
         ----------
         budget : float or None
-            Mean cost per row; None is unlimited.
+            Mean cost per row. None is unlimited.
 
         Returns
         -------
@@ -93,15 +96,16 @@ class AssignmentPath(NamedTuple):
         return float(self.prices[self._segment(budget)])
 
     def rule(self, budget: float | None) -> Rule:
-        """Dual price at a budget, and the share of tied rows that take the more expensive choice.
+        """Return the dual price at a budget, with a share for tied rows.
 
-        A price at which a single row changes its choice is rounded to the nearer side:
-        no new row is tied there.
+        If only one row changes its choice at this price, the share is rounded to 0 or
+        1, because no new row is tied there.
 
         Parameters
         ----------
         budget : float or None
-            Mean cost per row; None is unlimited. Below the cheapest plan, the cheapest.
+            Mean cost per row. None is unlimited. A budget below the cheapest plan
+            counts as that of the cheapest plan.
 
         Returns
         -------
@@ -114,18 +118,20 @@ class AssignmentPath(NamedTuple):
         k = self._segment(budget)
         if k == len(self.prices) - 1:
             return Rule(0.0, 0.0)
-        share = (budget - self.budgets[k]) / (self.budgets[k + 1] - self.budgets[k])
+        width = self.budgets[k + 1] - self.budgets[k]
+        share = (budget - self.budgets[k]) / width
         if self.counts[k] == 1:
+            # A share of 1 is the same as the next lower price without ties.
             return Rule(float(self.prices[k + round(share)]), 0.0)
         return Rule(float(self.prices[k]), float(min(max(share, 0.0), 1.0)))
 
     def planned_at(self, budget: float | None) -> float:
-        """The mean planned cost that corresponds to a mean realised cost.
+        """Return the mean planned cost that corresponds to a mean realised cost.
 
         Parameters
         ----------
         budget : float or None
-            Mean realised cost per row; None is unlimited, and then so is the result.
+            Mean realised cost per row. None is unlimited, and so is the result.
 
         Returns
         -------
@@ -133,17 +139,20 @@ class AssignmentPath(NamedTuple):
         """
         budget = check_budget(budget)
         if not budget < self.budgets[-1]:
-            # What the best choice of every row is planned to cost, and what it costs.
-            return budget + max(float(self.planned[-1] - self.budgets[-1]), 0.0)
+            # Beyond the last break the difference of planned and realised costs stays.
+            difference = float(self.planned[-1] - self.budgets[-1])
+            return budget + max(difference, 0.0)
         return float(np.interp(budget, self.budgets, self.planned))
 
     def objective(self, budget: float | None) -> float:
-        """Mean value that the relaxation reaches at a budget: an upper bound on any plan's.
+        """Return the mean value of the relaxation at a budget.
+
+        It is an upper bound of the mean value of all plans within the budget.
 
         Parameters
         ----------
         budget : float or None
-            Mean cost per row; None is unlimited.
+            Mean cost per row. None is unlimited.
 
         Returns
         -------
@@ -160,13 +169,16 @@ class AssignmentPath(NamedTuple):
         return float(self.objectives[segment] + max(room, 0.0) * self.prices[segment])
 
     def _check(self, budget):
+        """Return a feasible budget as a float, or raise a ValueError."""
         budget = check_budget(budget)
         check_affordable(budget, self.budgets[0])
         return budget
 
     def _segment(self, budget):
-        # The budgets are sums; one that rounding put a hair above the same number fits.
-        return int(self.budgets.searchsorted(budget * (1 + ROUNDING), side="right")) - 1
+        """Return the index of the last break within a budget."""
+        # The budgets are sums, which rounding may have put just above the given number.
+        room_for_rounding = budget * (1 + ROUNDING)
+        return int(self.budgets.searchsorted(room_for_rounding, side="right")) - 1
 
 
 def assignment_path(
@@ -175,7 +187,7 @@ def assignment_path(
     realised: ArrayLike | None = None,
     weight: ArrayLike | None = None,
 ) -> AssignmentPath:
-    """Compute the objective and the dual price of the assignment problem for every budget.
+    """Compute the objective and the dual price of the relaxation for every budget.
 
     Parameters
     ----------
@@ -183,20 +195,20 @@ def assignment_path(
         Value of each choice for each row.
 
     costs : array-like of shape (n_choices,) or (n_rows, n_choices)
-        Cost of each choice, shared by all rows or per row; not negative. By these rows are
-        decided.
+        Cost of each choice, shared by all rows or per row. Not negative. The rows are
+        decided by these costs.
 
     realised : array-like of shape (n_rows, n_choices), default=None
-        What each choice has cost in truth, where `costs` are estimates or a price list: the
-        budgets are then means of these. A choice is made partly because its cost was
-        underestimated, so that planned spending is below what is paid. As a function of
-        the price the realised mean is a step function that need not be monotone; the
-        budgets are its isotonic regression. Single entries may be negative, as unbiased
-        estimates are. None takes `costs`.
+        Real cost of each choice, if `costs` are estimates or a price list. The budgets
+        are then means of real costs. A choice is made partly because its cost was
+        underestimated, so that planned costs are below real ones. The mean realised
+        cost is a step function of the price that need not be monotone; the budgets are
+        its isotonic regression. Single entries may be negative, as unbiased estimates
+        are. None takes `costs`.
 
     weight : array-like of shape (n_rows,), default=None
-        How much each row counts in all means; not negative, and not 0 for all rows. None
-        counts all rows alike.
+        Weight of each row in all means. Not negative, and not 0 for all rows. None
+        gives all rows the same weight.
 
     Returns
     -------
@@ -208,8 +220,8 @@ def assignment_path(
     Raises
     ------
     ValueError
-        For NaN or infinity, wrong shapes, negative costs or weights, or weights that are all
-        0.
+        For NaN or infinity, wrong shapes, negative costs or weights, or weights that
+        are all 0.
 
     Examples
     --------
@@ -222,61 +234,91 @@ def assignment_path(
     >>> round(path.objective(2), 3)
     0.8
 
-    The first row, which is worth the larger choice most, cost more than was planned:
+    The larger choice of the first row, which gains most, cost more than planned:
 
     >>> assignment_path([[0.6, 0.9], [0.7, 0.8]], [1, 3], [[1, 7], [1, 1]]).budgets
     array([1., 4., 4.])
     """
-    names = values
     check_rows_match(values=values, costs=costs, realised=realised, weight=weight)
-    values, costs = check_values_and_costs(values, costs)
+    checked_values, checked_costs = check_values_and_costs(values, costs)
     if realised is not None:
-        realised = by_names(realised, names, "realised")
-        _, realised = check_values_and_costs(values, realised, "realised", signed=True)
+        realised = by_names(realised, values, "realised")
+        _, realised = check_values_and_costs(
+            checked_values, realised, "realised", signed=True
+        )
     if weight is not None:
         # A row that counts twice has twice the value and twice the cost.
-        each = check_row_weights(weight, np.shape(values)[0], name="weight")[
-            :, np.newaxis
-        ]
-        each = each / each.mean()
-        values, costs = values * each, costs * each
-        realised = None if realised is None else realised * each
-    problem = problem_of(values, costs, np.inf)
-    n = len(problem.values)
+        row_weight = check_row_weights(weight, len(checked_values), name="weight")
+        row_weight = row_weight[:, np.newaxis]
+        row_weight = row_weight / row_weight.mean()
+        checked_values = checked_values * row_weight
+        checked_costs = checked_costs * row_weight
+        if realised is not None:
+            realised = realised * row_weight
+    problem = problem_of(checked_values, checked_costs, np.inf)
+    n_rows = len(problem.values)
     hulls = build_hulls(problem)
-    value = total_value(problem, hulls.cheapest)
-    cost = total_cost(problem, hulls.cheapest)
     by_efficiency = np.argsort(-hulls.efficiency, kind="stable")
     prices = hulls.efficiency[by_efficiency]
-    extra_cost = hulls.extra_cost[by_efficiency]
-    spent = np.cumsum(extra_cost)
-    gained = np.cumsum(extra_cost * prices)
-    # Equal efficiencies are one break: the price does not change between them.
-    is_last = np.ones(len(prices), dtype=bool)
-    is_last[:-1] = prices[1:] < prices[:-1] * (1 - TIE)
-    last = np.flatnonzero(is_last)
-    planned = (cost + np.r_[0.0, spent[last]]) / n
+    extra_costs = hulls.extra_cost[by_efficiency]
+    spent = np.cumsum(extra_costs)
+    gained = np.cumsum(extra_costs * prices)
+    last = _last_of_ties(prices)
+    cheapest_cost = total_cost(problem, hulls.cheapest)
+    cheapest_value = total_value(problem, hulls.cheapest)
+    planned = (cheapest_cost + np.r_[0.0, spent[last]]) / n_rows
+    budgets = planned
+    if realised is not None:
+        budgets = _realised_budgets(hulls, realised, by_efficiency, last)
     return AssignmentPath(
-        budgets=planned
-        if realised is None
-        else _realised(hulls, realised, by_efficiency, last),
-        objectives=(value + np.r_[0.0, gained[last]]) / n,
+        budgets=budgets,
+        objectives=(cheapest_value + np.r_[0.0, gained[last]]) / n_rows,
         prices=np.r_[prices[last], 0.0],
         planned=planned,
         counts=np.r_[np.diff(np.r_[-1, last]), 0],
     )
 
 
-def _realised(hulls, realised, by_efficiency, last):
-    """Mean realised cost at each break, made to rise."""
-    n = len(hulls.cheapest)
-    realised = np.broadcast_to(realised, (n, realised.shape[1]))
-    rows = np.repeat(np.arange(n), np.diff(hulls.starts))
-    before = np.r_[0, hulls.choice[:-1]]
-    first = hulls.starts[:-1][np.diff(hulls.starts) > 0]
-    before[first] = hulls.cheapest[rows[first]]
-    extra = realised[rows, hulls.choice] - realised[rows, before]
-    least = realised[np.arange(n), hulls.cheapest].sum()
-    budgets = (least + np.r_[0.0, np.cumsum(extra[by_efficiency])[last]]) / n
-    # Isotonic: a mean below 0 cannot be, but for the rounding of sums.
+def _last_of_ties(prices):
+    """Return the position of the last of each group of tied prices.
+
+    `prices` fall. Neighbours are tied if they differ by less than `TIE`, relative to
+    the larger one. Tied increments have one break.
+    """
+    is_last = np.ones(len(prices), dtype=bool)
+    is_last[:-1] = prices[1:] < prices[:-1] * (1 - TIE)
+    return np.flatnonzero(is_last)
+
+
+def _realised_budgets(hulls, realised, by_efficiency, last):
+    """Return the mean realised cost at each break, made monotone.
+
+    Parameters
+    ----------
+    hulls : Hulls
+    realised : ndarray of shape (n_rows, n_choices) or (1, n_choices)
+    by_efficiency : ndarray of shape (n_increments,)
+        Increments by falling efficiency.
+    last : ndarray of shape (n_breaks - 1,)
+        Position of the last increment of each break in this order.
+
+    Returns
+    -------
+    ndarray of shape (n_breaks,)
+    """
+    n_rows = len(hulls.cheapest)
+    realised = np.broadcast_to(realised, (n_rows, realised.shape[1]))
+    increment_row = hulls.row
+    # The choice that each increment starts from: that of the increment before it in its
+    # row, or the cheapest one.
+    choice_before = np.r_[0, hulls.choice[:-1]]
+    has_increments = np.diff(hulls.starts) > 0
+    first = hulls.starts[:-1][has_increments]
+    choice_before[first] = hulls.cheapest[increment_row[first]]
+    cost_after = realised[increment_row, hulls.choice]
+    extra_costs = cost_after - realised[increment_row, choice_before]
+    cheapest_cost = realised[np.arange(n_rows), hulls.cheapest].sum()
+    spent = np.cumsum(extra_costs[by_efficiency])
+    budgets = (cheapest_cost + np.r_[0.0, spent[last]]) / n_rows
+    # A mean below 0 can only come from the rounding of sums.
     return np.maximum(isotonic_regression(budgets), 0.0)

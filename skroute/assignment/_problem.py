@@ -1,4 +1,4 @@
-"""The validated problem that all solvers share."""
+"""The checked assignment problem that all solvers take."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,18 @@ from skroute.utils._validation import read_only
 
 
 class Problem(NamedTuple):
-    """Values (n, m), costs (n, m) or (1, m), total budget, and a starting order (m,)."""
+    """A checked problem: one choice for each row, within a total budget.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_rows, n_choices)
+    costs : ndarray of shape (n_rows, n_choices) or (1, n_choices)
+        One row if all rows share the costs.
+    total : float
+        The budget, as a sum over all rows. Infinity if unlimited.
+    order : ndarray of shape (n_choices,), dtype=int64
+        Choices by rising cost of the first row of `costs`. The kernels start with it.
+    """
 
     values: np.ndarray
     costs: np.ndarray
@@ -22,28 +33,55 @@ class Problem(NamedTuple):
 
     @property
     def slack_for_rounding(self):
-        """How far a sum may exceed `total` and still be the rounding of one that fits."""
-        return ROUNDING * self.total if np.isfinite(self.total) else 0.0
+        """Amount by which the cost of a plan may exceed `total` by rounding."""
+        if not np.isfinite(self.total):
+            return 0.0
+        return ROUNDING * self.total
 
     def room_beyond(self, choices):
-        """Return what a plan leaves of the total, the slack for rounding included."""
+        """Return the room that a plan leaves, plus the slack for rounding."""
         return self.total - total_cost(self, choices) + self.slack_for_rounding
 
 
 def by_names(costs, values, name="costs"):
-    """Costs in the order of a frame's columns, where both have names; else as they are."""
+    """Return costs in the order of the columns of a frame of values.
+
+    Parameters
+    ----------
+    costs : array-like, dict or frame
+        Returned as it is if it has no names, or if `values` has none.
+    values : array-like or frame
+    name : str, default="costs"
+        Name of `costs` in messages.
+    """
     columns = column_keys(values)
     if columns is None or type(costs) is np.ndarray:
         return costs
-    names, listed = [str(column) for column in columns], by_label(costs)
-    if isinstance(listed, dict):
-        return check_costs(listed, names, name=name)
-    check_rows_match(values=values, **{name: costs} if np.ndim(costs) == 2 else {})
-    return in_order(costs, names, name)
+    choice_names = [str(column) for column in columns]
+    costs_by_name = by_label(costs)
+    if isinstance(costs_by_name, dict):
+        return check_costs(costs_by_name, choice_names, name=name)
+    if np.ndim(costs) == 2:
+        check_rows_match(values=values, **{name: costs})
+    return in_order(costs, choice_names, name)
 
 
 def check_values_and_costs(values, costs, name="costs", signed=False):
-    """Validate values (n, m) and costs (m,) or (n, m); costs come back with two axes.
+    """Check values and costs, and return them as read-only arrays of two axes.
+
+    Parameters
+    ----------
+    values : array-like of shape (n_rows, n_choices)
+    costs : array-like of shape (n_choices,) or (n_rows, n_choices)
+    name : str, default="costs"
+        Name of `costs` in messages.
+    signed : bool, default=False
+        Allow negative costs.
+
+    Returns
+    -------
+    values : ndarray of shape (n_rows, n_choices)
+    costs : ndarray of shape (1, n_choices) or (n_rows, n_choices)
 
     Raises
     ------
@@ -61,57 +99,82 @@ def check_values_and_costs(values, costs, name="costs", signed=False):
             f"{values.shape} with one cost per row and choice; got {costs.shape}."
         )
     costs = np.atleast_2d(costs)
-    if not signed and (negative := costs < 0).any():
+    is_negative = costs < 0
+    if not signed and is_negative.any():
         raise ValueError(
-            f"{name} must not be negative, got {float(costs[negative][0])!r}."
+            f"{name} must not be negative, got {float(costs[is_negative][0])!r}."
         )
     return read_only(values), read_only(costs)
 
 
 def problem_of(values, costs, budget):
-    """Checked values and costs in the layout that the kernels take; the budget is feasible."""
-    n = len(values)
-    for name, low, high in (
-        ("values", values.min(), values.max()),
-        ("costs", 0.0, costs.max()),
-    ):
-        if max(-low, high) > np.finfo(np.float64).max / (2 * n):
-            raise ValueError(
-                f"{name} must be numbers whose sum over the {n} rows is finite, got "
-                f"{float(max(low, high, key=abs))!r}. Give them in another unit."
-            )
-    # A stable sort of the shared costs; any order is right, this one is fast.
+    """Return the problem of checked values and costs with a feasible budget.
+
+    Parameters
+    ----------
+    values, costs : ndarray
+        From `check_values_and_costs`.
+    budget : float
+        Mean cost per row. Infinity is unlimited.
+
+    Returns
+    -------
+    Problem
+
+    Raises
+    ------
+    ValueError
+        If the cheapest plan exceeds the budget, or sums over the rows may overflow.
+    """
+    n_rows = len(values)
+    _check_sums_are_finite(values, "values", n_rows)
+    _check_sums_are_finite(costs, "costs", n_rows)
+    # Rows with other costs have other orders. The kernels sort them, starting with this
+    # one.
     order = np.argsort(costs[0], kind="stable").astype(np.int64)
-    cheapest = float(costs.min(axis=1).sum()) * (n if len(costs) == 1 else 1)
-    check_affordable(budget, cheapest / n)
-    return Problem(values, costs, budget * n, order)
+    cheapest_total = float(costs.min(axis=1).sum())
+    if len(costs) == 1:
+        cheapest_total *= n_rows
+    check_affordable(budget, cheapest_total / n_rows)
+    return Problem(values, costs, budget * n_rows, order)
+
+
+def _check_sums_are_finite(numbers, name, n_rows):
+    """Raise a ValueError if twice the sum of numbers over all rows may overflow."""
+    lowest = numbers.min()
+    highest = numbers.max()
+    if max(-lowest, highest) > np.finfo(np.float64).max / (2 * n_rows):
+        raise ValueError(
+            f"{name} must be numbers whose sum over the {n_rows} rows is finite, got "
+            f"{float(max(lowest, highest, key=abs))!r}. Give them in another unit."
+        )
 
 
 def cheapest_choices(problem):
-    """Return the cheapest choice of each row; of several, the one with the highest value."""
+    """Return the cheapest choice of each row. Ties go to the highest value."""
     costs = np.broadcast_to(problem.costs, problem.values.shape)
     is_cheapest = costs == costs.min(axis=1, keepdims=True)
     return np.where(is_cheapest, problem.values, -np.inf).argmax(axis=1)
 
 
 def total_cost(problem, choices):
-    """Summed cost of a plan."""
+    """Return the summed cost of a plan."""
     if len(problem.costs) == 1:
-        # Counts times prices: exact to one rounding per choice, however many rows.
+        # Counts times costs: one rounding per choice, for any number of rows.
         counts = np.bincount(choices, minlength=problem.costs.shape[1])
         return float(counts @ problem.costs[0])
     return float(problem.costs[np.arange(len(choices)), choices].sum())
 
 
 def total_value(problem, choices):
-    """Summed value of a plan."""
+    """Return the summed value of a plan."""
     return float(problem.values[np.arange(len(choices)), choices].sum())
 
 
 def total_gain(problem, choices, reference):
-    """Return what a plan adds to the summed value of a reference plan.
+    """Return the summed value of a plan minus that of a reference plan.
 
-    Differences are summed, not totals: an offset of the values changes no digit of a gain.
+    Differences are summed, not totals, so that an offset of the values has no effect.
     """
     rows = np.arange(len(choices))
     gains = problem.values[rows, choices] - problem.values[rows, reference]

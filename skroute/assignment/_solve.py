@@ -1,4 +1,4 @@
-"""`solve_assignment`: one call for every solver."""
+"""Solvers of the assignment problem, in one function, and the plan of a price."""
 
 from bisect import bisect_left
 from typing import Any, NamedTuple
@@ -19,13 +19,15 @@ from skroute.utils._compat import Interval, Real, StrOptions, validate_params
 from skroute.utils._tolerances import ROUNDING, TIE, TINY
 from skroute.utils._typing import ArrayLike, NDArray
 
-# Relative to the bound on the gain: a greedy plan this close to it is not polished, since each
-# single change takes a scan of all values.
-_POLISHED = 1e-7
+# Relative to the bound on the gain: a greedy plan with a smaller gap is not improved
+# further, because each single change takes a scan of all values.
+_GREEDY_TOLERANCE = 1e-7
 
 
 class Assignment(NamedTuple):
-    """A choice for each row, with a bound on the gap to the optimum. All amounts are means per row.
+    """A choice for each row, with a bound on the gap to the optimum.
+
+    All amounts are means per row.
 
     Attributes
     ----------
@@ -36,20 +38,20 @@ class Assignment(NamedTuple):
         Mean value of the plan, or its smallest value with ``objective="min"``.
 
     spent : float
-        Mean cost per row, in the unit of `costs`; never above the budget.
+        Mean cost per row, in the unit of `costs`. Never above the budget.
 
     upper_bound : float
-        No plan within the budget has a larger objective.
+        Upper bound of the objective of all plans within the budget.
 
     gap : float
         ``(upper_bound - objective) / max(|upper_bound|, tiny)``.
 
     price : float
-        Dual price of the budget: value per unit of cost at the margin. 0 when the budget
-        does not bind; NaN where the solver or the objective has none.
+        Dual price of the budget: value per unit of cost at the margin. 0 if the budget
+        does not bind, NaN if the solver or the objective has no price.
 
     status : {"optimal", "feasible"}
-        Whether `gap` is within the tolerance.
+        "optimal" if `gap` is within the tolerance.
     """
 
     choices: NDArray[np.int64]
@@ -83,9 +85,9 @@ def solve_assignment(
     tol: float = TIE,
     solver_options: dict[str, Any] | None = None,
 ) -> Assignment:
-    r"""Make one choice per row: the largest sum of values with a mean cost within the budget.
+    r"""Make one choice per row, with the largest sum of values within a budget.
 
-    The multiple-choice knapsack problem
+    This is the multiple-choice knapsack problem
 
     .. math::
 
@@ -99,7 +101,7 @@ def solve_assignment(
         Value of each choice for each row, for example its estimated quality.
 
     costs : array-like of shape (n_choices,) or (n_rows, n_choices)
-        Cost of each choice, shared by all rows or per row; not negative.
+        Cost of each choice, shared by all rows or per row. Not negative.
 
     budget : float or None
         Mean cost per row, in the unit of `costs`. A hard cap. None is unlimited.
@@ -109,25 +111,25 @@ def solve_assignment(
         cheapest that attains it, always exact, and `solver` is not used.
 
     solver : {"auto", "greedy", "exact", "highs", "cvxpy"}, default="auto"
-        - ``"greedy"``: increments of the rows' concave hulls by falling efficiency, with
-          the bound of the relaxation as certificate. Within one increment of the optimum;
-          linear time.
-        - ``"exact"``: closes the certificate by core reduction; what the core search
-          cannot finish is proven by HiGHS.
-        - ``"auto"``: as ``"exact"``, but a core that is too hard for the search is
-          returned as the best plan found, with its certificate, instead of going to
-          HiGHS.
+        - ``"greedy"``: increments of the concave hulls of rows by falling efficiency,
+          with the bound of the relaxation as certificate. Within one increment of the
+          optimum, in linear time.
+        - ``"exact"``: closes the gap by core reduction. HiGHS solves a core that is too
+          hard for the search.
+        - ``"auto"``: as ``"exact"``, but without HiGHS. If the core is too hard for the
+          search, the result is the best plan found, with its gap.
         - ``"highs"``, ``"cvxpy"``: the whole integer program, as a reference.
 
     tol : float, default=1e-9
-        Gap that counts as optimal, relative to ``|upper_bound|``. The search ends at a gap of
-        `tol` relative to what ``upper_bound`` gains over the cheapest plan, where that is
-        smaller: an offset of all values does not change the plan. Raising it ends the search
-        earlier.
+        Gap that counts as optimal, relative to ``|upper_bound|``. The search ends at a
+        gap of `tol` relative to the gain of ``upper_bound`` over the cheapest plan, if
+        that is smaller, so that an offset of all values does not change the plan.
+        Raising it ends the search earlier.
 
     solver_options : dict, default=None
         Options of HiGHS by name (``solver="highs"``), or keyword arguments of
-        ``cvxpy.Problem.solve`` (``solver="cvxpy"``), for example ``{"solver": "SCIP"}``.
+        ``cvxpy.Problem.solve`` (``solver="cvxpy"``), for example ``{"solver":
+        "SCIP"}``.
 
     Returns
     -------
@@ -138,26 +140,26 @@ def solve_assignment(
     ------
     ValueError
         For NaN or infinity, wrong shapes, negative costs, or a budget that the cheapest
-        plan exceeds; the message names the smallest feasible budget.
+        plan exceeds. The message has the smallest feasible budget.
     ImportError
-        For ``solver="cvxpy"`` where cvxpy is not installed.
+        For ``solver="cvxpy"`` if cvxpy is not installed.
     RuntimeError
         If HiGHS or the solver of cvxpy ends without a plan, or without one within the
         budget.
 
     See Also
     --------
-    assignment_path : Every budget from one sort.
-    choose_at_price : The plan of a price, each row alone.
+    assignment_path : Plans of all budgets from one sort.
+    choose_at_price : Plan of a price, with each row decided alone.
 
     Notes
     -----
-    The unit of the values and that of the costs do not matter. The solvers are given gains
-    and extra costs over the cheapest choice of each row, scaled to about 1. All tolerances
-    are relative: `tol` as described, the budget to ``1e-12`` of the budget for the rounding
-    of sums, and a gap below ``1e-12`` of the gain over the cheapest plan is the rounding of
-    sums and counts as none. HiGHS meets the budget to ``1e-9`` of the largest extra cost; a
-    plan above the budget is not returned.
+    The unit of the values and that of the costs do not matter. The solvers are given
+    gains and extra costs over the cheapest choice of each row, scaled to about 1. All
+    tolerances are relative: `tol` as described, the budget to ``1e-12`` of the budget
+    for the rounding of sums, and a gap below ``1e-12`` of the gain over the cheapest
+    plan is the rounding of sums and counts as none. HiGHS meets the budget to ``1e-9``
+    of the largest extra cost; a plan above the budget is not returned.
 
     References
     ----------
@@ -183,18 +185,26 @@ def solve_assignment(
             f'solver_options={solver_options!r} is for solver="highs" or "cvxpy", got '
             f"solver={solver!r}."
         )
-    checked, prices = check_values_and_costs(values, costs)
-    problem = problem_of(checked, prices, check_budget(budget))
-    n = len(problem.values)
+    checked_values, checked_costs = check_values_and_costs(values, costs)
+    problem = problem_of(checked_values, checked_costs, check_budget(budget))
     if objective == "min":
-        choices, value = solve_max_min(problem)
-        spent = total_cost(problem, choices) / n
-        return Assignment(choices, value, spent, value, 0.0, np.nan, "optimal")
-    greedy = solve_greedy(problem, max(tol, _POLISHED) if solver == "greedy" else tol)
+        return _solve_max_min(problem)
+    return _solve_mean(problem, solver=solver, tol=tol, solver_options=solver_options)
+
+
+def _solve_mean(problem, *, solver, tol, solver_options):
+    """Return the plan of the largest mean value (`Assignment`).
+
+    The parameters are those of `solve_assignment`.
+    """
+    greedy_tolerance = max(tol, _GREEDY_TOLERANCE) if solver == "greedy" else tol
+    greedy = solve_greedy(problem, greedy_tolerance)
     cheapest_value = total_value(problem, greedy.cheapest)
+    # Gains are relative to the value of the cheapest choices.
     bound_gain = greedy.bound
     rounding = ROUNDING * bound_gain
-    tolerance = max(tol * min(bound_gain, abs(cheapest_value + bound_gain)), rounding)
+    scale = min(bound_gain, abs(cheapest_value + bound_gain))
+    tolerance = max(tol * scale, rounding)
     choices = greedy.choices
     price = greedy.price
     if solver in ("auto", "exact"):
@@ -205,7 +215,7 @@ def solve_assignment(
         choices, bound_gain = solve_highs(problem, tolerance, options=solver_options)
         price = np.nan
     elif solver == "cvxpy":
-        # No dual bound comes through cvxpy: that of the relaxation is one, too.
+        # cvxpy returns no dual bound. That of the relaxation is used.
         choices = solve_cvxpy(problem, tolerance, solver_options)
         price = np.nan
     open_gain = bound_gain - total_gain(problem, choices, greedy.cheapest)
@@ -213,42 +223,57 @@ def solve_assignment(
         open_gain = 0.0
     value = total_value(problem, choices)
     gap = open_gain / max(abs(value + open_gain), TINY)
+    n_rows = len(problem.values)
     return Assignment(
         choices=choices,
-        objective=value / n,
-        spent=total_cost(problem, choices) / n,
-        upper_bound=(value + open_gain) / n,
+        objective=value / n_rows,
+        spent=total_cost(problem, choices) / n_rows,
+        upper_bound=(value + open_gain) / n_rows,
         gap=gap,
         price=price,
         status="optimal" if gap <= tol else "feasible",
     )
 
 
-def solve_max_min(problem):
-    """The plan whose smallest value is largest, among those the cheapest, and that value."""
-    values, costs, total, _ = problem
+def _solve_max_min(problem):
+    """Return the plan of the largest smallest value, and of these the cheapest.
 
-    def cheapest_sufficient(threshold):
-        return np.where(values >= threshold, costs, np.inf).argmin(axis=1)
+    It is a search for the largest threshold that all rows can reach within the budget.
+    """
+    values = problem.values
+
+    def cheapest_above(threshold):
+        return np.where(values >= threshold, problem.costs, np.inf).argmin(axis=1)
 
     def is_too_expensive(threshold):
-        cost = total_cost(problem, cheapest_sufficient(threshold))
-        return cost > total + problem.slack_for_rounding
+        cost = total_cost(problem, cheapest_above(threshold))
+        return cost > problem.total + problem.slack_for_rounding
 
-    # No threshold above a row's best value can be met; the lowest always can.
-    thresholds = np.unique(values[values <= values.max(axis=1).min()])
+    # A threshold above the best value of a row has no plan. The smallest value has the
+    # cheapest plan, which is within the budget.
+    largest_threshold = values.max(axis=1).min()
+    thresholds = np.unique(values[values <= largest_threshold])
     highest = bisect_left(thresholds[1:], True, key=is_too_expensive)
-    choices = cheapest_sufficient(thresholds[highest])
-    return choices, float(values[np.arange(len(values)), choices].min())
+    choices = cheapest_above(thresholds[highest])
+    smallest_value = float(values[np.arange(len(values)), choices].min())
+    return Assignment(
+        choices=choices,
+        objective=smallest_value,
+        spent=total_cost(problem, choices) / len(values),
+        upper_bound=smallest_value,
+        gap=0.0,
+        price=np.nan,
+        status="optimal",
+    )
 
 
 def choose_at_price(
     values: ArrayLike, costs: ArrayLike, price: float, *, tolerance: float = TIE
 ) -> NDArray[np.int64]:
-    """Best choice of each row at a dual price: ``argmax values - price * costs``.
+    """Return the best choice of each row at a price: ``argmax values - price * costs``.
 
-    The online rule of FrugalMCT (Algorithm 1): a row is decided alone. Ties go to the
-    cheaper choice.
+    This is the online rule of FrugalMCT (Algorithm 1). Each row is decided alone. Ties
+    go to the cheaper choice.
 
     Parameters
     ----------
@@ -256,15 +281,16 @@ def choose_at_price(
         Value of each choice for each row.
 
     costs : array-like of shape (n_choices,) or (n_rows, n_choices)
-        Cost of each choice, shared by all rows or per row; not negative.
+        Cost of each choice, shared by all rows or per row. Not negative.
 
     price : float
-        Value that one unit of cost must buy, not negative. Raising it buys less.
+        Smallest value that one unit of cost must add. Not negative. Raising it buys
+        less.
 
     tolerance : float, default=1e-9
-        Relative difference in value per cost that is taken as a tie, so that averages
-        that differ by rounding do not turn thousands of ties into the more expensive choice.
-        A negative one sends ties to the more expensive choice.
+        Relative difference in value per cost that counts as a tie. Without it, averages
+        that differ by rounding turn thousands of ties into the more expensive choice. A
+        negative tolerance sends ties to the more expensive choice.
 
     Returns
     -------
@@ -285,10 +311,11 @@ def choose_at_price(
 
     if not price >= 0:
         raise ValueError(f"price must be a number that is not negative, got {price!r}.")
-    checked, prices = check_values_and_costs(values, costs)
-    order = np.argsort(prices[0], kind="stable").astype(np.int64)
-    choices = np.empty(len(checked), np.int64)
+    checked_values, checked_costs = check_values_and_costs(values, costs)
+    order = np.argsort(checked_costs[0], kind="stable").astype(np.int64)
+    choices = np.empty(len(checked_values), np.int64)
+    # The kernel writes into `choices`.
     _kernels.choose_at_price(
-        checked, prices, order, float(price), float(tolerance), choices
+        checked_values, checked_costs, order, float(price), float(tolerance), choices
     )
     return choices

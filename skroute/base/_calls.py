@@ -1,4 +1,4 @@
-"""What one call of a decision estimator asks for, and public methods with true signatures."""
+"""The keywords of a call, and public methods whose signatures show them."""
 
 import inspect
 import types
@@ -12,8 +12,8 @@ import numpy as np
 class CallParameter(NamedTuple):
     """A keyword that the calls of a decision estimator take, next to `X` and `budget`.
 
-    A class lists its keywords in ``call_parameters``. Signatures and docstrings of the public
-    methods are made from this list, and a keyword that is not in it is refused.
+    A class lists its keywords in ``call_parameters``. Signatures and docstrings of the
+    public methods are made from this list, and a keyword that is not in it is refused.
 
     Attributes
     ----------
@@ -24,12 +24,13 @@ class CallParameter(NamedTuple):
         Its type, as the docstring shows it.
 
     description : str
-        What it does, as the docstring shows it. Lines end where the docstring's lines end.
+        What it does, as the docstring shows it. Lines end where the docstring's lines
+        end.
 
     Examples
     --------
     >>> from skroute.base import CallParameter
-    >>> CallParameter("known", "array-like of bool", "Features that are known already.").name
+    >>> CallParameter("known", "array-like of bool", "Features that are known.").name
     'known'
     """
 
@@ -40,10 +41,10 @@ class CallParameter(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """What one call asks for.
+    """The budget and the other keywords of one call.
 
-    :meth:`CostAwareMixin.make_call` builds it once from the keywords of a public method. It is
-    passed down as one object.
+    :meth:`CostAwareMixin.make_call` builds it once from the keywords of a public
+    method. It is passed down as one object.
 
     Attributes
     ----------
@@ -82,11 +83,11 @@ class Call:
 
     def keywords(self):
         """Return the keywords that the call gives, without the budget: a dict."""
-        given = {}
+        keywords = {}
         for name in COMMON_NAMES:
             if getattr(self, name) is not None:
-                given[name] = getattr(self, name)
-        return given | dict(self.options)
+                keywords[name] = getattr(self, name)
+        return keywords | dict(self.options)
 
     def option(self, name):
         """Return the value of a keyword, or None if the call does not give it.
@@ -111,8 +112,8 @@ COMMON_NAMES = ("exclude", "allowed", "request_id", "costs")
 EXCLUDE = CallParameter(
     "exclude",
     "list of str, default=None",
-    """Names of choices that are not made in this call, for example of a model that is down.
-    The other choices are priced without them.""",
+    """Names of choices that are not made in this call, for example of a model that is
+    down. The other choices are priced without them.""",
 )
 ALLOWED = CallParameter(
     "allowed",
@@ -122,13 +123,13 @@ ALLOWED = CallParameter(
 REQUEST_ID = CallParameter(
     "request_id",
     "array-like of shape (n_samples,), default=None",
-    """Divides rows that are tied at the price. Equal ids are decided alike. None divides them
-    by a hash of the row.""",
+    """Divides rows that are tied at the price. Equal ids are decided alike. None
+    divides them by a hash of the row.""",
 )
 
 # The lines of a docstring that stand for the keywords of a class.
 _PLACEHOLDER = """        **parameters : keyword arguments
-            What else the calls of this class take.
+            Other keywords of the calls of this class.
 """
 
 

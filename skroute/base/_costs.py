@@ -19,7 +19,8 @@ def check_budget(budget, *, name="budget"):
     Parameters
     ----------
     budget : float or None
-        Mean cost per sample, in the unit of ``costs``; None and infinity mean unlimited.
+        Mean cost per sample, in the unit of ``costs``; None and infinity mean
+        unlimited.
 
     name : str, default="budget"
         Parameter name for the message.
@@ -96,7 +97,8 @@ def check_affordable(budget, least, *, name="budget", advice=""):
     Raises
     ------
     ValueError
-        If `budget` does not pay for `least`; the message names the smallest feasible one.
+        If `budget` does not pay for `least`; the message names the smallest feasible
+        one.
 
     Examples
     --------
@@ -104,14 +106,14 @@ def check_affordable(budget, least, *, name="budget", advice=""):
     >>> check_affordable(0.5, 1.0)
     Traceback (most recent call last):
         ...
-    ValueError: budget=0.5 is below the cheapest feasible plan: the smallest feasible ...
+    ValueError: budget=0.5 is below the cheapest feasible plan: the smallest ...
     """
     if not affords(budget, least):
         unit = " per sample" if name == "budget" else ""
         end = f" {advice}" if advice else ""
         raise ValueError(
-            f"{name}={budget!r} is below the cheapest feasible plan: the smallest feasible "
-            f"{name} is {least:.17g}{unit}.{end}"
+            f"{name}={budget!r} is below the cheapest feasible plan: the smallest "
+            f"feasible {name} is {least:.17g}{unit}.{end}"
         )
 
 
@@ -121,8 +123,8 @@ def check_costs(costs, names, *, name="costs"):
     Parameters
     ----------
     costs : mapping from str to float, or array-like of shape (n_names,)
-        Cost per call of each choice. A mapping, or a series whose labels are names, must name
-        every choice and no other.
+        Cost per call of each choice. A mapping, or a series whose labels are names,
+        must name every choice and no other.
 
     names : sequence of str
         The choices, in the order of the result.
@@ -145,23 +147,27 @@ def check_costs(costs, names, *, name="costs"):
     >>> check_costs({"large": 10, "small": 1}, ["small", "large"])
     array([ 1., 10.])
     """
-    names, costs = list(names), by_label(costs)
+    names = list(names)
+    costs = by_label(costs)
     if isinstance(costs, Mapping):
         costs = {str(key): cost for key, cost in costs.items()}
-        if unknown := [key for key in costs if key not in {*map(str, names)}]:
+        expected = {str(key) for key in names}
+        unknown = [key for key in costs if key not in expected]
+        missing = [key for key in names if str(key) not in costs]
+        if unknown:
             raise ValueError(
                 f"{name} has entries for {unknown!r}, which are not among {names!r}."
             )
-        if missing := [key for key in names if str(key) not in costs]:
+        if missing:
             raise ValueError(
-                f"{name} has no entry for {missing!r}. Every one of {names!r} needs a cost; "
-                "there is no default."
+                f"{name} has no entry for {missing!r}. Every one of {names!r} needs a "
+                "cost; there is no default."
             )
         values = [costs[str(key)] for key in names]
     elif isinstance(costs, str) or not isinstance(costs, Iterable):
         raise ValueError(
-            f"{name} must be a mapping from name to number or an array-like with one number "
-            f"for each of {names!r}, got {costs!r}."
+            f"{name} must be a mapping from name to number or an array-like with one "
+            f"number for each of {names!r}, got {costs!r}."
         )
     else:
         values = list(costs)
@@ -173,7 +179,8 @@ def check_costs(costs, names, *, name="costs"):
     for key, value in zip(names, values):
         if not is_amount(value):
             raise ValueError(
-                f"{name} of {key!r} must be a finite number that is not negative, got {value!r}."
+                f"{name} of {key!r} must be a finite number that is not negative, got "
+                f"{value!r}."
             )
     return np.asarray(values, dtype=np.float64)
 

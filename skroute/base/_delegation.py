@@ -1,4 +1,4 @@
-"""Calls of the cost protocol for estimators that hold a decision estimator: pipelines, searches."""
+"""The cost protocol for pipelines and searches around a decision estimator."""
 
 from sklearn.utils.metaestimators import available_if
 
@@ -7,7 +7,7 @@ from skroute.utils._pickles import VersionedPickleMixin
 
 
 def inner_has(name):
-    """Return a check for ``available_if``: the decision estimator inside has the attribute.
+    """Return a check for ``available_if`` that the estimator inside has an attribute.
 
     The AttributeError of the inner estimator is raised as it is.
     """
@@ -33,7 +33,7 @@ class DelegatedViewsMixin(VersionedPickleMixin):
 
     def _call_inner(self, name, X, **params):
         """Call a method of the decision estimator with the rows that it gets."""
-        # What transformers make of the rows may have no labels.
+        # Transformers may return rows without labels.
         check_rows_match(X=X, **params)
         rows = self.rows_for_decision(X)
         return getattr(self.decision_estimator(), name)(rows, **params)
@@ -44,15 +44,15 @@ class DelegatedViewsMixin(VersionedPickleMixin):
 
         Parameters
         ----------
-        X : {array-like, dataframe, mapping, LazyFeatures} of shape (n_samples, n_features)
-            The rows.
+        X : {array-like, dataframe, mapping, LazyFeatures}
+            The rows, of shape (n_samples, n_features).
 
         budget : float, default=None
-            Mean cost per sample for this call. None takes the constructor's; ``numpy.inf`` is
-            unlimited.
+            Mean cost per sample for this call. None takes the constructor's;
+            ``numpy.inf`` is unlimited.
 
         **parameters : keyword arguments
-            What else the calls of the inner estimator take.
+            Other keywords of the calls of the inner estimator.
 
         Returns
         -------
@@ -67,8 +67,8 @@ class DelegatedViewsMixin(VersionedPickleMixin):
 
         Parameters
         ----------
-        X : {array-like, dataframe, mapping, LazyFeatures} of shape (n_samples, n_features)
-            The rows.
+        X : {array-like, dataframe, mapping, LazyFeatures}
+            The rows, of shape (n_samples, n_features).
 
         budget : float, default=None
             As in `predict_routed`.
@@ -89,8 +89,8 @@ class DelegatedViewsMixin(VersionedPickleMixin):
 
         Parameters
         ----------
-        X : {array-like, dataframe, mapping, LazyFeatures} of shape (n_samples, n_features)
-            The rows.
+        X : {array-like, dataframe, mapping, LazyFeatures}
+            The rows, of shape (n_samples, n_features).
 
         budget : float, default=None
             As in `predict_routed`.
@@ -112,5 +112,5 @@ class DelegatedViewsMixin(VersionedPickleMixin):
 
     @property
     def min_budget_(self):
-        """The smallest feasible budget: the mean cost per sample of the cheapest plan."""
+        """Smallest feasible budget: the mean cost per sample of the cheapest plan."""
         return self.decision_estimator().min_budget_

@@ -1,4 +1,4 @@
-"""What can be seen of any estimator: whether it is trained, what it takes, who abstains."""
+"""Properties of any estimator: its tags, its training, its answers, abstaining."""
 
 import inspect
 
@@ -14,8 +14,12 @@ from skroute.utils._validation import warn
 
 # Name of the choice that answers nothing.
 ABSTAIN_NAME = "abstain"
-# Classifiers whose `predict` takes the first of the largest probabilities, by reading their code.
-# SVC, classifiers with a threshold, nearest neighbours with weights and others do not.
+# Packages whose classifiers are asked for their own answers, unless they are in the
+# next set.
+LIBRARIES = {"catboost", "lightgbm", "sklearn", "skorch", "xgboost"}
+# Classifiers whose `predict` takes the first of the largest probabilities, by reading
+# their code. SVC, classifiers with a threshold, nearest neighbours with weights and
+# others do not.
 PREDICT_BEST_SCORE = {
     "lightgbm.LGBMClassifier",
     "sklearn.BaggingClassifier",
@@ -43,8 +47,9 @@ PREDICT_BEST_SCORE = {
 def may_take_missing(model):
     """Return False if a model says that it takes no missing values.
 
-    A pipeline says nothing: scikit-learn's tags look at its last step, which may never see a
-    missing value. Its first step decides, also inside of a search or a calibration.
+    A pipeline says nothing: scikit-learn's tags look at its last step, which may never
+    see a missing value. Its first step decides, also inside of a search or a
+    calibration.
     """
     if get_tags(model).input_tags.allow_nan or isinstance(model, ColumnTransformer):
         return True
@@ -80,10 +85,12 @@ def inherit_member_tags(tags, members):
     >>> tags = get_tags(LogisticRegression())
     >>> tags.input_tags.sparse
     True
-    >>> inherit_member_tags(tags, [LogisticRegression(), GaussianNB()]).input_tags.sparse
+    >>> tags = inherit_member_tags(tags, [LogisticRegression(), GaussianNB()])
+    >>> tags.input_tags.sparse
     False
     """
-    # Tags are asked for before parameters are validated: what has none is refused by fit.
+    # Tags are asked for before parameters are validated: what has none is refused by
+    # fit.
     members = [member for member in members if hasattr(member, "__sklearn_tags__")]
     member_tags = [get_tags(member) for member in members]
     tags.input_tags.sparse = all(tag.input_tags.sparse for tag in member_tags)
@@ -100,7 +107,8 @@ def is_frozen(model):
 def comes_fitted(model):
     """Return True if `fit` does not train a model: it is frozen, recorded or remote.
 
-    Such a model has not seen the rows of `fit`, and its labels may differ from those of y.
+    Such a model has not seen the rows of `fit`, and its labels may differ from those of
+    y.
     """
     return isinstance(model, FrozenEstimator) or not get_tags(model).requires_fit
 
@@ -108,8 +116,8 @@ def comes_fitted(model):
 def may_take_weights(model):
     """Return True unless `fit` of a model is known not to take ``sample_weight``.
 
-    A `fit` that passes keywords on to other models, such as that of an ensemble or a search, is
-    left to say it itself. A pipeline takes keywords of its steps only.
+    A `fit` that passes keywords on to other models, such as that of an ensemble or a
+    search, is left to say it itself. A pipeline takes keywords of its steps only.
     """
     if has_fit_parameter(model, "sample_weight"):
         return True
@@ -125,11 +133,15 @@ def unfrozen(model):
 
 
 def predicts_best_score(model):
-    """Return True if `predict` of a model is known to be its largest `predict_proba`.
+    """Return True if `predict` of a model is its largest `predict_proba`, by its code.
 
-    Then a router need not ask a model, or a service, for both. A model is known by its class, or
-    says it by the attribute ``predicts_best_score``: answers to some rows do not show how the
-    model answers others. All other models are asked for their own answers.
+    Answers to some rows do not show how the model answers others. A model that is known
+    to predict its best score need not be asked for both.
+
+    Returns
+    -------
+    bool or None
+        None for a class that is not known, such as one of the user's own.
     """
     model = unfrozen(model)
     while hasattr(model, "best_estimator_") or isinstance(model, Pipeline):
@@ -137,16 +149,40 @@ def predicts_best_score(model):
             model.best_estimator_ if hasattr(model, "best_estimator_") else model[-1]
         )
         model = unfrozen(inner)
-    if hasattr(model, "predicts_best_score"):
-        return model.predicts_best_score
+    if hasattr(model, "_predicts_best_score"):
+        return model._predicts_best_score
     for parent in type(model).__mro__:
         package = parent.__module__.partition(".")[0]
         if f"{package}.{parent.__name__}" in PREDICT_BEST_SCORE:
             return True
-        # A subclass that answers in its own way.
         if "predict" in vars(parent) or "predict_proba" in vars(parent):
-            return False
-    return False
+            return False if package in LIBRARIES else None
+    return None
+
+
+def names_best_score(model, scores, labels):
+    """Return True if a fitted model answers by the first of its best scores.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted.
+
+    scores : ndarray of shape (n_samples, n_classes)
+        Its scores of the rows of `fit`, out of fold. They decide if the class is not
+        known.
+
+    labels : ndarray of shape (n_samples,), dtype=int64
+        Its encoded answers to these rows.
+
+    Returns
+    -------
+    bool
+    """
+    by_code = predicts_best_score(model)
+    if by_code is None:
+        return bool((scores.argmax(axis=1) == labels).all())
+    return by_code
 
 
 def takes_keyword(estimator, keyword):
@@ -156,7 +192,7 @@ def takes_keyword(estimator, keyword):
 
 
 def is_abstaining(name):
-    """Return True if a choice of this name abstains, also after members ("cnn > abstain")."""
+    """Return True if a choice abstains, also after members ("cnn > abstain")."""
     return str(name).rpartition(" > ")[2] == ABSTAIN_NAME
 
 
@@ -175,7 +211,7 @@ def abstained(estimator, route):
 
 
 def answered_rows(estimator, route):
-    """Return the positions of the rows that are answered. Warn if there are none to score."""
+    """Return the positions of answered rows. Warn if all rows abstain."""
     rows = np.flatnonzero(~abstained(estimator, route))
     if not len(rows):
         warn("Every row abstains: there is no answer to score.", UndefinedMetricWarning)

@@ -1,8 +1,8 @@
 """The cost protocol that every decision estimator of skroute follows.
 
-A decision estimator is a scikit-learn estimator that also says which choice it made for each row
-and what that costs. A call has two steps: *plan* decides for each row, *answer* calls the chosen
-models. Everything that a user calls is a view of these two.
+A decision estimator is a scikit-learn estimator that also says which choice it made for
+each row and what that costs. A call has two steps: *plan* decides for each row,
+*answer* calls the chosen models. Everything that a user calls is a view of these two.
 """
 
 import inspect
@@ -68,17 +68,17 @@ class Routed:
         Index of the choice made for each row, into ``choices_``.
 
     cost : ndarray of shape (n_samples,), dtype=float64
-        What each row cost, everything included, in the unit of ``costs``: by the price list
-        or the estimate that the row was decided by.
+        What each row cost, everything included, in the unit of ``costs``: by the price
+        list or the estimate that the row was decided by.
 
     expected_quality : ndarray of shape (n_samples,), dtype=float64, or None
-        Expected quality of the choice. It is lower than the estimate that was used to decide,
-        because the highest estimate is partly high by chance. None if an estimator does not
-        estimate quality.
+        Expected quality of the choice. It is lower than the estimate that was used to
+        decide, because the highest estimate is partly high by chance. None if an
+        estimator does not estimate quality.
 
     expected_cost : ndarray of shape (n_samples,), dtype=float64
-        Expected cost of the choice. It differs from `cost` if costs were logged or learned: a
-        choice is made partly because its cost was underestimated.
+        Expected cost of the choice. It differs from `cost` if costs were logged or
+        learned: a choice is made partly because its cost was underestimated.
 
     Examples
     --------
@@ -112,8 +112,8 @@ class Plan(NamedTuple):
         What answering according to `route` costs in all, the cost of deciding included.
 
     state : object, default=None
-        What deciding has computed already, so that answering does not pay for it twice. Only the
-        estimator that made the plan reads it.
+        What deciding has computed already, so that answering does not pay for it twice.
+        Only the estimator that made the plan reads it.
 
     quality : ndarray of shape (n_samples,), default=None
         Expected quality of the choices, if it is estimated.
@@ -136,90 +136,99 @@ class Plan(NamedTuple):
 class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
     """Mixin for estimators that choose, per row, what is worth paying for.
 
-    It stands first among the bases: ``class Mine(CostAwareMixin, ClassifierMixin, BaseEstimator)``.
-    A subclass has a constructor parameter `budget` and writes four methods:
+    It stands first among the bases: ``class Mine(CostAwareMixin, ClassifierMixin,
+    BaseEstimator)``. A subclass has a constructor parameter `budget` and writes four
+    methods:
 
     ``_fit(X, y, *, task, **metadata)``
-        Learn, and set ``choices_``, the names of the choices, last. `X` and `y` come as the user
-        gave them, without masked entries. The method validates them with :func:`check_rows` or
-        with scikit-learn's ``validate_data``, which set ``n_features_in_`` and
-        ``feature_names_in_``. It refuses a budget that is too small with
-        ``check_affordable(check_budget(self.budget), self._smallest_budget())``. A classifier sets
-        ``classes_``. `task` reports steps to callbacks: ``with task.step("fit small"): ...``.
+        Learn, and set ``choices_``, the names of the choices, last. `X` and `y` come as
+        the user gave them, without masked entries. The method validates them with
+        :func:`check_rows` or with scikit-learn's ``validate_data``, which set
+        ``n_features_in_`` and ``feature_names_in_``. It refuses a budget that is too
+        small with ``check_affordable(check_budget(self.budget),
+        self._smallest_budget())``. A classifier sets ``classes_``. `task` reports steps
+        to callbacks: ``with task.step("fit small"): ...``.
 
     ``_plan(X, call) -> Plan``
-        Decide for each row. `X` is validated, `call` is a :class:`Call`. Refuse ``call.budget``
-        with :func:`check_affordable` if it is too small. A row is decided by its own values, so
-        that the other rows of the call do not matter. Call no model that the decision does not
-        need, and leave in ``state`` what the answer needs of the calls that were made.
+        Decide for each row. `X` is validated, `call` is a :class:`Call`. Refuse
+        ``call.budget`` with :func:`check_affordable` if it is too small. A row is
+        decided by its own values, so that the other rows of the call do not matter.
+        Call no model that the decision does not need, and leave in ``state`` what the
+        answer needs of the calls that were made.
 
     ``_answer(plan, response) -> ndarray``
-        Answer the rows ``plan.X`` by the choices ``plan.route``. Call each chosen model on its
-        rows only, see :func:`dispatch`. `response` is ``"predict"`` or ``"predict_proba"``.
+        Answer the rows ``plan.X`` by the choices ``plan.route``. Call each chosen model
+        on its rows only, see :func:`dispatch`. `response` is ``"predict"`` or
+        ``"predict_proba"``.
 
     ``_smallest_budget() -> float``
         Return the mean cost of the cheapest feasible plan, which is ``min_budget_``.
 
-    It lists the keywords of its calls in the class attribute ``call_parameters``, a tuple of
-    :class:`CallParameter`. The public methods get their signatures from this list. A wrapper, whose
-    keywords are those of the estimator inside, has a property of this name instead.
+    It lists the keywords of its calls in the class attribute ``call_parameters``, a
+    tuple of :class:`CallParameter`. The public methods get their signatures from this
+    list. A wrapper, whose keywords are those of the estimator inside, has a property of
+    this name instead.
 
     It may replace seven more methods:
 
     ``fit(X, y, sample_weight=None)``
-        Show what `fit` takes beyond `X` and `y`, and pass it on to ``_fit``:
-        ``return super().fit(X, y, sample_weight=sample_weight)``. scikit-learn's metadata routing
-        reads this signature. The length of ``sample_weight`` is checked.
+        Show what `fit` takes beyond `X` and `y`, and pass it on to ``_fit``: ``return
+        super().fit(X, y, sample_weight=sample_weight)``. scikit-learn's metadata
+        routing reads this signature. The length of ``sample_weight`` is checked.
 
     ``_check_rows(X)``
-        Validate the rows of a call. The default is :func:`check_rows`, which leaves the rows in
-        their container: array, frame, sparse matrix, list or tensor. A subclass that computes with
-        the numbers returns ``validate_data(self, X, reset=False)``.
+        Validate the rows of a call. The default is :func:`check_rows`, which leaves the
+        rows in their container: array, frame, sparse matrix, list or tensor. A subclass
+        that computes with the numbers returns ``validate_data(self, X, reset=False)``.
 
     ``_offers_proba()``
-        Return True if there are class probabilities. The default is False. It is also called
-        before `fit`.
+        Return True if there are class probabilities. The default is False. It is also
+        called before `fit`.
 
     ``_score_routed(y, routed, sample_weight)``
-        Return the score of answers, by default of the rows that are answered: the coefficient of
-        determination for a regressor, the accuracy for any other estimator.
+        Return the score of answers, by default of the rows that are answered: the
+        coefficient of determination for a regressor, the accuracy for any other
+        estimator.
 
     ``_single_choices()``
-        Return the names of the models that can answer every row alone. The default is none. They
-        are the references of certificates and curves. Without them a certificate measures the
-        loss against the unlimited budget. "best" and "full" are not names: they have a meaning
-        of their own in a certificate.
+        Return the names of the models that can answer every row alone. The default is
+        none. They are the references of certificates and curves. Without them a
+        certificate measures the loss against the unlimited budget. "best" and "full"
+        are not names: they have a meaning of their own in a certificate.
 
     ``_plan_single(X, name, call) -> Plan``
-        Return the plan in which one of these models answers every row. ``_answer`` gets this plan,
-        too. The cost is that of the model alone. A subclass with single choices writes it.
+        Return the plan in which one of these models answers every row. ``_answer`` gets
+        this plan, too. The cost is that of the model alone. A subclass with single
+        choices writes it.
 
     ``_share_cache(cache)``
         Prepare a copy of the estimator for a sweep over budgets on the same rows, see
-        ``skroute/utils/_cache.py``. A wrapper gives the estimator inside a cache here. The
-        default does nothing.
+        ``skroute/utils/_cache.py``. A wrapper gives the estimator inside a cache here.
+        The default does nothing.
 
     Four attributes are read where an estimator has them:
 
     ``mean_quality_``
-        Mean quality of each of ``choices_`` on the rows of `fit`. If the choices are the single
-        choices, the path of a certificate then begins with the best of them for every row.
+        Mean quality of each of ``choices_`` on the rows of `fit`. If the choices are
+        the single choices, the path of a certificate then begins with the best of them
+        for every row.
 
     ``quality``
         A constructor parameter that says what an answer is worth, as in
-        :class:`~skroute.routing.OccamRouterClassifier`. Curves and certificates measure by it.
-        Without it they take the accuracy. A regressor without it is measured with `row_quality`
-        and certified with `loss`.
+        :class:`~skroute.routing.OccamRouterClassifier`. Curves and certificates measure
+        by it. Without it they take the accuracy. A regressor without it is measured
+        with `row_quality` and certified with `loss`.
 
     ``abstain_quality_``
         Quality of a row that is not answered. The choice that answers nothing is called
         "abstain".
 
     ``policy``
-        A constructor parameter. ``"batch"`` says that the rows of a call are decided together.
-        Such an estimator cannot be certified.
+        A constructor parameter. ``"batch"`` says that the rows of a call are decided
+        together. Such an estimator cannot be certified.
 
-    Wrappers of decision estimators call public methods alone: :meth:`make_call`, :meth:`plan`,
+    Wrappers of decision estimators call public methods alone: :meth:`make_call`,
+    :meth:`plan`,
     :meth:`plan_single`, :meth:`answer`, :meth:`respond` and the views.
 
     Examples
@@ -261,11 +270,11 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
 
     @property
     def min_budget_(self):
-        """The smallest feasible budget: the mean cost per sample of the cheapest plan."""
+        """Smallest feasible budget: the mean cost per sample of the cheapest plan."""
         check_is_fitted(self)
         return float(self._smallest_budget())
 
-    # Fit --------------------------------------------------------------------------------------
+    # Fit ------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
         """Learn the quality of each choice.
@@ -290,7 +299,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         return self._run_fit(self._fit, X, y, params)
 
     def _run_fit(self, learn, X, y, params, name="fit"):
-        """Run `learn` so that the estimator is unfitted meanwhile and after a failure."""
+        """Run `learn`. The estimator is unfitted meanwhile and after a failure."""
         vars(self).pop("choices_", None)
         try:
             return self._validate_and_fit(learn, X, y, params, name)
@@ -308,12 +317,12 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         refuse_source(X)
         refuse_masked(X=X, y=y, **params)
         if isinstance(self, (ClassifierMixin, RegressorMixin)):
-            # In a table of qualities some may be unknown.
+            # A table of qualities may have unknown entries. Labels may not.
             refuse_missing(y=y)
-        of_rows = {
+        row_params = {
             name: values for name, values in params.items() if name != _OTHER_ROWS
         }
-        check_rows_match(X=X, y=y, **of_rows)
+        check_rows_match(X=X, y=y, **row_params)
         if "sample_weight" in params:
             check_weights(params, num_samples(y if X is None else X))
         with fit_task(self, name, X, y) as task:
@@ -321,7 +330,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         return self
 
     def _refuse_unknown_keywords(self, learn, params):
-        """Raise a TypeError that names `fit` for a keyword that `learn` does not take."""
+        """Raise a TypeError for a keyword that `learn` does not take."""
         accepted = inspect.signature(learn).parameters.values()
         if any(
             parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in accepted
@@ -333,7 +342,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
                 raise TypeError(f"{type(self).__name__}.fit does not take {name!r}.")
 
     def _route_metadata(self, params):
-        """Return the metadata for the `fit` of each inner model, by the name of the model.
+        """Return the metadata for the `fit` of each inner model, by its name.
 
         Without metadata routing there is none, and given metadata are refused.
         """
@@ -347,7 +356,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         raise_for_params(params, self, "fit")
         return defaultdict(lambda: {"fit": {}, "score": {}, "split": {}})
 
-    # Plan and answer --------------------------------------------------------------------------
+    # Plan and answer ------------------------------------------------------------------
 
     def make_call(self, budget: float | None = None, **parameters: Any) -> Call:
         """Return what a call asks for, as one object.
@@ -355,7 +364,8 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         Parameters
         ----------
         budget : float, default=None
-            Mean cost per sample. None takes the constructor's; ``numpy.inf`` is unlimited.
+            Mean cost per sample. None takes the constructor's; ``numpy.inf`` is
+            unlimited.
 
         **parameters : keyword arguments
             The keywords that the class lists in ``call_parameters``.
@@ -380,9 +390,16 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
                     f"{type(self).__name__} does not take {name!r} in a call: it takes "
                     f"{', '.join(['X', 'budget', *names])}."
                 )
-        given = {name: value for name, value in parameters.items() if value is not None}
-        common = {name: given.pop(name) for name in COMMON_NAMES if name in given}
-        return Call(self._effective_budget(budget), **common, options=given)
+        common = {}
+        options = {}
+        for name, value in parameters.items():
+            if value is None:
+                continue
+            if name in COMMON_NAMES:
+                common[name] = value
+            else:
+                options[name] = value
+        return Call(self._effective_budget(budget), **common, options=options)
 
     def _share_cache(self, cache):
         """Do nothing: there is no decision estimator inside."""
@@ -508,11 +525,11 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
 
     def _plan_single(self, X, name, call):
         raise NotImplementedError(
-            f"{type(self).__name__} has the single choices {self.single_choices_!r} and no method "
-            "_plan_single. Write this method."
+            f"{type(self).__name__} has the single choices {self.single_choices_!r} "
+            "and no method _plan_single. Write this method."
         )
 
-    # Views ------------------------------------------------------------------------------------
+    # Views ----------------------------------------------------------------------------
 
     def predict_routed(
         self, X: Any, budget: float | None = None, **parameters: Any
@@ -529,7 +546,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
             constructor's; ``numpy.inf`` is unlimited.
 
         **parameters : keyword arguments
-            What else the calls of this class take.
+            Other keywords of the calls of this class.
 
         Returns
         -------
@@ -553,7 +570,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
             As in `predict_routed`.
 
         **parameters : keyword arguments
-            What else the calls of this class take.
+            Other keywords of the calls of this class.
 
         Returns
         -------
@@ -565,7 +582,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
     def predict_cost(
         self, X: Any, budget: float | None = None, **parameters: Any
     ) -> np.ndarray:
-        """Return what `predict` spends on each row, everything included, without answering.
+        """Return the cost of `predict` for each row, without answering.
 
         Parameters
         ----------
@@ -576,7 +593,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
             As in `predict_routed`.
 
         **parameters : keyword arguments
-            What else the calls of this class take.
+            Other keywords of the calls of this class.
 
         Returns
         -------
@@ -599,7 +616,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
             As in `predict_routed`.
 
         **parameters : keyword arguments
-            What else the calls of this class take.
+            Other keywords of the calls of this class.
 
         Returns
         -------
@@ -622,7 +639,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
             As in `predict_routed`.
 
         **parameters : keyword arguments
-            What else the calls of this class take.
+            Other keywords of the calls of this class.
 
         Returns
         -------
@@ -641,9 +658,10 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         budget: float | None = None,
         **parameters: Any,
     ) -> float:
-        """Return the accuracy or R2 of `predict` at the budget, over the rows that are answered.
+        """Return the accuracy or R2 of `predict`, over the rows that are answered.
 
-        The score is that of scikit-learn, even if `quality` of the estimator is another one.
+        The score is that of scikit-learn, even if `quality` of the estimator is another
+        one.
         :func:`~skroute.metrics.mean_quality_scorer` measures the answers by `quality`.
 
         Parameters
@@ -661,7 +679,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
             As in `predict_routed`.
 
         **parameters : keyword arguments
-            What else the calls of this class take.
+            Other keywords of the calls of this class.
 
         Returns
         -------
@@ -669,7 +687,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
             Accuracy of labels, coefficient of determination of numbers.
         """
         call = self.make_call(budget, **parameters)
-        # Refused before a model is called.
+        # Bad input is refused before a model is called.
         if X is not None and not isinstance(X, Mapping):
             check_consistent_length(X, y)
         check_rows_match(X=X, y=y, sample_weight=sample_weight, **call.keywords())
@@ -694,7 +712,8 @@ def routed_of(plan, y_pred):
     return Routed(y_pred, plan.route, plan.cost, plan.quality, expected_cost)
 
 
-# Views as they are written, with ``**parameters`` in the place of the keywords of a class.
+# Views as they are written, with ``**parameters`` in the place of the keywords of a
+# class.
 _VIEWS = {
     name: vars(CostAwareMixin)[name]
     for name in (
@@ -711,9 +730,9 @@ _VIEWS = {
 def _declare_views(cls):
     """Give a class its own copies of the views, with its keywords in their signatures.
 
-    A view that the class writes itself is kept. If its signature ends in ``**parameters``, it
-    gets the keywords, too. A class whose keywords are a property, not a tuple, gets the views as
-    they are written.
+    A view that the class writes itself is kept. If its signature ends in
+    ``**parameters``, it gets the keywords, too. A class whose keywords are a property,
+    not a tuple, gets the views as they are written.
     """
     for name, view in _VIEWS.items():
         view = vars(cls).get(name, view)

@@ -1,4 +1,4 @@
-"""Rows: their validation, the calls of the models that answer them, notes on failures."""
+"""Validation of rows, calls of models on some rows, notes on failures."""
 
 from contextlib import contextmanager
 
@@ -20,7 +20,7 @@ from skroute.utils._validation import refuse_masked, refuse_source
 
 @contextmanager
 def note_failure(name, n_rows, doing):
-    """Add a note to the exception of a model: which model failed, in what, and on how many rows.
+    """Add a note to the exception of a model: its name, the step, the number of rows.
 
     Parameters
     ----------
@@ -56,7 +56,8 @@ def count_rows(X):
     Parameters
     ----------
     X : indexable
-        Rows as :func:`check_rows` returns them: array, frame, sparse matrix, list or tensor.
+        Rows as :func:`check_rows` returns them: array, frame, sparse matrix, list or
+        tensor.
 
     Returns
     -------
@@ -77,7 +78,8 @@ def take_rows(X, rows):
     Parameters
     ----------
     X : indexable
-        Rows as :func:`check_rows` returns them: array, frame, sparse matrix, list or tensor.
+        Rows as :func:`check_rows` returns them: array, frame, sparse matrix, list or
+        tensor.
 
     rows : ndarray of shape (n_taken,)
         Positions of the rows, int, or one boolean for each row.
@@ -98,7 +100,7 @@ def take_rows(X, rows):
 
 
 def dispatch(route, answer):
-    """Call each choice once, with the rows that it gets, and return the answers in row order.
+    """Call each choice once, on its rows, and return the answers in row order.
 
     It is the usual body of ``_answer``: a router calls
     ``models[choice].predict(take_rows(plan.X, rows))``.
@@ -130,21 +132,22 @@ def dispatch(route, answer):
     >>> dispatch(np.array([1, 0, 1]), lambda choice, rows: 10 * choice + rows)
     array([10,  1, 12])
     """
-    out = None
+    all_answers = None
     for choice in np.unique(route):
         rows = np.flatnonzero(route == choice)
-        part = np.asarray(answer(int(choice), rows))
-        if out is None:
-            out = np.empty((len(route), *part.shape[1:]), dtype=part.dtype)
-        elif out.dtype != part.dtype:
-            earlier = np.flatnonzero(np.isin(route, np.unique(route[route < choice])))
-            common = _common_dtype(out[earlier], part)
-            out = out.astype(common)
-        out[rows] = part
-    return out
+        answers = np.asarray(answer(int(choice), rows))
+        if all_answers is None:
+            shape = (len(route), *answers.shape[1:])
+            all_answers = np.empty(shape, dtype=answers.dtype)
+        elif all_answers.dtype != answers.dtype:
+            is_filled = np.isin(route, np.unique(route[route < choice]))
+            common = _common_dtype(all_answers[is_filled], answers)
+            all_answers = all_answers.astype(common)
+        all_answers[rows] = answers
+    return all_answers
 
 
-# Kinds of numpy types whose values are compared as numbers.
+# Kinds of numpy types whose values are compared as numbers: int, uint, float, complex.
 _NUMERIC_KINDS = "iufc"
 
 
@@ -154,25 +157,25 @@ def _common_dtype(first, second):
     alike = len(kinds) == 1 or "O" in kinds or kinds <= set(_NUMERIC_KINDS)
     if alike:
         common = np.result_type(first, second)
-        if _is_kept(first, common) and _is_kept(second, common):
+        if _survives(first, common) and _survives(second, common):
             return common
     raise ValueError(
-        f"One choice answers with {first.dtype} and another with {second.dtype}, which no type "
-        "holds as they are. The answers of all choices must have one type: fit the models on "
-        "labels of one type, or convert what they answer."
+        f"One choice answers with {first.dtype} and another with {second.dtype}, which "
+        "no type holds as they are. The answers of all choices must have one type: fit "
+        "the models on labels of one type, or convert what they answer."
     )
 
 
-def _is_kept(answers, dtype):
+def _survives(answers, dtype):
     """Return True if a conversion leaves answers as they are."""
-    kept = answers.astype(dtype).astype(answers.dtype) == answers
+    is_equal = answers.astype(dtype).astype(answers.dtype) == answers
     if answers.dtype.kind in "fc":
-        kept |= np.isnan(answers)
-    return bool(np.all(kept))
+        is_equal |= np.isnan(answers)
+    return bool(np.all(is_equal))
 
 
 def check_rows(estimator, X, *, reset):
-    """Validate rows only as far as all inner models need it; the models validate the rest.
+    """Validate rows as far as all inner models need it. The models validate the rest.
 
     X may be anything that the models take: arrays, frames, sparse matrices, lists of
     texts, torch tensors (which stay on their device) and data sets. What can be checked
@@ -183,7 +186,8 @@ def check_rows(estimator, X, *, reset):
     Parameters
     ----------
     estimator : estimator
-        Whose rows they are; its ``n_features_in_`` and ``feature_names_in_`` are set or compared.
+        Whose rows they are; its ``n_features_in_`` and ``feature_names_in_`` are set or
+        compared.
 
     X : indexable
         The rows.
@@ -225,9 +229,9 @@ def check_rows(estimator, X, *, reset):
         raise ValueError(f"Complex data not supported, got a tensor of {X.dtype}.")
     if numeric and X.ndim == 1:
         raise ValueError(
-            f"Expected 2D array, got 1D array of {len(X)} instead. Reshape your data using "
-            "array.reshape(-1, 1) if your data has a single feature or array.reshape(1, -1) if "
-            "it contains a single sample."
+            f"Expected 2D array, got 1D array of {len(X)} instead. Reshape your data "
+            "using array.reshape(-1, 1) if your data has a single feature or "
+            "array.reshape(1, -1) if it contains a single sample."
         )
     if num_samples(X) == 0:
         raise ValueError(
@@ -236,23 +240,24 @@ def check_rows(estimator, X, *, reset):
         )
     if numeric and X.shape[1] == 0:
         raise ValueError(
-            f"Found array with 0 feature(s) (shape={X.shape}) while a minimum of 1 is required "
-            f"by {type(estimator).__name__}."
+            f"Found array with 0 feature(s) (shape={X.shape}) while a minimum of 1 is "
+            f"required by {type(estimator).__name__}."
         )
     if not reset and is_dataset(X) and hasattr(estimator, "n_features_in_"):
         raise TypeError(
-            f"X is a data set, but fit saw rows of {estimator.n_features_in_} columns. Stack its "
-            "rows, for example torch.stack([row for row, _ in dataset])."
+            f"X is a data set, but fit saw rows of {estimator.n_features_in_} columns. "
+            "Stack its rows, for example torch.stack([row for row, _ in dataset])."
         )
     if not reset and hasattr(estimator, "n_features_in_") and _is_flat(X):
         raise ValueError(
-            f"X must be rows of {estimator.n_features_in_} columns, as fit saw them, got a "
-            f"{type(X).__name__} of {num_samples(X)} single values. One row of a data frame is "
-            "frame.iloc[[i]]."
+            f"X must be rows of {estimator.n_features_in_} columns, as fit saw them, "
+            f"got a {type(X).__name__} of {num_samples(X)} single values. One row of a "
+            "data frame is frame.iloc[[i]]."
         )
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     if reset and len(getattr(X, "shape", ())) > 2:
-        # Of images scikit-learn counts the channels, which their other containers do not show.
+        # Of images scikit-learn counts the channels, which their other containers do
+        # not show.
         del estimator.n_features_in_
     if numeric and (X.is_floating_point() if torch else X.dtype.kind == "f"):
         cells = X.data if hasattr(X, "tocsr") else X
@@ -265,7 +270,7 @@ def check_rows(estimator, X, *, reset):
 
 
 def _is_flat(X):
-    """Return True if X is a sequence of single values: texts, or one row of a data frame."""
+    """Return True if X is a sequence of single values, such as texts."""
     if hasattr(X, "shape"):
         return len(X.shape) == 1
     return isinstance(X, (list, tuple)) and any(map(np.isscalar, X))

@@ -1,4 +1,11 @@
-"""A batch of known rows: a promise about these rows, from answers bought on a few of them."""
+"""Certificate for a batch of known rows, from answers bought for a few of them.
+
+1. The reference's answers are bought for rows that are drawn at random, the *labelled*
+   rows.
+2. The path of the router is followed from its safe end, as long as a test certifies its
+   points on the labelled rows (:func:`certify_path`).
+3. The other rows are answered at the last certified point.
+"""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,11 +19,11 @@ from skroute.certified._certificate import Certificate, warn_of_no_saving
 from skroute.certified._evidence import (
     FULL,
     ask_reference,
+    feasible_budgets,
     operating_budgets,
-    within_reach,
 )
 from skroute.certified._loss import Loss, loss_of
-from skroute.certified._selection import smallest_loss
+from skroute.certified._selection import advice_on_loss
 from skroute.guarantees import mean_p_value, mean_upper_bound
 from skroute.guarantees._finite import (
     labels_needed,
@@ -33,12 +40,16 @@ from skroute.utils._compat import (
 from skroute.utils._tolerances import COUNT_ROUNDING, LIMIT_ROOM
 from skroute.utils._typing import NDArray
 
-# Rows that only set the scale of the budgets.
-_SCALE_ROWS = 10
+# Number of rows that set the scale of the budgets. Few, because models may be called
+# about them.
+_N_SCALE_ROWS = 10
+
+# Route of a row with an answer of a reference that is not a choice of the router.
+_NO_CHOICE = -1
 
 
 class CertifiedBatch(NamedTuple):
-    """See :meth:`CertifiedRouter.certify_batch`."""
+    """Answered rows of a batch: the result of :meth:`CertifiedRouter.certify_batch`."""
 
     y_pred: NDArray[Any]
     route: NDArray[np.int64]
@@ -47,9 +58,68 @@ class CertifiedBatch(NamedTuple):
     certificate: Certificate
 
 
+class RowSet(NamedTuple):
+    """Some rows of the batch, and a router that has a cache for them.
+
+    Attributes
+    ----------
+    router : decision estimator
+    X : {array, sparse matrix, dataframe} of shape (n_rows, n_features)
+    call : dict
+        Keywords of calls about these rows.
+    """
+
+    router: Any
+    X: Any
+    call: dict[str, Any]
+
+    def plan(self, budget):
+        """Return the plan of the rows at a budget."""
+        return self.router.plan(self.X, self.router.make_call(budget, **self.call))
+
+    def respond(self, budget):
+        """Return the answers to the rows at a budget (`Routed`)."""
+        return self.router.respond(self.X, self.router.make_call(budget, **self.call))
+
+
+class PathResult(NamedTuple):
+    """Result of the test along a path.
+
+    Attributes
+    ----------
+    last : int or None
+        Index of the last certified budget. None if no budget is certified.
+    mean_loss : float
+        Mean loss of the labelled rows at that budget, or at the first one if none is
+        certified.
+    loss_upper : float
+        Upper bound of the loss of the finished batch there.
+    extra_costs : ndarray of shape (n_labelled,)
+        Cost of the answers to each labelled row that were tried in addition to the
+        bought one. An upper bound: models may share costs.
+    """
+
+    last: int | None
+    mean_loss: float
+    loss_upper: float
+    extra_costs: NDArray[np.float64]
+
+
 @dataclass(frozen=True)
 class BatchTest:
-    """The test along a path: hypergeometric for losses of 0 and 1, by betting in between."""
+    """Test of "the mean loss of the finished batch is at most `max_loss`".
+
+    It is hypergeometric if losses are 0 and 1, else by betting.
+
+    Attributes
+    ----------
+    n_rows, n_labels : int
+        Number of rows of the batch, and of labelled rows.
+    max_loss : float
+    level : float
+        Probability that the promise does not hold.
+    loss : Loss
+    """
 
     n_rows: int
     n_labels: int
@@ -58,205 +128,363 @@ class BatchTest:
     loss: Loss
 
     @cached_property
-    def allowed(self):
-        """Disagreements that the finished batch may have."""
-        return min(
-            int(np.floor(self.max_loss * self.n_rows + COUNT_ROUNDING)), self.n_rows
-        )
+    def n_allowed(self):
+        """Number of rows of the finished batch that may disagree."""
+        n_allowed = int(np.floor(self.max_loss * self.n_rows + COUNT_ROUNDING))
+        return min(n_allowed, self.n_rows)
 
     @cached_property
-    def tolerated(self):
-        """Labelled disagreements that a certified point may have; -1 where none can be."""
+    def n_tolerated(self):
+        """Number of labelled rows that may disagree at a certified point.
+
+        It is -1 if no point can be certified.
+        """
         return tolerated_disagreements(
-            self.n_rows, self.n_labels, self.allowed, self.level
+            self.n_rows, self.n_labels, self.n_allowed, self.level
         )
 
     def losses(self, bought, y_pred):
-        """Loss of each labelled row against the bought answer."""
-        values = self.loss.against(bought, y_pred)
-        if values.min() < 0 or values.max() > self.loss.range * (1 + LIMIT_ROOM):
+        """Return the loss of each labelled row against the bought answer, checked."""
+        losses = self.loss.against(bought, y_pred)
+        if losses.min() < 0 or losses.max() > self.loss.range * (1 + LIMIT_ROOM):
             raise ValueError(
                 "The loss of an answer against the bought one must lie between 0 and "
-                f"loss_range={self.loss.range!r}, got {values.min():.6g} to {values.max():.6g}."
+                f"loss_range={self.loss.range!r}, got {losses.min():.6g} to "
+                f"{losses.max():.6g}."
             )
-        return values
+        return losses
 
-    @property
-    def _bet(self):
-        """How the mean of all rows is bet on."""
-        return {"bounds": (0.0, self.loss.range), "n_population": self.n_rows}
+    def passes(self, disagrees, losses):
+        """Return True if a point is certified.
 
-    def passes(self, found, losses):
-        """Whether a point is certified, by what was found up to it and its own losses."""
+        Parameters
+        ----------
+        disagrees : ndarray of shape (n_labels,), dtype=bool
+            Labelled rows that disagree at this point, or at one before it.
+        losses : ndarray of shape (n_labels,)
+            Losses of the labelled rows at this point.
+        """
         if self.loss.exact:
-            return found.sum() <= self.tolerated
+            return disagrees.sum() <= self.n_tolerated
         # A promise at the end of the range is true without a test.
         if self.max_loss >= self.loss.range:
             return True
-        return mean_p_value(losses, self.max_loss, **self._bet) <= self.level
+        p_value = mean_p_value(
+            losses,
+            self.max_loss,
+            bounds=(0.0, self.loss.range),
+            n_population=self.n_rows,
+        )
+        return p_value <= self.level
 
-    def upper(self, found, losses):
-        """Upper bound of the loss of the finished batch at a point taken for itself."""
+    def loss_upper(self, disagrees, losses):
+        """Return an upper bound of the loss of the finished batch at a point alone.
+
+        The parameters are those of `passes`.
+        """
         if self.loss.exact:
-            return self.promised(int(found.sum()))
-        return mean_upper_bound(losses, confidence=1 - self.level, **self._bet)
-
-    def promised(self, hits):
-        """The smallest loss that so many labelled disagreements promise."""
-        return (
-            smallest_allowed(self.n_rows, self.n_labels, hits, self.level) / self.n_rows
+            return self.smallest_max_loss(int(disagrees.sum()))
+        return mean_upper_bound(
+            losses,
+            confidence=1 - self.level,
+            bounds=(0.0, self.loss.range),
+            n_population=self.n_rows,
         )
 
+    def smallest_max_loss(self, n_disagreements):
+        """Return the smallest loss that a number of disagreements can promise."""
+        n_allowed = smallest_allowed(
+            self.n_rows, self.n_labels, n_disagreements, self.level
+        )
+        return n_allowed / self.n_rows
 
-def walk(router, budgets, X, call, bought, test, *, from_full):
-    """Go along a path from its safe end as far as the labelled rows allow.
 
-    In the exact test a row counts from the first budget on at which it disagrees, so that the
-    count never falls along the path and the proof in the user guide holds: order the rows by that
-    first budget. Neither the grid nor the order depends on the labels.
+def certify_path(labelled_rows, budgets, bought, test, *, from_full):
+    """Follow a path from its safe end as far as the labelled rows allow.
 
-    `budgets` fall from the unlimited one, `router` has a cache for the rows, and `bought` are the
-    reference's answers to them (Routed; a route of -1 is none of the choices): `from_full` says
-    that they are the plan without a budget, which needs no test. Returns the index of the last
-    certified budget (-1: none), the mean loss there and its bound (at the first budget, if none is
-    certified), and what was spent on each row beside the bought answers, at most.
+    In the exact test a row counts from the first budget on at which it disagrees. So
+    the count never falls along the path, and the proof in the user guide holds: order
+    the rows by that first budget. Neither the budgets nor this order depend on the
+    labels.
+
+    Parameters
+    ----------
+    labelled_rows : RowSet
+    budgets : ndarray
+        In decreasing order, from infinity.
+    bought : Routed
+        Answers of the reference to the labelled rows. A route is `_NO_CHOICE` if the
+        reference is not a choice of the router.
+    test : BatchTest
+    from_full : bool
+        True if the reference is the plan without a budget. The first point then needs
+        no test.
+
+    Returns
+    -------
+    PathResult
     """
-    rows = np.arange(len(bought.route))
-    found, tried = np.zeros(len(rows), dtype=bool), np.zeros(len(rows))
-    # One column more, for a reference that is no choice.
-    paid = np.zeros((len(rows), len(router.choices_) + 1), dtype=bool)
-    paid[rows, bought.route] = True
-    last = -1
+    n_labelled = len(bought.route)
+    n_choices = len(labelled_rows.router.choices_)
+    row_index = np.arange(n_labelled)
+    # Rows that disagree at this budget, or at one before it.
+    disagrees = np.zeros(n_labelled, dtype=bool)
+    extra_costs = np.zeros(n_labelled)
+    # Choices that are paid for each row: an answer is paid once.
+    is_paid = np.zeros((n_labelled, n_choices), dtype=bool)
+    has_choice = bought.route != _NO_CHOICE
+    is_paid[row_index[has_choice], bought.route[has_choice]] = True
+    last = None
     for k, budget in enumerate(budgets):
-        seen = router.respond(X, router.make_call(budget, **call))
-        tried = tried + np.where(paid[rows, seen.route], 0.0, seen.cost)
-        paid[rows, seen.route] = True
-        losses = test.losses(bought.y_pred, seen.y_pred)
-        found = found | (losses > 0)
-        passed = (from_full and k == 0) or test.passes(found, losses)
-        if passed or k == 0:
-            kept = found, losses
-        if not passed:
+        routed = labelled_rows.respond(budget)
+        is_new = ~is_paid[row_index, routed.route]
+        extra_costs = extra_costs + np.where(is_new, routed.cost, 0.0)
+        is_paid[row_index, routed.route] = True
+        losses = test.losses(bought.y_pred, routed.y_pred)
+        disagrees = disagrees | (losses > 0)
+        needs_no_test = from_full and k == 0
+        is_certified = needs_no_test or test.passes(disagrees, losses)
+        if is_certified or k == 0:
+            reported_disagrees = disagrees
+            reported_losses = losses
+        if not is_certified:
             break
         last = k
-    upper = 0.0 if from_full and last == 0 else test.upper(*kept)
-    return last, float(kept[1].mean()), upper, tried
+    if from_full and last == 0:
+        loss_upper = 0.0
+    else:
+        loss_upper = test.loss_upper(reported_disagrees, reported_losses)
+    return PathResult(last, float(reported_losses.mean()), loss_upper, extra_costs)
 
 
-def certify_batch(certified, router, X, n_labels, label_cost, call):
-    """Buy answers on a few rows, find how far the path of a fitted router goes, answer the rest.
+def certify_batch(certified, router, X, *, n_labels, label_cost, call):
+    """Answer a batch with a certificate, see :meth:`CertifiedRouter.certify_batch`.
 
-    The parameters of `certified`, a CertifiedRouter, say what to promise.
+    Parameters
+    ----------
+    certified : CertifiedRouter
+        Its parameters are those of the promise.
+    router : decision estimator
+        Fitted.
+    X, n_labels, label_cost
+        Parameters of the method.
+    call : dict
+        Keywords of calls of the router about all rows.
+
+    Returns
+    -------
+    CertifiedBatch
     """
+    n_rows = num_samples(X)
+    test = BatchTest(
+        n_rows=n_rows,
+        n_labels=n_labels,
+        max_loss=certified.max_loss,
+        level=1 - certified.confidence,
+        loss=loss_of(router, None, certified.loss, certified.loss_range),
+    )
+    _check_parameters(certified, router, test, label_cost)
+    _check_enough_labels(test)
+    budget_limit = check_budget(certified.budget)
+    drawn = _draw_rows(n_rows, n_labels, certified.random_state)
+    scale_set = _select_rows(router, X, call, drawn.scale)
+    labelled_set = _select_rows(router, X, call, drawn.labelled)
+    # None if all rows are labelled.
+    other_set = None
+    if len(drawn.others):
+        other_set = _select_rows(router, X, call, drawn.others)
 
-    def part(rows):
-        """Rows of the batch, and what is said about them."""
-        return _safe_indexing(X, rows), check_method_params(X, call, indices=rows)
-
-    n, loss = (
-        num_samples(X),
-        loss_of(router, None, certified.loss, certified.loss_range),
+    _check_costs_known(scale_set, budget_limit)
+    budgets = operating_budgets(
+        scale_set.router, scale_set.X, certified.n_points, scale_set.call
     )
-    test = BatchTest(n, n_labels, certified.max_loss, 1 - certified.confidence, loss)
-    _check_batch(certified, router, test, label_cost)
-    limit, rng = (
-        check_budget(certified.budget),
-        check_random_state(certified.random_state),
-    )
-    scale, labelled = (
-        np.sort(rng.permutation(n)[:_SCALE_ROWS]),
-        rng.permutation(n)[:n_labels],
-    )
-    X_scale, call_scale = part(scale)
-    scaled = with_cache(router)
-    plan = scaled.respond(X_scale, scaled.make_call(np.inf, **call_scale), None)
-    if np.isfinite(limit) and not np.array_equal(plan.cost, plan.expected_cost):
-        raise ValueError(
-            f"budget={limit!r} cannot be held: what calls of the wrapped estimator cost is known "
-            "only after them. Leave it out; max_loss is promised without it."
-        )
-    budgets = operating_budgets(scaled, X_scale, certified.n_points, call_scale)
-    rest = np.delete(np.arange(n), labelled)
-    # Nothing is asked twice, neither about the labelled rows nor about the rest.
-    walked, (X_labelled, call_labelled) = with_cache(router), part(labelled)
-    others, (X_rest, call_rest) = with_cache(router), part(rest)
     if "costs" in call:
-        budgets = within_reach(walked, X_labelled, call_labelled, budgets)
-        if len(rest):
-            budgets = within_reach(others, X_rest, call_rest, budgets)
-    name, seen = ask_reference(
-        walked, certified.reference, X_labelled, call_labelled, loss.worth
+        budgets = _feasible_budgets(labelled_set, budgets)
+        if other_set is not None:
+            budgets = _feasible_budgets(other_set, budgets)
+
+    reference_name, bought = _buy_answers(
+        labelled_set, certified.reference, label_cost, test.loss.objective
     )
-    route = (
-        seen.route if isinstance(certified.reference, str) else np.full(n_labels, -1)
-    )
-    price = seen.cost if label_cost is None else np.full(n_labels, float(label_cost))
-    bought = Routed(np.asarray(seen.y_pred), route, price)
-    unknown = loss.worth.name == "accuracy" and not hasattr(router, "classes_")
-    # Names of choices say nothing about agreement.
-    if unknown and {str(y) for y in np.ravel(bought.y_pred)} <= set(router.choices_):
-        raise ValueError(
-            "The answers are names of choices, so that two that differ may say the same: certify "
-            "a router that has the models, or give a loss."
-        )
+    _check_answers(bought, router, test.loss)
     if np.ndim(bought.y_pred) == 2:
-        several = loss_of(router, bought.y_pred, certified.loss, certified.loss_range)
-        test = replace(test, loss=several)
-    last, lost, upper, tried = walk(
-        walked, budgets, X_labelled, call_labelled, bought, test, from_full=name == FULL
+        # The unit and the test of answers with several columns depend on the answers.
+        loss = loss_of(router, bought.y_pred, certified.loss, certified.loss_range)
+        test = replace(test, loss=loss)
+    path = certify_path(
+        labelled_set, budgets, bought, test, from_full=reference_name == FULL
     )
-    if last < 0:
-        needed = np.inf if lost >= test.max_loss else min(4 * n_labels, n)
-        if test.loss.exact:
-            needed = labels_needed(n, test.allowed, test.level, lost)
-        raise ValueError(
-            f"max_loss={test.max_loss!r} cannot be promised by {n_labels} labels on a batch of {n} "
-            f"rows. {smallest_loss(test.max_loss, upper, needed, lost, 'labels')}"
-        )
-    operating, costs = float(budgets[last]), bought.cost + tried
-    parts = [replace(bought, cost=costs)]
-    if np.isfinite(limit) and len(rest):
-        # Of this batch costs are known before they are spent.
-        rest_plan = others.plan(X_rest, others.make_call(operating, **call_rest))
-        costs = np.r_[costs, rest_plan.cost]
-    if not affords(limit, costs.mean()):
-        raise ValueError(
-            f"budget={limit!r} is below the {costs.mean():.17g} per row that this batch costs "
-            f"at the cheapest point that keeps max_loss={test.max_loss!r}, labels "
-            "included: raise max_loss or budget, or lower n_labels."
-        )
-    if len(rest):
-        parts.append(others.respond(X_rest, others.make_call(operating, **call_rest)))
-    order = np.argsort(np.r_[labelled, rest])
-    y_pred, route, cost = (np.concatenate(one)[order] for one in zip(*parts))
-    certificate = Certificate(
-        promised=True,
-        max_loss=float(test.max_loss),
-        budget=limit if np.isfinite(limit) else None,
-        confidence=float(certified.confidence),
-        reference=name,
-        n_rows=n_labels,
-        operating_budget=operating,
-        loss=lost,
-        cost=float(cost.mean()),
-        loss_upper=upper,
-        cost_upper=float(cost.mean()),
+    if path.last is None:
+        _refuse_loss(path, test)
+
+    operating_budget = float(budgets[path.last])
+    labelled_answers = replace(bought, cost=bought.cost + path.extra_costs)
+    _check_batch_cost(
+        labelled_answers, other_set, operating_budget, budget_limit, test.max_loss
+    )
+    if other_set is None:
+        answers = _in_order(drawn.labelled, labelled_answers)
+    else:
+        other_answers = other_set.respond(operating_budget)
+        answers = _join_in_order(drawn, labelled_answers, other_answers)
+    certificate = _make_certificate(
+        test,
+        path,
+        reference=reference_name,
         reference_cost=float(bought.cost.mean()),
-        groups=[],
-        assumption=f"the {n_labels} labelled rows were drawn at random",
-        unit=test.loss.unit,
-        n_population=n,
+        budget_limit=budget_limit,
+        operating_budget=operating_budget,
+        cost=float(answers.cost.mean()),
+        confidence=float(certified.confidence),
     )
     warn_of_no_saving(certificate)
-    return CertifiedBatch(y_pred, route, cost, labelled, certificate)
+    return CertifiedBatch(
+        y_pred=answers.y_pred,
+        route=answers.route,
+        cost=answers.cost,
+        labelled=drawn.labelled,
+        certificate=certificate,
+    )
 
 
-# What is refused before anything is called ------------------------------------------------
+class _DrawnRows(NamedTuple):
+    """Positions of rows in the batch.
+
+    Attributes
+    ----------
+    scale : ndarray of int
+        Rows that set the scale of the budgets. They may be labelled rows as well.
+    labelled : ndarray of shape (n_labels,), dtype=int64
+        Rows whose answers are bought, in the order drawn.
+    others : ndarray of shape (n_rows - n_labels,), dtype=int64
+        All rows that are not labelled, in the order of the batch.
+    """
+
+    scale: NDArray[np.int64]
+    labelled: NDArray[np.int64]
+    others: NDArray[np.int64]
 
 
-def _check_batch(certified, router, test, label_cost):
-    """Refuse parameters that no batch can be answered by, and labels that can promise nothing."""
-    n, n_labels, loss = test.n_rows, test.n_labels, test.loss
+def _draw_rows(n_rows, n_labels, random_state):
+    """Draw the rows that set the scale of the budgets, and the labelled rows."""
+    rng = check_random_state(random_state)
+    scale = np.sort(rng.permutation(n_rows)[:_N_SCALE_ROWS])
+    labelled = rng.permutation(n_rows)[:n_labels]
+    others = np.delete(np.arange(n_rows), labelled)
+    return _DrawnRows(scale, labelled, others)
+
+
+def _select_rows(router, X, call, rows):
+    """Return a set of rows of the batch, with a new cache for them."""
+    return RowSet(
+        with_cache(router),
+        _safe_indexing(X, rows),
+        check_method_params(X, call, indices=rows),
+    )
+
+
+def _feasible_budgets(row_set, budgets):
+    """Return the first budgets, as long as they have a plan for a set of rows."""
+    return feasible_budgets(row_set.router, row_set.X, row_set.call, budgets)
+
+
+def _buy_answers(labelled_set, reference, label_cost, objective):
+    """Return the name of the reference, and its answers to the labelled rows.
+
+    The costs are `label_cost`, or those of the reference if it is None.
+    """
+    name, routed = ask_reference(
+        labelled_set.router,
+        reference,
+        X=labelled_set.X,
+        call=labelled_set.call,
+        objective=objective,
+    )
+    n_labels = len(routed.cost)
+    route = routed.route
+    if not isinstance(reference, str):
+        # Choices of an estimator that routes are not those of this router.
+        route = np.full(n_labels, _NO_CHOICE)
+    cost = routed.cost
+    if label_cost is not None:
+        cost = np.full(n_labels, float(label_cost))
+    return name, Routed(np.asarray(routed.y_pred), route, cost)
+
+
+def _in_order(rows, answers):
+    """Return answers in the order of the batch, in which `rows` are their positions."""
+    order = np.argsort(rows)
+    return Routed(answers.y_pred[order], answers.route[order], answers.cost[order])
+
+
+def _join_in_order(drawn, labelled_answers, other_answers):
+    """Join the answers to labelled and other rows, in the order of the batch."""
+    y_pred = np.concatenate([labelled_answers.y_pred, other_answers.y_pred])
+    route = np.concatenate([labelled_answers.route, other_answers.route])
+    cost = np.concatenate([labelled_answers.cost, other_answers.cost])
+    rows = np.r_[drawn.labelled, drawn.others]
+    return _in_order(rows, Routed(y_pred, route, cost))
+
+
+def _make_certificate(
+    test,
+    path,
+    *,
+    reference,
+    reference_cost,
+    budget_limit,
+    operating_budget,
+    cost,
+    confidence,
+):
+    """Return the certificate of a finished batch.
+
+    Parameters
+    ----------
+    test : BatchTest
+    path : PathResult
+    reference : str
+        Name of the reference.
+    reference_cost : float
+        Mean cost of its answers.
+    budget_limit : float
+        Budget of the router. Infinity promises no cost.
+    operating_budget : float
+        Budget that the other rows were answered at.
+    cost : float
+        Mean cost of the batch.
+    confidence : float
+
+    Returns
+    -------
+    Certificate
+    """
+    return Certificate(
+        promised=True,
+        max_loss=float(test.max_loss),
+        budget=budget_limit if np.isfinite(budget_limit) else None,
+        confidence=confidence,
+        reference=reference,
+        n_rows=test.n_labels,
+        operating_budget=operating_budget,
+        loss=path.mean_loss,
+        cost=cost,
+        loss_upper=path.loss_upper,
+        # The costs of this batch are known.
+        cost_upper=cost,
+        reference_cost=reference_cost,
+        groups=[],
+        assumption=f"the {test.n_labels} labelled rows were drawn at random",
+        unit=test.loss.unit,
+        n_population=test.n_rows,
+    )
+
+
+# Checks before a member is called -----------------------------------------------------
+
+
+def _check_parameters(certified, router, test, label_cost):
+    """Raise a ValueError if no batch can be certified with these parameters."""
     if getattr(router, "abstain_quality_", None) is not None:
         raise ValueError(
             "certify_batch compares answers with bought ones, and a row that abstains "
@@ -268,37 +496,126 @@ def _check_batch(certified, router, test, label_cost):
         raise ValueError(
             "groups are for evidence rows: a batch is promised as a whole."
         )
+    n_labels = test.n_labels
     if isinstance(n_labels, bool) or not isinstance(n_labels, Integral) or n_labels < 1:
         raise ValueError(
             f"n_labels must be a whole number from 1 up, got {n_labels!r}."
         )
-    if n_labels > n:
+    if n_labels > test.n_rows:
         raise ValueError(
-            f"n_labels={n_labels!r} is more than the {n} rows of the batch."
+            f"n_labels={n_labels!r} is more than the {test.n_rows} rows of the batch."
         )
-    if loss.worth.asks != "predict":
+    if test.loss.objective.asks != "predict":
         raise ValueError(
-            f"The loss of the wrapped router is one of probabilities ({loss.unit}), and a batch "
-            "compares answers: give loss and loss_range."
+            "The loss of the wrapped router is one of probabilities "
+            f"({test.loss.unit}), and a batch compares answers: give loss and "
+            "loss_range."
         )
-    reference, names = certified.reference, router.single_choices_
-    if isinstance(reference, str) and reference not in ("full", *names):
-        single = f"one of the single choices {names!r}, " if names else ""
+    _check_reference(certified.reference, router.single_choices_, label_cost)
+
+
+def _check_reference(reference, single_choices, label_cost):
+    """Raise a ValueError if a reference cannot answer rows, or its cost is unknown."""
+    is_name = isinstance(reference, str)
+    if is_name and reference not in ("full", *single_choices):
+        single = ""
+        if single_choices:
+            single = f"one of the single choices {single_choices!r}, "
         raise ValueError(
-            f"reference={reference!r} cannot answer a batch: it must be 'full', {single}or a "
-            "fitted estimator. Which choice is best is not known without labels."
+            f"reference={reference!r} cannot answer a batch: it must be 'full', "
+            f"{single}or a fitted estimator. Which choice is best is not known without "
+            "labels."
         )
     if label_cost is not None:
         check_costs([label_cost], ["an answer"], name="label_cost")
-    elif not isinstance(reference, str) and not hasattr(reference, "predict_routed"):
+    elif not is_name and not hasattr(reference, "predict_routed"):
         raise ValueError(
-            "label_cost must be given, 0 if answers are free: what an answer of the reference "
-            "costs is not known."
+            "label_cost must be given, 0 if answers are free: what an answer of the "
+            "reference costs is not known."
         )
-    if loss.exact and test.tolerated < 0:
-        needed = labels_needed(n, test.allowed, test.level)
+
+
+def _check_enough_labels(test):
+    """Raise a ValueError if no outcome of the labels can certify the batch."""
+    if not test.loss.exact or test.n_tolerated >= 0:
+        return
+    needed = labels_needed(test.n_rows, test.n_allowed, test.level)
+    raise ValueError(
+        f"n_labels={test.n_labels} can promise no max_loss={test.max_loss!r} on a "
+        f"batch of {test.n_rows} rows, even if all answers agree: it takes at least "
+        f"{needed:.0f} labels. The smallest loss that {test.n_labels} can promise is "
+        f"{test.smallest_max_loss(0):.3g}."
+    )
+
+
+# Checks of costs and answers ----------------------------------------------------------
+
+
+def _check_costs_known(scale_set, budget_limit):
+    """Raise a ValueError if a budget is set and costs are known only after a call."""
+    router = scale_set.router
+    unlimited = router.make_call(np.inf, **scale_set.call)
+    routed = router.respond(scale_set.X, unlimited, None)
+    if np.isfinite(budget_limit) and not np.array_equal(
+        routed.cost, routed.expected_cost
+    ):
         raise ValueError(
-            f"n_labels={n_labels} can promise no max_loss={test.max_loss!r} on a batch of "
-            f"{n} rows, even if all answers agree: it takes at least {needed:.0f} labels. "
-            f"The smallest loss that {n_labels} can promise is {test.promised(0):.3g}."
+            f"budget={budget_limit!r} cannot be held: what calls of the wrapped "
+            "estimator cost is known only after them. Leave it out; max_loss is "
+            "promised without it."
+        )
+
+
+def _check_answers(bought, router, loss):
+    """Raise a ValueError if the bought answers are names of choices, not labels."""
+    has_labels = hasattr(router, "classes_")
+    if loss.objective.name != "accuracy" or has_labels:
+        return
+    answers = {str(answer) for answer in np.ravel(bought.y_pred)}
+    if answers <= set(router.choices_):
+        raise ValueError(
+            "The answers are names of choices, so that two different answers may mean "
+            "the same: certify a router that has the models, or give a loss."
+        )
+
+
+def _refuse_loss(path, test):
+    """Raise a ValueError with the loss that can be promised instead."""
+    if test.loss.exact:
+        needed = labels_needed(test.n_rows, test.n_allowed, test.level, path.mean_loss)
+    elif path.mean_loss >= test.max_loss:
+        needed = np.inf
+    else:
+        # A rough guess, since labels without replacement have no forecast.
+        needed = min(4 * test.n_labels, test.n_rows)
+    advice = advice_on_loss(
+        test.max_loss,
+        smallest=path.loss_upper,
+        needed=needed,
+        mean_loss=path.mean_loss,
+        unit="labels",
+    )
+    raise ValueError(
+        f"max_loss={test.max_loss!r} cannot be promised by {test.n_labels} labels on a "
+        f"batch of {test.n_rows} rows. {advice}"
+    )
+
+
+def _check_batch_cost(
+    labelled_answers, other_set, operating_budget, budget_limit, max_loss
+):
+    """Raise a ValueError if the batch costs more than the budget.
+
+    The costs of the other rows are those of their plan, before they are answered.
+    """
+    if not np.isfinite(budget_limit):
+        return
+    costs = labelled_answers.cost
+    if other_set is not None:
+        costs = np.r_[costs, other_set.plan(operating_budget).cost]
+    if not affords(budget_limit, costs.mean()):
+        raise ValueError(
+            f"budget={budget_limit!r} is below the {costs.mean():.17g} per row that "
+            f"this batch costs at the cheapest point that keeps max_loss={max_loss!r}, "
+            "labels included: raise max_loss or budget, or lower n_labels."
         )

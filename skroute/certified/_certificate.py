@@ -1,4 +1,4 @@
-"""What was promised: as a record, as one sentence, and as a picture."""
+"""A certificate: as a record, as one sentence, and as a plot."""
 
 import json
 from dataclasses import dataclass
@@ -8,10 +8,11 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.metrics._displays import Display
+from skroute.utils._tolerances import ROUNDING
 from skroute.utils._typing import NDArray
 from skroute.utils._validation import warn
 
-# Behind the name of a reference that does not say what it costs.
+# Suffix of the name of a reference whose cost is not known.
 UNPRICED = " (its cost is not known)"
 
 
@@ -23,59 +24,64 @@ class Certificate(NamedTuple):
     Attributes
     ----------
     promised : bool
-        False for a fallback, about which nothing is promised.
+        False for a fallback, which has no guarantee.
 
     max_loss : float or None
-        With probability `confidence` the expected loss against the reference is at most this.
+        The guarantee: with probability `confidence` the expected loss against the
+        reference is at most `max_loss`. None if no loss is guaranteed.
 
     budget : float or None
-        And the expected cost at most this.
+        The guarantee: the expected cost is at most `budget`. None if no cost is
+        guaranteed.
 
     confidence : float
-        Probability over the evidence rows that all of it is true.
+        Probability, over the evidence rows, that the whole guarantee is true.
 
     reference : str
-        What the loss is measured against; it says so if the reference's own cost is not known.
+        Name of the reference that the loss is measured against. It has a suffix if the
+        cost of the reference is not known.
 
     n_rows : int
-        Evidence rows.
+        Number of evidence rows.
 
     operating_budget : float
         Budget that the estimator is called with.
 
     loss, cost : float
-        Means on the evidence rows at this operating point. They chose it, and are therefore
-        a little too good.
+        Means on the evidence rows at this operating point. The point was chosen on
+        these rows, so they are a little too good.
 
     loss_upper, cost_upper : float
-        Upper bounds of this operating point taken for itself.
+        Upper bounds for this operating point alone.
 
     reference_cost : float
-        Mean cost of the reference on the evidence rows; of the unlimited plan where the
-        reference's own is not known.
+        Mean cost of the reference on the evidence rows. If it is not known, that of the
+        plan without a budget.
 
     groups : list of str
-        Groups within each of which the loss is promised; empty for all rows together.
+        Groups that each have the guarantee of the loss. Empty if it is for all rows
+        together.
 
     assumption : str
-        What the promise rests on.
+        Assumption of the guarantee.
 
     unit : str
-        What the loss is counted in.
+        Unit of the loss.
 
     single : str or None, default=None
-        The choice that answers every row, where nothing cheaper is certified.
+        Name of the choice that answers every row, if nothing cheaper is certified.
 
     calls : dict from str to int, or None, default=None
-        What certifying has cost: answers to evidence rows that each model was asked for, those
-        of the reference included. Empty where outcomes were in the log; None for a batch.
+        Number of evidence rows that each model was called on, the reference included.
+        Empty if the outcomes were in the log. None for a batch.
 
     abstained_share : float or None, default=None
-        Share of the evidence rows that abstain instead of answered; None where none is
-        at any operating point.
+        Share of the evidence rows that abstain. None if no row abstains at any
+        operating point.
 
     n_population : int or None, default=None
-        Rows of the batch that the promise is about; None for the rows to come.
+        Number of rows of the batch that the guarantee is about. None if it is about
+        future rows.
 
     Examples
     --------
@@ -106,42 +112,65 @@ class Certificate(NamedTuple):
 
     @property
     def saving(self) -> float:
-        """Share of `reference_cost` that is saved; negative if the operating point costs more."""
-        return 1 - self.cost / self.reference_cost if self.reference_cost > 0 else 0.0
+        """Saved share of `reference_cost`, negative if the point costs more."""
+        if self.reference_cost <= 0:
+            return 0.0
+        return 1 - self.cost / self.reference_cost
 
     def __str__(self) -> str:
-        kind, cost = "evidence", "the cost"
-        if self.n_population is not None:
-            kind, cost = "labelled", "the cost of the batch was"
-        side = "below" if self.saving >= 0 else "above"
-        spent = f"{cost} {self.cost:.4g}, {abs(self.saving):.0%} {side} "
-        seen = f"on {self.n_rows} {kind} rows the loss was {self.loss:.3g}, {spent}"
-        unpriced = self.reference.endswith(UNPRICED)
-        seen += "the cost without a budget" if unpriced else "that of the reference"
-        if self.single is not None:
-            seen += f"; {self.single!r} answers every row"
-        if self.abstained_share is not None:
-            seen += f", and {self.abstained_share:.0%} of the rows abstained"
+        observed = self._observed_text()
         if not self.promised:
-            return f"Nothing is promised: {seen}."
-        parts = []
-        if self.max_loss is not None:
-            where = f" in each of {len(self.groups)} groups" if self.groups else ""
-            if self.n_population is not None:
-                where = f" on this batch of {self.n_population} rows"
-            parts.append(
-                f"the mean loss against {self.reference}{where} is at most {self.max_loss:g} "
-                f"({self.unit})"
-            )
-        if self.budget is not None:
-            parts.append(f"the mean cost is at most {self.budget:g}")
+            return f"Nothing is promised: {observed}."
+        promises = " and ".join(self._promise_texts())
         return (
-            f"With a confidence of {self.confidence:g}, {' and '.join(parts)}, if "
-            f"{self.assumption}; {seen}."
+            f"With a confidence of {self.confidence:g}, {promises}, if "
+            f"{self.assumption}; {observed}."
         )
 
+    def _observed_text(self) -> str:
+        """Return the loss and the cost on the evidence rows, as text."""
+        if self.n_population is None:
+            kind_of_rows = "evidence"
+            cost_name = "the cost"
+        else:
+            kind_of_rows = "labelled"
+            cost_name = "the cost of the batch was"
+        side = "below" if self.saving >= 0 else "above"
+        compared_cost = "that of the reference"
+        if self.reference.endswith(UNPRICED):
+            compared_cost = "the cost without a budget"
+        text = (
+            f"on {self.n_rows} {kind_of_rows} rows the loss was {self.loss:.3g}, "
+            f"{cost_name} {self.cost:.4g}, {abs(self.saving):.0%} {side} "
+            f"{compared_cost}"
+        )
+        if self.single is not None:
+            text += f"; {self.single!r} answers every row"
+        if self.abstained_share is not None:
+            text += f", and {self.abstained_share:.0%} of the rows abstained"
+        return text
+
+    def _promise_texts(self) -> list[str]:
+        """Return the guarantees of the loss and of the cost, each as text."""
+        promises = []
+        if self.max_loss is not None:
+            rows = ""
+            if self.n_population is not None:
+                rows = f" on this batch of {self.n_population} rows"
+            elif self.groups:
+                rows = f" in each of {len(self.groups)} groups"
+            promises.append(
+                f"the mean loss against {self.reference}{rows} is at most "
+                f"{self.max_loss:g} ({self.unit})"
+            )
+        if self.budget is not None:
+            promises.append(f"the mean cost is at most {self.budget:g}")
+        return promises
+
     def to_json(self) -> str:
-        """The certificate as JSON, with `saving` and the sentence; infinite values are null.
+        """Return the certificate as JSON, with `saving` and the sentence.
+
+        Infinite values are null.
 
         Returns
         -------
@@ -155,30 +184,34 @@ class Certificate(NamedTuple):
 
 
 def warn_of_no_saving(certificate):
-    """Warn of a promised loss whose operating point costs no less than the reference."""
-    if (
-        not certificate.promised
-        or certificate.max_loss is None
-        or certificate.saving > 1e-12
-    ):
+    """Warn if a guaranteed loss saves nothing: the reference costs no more."""
+    if not certificate.promised or certificate.max_loss is None:
         return
-    unpriced = certificate.reference.endswith(UNPRICED)
-    other = "the estimator without a budget" if unpriced else certificate.reference
-    single = (
-        ""
-        if certificate.single is None
-        else f" ({certificate.single!r} answers every row)"
-    )
-    # Where no loss is allowed, rows help only if a cheaper point is better than the reference.
-    more = "" if certificate.max_loss == 0 else ", or give more evidence"
+    if certificate.saving > ROUNDING:
+        return
+    compared = certificate.reference
+    if compared.endswith(UNPRICED):
+        compared = "the estimator without a budget"
+    single = ""
+    if certificate.single is not None:
+        single = f" ({certificate.single!r} answers every row)"
+    # If no loss is allowed, more rows help only if a cheaper point is better than the
+    # reference.
+    advice = f"Raise max_loss={certificate.max_loss!r}"
+    if certificate.max_loss != 0:
+        advice += ", or give more evidence"
     warn(
-        f"What is certified saves nothing: it costs {certificate.cost:.4g} per row{single}, "
-        f"{other} {certificate.reference_cost:.4g}. Raise max_loss={certificate.max_loss!r}{more}."
+        f"What is certified saves nothing: it costs {certificate.cost:.4g} per "
+        f"row{single}, {compared} {certificate.reference_cost:.4g}. {advice}."
     )
 
 
 class OperatingPoints(NamedTuple):
-    """See `operating_points_` of :class:`CertifiedRouter`."""
+    """Operating points of a router: `operating_points_` of :class:`CertifiedRouter`.
+
+    Each array has an entry for each point. `single` is the name of the choice that
+    answers every row at the first point, or None.
+    """
 
     budget: NDArray[np.float64]
     loss: NDArray[np.float64]
@@ -191,7 +224,9 @@ class OperatingPoints(NamedTuple):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CertificateDisplay(Display):
-    """Plot of the loss bound of each operating point against its cost; certified points are marked.
+    """Plot of the loss bound of each operating point against its cost.
+
+    Certified points are marked.
 
     Made by :meth:`from_estimator`.
 
@@ -201,12 +236,12 @@ class CertificateDisplay(Display):
         From ``operating_points_`` of a fitted :class:`CertifiedRouter`.
 
     max_loss : float, default=None
-        The loss that is promised, drawn as a line.
+        The guaranteed loss, drawn as a line.
 
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
-        With the picture.
+        Axes and figure of the plot.
 
     line_ : matplotlib Line2D
         Upper bound of the loss.
@@ -222,7 +257,8 @@ class CertificateDisplay(Display):
     >>> X, y = load_digits(n_class=4, return_X_y=True)
     >>> members = [("bayes", GaussianNB()), ("tree", DecisionTreeClassifier())]
     >>> router = OccamRouterClassifier(members, costs=[1, 10])
-    >>> certified = CertifiedRouter(router, max_loss=0.1, n_points=10, random_state=0).fit(X, y)
+    >>> certified = CertifiedRouter(router, max_loss=0.1, n_points=10, random_state=0)
+    >>> certified = certified.fit(X, y)
     >>> CertificateDisplay.from_estimator(certified)
     <...CertificateDisplay ...>
     >>> plt.close()
@@ -232,7 +268,7 @@ class CertificateDisplay(Display):
     max_loss: float | None = None
 
     def plot(self, *, ax: Any = None, **kwargs: Any) -> Self:
-        """Draw the bound as a line, the observed loss dotted, and certified points as dots.
+        """Draw the bound as a line, the mean loss dotted, and certified points as dots.
 
         Parameters
         ----------
@@ -240,17 +276,20 @@ class CertificateDisplay(Display):
             Axes to draw on. None makes a new figure.
 
         **kwargs : dict
-            Of matplotlib's ``plot``, for the bound.
+            Keywords of matplotlib's ``plot`` for the line of the bound.
 
         Returns
         -------
         display : :class:`CertificateDisplay`
         """
-        ax, points = self._on(ax), self.points
+        ax = self._on(ax)
+        points = self.points
         (self.line_,) = ax.plot(points.cost, points.loss_upper, **kwargs)
-        color, sure = self.line_.get_color(), points.certified
+        color = self.line_.get_color()
         ax.plot(points.cost, points.loss, ":", color=color)
-        ax.plot(points.cost[sure], points.loss_upper[sure], "o", color=color, ms=4)
+        certified_costs = points.cost[points.certified]
+        certified_bounds = points.loss_upper[points.certified]
+        ax.plot(certified_costs, certified_bounds, "o", color=color, ms=4)
         if self.max_loss is not None:
             ax.axhline(self.max_loss, color="0.6", linestyle="--", linewidth=1)
         ax.set(

@@ -1,6 +1,6 @@
-"""What the operating points of a decision estimator did on the evidence rows, as arrays."""
+"""Evidence: losses and costs of all operating points on the evidence rows."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,81 +18,162 @@ from skroute.utils._validation import (
     missing_entries,
 )
 
-# Not "the full model": a gate and an early exit have one, and it is another.
+# Name of the reference "full" in certificates. Not "the full model": a gate and an
+# early exit have a full model, which is another one.
 FULL = "the estimator itself without a budget"
 
 
+class EvidenceRows(NamedTuple):
+    """Evidence rows, in random order.
+
+    Attributes
+    ----------
+    X : {array, sparse matrix, dataframe} of shape (n_rows, n_features)
+    y : ndarray of shape (n_rows,) or (n_rows, n_outputs)
+    groups : ndarray of shape (n_rows,) or None
+        The group of each row. None without groups.
+    call : dict
+        Keywords of the calls about these rows.
+    """
+
+    X: Any
+    y: NDArray[Any]
+    groups: NDArray[Any] | None
+    call: dict[str, Any]
+
+
 class Evidence(NamedTuple):
-    """Losses and costs of every operating point on every evidence row, from the safe end on.
+    """Losses and costs of every operating point on every evidence row.
+
+    The points go from the safe end of the path, without a budget, to the cheapest
+    point.
 
     Attributes
     ----------
     budgets : ndarray of shape (n_points,)
-        Falling, from infinity; twice infinity where the first point is a single choice.
+        Budgets in decreasing order. Starts with inf; with two inf if the first point is
+        a single choice.
     losses : ndarray of shape (n_rows, n_points)
-        Minus what the answer is worth, not yet against a reference.
+        Minus the quality of the answers, without a reference.
     costs : ndarray of shape (n_rows, n_points)
     abstained_share : ndarray of shape (n_points,)
         Share of the rows that abstain.
-    references : ndarray of shape (n_rows, n_references)
-        The same of each reference.
+    reference_losses : ndarray of shape (n_rows, n_references)
+        Minus the quality of the answers of each reference.
     reference_costs : dict from str to float
-        Mean cost of each reference, by its name; NaN where it is not known.
-    reference_index : int
-        The reference that the first point itself is, against which its loss is 0; -1 for none.
+        Mean cost of each reference, by its name. NaN if the cost is not known.
+    first_reference : int or None
+        Index of the reference that is itself the first point, so that its loss there is
+        0. None if no reference is.
     single : str or None
-        The choice that answers every row at the first point; None where the estimator decides.
+        Name of the choice that answers every row at the first point. None if the
+        estimator decides there.
     groups : dict from str to ndarray of shape (n_rows,), dtype=bool
-        The rows of each; empty where all rows are one group.
+        The rows of each group, by its name. Empty if all rows are one group.
     exact : bool
-        Whether losses are 0 and 1 by what they are, not only on these rows.
+        True if losses of a row can only differ by -1, 0 or 1, on all rows to come.
     costs_known : bool
-        Whether the costs are what calls cost, and not prices that differ from it.
-    calls : dict from str to int
-        Answers that each model was asked for.
-    told : set of str
-        Names of what was said about the rows.
+        True if the costs are those of the calls. False if the calls cost something else
+        than the prices that the estimator decides by.
+    row_counts : dict from str to int
+        Number of rows that each model was called on.
+    call_keywords : set of str
+        Names of the keywords that the calls about the evidence rows had.
     """
 
     budgets: NDArray[np.float64]
     losses: NDArray[np.float64]
     costs: NDArray[np.float64]
     abstained_share: NDArray[np.float64]
-    references: NDArray[np.float64]
+    reference_losses: NDArray[np.float64]
     reference_costs: dict[str, float]
-    reference_index: int
+    first_reference: int | None
     single: str | None
     groups: dict[str, NDArray[np.bool_]]
     exact: bool
     costs_known: bool
-    calls: dict[str, int]
-    told: set[str]
+    row_counts: dict[str, int]
+    call_keywords: set[str]
 
     def differences(self, k):
-        """Signed losses of a point in each group, against each reference but itself."""
-        every = self.losses[:, [k]] - self.references
-        others = [
-            r for r in range(every.shape[1]) if k > 0 or r != self.reference_index
-        ]
-        return [
-            every[rows, r]
-            for rows in self.groups.values() or [slice(None)]
-            for r in others
-        ]
+        """Return the signed losses of point `k`, its loss minus that of a reference.
 
-    def least_loss(self, k):
-        """0 where the point is one of the references, whose own loss is 0."""
-        return 0.0 if k == 0 and self.reference_index >= 0 else -np.inf
+        Returns
+        -------
+        list of ndarray
+            An array for each group and each reference. A reference that is itself the
+            point is left out.
+        """
+        all_differences = self.losses[:, [k]] - self.reference_losses
+        rows_of_groups = list(self.groups.values())
+        if not rows_of_groups:
+            rows_of_groups = [slice(None)]
+        differences = []
+        for rows in rows_of_groups:
+            for r in range(all_differences.shape[1]):
+                if not (k == 0 and r == self.first_reference):
+                    differences.append(all_differences[rows, r])
+        return differences
+
+    def smallest_loss(self, k):
+        """Return 0 if point `k` is itself a reference, else minus infinity."""
+        if k == 0 and self.first_reference is not None:
+            return 0.0
+        return -np.inf
 
     def mean_loss(self, k):
-        """The largest mean signed loss of a point."""
-        return float(
-            max([self.least_loss(k), *(part.mean() for part in self.differences(k))])
-        )
+        """Return the largest mean signed loss of point `k` (groups, references)."""
+        means = [differences.mean() for differences in self.differences(k)]
+        return float(max([self.smallest_loss(k), *means]))
+
+
+class Reference(NamedTuple):
+    """A reference on the evidence rows.
+
+    Attributes
+    ----------
+    name : str
+        For certificates and messages.
+    losses : ndarray of shape (n_rows,)
+        Minus the quality of its answers.
+    mean_cost : float
+        NaN if the cost is not known.
+    """
+
+    name: str
+    losses: NDArray[np.float64]
+    mean_cost: float
+
+
+class _PathPoint(NamedTuple):
+    """An operating point on the evidence rows.
+
+    Attributes
+    ----------
+    budget : float
+    losses : ndarray of shape (n_rows,)
+        Minus the quality of the answers.
+    routed : Routed
+        Costs and choices of the rows.
+    """
+
+    budget: float
+    losses: NDArray[np.float64]
+    routed: Routed
 
 
 def groups_of_rows(groups, y):
-    """The group of each row, checked; None where there are none."""
+    """Return the group of each row, checked.
+
+    Parameters
+    ----------
+    groups : "class", array-like of shape (n_rows,) or None
+    y : ndarray
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), or None without groups
+    """
     if groups is None:
         return None
     if isinstance(groups, str):
@@ -100,38 +181,61 @@ def groups_of_rows(groups, y):
             raise ValueError('groups="class" needs one label per row in y.')
         if missing_entries(y).any():
             raise ValueError(
-                'groups="class" needs a label in every row: a row without one is of no class.'
+                'groups="class" needs a label in every row: a row without one is of no '
+                "class."
             )
         return y
-    missing = missing_entries(groups).any()
+    has_missing = missing_entries(groups).any()
     groups = np.asarray(groups)
     if groups.shape != (len(y),):
         raise ValueError(
-            f"groups must have one entry per row, shape ({len(y)},), got shape {groups.shape}."
+            f"groups must have one entry per row, shape ({len(y)},), got shape "
+            f"{groups.shape}."
         )
-    if missing or len({isinstance(group, str) for group in groups}) > 1:
+    is_text = {isinstance(group, str) for group in groups}
+    if has_missing or len(is_text) > 1:
         raise ValueError(
-            "groups must be all text or all numbers, none missing: give the rows without one a "
-            "group of their own."
+            "groups must be all text or all numbers, none missing: give the rows "
+            "without one a group of their own."
         )
     return groups
 
 
 def operating_budgets(router, X, n_points, call):
-    """Falling budgets from unlimited to the smallest feasible, by rows that only set the scale."""
-    least = router.min_budget_
-    if not np.isfinite(least):
+    """Return the budgets of the path, from unlimited to the smallest feasible one.
+
+    Parameters
+    ----------
+    router : decision estimator
+        With a cache for the rows.
+    X, call
+        Rows that only set the scale of the budgets, and the keywords of calls about
+        them.
+    n_points : int
+        Number of finite budgets.
+
+    Returns
+    -------
+    ndarray
+        In decreasing order, from infinity.
+    """
+    smallest = router.min_budget_
+    if not np.isfinite(smallest):
         return np.array([np.inf])
-    expected = router.respond(X, router.make_call(np.inf, **call), None).expected_cost
-    most = max(float(expected.mean()), least)
-    budgets = np.r_[np.inf, np.unique(np.linspace(least, most, n_points))[::-1]]
-    return within_reach(router, X, call, budgets) if call else budgets
+    unlimited = router.respond(X, router.make_call(np.inf, **call), None)
+    largest = max(float(unlimited.expected_cost.mean()), smallest)
+    rising = np.unique(np.linspace(smallest, largest, n_points))
+    budgets = np.r_[np.inf, rising[::-1]]
+    if call:
+        return feasible_budgets(router, X, call, budgets)
+    return budgets
 
 
-def within_reach(router, X, call, budgets):
-    """The first of falling budgets, as long as there is a plan for these rows.
+def feasible_budgets(router, X, call, budgets):
+    """Return the falling budgets up to the last one with a plan for these rows.
 
-    What a call leaves out, or says that rows cost, may leave none as cheap as in `fit`.
+    The keywords of a call may exclude choices or change costs, so that no plan is as
+    cheap as the cheapest one in `fit`.
     """
     for k, budget in enumerate(budgets[1:], start=1):
         try:
@@ -141,116 +245,180 @@ def within_reach(router, X, call, budgets):
     return budgets
 
 
-def collect(router, budgets, X, y, call, *, reference, loss, group, from_single):
-    """Call a router, and the references, at every one of its budgets on the evidence rows.
+def collect(router, budgets, rows, *, reference, loss, from_single):
+    """Call a router at all budgets, and the references, on the evidence rows.
 
-    The router has a cache for these rows, which are in random order: no member is asked
-    twice about a row. `from_single` says whether the path begins with the single choice that the
-    loss is measured against.
+    Parameters
+    ----------
+    router : decision estimator
+        With a cache for the evidence rows, so that no member is called twice about a
+        row.
+    budgets : ndarray
+        In decreasing order, from infinity.
+    rows : EvidenceRows
+    reference : str or fitted estimator
+        Parameter of :class:`CertifiedRouter`.
+    loss : Loss
+    from_single : bool
+        True if the path begins with the single choice that the loss is measured
+        against, where there is one.
+
+    Returns
+    -------
+    Evidence
     """
-    if "costs" in call:
-        budgets = within_reach(router, X, call, budgets)
-    worth = loss.worth
-    passes = []
-    for budget in budgets:
-        passes.append(router.respond(X, router.make_call(budget, **call), worth.asks))
-    costs_known = all(np.array_equal(seen.cost, seen.expected_cost) for seen in passes)
-    losses = [-worth.of_routed(y, seen, router) for seen in passes]
-    found = _references(router, X, y, call, reference, worth)
-    single, index = None, 0 if FULL in found else -1
-    if from_single and (name := _safe_end(router, call, reference)) in found:
-        single, index = name, list(found).index(name)
-        budgets = np.r_[np.inf, budgets]
-        losses = [found[name][0], *losses]
-        single_plan = router.plan_single(X, name, router.make_call(**call))
-        passes = [routed_of(single_plan, None), *passes]
-    # The loss of abstaining lies between right and wrong.
+    if "costs" in rows.call:
+        budgets = feasible_budgets(router, rows.X, rows.call, budgets)
+    objective = loss.objective
+    path = [_path_point(router, rows, budget, objective) for budget in budgets]
+    costs_known = all(
+        np.array_equal(point.routed.cost, point.routed.expected_cost) for point in path
+    )
+    references = _references(router, rows, reference, objective)
+    reference_names = [record.name for record in references]
+    first_reference = None
+    if FULL in reference_names:
+        first_reference = reference_names.index(FULL)
+    single = None
+    if from_single:
+        single = _safe_choice(router, rows.call, reference)
+    if single not in reference_names:
+        # The reference of a choice with the name "full" is not the choice.
+        single = None
+    if single is not None:
+        first_reference = reference_names.index(single)
+        plan = router.plan_single(rows.X, single, router.make_call(**rows.call))
+        single_losses = references[first_reference].losses
+        path.insert(0, _PathPoint(np.inf, single_losses, routed_of(plan, None)))
+    # The loss of a row that abstains lies between those of right and wrong answers.
     some_abstain = can_abstain(router) or can_abstain(reference)
-    groups = (
-        {} if group is None else {str(one): group == one for one in np.unique(group)}
-    )
     return Evidence(
-        budgets,
-        np.column_stack(losses),
-        np.column_stack([seen.cost for seen in passes]),
-        np.array([abstained(router, seen.route).mean() for seen in passes]),
-        np.column_stack([lost for lost, _ in found.values()]),
-        {name: cost for name, (_, cost) in found.items()},
-        index,
-        single,
-        groups,
-        loss.exact and not some_abstain,
-        costs_known,
-        cache_of(router).row_counts,
-        set(call),
+        budgets=np.array([point.budget for point in path]),
+        losses=np.column_stack([point.losses for point in path]),
+        costs=np.column_stack([point.routed.cost for point in path]),
+        abstained_share=np.array(
+            [abstained(router, point.routed.route).mean() for point in path]
+        ),
+        reference_losses=np.column_stack([record.losses for record in references]),
+        reference_costs={record.name: record.mean_cost for record in references},
+        first_reference=first_reference,
+        single=single,
+        groups=_rows_of_groups(rows.groups),
+        exact=loss.exact and not some_abstain,
+        costs_known=costs_known,
+        row_counts=cache_of(router).row_counts,
+        call_keywords=set(rows.call),
     )
 
 
-def _safe_end(router, call, reference):
-    """The single choice that answers every row at the safe end of the path, or None.
+def _path_point(router, rows, budget, objective):
+    """Return the operating point of a budget on the evidence rows."""
+    call = router.make_call(budget, **rows.call)
+    routed = router.respond(rows.X, call, objective.asks)
+    losses = -objective.of_routed(rows.y, routed, router)
+    return _PathPoint(budget, losses, routed)
 
-    Of several references it is the one that was best on the rows of `fit`, which are no evidence.
+
+def _rows_of_groups(groups):
+    """Return a mask of the rows of each group, by its name; empty without groups."""
+    if groups is None:
+        return {}
+    return {str(group): groups == group for group in np.unique(groups)}
+
+
+def _safe_choice(router, call, reference):
+    """Return the name of the single choice at the safe end of the path, or None.
+
+    For the reference "best" it is the choice that was best on the rows of `fit`, which
+    are not evidence.
     """
-    names = router.single_choices_
-    if any(call.get(name) is not None for name in ("exclude", "allowed")):
+    if call.get("exclude") is not None or call.get("allowed") is not None:
         return None
-    if (
-        reference == "best"
-        and names == models_of(router)
-        and hasattr(router, "mean_quality_")
-    ):
+    # Without a person who answers rows that abstain.
+    models = models_of(router)
+    names = router.single_choices_
+    if reference == "best" and names == models and hasattr(router, "mean_quality_"):
         means = np.asarray(router.mean_quality_)[: len(names)]
-        # A mean that a log cannot say is NaN.
-        return names[int(np.argmax(np.where(np.isnan(means), -np.inf, means)))]
-    # A person who answers rows that abstain stands behind the models.
-    return (
-        reference
-        if isinstance(reference, str) and reference in models_of(router)
-        else None
-    )
+        # A mean is NaN if the log has no outcome of the choice.
+        best = np.argmax(np.where(np.isnan(means), -np.inf, means))
+        return names[int(best)]
+    if isinstance(reference, str) and reference in models:
+        return reference
+    return None
 
 
-def _references(router, X, y, call, reference, worth):
-    """By name what the loss is measured against: losses of the rows, and the mean cost."""
-    names, found = router.single_choices_, {}
+def _references(router, rows, reference, objective):
+    """Return a list of the references that the loss is measured against."""
+    names = router.single_choices_
     if isinstance(reference, str) and reference not in ("best", "full", *names):
         raise ValueError(
-            f"reference={reference!r} is neither 'best', 'full' nor one of the single choices "
-            f"{names!r}. A fitted estimator is allowed as well."
+            f"reference={reference!r} is neither 'best', 'full' nor one of the single "
+            f"choices {names!r}. A fitted estimator is allowed as well."
         )
-    for one in (names or ["full"]) if reference == "best" else [reference]:
-        name, seen = ask_reference(router, one, X, call, worth)
-        if isinstance(one, str) and one in names:
-            quality = worth.of_single(y, seen, router)
-        elif seen.route is None:
-            quality = worth.of(y, seen.y_pred)
+    if reference != "best":
+        candidates = [reference]
+    elif names:
+        candidates = names
+    else:
+        candidates = ["full"]
+    references = []
+    for candidate in candidates:
+        name, routed = ask_reference(
+            router, candidate, X=rows.X, call=rows.call, objective=objective
+        )
+        decides = router if isinstance(candidate, str) else candidate
+        if isinstance(candidate, str) and candidate in names:
+            quality = objective.of_single(rows.y, routed, router)
+        elif routed.route is None:
+            quality = objective.of(rows.y, routed.y_pred)
         else:
-            quality = worth.of_routed(y, seen, router if isinstance(one, str) else one)
-        found[name] = -quality, float(seen.cost.mean())
-    return found
+            quality = objective.of_routed(rows.y, routed, decides)
+        references.append(Reference(name, -quality, float(routed.cost.mean())))
+    return references
 
 
-def ask_reference(router, reference, X, call, worth):
-    """Name of a reference, and its answers to all rows (Routed).
+def ask_reference(router, reference, *, X, call, objective):
+    """Return the name of a reference, and its answers to all rows.
 
-    What does not route has no route, and a cost of NaN: not known.
+    Parameters
+    ----------
+    router : decision estimator
+        With a cache for the rows.
+    reference : str or fitted estimator
+        "full", the name of a single choice, or an estimator.
+    X, call
+        The rows, and the keywords of calls about them.
+    objective : Objective
+
+    Returns
+    -------
+    name : str
+    routed : Routed
+        An estimator that does not route has a `route` of None, and NaN costs: they are
+        not known.
     """
-    asks = worth.asks
-    if isinstance(reference, str):
-        if reference == "full":
-            return FULL, router.respond(X, router.make_call(np.inf, **call), asks)
-        plan = router.plan_single(X, reference, router.make_call(**call))
-        return reference, routed_of(plan, router.answer(plan, asks))
-    name, n = type(reference).__name__, num_samples(X)
-    if hasattr(reference, "predict_routed") and asks == "predict":
-        with note_failure(name, n, "predict_routed"):
+    if not isinstance(reference, str):
+        return _ask_estimator(router, reference, X, objective)
+    if reference == "full":
+        unlimited = router.make_call(np.inf, **call)
+        return FULL, router.respond(X, unlimited, objective.asks)
+    plan = router.plan_single(X, reference, router.make_call(**call))
+    return reference, routed_of(plan, router.answer(plan, objective.asks))
+
+
+def _ask_estimator(router, reference, X, objective):
+    """Return the name of a fitted estimator, and its answers, see `ask_reference`."""
+    name = type(reference).__name__
+    n_rows = num_samples(X)
+    if hasattr(reference, "predict_routed") and objective.asks == "predict":
+        with note_failure(name, n_rows, "predict_routed"):
             return name, reference.predict_routed(X)
-    cache_of(router).count_rows(name, n)
-    with note_failure(name, n, asks):
-        answers = np.asarray(on_host(getattr(reference, asks)(X)))
-        if asks == "predict_proba":
-            # In the order of the router's classes.
+    cache_of(router).count_rows(name, n_rows)
+    with note_failure(name, n_rows, objective.asks):
+        answers = np.asarray(on_host(getattr(reference, objective.asks)(X)))
+        if objective.asks == "predict_proba":
+            # Columns in the order of the router's classes.
             proba = check_probabilities(answers, name)
-            check_known_labels(reference.classes_, worth.classes, "classes_")
-            answers = align_by_class(proba, reference.classes_, worth.classes)
-    return name, Routed(answers, None, np.full(n, np.nan))
+            check_known_labels(reference.classes_, objective.classes, "classes_")
+            answers = align_by_class(proba, reference.classes_, objective.classes)
+    return name, Routed(answers, None, np.full(n_rows, np.nan))

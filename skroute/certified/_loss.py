@@ -1,4 +1,4 @@
-"""The loss that a promise is about: minus what the wrapped estimator calls quality."""
+"""Loss of an answer: minus its quality, and the range of possible losses."""
 
 from dataclasses import dataclass
 
@@ -8,118 +8,187 @@ from sklearn.base import is_classifier, is_regressor
 from skroute.metrics._objectives import Objective, rated_by, worth_of
 from skroute.utils._validation import check_numbers
 
-# By the name of a quality what answers can lose, along the last axis, in any row or in each kind of
-# rows, where that is known; and the unit.
-_KNOWN = {
-    "accuracy": (lambda worth: [-1.0, 0.0], "wrong answers per row"),
-    "probability": (
-        lambda worth: [-1.0, 0.0],
-        "probability of the true label given up",
-    ),
-    "brier": (
-        lambda worth: [0.0, 1.0 if len(worth.classes) == 2 else 2.0],
-        "Brier score",
-    ),
-    # Probabilities are taken from the smallest float on.
-    "log_loss": (lambda worth: [0.0, -np.log(np.finfo(np.float64).eps)], "log loss"),
-    "cost matrix": (
-        lambda worth: -worth.function(*np.indices((len(worth.classes),) * 2)),
-        "in the unit of the cost matrix",
-    ),
-    "callable": (None, "by the router's own quality"),
+# Name of the objective of a loss function from the user.
+_USER_LOSS = "loss"
+
+# Unit of the loss in certificates and messages, by the name of a quality. Other
+# qualities have their name as the unit.
+_UNITS = {
+    "accuracy": "wrong answers per row",
+    "probability": "probability of the true label given up",
+    "brier": "Brier score",
+    "log_loss": "log loss",
+    "cost matrix": "in the unit of the cost matrix",
+    "callable": "by the router's own quality",
 }
+# Units of the accuracy where y has several columns.
+_UNIT_OF_LABEL_SETS = "label sets not in common"
+_UNIT_OF_LOGGED_QUALITIES = "quality given up per row"
 
 
 @dataclass(frozen=True)
 class Loss:
-    """How much an answer loses: minus what it is worth.
+    """Loss of an answer: minus its quality.
 
     Attributes
     ----------
-    worth : Objective
-        What an answer is worth.
+    objective : Objective
+        Computes the quality of answers.
     range : float
-        What two losses of a row can differ by at most.
+        Largest possible difference of two losses of a row.
     unit : str
+        For certificates and messages.
     exact : bool
-        Whether losses differ by -1, 0 or 1 by what they are, not only on some rows.
+        True if losses of a row can only differ by -1, 0 or 1. The rows of a sample
+        cannot show this.
     """
 
-    worth: Objective
+    objective: Objective
     range: float
     unit: str
     exact: bool = False
 
     def against(self, bought, answers):
-        """Loss of each answer beyond that of `bought`, the answers which are the truth."""
-        own = 0.0 if self.worth.name == "loss" else self.worth.of(bought, bought)
-        return own - self.worth.of(bought, answers)
+        """Return the loss of each answer minus that of the bought one, the truth."""
+        bought_quality = 0.0
+        if self.objective.name != _USER_LOSS:
+            bought_quality = self.objective.of(bought, bought)
+        return bought_quality - self.objective.of(bought, answers)
 
 
 def loss_of(estimator, y, loss, loss_range):
-    """The loss that a promise about a decision estimator is measured in.
+    """Return the loss that a promise about a decision estimator is measured by.
 
-    `y` has the targets of the evidence rows, None where another model's answers are the truth;
-    `loss` and `loss_range` are parameters of :class:`CertifiedRouter`. A ValueError says where no
-    bound of the loss is known and none was given, or it is no mean over rows.
+    Parameters
+    ----------
+    estimator : decision estimator
+        Fitted or not.
+    y : ndarray or None
+        Targets of the evidence rows. None if answers of another model are the truth.
+    loss, loss_range
+        Parameters of :class:`CertifiedRouter`.
+
+    Returns
+    -------
+    Loss
+
+    Raises
+    ------
+    ValueError
+        If the range of the loss is not known and not given, or the loss is no mean over
+        rows.
     """
     if loss is not None:
-        if loss_range is None:
-            raise ValueError(
-                "loss_range must be given beside loss: what two losses of a row can differ by at "
-                "most, also on rows that are in no sample."
-            )
-        lost = rated_by(loss, "loss")
-        # A row that abstains loses the cost of abstaining.
-        abstained_quality = -float(getattr(estimator, "abstain_cost", None) or 0.0)
-        worth = Objective(
-            "loss",
-            lambda y, answers: -lost(y, answers),
-            abstained_quality=abstained_quality,
-        )
-        return Loss(worth, float(loss_range), "by the loss given")
-    if (
-        is_regressor(estimator)
-        and estimator.get_params(deep=False).get("quality") is None
-    ):
+        return _loss_of_user(estimator, loss, loss_range)
+    quality = estimator.get_params(deep=False).get("quality")
+    if is_regressor(estimator) and quality is None:
         raise ValueError(
-            f"{type(estimator).__name__} answers with numbers, of which no loss is known: give "
-            "loss and loss_range, what two losses of a row can differ by at most."
+            f"{type(estimator).__name__} answers with numbers, of which no loss is "
+            "known: give loss and loss_range, what two losses of a row can differ by "
+            "at most."
         )
-    worth = worth_of(estimator, y)
-    if worth.by_class:
+    objective = worth_of(estimator, y)
+    if objective.by_class:
         raise ValueError(
-            f"quality={worth.name!r} is no mean of losses over rows, which is what can be "
-            'promised: give loss and loss_range. groups="class" promises a loss in each class.'
+            f"quality={objective.name!r} is no mean of losses over rows, which is what "
+            'can be promised: give loss and loss_range. groups="class" promises a loss '
+            "in each class."
         )
-    known, unit = _KNOWN.get(worth.name, (None, worth.name.replace("_", " ")))
-    if known is None and loss_range is None:
+    losses = _possible_losses(objective)
+    if losses is None and loss_range is None:
         raise ValueError(
-            f"The quality of {type(estimator).__name__}, {worth.name!r}, has no known bounds, "
-            "and a promise needs them: give loss_range, what two losses of a row can differ by at "
-            "most, or a loss that is bounded with its loss_range, such as "
-            "loss=lambda y, y_pred: np.minimum((y - y_pred) ** 2, 10), loss_range=10."
+            f"The quality of {type(estimator).__name__}, {objective.name!r}, has no "
+            "known bounds, and a promise needs them: give loss_range, what two losses "
+            "of a row can differ by at most, or a loss that is bounded with its "
+            "loss_range, such as loss=lambda y, y_pred: np.minimum((y - y_pred) ** 2, "
+            "10), loss_range=10."
         )
-    exact = worth.name == "accuracy"
+    unit = _UNITS.get(objective.name, objective.name.replace("_", " "))
+    exact = objective.name == "accuracy"
     if exact and y is not None and y.ndim == 2:
-        unit, exact = "label sets not in common", False
-        if not is_classifier(estimator):
-            unit, exact = "quality given up per row", y.dtype.kind in "bui"
-            y = check_numbers(y, "y")
-            if loss_range is None and (y.min() < 0 or y.max() > 1):
-                raise ValueError(
-                    f"The qualities in y go from {y.min():.6g} to {y.max():.6g}, beyond 0 to 1: "
-                    "give loss_range, what two qualities of a row can differ by at most, also on "
-                    "rows that are in no sample."
-                )
+        if is_classifier(estimator):
+            unit = _UNIT_OF_LABEL_SETS
+            exact = False
+        else:
+            unit = _UNIT_OF_LOGGED_QUALITIES
+            # Qualities of whole numbers and booleans in [0, 1] are 0 or 1.
+            exact = y.dtype.kind in "bui"
+            _check_logged_qualities(y, loss_range)
     if loss_range is None:
-        losses, abstained = (
-            np.asarray(known(worth)),
-            getattr(estimator, "abstain_quality_", None),
+        abstain_quality = getattr(estimator, "abstain_quality_", None)
+        loss_range = _range_of_losses(losses, abstain_quality)
+    return Loss(objective, float(loss_range), unit, exact)
+
+
+def _loss_of_user(estimator, loss, loss_range):
+    """Return the `Loss` of a loss function from the user."""
+    if loss_range is None:
+        raise ValueError(
+            "loss_range must be given together with loss: what two losses of a row can "
+            "differ by at most, also on rows that are in no sample."
         )
-        if abstained is not None:
-            losses = np.concatenate(
-                [losses, np.full((*losses.shape[:-1], 1), -abstained)], axis=-1
-            )
-        loss_range = np.ptp(losses, axis=-1).max()
-    return Loss(worth, float(loss_range), unit, exact)
+    row_losses = rated_by(loss, "loss")
+    # A row that abstains loses the cost of abstaining.
+    abstain_cost = getattr(estimator, "abstain_cost", None) or 0.0
+    objective = Objective(
+        _USER_LOSS,
+        lambda y, answers: -row_losses(y, answers),
+        abstained_quality=-float(abstain_cost),
+    )
+    return Loss(objective, float(loss_range), "by the loss given")
+
+
+def _possible_losses(objective):
+    """Return the extreme losses of an answer, if they are known.
+
+    Returns
+    -------
+    ndarray of shape (n_losses,) or (n_classes, n_losses), or None
+        The extreme losses of all rows, or of the rows of each class. None if they are
+        not known.
+    """
+    if objective.name in ("accuracy", "probability"):
+        return np.array([-1.0, 0.0])
+    if objective.name == "brier":
+        largest = 1.0 if len(objective.classes) == 2 else 2.0
+        return np.array([0.0, largest])
+    if objective.name == "log_loss":
+        # Probabilities are clipped to this smallest value.
+        smallest_probability = np.finfo(np.float64).eps
+        return np.array([0.0, -np.log(smallest_probability)])
+    if objective.name == "cost matrix":
+        n_classes = len(objective.classes)
+        true, predicted = np.indices((n_classes, n_classes))
+        return -objective.function(true, predicted)
+    return None
+
+
+def _range_of_losses(losses, abstain_quality):
+    """Return the largest difference of two losses of a row, abstaining included.
+
+    Parameters
+    ----------
+    losses : ndarray of shape (n_losses,) or (n_classes, n_losses)
+    abstain_quality : float or None
+        Quality of a row that abstains. None if no row does.
+
+    Returns
+    -------
+    float
+    """
+    if abstain_quality is not None:
+        abstain_loss = np.full((*losses.shape[:-1], 1), -abstain_quality)
+        losses = np.concatenate([losses, abstain_loss], axis=-1)
+    return np.ptp(losses, axis=-1).max()
+
+
+def _check_logged_qualities(y, loss_range):
+    """Raise a ValueError if qualities are outside of [0, 1] without a `loss_range`."""
+    qualities = check_numbers(y, "y")
+    if loss_range is None and (qualities.min() < 0 or qualities.max() > 1):
+        raise ValueError(
+            f"The qualities in y go from {qualities.min():.6g} to "
+            f"{qualities.max():.6g}, beyond 0 to 1: give loss_range, what two "
+            "qualities of a row can differ by at most, also on rows that are in no "
+            "sample."
+        )

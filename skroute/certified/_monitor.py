@@ -1,4 +1,4 @@
-"""Does a promise still hold? An alarm whose false alarm rate holds over all time."""
+"""Monitor of a promise, with a limit on the probability of any false alarm."""
 
 import threading
 from copy import deepcopy
@@ -15,15 +15,23 @@ from skroute.utils._tolerances import LIMIT_ROOM
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_numbers
 
-# Shares of the largest bet that is possible for the kind of promise. Of costs the largest is that
-# of a row that costs nothing; of signed losses that of a row that gains one.
-_BETS = {"cost": np.geomspace(0.02, 0.5, 8), "loss": np.geomspace(0.1, 0.6, 5)}
-# Rows after which a new bettor starts.
-_EVERY = 250
+# Bets against a promise of a cost, as shares of the largest possible bet. That one
+# loses all its capital on a row that costs nothing.
+_COST_BETS = np.geomspace(0.02, 0.5, 8)
+# Bets against a promise of a loss, as shares of the largest possible bet. That one
+# loses all its capital on a row with the smallest possible signed loss.
+_LOSS_BETS = np.geomspace(0.1, 0.6, 5)
+# Number of rows after which a new bettor starts.
+_RESTART_INTERVAL = 250
+# Default of `max_cost`, in the unit of `budget`.
+_DEFAULT_MAX_COST = 10
+# Number of points of the history for `plot`. Every second point is dropped if there are
+# more.
+_MAX_HISTORY = 2000
 
 
 class Alarm(NamedTuple):
-    """See `alarm_` of :class:`PromiseMonitor`."""
+    """Alarm of a monitor, see `alarm_` of :class:`PromiseMonitor`."""
 
     kind: str
     row: int
@@ -33,18 +41,19 @@ class Alarm(NamedTuple):
 
 
 class Leaders(NamedTuple):
-    """The bettor whose money has grown most, for each bet.
+    """The bettor whose capital has grown most, for each bet.
 
     Attributes
     ----------
     growth : ndarray of shape (n_bets,), dtype=float64
-        Log of what one unit of its money has become. Minus infinity before the first bettor.
+        Log of the factor by which its capital has grown. Minus infinity before the
+        first bettor.
 
     since : ndarray of shape (n_bets,), dtype=int64
-        Number of values before it started.
+        Number of values before this bettor started.
 
     total : ndarray of shape (n_bets,), dtype=float64
-        Sum of the values since then.
+        Sum of the values since this bettor started.
     """
 
     growth: NDArray[np.float64]
@@ -53,61 +62,88 @@ class Leaders(NamedTuple):
 
 
 class Bettors:
-    """Bettors against one promise, a new one every so many values.
+    """Bettors against one promise, with a new one at regular intervals.
 
     Parameters
     ----------
     kind : {"cost", "loss"}
     promised : float
-    low : float
-        The smallest value that is possible, which limits the bets.
-    most : float
-        Values above it count as it.
-    threshold : float
-        Log of the money at which there is an alarm.
+        The mean that is promised.
+    bets : ndarray of shape (n_bets,)
+        Shares of the largest possible bet.
+    smallest : float
+        Smallest possible value. It limits the bets.
+    largest : float
+        Larger values are replaced by it.
+    log_threshold : float
+        Log of the capital at which there is an alarm.
+
+    Attributes
+    ----------
+    log_capitals : ndarray of shape (n_bets,)
+        Log of the capital of all bettors, for each bet.
+    leaders : Leaders
+    n_values : int
+        Number of values so far.
+    alarm : Alarm or None
+        The first alarm.
     """
 
-    def __init__(self, kind, promised, low, most, threshold):
-        self.kind, self.promised, self.most = kind, float(promised), float(most)
-        self.threshold = threshold
-        self.bets = _BETS[kind] / (promised - low)
+    def __init__(self, kind, promised, *, bets, smallest, largest, log_threshold):
+        self.kind = kind
+        self.promised = float(promised)
+        self.largest = float(largest)
+        self.log_threshold = log_threshold
+        self.bets = bets / (promised - smallest)
         n_bets = len(self.bets)
-        self.money = np.full(n_bets, -np.inf)
+        self.log_capitals = np.full(n_bets, -np.inf)
         self.leaders = Leaders(
             growth=np.full(n_bets, -np.inf),
             since=np.zeros(n_bets, dtype=np.int64),
             total=np.zeros(n_bets),
         )
-        self.n = 0
+        self.n_values = 0
         self.alarm = None
 
     def feed(self, values, rows):
-        """Bet on the values of some rows; ``alarm`` is the first one.
+        """Bet on new values, and set `alarm` at the first that reaches the threshold.
 
-        Returns the log of the money over that at which there is an alarm.
+        Parameters
+        ----------
+        values : ndarray of shape (n_values,), dtype=float64
+        rows : ndarray of shape (n_values,), dtype=int64
+            Number of the row of each value, counted from 1.
+
+        Returns
+        -------
+        float
+            Log of the whole capital, minus that at which there is an alarm.
         """
-        from skroute.guarantees._kernels import restarted_bets
+        from skroute.guarantees._kernels import NO_ALARM, restarted_bets
 
-        at = restarted_bets(
+        position = restarted_bets(
             values,
-            self.n,
+            self.n_values,
             self.promised,
-            self.most,
+            self.largest,
             self.bets,
-            self.money,
+            self.log_capitals,
             self.leaders,
-            self.threshold,
-            _EVERY,
+            self.log_threshold,
+            _RESTART_INTERVAL,
         )
-        if at >= 0 and self.alarm is None:
-            self.alarm = self._alarm_at(self.n + at + 1, int(rows[at]))
-        self.n += len(values)
-        return float(np.logaddexp.reduce(self.money) - self.threshold)
+        if position != NO_ALARM and self.alarm is None:
+            self.alarm = self._make_alarm(
+                n_values=self.n_values + position + 1, row=int(rows[position])
+            )
+        self.n_values += len(values)
+        return float(np.logaddexp.reduce(self.log_capitals) - self.log_threshold)
 
-    def _alarm_at(self, n_values, row):
-        """Return the alarm after `n_values` values, about the values of the leading bettor."""
-        # Shares sum to less than 1 unit: where all money together is above 1, that of this bettor
-        # has grown, so that the mean of its values is above what is promised.
+    def _make_alarm(self, *, n_values, row):
+        """Return the alarm after `n_values` values, about the leading bettor's."""
+        # Initial capitals sum to less than 1. As the whole capital is above 1, that of
+        # the leading bettor has grown, so the mean of its values is above the promised
+        # one.
         leading = int(self.leaders.growth.argmax())
         n_rows = n_values - int(self.leaders.since[leading])
         mean = float(self.leaders.total[leading]) / n_rows
@@ -117,75 +153,80 @@ class Bettors:
 class PromiseMonitor:
     r"""Monitor losses and costs, and raise an alarm when a guarantee is no longer true.
 
-    Bettors bet against each promise, a new one every 250 rows, each with a mixture of fixed bets.
-    All start with shares of one unit of money. While a promise is true their money together is a
-    supermartingale, and reaches :math:`1 / \alpha` with a probability of at most :math:`\alpha`
-    **at any time**, however long one watches and however often one looks (Ville's inequality).
-    The promises share `false_alarm` equally.
+    Bettors bet against each promise. A new one starts every 250 rows, with a mixture of
+    fixed bets and a share of one unit of capital. While a promise is true, the capital
+    of all bettors together is a supermartingale. So it reaches :math:`1 / \alpha` with
+    a probability of at most :math:`\alpha` **at any time**, however long one watches
+    and however often one looks (Ville's inequality). The promises share `false_alarm`
+    equally.
 
-    The promise is that **no false alarm is ever raised**, but with a probability of
-    `false_alarm`. A change is noticed by the bettor that started last before it: the delay grows
-    with the logarithm of the rows that were good before, as the shares do, and a row takes the
-    same time after a million.
+    The guarantee: the probability that **a false alarm is ever raised** is at most
+    `false_alarm`. A change is noticed by the last bettor that started before it. The
+    delay grows with the logarithm of the number of good rows before, as the shares do.
+    The time per row stays the same, even after a million rows.
 
     Parameters
     ----------
     max_loss : float, default=None
-        The mean signed loss that is promised; None watches no loss.
+        The promised mean signed loss. None watches no loss.
 
     budget : float, default=None
-        The mean cost that is promised; None watches no cost.
+        The promised mean cost. None watches no cost.
 
     audit_rate : float, default=0.02
-        Probability with which :meth:`audit` asks for the loss of a row. Raising it notices
-        sooner and buys more answers of the reference.
+        Probability with which :meth:`audit` selects a row. Raising it notices changes
+        sooner, and buys more answers of the reference.
 
     false_alarm : float, default=0.05
-        Probability of a false alarm over all time. Raising it notices sooner.
+        Probability of a false alarm over all time. Raising it notices changes sooner.
 
     loss_range : float, default=1.0
-        What two losses of a row can differ by at most.
+        Largest possible difference of two losses of a row.
 
     max_cost : float, default=None
-        Costs above it count as it, which can delay an alarm and never makes a false one. None
-        is ten times `budget`.
+        Larger costs are replaced by it, which can delay an alarm and never makes a
+        false one. None is ten times `budget`.
 
     random_state : int, RandomState instance or None, default=None
-        Determines the rows that are audited. Pass an int for the same rows at every run.
+        Determines the rows that are audited. Pass an int for the same rows at every
+        run.
 
     Attributes
     ----------
     alarm_ : namedtuple or None
-        The first alarm: ``kind``, ``"cost"`` or ``"loss"``; ``row``, the number of rows fed when
-        it was noticed; ``mean`` of the last ``n_rows`` costs, or audited losses, up to then; and
-        what it was ``promised`` to be at most. These rows are those of the test that fired: they
-        begin with the bettor whose money has grown most, near the change. Their mean is above
-        what is promised. It was chosen because it is large: later rows estimate the mean of now.
+        The first alarm, with the fields ``kind`` (``"cost"`` or ``"loss"``), ``row``
+        (number of rows fed when it was raised), ``mean`` (of the last ``n_rows`` costs,
+        or audited losses, up to then), ``promised`` and ``n_rows``. These rows begin
+        with the bettor whose capital has grown most, near the change. Their mean is
+        above the promised one. It was chosen because it is large; take later rows to
+        estimate the present mean.
 
     alarms_ : list of namedtuple
-        The first alarm of each promise, in the order in which they came.
+        The first alarm of each promise, in order of time.
 
     n_rows_ : int
-        Rows fed so far: those with a cost, or the losses where these are more.
+        Number of rows fed so far: the number of costs, or of losses if it is larger.
 
     n_audited_ : int
-        Losses fed so far.
+        Number of losses fed so far.
 
     See Also
     --------
-    CertifiedRouter : Where promises come from.
+    CertifiedRouter : Router with such a promise.
 
     Notes
     -----
-    The audited rows must be drawn at random: let :meth:`audit` draw them among **all** rows. Where
-    the reference itself has served a row, its loss is 0 and need not be bought: feed 0. If the
-    reference serves half of the rows, twice the `audit_rate` costs the same.
+    The audited rows must be drawn at random: let :meth:`audit` draw them among **all**
+    rows. A row that the reference itself answered has a loss of 0, which need not be
+    bought: feed 0. If the reference answers half of the rows, twice the `audit_rate`
+    costs the same.
 
-    After an alarm the monitor keeps counting, and may raise one about the other promise;
-    :meth:`reset` begins anew, with all of `false_alarm` again. To know which choice an alarm is
-    about, feed one monitor for each choice with the rows that it answered.
+    After an alarm the monitor keeps counting, and may raise one about the other
+    promise. :meth:`reset` starts again, with all of `false_alarm`. To know which choice
+    an alarm is about, feed one monitor for each choice with the rows that it answered.
 
-    One monitor can be fed from several threads. A pickle is a copy with the books of that moment.
+    One monitor can be fed from several threads. A pickle is a copy with the state of
+    that moment.
 
     References
     ----------
@@ -252,57 +293,73 @@ class PromiseMonitor:
         self.reset()
 
     def __repr__(self) -> str:
-        asked = f"max_loss={self.max_loss!r}, budget={self.budget!r}"
-        return f"PromiseMonitor({asked}): {self.n_rows_} rows, alarm_={self.alarm_!r}"
+        return (
+            f"PromiseMonitor(max_loss={self.max_loss!r}, budget={self.budget!r}): "
+            f"{self.n_rows_} rows, alarm_={self.alarm_!r}"
+        )
 
     def reset(self) -> None:
-        """Start again: no rows, no alarm, and the whole of `false_alarm` for later rows."""
+        """Start again, without rows and alarms, and with the whole `false_alarm`."""
         with self._lock:
             self.n_rows_ = 0
             self.n_audited_ = 0
-            # Losses fed, with those that are NaN.
+            # Number of losses fed, those that are NaN included.
             self._n_losses = 0
+            # Number of rows after each update, and then what `Bettors.feed` returned of
+            # each promise.
             self._history: list[tuple[float, ...]] = []
-            both = self.max_loss is not None and self.budget is not None
-            threshold = log((1 + both) / self.false_alarm)
+            watches_both = self.max_loss is not None and self.budget is not None
+            n_promises = 2 if watches_both else 1
+            log_threshold = log(n_promises / self.false_alarm)
             self._bettors = {}
             if self.budget is not None:
-                most = 10 * self.budget if self.max_cost is None else self.max_cost
+                max_cost = self.max_cost
+                if max_cost is None:
+                    max_cost = _DEFAULT_MAX_COST * self.budget
                 self._bettors["cost"] = Bettors(
-                    "cost", self.budget, 0.0, most, threshold
+                    "cost",
+                    self.budget,
+                    bets=_COST_BETS,
+                    smallest=0.0,
+                    largest=max_cost,
+                    log_threshold=log_threshold,
                 )
             if self.max_loss is not None:
-                top = self.loss_range
                 self._bettors["loss"] = Bettors(
-                    "loss", self.max_loss, -top, top, threshold
+                    "loss",
+                    self.max_loss,
+                    bets=_LOSS_BETS,
+                    smallest=-self.loss_range,
+                    largest=self.loss_range,
+                    log_threshold=log_threshold,
                 )
 
     @property
     def alarms_(self) -> list[Alarm]:
-        """The first alarm of each promise, in the order in which they came."""
+        """The first alarm of each promise, in order of time."""
         with self._lock:
             return self._alarms_so_far()
 
     @property
     def alarm_(self) -> Alarm | None:
         """The first alarm, or None."""
-        return next(iter(self.alarms_), None)
+        return _first_or_none(self.alarms_)
 
     def _alarms_so_far(self):
-        """Return the alarms in order of time; the caller holds the lock."""
-        found = [
+        """Return the alarms in order of time. The caller holds the lock."""
+        alarms = [
             bettors.alarm
             for bettors in self._bettors.values()
             if bettors.alarm is not None
         ]
-        return sorted(found, key=lambda alarm: alarm.row)
+        return sorted(alarms, key=lambda alarm: alarm.row)
 
     @validate_params(
         {"n_rows": [Interval(Integral, 0, None, closed="left")]},
         prefer_skip_nested_validation=True,
     )
     def audit(self, n_rows: int = 1) -> NDArray[np.bool_]:
-        """Select which of the next rows need an answer of the reference, or a label.
+        """Select the next rows that need an answer of the reference, or a label.
 
         Parameters
         ----------
@@ -312,7 +369,7 @@ class PromiseMonitor:
         Returns
         -------
         ndarray of shape (n_rows,), dtype=bool
-            Each is True with the probability `audit_rate`, independently of all else.
+            Each entry is True with probability `audit_rate`, independently of all else.
         """
         with self._lock:
             return self._random.random_sample(n_rows) < self.audit_rate
@@ -325,59 +382,66 @@ class PromiseMonitor:
         Parameters
         ----------
         cost : float or array-like of shape (n_rows,), default=None
-            What every row cost, in the order in which they came.
+            Costs of the new rows, in order of time.
 
         loss : float or array-like of shape (n_audited,) or (n_rows,), default=None
-            Signed losses of the audited rows among them, or of all rows with NaN where a row was
-            not audited. Without `cost`, losses with NaN have one entry for each new row. Feed
-            every loss that :meth:`audit` asked for: to leave some out is to choose.
+            Signed losses of the audited rows among the new rows, or of all new rows,
+            with NaN for rows that were not audited. Without `cost`, losses with NaN
+            have one entry for each new row. Feed the loss of every row that
+            :meth:`audit` selected: leaving some out makes the alarm invalid.
 
         Returns
         -------
         namedtuple or None
-            The first alarm, now or before (``alarm_``).
+            The first alarm, raised now or before (``alarm_``).
 
         Raises
         ------
         ValueError
-            If a cost is negative, a loss is outside of its range, or one is not finite. Nothing
-            is counted then.
+            If a cost is negative, a loss is outside of its range, or one is not finite.
+            Nothing is counted then.
         """
-        top = self.loss_range * (1 + LIMIT_ROOM)
+        largest_loss = self.loss_range * (1 + LIMIT_ROOM)
         costs = _column(cost, "cost", low=0.0)
-        losses = _column(loss, "loss", low=-top, high=top, allow_nan=True)
+        losses = _column(
+            loss, "loss", low=-largest_loss, high=largest_loss, allow_nan=True
+        )
         check_rows_match(cost=cost, loss=loss)
-        known = np.flatnonzero(~np.isnan(losses))
-        has_unaudited = len(known) < len(losses)
+        is_audited = ~np.isnan(losses)
+        has_unaudited = not is_audited.all()
         if has_unaudited and cost is not None and len(losses) != len(costs):
             raise ValueError(
-                f"loss has {len(losses)} entries, some of them NaN, and cost has {len(costs)}. "
-                "NaN stands for a row that was not audited, so that loss must have one entry for "
-                "each cost. Give NaN for the other rows, or leave the NaN out of loss."
+                f"loss has {len(losses)} entries, some of them NaN, and cost has "
+                f"{len(costs)}. NaN stands for a row that was not audited, so that "
+                "loss must have one entry for each cost. Give NaN for the other rows, "
+                "or leave the NaN out of loss."
             )
         with self._lock:
-            before = self.n_rows_
-            self.n_audited_ += len(known)
-            # Losses that are fed alone have a row each, those that are NaN as well.
+            # Losses without costs have a row each, those that are NaN included.
             self._n_losses += len(losses)
-            self.n_rows_ = max(before + len(costs), self._n_losses)
-            rows, late = (
-                np.arange(before, self.n_rows_) + 1,
-                np.full(len(known), self.n_rows_),
-            )
-            audited = rows[known] if len(losses) == len(rows) else late
-            fed = {"cost": (costs, rows), "loss": (losses[known], audited)}
-            evidence = [
-                bettors.feed(*fed[kind]) for kind, bettors in self._bettors.items()
-            ]
+            self.n_audited_ += int(is_audited.sum())
+            n_before = self.n_rows_
+            self.n_rows_ = max(n_before + len(costs), self._n_losses)
+            rows = np.arange(n_before, self.n_rows_) + 1
+            audited_losses = losses[is_audited]
+            if len(losses) == len(rows):
+                audited_rows = rows[is_audited]
+            else:
+                # The rows of these losses are not known: take the last row for all.
+                audited_rows = np.full(len(audited_losses), self.n_rows_)
+            evidence = []
+            for kind, bettors in self._bettors.items():
+                if kind == "cost":
+                    evidence.append(bettors.feed(costs, rows))
+                else:
+                    evidence.append(bettors.feed(audited_losses, audited_rows))
             self._history.append((self.n_rows_, *evidence))
-            if len(self._history) > 2000:
-                # Of the picture every second point goes.
+            if len(self._history) > _MAX_HISTORY:
                 self._history = self._history[1::2]
-            return next(iter(self._alarms_so_far()), None)
+            return _first_or_none(self._alarms_so_far())
 
     def plot(self, *, ax: Any = None) -> Any:
-        """Draw the evidence against each guarantee over time; at 0 there is an alarm.
+        """Draw the evidence against each promise over time, with an alarm at 0.
 
         Parameters
         ----------
@@ -390,10 +454,12 @@ class PromiseMonitor:
         """
         ax = axes_of(self, ax)
         with self._lock:
-            kinds, history = list(self._bettors), np.array(self._history)
+            kinds = list(self._bettors)
+            history = np.array(self._history)  # (n_updates, 1 + n_promises)
         for column, kind in enumerate(kinds, start=1):
             if len(history):
-                ax.plot(history[:, 0], history[:, column] / np.log(10), label=kind)
+                powers_of_ten = history[:, column] / np.log(10)
+                ax.plot(history[:, 0], powers_of_ten, label=kind)
         ax.axhline(0.0, color="0.6", linestyle="--", linewidth=1)
         ax.set(
             xlabel="Rows",
@@ -404,18 +470,29 @@ class PromiseMonitor:
 
     def __getstate__(self):
         with self._lock:
-            # A deep copy: the books go on while this one is written.
-            return deepcopy(
-                {k: value for k, value in vars(self).items() if k != "_lock"}
-            )
+            # A deep copy: the monitor may be fed while its state is pickled.
+            state = {
+                name: value for name, value in vars(self).items() if name != "_lock"
+            }
+            return deepcopy(state)
 
     def __setstate__(self, state):
         vars(self).update(state)
         self._lock = threading.Lock()
 
 
+def _first_or_none(alarms):
+    """Return the first alarm of a list, or None if it is empty."""
+    if not alarms:
+        return None
+    return alarms[0]
+
+
 def _column(values, name, **limits):
-    """Numbers as a float column; None as an empty one."""
+    """Return numbers as a checked array of one axis, which is empty for None.
+
+    `limits` are keywords of `check_numbers`.
+    """
     if values is None:
         return np.empty(0)
     return check_numbers(np.atleast_1d(values), name, shape=(None,), **limits)

@@ -1,7 +1,8 @@
-"""A promise around any decision estimator."""
+"""Certified router: a guarantee for any decision estimator."""
 
 from copy import copy, deepcopy
 from inspect import signature
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
@@ -26,7 +27,12 @@ from skroute.base._inspection import (
 )
 from skroute.certified._batch import certify_batch
 from skroute.certified._certificate import warn_of_no_saving
-from skroute.certified._evidence import collect, groups_of_rows, operating_budgets
+from skroute.certified._evidence import (
+    EvidenceRows,
+    collect,
+    groups_of_rows,
+    operating_budgets,
+)
 from skroute.certified._loss import loss_of
 from skroute.certified._monitor import PromiseMonitor
 from skroute.certified._selection import Selection
@@ -49,6 +55,7 @@ from skroute.utils._compat import (
 from skroute.utils._named import check_rows_match, in_order
 from skroute.utils._tensors import on_host
 from skroute.utils._tolerances import LIMIT_ROOM
+from skroute.utils._typing import NDArray
 from skroute.utils._validation import (
     check_numbers,
     check_row_weights,
@@ -58,95 +65,130 @@ from skroute.utils._validation import (
     warn,
 )
 
-# Around a fitted estimator: the share of the rows that only set the scale of the operating points,
-# and how many are enough where that is more. Each is a row less of evidence.
-_SCALE_SHARE, _SCALE_ROWS = 0.05, 5
+# With a fitted estimator, some rows only set the scale of the budgets. They are not
+# evidence, so there are few of them: this share of all rows, and at most `_SCALE_ROWS`
+# or one in `_ROWS_PER_SCALE_ROW`, the larger of the two.
+_SCALE_SHARE = 0.05
+_SCALE_ROWS = 5
+_ROWS_PER_SCALE_ROW = 100
 
+# Keywords of a call that change the choices of a row. The evidence must have had them
+# too.
+_RESTRICTIONS = ("costs", "exclude", "allowed")
+
+# Message of the error for `sample_weight`.
 UNWEIGHTED = (
-    "sample_weight: a certificate counts every evidence row once. For a promise about a weighted "
-    "population draw the evidence by its weights, with kept = rng.random(n_rows) < weight / "
-    "weight.max(), and give the rows that are kept. Weights for learning alone reach `fit` of an "
-    "estimator that is not fitted by scikit-learn's metadata routing."
+    "sample_weight: a certificate counts every evidence row once. For a promise about "
+    "a weighted population draw the evidence by its weights, with kept = "
+    "rng.random(n_rows) < weight / weight.max(), and give the rows that are kept. "
+    "Weights for learning alone reach `fit` of an estimator that is not fitted by "
+    "scikit-learn's metadata routing."
 )
 
 
-class CertifiedRouter(CostAwareMixin, BaseEstimator):
-    r"""Guarantee a limit on the loss, the cost or both, for any estimator that makes decisions.
+class _CheckedRows(NamedTuple):
+    """Rows given to `fit` or `recertify`, checked.
 
-    A decision estimator is a path of policies from cheap to expensive; its budget picks one. On
-    rows that nothing was learned from, the point of the path is picked such that, with
-    probability `confidence` over these rows,
+    Attributes
+    ----------
+    X : {array, sparse matrix, dataframe} of shape (n_samples, n_features)
+    y : array-like
+        Targets as given.
+    targets : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        The same as an array.
+    groups : ndarray of shape (n_samples,) or None
+        Group of each row. None if the promise is about all rows together.
+    """
+
+    X: Any
+    y: Any
+    targets: NDArray[Any]
+    groups: NDArray[Any] | None
+
+
+class CertifiedRouter(CostAwareMixin, BaseEstimator):
+    r"""Guarantee of a limit on the loss, the cost or both, for a decision estimator.
+
+    A decision estimator is a path of policies from cheap to expensive; its budget picks
+    one. On rows that were not used to fit, the point of the path is picked such that,
+    with probability `confidence` over these rows,
 
     - the expected loss against a reference is at most `max_loss`, and
     - the expected cost is at most `budget`.
 
-    With `max_loss` it is the **cheapest** such point, with `budget` alone the one of the best
-    quality. Afterwards the router predicts as the wrapped estimator does at that point, and
-    ``certificate_`` says what is promised.
+    With `max_loss` it is the **cheapest** such point, with `budget` alone the one of
+    the best quality. Afterwards the router predicts as the wrapped estimator does at
+    that point, and ``certificate_`` is the guarantee.
 
     Parameters
     ----------
     estimator : decision estimator
-        An estimator of skroute with ``predict_routed``. It is cloned and fitted on the rows that
-        are not held out. A fitted one is passed as :class:`~sklearn.frozen.FrozenEstimator`; the
-        rows given to `fit` are then evidence, but for one in a hundred (at least five), which set
-        the scale of the budgets that are tried.
+        An estimator of skroute with ``predict_routed``. It is cloned and fitted on the
+        rows that are not held out. Pass a fitted one as
+        :class:`~sklearn.frozen.FrozenEstimator`: the rows given to `fit` are then
+        evidence, except for one in a hundred (at least five), which set the scale of
+        the budgets on the path.
 
     max_loss : float, default=None
-        Largest expected loss against the reference, as a mean over rows. Losses are signed:
-        rows that the router gets right and the reference wrong count for it. Raising it saves
-        more. None promises no loss.
+        Largest expected loss against the reference, as a mean over rows. Losses are
+        signed: a row that the router gets right and the reference gets wrong has a
+        negative loss. Raising it saves more. None promises no loss.
 
     budget : float, default=None
-        Largest expected cost per row. None and infinity promise no cost. Raising it buys
-        better answers, or changes nothing where `max_loss` is given.
+        Largest expected cost per row. None and infinity promise no cost. Raising it
+        buys better answers, or changes nothing if `max_loss` is given.
 
     reference : "best", "full", str or fitted estimator, default="best"
-        What the loss is measured against. ``"best"`` is every single choice, and so the best one: a
-        member of the wrapped estimator, or a column of logged qualities; where there are none it is
-        ``"full"``, the wrapped estimator without a budget (not the full model of a gate or an early
-        exit, which is its ``estimator_``). A name is that single choice. A reference that is called
+        The reference that the loss is measured against. ``"best"`` is every single
+        choice, and so the best one: a member of the wrapped estimator, or a column of
+        logged qualities. If there are none, it is ``"full"``. ``"full"`` is the wrapped
+        estimator without a budget (not the full model of a gate or an early exit, which
+        is its ``estimator_``). A name is that single choice. A reference that is called
         is called on **all** evidence rows.
 
     loss : callable, default=None
         ``loss(y_true, y_pred)`` returns the loss of each row. None is minus the wrapped
-        estimator's own `quality`, such as money for a cost matrix; without one, 1 for a wrong
-        label and 0 for the right one; one minus the logged quality of the choice where y has a
-        column per choice; one minus the overlap of label sets where y is an indicator matrix.
-        The certificate says the unit.
+        estimator's own `quality`, such as money for a cost matrix. If it has none, the
+        loss is 1 for a wrong label and 0 for the right one; one minus the logged
+        quality of the choice, if y has a column per choice; or one minus the overlap of
+        label sets, if y is an indicator matrix. The certificate has the unit.
 
     loss_range : float, default=None
-        What two losses of a row can differ by at most. None takes what is known of labels, cost
-        matrices, probabilities and qualities from 0 to 1; it must be given beside `loss`, for
-        errors of numbers and for functions. Raising it needs more rows.
+        Largest possible difference of two losses of a row. None takes the known range
+        for labels, cost matrices, probabilities and qualities from 0 to 1. It must be
+        given together with `loss`, for errors of numbers and for functions. Raising it
+        needs more rows.
 
     max_cost : float, default=None
-        What a row can cost at most, for the promise of `budget`. None takes the largest cost
-        that is seen, and the certificate says so.
+        Largest possible cost of a row, for the promise of `budget`. None takes the
+        largest cost of the evidence rows, which the certificate states as an
+        assumption.
 
     groups : "class" or array-like of shape (n_samples,), default=None
-        The loss is promised within each class of y, or within each group of the rows given to
-        `fit`, and not only on average over them. It needs enough evidence rows in each.
+        The loss is promised within each class of y, or within each group of the rows
+        given to `fit`, and not only on average over them. It needs enough evidence rows
+        in each.
 
     confidence : float, default=0.95
         Probability, over the evidence rows, that all of the promise is true. Raising it
         needs more rows.
 
     calibration : float, default=0.3
-        Share of the rows that is held out as evidence. Raising it promises more and leaves
-        less to learn from. It plays no part around a fitted estimator.
+        Share of the rows that is held out as evidence. Raising it promises more and
+        leaves fewer rows to fit. It is not used with a fitted estimator.
 
     n_points : int, default=50
-        Budgets along the path, from the smallest feasible to unlimited. More of them ask for no
-        answer twice.
+        Number of budgets along the path, from the smallest feasible to unlimited.
+        Raising it asks for no answer twice.
 
     fallback : {"raise", "safe"}, default="raise"
-        Where `max_loss` cannot be promised: an error that says what can, or the unlimited plan
-        with a certificate that promises nothing. A `budget` that cannot be promised is always
-        an error.
+        If `max_loss` cannot be promised: raise an error with the loss that can, or take
+        the unlimited plan with a certificate that promises nothing. A `budget` that
+        cannot be promised is always an error.
 
     random_state : int, RandomState instance or None, default=None
-        Determines the evidence rows and their order. Pass an int for the same result at every fit.
+        Determines the evidence rows and their order. Pass an int for the same result at
+        every fit.
 
     Attributes
     ----------
@@ -154,76 +196,81 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         Choices of the wrapped estimator.
 
     estimator_ : decision estimator
-        The wrapped estimator, fitted. It is a copy: what the owner of a frozen one sets later,
-        its prices included, changes nothing here.
+        The wrapped estimator, fitted. It is a copy: later changes of a frozen
+        estimator, its prices included, have no effect here.
 
     certificate_ : Certificate
-        What is promised at the present `budget`.
+        The guarantee at the present `budget`.
 
     operating_points_ : namedtuple
-        Every operating point that was tried, from the safe end on, one entry per point:
-        ``budget``, ``loss`` and ``cost`` (means on the evidence rows), ``loss_upper`` and
-        ``cost_upper`` (bounds of each point for itself), ``certified``; and ``single``, the
-        choice that answers every row at the first point, or None.
+        All operating points of the path, from the safe end on. Arrays with one entry
+        per point: ``budget``, ``loss`` and ``cost`` (means on the evidence rows),
+        ``loss_upper`` and ``cost_upper`` (bounds of each point alone), ``certified``.
+        And ``single``, the choice that answers every row at the first point, or None.
 
     abstain_quality_ : float or None
         Quality of a row that abstains. None if the wrapped estimator never abstains.
 
     min_budget_ : float
-        The smallest budget that can be promised beside `max_loss`; infinity where none can.
+        The smallest budget that can be promised in addition to `max_loss`. Infinity if
+        there is none.
 
     classes_ : ndarray of shape (n_classes,)
-        Class labels, where the wrapped estimator has them.
+        Class labels, if the wrapped estimator has them.
 
     n_features_in_ : int
-        Number of features seen during `fit`, where X has columns.
+        Number of features seen during `fit`, if X has columns.
 
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of features seen during `fit`, where all are strings.
+        Names of features seen during `fit`, if all are strings.
 
     See Also
     --------
-    CertificateDisplay : Picture of the bounds over the operating points.
-    PromiseMonitor : Whether a promise still holds.
-    skroute.guarantees.rows_needed : How many evidence rows a promise takes.
+    CertificateDisplay : Plot of the bounds over the operating points.
+    PromiseMonitor : Alarm if a promise no longer holds.
+    skroute.guarantees.rows_needed : Number of evidence rows that a promise needs.
 
     Notes
     -----
-    Operating points are tested from the safe end, each at the full level until the first that
-    fails (Learn then Test with fixed sequence testing [1]_). The safe end is the single choice
-    that the loss is measured against, answering every row, and the unlimited plan after it.
-    Losses of 0 and 1, which labels and whole-numbered qualities give, are tested exactly
-    (``method="trinomial"`` of :func:`~skroute.guarantees.mean_p_value`), others by betting [2]_.
-    The cost is tested likewise, from the cheap end. Both promises together take half of the
-    level each. Several references and groups cost nothing: the worst one counts. Several
-    estimators share the level by hand: certify each of K with a confidence of
-    ``1 - (1 - confidence) / K`` on the same rows, and take the cheapest.
+    Operating points are tested from the safe end, each at the full level until the
+    first that fails (Learn then Test with fixed sequence testing [1]_). The safe end is
+    the single choice that the loss is measured against, with all rows answered by it.
+    The unlimited plan is the next point. Losses of 0 and 1, which labels and
+    whole-numbered qualities give, are tested exactly (``method="trinomial"`` of
+    :func:`~skroute.guarantees.mean_p_value`), others by betting [2]_. The cost is
+    tested likewise, from the cheap end. Two promises take half of the level each.
+    Several references and groups cost no level: the worst one counts. Several
+    estimators must share the level by hand: certify each of K with a confidence of ``1
+    - (1 - confidence) / K`` on the same rows, and take the cheapest.
 
-    What certifying costs: each member is asked at most once about an evidence row, for all
-    operating points and the reference together, and each row is read once by what estimates;
-    ``certificate_.calls`` has the answers that were asked for. ``reference="best"`` asks every
-    member about every evidence row. Logged qualities cost no call.
+    The calls of certifying: each member is called at most once about an evidence row,
+    for all operating points and the reference together. Estimates are computed once per
+    row. ``certificate_.calls`` has the number of calls. ``reference="best"`` calls
+    every member about every evidence row. Logged qualities need no call.
 
-    The means in the certificate are from the rows that chose the operating point, and a little too
-    good; what is promised is not. `fit` and `recertify` warn where what is certified saves nothing.
+    The means in the certificate are from the rows that chose the operating point, so
+    they are a little too good. The guarantee accounts for this. `fit` and `recertify`
+    warn if the certified point saves nothing.
 
-    A budget given to a call takes the place of the constructor's: that promise holds for each
-    budget that was not chosen by looking at the evidence. Costs are those of ``predict_cost``;
-    where calls turn out to cost something else, by a log that the wrapped estimator was fitted
-    on, no budget can be promised.
+    A budget given to a call replaces that of the constructor. The promise holds for
+    each budget that was not chosen by looking at the evidence. Costs are those of
+    ``predict_cost``. If the real costs of calls differ from them, by a log that the
+    wrapped estimator was fitted on, no budget can be promised.
 
-    Every evidence row counts once. For a promise about a **weighted population** give evidence that
-    is drawn by the weights, ``kept = rng.random(n_rows) < weight / weight.max()``.
+    Every evidence row counts once. For a promise about a **weighted population** give
+    evidence that is drawn by the weights, ``kept = rng.random(n_rows) < weight /
+    weight.max()``.
 
-    What the wrapped estimator takes about the rows of a call, such as ``costs`` or ``size``, is
-    taken by every call here, and by `fit`, :meth:`recertify` and :meth:`certify_batch` for the
-    evidence rows; with metadata routing it is what the estimator requests for its `predict`.
-    Operating points below what rows cost at least, by the ``costs`` given, are left out.
+    Keywords that calls of the wrapped estimator take about rows, such as ``costs`` or
+    ``size``, are taken by every call here, and by `fit`, :meth:`recertify` and
+    :meth:`certify_batch` for the evidence rows. With metadata routing these are the
+    keywords that the estimator requests for its `predict`. Operating points that
+    ``costs`` of rows make infeasible are left out.
 
     References
     ----------
-    .. [1] A. N. Angelopoulos et al., "Learn then Test: Calibrating predictive algorithms to
-       achieve risk control", 2021, arXiv 2110.01052.
+    .. [1] A. N. Angelopoulos et al., "Learn then Test: Calibrating predictive
+       algorithms to achieve risk control", 2021, arXiv 2110.01052.
     .. [2] I. Waudby-Smith, A. Ramdas, "Estimating means of bounded random variables by
        betting", Journal of the Royal Statistical Society B 86, 2024.
 
@@ -243,7 +290,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
     >>> certified.certificate_.promised, certified.certificate_.saving > 0.1
     (True, True)
     >>> print(certified.certificate_)
-    With a confidence of 0.95, the mean loss against the best single choice is at most 0.05 ...
+    With a confidence of 0.95, the mean loss against the best single choice is at ...
     """
 
     _parameter_constraints: dict = {
@@ -296,103 +343,152 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
     # Fit ------------------------------------------------------------------------------
 
     def fit(self, X, y=None, **params):
-        """Fit the estimator, unless it is frozen, and certify it on rows that were not used to fit.
+        """Fit the estimator, unless it is frozen, and certify it on other rows.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Training rows, or around a fitted estimator evidence rows.
+            Training rows. With a fitted estimator they are evidence rows.
 
         y : array-like of shape (n_samples,) or (n_samples, n_choices)
-            Targets as the wrapped estimator takes them; a frame of qualities is read by name.
+            Targets as the wrapped estimator takes them. A frame of qualities is read by
+            name.
 
         **params : dict
-            What `fit` of the wrapped estimator, or its calls, take about these rows, by name or
-            through metadata routing.
+            Keywords about these rows of `fit` of the wrapped estimator, or of its
+            calls, by name or through metadata routing.
 
         Returns
         -------
         self
-            Fitted estimator; after a failure it is not fitted.
+            Fitted estimator. After a failure it is not fitted.
 
         Raises
         ------
         TypeError
-            For ``sample_weight`` without metadata routing. The bound of a certificate holds for
-            a mean over rows that were drawn alike, so every evidence row counts once. Draw the
-            evidence by the weights instead, see the notes of the class. With metadata routing,
-            the weights reach `fit` of an estimator that is not fitted, and no evidence row.
+            If ``sample_weight`` is given without metadata routing. The bound of a
+            certificate holds for a mean over rows that were drawn alike, so every
+            evidence row counts once. Draw the evidence by the weights instead, see the
+            notes of the class. With metadata routing, the weights reach `fit` of an
+            estimator that is not fitted, and no evidence row.
 
         Warns
         -----
         UserWarning
-            Where what is certified saves nothing, or evidence rows equal rows that a fitted
-            estimator was fitted on.
+            If the certified point saves nothing, or evidence rows equal rows that a
+            fitted estimator was fitted on.
         """
         if params.get("choice") is not None:
             raise TypeError(
-                "A log of one answer for each request cannot be certified: what other choices "
-                "would have answered is not known. skroute.metrics.off_policy_curve has intervals "
-                "for such logs; a certificate takes rows with the outcome of every choice."
+                "A log of one answer for each request cannot be certified: what other "
+                "choices would have answered is not known. "
+                "skroute.metrics.off_policy_curve has intervals for such logs; a "
+                "certificate takes rows with the outcome of every choice."
             )
         if params.get("sample_weight") is not None and not routing_enabled():
             raise TypeError(UNWEIGHTED)
         return super().fit(X, y, **params)
 
     def _fit(self, X, y, *, task, **params):
+        """Fit the wrapped estimator on some rows, and certify it on the others."""
         self._check_estimator(unfrozen(self.estimator))
         if self.max_loss is None and self.budget is None:
             raise ValueError(
-                "There is nothing to promise: give max_loss, the largest mean loss against the "
-                "reference, budget, the largest mean cost, or both."
+                "There is nothing to promise: give max_loss, the largest mean loss "
+                "against the reference, budget, the largest mean cost, or both."
             )
-        X, values, groups = self._checked(X, y, self.groups, params, reset=True)
-        # Before anything is asked: a fitted estimator may know more classes than y has.
-        loss = loss_of(unfrozen(self.estimator), values, self.loss, self.loss_range)
+        rows = self._check_input(X, y, self.groups, params, reset=True)
+        self._check_max_loss(rows.targets)
+        fit_params, call = self._split_params(params)
+        order = check_random_state(self.random_state).permutation(num_samples(rows.X))
+        n_fit = self._n_rows_to_fit(len(order))
+        # Rows that fit the estimator and set the scale of the budgets.
+        fit_rows = np.sort(order[:n_fit])
+        evidence_rows = order[n_fit:]
+        with task.step("fit estimator"), note_failure("estimator", n_fit, "fit"):
+            model = self._fit_estimator(rows, fit_rows, fit_params)
+        self._set_estimator(model)
+        self._y_ndim = rows.targets.ndim
+        self._group_values = self._expected_groups(rows.groups)
+        budgets = operating_budgets(
+            with_cache(self.estimator_),
+            _safe_indexing(rows.X, fit_rows),
+            self.n_points,
+            check_method_params(rows.X, call, indices=fit_rows),
+        )
+        with task.step("collect evidence"):
+            self._certify(
+                rows,
+                order=evidence_rows,
+                budgets=budgets,
+                call=call,
+                maybe_fitted_on=is_frozen(self.estimator),
+            )
+        self.choices_ = list(self.estimator_.choices_)
+
+    def _check_max_loss(self, targets):
+        """Raise a ValueError if `max_loss` is above the range of the loss.
+
+        It is called before the estimator is fitted. A frozen one is fitted, and may
+        have more classes than the targets.
+        """
+        loss = loss_of(unfrozen(self.estimator), targets, self.loss, self.loss_range)
         if self.max_loss is not None and self.max_loss > loss.range:
             raise ValueError(
-                f"max_loss={self.max_loss!r} promises nothing: losses of a row differ by at most "
-                f"{loss.range:.6g} ({loss.unit}). Give a share of that, for example "
-                f"{0.01 * loss.range:.3g}."
+                f"max_loss={self.max_loss!r} promises nothing: losses of a row differ "
+                f"by at most {loss.range:.6g} ({loss.unit}). Give a share of that, for "
+                f"example {0.01 * loss.range:.3g}."
             )
-        learned, call = self._split(params)
-        n, frozen = num_samples(X), is_frozen(self.estimator)
-        n_rest = min(max(1, round(n * _SCALE_SHARE)), max(_SCALE_ROWS, n // 100))
-        if not frozen:
-            n_rest = n - max(1, round(n * self.calibration))
-        if not 0 < n_rest < n:
+
+    def _n_rows_to_fit(self, n_rows):
+        """Return the number of rows that are not evidence."""
+        if is_frozen(self.estimator):
+            n_by_share = max(1, round(n_rows * _SCALE_SHARE))
+            n_allowed = max(_SCALE_ROWS, n_rows // _ROWS_PER_SCALE_ROW)
+            n_fit = min(n_by_share, n_allowed)
+        else:
+            n_fit = n_rows - max(1, round(n_rows * self.calibration))
+        if not 0 < n_fit < n_rows:
             raise ValueError(
-                f"n_samples={n} leaves no evidence rows, or none to learn from, at "
-                f"calibration={self.calibration!r}: give more rows."
+                f"n_samples={n_rows} leaves no evidence rows, or none to learn from, "
+                f"at calibration={self.calibration!r}: give more rows."
             )
-        order = check_random_state(self.random_state).permutation(n)
-        rest, rows = np.sort(order[:n_rest]), order[n_rest:]
-        X_rest, model = _safe_indexing(X, rest), clone(self.estimator)
-        with task.step("fit estimator"), note_failure("estimator", n_rest, "fit"):
-            learned = check_method_params(X, learned, indices=rest)
-            y_rest = _safe_indexing(values if is_classifier(model) else y, rest)
-            # A frozen one says here whether it is fitted, and learns nothing.
-            model.fit(X_rest, y_rest, **learned)
+        return n_fit
+
+    def _fit_estimator(self, rows, fit_rows, fit_params):
+        """Return a clone of the estimator, fitted on some rows.
+
+        `fit` of a frozen estimator trains nothing, and raises an error if it is not
+        fitted.
+        """
+        model = clone(self.estimator)
+        fit_params = check_method_params(rows.X, fit_params, indices=fit_rows)
+        # Classifiers take labels as an array. A frame of qualities keeps its names.
+        y = rows.targets if is_classifier(model) else rows.y
+        model.fit(
+            _safe_indexing(rows.X, fit_rows), _safe_indexing(y, fit_rows), **fit_params
+        )
+        return model
+
+    def _set_estimator(self, model):
+        """Set `estimator_`, and the attributes that are those of the estimator."""
         self.estimator_ = copy(unfrozen(model))
         if hasattr(self.estimator_, "costs"):
-            # Prices act at once: those that its owner writes into later were not certified.
+            # Prices act at once. Later changes by the owner of the estimator are not
+            # certified.
             self.estimator_.costs = deepcopy(self.estimator_.costs)
         if hasattr(self.estimator_, "classes_"):
             self.classes_ = self.estimator_.classes_
         self.abstain_quality_ = getattr(self.estimator_, "abstain_quality_", None)
-        self._y_ndim, self._group_values = (
-            values.ndim,
-            np.unique([] if groups is None else groups),
-        )
+
+    def _expected_groups(self, groups):
+        """Return the groups that need evidence rows: those of `fit`, or all classes."""
+        if groups is None:
+            return np.unique([])
+        group_values = np.unique(groups)
         if isinstance(self.groups, str) and hasattr(self, "classes_"):
-            self._group_values = np.union1d(self._group_values, self.classes_)
-        call_rest = check_method_params(X, call, indices=rest)
-        budgets = operating_budgets(
-            with_cache(self.estimator_), X_rest, self.n_points, call_rest
-        )
-        with task.step("collect evidence"):
-            self._weigh(X, y, groups, rows, budgets, call, seen=frozen)
-        self.choices_ = list(self.estimator_.choices_)
+            group_values = np.union1d(group_values, self.classes_)
+        return group_values
 
     def recertify(self, X, y, groups=None, **call):
         """Certify again on new evidence rows, without a new fit.
@@ -400,176 +496,223 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Rows that nothing was learned from; all of them are evidence.
+            Rows that were not used to fit. All of them are evidence.
 
         y : array-like of shape (n_samples,) or (n_samples, n_choices)
-            Their targets, as in `fit`; a frame of qualities is read by name.
+            Targets of the rows, as in `fit`. A frame of qualities is read by name.
 
         groups : array-like of shape (n_samples,), default=None
-            Their groups, where the constructor's `groups` is an array.
+            Groups of the rows, if the constructor's `groups` is an array.
 
         **call : keyword arguments
-            What calls of the wrapped estimator take about these rows.
+            Keywords of calls of the wrapped estimator about these rows.
 
         Returns
         -------
         self
-            With another operating point and certificate; unchanged after an error. It warns as
-            `fit` does.
+            With another operating point and certificate, and unchanged after an error.
+            It warns as `fit` does.
         """
         check_is_fitted(self)
         if "sample_weight" in call:
             raise TypeError(UNWEIGHTED)
-        given = self.groups if isinstance(self.groups, str) else groups
-        if self.groups is not None and given is None:
+        if isinstance(self.groups, str):
+            groups = self.groups
+        if self.groups is not None and groups is None:
             raise ValueError(
                 "groups must be given for the new rows, as they were in fit."
             )
-        X, values, groups = self._checked(X, y, given, call, reset=False)
-        if values.ndim != self._y_ndim:
+        rows = self._check_input(X, y, groups, call, reset=False)
+        if rows.targets.ndim != self._y_ndim:
             raise ValueError(
-                f"y must have as many axes as in fit, {self._y_ndim}, got shape {values.shape}."
+                f"y must have as many axes as in fit, {self._y_ndim}, got shape "
+                f"{rows.targets.shape}."
             )
-        rows = check_random_state(self.random_state).permutation(num_samples(X))
-        points = self._selection.evidence
-        budgets = points.budgets[int(points.single is not None) :]
-        self._weigh(X, y, groups, rows, budgets, self._call_of(call), seen=True)
+        order = check_random_state(self.random_state).permutation(num_samples(rows.X))
+        self._certify(
+            rows,
+            order=order,
+            budgets=self._selection.path_budgets(),
+            call=self._routed_call(call),
+            maybe_fitted_on=True,
+        )
         return self
 
     def _check_estimator(self, model):
-        """Refuse what is no decision estimator, or decides for all rows of a call together."""
+        """Raise a ValueError if an estimator does not decide, or not row by row."""
         if not isinstance(model, CostAwareMixin) or isinstance(model, CertifiedRouter):
             raise ValueError(
-                "estimator must be a decision estimator of skroute, which has a budget and "
-                f"predict_routed, got {type(model).__name__}. The steps of a pipeline before it "
-                "belong into its members or its quality_estimator; of a fitted pipeline or search "
-                "give FrozenEstimator(pipeline[-1]) with the transformed rows, or "
-                "FrozenEstimator(search.best_estimator_); of a CertifiedRouter its estimator."
+                "estimator must be a decision estimator of skroute, which has a budget "
+                f"and predict_routed, got {type(model).__name__}. The steps of a "
+                "pipeline before it belong into its members or its quality_estimator; "
+                "of a fitted pipeline or search give FrozenEstimator(pipeline[-1]) "
+                "with the transformed rows, or "
+                "FrozenEstimator(search.best_estimator_); of a CertifiedRouter its "
+                "estimator."
             )
         if getattr(model, "policy", None) == "batch":
             raise ValueError(
-                'estimator has policy="batch", which decides for all rows of a call together: '
-                "what the evidence rows say then holds for no other number of rows. Take "
-                'policy="online".'
+                'estimator has policy="batch", which decides for all rows of a call '
+                "together: what the evidence rows say then holds for no other number "
+                'of rows. Take policy="online".'
             )
 
-    def _split(self, params):
-        """What of the parameters of `fit` is for the wrapped `fit`, and what for its calls."""
-        model = unfrozen(self.estimator)
+    def _split_params(self, params):
+        """Split parameters into those of the estimator's `fit` and of its calls.
+
+        Returns
+        -------
+        fit_params, call : dict
+        """
         if routing_enabled():
             routed = self._route_metadata(params)["estimator"]
             return dict(routed.get("fit", {})), dict(routed.get("predict", {}))
         if is_frozen(self.estimator):
             return {}, params
-        known = signature(model.fit).parameters
-        learned = {name: value for name, value in params.items() if name in known}
-        call = {
-            name: value for name, value in params.items() if takes_keyword(model, name)
-        }
-        unknown = {
-            name: params[name] for name in params.keys() - learned.keys() - call.keys()
-        }
+        model = unfrozen(self.estimator)
+        fit_parameters = signature(model.fit).parameters
+        fit_params = {}
+        call = {}
+        unknown = {}
+        for name, value in params.items():
+            is_of_fit = name in fit_parameters
+            is_of_call = takes_keyword(model, name)
+            if is_of_fit:
+                fit_params[name] = value
+            if is_of_call:
+                call[name] = value
+            if not is_of_fit and not is_of_call:
+                unknown[name] = value
         raise_for_params(unknown, self, "fit")
-        return learned, call
+        return fit_params, call
 
-    def _call_of(self, call):
-        """What a call of the wrapped estimator is told, by what it requests or by name."""
+    def _routed_call(self, call):
+        """Return the keywords of a call of the wrapped estimator.
+
+        With metadata routing, `call` has the names that the estimator requests for
+        `predict`.
+        """
         if routing_enabled():
-            return dict(
-                process_routing(self, "predict", **call)["estimator"]["predict"]
-            )
+            routed = process_routing(self, "predict", **call)
+            return dict(routed["estimator"]["predict"])
         return call
 
-    def _checked(self, X, y, groups, call, *, reset):
-        """Rows, their targets as an array, and their groups."""
+    def _check_input(self, X, y, groups, keywords, *, reset):
+        """Check rows, their targets and groups, and return them (`_CheckedRows`).
+
+        `keywords` are other values for each row, whose number of rows is checked.
+        """
         if y is None:
             raise ValueError(
-                "CertifiedRouter requires y to be passed, but the target y is None: a promise "
-                "rests on what the right answers are."
+                "CertifiedRouter requires y to be passed, but the target y is None: a "
+                "promise rests on what the right answers are."
             )
         refuse_masked(y=y, groups=groups)
-        check_rows_match(X=X, y=y, groups=groups, **call)
+        check_rows_match(X=X, y=y, groups=groups, **keywords)
         X = check_rows(self, X, reset=reset)
         check_consistent_length(X, y)
         if self.loss is None:
             refuse_missing(y=y)
-        values = _array(y)
-        return X, values, groups_of_rows(groups, values)
+        targets = _as_array(y)
+        return _CheckedRows(X, y, targets, groups_of_rows(groups, targets))
 
-    def _values(self, y):
-        """Targets as an array; qualities of choices in the order of the fitted estimator's."""
+    def _targets(self, y):
+        """Return targets as an array, with qualities in the order of `models_of`."""
         model = self.estimator_
         if not (is_classifier(model) or is_regressor(model)):
             y = in_order(y, models_of(model), "y")
-        return _array(y)
+        return _as_array(y)
 
-    def _weigh(self, X, y, groups, rows, budgets, call, *, seen):
-        """Call everything on the evidence rows, in the order of `rows`, and bound it.
+    def _certify(self, rows, *, order, budgets, call, maybe_fitted_on):
+        """Call the estimator and the references on evidence rows, and set `_selection`.
 
-        `seen` says whether the wrapped estimator may have been fitted on them.
+        Parameters
+        ----------
+        rows : _CheckedRows
+        order : ndarray of int
+            Positions of the evidence rows in `rows`, in random order.
+        budgets : ndarray
+            In decreasing order, from infinity.
+        call : dict
+            Keywords of calls about all `rows`.
+        maybe_fitted_on : bool
+            True if the wrapped estimator may have been fitted on these rows.
         """
-        walked, X_rows = with_cache(self.estimator_), _safe_indexing(X, rows)
-        values = self._values(y)
-        loss, values = loss_of(walked, values, self.loss, self.loss_range), values[rows]
-        groups = None if groups is None else groups[rows]
-        classes = getattr(self, "classes_", None)
-        if self.loss is None and values.ndim == 1 and isinstance(classes, np.ndarray):
-            check_some_known(values, classes)
-        if missing := int((~np.isin(self._group_values, groups)).sum()):
-            raise ValueError(
-                f"groups: {missing} of {len(self._group_values)} have no evidence rows, so that "
-                "nothing can be promised within them. Give more rows, or join small groups."
-            )
+        router = with_cache(self.estimator_)
+        all_targets = self._targets(rows.y)
+        loss = loss_of(router, all_targets, self.loss, self.loss_range)
+        evidence_rows = EvidenceRows(
+            X=_safe_indexing(rows.X, order),
+            y=all_targets[order],
+            groups=None if rows.groups is None else rows.groups[order],
+            call=check_method_params(rows.X, call, indices=order),
+        )
+        self._check_labels_and_groups(evidence_rows)
         evidence = collect(
-            walked,
+            router,
             budgets,
-            X_rows,
-            values,
-            check_method_params(X, call, indices=rows),
+            evidence_rows,
             reference=self.reference,
             loss=loss,
-            group=groups,
             from_single=self.max_loss is not None,
         )
-        largest = float(evidence.costs.max())
-        if self.max_cost is not None and largest > self.max_cost:
-            raise ValueError(
-                f"max_cost={self.max_cost!r} is below what an evidence row has cost, "
-                f"{largest:.17g}."
-            )
-        differ = np.abs(
-            evidence.losses[:, :, None] - evidence.references[:, None, :]
-        ).max()
-        if not differ <= loss.range * (1 + LIMIT_ROOM):
-            raise ValueError(
-                f"Losses of a row differ by {differ:.6g}, more than loss_range={loss.range!r}, "
-                "which must be what no row can exceed."
-            )
+        self._check_ranges(evidence, loss)
         selection = Selection(
-            evidence,
-            loss.range,
-            self.loss_range is not None,
-            loss.unit,
-            self.max_loss,
-            self.max_cost,
-            self.confidence,
-            self.fallback,
+            evidence=evidence,
+            loss_range=loss.range,
+            range_is_given=self.loss_range is not None,
+            unit=loss.unit,
+            max_loss=self.max_loss,
+            max_cost=self.max_cost,
+            confidence=self.confidence,
+            fallback=self.fallback,
         )
-        # Raises where nothing can be promised.
+        # Raises an error if nothing can be promised.
         certificate = selection.certificate(self._effective_budget(None))
-        if seen:
-            count_seen(self.estimator_, X_rows, "they are no evidence")
+        if maybe_fitted_on:
+            count_seen(self.estimator_, evidence_rows.X, "they are no evidence")
         warn_of_no_saving(certificate)
         self._selection = selection
 
-    # What is promised -----------------------------------------------------------------
+    def _check_labels_and_groups(self, evidence_rows):
+        """Raise a ValueError if no label is known, or a group has no evidence rows."""
+        classes = getattr(self, "classes_", None)
+        y = evidence_rows.y
+        if self.loss is None and y.ndim == 1 and isinstance(classes, np.ndarray):
+            check_some_known(y, classes)
+        has_rows = np.isin(self._group_values, evidence_rows.groups)
+        n_missing = int((~has_rows).sum())
+        if n_missing:
+            raise ValueError(
+                f"groups: {n_missing} of {len(self._group_values)} have no evidence "
+                "rows, so that nothing can be promised within them. Give more rows, or "
+                "join small groups."
+            )
+
+    def _check_ranges(self, evidence, loss):
+        """Raise a ValueError if costs or losses are out of their range."""
+        largest_cost = float(evidence.costs.max())
+        if self.max_cost is not None and largest_cost > self.max_cost:
+            raise ValueError(
+                f"max_cost={self.max_cost!r} is below what an evidence row has cost, "
+                f"{largest_cost:.17g}."
+            )
+        # (n_rows, n_points, n_references)
+        differences = (
+            evidence.losses[:, :, None] - evidence.reference_losses[:, None, :]
+        )
+        largest_difference = np.abs(differences).max()
+        # `not <=` instead of `>`: a difference of NaN is refused too.
+        if not largest_difference <= loss.range * (1 + LIMIT_ROOM):
+            raise ValueError(
+                f"Losses of a row differ by {largest_difference:.6g}, more than "
+                f"loss_range={loss.range!r}, which must be what no row can exceed."
+            )
+
+    # The guarantee --------------------------------------------------------------------
 
     def _smallest_budget(self):
-        selection = self._selection
-        if not selection.evidence.costs_known:
-            return np.inf
-        loss, cost = selection.certified(np.finfo(float).max)
-        return cost[loss].min(initial=np.inf)
+        return self._selection.smallest_budget()
 
     @property
     def operating_points_(self):
@@ -586,13 +729,14 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
     def certify_batch(self, X, *, n_labels=100, label_cost=None, **call):
         """Answer a batch of known rows, with a guarantee for these rows.
 
-        The reference's answers are bought for `n_labels` of the rows, drawn at random without
-        replacement, and used. The rest is answered at the cheapest operating point of the path
-        that these labels vouch for: with probability `confidence` over the draw the mean loss
-        of the finished batch against the reference's answers, which are the truth here, is at
-        most `max_loss`. Where losses are 0 and 1 the test is exact, by the hypergeometric law
-        (:ref:`guarantees` has the proof). No target is needed, and around a
-        :class:`~sklearn.frozen.FrozenEstimator` no `fit` either.
+        The reference's answers are bought for `n_labels` of the rows, drawn at random
+        without replacement, and used. The other rows are answered at the cheapest
+        operating point of the path that these labels certify: with probability
+        `confidence` over the draw, the mean loss of the finished batch is at most
+        `max_loss`. The reference's answers are the truth here. If losses are 0 and 1,
+        the test is exact, by the hypergeometric law (:ref:`guarantees` has the proof).
+        No target is needed, and no `fit` with a
+        :class:`~sklearn.frozen.FrozenEstimator`.
 
         Parameters
         ----------
@@ -600,47 +744,51 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             All rows of the batch.
 
         n_labels : int, default=100
-            The label budget: for so many rows the reference is asked. 100 to 150 are about best
-            where a tenth of the rows may differ; ``ceil(1 / max_loss)`` is far too few.
+            The label budget: number of rows that the reference is asked about. 100 to
+            150 are about best if a tenth of the rows may differ. ``ceil(1 / max_loss)``
+            is far too small.
 
         label_cost : float, default=None
-            What an answer of the reference costs. None takes the price that is known: of a
-            single choice, or of the estimator without a budget.
+            Cost of an answer of the reference. None takes the known cost of a single
+            choice, or of the estimator without a budget.
 
         **call : keyword arguments
-            What calls of the wrapped estimator take about these rows.
+            Keywords of calls of the wrapped estimator about these rows.
 
         Returns
         -------
         namedtuple
-            ``y_pred``, ``route`` (-1 where a reference answered that is no choice) and ``cost``
-            of each row; ``labelled``, the rows that answers were bought for, in the order drawn;
-            and ``certificate`` (:class:`Certificate`). The costs count what was bought and what
-            was tried beside it on the labelled rows, there at the most that it can have cost.
+            ``y_pred``, ``route`` (-1 if the answer is of a reference that is no choice)
+            and ``cost`` of each row; ``labelled``, the rows whose answers were bought,
+            in the order drawn; and ``certificate`` (:class:`Certificate`). The cost of
+            a labelled row is that of the bought answer and of all other answers that
+            were tried, at the most that these can have cost.
 
         Raises
         ------
         ValueError
-            If so few labels can promise nothing, before any is bought; if these labels do not
-            vouch even for the safe end of the path, with what they can promise; or if the
-            batch costs more than `budget`. `fallback` plays no part: the safe way is then to
-            ask the reference about every row, which the caller decides.
+            If this number of labels can promise nothing, before any is bought. If these
+            labels do not certify even the safe end of the path, with the loss that they
+            can promise. Or if the batch costs more than `budget`. `fallback` has no
+            effect: the safe way is then to ask the reference about every row, which the
+            caller decides.
 
         Warns
         -----
         UserWarning
-            Where the batch costs no less than the reference's answers to all of it.
+            If the batch costs no less than the reference's answers to all of it.
 
         Notes
         -----
-        `reference` is ``"full"``, the name of a single choice, or a fitted estimator, such as a
-        person behind a `predict`; ``"best"`` cannot be known without labels. `max_loss` is the
-        share of the rows whose answers may differ, or with `loss` the mean of
-        ``loss(bought, answer)``. Of a router that measures labels or numbers by its own `quality`
-        it is the mean of what an answer loses beside the bought one, by that quality.
-        Members are asked once about a labelled row, for all operating points together.
-        Ten rows more set the scale of the budgets. Where deciding itself asks members, as
-        FrugalMCT and Sequential do, these ten are asked beside what `cost` says.
+        `reference` is ``"full"``, the name of a single choice, or a fitted estimator,
+        such as a person behind a `predict`. ``"best"`` is not known without labels.
+        `max_loss` is the share of the rows whose answers may differ, or with `loss` the
+        mean of ``loss(bought, answer)``. For a router that measures labels or numbers
+        by its own `quality`, it is the mean quality that an answer loses against the
+        bought one. Members are called once about a labelled row, for all operating
+        points together. Ten more rows set the scale of the budgets. If deciding itself
+        calls members, as FrugalMCT and Sequential do, the calls about these ten rows
+        are not part of `cost`.
 
         Examples
         --------
@@ -654,27 +802,39 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         >>> members = [("bayes", GaussianNB()), ("svm", SVC())]
         >>> router = OccamRouterClassifier(members, costs=[1, 10])
         >>> frozen = FrozenEstimator(router.fit(X[:800], y[:800]))
-        >>> certified = CertifiedRouter(frozen, max_loss=0.1, reference="svm", random_state=0)
+        >>> certified = CertifiedRouter(
+        ...     frozen, max_loss=0.1, reference="svm", random_state=0
+        ... )
         >>> batch = certified.certify_batch(X[800:], n_labels=100)
         >>> print(batch.certificate)
-        With a confidence of 0.95, the mean loss against svm on this batch of 997 rows is at ...
-        >>> bool((batch.y_pred != router.named_estimators_["svm"].predict(X[800:])).mean() <= 0.1)
+        With a confidence of 0.95, the mean loss against svm on this batch of 997 ...
+        >>> svm_answers = router.named_estimators_["svm"].predict(X[800:])
+        >>> bool((batch.y_pred != svm_answers).mean() <= 0.1)
         True
         """
         self._validate_params()
         if not is_frozen(self.estimator):
             check_is_fitted(self)
-        router = (
-            self.estimator_ if hasattr(self, "choices_") else unfrozen(self.estimator)
-        )
+        # `choices_` is set last in `fit`: after a failure it is missing.
+        if hasattr(self, "choices_"):
+            router = self.estimator_
+        else:
+            router = unfrozen(self.estimator)
         self._check_estimator(router)
         check_is_fitted(router)
         check_rows_match(X=X, **call)
         X = check_rows(router, X, reset=False)
-        return certify_batch(self, router, X, n_labels, label_cost, self._call_of(call))
+        return certify_batch(
+            self,
+            router,
+            X,
+            n_labels=n_labels,
+            label_cost=label_cost,
+            call=self._routed_call(call),
+        )
 
     def monitor(self, *, audit_rate=0.02, false_alarm=0.05, random_state=None):
-        """A monitor for the guarantee.
+        """Return a monitor for the guarantee.
 
         Parameters
         ----------
@@ -684,29 +844,36 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         Returns
         -------
         PromiseMonitor
-            To be fed with costs and losses.
+            Feed it with costs and losses.
         """
-        certificate, loss_range = self.certificate_, self._selection.loss_range
+        certificate = self.certificate_
         if not certificate.promised:
             raise ValueError(
                 "There is nothing to watch: the certificate promises nothing."
             )
-        max_loss, budget = certificate.max_loss, certificate.budget
-        most = self._selection.cost_range()[1]
-        # A budget above all that was seen is broken by costs that were not.
-        beyond = budget is not None and budget >= most
+        max_loss = certificate.max_loss
+        loss_range = self._selection.loss_range
+        if max_loss is not None and max_loss >= loss_range:
+            # True for any rows.
+            max_loss = None
+        budget = certificate.budget
+        _, largest_cost = self._selection.cost_range()
+        max_cost = largest_cost * (1 + LIMIT_ROOM)
+        if budget is not None and budget >= largest_cost:
+            # Only costs above all costs of the evidence can break this promise.
+            max_cost = None
         return PromiseMonitor(
-            max_loss=None if max_loss is None or max_loss >= loss_range else max_loss,
+            max_loss=max_loss,
             budget=budget,
             loss_range=loss_range,
-            max_cost=None if beyond else most * (1 + LIMIT_ROOM),
+            max_cost=max_cost,
             audit_rate=audit_rate,
             false_alarm=false_alarm,
             random_state=random_state,
         )
 
     def stream(self, budget_total, **options):
-        """A stream at the certified budget: thread-safe, with a total that is never exceeded.
+        """Return a stream at the certified budget, with a total that is never exceeded.
 
         Parameters
         ----------
@@ -714,32 +881,37 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             Hard cap on the sum of all costs.
 
         **options : keyword arguments
-            Of the wrapped estimator's `stream`, such as ``ledger`` and ``max_costs``.
+            Keywords of the wrapped estimator's `stream`, such as ``ledger`` and
+            ``max_costs``.
 
         Returns
         -------
         skroute.routing.BudgetStream
-            Every request is decided as `route` does it, at the operating point of now, and what
-            is certified holds while the total lasts. A request that finds too little of it left
-            gets a cheaper choice or none, and about such requests nothing is promised; nor while
-            it excludes choices.
+            A thread-safe stream. Every request is decided as by `route`, at the present
+            operating point, and the guarantee holds while the total lasts. If too
+            little of the total is left, a request gets a cheaper choice or none.
+            Nothing is promised about such requests, and about requests while choices
+            are excluded.
         """
-        certificate, model = self.certificate_, copy(self.estimator_)
+        certificate = self.certificate_
+        model = copy(self.estimator_)
         if not hasattr(model, "stream"):
             raise ValueError(
                 f"{type(model).__name__} has no streams: it decides row by row."
             )
-        if "costs" in self._selection.evidence.told:
+        if "costs" in self._selection.evidence.call_keywords:
             warn(
-                "costs: the evidence was decided with the costs of each row. The certificate is "
-                "about requests whose costs are known before they are decided."
+                "costs: the evidence was decided with the costs of each row. The "
+                "certificate is about requests whose costs are known before they are "
+                "decided."
             )
         model.budget = certificate.operating_budget
         stream = model.stream(budget_total, **options)
         if certificate.single is not None:
-            stream.exclude(
-                [name for name in model.choices_ if name != certificate.single]
-            )
+            other_choices = [
+                name for name in model.choices_ if name != certificate.single
+            ]
+            stream.exclude(other_choices)
         return stream
 
     # Predict --------------------------------------------------------------------------
@@ -747,44 +919,58 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
     @property
     def call_parameters(self):
         """Keywords of the calls: those of the wrapped estimator."""
-        inner = vars(self).get("estimator_", unfrozen(self.estimator))
-        return inner.call_parameters
+        return self._wrapped().call_parameters
+
+    def _wrapped(self):
+        """Return the fitted wrapped estimator, or before `fit` the given one."""
+        if "estimator_" in vars(self):
+            return self.estimator_
+        return unfrozen(self.estimator)
 
     def make_call(self, budget=None, **parameters):
-        """Return what a call asks for, as one object.
+        """Return the parameters of a call as one object.
 
         Parameters
         ----------
         budget : float, default=None
-            Mean cost per sample that is promised for this call. None takes the constructor's.
+            Promised mean cost per sample of this call. None takes that of the
+            constructor.
 
         **parameters : keyword arguments
-            Keywords of the wrapped estimator. With metadata routing they have the names that it
-            requests for `predict`.
+            Keywords of the wrapped estimator. With metadata routing they have the names
+            that it requests for `predict`.
 
         Returns
         -------
         Call
         """
-        return super().make_call(budget, **self._call_of(parameters))
+        return super().make_call(budget, **self._routed_call(parameters))
 
     def _plan(self, X, call):
+        """Return the plan of the wrapped estimator at the certified operating point.
+
+        The `state` of the plan is the plan of the wrapped estimator.
+        """
         evidence = self._selection.evidence
         point = self._selection.point(call.budget)
         keywords = call.keywords()
-        if "costs" in evidence.told and "costs" not in keywords:
+        if "costs" in evidence.call_keywords and "costs" not in keywords:
             raise ValueError(
-                "costs are missing: the evidence was decided with the costs of each row, so that "
-                "the certificate is about such calls. Give costs, or fit without them."
+                "costs are missing: the evidence was decided with the costs of each "
+                "row, so that the certificate is about such calls. Give costs, or fit "
+                "without them."
             )
-        restrictions = {"costs", "exclude", "allowed"}.intersection(keywords)
-        if untold := restrictions - evidence.told:
+        restrictions = set(_RESTRICTIONS).intersection(keywords)
+        new_restrictions = restrictions - evidence.call_keywords
+        if new_restrictions:
             warn(
-                f"{' and '.join(sorted(untold))}: the evidence says nothing of such calls, so that "
-                "nothing is promised about them, whatever certificate_ says of others."
+                f"{' and '.join(sorted(new_restrictions))}: the evidence says nothing "
+                "about such calls. The guarantee of certificate_ does not hold for "
+                "them."
             )
         model = self.estimator_
-        if point == 0 and evidence.single is not None and not untold:
+        is_single = point == 0 and evidence.single is not None
+        if is_single and not new_restrictions:
             plan = model.plan_single(X, evidence.single, model.make_call(**keywords))
             return Plan(plan.route, plan.cost, state=plan)
         try:
@@ -799,16 +985,13 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         return plan._replace(state=plan)
 
     def _answer(self, plan, response):
-        # The state is the plan of the wrapped estimator.
         return self.estimator_.answer(plan.state, response)
 
     def _offers_proba(self):
-        return hasattr(
-            vars(self).get("estimator_", unfrozen(self.estimator)), "predict_proba"
-        )
+        return hasattr(self._wrapped(), "predict_proba")
 
     def _share_cache(self, cache):
-        """Give the wrapped estimator a cache of its own, with the counts of this one."""
+        """Give the wrapped estimator a separate cache that adds to the same counts."""
         self.estimator_ = with_cache(self.estimator_, cache.row_counts)
 
     def score(self, X, y, sample_weight=None, budget=None, **call):
@@ -820,8 +1003,8 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             The rows.
 
         y : array-like of shape (n_samples,) or (n_samples, n_choices)
-            True labels, true numbers, or the quality of each choice; a frame of that is read by
-            name.
+            True labels, true numbers, or the quality of each choice. A frame of
+            qualities is read by name.
 
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
@@ -835,54 +1018,49 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         Returns
         -------
         float
-            Accuracy of labels (of several, the mean of labels in common by labels in either), R2
-            of numbers, or the mean quality of the choices made. Rows that abstain are
-            left out.
+            Accuracy of labels, Jaccard score of label sets, R2 of numbers, or mean
+            quality of the choices. Rows that abstain are left out.
         """
         check_rows_match(X=X, y=y, sample_weight=sample_weight, **call)
         check_is_fitted(self)
         if is_classifier(self.estimator_) or is_regressor(self.estimator_):
             refuse_missing(y=y)
-        # Refused before a model is asked.
+        # Wrong weights are refused before a model is called.
         weight = check_row_weights(sample_weight, num_samples(X))
         routed = self.predict_routed(X, budget=budget, **call)
-        rows, model, y = (
-            answered_rows(self, routed.route),
-            self.estimator_,
-            self._values(y),
-        )
-        check_consistent_length(X, y)
+        targets = self._targets(y)
+        check_consistent_length(X, targets)
+        rows = answered_rows(self, routed.route)
         if not len(rows):
             return np.nan
         weight = weight[rows]
-        if is_regressor(model):
+        if is_regressor(self.estimator_):
+            # Numbers again: with rows that abstain, the array has objects.
             answers = np.array(routed.y_pred[rows].tolist())
-            return float(r2_score(y[rows], answers, sample_weight=weight))
-        quality = check_numbers(
-            OF_LABELS["accuracy"].of_routed(y, routed, model)[rows], "y"
-        )
+            return float(r2_score(targets[rows], answers, sample_weight=weight))
+        quality = OF_LABELS["accuracy"].of_routed(targets, routed, self.estimator_)
+        quality = check_numbers(quality[rows], "y")
         return float(np.average(quality, weights=weight))
 
     # scikit-learn ---------------------------------------------------------------------
 
     def __sklearn_tags__(self):
         inner = unfrozen(self.estimator)
-        # Tags are asked for before parameters are validated; fit will say it.
-        return (
-            get_tags(inner)
-            if hasattr(inner, "__sklearn_tags__")
-            else super().__sklearn_tags__()
-        )
+        if hasattr(inner, "__sklearn_tags__"):
+            return get_tags(inner)
+        # Tags are read before parameters are validated: `fit` refuses such an
+        # estimator.
+        return super().__sklearn_tags__()
 
     def get_metadata_routing(self):
-        """Metadata routing of this object: see the scikit-learn user guide.
+        """Return the metadata routing of this object: see the scikit-learn user guide.
 
         Returns
         -------
         MetadataRouter
         """
         mapping = MethodMapping()
-        # What is said about rows is requested for `predict`, and serves every call.
+        # Keywords about rows are requested for `predict`, and used for every call.
         for caller in ("fit", "predict", "predict_proba", "score"):
             mapping.add(caller=caller, callee="predict")
         if not is_frozen(self.estimator):
@@ -891,9 +1069,11 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         return router.add(estimator=unfrozen(self.estimator), method_mapping=mapping)
 
 
-def _array(y):
-    """Targets as an array, of one axis where they have one column."""
-    values = np.asarray(on_host(y.toarray() if issparse(y) else y))
+def _as_array(y):
+    """Return targets as an array, of one axis if they have one column."""
+    if issparse(y):
+        y = y.toarray()
+    values = np.asarray(on_host(y))
     if values.ndim == 2 and values.shape[1] == 1:
         return column_or_1d(values, warn=True)
     return values

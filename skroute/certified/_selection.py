@@ -1,7 +1,8 @@
-"""Which operating points the evidence vouches for, and the one that is taken."""
+"""Selection of the operating point: points that are certified, and the one in use."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,286 +15,492 @@ from skroute.guarantees import (
     mean_upper_bound,
     rows_needed,
 )
+from skroute.utils._typing import NDArray
 
-# Share of the level that is for the single choice at the safe end.
-_END_SHARE = 0.1
+# Share of the level for the single choice at the safe end, if the path begins with one.
+# If that choice fails, the other points still have nine tenths of the level.
+_SINGLE_SHARE = 0.1
+# The exact test has no p-values below 1e-5. Smaller levels than this are tested by
+# betting.
+_SMALLEST_EXACT_LEVEL = 1e-3
+
+
+class _SafeEnd(NamedTuple):
+    """A point that the path may begin with, and its loss on the evidence rows.
+
+    Attributes
+    ----------
+    level : float
+        Level that the point is tested at.
+    upper : float
+        Upper bound of its loss, for the worst group and reference.
+    differences : ndarray of shape (n_rows,)
+        Signed losses in this group, against this reference.
+    """
+
+    level: float
+    upper: float
+    differences: NDArray[np.float64]
 
 
 @dataclass(eq=False)
 class Selection:
-    """Certified operating points for any budget.
+    """Certified operating points, and certificates, for any budget.
+
+    In all methods an infinite `budget` stands for no promise of a cost, and `k` is the
+    index of an operating point.
 
     Attributes
     ----------
     evidence : Evidence
     loss_range : float
-        What two losses of a row can differ by at most.
-    asserted : bool
-        Whether the user says so.
+        Largest possible difference of two losses of a row.
+    range_is_given : bool
+        True if the user gave `loss_range`.
     unit : str
-        Of the loss.
+        Unit of the loss.
     max_loss, max_cost, confidence, fallback
         Parameters of :class:`CertifiedRouter`.
     """
 
     evidence: Evidence
     loss_range: float
-    asserted: bool
+    range_is_given: bool
     unit: str
     max_loss: float | None
     max_cost: float | None
     confidence: float
     fallback: str
-    # By level the upper bound of the cost of each operating point, and certificates by budget.
-    _cost_bounds: dict = field(default_factory=dict)
+    # Computed upper bounds of the costs of all points, by level.
+    _cost_uppers: dict = field(default_factory=dict)
+    # Computed certificates, by budget.
     _certificates: dict = field(default_factory=dict)
 
     def level(self, budget=np.inf):
-        """Level of one promise: half of it each where both are made."""
-        both = self.max_loss is not None and np.isfinite(budget)
-        return (1 - self.confidence) / (1 + both)
+        """Return the level of one promise: half of the whole level if there are two."""
+        level = 1 - self.confidence
+        if self.max_loss is not None and np.isfinite(budget):
+            return level / 2
+        return level
+
+    def path_budgets(self):
+        """Return the budgets of the path, without the point of a single choice."""
+        if self.evidence.single is None:
+            return self.evidence.budgets
+        return self.evidence.budgets[1:]
 
     # Losses, from the safe end --------------------------------------------------------
 
-    def _options(self, level):
-        """How losses are bounded: exactly where they are 0 and 1, else by betting.
+    @property
+    def _difference_bounds(self):
+        """Smallest and largest possible signed loss."""
+        return -self.loss_range, self.loss_range
 
-        The exact test gives no p-value below a hundred-thousandth, and is left where that matters.
-        """
-        span = self.loss_range
-        exact = self.evidence.exact and span == 1 and level >= 1e-3
-        return {"bounds": (-span, span), "method": "trinomial" if exact else "betting"}
+    def _loss_method(self, level):
+        """Return the method that signed losses are tested with."""
+        losses_are_whole = self.evidence.exact and self.loss_range == 1
+        if losses_are_whole and level >= _SMALLEST_EXACT_LEVEL:
+            return "trinomial"
+        return "betting"
 
     @cached_property
     def p_values(self):
-        """p-values of "some loss is above max_loss" at each point; 1 behind the first that fails.
+        """p-values of "some loss is above max_loss" at each point.
 
-        Nobody asks for those behind; that of a single choice at the end stops nothing.
+        P-values after the first failure stay 1. The single choice at index 0 does not
+        stop the sequence.
         """
-        evidence, max_loss, level = self.evidence, self.max_loss, self.level()
+        evidence = self.evidence
+        n_points = len(evidence.budgets)
         # A promise at the end of the range is true without a test.
-        if max_loss is None or max_loss >= self.loss_range:
-            return np.zeros(len(evidence.budgets))
-        found, options = np.ones(len(evidence.budgets)), self._options(level)
-        for k in range(len(found)):
-            parts = evidence.differences(k)
-            found[k] = max(
-                (mean_p_value(part, max_loss, **options) for part in parts), default=0.0
-            )
-            if found[k] > level and (k > 0 or evidence.single is None):
+        if self.max_loss is None or self.max_loss >= self.loss_range:
+            return np.zeros(n_points)
+        level = self.level()
+        p_values = np.ones(n_points)
+        for k in range(n_points):
+            p_values[k] = self._loss_p_value(k, level)
+            is_single = k == 0 and evidence.single is not None
+            if p_values[k] > level and not is_single:
                 break
-        return found
+        return p_values
 
-    def _loss_bounds(self, k, level):
-        """Upper bounds of the loss of one operating point, in each group and by each reference."""
-        options = {"confidence": 1 - level, **self._options(level)}
+    def _loss_p_value(self, k, level):
+        """Return the largest p-value of a point, over groups and references."""
+        p_values = [
+            mean_p_value(
+                differences,
+                self.max_loss,
+                bounds=self._difference_bounds,
+                method=self._loss_method(level),
+            )
+            for differences in self.evidence.differences(k)
+        ]
+        # The list is empty if the point is itself the only reference.
+        return max(p_values, default=0.0)
+
+    def _upper_bounds_of_loss(self, k, level):
+        """Return an upper bound of the loss for each array of differences."""
         return [
-            mean_upper_bound(part, **options) for part in self.evidence.differences(k)
+            mean_upper_bound(
+                differences,
+                confidence=1 - level,
+                bounds=self._difference_bounds,
+                method=self._loss_method(level),
+            )
+            for differences in self.evidence.differences(k)
         ]
 
     def loss_upper(self, k):
-        """Upper bound of the loss of one operating point, taken for itself."""
-        return max([self.evidence.least_loss(k), *self._loss_bounds(k, self.level())])
+        """Return the upper bound of the loss of a point, taken for itself."""
+        uppers = self._upper_bounds_of_loss(k, self.level())
+        return max([self.evidence.smallest_loss(k), *uppers])
 
     @cached_property
     def loss_uppers(self):
-        """Those of all operating points, which nobody but a reader of them needs."""
-        return np.array([self.loss_upper(k) for k in range(len(self.evidence.budgets))])
+        """Upper bounds of the losses of all points, computed on first access."""
+        n_points = len(self.evidence.budgets)
+        return np.array([self.loss_upper(k) for k in range(n_points)])
 
-    def sequence(self, level):
-        """Which points are certified at a level, from the safe end.
+    def loss_certified(self, level):
+        """Return a mask of the points whose loss is certified at a level.
 
-        A single choice at the end has a tenth of the level, which the others get back once it
-        is certified, as in a fallback procedure; the reference itself needs none of it.
+        A single choice at the safe end is tested at a tenth of the level. If it is
+        certified, the other points get the whole level, as in a fallback procedure;
+        else they get the rest.
         """
         if self.evidence.single is None:
             return fixed_sequence_test(self.p_values, confidence=1 - level)
-        end = self.p_values[0] <= _END_SHARE * level
-        level = level if end else (1 - _END_SHARE) * level
-        return np.r_[end, fixed_sequence_test(self.p_values[1:], confidence=1 - level)]
+        single_certified = self.p_values[0] <= _SINGLE_SHARE * level
+        level_of_others = level
+        if not single_certified:
+            level_of_others = (1 - _SINGLE_SHARE) * level
+        others_certified = fixed_sequence_test(
+            self.p_values[1:], confidence=1 - level_of_others
+        )
+        return np.r_[single_certified, others_certified]
 
     # Costs, from the cheap end --------------------------------------------------------
 
     def cost_range(self):
-        """The smallest and the largest cost of a row."""
-        return 0.0, float(self.max_cost or self.evidence.costs.max() or 1.0)
+        """Return the smallest and the largest possible cost of a row."""
+        # 1 if all costs are 0: a range has a positive width.
+        largest = self.max_cost or self.evidence.costs.max() or 1.0
+        return 0.0, float(largest)
 
-    def cost_upper(self, level):
-        """Upper bound of the cost of each operating point, computed when a budget asks."""
-        if level not in self._cost_bounds:
-            options = {"bounds": self.cost_range(), "confidence": 1 - level}
-            costs = self.evidence.costs.T
-            self._cost_bounds[level] = np.array(
-                [mean_upper_bound(c, **options) for c in costs]
-            )
-        return self._cost_bounds[level]
+    def cost_uppers(self, level):
+        """Return upper bounds of the costs of all points, each taken for itself."""
+        if level not in self._cost_uppers:
+            bounds = self.cost_range()
+            uppers = [
+                mean_upper_bound(costs, bounds=bounds, confidence=1 - level)
+                for costs in self.evidence.costs.T
+            ]
+            self._cost_uppers[level] = np.array(uppers)
+        return self._cost_uppers[level]
 
-    def certified(self, budget):
-        """Loss certified at each point, and the cost that is promised there."""
-        level = self.level(budget)
-        loss = self.sequence(level)
+    def promised_costs(self, budget):
+        """Return the smallest cost that can be promised at each point.
+
+        A cost is certified at a point if it is certified at all cheaper points: a fixed
+        sequence from the cheap end. Zeros if the budget is infinite.
+        """
         if not np.isfinite(budget):
-            return loss, np.zeros(len(loss))
-        # From the cheap end a cost is certified if all before it are.
-        return loss, np.maximum.accumulate(self.cost_upper(level)[::-1])[::-1]
+            return np.zeros(len(self.evidence.budgets))
+        uppers_from_cheap_end = self.cost_uppers(self.level(budget))[::-1]
+        return np.maximum.accumulate(uppers_from_cheap_end)[::-1]
 
-    # The point that is taken ----------------------------------------------------------
+    def smallest_budget(self):
+        """Return the smallest budget that can be promised, or infinity."""
+        if not self.evidence.costs_known:
+            return np.inf
+        # All finite budgets have the same level.
+        any_budget = np.finfo(float).max
+        is_certified = self.loss_certified(self.level(any_budget))
+        return self.promised_costs(any_budget)[is_certified].min(initial=np.inf)
+
+    # The point that is used -----------------------------------------------------------
 
     def point(self, budget):
-        """Index of the operating point for a budget; raises where nothing can be promised."""
-        if np.isfinite(budget) and not self.evidence.costs_known:
+        """Return the index of the operating point for a budget.
+
+        With `max_loss` it is the cheapest certified point, else the one of the smallest
+        loss.
+
+        Raises
+        ------
+        ValueError
+            If nothing can be promised and there is no fallback.
+        """
+        is_limited = np.isfinite(budget)
+        if is_limited and not self.evidence.costs_known:
             raise ValueError(
-                f"budget={budget!r} cannot be promised: what calls of the wrapped estimator cost "
-                "is known only after them, and differs from the prices that it decides by. Leave "
-                "budget out; max_loss is promised without it."
+                f"budget={budget!r} cannot be promised: what calls of the wrapped "
+                "estimator cost is known only after them, and differs from the prices "
+                "that it decides by. Leave budget out; max_loss is promised without it."
             )
-        loss, cost = self.certified(budget)
-        if not loss.any():
-            if self.fallback == "safe" and not np.isfinite(budget):
-                return int(self.evidence.single is not None)
+        is_certified = self.loss_certified(self.level(budget))
+        if not is_certified.any():
+            if self.fallback == "safe" and not is_limited:
+                return self._unlimited_point()
             self._refuse_loss(budget)
-        if np.isfinite(budget):
-            least = np.flatnonzero(loss)[np.argmin(cost[loss])]
-            if not affords(budget, cost[least]):
-                advice = self._advice_on_budget(budget, int(least))
-                check_affordable(budget, float(cost[least]), advice=advice)
-            loss = loss & affords(budget, cost)
-        points = np.flatnonzero(loss)
+        if is_limited:
+            is_certified = self._within_budget(budget, is_certified)
+        points = np.flatnonzero(is_certified)
         mean_cost = self.evidence.costs[:, points].mean(axis=0)
         mean_loss = self.evidence.losses[:, points].mean(axis=0)
-        keys = (
-            (mean_cost, mean_loss) if self.max_loss is None else (mean_loss, mean_cost)
-        )
-        return int(points[np.lexsort(keys)[0]])
+        # np.lexsort sorts by the last key first.
+        if self.max_loss is None:
+            order = np.lexsort((mean_cost, mean_loss))
+        else:
+            order = np.lexsort((mean_loss, mean_cost))
+        return int(points[order[0]])
+
+    def _unlimited_point(self):
+        """Return the index of the plan of the estimator without a budget."""
+        if self.evidence.single is None:
+            return 0
+        return 1
+
+    def _within_budget(self, budget, is_certified):
+        """Return a mask of the certified points with a promised cost in the budget."""
+        costs = self.promised_costs(budget)
+        points = np.flatnonzero(is_certified)
+        cheapest = points[np.argmin(costs[points])]
+        if not affords(budget, costs[cheapest]):
+            advice = self._advice_on_budget(budget, int(cheapest))
+            check_affordable(budget, float(costs[cheapest]), advice=advice)
+        return is_certified & affords(budget, costs)
 
     def _advice_on_budget(self, budget, k):
-        """What the budget asked for would take, at the cheapest point that may be taken."""
-        costs, level = self.evidence.costs[:, k], self.level(budget)
-        beside = "" if self.max_loss is None else f" beside max_loss={self.max_loss!r}"
-        upper = float(self.cost_upper(level)[k])
-        needed = _more_rows_needed(budget, costs, upper, self.cost_range(), level)
-        more = (
-            f"budget={budget!r} would need about {needed:.0f}"
-            if np.isfinite(needed)
-            else f"no number of rows would be enough: they cost {costs.mean():.4g} on average "
-            f"there, which budget={budget!r} is not above"
+        """Return the text of how many rows a budget needs at point `k`."""
+        costs = self.evidence.costs[:, k]
+        level = self.level(budget)
+        needed = _more_rows_needed(
+            budget,
+            costs,
+            upper=float(self.cost_uppers(level)[k]),
+            bounds=self.cost_range(),
+            level=level,
         )
-        return f"That is the smallest that {len(costs)} evidence rows can promise{beside}; {more}."
+        if np.isfinite(needed):
+            more_rows = f"budget={budget!r} would need about {needed:.0f}"
+        else:
+            more_rows = (
+                f"no number of rows would be enough: they cost {costs.mean():.4g} on "
+                f"average there, which budget={budget!r} is not above"
+            )
+        with_loss = ""
+        if self.max_loss is not None:
+            with_loss = f" together with max_loss={self.max_loss!r}"
+        return (
+            f"That is the smallest that {len(costs)} evidence rows can "
+            f"promise{with_loss}; {more_rows}."
+        )
+
+    def _safe_ends(self, level):
+        """Return a list of the points that the path may begin with (`_SafeEnd`)."""
+        levels = {0: level}
+        if self.evidence.single is not None:
+            levels = {0: _SINGLE_SHARE * level, 1: (1 - _SINGLE_SHARE) * level}
+        safe_ends = []
+        for k, point_level in levels.items():
+            uppers = self._upper_bounds_of_loss(k, point_level)
+            worst = int(np.argmax(uppers))
+            differences = self.evidence.differences(k)[worst]
+            safe_ends.append(_SafeEnd(point_level, uppers[worst], differences))
+        return safe_ends
 
     def _refuse_loss(self, budget):
-        """Say what these rows can promise, and what the loss asked for would take."""
-        evidence, max_loss, level = self.evidence, self.max_loss, self.level(budget)
-        # Where the path may begin, and the level that `sequence` has for it there.
-        starts = {0: level}
-        if evidence.single is not None:
-            starts = {0: _END_SHARE * level, 1: (1 - _END_SHARE) * level}
-        bounds = {k: self._loss_bounds(k, level) for k, level in starts.items()}
-        best = min(bounds, key=lambda k: max(bounds[k]))
-        level, upper = starts[best], max(bounds[best])
-        worst = evidence.differences(best)[int(np.argmax(bounds[best]))]
-        span = self._options(level)["bounds"]
-        needed = _more_rows_needed(max_loss, worst, upper, span, level)
-        # A plan without a budget, which the fallback is, keeps none.
-        without = f"leave out budget={budget!r} and " if np.isfinite(budget) else ""
-        where = " of its smallest or worst group" if evidence.groups else ""
-        or_else = f', or {without}take fallback="safe"'
-        found = smallest_loss(max_loss, upper, needed, worst.mean(), "rows", or_else)
+        """Raise a ValueError with the loss that can be promised instead."""
+        best = min(self._safe_ends(self.level(budget)), key=lambda end: end.upper)
+        needed = _more_rows_needed(
+            self.max_loss,
+            best.differences,
+            upper=best.upper,
+            bounds=self._difference_bounds,
+            level=best.level,
+        )
+        # The fallback is the plan without a budget, so a budget must go.
+        alternative = ', or take fallback="safe"'
+        if np.isfinite(budget):
+            alternative = f', or leave out budget={budget!r} and take fallback="safe"'
+        advice = advice_on_loss(
+            self.max_loss,
+            smallest=best.upper,
+            needed=needed,
+            mean_loss=best.differences.mean(),
+            unit="rows",
+            alternative=alternative,
+        )
+        which_rows = ""
+        if self.evidence.groups:
+            which_rows = " of its smallest or worst group"
         raise ValueError(
-            f"max_loss={max_loss!r} cannot be promised with confidence={self.confidence!r} "
-            f"on {len(worst)} evidence rows{where}. {found}"
+            f"max_loss={self.max_loss!r} cannot be promised with "
+            f"confidence={self.confidence!r} on {len(best.differences)} evidence "
+            f"rows{which_rows}. {advice}"
         )
 
     # Records --------------------------------------------------------------------------
 
     def operating_points(self, budget):
-        """All points with their bounds (OperatingPoints)."""
-        loss, cost = self.certified(budget)
+        """Return all points with their bounds (`OperatingPoints`)."""
         evidence = self.evidence
+        loss_certified = self.loss_certified(self.level(budget))
+        cost_certified = affords(budget, self.promised_costs(budget))
+        n_points = len(evidence.budgets)
         return OperatingPoints(
-            evidence.budgets,
-            np.array([evidence.mean_loss(k) for k in range(len(loss))]),
-            self.loss_uppers,
-            evidence.costs.mean(axis=0),
-            self.cost_upper(self.level()),
-            loss & affords(budget, cost),
-            evidence.single,
+            budget=evidence.budgets,
+            loss=np.array([evidence.mean_loss(k) for k in range(n_points)]),
+            loss_upper=self.loss_uppers,
+            cost=evidence.costs.mean(axis=0),
+            cost_upper=self.cost_uppers(self.level()),
+            certified=loss_certified & cost_certified,
+            single=evidence.single,
         )
 
     def certificate(self, budget):
-        """What is promised for a budget (:class:`Certificate`)."""
+        """Return the certificate for a budget (:class:`Certificate`)."""
         if budget not in self._certificates:
-            self._certificates[budget] = self._certificate(budget)
+            self._certificates[budget] = self._make_certificate(budget)
         return self._certificates[budget]
 
-    def _certificate(self, budget):
-        evidence, max_loss = self.evidence, self.max_loss
-        k, limited = self.point(budget), bool(np.isfinite(budget))
-        promised = bool(self.certified(budget)[0].any()) and (
-            max_loss is not None or limited
-        )
-        best = int(np.argmin(evidence.references.mean(axis=0)))
-        reference, reference_cost = list(evidence.reference_costs.items())[best]
-        if len(evidence.reference_costs) > 1:
-            reference = "the best single choice"
-        if np.isnan(reference_cost):
-            reference += UNPRICED
-            reference_cost = float(evidence.costs[:, 0].mean())
-        n, costs = len(evidence.losses), evidence.costs[:, k]
-        assumption = f"later rows are drawn as the {n} evidence rows were"
-        if limited and self.max_cost is None:
-            most = evidence.costs.max()
-            assumption += (
-                f" and none costs more than {most:.4g}, the most that was seen"
-            )
-        if self.asserted and max_loss is not None:
-            assumption += (
-                f", and the losses of no row differ by more than {self.loss_range:g}"
-            )
-        options = {"bounds": self.cost_range(), "confidence": 1 - self.level()}
+    def _make_certificate(self, budget):
+        """Return a new certificate for a budget."""
+        evidence = self.evidence
+        k = self.point(budget)
+        costs = evidence.costs[:, k]
+        reference, reference_cost = self._best_reference()
+        is_limited = bool(np.isfinite(budget))
+        has_promise = self.max_loss is not None or is_limited
+        is_certified = bool(self.loss_certified(self.level(budget)).any())
+        abstained_share = None
+        if evidence.abstained_share.any():
+            abstained_share = float(evidence.abstained_share[k])
         return Certificate(
-            promised=promised,
-            max_loss=None if max_loss is None else float(max_loss),
-            budget=float(budget) if limited else None,
+            promised=is_certified and has_promise,
+            max_loss=None if self.max_loss is None else float(self.max_loss),
+            budget=float(budget) if is_limited else None,
             confidence=float(self.confidence),
             reference=reference,
-            n_rows=n,
+            n_rows=len(evidence.losses),
             operating_budget=float(evidence.budgets[k]),
             loss=evidence.mean_loss(k),
             cost=float(costs.mean()),
             loss_upper=self.loss_upper(k),
-            cost_upper=mean_upper_bound(costs, **options),
+            cost_upper=mean_upper_bound(
+                costs, bounds=self.cost_range(), confidence=1 - self.level()
+            ),
             reference_cost=reference_cost,
             groups=list(evidence.groups),
-            assumption=assumption,
+            assumption=self._assumption(is_limited),
             unit=self.unit,
             single=evidence.single if k == 0 else None,
-            calls=dict(evidence.calls),
-            abstained_share=float(evidence.abstained_share[k])
-            if evidence.abstained_share.any()
-            else None,
+            calls=dict(evidence.row_counts),
+            abstained_share=abstained_share,
         )
 
+    def _best_reference(self):
+        """Return the name and the mean cost of the reference of the smallest loss."""
+        evidence = self.evidence
+        best = int(np.argmin(evidence.reference_losses.mean(axis=0)))
+        name, mean_cost = list(evidence.reference_costs.items())[best]
+        if len(evidence.reference_costs) > 1:
+            name = "the best single choice"
+        if np.isnan(mean_cost):
+            name += UNPRICED
+            mean_cost = float(evidence.costs[:, 0].mean())
+        return name, mean_cost
 
-def _more_rows_needed(limit, values, upper, bounds, level):
-    """About how many rows promise a mean within `limit`, where these values do not.
+    def _assumption(self, is_limited):
+        """Return the text of the assumption of a certificate.
 
-    `upper` is what they promise, above `limit`. A bound comes down to the mean at best as one over
-    the number of rows: a forecast below that, from mean and spread alone, is not believed.
+        `is_limited` is True if the certificate promises a cost.
+        """
+        evidence = self.evidence
+        n_rows = len(evidence.losses)
+        assumption = f"later rows are drawn as the {n_rows} evidence rows were"
+        if is_limited and self.max_cost is None:
+            largest = evidence.costs.max()
+            assumption += (
+                f" and none costs more than {largest:.4g}, the most that was seen"
+            )
+        if self.range_is_given and self.max_loss is not None:
+            assumption += (
+                f", and the losses of no row differ by more than {self.loss_range:g}"
+            )
+        return assumption
+
+
+def _more_rows_needed(limit, values, *, upper, bounds, level):
+    """Forecast how many rows are needed to promise a mean of at most `limit`.
+
+    A bound comes down to the mean at best as one over the number of rows. A forecast by
+    mean and standard deviation alone that is smaller is replaced.
+
+    Parameters
+    ----------
+    limit : float
+    values : ndarray of shape (n_rows,)
+    upper : float
+        Upper bound of the mean by these rows, above `limit`.
+    bounds : tuple of (float, float)
+        Smallest and largest possible value.
+    level : float
+
+    Returns
+    -------
+    float
+        Infinity if no number of rows is enough.
     """
-    n, mean, std = len(values), float(values.mean()), float(values.std())
+    n_rows = len(values)
+    mean = float(values.mean())
     needed = rows_needed(
-        float(limit), mean=mean, std=std, bounds=bounds, confidence=1 - level
+        float(limit),
+        mean=mean,
+        std=float(values.std()),
+        bounds=bounds,
+        confidence=1 - level,
     )
     if not np.isfinite(needed):
         return needed
-    return max(needed, np.ceil(n * (upper - mean) / (limit - mean)), n + 1.0)
+    needed_by_bound = np.ceil(n_rows * (upper - mean) / (limit - mean))
+    return max(needed, needed_by_bound, n_rows + 1.0)
 
 
-def smallest_loss(max_loss, upper, needed, seen, rows, or_else=""):
-    """What these rows, or labels, can promise, and how many of them `max_loss` would take."""
-    more = f"max_loss={max_loss!r} would need about {needed:.0f} {rows}. "
-    more += f"Give more {rows} or a larger max_loss"
+def advice_on_loss(max_loss, *, smallest, needed, mean_loss, unit, alternative=""):
+    """Return the text of the loss that can be promised instead, with advice.
+
+    Parameters
+    ----------
+    max_loss : float
+        The limit that cannot be promised.
+    smallest : float
+        The smallest limit that can be promised.
+    needed : float
+        Number of rows that `max_loss` needs. Infinity if no number is enough.
+    mean_loss : float
+        Mean loss at the safe end of the path.
+    unit : {"rows", "labels"}
+        Unit of `needed`.
+    alternative : str, default=""
+        End of the advice.
+
+    Returns
+    -------
+    str
+    """
     if np.isinf(needed):
-        more = f"no number of {rows} would be enough if the loss at the safe end is {seen:.3g}, as "
-        more += "seen. Raise max_loss above it"
-    return f"The smallest loss that they can promise is {upper:.3g}; {more}{or_else}."
+        advice = (
+            f"no number of {unit} would be enough if the loss at the safe end is "
+            f"{mean_loss:.3g}, as seen. Raise max_loss above it"
+        )
+    else:
+        advice = (
+            f"max_loss={max_loss!r} would need about {needed:.0f} {unit}. Give more "
+            f"{unit} or a larger max_loss"
+        )
+    return (
+        f"The smallest loss that they can promise is {smallest:.3g}; "
+        f"{advice}{alternative}."
+    )

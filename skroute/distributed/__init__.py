@@ -1,4 +1,4 @@
-"""The assignment beyond one memory: a few passes over blocks of rows, by Dask or one by one."""
+"""Assignment of more rows than fit in memory: passes over blocks, also by Dask."""
 
 from skroute.distributed._dask import BlockedAssignment, solve_assignment
 from skroute.distributed._passes import PassedAssignment, solve_in_passes

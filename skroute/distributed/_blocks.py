@@ -1,59 +1,109 @@
 """Dask collections as lists of blocks of rows."""
 
+import math
 import reprlib
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class RowBlocks(NamedTuple):
+    """Blocks of rows of a Dask collection.
+
+    Attributes
+    ----------
+    blocks : list of delayed
+        The rows of each block.
+    sizes : tuple of int or float
+        Number of rows of each block. NaN if it is not known.
+    companions : list of dict
+        For each block the values of the companions by name: their block, or the value
+        as it is.
+    """
+
+    blocks: list[Any]
+    sizes: tuple[Any, ...]
+    companions: list[dict[str, Any]]
 
 
 def is_collection(X):
-    """Whether rows are a Dask array or data frame. Does not import Dask."""
+    """Return True for a Dask array or data frame. Dask is not imported."""
     return hasattr(X, "__dask_graph__") and hasattr(X, "to_delayed")
 
 
-def row_blocks(X: Any, **beside: Any):
-    """Blocks of rows of a Dask collection, each with those of what goes with it.
+def row_blocks(X: Any, **companions: Any) -> RowBlocks:
+    """Return the blocks of rows of a Dask collection, with those of companions.
 
     Parameters
     ----------
     X : dask array or data frame
-        A row is one piece: other axes are made so.
+        Chunks of an array are merged along all axes but the first.
 
-    **beside : dask arrays, data frames or series, or anything else
-        Collections in the same blocks, or a ValueError; an array of known sizes is divided as X
-        is. What is no collection goes with every block as it is.
+    **companions : dask arrays, data frames or series, or anything else
+        Collections must have the same blocks as X. An array of known sizes is divided
+        as X is. A value that is no collection goes with every block as it is.
+
+    Returns
+    -------
+    RowBlocks
+
+    Raises
+    ------
+    ValueError
+        If a collection has other blocks.
+    """
+    blocks, sizes = _split_rows(X)
+    companions_of_blocks: list[dict[str, Any]] = [{} for _ in blocks]
+    for name, companion in companions.items():
+        if not is_collection(companion):
+            for companions_of_block in companions_of_blocks:
+                companions_of_block[name] = companion
+            continue
+        other_blocks, other_sizes = _split_rows(companion, sizes)
+        if not _may_be_equal(sizes, other_sizes):
+            raise ValueError(
+                f"{name} must have the rows of X in the same blocks: X has "
+                f"{len(blocks)} blocks of {reprlib.repr(sizes)} rows, {name} "
+                f"{len(other_blocks)} of {reprlib.repr(other_sizes)}."
+            )
+        for companions_of_block, block in zip(
+            companions_of_blocks, other_blocks, strict=True
+        ):
+            companions_of_block[name] = block
+    return RowBlocks(blocks, sizes, companions_of_blocks)
+
+
+def _may_be_equal(sizes, other_sizes):
+    """Return True if the numbers of blocks, and all known sizes, are equal."""
+    if len(sizes) != len(other_sizes):
+        return False
+    for size, other_size in zip(sizes, other_sizes, strict=True):
+        are_known = not (math.isnan(size) or math.isnan(other_size))
+        if are_known and size != other_size:
+            return False
+    return True
+
+
+def _split_rows(collection, sizes=None):
+    """Return the blocks of rows of a collection, and their sizes.
+
+    Parameters
+    ----------
+    collection : dask array or data frame
+    sizes : tuple of int or float, default=None
+        Sizes that an array with as many rows is divided into. None keeps its chunks.
 
     Returns
     -------
     blocks : list of delayed
     sizes : tuple of int or float
-        Rows of each block; NaN where it is not known.
-    beside : list of dict
-        For each block what goes with it.
     """
-    blocks, sizes = _parts(X)
-    told: list[dict[str, Any]] = [{} for _ in blocks]
-    for name, other in beside.items():
-        if not is_collection(other):
-            for one in told:
-                one[name] = other
-            continue
-        parts, found = _parts(other, sizes)
-        known = ((a, b) for a, b in zip(found, sizes) if a == a and b == b)
-        if len(parts) != len(blocks) or any(a != b for a, b in known):
-            raise ValueError(
-                f"{name} must have the rows of X in the same blocks: X has {len(blocks)} blocks "
-                f"of {reprlib.repr(sizes)} rows, {name} {len(parts)} of {reprlib.repr(found)}."
-            )
-        for one, part in zip(told, parts):
-            one[name] = part
-    return blocks, sizes, told
-
-
-def _parts(collection, sizes=None):
     if not hasattr(collection, "chunks"):
-        parts = collection.to_delayed()
-        return list(parts), (float("nan"),) * len(parts)
-    array = collection.rechunk(dict.fromkeys(range(1, collection.ndim), -1))
-    # Of blocks of unknown sizes the sum is not known, which equals nothing.
+        # The partitions of a data frame have unknown sizes.
+        partitions = list(collection.to_delayed())
+        return partitions, (math.nan,) * len(partitions)
+    other_axes = range(1, collection.ndim)
+    # -1 makes one chunk of an axis.
+    array = collection.rechunk(dict.fromkeys(other_axes, -1))
+    # A sum with unknown sizes is NaN, which is equal to nothing.
     if sizes is not None and sum(sizes) == sum(array.chunks[0]):
         array = array.rechunk({0: tuple(sizes)})
     return list(array.to_delayed().ravel()), array.chunks[0]

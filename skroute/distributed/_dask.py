@@ -1,4 +1,4 @@
-"""The assignment over Dask arrays, on whatever scheduler runs them."""
+"""Assignment over Dask arrays, on any scheduler."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -10,39 +10,8 @@ from skroute.distributed._passes import PassedAssignment, choices_of, solve_in_p
 from skroute.utils._optional import import_optional
 from skroute.utils._validation import check_numbers
 
-# How many results of blocks are merged by one task.
-_GROUP = 8
-
-
-def _checked_costs(array, costs, values):
-    """Costs shared by all rows in memory, costs per row as a Dask array."""
-    if not isinstance(costs, array.Array):
-        if isinstance(costs, Mapping):
-            raise TypeError(
-                "costs must be an array in the order of the columns, got a mapping."
-            )
-        costs = check_numbers(costs, "costs")
-    n_rows, n_choices = values.shape
-    # Of unknown sizes the passes tell.
-    known = costs.ndim != 2 or np.isnan(n_rows) or np.isnan(costs.shape[0])
-    if (
-        costs.shape[-1:] != (n_choices,)
-        or costs.ndim > 2
-        or not (known or len(costs) == n_rows)
-    ):
-        rows = "n_rows" if np.isnan(n_rows) else n_rows
-        raise ValueError(
-            f"costs must have shape ({n_choices},) or ({rows}, {n_choices}), got {costs.shape}."
-        )
-    if isinstance(costs, array.Array):
-        return costs.compute() if costs.ndim == 1 else costs
-    if costs.ndim == 1:
-        return costs
-    if np.isnan(n_rows):
-        raise ValueError(
-            "costs per row must be a Dask array in the blocks of values, whose sizes are unknown."
-        )
-    return array.from_array(costs, chunks=values.chunks)
+# Number of results of blocks that one task merges.
+_GROUP_SIZE = 8
 
 
 class BlockedAssignment(NamedTuple):
@@ -54,7 +23,7 @@ class BlockedAssignment(NamedTuple):
         Lazy: computing it is one more pass over the values.
 
     plan : PassedAssignment
-        Objective, spend, bound, gap and price, as means per row.
+        Objective, cost, bound, gap and price, as means per row.
     """
 
     choices: Any
@@ -69,13 +38,13 @@ def solve_assignment(
     Parameters
     ----------
     values : dask.array.Array of shape (n_rows, n_choices)
-        Value of each choice for each row; in blocks of rows, whose number may be unknown.
-        It is computed once in each of the two to four passes: persist it where that is
-        expensive and it fits.
+        Value of each choice for each row, in blocks of rows. The number of rows may be
+        unknown. The array is computed once in each of the two to four passes. Persist
+        it if that is expensive and it fits.
 
     costs : {array-like, dask.array.Array} of shape (n_choices,) or (n_rows, n_choices)
-        Cost of each choice, shared by all rows, or per row; a Dask array in the same blocks
-        where the sizes of the blocks are unknown.
+        Cost of each choice, shared by all rows or per row. It must be a Dask array in
+        the same blocks if the sizes of the blocks are unknown.
 
     budget : float or None
         Mean cost per row. A hard cap over all rows. None is unlimited.
@@ -84,20 +53,20 @@ def solve_assignment(
     -------
     BlockedAssignment
         Named tuple ``(choices, plan)``. The plan does not depend on how the rows are
-        divided into blocks, but for the rounding of sums.
+        divided into blocks, except for the rounding of sums.
 
     Raises
     ------
     TypeError
-        For values that are no Dask array, or a mapping of costs.
+        If values are not a Dask array, or costs are a mapping.
     ValueError
         For bad values or costs, or a budget that the cheapest plan exceeds.
     ImportError
-        Where dask is not installed.
+        If dask is not installed.
 
     See Also
     --------
-    solve_in_passes : The same over blocks that are read one by one.
+    solve_in_passes : Assignment over blocks that are read one by one.
 
     Examples
     --------
@@ -111,22 +80,79 @@ def solve_assignment(
     array = import_optional("dask.array", "skroute.distributed.solve_assignment")
     if not isinstance(values, array.Array) or values.ndim != 2:
         raise TypeError(
-            "values must be a dask array with two axes, got "
-            f"{type(values).__name__}: for numpy use skroute.assignment.solve_assignment."
+            f"values must be a dask array with two axes, got {type(values).__name__}: "
+            "for numpy use skroute.assignment.solve_assignment."
         )
-    blocks, _, beside = row_blocks(values, costs=_checked_costs(array, costs, values))
-    pairs = [(block, told["costs"]) for block, told in zip(blocks, beside)]
+    row_costs = _checked_costs(array, costs, values)
+    value_blocks, _, companions = row_blocks(values, costs=row_costs)
+    cost_blocks = [companion["costs"] for companion in companions]
+    blocks = list(zip(value_blocks, cost_blocks, strict=True))
+    plan = solve_in_passes(blocks, budget, run=_run_delayed)
+    choices = []
+    for block, rule, size in zip(blocks, plan.rules, np.diff(plan.starts), strict=True):
+        block_values, block_costs = block
+        block_choices = dask.delayed(choices_of)(block_values, block_costs, rule)
+        choices.append(array.from_delayed(block_choices, (int(size),), dtype=np.int64))
+    return BlockedAssignment(array.concatenate(choices), plan)
 
-    def run(function, pairs, merge):
-        parts = [dask.delayed(function)(*pair) for pair in pairs]
-        while len(parts) > 1:
-            groups = (parts[i : i + _GROUP] for i in range(0, len(parts), _GROUP))
-            parts = [dask.delayed(merge)(group) for group in groups]
-        return dask.compute(parts[0])[0]
 
-    plan = solve_in_passes(pairs, budget, run=run)
-    parts = []
-    for i, size in enumerate(np.diff(plan.starts)):
-        made = dask.delayed(choices_of)(*pairs[i], *plan.rules[i])
-        parts.append(array.from_delayed(made, (int(size),), dtype=np.int64))
-    return BlockedAssignment(array.concatenate(parts), plan)
+def _run_delayed(function, blocks, merge):
+    """Run a pass over delayed blocks, and merge the results in a tree of tasks.
+
+    It is a `run` of :func:`solve_in_passes`.
+    """
+    import dask
+
+    results = [dask.delayed(function)(values, costs) for values, costs in blocks]
+    while len(results) > 1:
+        groups = [
+            results[i : i + _GROUP_SIZE] for i in range(0, len(results), _GROUP_SIZE)
+        ]
+        results = [dask.delayed(merge)(group) for group in groups]
+    (computed,) = dask.compute(results[0])
+    return computed
+
+
+def _checked_costs(array, costs, values):
+    """Return checked costs for all blocks of values.
+
+    Parameters
+    ----------
+    array : module
+        ``dask.array``.
+    costs : {array-like, dask.array.Array}
+    values : dask.array.Array of shape (n_rows, n_choices)
+
+    Returns
+    -------
+    ndarray of shape (n_choices,), or dask.array.Array of shape (n_rows, n_choices)
+        Costs that all rows share are in memory.
+    """
+    if isinstance(costs, Mapping):
+        raise TypeError(
+            "costs must be an array in the order of the columns, got a mapping."
+        )
+    if not isinstance(costs, array.Array):
+        costs = check_numbers(costs, "costs")
+    n_rows, n_choices = values.shape
+    # The number of rows is NaN if Dask does not know it. The passes check it then.
+    has_right_shape = costs.ndim in (1, 2) and costs.shape[-1] == n_choices
+    if has_right_shape and costs.ndim == 2:
+        is_unknown = np.isnan(n_rows) or np.isnan(costs.shape[0])
+        has_right_shape = is_unknown or costs.shape[0] == n_rows
+    if not has_right_shape:
+        rows = "n_rows" if np.isnan(n_rows) else n_rows
+        raise ValueError(
+            f"costs must have shape ({n_choices},) or ({rows}, {n_choices}), got "
+            f"{costs.shape}."
+        )
+    if isinstance(costs, array.Array):
+        return costs.compute() if costs.ndim == 1 else costs
+    if costs.ndim == 1:
+        return costs
+    if np.isnan(n_rows):
+        raise ValueError(
+            "costs per row must be a Dask array in the blocks of values, whose sizes "
+            "are unknown."
+        )
+    return array.from_array(costs, chunks=values.chunks)

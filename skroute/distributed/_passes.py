@@ -1,7 +1,7 @@
-"""One budget over more rows than fit a memory: a sketch, the last interval, its exact solution."""
+"""Assignment in passes over blocks: sketches, and a core that is solved exactly."""
 
 from collections.abc import Callable, Sequence
-from functools import partial, reduce
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,14 +14,42 @@ from skroute.utils._tolerances import ROUNDING, TINY
 from skroute.utils._typing import NDArray
 from skroute.utils._validation import read_only
 
-# A sketch has 2 ** _BITS bins; so many increments around the price are solved exactly.
+# A sketch has 2 ** _BITS bins.
 _BITS = 16
-_CORE = 100_000
+# Bits of a float64 that is not negative: its sign bit is 0.
+_FLOAT_BITS = 63
+# Columns of the bins of a sketch.
+_COUNT = 0
+_COST = 1
+_VALUE = 2
+# Number of increments around the price that are solved exactly. Bounds the memory.
+_MAX_CORE = 100_000
+# The core of a block without core rows.
 _NO_ROWS = np.empty(0, np.int64)
 
 
+class BlockRule(NamedTuple):
+    """Rule for the choices of a block.
+
+    Attributes
+    ----------
+    high : int
+        Increments whose efficiency has at least these bits are taken.
+    core_rows : ndarray of shape (n_core_rows,), dtype=int64
+        Rows of the block that were solved exactly.
+    core_choices : ndarray of shape (n_core_rows,), dtype=int64
+        Choices of these rows.
+    """
+
+    high: int
+    core_rows: NDArray[np.int64]
+    core_choices: NDArray[np.int64]
+
+
 class PassedAssignment(NamedTuple):
-    """A plan for blocks of rows, with a bound on the gap. All amounts are means per row.
+    """A plan for blocks of rows, with a bound on the gap.
+
+    All amounts are means per row.
 
     Attributes
     ----------
@@ -29,29 +57,30 @@ class PassedAssignment(NamedTuple):
         Mean value of the plan.
 
     spent : float
-        Mean cost per row; never above the budget.
+        Mean cost per row. Never above the budget.
 
     upper_bound : float
-        No plan within the budget has a larger mean value: the relaxation's optimum.
+        Upper bound of the mean value of all plans within the budget: the optimum of the
+        relaxation.
 
     gap : float
         ``(upper_bound - objective) / max(|upper_bound|, tiny)``.
 
     price : float
-        Dual price of the budget; 0 where it does not bind.
+        Dual price of the budget. 0 if the budget does not bind.
 
     n_rows : int
-        Rows of all blocks.
+        Number of rows of all blocks.
 
     n_passes : int
-        Passes over the blocks that finding the plan took, the last one for writing it down
-        not included.
+        Number of passes over the blocks that finding the plan took. The pass of
+        `choices` is not included.
 
     starts : ndarray of shape (n_blocks + 1,), dtype=int64
         Number of the first row of each block, and of all rows.
 
     rules : list of tuple
-        What `choices` needs, by block.
+        Rules of `choices`, one for each block.
     """
 
     objective: float
@@ -65,7 +94,7 @@ class PassedAssignment(NamedTuple):
     rules: list[tuple]
 
     def choices(self, block: int, values: Any, costs: Any) -> NDArray[np.int64]:
-        """The choice for each row of a block.
+        """Return the choice of each row of a block.
 
         Parameters
         ----------
@@ -73,48 +102,165 @@ class PassedAssignment(NamedTuple):
             Number of the block.
 
         values : array-like of shape (n_rows, n_choices)
-            Its values, as they were when the plan was found.
+            Values of the block, equal to those when the plan was found.
 
         costs : array-like of shape (n_choices,) or (n_rows, n_choices)
-            Its costs.
+            Costs of the block.
 
         Returns
         -------
         ndarray of shape (n_rows,), dtype=int64
         """
-        return choices_of(values, costs, *self.rules[block])
+        return choices_of(values, costs, self.rules[block])
 
 
-def choices_of(values, costs, high, rows, chosen):
-    """Choices of a block: every increment above, and those of the core as they were solved."""
-    choices = _walked(values, costs, high, high)[2]
-    choices[rows] = chosen
+class Sketch(NamedTuple):
+    """Sums of one or several blocks over increments.
+
+    Attributes
+    ----------
+    block_sizes : list of int
+        Number of rows of each block.
+    cheapest_cost, cheapest_value : float
+        Cost and value of the cheapest choices.
+    cost_above, value_above : float
+        Cost and value of the increments above all bins.
+    bins : ndarray of shape (2 ** _BITS, 3)
+        Number of increments, their cost and their value, in each bin.
+    """
+
+    block_sizes: list[int]
+    cheapest_cost: float
+    cheapest_value: float
+    cost_above: float
+    value_above: float
+    bins: NDArray[np.float64]
+
+    @property
+    def n_rows(self):
+        """Number of rows of all blocks."""
+        return sum(self.block_sizes)
+
+    @property
+    def starts(self):
+        """Number of the first row of each block, and of all rows, an array."""
+        return np.cumsum([0, *self.block_sizes])
+
+    def n_bins_within(self, budget):
+        """Return the number of bins, from the top, that are within a mean budget."""
+        total = budget * self.n_rows
+        room = np.inf
+        if np.isfinite(total):
+            room = total * (1 + ROUNDING) - self.cheapest_cost - self.cost_above
+        spent_from_top = np.cumsum(self.bins[::-1, _COST])
+        return int(np.searchsorted(spent_from_top, room, side="right"))
+
+
+class CoreOfBlock(NamedTuple):
+    """Rows of a block that are solved exactly, and totals of its other rows.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n_core_rows,), dtype=int64
+    values, costs : ndarray of shape (n_core_rows, n_choices)
+    fixed_value, fixed_cost : float
+        Summed value and cost of the other rows.
+    """
+
+    rows: NDArray[np.int64]
+    values: NDArray[np.float64]
+    costs: NDArray[np.float64]
+    fixed_value: float
+    fixed_cost: float
+
+
+class _WalkedBlock(NamedTuple):
+    """Block with the choices of all increments above an interval.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_rows, n_choices)
+    costs : ndarray of shape (n_rows, n_choices) or (1, n_choices)
+    choices : ndarray of shape (n_rows,), dtype=int64
+    is_core : ndarray of shape (n_rows,), dtype=bool
+        True for rows with an increment in the interval.
+    """
+
+    values: NDArray[np.float64]
+    costs: NDArray[np.float64]
+    choices: NDArray[np.int64]
+    is_core: NDArray[np.bool_]
+
+
+def choices_of(values, costs, rule):
+    """Return the choice of each row of a block by a `BlockRule`."""
+    # An empty interval: no row is in the core.
+    choices = _walk(values, costs, low=rule.high, high=rule.high).choices
+    choices[rule.core_rows] = rule.core_choices
     return choices
 
 
-def sketch(values, costs, low, shift):
-    """Sketch of a block: its number of rows, sums, and what each bin has."""
+def sketch_of_block(values, costs, *, low, shift):
+    """Return the sketch of a block, with bins as in `_kernels.sketch_block`."""
     from skroute.distributed import _kernels
 
-    values, costs, order = _checked(values, costs)
-    hist = np.zeros((2**_BITS, 3))
-    sums = _kernels.sketch_block(values, costs, order, low, shift, hist)
-    return [len(values)], sums, hist
+    values, costs, order = _check_block(values, costs)
+    bins = np.zeros((2**_BITS, 3))
+    sums = _kernels.sketch_block(values, costs, order, low, shift, bins)
+    cheapest_cost, cheapest_value, cost_above, value_above = sums
+    return Sketch(
+        block_sizes=[len(values)],
+        cheapest_cost=cheapest_cost,
+        cheapest_value=cheapest_value,
+        cost_above=cost_above,
+        value_above=value_above,
+        bins=bins,
+    )
 
 
-def merge(sketches):
-    """Sketch of several blocks, in their order."""
-    counts = [count for part in sketches for count in part[0]]
-    return counts, sum(part[1] for part in sketches), sum(part[2] for part in sketches)
+def merge_sketches(sketches):
+    """Return the sketch of all blocks of some sketches, in their order."""
+    block_sizes = []
+    for sketch in sketches:
+        block_sizes.extend(sketch.block_sizes)
+    return Sketch(
+        block_sizes=block_sizes,
+        cheapest_cost=sum(sketch.cheapest_cost for sketch in sketches),
+        cheapest_value=sum(sketch.cheapest_value for sketch in sketches),
+        cost_above=sum(sketch.cost_above for sketch in sketches),
+        value_above=sum(sketch.value_above for sketch in sketches),
+        bins=sum(sketch.bins for sketch in sketches),
+    )
 
 
-def gather(values, costs, low, high):
-    """Rows of a block with an increment in the last interval, and totals of the others."""
-    values, costs, choices, core = _walked(values, costs, low, high)
-    rows, at = np.flatnonzero(core), np.flatnonzero(~core)
-    table = np.broadcast_to(costs, values.shape)
-    fixed = values[at, choices[at]].sum(), table[at, choices[at]].sum()
-    return [(rows, values[rows], table[rows], *map(float, fixed))]
+def core_of_block(values, costs, *, low, high):
+    """Return the core of a block, as a list with one `CoreOfBlock`.
+
+    Core rows have an increment in the interval of efficiencies with bits from `low` to
+    `high`.
+    """
+    block = _walk(values, costs, low=low, high=high)
+    core = np.flatnonzero(block.is_core)
+    fixed = np.flatnonzero(~block.is_core)
+    row_costs = np.broadcast_to(block.costs, block.values.shape)
+    fixed_choices = block.choices[fixed]
+    return [
+        CoreOfBlock(
+            rows=core,
+            values=block.values[core],
+            costs=row_costs[core],
+            fixed_value=float(block.values[fixed, fixed_choices].sum()),
+            fixed_cost=float(row_costs[fixed, fixed_choices].sum()),
+        )
+    ]
+
+
+def merge_cores(lists_of_cores):
+    """Return one list of the cores of all blocks."""
+    merged = []
+    for cores in lists_of_cores:
+        merged.extend(cores)
+    return merged
 
 
 def solve_in_passes(
@@ -126,21 +272,22 @@ def solve_in_passes(
     ----------
     blocks : sequence
         For each block a pair ``(values, costs)``, as for
-        :func:`~skroute.assignment.solve_assignment`, or a function without arguments that
-        returns one; it is called once in each pass.
+        :func:`~skroute.assignment.solve_assignment`, or a function without arguments
+        that returns one and is called once in each pass.
 
     budget : float or None
-        Mean cost per row, a hard cap over all rows of all blocks. None is unlimited.
+        Mean cost per row. A hard cap over all rows of all blocks. None is unlimited.
 
     run : callable, default=None
-        ``run(function, blocks, merge)`` returns ``merge`` of the results of
-        ``function(values, costs)`` for every block, in their order; `merge` takes a list of
-        results and may be applied in groups. None runs the blocks one by one.
+        ``run(function, blocks, merge)`` calls ``function(values, costs)`` for every
+        block and returns ``merge`` of the results in the order of the blocks. `merge`
+        takes a list of results and may be applied in groups. None runs the blocks one
+        by one.
 
     Returns
     -------
     PassedAssignment
-        With `choices`, to be asked for each block.
+        Its method `choices` returns the choices of a block.
 
     Raises
     ------
@@ -149,147 +296,240 @@ def solve_in_passes(
 
     See Also
     --------
-    solve_assignment : The same over Dask arrays.
+    solve_assignment : Assignment over Dask arrays.
 
     Notes
     -----
-    A first pass sums the increments of the rows' concave hulls by bins of their efficiency,
-    which are the same in every block; the price lies in one of them. Further passes narrow
-    it until it has at most 100,000 increments. The rows of the 100,000 increments around it are
-    solved exactly with what the others leave of the budget. The bound is that of the relaxation
-    over all rows.
+    A first pass sums the increments of the concave hulls of rows by bins of their
+    efficiency. The bins are the same in every block, and the price is in one of them.
+    Further passes divide this bin until it has at most 100,000 increments. The rows of
+    the 100,000 increments around the price are solved exactly, with the part of the
+    budget that the other rows leave. The bound is that of the relaxation over all rows.
 
     Examples
     --------
     >>> import numpy as np
     >>> from skroute.distributed import solve_in_passes
-    >>> blocks = [(np.array([[0.6, 0.9]]), [1, 3]), (np.array([[0.7, 0.8], [0.2, 0.9]]), [1, 3])]
+    >>> values = np.array([[0.6, 0.9], [0.7, 0.8], [0.2, 0.9]])
+    >>> blocks = [(values[:1], [1, 3]), (values[1:], [1, 3])]
     >>> plan = solve_in_passes(blocks, budget=2)
     >>> [plan.choices(i, *block).tolist() for i, block in enumerate(blocks)]
     [[0], [0, 1]]
     """
-    if (
-        isinstance(blocks, (str, bytes))
-        or not hasattr(blocks, "__len__")
-        or not len(blocks)
-    ):
+    is_sequence = hasattr(blocks, "__len__") and not isinstance(blocks, str | bytes)
+    if not is_sequence or not len(blocks):
         raise TypeError(
-            "blocks must be a sequence of blocks, not empty, since they are passed over several "
-            f"times, got {type(blocks).__name__}: give a list, of functions where blocks are large."
+            "blocks must be a sequence of blocks, not empty, since they are passed "
+            f"over several times, got {type(blocks).__name__}: give a list, of "
+            "functions where blocks are large."
         )
-    run = one_by_one if run is None else run
+    if run is None:
+        run = one_by_one
     if not callable(run):
         raise TypeError(f"run must be callable or None, got {run!r}.")
     budget = check_budget(budget)
-    low, shift = 0, 63 - _BITS
-    above = np.zeros(2)
+    # The bins of a pass: `low` are the bits of the first one, `shift` is their width.
+    low = 0
+    shift = _FLOAT_BITS - _BITS
     n_passes = 0
     while True:
-        counts, sums, hist = run(partial(sketch, low=low, shift=shift), blocks, merge)
+        function = partial(sketch_of_block, low=low, shift=shift)
+        sketch = run(function, blocks, merge_sketches)
         n_passes += 1
-        n_rows, starts = sum(counts), np.cumsum([0, *counts])
-        total = budget * n_rows
-        if n_passes == 1 and n_rows:
-            check_affordable(budget, sums[0] / n_rows)
-        above += sums[2:]
-        room = (
-            total * (1 + ROUNDING) - sums[0] - above[0]
-            if np.isfinite(total)
-            else np.inf
-        )
-        # From the top: what fits, and the first bin that does not.
-        taken = np.cumsum(hist[::-1, 1])
-        at = int(np.searchsorted(taken, room, side="right"))
-        if at == len(hist):
-            if low == 0:
-                # The budget buys the best choice of every row.
-                spent = sums[0] + above[0] + hist[:, 1].sum()
-                value = sums[1] + above[1] + hist[:, 2].sum()
-                rules = [(0, _NO_ROWS, _NO_ROWS)] * len(counts)
-                return _plan(value, spent, value, 0.0, n_passes, starts, rules)
-            # What rounding says of the narrower sums: the lowest bin of the interval.
-            at -= 1
-        above += hist[::-1][:at, 1:].sum(axis=0)
-        bin_of = len(hist) - 1 - at
-        if hist[bin_of, 0] <= _CORE or shift == 0:
-            # As many bins on both sides as can be solved: the best exchange may be outside.
-            below = np.cumsum([0, *hist[:, 0]])
-            reach = np.arange(len(hist))
-            first, last = (
-                np.maximum(bin_of - reach, 0),
-                np.minimum(bin_of + reach + 1, len(hist)),
-            )
-            n_around = below[last] - below[first]
-            widest = max(int(np.searchsorted(n_around, _CORE, side="right")) - 1, 0)
-            high = min(low + (int(last[widest]) << shift), np.iinfo(np.int64).max)
-            low += int(first[widest]) << shift
+        if n_passes == 1 and sketch.n_rows:
+            check_affordable(budget, sketch.cheapest_cost / sketch.n_rows)
+        n_bought = sketch.n_bins_within(budget)
+        n_bins = len(sketch.bins)
+        if n_bought == n_bins and low == 0:
+            return _plan_of_best_choices(sketch, n_passes)
+        # Sums of a narrower interval are rounded otherwise: all bins may seem to fit.
+        n_bought = min(n_bought, n_bins - 1)
+        price_bin = n_bins - 1 - n_bought
+        if sketch.bins[price_bin, _COUNT] <= _MAX_CORE or shift == 0:
             break
-        low += bin_of << shift
-        # Sums above are those above this interval from here on.
-        above[:] = 0.0
+        low += price_bin << shift
         shift = max(shift - _BITS, 0)
-    parts = run(partial(gather, low=low, high=high), blocks, _joined)
-    return _settle(parts, starts, total, low, high, n_passes + 1)
+    first_bin, end_bin = _bins_around(sketch.bins[:, _COUNT], price_bin)
+    high = min(low + (end_bin << shift), np.iinfo(np.int64).max)
+    low += first_bin << shift
+    cores = run(partial(core_of_block, low=low, high=high), blocks, merge_cores)
+    return _solve_core(
+        cores,
+        starts=sketch.starts,
+        total=budget * sketch.n_rows,
+        low=low,
+        high=high,
+        n_passes=n_passes + 1,
+    )
 
 
-def _settle(parts, starts, total, low, high, n_passes):
-    """Solve the rows of the last interval exactly with what the others leave."""
-    rows, values, costs, fixed_value, fixed_cost = zip(*parts)
-    values, costs = np.concatenate(values), np.concatenate(costs)
-    value, cost = np.sum(fixed_value), np.sum(fixed_cost)
-    if len(values) == 0:
-        # Only rounding can do that: everything above was bought, and nothing else is wanted.
+def _plan_of_best_choices(sketch, n_passes):
+    """Return the plan with the best choice of every row: all increments are bought."""
+    cost_above_bins = sketch.cheapest_cost + sketch.cost_above
+    value_above_bins = sketch.cheapest_value + sketch.value_above
+    value = value_above_bins + sketch.bins[:, _VALUE].sum()
+    rule = BlockRule(high=0, core_rows=_NO_ROWS, core_choices=_NO_ROWS)
+    return _make_plan(
+        value=value,
+        cost=cost_above_bins + sketch.bins[:, _COST].sum(),
+        bound=value,
+        price=0.0,
+        n_passes=n_passes,
+        starts=sketch.starts,
+        rules=[rule] * len(sketch.block_sizes),
+    )
+
+
+def _bins_around(counts, price_bin):
+    """Return the widest range of bins around the price that can be solved exactly.
+
+    It has at most `_MAX_CORE` increments. It has the same number of bins on both sides,
+    because the best exchange may be outside of the bin of the price. It has at least
+    that bin.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (n_bins,)
+        Number of increments of each bin.
+    price_bin : int
+
+    Returns
+    -------
+    first_bin, end_bin : int
+        The range ends before `end_bin`.
+    """
+    n_bins = len(counts)
+    n_below = np.cumsum([0, *counts])
+    reach = np.arange(n_bins)
+    first = np.maximum(price_bin - reach, 0)
+    end = np.minimum(price_bin + reach + 1, n_bins)
+    n_around = n_below[end] - n_below[first]
+    n_allowed = int(np.searchsorted(n_around, _MAX_CORE, side="right"))
+    widest = max(n_allowed - 1, 0)
+    return int(first[widest]), int(end[widest])
+
+
+def _solve_core(cores, *, starts, total, low, high, n_passes):
+    """Solve the core rows of all blocks with the room that the other rows leave.
+
+    Parameters
+    ----------
+    cores : list of CoreOfBlock
+    starts : ndarray of shape (n_blocks + 1,), dtype=int64
+    total : float
+        The budget, as a sum over all rows.
+    low, high : int
+        Bits of the interval of efficiencies of the core.
+    n_passes : int
+
+    Returns
+    -------
+    PassedAssignment
+    """
+    values = np.concatenate([core.values for core in cores])
+    costs = np.concatenate([core.costs for core in cores])
+    fixed_value = np.sum([core.fixed_value for core in cores])
+    fixed_cost = np.sum([core.fixed_cost for core in cores])
+    n_core = len(values)
+    if n_core == 0:
+        # By rounding: all increments above are bought, and no other one is in the
+        # interval.
         price = float(np.array(low, np.int64).view(np.float64))
-        bound = value + max(total - cost, 0.0) * price
-        rules = [(high, own, own) for own in rows]
-        return _plan(value, cost, bound, price, n_passes, starts, rules)
+        return _make_plan(
+            value=fixed_value,
+            cost=fixed_cost,
+            bound=fixed_value + max(total - fixed_cost, 0.0) * price,
+            price=price,
+            n_passes=n_passes,
+            starts=starts,
+            rules=[BlockRule(high, core.rows, core.rows) for core in cores],
+        )
     if (costs == costs[0]).all():
         costs = costs[0]
-    least = float(np.min(costs, axis=-1).mean())
-    left = max((total - cost) / len(values), least)
-    path, plan = assignment_path(values, costs), solve_in_memory(values, costs, left)
-    value, spent = value + plan.objective * len(values), cost + plan.spent * len(values)
-    bound = max(
-        value - plan.objective * len(values) + path.objective(left) * len(values), value
+    smallest_budget = float(np.min(costs, axis=-1).mean())
+    core_budget = max((total - fixed_cost) / n_core, smallest_budget)
+    path = assignment_path(values, costs)
+    plan = solve_in_memory(values, costs, core_budget)
+    core_value = plan.objective * n_core
+    value = fixed_value + core_value
+    bound = max(value - core_value + path.objective(core_budget) * n_core, value)
+    rules = []
+    start = 0
+    for core in cores:
+        end = start + len(core.rows)
+        rules.append(BlockRule(high, core.rows, plan.choices[start:end]))
+        start = end
+    return _make_plan(
+        value=value,
+        cost=fixed_cost + plan.spent * n_core,
+        bound=bound,
+        # The price is infinite only at the smallest budget.
+        price=path.price(core_budget),
+        n_passes=n_passes,
+        starts=starts,
+        rules=rules,
     )
-    chosen = np.split(plan.choices, np.cumsum([len(own) for own in rows])[:-1])
-    rules = [(high, own, choices) for own, choices in zip(rows, chosen)]
-    # The price is infinite at the smallest budget alone.
-    return _plan(value, spent, bound, path.price(left), n_passes, starts, rules)
 
 
-def _plan(value, spent, bound, price, n_passes, starts, rules):
-    """The plan of all rows from its totals."""
-    gap, n_rows = float((bound - value) / max(abs(bound), TINY)), int(starts[-1])
-    means = (float(total / max(n_rows, 1)) for total in (value, spent, bound))
-    return PassedAssignment(*means, gap, price, n_rows, n_passes, starts, rules)
-
-
-def _joined(parts):
-    return [one for part in parts for one in part]
+def _make_plan(*, value, cost, bound, price, n_passes, starts, rules):
+    """Return the plan of all rows from sums over the rows."""
+    n_rows = int(starts[-1])
+    divisor = max(n_rows, 1)
+    return PassedAssignment(
+        objective=float(value / divisor),
+        spent=float(cost / divisor),
+        upper_bound=float(bound / divisor),
+        gap=float((bound - value) / max(abs(bound), TINY)),
+        price=price,
+        n_rows=n_rows,
+        n_passes=n_passes,
+        starts=starts,
+        rules=rules,
+    )
 
 
 def one_by_one(function, blocks, merge):
-    """Run a pass over blocks that lie here, with one of them in memory at a time."""
-    results = (function(*(block() if callable(block) else block)) for block in blocks)
-    # Sketches are as large as small blocks: not kept.
-    return reduce(lambda done, result: merge([done, result]), results)
+    """Run a pass over blocks one by one, with one of them in memory at a time.
+
+    It is the default `run` of :func:`solve_in_passes`.
+    """
+    remaining = iter(blocks)
+    merged = _run_block(function, next(remaining))
+    for block in remaining:
+        # Results are merged at once, because a sketch is as large as a small block.
+        merged = merge([merged, _run_block(function, block)])
+    return merged
 
 
-def _checked(values, costs):
+def _run_block(function, block):
+    """Call a function with the values and the costs of a block.
+
+    A callable block is read first.
+    """
+    pair = block() if callable(block) else block
+    return function(*pair)
+
+
+def _check_block(values, costs):
+    """Check a block, and return its values, costs, and order of choices by cost."""
     shape = np.shape(values)
     if len(shape) == 2 and shape[0] == 0:
-        # A partition that a filter left nothing of.
-        m = shape[1]
-        return read_only(np.empty((0, m))), read_only(np.zeros((1, m))), np.arange(m)
+        # A partition without rows, for example after a filter.
+        n_choices = shape[1]
+        no_values = read_only(np.empty((0, n_choices)))
+        no_costs = read_only(np.zeros((1, n_choices)))
+        return no_values, no_costs, np.arange(n_choices)
     values, costs = check_values_and_costs(values, costs)
-    return values, costs, np.argsort(costs[0], kind="stable").astype(np.int64)
+    order = np.argsort(costs[0], kind="stable").astype(np.int64)
+    return values, costs, order
 
 
-def _walked(values, costs, low, high):
+def _walk(values, costs, *, low, high):
+    """Take all increments of a block above an interval (`_WalkedBlock`)."""
     from skroute.distributed import _kernels
 
-    values, costs, order = _checked(values, costs)
-    choices, core = np.empty(len(values), np.int64), np.empty(len(values), np.bool_)
-    _kernels.walk_block(values, costs, order, low, high, choices, core)
-    return values, costs, choices, core
+    values, costs, order = _check_block(values, costs)
+    choices = np.empty(len(values), np.int64)
+    is_core = np.empty(len(values), np.bool_)
+    _kernels.walk_block(values, costs, order, low, high, choices, is_core)
+    return _WalkedBlock(values, costs, choices, is_core)

@@ -1,4 +1,4 @@
-"""Features that are fetched when a row needs them, and a pipeline that transforms what came."""
+"""Features that are fetched when needed, and a pipeline that transforms them."""
 
 from skroute.features._lazy import LazyFeatures, Purchase
 from skroute.features._pipeline import CostAwarePipeline

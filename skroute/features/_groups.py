@@ -1,88 +1,124 @@
-"""Groups of columns that are bought together, as an estimator's parameters name them."""
+"""Groups of columns that are bought together, as parameters name them."""
 
-from contextlib import contextmanager
 from numbers import Integral
+from typing import NamedTuple
 
 import numpy as np
 
 from skroute.base import check_costs
+from skroute.utils._typing import NDArray
+
+# Group of a column that no group has named yet.
+_NO_GROUP = -1
+
+
+class RawColumns(NamedTuple):
+    """Raw columns before the transformers of a pipeline, which name the groups.
+
+    Attributes
+    ----------
+    names : list
+        Names of the raw columns, or their positions.
+
+    group_of_output : ndarray of shape (n_outputs,), dtype=int
+        Group of raw columns that each column of the last transformer is made from.
+    """
+
+    names: list
+    group_of_output: NDArray[np.intp]
 
 
 class FeatureGroupsMixin:
     """Mixin for estimators with the parameters `feature_groups` and `feature_costs`.
 
-    Before a transformer, groups name the raw columns: a :class:`CostAwarePipeline` then says
-    which group each column of its output is made of.
+    After the transformers of a :class:`CostAwarePipeline`, both parameters name raw
+    columns. The pipeline sets them for the time of `fit` by :meth:`_name_groups_by`.
     """
 
-    @contextmanager
-    def _made_of(self, raw_names, group_of):
-        """Groups name raw columns while this lasts; `group_of` is of the columns seen."""
-        self._made_from = raw_names, group_of
-        try:
-            yield
-        finally:
-            del self._made_from
+    def _name_groups_by(self, raw_columns):
+        """Name groups by raw columns of a pipeline; None: by the columns of `fit`."""
+        if raw_columns is None:
+            vars(self).pop("_raw_columns", None)
+        else:
+            self._raw_columns = raw_columns
 
     def _set_groups(self):
-        """``group_of_``, ``group_costs_``, ``group_names_`` from the parameters."""
-        names, made_of = vars(self).get("_made_from", (self._column_names(), None))
-        self.group_names_, group_of = self._read_groups(names)
-        group_of = group_of if made_of is None else made_of
+        """Set ``group_of_``, ``group_costs_``, ``group_names_`` from the parameters."""
+        raw_columns = vars(self).get("_raw_columns")
+        if raw_columns is None:
+            self.group_names_, group_of = self._read_groups(self._column_names())
+        else:
+            self.group_names_, _ = self._read_groups(raw_columns.names)
+            group_of = raw_columns.group_of_output
         self.group_of_ = np.asarray(group_of).astype(np.intp)
         self.group_costs_ = self._group_costs(self.group_names_)
 
     def _group_costs(self, group_names):
+        """Return the cost of each group, shape (n_groups,)."""
         if self.feature_costs is None:
             return np.ones(len(group_names))
         return check_costs(self.feature_costs, group_names, name="feature_costs")
 
     def _read_groups(self, names):
-        """Names of the groups of some columns, and the group of each column."""
+        """Return the names of the groups, and the group of each named column."""
         names = list(names)
         if self.feature_groups is None:
             return names, np.arange(len(names))
         group_names = list(self.feature_groups)
-        group_of = np.full(len(names), -1)
-        for index, (group, columns) in enumerate(self.feature_groups.items()):
+        group_of = np.full(len(names), _NO_GROUP)
+        for group, (group_name, columns) in enumerate(self.feature_groups.items()):
             for column in columns:
-                position = position_of(column, names, f"feature_groups[{group!r}]")
-                if group_of[position] >= 0:
+                position = position_of(
+                    column, names, where=f"feature_groups[{group_name!r}]"
+                )
+                if group_of[position] != _NO_GROUP:
+                    first_name = group_names[group_of[position]]
                     raise ValueError(
-                        f"feature_groups has column {column!r} in "
-                        f"{group_names[group_of[position]]!r} and in {group!r}; a column "
-                        "belongs to one group."
+                        f"feature_groups has column {column!r} in {first_name!r} and "
+                        f"in {group_name!r}; a column belongs to one group."
                     )
-                group_of[position] = index
-        if (group_of < 0).any():
-            left_out = [names[i] for i in np.flatnonzero(group_of < 0)]
+                group_of[position] = group
+        left_out = [names[column] for column in np.flatnonzero(group_of == _NO_GROUP)]
+        if left_out:
             raise ValueError(
-                f"feature_groups leaves out {left_out!r}. Every column belongs to a group; a "
-                "column that is bought alone is a group of one."
+                f"feature_groups leaves out {left_out!r}. Every column belongs to a "
+                "group; a column that is bought alone is a group of one."
             )
-        if empty := [
-            name for i, name in enumerate(group_names) if not (group_of == i).any()
-        ]:
+        empty = [
+            group_name
+            for group, group_name in enumerate(group_names)
+            if not (group_of == group).any()
+        ]
+        if empty:
             raise ValueError(f"feature_groups has no column in {empty!r}.")
         return group_names, group_of
 
     def _column_names(self):
+        """Return the names of the columns that `fit` saw, or their positions."""
         names = getattr(self, "feature_names_in_", None)
-        return list(range(self.n_features_in_)) if names is None else names.tolist()
+        if names is None:
+            return list(range(self.n_features_in_))
+        return names.tolist()
 
     def _position(self, column, where):
-        """Position of a column given by name or position."""
-        return position_of(column, self._column_names(), where)
+        """Return the position of a column that `fit` saw, see :func:`position_of`."""
+        return position_of(column, self._column_names(), where=where)
 
 
-def position_of(column, names, where):
-    """Position of a column given by name or position."""
+def position_of(column, names, *, where):
+    """Return the position of a column, which is given by name or by position.
+
+    `where` is the parameter that names the column, for the message.
+    """
     if column in names:
         return names.index(column)
     if isinstance(column, Integral) and 0 <= column < len(names):
         return int(column)
-    renamed = [name for name in names if isinstance(name, str) and str(column) in name]
-    hint = f" Is it encoded in {renamed!r}? Then name these." if renamed else ""
+    # Encoders add to the names of columns.
+    similar = [name for name in names if isinstance(name, str) and str(column) in name]
+    hint = ""
+    if similar:
+        hint = f" Is it encoded in {similar!r}? Then name these."
     raise ValueError(
         f"{where} names column {column!r}, which is not among {names!r}.{hint}"
     )

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from copy import copy
 from importlib import import_module
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -23,17 +24,20 @@ from skroute.utils._frames import (
     type_of,
 )
 
+# Code of a missing cell in a categorical column of pandas.
+_PANDAS_MISSING_CODE = -1
+
 
 class Purchase(NamedTuple):
-    """One answered request to a source of features.
+    """Request to a source of features that was answered.
 
     Attributes
     ----------
     columns : list of str or int
-        The columns that were asked for.
+        The requested columns.
 
     rows : ndarray of shape (n_rows,), dtype=int
-        Positions of the rows that they were asked for.
+        Positions of the rows for which they were requested.
     """
 
     columns: list
@@ -41,28 +45,29 @@ class Purchase(NamedTuple):
 
 
 class LazyFeatures:
-    """Features that are fetched from a source only when they are needed; replaces a matrix.
+    """Features that are fetched when they are needed, in place of a matrix.
 
-    ``predict``, ``predict_proba``, ``predict_cost`` and the other methods of the estimators that
-    buy features accept it as `X`, and so does a :class:`CostAwarePipeline` that ends in one.
-    Each row is asked for what its decision needs and for nothing twice within one call.
+    ``predict``, ``predict_proba``, ``predict_cost`` and the other methods of the
+    estimators that buy features accept it as `X`, and so does a
+    :class:`CostAwarePipeline` that ends in one. For each row only the features that its
+    decision needs are fetched, each once within a call.
 
     Parameters
     ----------
     source : callable or mapping
         A callable ``source(columns, rows)`` returns an array-like of shape
-        ``(len(rows), len(columns))`` or a data frame; `columns` are the names seen in fit, or
-        positions if fit saw none, `rows` are positions (ndarray of int). A mapping has for each
-        column an array-like of shape ``(n_samples,)`` or a callable ``f(rows)`` that
-        returns the values of those rows.
+        ``(len(rows), len(columns))`` or a data frame; `columns` are the names seen in
+        fit, or positions if fit saw none, `rows` are positions (ndarray of int). A
+        mapping has for each column an array-like of shape ``(n_samples,)`` or a
+        callable ``f(rows)`` that returns the values of those rows.
 
     n_samples : int, default=None
-        Number of rows. May be left out for a mapping that holds an array.
+        Number of rows. May be left out for a mapping with an array.
 
     Attributes
     ----------
     acquisition_log_ : list of Purchase
-        The receipt: every request that was answered so far, in order, as named tuples
+        The receipt: all requests that were answered so far, in order, as named tuples
         ``(columns, rows)``. A request that failed is not among them.
 
     shape : tuple of int
@@ -71,8 +76,9 @@ class LazyFeatures:
     Raises
     ------
     ValueError
-        If `source` is neither, or the number of rows cannot be told; in a call, if
-        `source` returns what a matrix could not hold.
+        If `source` is neither a callable nor a mapping, or the number of rows is not
+        clear. In a call, if `source` returns an array of another shape, or cells that a
+        matrix cannot contain.
 
     See Also
     --------
@@ -80,8 +86,9 @@ class LazyFeatures:
 
     Notes
     -----
-    ``lazy[rows]`` is a part of the rows. It has the receipt of the whole, in positions of the
-    whole, so that scikit-learn's validation can split it.
+    ``lazy[rows]`` are some of the rows. They share the receipt of all rows, whose
+    positions are those among all rows, so that scikit-learn's validation can split lazy
+    features.
 
     Examples
     --------
@@ -99,33 +106,20 @@ class LazyFeatures:
     def __init__(self, source, n_samples=None):
         if not callable(source) and not isinstance(source, Mapping):
             raise ValueError(
-                "source must be a callable (columns, rows) -> array or a mapping from column to "
-                f"array or callable, got {source!r}."
+                "source must be a callable (columns, rows) -> array or a mapping from "
+                f"column to array or callable, got {source!r}."
             )
         if isinstance(source, Mapping):
-            arrays = {name: part for name, part in source.items() if not callable(part)}
-            for name, part in arrays.items():
-                if np.ndim(part) == 0:
-                    raise ValueError(
-                        "source must have an array of shape (n_samples,) or a callable for each "
-                        f"column, got {part!r} for {name!r}."
-                    )
-            lengths = {len(part) for part in arrays.values()}
-            lengths |= set() if n_samples is None else {n_samples}
-            if len(lengths) > 1:
-                raise ValueError(
-                    "The arrays in source must have one length, that of n_samples, "
-                    f"got {sorted(lengths)}."
-                )
-            n_samples = lengths.pop() if lengths else None
+            n_samples = _check_n_samples(source, n_samples)
         if not isinstance(n_samples, Integral) or n_samples < 1:
             raise ValueError(
-                "n_samples must be a positive integer: the number of rows that source can be "
-                f"asked for, got {n_samples!r}."
+                "n_samples must be a positive integer: the number of rows that source "
+                f"can be asked for, got {n_samples!r}."
             )
         self.source = source
         self.n_samples = int(n_samples)
         self.acquisition_log_ = []
+        # Positions of these rows in the source; None for all rows in order.
         self._positions = None
 
     def __len__(self):
@@ -133,23 +127,20 @@ class LazyFeatures:
 
     @property
     def shape(self):
-        """One axis: the columns are the source's."""
+        """Number of rows, as a tuple of one: the number of columns is not known."""
         return (self.n_samples,)
 
     def __getitem__(self, rows):
         if isinstance(rows, tuple):
             rows = rows[0]
-        every = (
-            np.arange(self.n_samples) if self._positions is None else self._positions
-        )
-        positions = np.atleast_1d(every[rows])
-        part = LazyFeatures.__new__(LazyFeatures)
-        part.source, part.n_samples = self.source, len(positions)
-        part.acquisition_log_, part._positions = self.acquisition_log_, positions
-        return part
+        selection = copy(self)
+        positions = self._in_source(np.arange(self.n_samples))
+        selection._positions = np.atleast_1d(positions[rows])
+        selection.n_samples = len(selection._positions)
+        return selection
 
     def fetch(self, columns, rows):
-        """Ask the source for columns of rows, and keep what it returns as it is.
+        """Fetch columns of some rows, as the source returns them.
 
         Parameters
         ----------
@@ -162,11 +153,11 @@ class LazyFeatures:
             The cells of each column, in the order of `columns`.
         """
         cells = self._ask(columns, rows)
-        self._note(columns, rows)
+        self._log(columns, rows)
         return cells
 
     def read(self, columns, rows):
-        """Ask the source for columns of rows, as numbers.
+        """Fetch columns of some rows, as numbers.
 
         Parameters
         ----------
@@ -177,131 +168,242 @@ class LazyFeatures:
         -------
         ndarray of shape (n_rows, n_columns), dtype=float64
         """
-        found = [numbers_of(cells) for cells in self._ask(columns, rows)]
-        if wrong := [name for name, numbers in zip(columns, found) if numbers is None]:
+        # An entry is None where some cell of the column is no number.
+        numbers = [numbers_of(cells) for cells in self._ask(columns, rows)]
+        wrong = [name for name, column in zip(columns, numbers) if column is None]
+        if wrong:
             raise ValueError(
-                "The feature source returned values that are not real numbers for the columns "
-                f"{wrong!r}."
+                "The feature source returned values that are not real numbers for the "
+                f"columns {wrong!r}."
             )
-        self._note(columns, rows)
-        return np.column_stack(found)
+        self._log(columns, rows)
+        return np.column_stack(numbers)
 
     def _ask(self, columns, rows):
-        """The cells of each column that the source returns."""
-        columns, shape = list(columns), (len(rows), len(columns))
-        rows = self._positions[rows] if self._positions is not None else rows
+        """Return the cells of each column that the source returns, as a list."""
+        columns = list(columns)
+        source_rows = self._in_source(rows)
         if isinstance(self.source, Mapping):
-            if missing := [column for column in columns if column not in self.source]:
-                raise ValueError(f"The feature source has no entry for {missing!r}.")
-            parts = [self.source[column] for column in columns]
-            parts = [
-                part(rows) if callable(part) else _as_given(part)[rows]
-                for part in parts
-            ]
+            arrays = _ask_mapping(self.source, columns, source_rows)
         else:
-            parts = _columns_of(self.source(columns, rows), columns, shape)
-        for column, part in zip(columns, parts):
-            if np.shape(part) != shape[:1]:
+            table = self.source(columns, source_rows)
+            arrays = _columns_of_table(table, columns, n_rows=len(rows))
+        expected_shape = (len(rows),)
+        for column, array in zip(columns, arrays):
+            if np.shape(array) != expected_shape:
                 raise ValueError(
-                    f"The feature source returned an array of shape {np.shape(part)} for "
-                    f"{shape[0]} rows of the column {column!r}; it must be {shape[:1]}."
+                    f"The feature source returned an array of shape {np.shape(array)} "
+                    f"for {len(rows)} rows of the column {column!r}; it must be "
+                    f"{expected_shape}."
                 )
-        return parts
+        return arrays
 
-    def _note(self, columns, rows):
-        rows = self._positions[rows] if self._positions is not None else rows
-        self.acquisition_log_.append(Purchase(list(columns), rows))
+    def _log(self, columns, rows):
+        """Add a request that was answered to the receipt."""
+        purchase = Purchase(list(columns), self._in_source(rows))
+        self.acquisition_log_.append(purchase)
+
+    def _in_source(self, rows):
+        """Return the positions in the source of some of these rows."""
+        if self._positions is None:
+            return rows
+        return self._positions[rows]
 
 
-def _as_given(part):
-    """An array that can be indexed; text stays text, and masked cells masked."""
-    if isinstance(part, list) and any(is_text(cell) or cell is None for cell in part):
-        return np.array(part, dtype=object)
-    return np.asanyarray(part)
+def _check_n_samples(source, n_samples):
+    """Return the number of rows of a mapping.
 
-
-def _columns_of(table, columns, shape):
-    """The columns of a table by name; one without names has them in the order asked for."""
-    if is_frame(table):
-        names = column_keys(table)
-        missing = [column for column in columns if column not in names]
-        if missing and any(isinstance(column, str) for column in columns):
-            raise ValueError(f"The feature source returned no column {missing!r}.")
-        names = names if missing else columns
-        own = dict(zip(*names_and_columns(table)))
-        found, parts = (len(table), len(names)), [own[name] for name in names]
-    else:
-        table = np.asanyarray(table, dtype=None if hasattr(table, "dtype") else object)
-        found, parts = table.shape, table.T
-    if found != shape:
+    It is None if the mapping has no array and `n_samples` is None.
+    """
+    lengths = set()
+    for name, column in source.items():
+        if callable(column):
+            continue
+        if np.ndim(column) == 0:
+            raise ValueError(
+                "source must have an array of shape (n_samples,) or a callable for "
+                f"each column, got {column!r} for {name!r}."
+            )
+        lengths.add(len(column))
+    if n_samples is not None:
+        lengths.add(n_samples)
+    if len(lengths) > 1:
         raise ValueError(
-            f"The feature source returned an array of shape {found} for {shape[0]} rows of the "
-            f"columns {columns!r}; it must be {shape}."
+            "The arrays in source must have one length, that of n_samples, "
+            f"got {sorted(lengths)}."
         )
-    return list(parts)
+    return lengths.pop() if lengths else None
+
+
+def _ask_mapping(source, columns, rows):
+    """Return the cells of each column of a mapping, as a list of arrays."""
+    missing = [column for column in columns if column not in source]
+    if missing:
+        raise ValueError(f"The feature source has no entry for {missing!r}.")
+    arrays = []
+    for column in columns:
+        entry = source[column]
+        if callable(entry):
+            arrays.append(entry(rows))
+        else:
+            arrays.append(_as_array(entry)[rows])
+    return arrays
+
+
+def _as_array(column):
+    """Return a column as an array; texts stay texts, and masked cells masked."""
+    if isinstance(column, list):
+        # NumPy would make texts of numbers and None next to a text.
+        if any(is_text(cell) or cell is None for cell in column):
+            return np.array(column, dtype=object)
+    return np.asanyarray(column)
+
+
+def _columns_of_table(table, columns, *, n_rows):
+    """Return the requested columns of a table that a source returned, as a list.
+
+    A frame is read by name. If positions were requested and they are not names of the
+    frame, it is read in order, as an array is.
+    """
+    if is_frame(table):
+        arrays = _columns_of_frame(table, columns)
+        shape = len(table), len(arrays)
+    else:
+        dtype = None if hasattr(table, "dtype") else object
+        table = np.asanyarray(table, dtype=dtype)
+        arrays = table.T
+        shape = table.shape
+    expected_shape = n_rows, len(columns)
+    if shape != expected_shape:
+        raise ValueError(
+            f"The feature source returned an array of shape {shape} for {n_rows} rows "
+            f"of the columns {columns!r}; it must be {expected_shape}."
+        )
+    return list(arrays)
+
+
+def _columns_of_frame(frame, columns):
+    """Return the requested columns of a frame, by name or (positions) in order."""
+    names = column_keys(frame)
+    missing = [column for column in columns if column not in names]
+    if missing and any(isinstance(column, str) for column in columns):
+        raise ValueError(f"The feature source returned no column {missing!r}.")
+    if not missing:
+        names = columns
+    frame_names, frame_columns = names_and_columns(frame)
+    by_name = dict(zip(frame_names, frame_columns))
+    return [by_name[name] for name in names]
+
+
+# Rows from single cells ---------------------------------------------------------------
 
 
 class RawRows(NamedTuple):
-    """What rows of `fit` looked like, to make others of single cells."""
+    """Form of the rows that `fit` saw, from which rows of single cells are made.
 
-    # Of the columns, or their positions.
+    Attributes
+    ----------
+    names : list
+        Names of the columns, or their positions.
+
+    library : str or None
+        Library of the frame; None if the rows were an array.
+
+    dtypes : list
+        Type of each column.
+
+    filler : list
+        First cell of each column that is not missing; None if all are missing.
+    """
+
     names: list
-    # Of the frame; None of an array.
     library: str | None
     dtypes: list
-    # The first cell of each column that is not missing; None if all are.
     filler: list
 
     @classmethod
     def of(cls, X):
-        """Return what the rows of `fit` looked like."""
+        """Return the form of the rows of `fit`."""
         names, columns = names_and_columns(X)
-        library = None if names is None else type(X).__module__.split(".")[0]
+        library = None
+        if names is None:
+            names = list(range(len(columns)))
+        else:
+            library = type(X).__module__.split(".")[0]
         return cls(
-            list(range(len(columns))) if names is None else names,
-            library,
-            [type_of(column) for column in columns],
-            [_first_known(column) for column in columns],
+            names=names,
+            library=library,
+            dtypes=[type_of(column) for column in columns],
+            filler=[_first_present_cell(column) for column in columns],
         )
 
     def rows(self, cells, n_rows):
-        """Return rows as in `fit` of the cells of some columns, by position; others are filled."""
-        table = [cells.get(at, [cell] * n_rows) for at, cell in enumerate(self.filler)]
+        """Return rows in the form of `fit`.
+
+        Parameters
+        ----------
+        cells : dict from int to array-like of shape (n_rows,)
+            Cells of some columns, by the position of the column. Each other column is
+            filled with one training cell.
+
+        n_rows : int
+
+        Returns
+        -------
+        array or data frame of shape (n_rows, n_columns)
+        """
+        columns = []
+        for position, filler in enumerate(self.filler):
+            if position in cells:
+                columns.append(cells[position])
+            else:
+                columns.append([filler] * n_rows)
         if self.library is None:
-            return self._array(table)
+            return self._make_array(columns)
+        return self._make_frame(columns)
+
+    def _make_frame(self, columns):
+        """Return columns as a frame of the library of `fit`."""
         library = import_module(self.library)
-        make_column = _COLUMN_MAKERS.get(self.library, _other_column)
-        columns = {}
-        for name, own, dtype in zip(self.names, table, self.dtypes):
-            if kind_of_type(dtype) == DATE and dates_of(own) is None:
-                raise ValueError(
-                    f"Column {name!r} held dates in fit, and now something else."
-                )
-            if _is_numeric(dtype) and numbers_of(own) is None:
-                raise ValueError(
-                    f"Column {name!r} held numbers in fit, and now something else."
-                )
-            columns[name] = make_column(library, own, dtype)
-        return (
-            library.table(columns)
-            if self.library == "pyarrow"
-            else library.DataFrame(columns)
+        make_column = _column_maker(self.library)
+        frame_columns = {}
+        for name, column, dtype in zip(self.names, columns, self.dtypes):
+            _check_kind(name, column, dtype)
+            frame_columns[name] = make_column(library, column, dtype)
+        if self.library == "pyarrow":
+            return library.table(frame_columns)
+        return library.DataFrame(frame_columns)
+
+    def _make_array(self, columns):
+        """Return columns as an array of the dtype of `fit`, or of floats with NaN."""
+        # A column of integers may have missing cells now: floats can be NaN.
+        dtype = np.result_type(self.dtypes[0], np.float16)
+        if dtype.kind == "f" and any(numbers_of(column) is None for column in columns):
+            raise ValueError("X held numbers in fit, and now something else.")
+        cells = np.column_stack([cells_of(column) for column in columns])
+        return cells.astype(dtype)
+
+
+def _check_kind(name, column, dtype):
+    """Raise an error if a column of dates or numbers in `fit` has other cells now."""
+    if kind_of_type(dtype) == DATE and dates_of(column) is None:
+        raise ValueError(f"Column {name!r} held dates in fit, and now something else.")
+    if _is_numeric(dtype) and numbers_of(column) is None:
+        raise ValueError(
+            f"Column {name!r} held numbers in fit, and now something else."
         )
 
-    def _array(self, table):
-        """Return columns as an array of the dtype of `fit`, wide enough for what is missing."""
-        dtype = np.result_type(self.dtypes[0], np.float16)
-        if dtype.kind == "f" and any(numbers_of(own) is None for own in table):
-            raise ValueError("X held numbers in fit, and now something else.")
-        return np.column_stack([cells_of(own) for own in table]).astype(dtype)
 
-
-def _first_known(column):
+def _first_present_cell(column):
     """Return the first cell of a column that is not missing, None if all are."""
-    first = cells_of(column[:1])[0]
-    if first is not None:
-        return first
-    return next((cell for cell in cells_of(column) if cell is not None), None)
+    # Nearly always the first cell: then the column is not read as a whole.
+    first_cell = cells_of(column[:1])[0]
+    if first_cell is not None:
+        return first_cell
+    for cell in cells_of(column):
+        if cell is not None:
+            return cell
+    return None
 
 
 def _is_numeric(dtype):
@@ -312,25 +414,44 @@ def _is_numeric(dtype):
     return re.match(r"u?int\d|float|double|halffloat|bool|decimal", name) is not None
 
 
+def _column_maker(library_name):
+    """Return the function that makes a column of a frame of a library."""
+    if library_name == "pandas":
+        return _pandas_column
+    if library_name == "pyarrow":
+        return _arrow_column
+    return _polars_column
+
+
 def _pandas_column(pandas, cells, dtype):
-    """Cells as a series of a dtype; whole numbers of `fit` may have gaps and fractions now."""
-    if getattr(getattr(cells, "dtype", None), "kind", "") == "M":
-        # Without the labels of a series, by which the columns would be put side by side.
+    """Return cells as a series of a dtype.
+
+    A column of whole numbers in `fit` becomes one of floats if some cells are missing
+    or fractions now.
+    """
+    cells_dtype = getattr(cells, "dtype", None)
+    # numpy's kind of dates.
+    if getattr(cells_dtype, "kind", "") == "M":
+        # Without the labels of a series, by which columns would be put side by side.
         return pandas.Series(np.asarray(cells)).astype(dtype)
     if isinstance(dtype, pandas.CategoricalDtype):
-        # By value, as `ColumnReader` finds them; a cell that is none of them is missing.
-        places = {text: at for at, text in enumerate(texts_of(dtype.categories))}
-        codes = [places.get(text, -1) for text in texts_of(cells)]
-        return pandas.Series(pandas.Categorical.from_codes(codes, dtype=dtype))
+        # By value, as `ColumnReader` finds categories. A cell of no category is
+        # missing.
+        categories = texts_of(dtype.categories)
+        codes = {text: code for code, text in enumerate(categories)}
+        cell_codes = [codes.get(text, _PANDAS_MISSING_CODE) for text in texts_of(cells)]
+        return pandas.Series(pandas.Categorical.from_codes(cell_codes, dtype=dtype))
     cells = cells_of(cells)
-    cells[[cell is None for cell in cells]] = np.nan
-    if isinstance(dtype, np.dtype) and dtype.kind in "iub" and not _are_whole(cells):
+    is_missing = [cell is None for cell in cells]
+    cells[is_missing] = np.nan
+    holds_whole_numbers = isinstance(dtype, np.dtype) and dtype.kind in "iub"
+    if holds_whole_numbers and not _are_whole(cells):
         dtype = np.dtype(np.float64)
     return pandas.Series(cells).astype(dtype)
 
 
 def _arrow_column(pyarrow, cells, dtype):
-    """Return cells as an array of an Arrow type; whole numbers of `fit` may have fractions now."""
+    """Return cells as an array of an Arrow type; fractions make floats of integers."""
     cells = cells_of(cells)
     if pyarrow.types.is_dictionary(dtype) and "string" in str(dtype.value_type):
         cells = texts_of(cells)
@@ -339,16 +460,17 @@ def _arrow_column(pyarrow, cells, dtype):
     return pyarrow.array(list(cells), type=dtype)
 
 
-def _other_column(polars, cells, dtype):
-    cells = texts_of(cells) if kind_of_type(dtype) == CATEGORY else cells_of(cells)
+def _polars_column(polars, cells, dtype):
+    """Return cells as a series of polars; fractions make floats of integers."""
+    if kind_of_type(dtype) == CATEGORY:
+        cells = texts_of(cells)
+    else:
+        cells = cells_of(cells)
     if dtype.is_integer() and not _are_whole(cells):
         dtype = polars.Float64
     return polars.Series(list(cells), dtype=dtype, strict=False)
 
 
-_COLUMN_MAKERS = {"pandas": _pandas_column, "pyarrow": _arrow_column}
-
-
 def _are_whole(cells):
-    """Return True if all numbers are whole and none is NaN; None is a gap, not a number."""
+    """Return True if all numbers are whole and none is NaN; None does not count."""
     return all(float(cell).is_integer() for cell in cells if cell is not None)

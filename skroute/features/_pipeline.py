@@ -1,6 +1,6 @@
 """A pipeline with the cost protocol, which transforms only what was bought."""
 
-from contextlib import ExitStack
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.pipeline import Pipeline
@@ -8,31 +8,63 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base._delegation import DelegatedViewsMixin, inner_has
-from skroute.features._groups import FeatureGroupsMixin
+from skroute.features._groups import FeatureGroupsMixin, RawColumns
 from skroute.features._lazy import LazyFeatures, RawRows
 from skroute.utils._compat import num_samples, routing_enabled
 from skroute.utils._frames import as_rows, is_mapping, names_and_columns
 from skroute.utils._named import check_rows_match
+from skroute.utils._typing import NDArray
 from skroute.utils._validation import refuse_source
 
-# Training rows on which it is verified that a transformer keeps groups apart.
-_VERIFIED = 20_000
+# Number of training rows on which `fit` verifies that the transformers keep groups
+# apart. Their cells are transformed once for each group.
+_MAX_VERIFIED_ROWS = 20_000
+
+# Group of an output that no cell changes.
+_NO_GROUP = -1
+
+# Relative and absolute difference up to which a number is the same: transformers may
+# sum in another order.
+_SAME_RTOL = 1e-9
+_SAME_ATOL = 1e-12
+
+
+class RawGroups(NamedTuple):
+    """Groups of the raw columns of a pipeline, and of the outputs of its transformers.
+
+    Attributes
+    ----------
+    raw : RawRows
+        Makes rows from the cells of some raw columns.
+
+    group_of_raw : ndarray of shape (n_raw_columns,), dtype=int
+        Group of each raw column.
+
+    group_of_output : ndarray of shape (n_outputs,), dtype=int
+        Group of the raw columns that each output is made from.
+    """
+
+    raw: RawRows
+    group_of_raw: NDArray[np.intp]
+    group_of_output: NDArray[np.intp]
 
 
 class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
     """A :class:`~sklearn.pipeline.Pipeline` that ends in an estimator of skroute.
 
-    It has the calls of the cost protocol, ``predict_routed``, ``predict_cost``, ``route``, and
-    every call takes a `budget`. Where the last step buys features, such as
+    It has the calls of the cost protocol, ``predict_routed``, ``predict_cost``,
+    ``route``, and every call takes a `budget`. If the last step buys features, such as
     :class:`~skroute.gating.AdaptGatingClassifier`,
 
-    - its ``feature_groups`` and ``feature_costs`` name the *raw* columns, those that the first
-      step sees, and the cost of a row is that of the raw columns behind what was used;
-    - rows may be given as :class:`LazyFeatures`: the transformers are asked for one group of raw
-      columns after the other, as rows buy them.
+    - its ``feature_groups`` and ``feature_costs`` name the *raw* columns, those that
+      the first step sees. The cost of a row is that of the raw columns behind the
+      outputs that were used;
+    - rows may be :class:`LazyFeatures`: raw columns are fetched and transformed in
+      groups, as rows buy them.
 
-    Transformers must keep groups apart: each column that they make is made of raw columns of
-    one group. `fit` verifies it on training rows, and names a transformer that mixes groups.
+    Transformers must keep groups apart: each of their outputs is made from raw columns
+    of one group. `fit` verifies it on training rows, and names the groups that are
+    mixed.
 
     Parameters
     ----------
@@ -59,8 +91,8 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
     Raises
     ------
     ValueError
-        In `fit`, if a transformer mixes columns of several groups; the message says what a row
-        that uses it would cost.
+        In `fit`, if a transformer mixes columns of several groups. The message has the
+        cost of a row that uses them.
 
     See Also
     --------
@@ -68,8 +100,8 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
 
     Notes
     -----
-    A group is transformed next to one training cell in each of the other columns, the first that
-    is not missing. The results of the other columns are not used.
+    When a group is transformed, each of the other columns has one training cell in all
+    rows, the first that is not missing. The outputs of the other columns are not used.
 
     Examples
     --------
@@ -78,7 +110,9 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
     >>> from sklearn.preprocessing import OneHotEncoder, StandardScaler
     >>> from skroute.features import CostAwarePipeline
     >>> from skroute.gating import SequentialFeatureClassifier
-    >>> rows = pd.DataFrame({"sex": ["f", "m"] * 50, "age": range(100), "crp": [1.0, 9.0] * 50})
+    >>> rows = pd.DataFrame(
+    ...     {"sex": ["f", "m"] * 50, "age": range(100), "crp": [1.0, 9.0] * 50}
+    ... )
     >>> encode = make_column_transformer(
     ...     (OneHotEncoder(), ["sex"]), (StandardScaler(), ["age", "crp"])
     ... )
@@ -99,7 +133,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
         Parameters
         ----------
         X : {array-like, dataframe} of shape (n_samples, n_features)
-            Rows with all that can be bought.
+            Rows with all columns that can be bought.
 
         y : array-like of shape (n_samples,), default=None
             Targets.
@@ -113,34 +147,55 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
         """
         refuse_source(X)
         check_rows_match(X=X, y=y, **params)
-        self._behind = None
-        with ExitStack() as self._while_fitting:
-            try:
-                return super().fit(X, y, **params)
-            finally:
-                del self._while_fitting
+        # None: the transformers are all skipped, or the last step buys no features.
+        self._raw_groups = None
+        try:
+            return super().fit(X, y, **params)
+        finally:
+            if self._raw_groups is not None:
+                # `_fit` has named them for the fit of the last step.
+                self._final_estimator._name_groups_by(None)
 
     def _fit(self, X, y=None, *args, **kwargs):
+        """Fit the transformers, and name the groups of the last step by raw columns.
+
+        Overrides a method of scikit-learn's Pipeline, which calls it before it fits the
+        last step.
+        """
         Xt = super()._fit(X, y, *args, **kwargs)
         last = self._final_estimator
         if not isinstance(last, FeatureGroupsMixin):
             return Xt
-        if any(step not in (None, "passthrough") for _, step in self.steps[:-1]):
-            raw = RawRows.of(X)
-            group_names, raw_group_of = last._read_groups(raw.names)
-            group_of, mixed = find_groups(self[:-1].transform, raw, X, raw_group_of)
-            if len(mixed):
-                raise ValueError(
-                    f"The transformers mix columns of the groups "
-                    f"{[group_names[group] for group in mixed]!r}: what they make of them cannot "
-                    "be bought in parts, and would cost "
-                    f"{last._group_costs(group_names)[mixed].sum():.6g} for each row. Give each "
-                    "group a transformer of its own, in a ColumnTransformer, make one group of "
-                    "them, or put the transformer into the models that need it."
-                )
-            self._behind = raw, raw_group_of, group_of
-            self._while_fitting.enter_context(last._made_of(raw.names, group_of))
-        return Xt.toarray() if hasattr(Xt, "toarray") else Xt
+        if self._transformers():
+            self._raw_groups = self._find_raw_groups(X)
+            raw_columns = RawColumns(
+                self._raw_groups.raw.names, self._raw_groups.group_of_output
+            )
+            last._name_groups_by(raw_columns)
+        return to_dense(Xt)
+
+    def _transformers(self):
+        """Return the steps before the last, without those that are skipped."""
+        steps = [step for _, step in self.steps[:-1]]
+        return [step for step in steps if step not in (None, "passthrough")]
+
+    def _find_raw_groups(self, X):
+        """Return the groups behind the outputs; refuse transformers that mix groups."""
+        last = self._final_estimator
+        raw = RawRows.of(X)
+        group_names, group_of_raw = last._read_groups(raw.names)
+        outputs = find_groups(self[:-1].transform, raw, X, group_of_raw)
+        if len(outputs.mixed):
+            mixed_names = [group_names[group] for group in outputs.mixed]
+            mixed_cost = last._group_costs(group_names)[outputs.mixed].sum()
+            raise ValueError(
+                f"The transformers mix columns of the groups {mixed_names!r}: what "
+                "they make of them cannot be bought in parts, and would cost "
+                f"{mixed_cost:.6g} for each row. Give each group a transformer of its "
+                "own, in a ColumnTransformer, make one group of them, or put the "
+                "transformer into the models that need it."
+            )
+        return RawGroups(raw, group_of_raw, outputs.group_of)
 
     # The cost protocol ----------------------------------------------------------------
 
@@ -154,59 +209,56 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
         return self._final_estimator
 
     def _is_late(self, X):
+        """Return True if features of the rows are bought when they are needed."""
         buys = isinstance(self._final_estimator, FeatureGroupsMixin)
         return buys and (isinstance(X, LazyFeatures) or is_mapping(X))
 
     def rows_for_decision(self, X):
-        """Return what the last step gets.
+        """Return the rows that the last step gets.
 
         Parameters
         ----------
-        X : {array-like, dataframe, mapping, LazyFeatures} of shape (n_samples, n_features)
-            The rows. Features that are bought later are transformed when they are read.
+        X : array-like, dataframe, mapping or LazyFeatures
+            Rows, of shape (n_samples, n_features). Features that are bought later are
+            transformed when they are read.
 
         Returns
         -------
         array-like or LazyFeatures
         """
         check_is_fitted(self)
-        last = self._final_estimator
         if self._is_late(X):
-            return self._late(X if isinstance(X, LazyFeatures) else LazyFeatures(X))
-        for _, transformer in self.steps[:-1]:
-            if transformer not in (None, "passthrough"):
-                X = transformer.transform(X)
-        is_sparse = hasattr(X, "toarray") and isinstance(last, FeatureGroupsMixin)
-        return X.toarray() if is_sparse else X
+            lazy = X if isinstance(X, LazyFeatures) else LazyFeatures(X)
+            return self._transform_late(lazy)
+        for transformer in self._transformers():
+            X = transformer.transform(X)
+        if isinstance(self._final_estimator, FeatureGroupsMixin):
+            return to_dense(X)
+        return X
 
-    def _late(self, lazy):
-        """What the transformers will make of features that have yet to be bought."""
-        if self._behind is None:
+    def _transform_late(self, lazy):
+        """Return lazy features that are transformed when they are read."""
+        if self._raw_groups is None:
             return lazy
-        raw, raw_group_of, group_of = self._behind
-        seen, transform = self._final_estimator._column_names(), self[:-1].transform
-
-        def source(columns, rows):
-            outputs = [seen.index(column) for column in columns]
-            bought = np.flatnonzero(np.isin(raw_group_of, group_of[outputs]))
-            cells = lazy.fetch([raw.names[at] for at in bought], rows)
-            return dense(transform(raw.rows(dict(zip(bought, cells)), len(rows))))[
-                :, outputs
-            ]
-
+        source = TransformedSource(
+            lazy=lazy,
+            raw_groups=self._raw_groups,
+            transform=self[:-1].transform,
+            output_names=self._final_estimator._column_names(),
+        )
         return LazyFeatures(source, n_samples=len(lazy))
 
     @available_if(inner_has("predict"))
     def predict(self, X, **params):
-        """Answers of the last step.
+        """Return the answers of the last step.
 
         Parameters
         ----------
-        X : {array-like, dataframe, mapping, LazyFeatures} of shape (n_samples, n_features)
-            The rows.
+        X : array-like, dataframe, mapping or LazyFeatures
+            Rows, of shape (n_samples, n_features).
 
         **params : keyword arguments
-            What the last step takes in a call, such as `budget`.
+            Parameters of a call of the last step, such as `budget`.
 
         Returns
         -------
@@ -218,15 +270,15 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
 
     @available_if(inner_has("predict_proba"))
     def predict_proba(self, X, **params):
-        """Class probabilities of the last step.
+        """Return the class probabilities of the last step.
 
         Parameters
         ----------
-        X : {array-like, dataframe, mapping, LazyFeatures} of shape (n_samples, n_features)
-            The rows.
+        X : array-like, dataframe, mapping or LazyFeatures
+            Rows, of shape (n_samples, n_features).
 
         **params : keyword arguments
-            What the last step takes in a call, such as `budget`.
+            Parameters of a call of the last step, such as `budget`.
 
         Returns
         -------
@@ -238,12 +290,12 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
 
     @available_if(inner_has("score"))
     def score(self, X, y=None, sample_weight=None, **params):
-        """Score of the last step.
+        """Return the score of the last step.
 
         Parameters
         ----------
-        X : {array-like, dataframe, mapping, LazyFeatures} of shape (n_samples, n_features)
-            The rows.
+        X : array-like, dataframe, mapping or LazyFeatures
+            Rows, of shape (n_samples, n_features).
 
         y : array-like of shape (n_samples,), default=None
             True targets.
@@ -252,7 +304,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
             Sample weights.
 
         **params : keyword arguments
-            What the last step takes in a call, such as `budget`.
+            Parameters of a call of the last step, such as `budget`.
 
         Returns
         -------
@@ -265,66 +317,189 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
         return self._call_inner("score", X, y=y, **params)
 
 
-def dense(table):
-    """What a transformer returned as an array."""
-    return np.asarray(table.toarray() if hasattr(table, "toarray") else table)
+class TransformedSource:
+    """Source of transformed features, which fetches the raw columns behind them.
 
+    For :class:`LazyFeatures`.
 
-def find_groups(transform, raw, X, raw_group_of):
-    """The group that each output of a transformer is made of, and groups that it mixes.
+    Parameters
+    ----------
+    lazy : LazyFeatures
+        The raw features.
 
-    Each group of training rows is transformed beside one row's cells in all other columns. An
-    output belongs to the group that gives, alone, what all columns gave, on all rows looked at;
-    one that is constant there, to the group of which another cell moves it.
+    raw_groups : RawGroups
+
+    transform : callable
+        Transforms rows of all raw columns.
+
+    output_names : list
+        Name of each output of the transformers.
     """
-    X = as_rows(X)[:_VERIFIED]
-    columns, n_rows = names_and_columns(X)[1], num_samples(X)
-    whole = dense(transform(X))
 
-    def same(groups):
-        own = {at: columns[at] for at in np.flatnonzero(np.isin(raw_group_of, groups))}
-        return _same(dense(transform(raw.rows(own, n_rows))), whole)
+    def __init__(self, *, lazy, raw_groups, transform, output_names):
+        self.lazy = lazy
+        self.raw_groups = raw_groups
+        self.transform = transform
+        self.output_names = output_names
 
-    every = np.arange(int(raw_group_of.max()) + 1)
-    alone = np.array([same([group]) for group in every])
-    mixed, lost = every[:0], ~alone.any(axis=0)
-    if lost.any():
-        mixed = every[[not same(every[every != group])[lost].all() for group in every]]
-    group_of = alone.argmax(axis=0)
-    if (constant := alone.sum(axis=0) > 1).any():
-        moved = _moved_by(transform, raw, raw_group_of)
-        group_of = np.where(constant & (moved >= 0), moved, group_of)
-    return group_of, mixed
-
-
-def _moved_by(transform, raw, raw_group_of):
-    """The group whose cells move each output of one row; -1 where none does."""
-    still = dense(transform(raw.rows({}, 1)))
-    found = np.full(still.shape[1], -1)
-    for group in np.unique(raw_group_of):
-        for other in (_moved, lambda cell: None):
-            cells = {
-                at: [other(raw.filler[at])]
-                for at in np.flatnonzero(raw_group_of == group)
-            }
-            try:
-                moved = ~_same(dense(transform(raw.rows(cells, 1))), still)
-            except (ValueError, TypeError):
-                # What the transformer does not take.
-                continue
-            found[moved & (found < 0)] = group
-    return found
+    def __call__(self, columns, rows):
+        """Return some outputs of some rows, shape (n_rows, len(columns))."""
+        raw = self.raw_groups.raw
+        outputs = [self.output_names.index(column) for column in columns]
+        groups = self.raw_groups.group_of_output[outputs]
+        raw_columns = np.flatnonzero(np.isin(self.raw_groups.group_of_raw, groups))
+        raw_names = [raw.names[column] for column in raw_columns]
+        cells = self.lazy.fetch(raw_names, rows)
+        # The other raw columns are filled: no output that is returned reads them.
+        raw_rows = raw.rows(dict(zip(raw_columns, cells)), len(rows))
+        return to_array(self.transform(raw_rows))[:, outputs]
 
 
-def _moved(cell):
-    return cell if cell is None or isinstance(cell, str) else 2 * cell + 1
+def to_dense(table):
+    """Return a sparse matrix as an array, and any other table as it is."""
+    if hasattr(table, "toarray"):
+        return table.toarray()
+    return table
 
 
-def _same(ours, theirs):
-    """Which columns are the same but for rounding."""
-    if ours.dtype.kind == "O" or theirs.dtype.kind == "O":
-        texts = (
-            np.array([[str(v) for v in row] for row in part]) for part in (ours, theirs)
+def to_array(table):
+    """Return the output of a transformer as an array."""
+    return np.asarray(to_dense(table))
+
+
+# Groups of outputs --------------------------------------------------------------------
+
+
+class OutputGroups(NamedTuple):
+    """Groups of raw columns behind the outputs of transformers.
+
+    Attributes
+    ----------
+    group_of : ndarray of shape (n_outputs,), dtype=int
+        Group of the raw columns that each output is made from.
+
+    mixed : ndarray of int
+        Groups that some output is made from together; empty if `group_of` is right.
+    """
+
+    group_of: NDArray[np.intp]
+    mixed: NDArray[np.intp]
+
+
+def find_groups(transform, raw, X, group_of_raw):
+    """Find the group that each output of the transformers is made from.
+
+    Each group of training rows is transformed alone, with one cell per column in all
+    others. An output belongs to the group that reproduces it alone. An output that is
+    constant on these rows is reproduced by several groups, and belongs to the group
+    whose cells change it.
+
+    Parameters
+    ----------
+    transform : callable
+        Transforms rows of all raw columns.
+
+    raw : RawRows
+
+    X : {array-like, dataframe} of shape (n_rows, n_raw_columns)
+        Training rows. The first of them are looked at.
+
+    group_of_raw : ndarray of shape (n_raw_columns,), dtype=int
+
+    Returns
+    -------
+    OutputGroups
+    """
+    probe = _GroupProbe(transform, raw, as_rows(X)[:_MAX_VERIFIED_ROWS], group_of_raw)
+    groups = np.arange(int(group_of_raw.max()) + 1)
+    # (n_groups, n_outputs)
+    reproduces = np.array([probe.reproduced_by([group]) for group in groups])
+    is_mixed_output = ~reproduces.any(axis=0)
+    mixed = []
+    if is_mixed_output.any():
+        # A group is mixed if mixed outputs are not reproduced without it.
+        for group in groups:
+            without_group = probe.reproduced_by(groups[groups != group])
+            if not without_group[is_mixed_output].all():
+                mixed.append(group)
+    group_of = reproduces.argmax(axis=0)
+    is_constant = reproduces.sum(axis=0) > 1
+    if is_constant.any():
+        changed_by = probe.group_that_changes()
+        group_of = np.where(
+            is_constant & (changed_by != _NO_GROUP), changed_by, group_of
         )
-        return np.equal(*texts).all(axis=0)
-    return np.isclose(ours, theirs, rtol=1e-9, atol=1e-12, equal_nan=True).all(axis=0)
+    return OutputGroups(group_of, np.array(mixed, dtype=np.intp))
+
+
+class _GroupProbe:
+    """Transformation of rows that have the cells of some groups only.
+
+    Parameters are those of :func:`find_groups`.
+    """
+
+    def __init__(self, transform, raw, X, group_of_raw):
+        self.transform = transform
+        self.raw = raw
+        self.group_of_raw = group_of_raw
+        self.columns = names_and_columns(X)[1]
+        self.n_rows = num_samples(X)
+        # (n_rows, n_outputs)
+        self.outputs = to_array(transform(X))
+
+    def reproduced_by(self, groups):
+        """Return True for outputs that the columns of some groups alone reproduce."""
+        cells = {}
+        for column in np.flatnonzero(np.isin(self.group_of_raw, groups)):
+            cells[column] = self.columns[column]
+        return _same_columns(self._transform_cells(cells, self.n_rows), self.outputs)
+
+    def group_that_changes(self):
+        """Return the first group whose cells change each output, or `_NO_GROUP`.
+
+        The cells are changed to other ones, then to missing ones.
+        """
+        unchanged = self._transform_cells({}, n_rows=1)
+        n_outputs = unchanged.shape[1]
+        changed_by = np.full(n_outputs, _NO_GROUP)
+        for group in np.unique(self.group_of_raw):
+            columns = np.flatnonzero(self.group_of_raw == group)
+            for change in (_other_cell, _missing_cell):
+                cells = {
+                    column: [change(self.raw.filler[column])] for column in columns
+                }
+                try:
+                    changed = self._transform_cells(cells, n_rows=1)
+                except (ValueError, TypeError):
+                    # The transformer does not take such a cell.
+                    continue
+                is_changed = ~_same_columns(changed, unchanged)
+                changed_by[is_changed & (changed_by == _NO_GROUP)] = group
+        return changed_by
+
+    def _transform_cells(self, cells, n_rows):
+        """Transform rows of some columns; the others have one cell in all rows."""
+        return to_array(self.transform(self.raw.rows(cells, n_rows)))
+
+
+def _other_cell(cell):
+    """Return another number than a cell; a text and a missing cell stay as they are."""
+    if cell is None or isinstance(cell, str):
+        return cell
+    return 2 * cell + 1
+
+
+def _missing_cell(cell):
+    """Return a missing cell."""
+    return None
+
+
+def _same_columns(first, second):
+    """Return True for columns of two tables that are the same up to rounding."""
+    if first.dtype.kind == "O" or second.dtype.kind == "O":
+        to_text = np.frompyfunc(str, 1, 1)
+        return (to_text(first) == to_text(second)).all(axis=0)
+    is_same = np.isclose(
+        first, second, rtol=_SAME_RTOL, atol=_SAME_ATOL, equal_nan=True
+    )
+    return is_same.all(axis=0)

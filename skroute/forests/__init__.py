@@ -1,4 +1,4 @@
-"""Forests of any library in one layout: readers, and fast walks through their trees."""
+"""Forests of all libraries in one layout: readers, and fast walks through trees."""
 
 from skroute.forests._code_walk import leaf_sums
 from skroute.forests._fast_forest import FastForest

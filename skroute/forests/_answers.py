@@ -1,6 +1,8 @@
-"""What the library of a forest answers, to the last bit."""
+"""From the leaves of a row to the answers of its library, equal to the last bit."""
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -10,102 +12,20 @@ from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
 from sklearn.utils.extmath import softmax as sk_softmax
 
 from skroute.forests._code_walk import walk_of
+from skroute.forests._forest import Forest
 from skroute.forests._rows import are_plain, rows_of
 from skroute.forests._sklearn import averaged_forest
 
-# So many rows are walked by one thread: kernels work on them together.
-_FEW_ROWS = 1024
-
-
-def decision(forest, scores):
-    """Return the library's ``decision_function``, of shape (n, n_outputs)."""
-    rule = forest.answer_rule
-    if rule.kind != "vote":
-        return scores
-    scores = scores / rule.divisor
-    return scores * 2 if scores.shape[1] == 1 else scores
-
-
-def answer(forest, scores):
-    """Return probabilities of shape (n, n_classes), or numbers of a regressor of shape (n,)."""
-    rule = forest.answer_rule
-    if rule.kind == "vote":
-        return _probabilities_of_votes(forest, scores)
-    if rule.divisor != 1.0:
-        scores = scores / rule.divisor
-    answers = _linked(rule, scores)
-    if answers.shape[1] > 1 or (rule.kind == "mean" and forest.classes is not None):
-        return answers
-    if forest.classes is None:
-        return answers[:, 0]
-    return np.concatenate([1 - answers, answers], axis=1)
-
-
-def _probabilities_of_votes(forest, scores):
-    """Return the probabilities of weighted votes."""
-    scores = decision(forest, scores)
-    n_classes = len(forest.classes)
-    if n_classes == 2:
-        return sk_softmax(np.hstack([-scores, scores]) / 2)
-    return sk_softmax(scores / (n_classes - 1))
-
-
-def _linked(rule, scores):
-    """Return the link of scores, of the same shape."""
-    if rule.kind in ("sigmoid", "softmax", "position", "exp"):
-        return _by_c_library(rule.kind, scores, rule.slope)
-    if rule.kind == "expit":
-        return expit(scores * rule.slope)
-    if rule.kind == "sk_softmax":
-        return sk_softmax(scores)
-    if rule.kind == "sk_exp":
-        return np.exp(scores)
-    return scores
-
-
-def _by_c_library(kind, scores, slope):
-    """Links of the boosting libraries, in the precision of the scores."""
-    from skroute.forests._kernels import exponential
-
-    if kind == "sigmoid":
-        power = scores * scores.dtype.type(-slope)
-        if power.itemsize == 4:
-            # XGBoost stays below the overflow of single precision.
-            power = np.minimum(power, 88.7)
-        return 1 / (1 + exponential(power))
-    if kind == "exp":
-        return exponential(scores)
-    found = exponential(scores - scores.max(axis=1, keepdims=True))
-    # One after the other, in double precision.
-    return found / found.cumsum(axis=1, dtype=np.float64)[:, -1:].astype(found.dtype)
-
-
-def label_positions(forest, scores):
-    """Return the position of each row's label among the classes."""
-    rule = forest.answer_rule
-    cut = rule.cut
-    if cut is not None:
-        if cut.response == "predict_proba":
-            response = answer(forest, scores)
-        else:
-            response = decision(forest, scores)[:, 0]
-        return cut.positions(response, forest.classes)
-    if rule.by_score:
-        scores = decision(forest, scores)
-        if scores.shape[1] == 1:
-            return (scores[:, 0] > rule.beta).astype(np.intp)
-        return np.argmax(scores, axis=1)
-    return np.argmax(answer(forest, scores), axis=1)
-
-
-def labels_at(forest, classes, positions):
-    """Return the labels at positions among the classes, of the type of the library's own labels."""
-    rule = forest.answer_rule
-    labels = classes.take(positions, mode="clip")
-    # Where a threshold was moved, it is scikit-learn that answers, with the classes themselves.
-    if not rule.label_dtype or rule.cut is not None:
-        return labels
-    return labels.astype(rule.label_dtype)
+# Least number of rows of a block: that of the rows which kernels evaluate together.
+_LEAST_ROWS_PER_BLOCK = 1024
+# Blocks of rows for each thread. Rows may leave early, so that blocks take unequal
+# times.
+_BLOCKS_PER_THREAD = 4
+# Links that are computed with the exponential of the C library.
+_C_LINKS = ("sigmoid", "softmax", "position", "exp")
+# XGBoost bounds the exponent of its logistic function, below the overflow of single
+# precision.
+_LARGEST_EXPONENT = 88.7
 
 
 def exact_sums(forest, X, n_jobs=None):
@@ -124,46 +44,250 @@ def exact_sums(forest, X, n_jobs=None):
     -------
     ndarray of shape (n_samples, n_outputs)
     """
-    n = len(X)
+    n_rows = len(X)
     rule = forest.sum_rule
-    out = np.empty((n, forest.n_outputs), dtype=rule.dtype)
-    out[:] = 0.0 if rule.offset_last else forest.offset
+    sums = np.empty((n_rows, forest.n_outputs), dtype=rule.dtype)
+    sums[:] = 0.0 if rule.offset_last else forest.offset
+    walk, layout = walk_of(forest, n_rows, first=0, last=forest.n_members)
+    in_parts(partial(_add_block, forest, X, walk, layout, sums), n_rows, n_jobs=n_jobs)
+    return sums
+
+
+def _add_block(forest, X, walk, layout, sums, start, stop):
+    """Add all members to the sums of a block of rows, in place.
+
+    Parameters
+    ----------
+    forest : Forest
+    X : ndarray of shape (n_samples, n_features)
+    walk, layout
+        From :func:`~skroute.forests._code_walk.walk_of`.
+
+    sums : ndarray of shape (n_samples, n_outputs)
+    start, stop : int
+        The first row of the block and the one behind its last.
+    """
+    # Each output has its own column.
     column = np.arange(forest.n_outputs)
-    walk, layout = walk_of(forest, n, 0, forest.n_members)
-
-    def add(start, stop):
-        walk(X, start, stop, layout, 0, forest.n_members, column, out)
-        if rule.offset_last:
-            out[start:stop] *= rule.scale
-            out[start:stop] += forest.offset
-
-    in_parts(add, n, n_jobs)
-    return out
+    walk(X, start, stop, layout, 0, forest.n_members, column, sums)
+    rule = forest.sum_rule
+    if rule.offset_last:
+        sums[start:stop] *= rule.scale
+        sums[start:stop] += forest.offset
 
 
 def in_parts(call, n, n_jobs):
-    """Call ``call(start, stop)`` for parts of `n` rows, by threads where they are many."""
-    most = -(-n // _FEW_ROWS)
-    n_threads = min(effective_n_jobs(n_jobs), most) if most > 1 else 1
+    """Call a function for blocks of rows, with several threads if there are many rows.
+
+    Parameters
+    ----------
+    call : callable
+        It takes the first row of a block and the one behind its last.
+
+    n : int
+        Number of rows.
+
+    n_jobs : int or None
+        Number of threads, as in joblib.
+    """
+    most_blocks = -(-n // _LEAST_ROWS_PER_BLOCK)
+    n_threads = 1
+    if most_blocks > 1:
+        n_threads = min(effective_n_jobs(n_jobs), most_blocks)
     if n_threads == 1:
         call(0, n)
         return
-    # More parts than threads: where rows leave early, parts take unequal times.
-    bounds = np.linspace(0, n, min(4 * n_threads, most) + 1).astype(int)
+    n_blocks = min(_BLOCKS_PER_THREAD * n_threads, most_blocks)
+    bounds = np.linspace(0, n, n_blocks + 1).astype(int)
     with ThreadPoolExecutor(n_threads) as pool:
+        # The list waits for all blocks, and raises an error of any of them.
         list(pool.map(call, bounds[:-1], bounds[1:]))
 
 
-# Beside the models rather than on them: nothing of it is pickled, cloned or shown.
-_READ: WeakKeyDictionary = WeakKeyDictionary()
+def decision(forest, scores):
+    """Return the library's ``decision_function``.
+
+    Parameters
+    ----------
+    forest : Forest
+    scores : ndarray of shape (n_samples, n_outputs)
+        From :func:`exact_sums`.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_outputs)
+    """
+    rule = forest.answer_rule
+    if rule.kind != "vote":
+        return scores
+    mean_votes = scores / rule.divisor
+    if mean_votes.shape[1] == 1:
+        # The votes of two classes have opposite signs: their difference.
+        return mean_votes * 2
+    return mean_votes
+
+
+def answer(forest, scores):
+    """Return probabilities, or the numbers of a regressor.
+
+    Parameters
+    ----------
+    forest : Forest
+    scores : ndarray of shape (n_samples, n_outputs)
+        From :func:`exact_sums`.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_classes) or (n_samples,)
+        Numbers of a model with several outputs have shape (n_samples, n_outputs).
+    """
+    rule = forest.answer_rule
+    if rule.kind == "vote":
+        return _probabilities_of_votes(forest, scores)
+    if rule.divisor != 1.0:
+        scores = scores / rule.divisor
+    answers = _linked(rule, scores)
+    has_one_column = answers.shape[1] == 1
+    if forest.classes is None:
+        return answers[:, 0] if has_one_column else answers
+    if has_one_column and rule.kind != "mean":
+        # The second of two classes.
+        return np.concatenate([1 - answers, answers], axis=1)
+    return answers
+
+
+def _probabilities_of_votes(forest, scores):
+    """Return the probabilities of weighted votes, as AdaBoost computes them."""
+    votes = decision(forest, scores)
+    n_classes = len(forest.classes)
+    if n_classes == 2:
+        return sk_softmax(np.hstack([-votes, votes]) / 2)
+    return sk_softmax(votes / (n_classes - 1))
+
+
+def _linked(rule, scores):
+    """Return the link of scores, of the same shape."""
+    if rule.kind in _C_LINKS:
+        return _linked_by_c_library(rule.kind, scores, slope=rule.slope)
+    if rule.kind == "expit":
+        return expit(scores * rule.slope)
+    if rule.kind == "sk_softmax":
+        return sk_softmax(scores)
+    if rule.kind == "sk_exp":
+        return np.exp(scores)
+    return scores
+
+
+def _linked_by_c_library(kind, scores, slope):
+    """Return the link of a boosting library, in the precision of the scores.
+
+    Parameters
+    ----------
+    kind : {"sigmoid", "exp", "softmax", "position"}
+    scores : ndarray of shape (n_samples, n_outputs)
+    slope : float
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_outputs)
+    """
+    # The import compiles.
+    from skroute.forests._kernels import exponential
+
+    if kind == "sigmoid":
+        exponent = scores * scores.dtype.type(-slope)
+        if exponent.dtype == np.float32:
+            exponent = np.minimum(exponent, _LARGEST_EXPONENT)
+        return 1 / (1 + exponential(exponent))
+    if kind == "exp":
+        return exponential(scores)
+    powers = exponential(scores - scores.max(axis=1, keepdims=True))
+    # The libraries add one power after the other, in double precision.
+    totals = powers.cumsum(axis=1, dtype=np.float64)[:, -1:]
+    return powers / totals.astype(powers.dtype)
+
+
+def label_positions(forest, scores):
+    """Return the position of each row's label among the classes.
+
+    Parameters
+    ----------
+    forest : Forest
+    scores : ndarray of shape (n_samples, n_outputs)
+        From :func:`exact_sums`.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,), dtype=intp
+    """
+    rule = forest.answer_rule
+    cut = rule.cut
+    if cut is not None:
+        if cut.response == "predict_proba":
+            response = answer(forest, scores)
+        else:
+            response = decision(forest, scores)[:, 0]
+        return cut.positions(response, forest.classes)
+    if not rule.by_score:
+        return np.argmax(answer(forest, scores), axis=1)
+    scores = decision(forest, scores)
+    if scores.shape[1] == 1:
+        return (scores[:, 0] > rule.beta).astype(np.intp)
+    return np.argmax(scores, axis=1)
+
+
+def labels_at(forest, classes, positions):
+    """Return the labels at positions among the classes.
+
+    Parameters
+    ----------
+    forest : Forest
+    classes : ndarray of shape (n_classes,)
+    positions : ndarray of shape (n_samples,), dtype=int
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Of the type of the library's own labels.
+    """
+    rule = forest.answer_rule
+    labels = classes.take(positions, mode="clip")
+    # If a threshold was moved, scikit-learn answers, with the classes themselves.
+    if rule.cut is not None or not rule.label_dtype:
+        return labels
+    return labels.astype(rule.label_dtype)
+
+
+class _CachedForest(NamedTuple):
+    """The forest of a fitted regressor, and the fit to which it belongs.
+
+    Attributes
+    ----------
+    estimators : list
+        The trees of the regressor. A second fit makes another list.
+
+    n_estimators : int
+        Length of this list. A fit with a warm start extends it.
+
+    forest : Forest
+    """
+
+    estimators: list
+    n_estimators: int
+    forest: Forest
+
+
+# Forests by regressor. They are not attributes of the regressors, so that they are
+# neither pickled nor cloned nor shown.
+_FORESTS: WeakKeyDictionary = WeakKeyDictionary()
 
 
 def average_of(model, X):
-    """Return the ``predict`` of a regressor, many times faster for a forest of scikit-learn.
+    """Return the ``predict`` of a regressor, many times faster for a forest.
 
-    scikit-learn goes through checks and a call of joblib for each of the trees, which takes
-    longer than the trees do. Other models, and subclasses of forests, use their own ``predict``.
-    So do forests whose rows are not an array of finite numbers.
+    scikit-learn checks the rows and calls joblib for each of the trees, which takes
+    longer than the trees do. Other models, and subclasses of forests, use their own
+    ``predict``. So do forests whose rows are not an array of finite numbers.
 
     Parameters
     ----------
@@ -175,16 +299,36 @@ def average_of(model, X):
     ndarray of shape (n_samples,) or (n_samples, n_outputs)
         The model's own numbers, to the last bit.
     """
-    read = type(model) in (RandomForestRegressor, ExtraTreesRegressor)
-    members = vars(model).get("estimators_") if read else None
-    # One that checks names, or was given a `predict`, has to look at the rows itself.
-    if members is None or vars(model).keys() & {"feature_names_in_", "predict"}:
+    if not _predicts_averages_of_trees(model):
         return model.predict(X)
-    kept = _READ.get(model)
-    # A second fit makes another list, and one that goes on makes it longer.
-    if kept is None or kept[0] is not members or kept[1] != len(members):
-        kept = _READ[model] = members, len(members), averaged_forest(model)
-    forest = kept[2]
+    forest = _forest_of_averages(model)
     if not are_plain(forest, X) or not np.isfinite(X).all():
         return model.predict(X)
     return answer(forest, exact_sums(forest, rows_of(forest, X), n_jobs=1))
+
+
+def _predicts_averages_of_trees(model):
+    """Return True for a fitted forest of scikit-learn that was fitted on an array."""
+    if type(model) not in (RandomForestRegressor, ExtraTreesRegressor):
+        return False
+    attributes = vars(model)
+    if attributes.get("estimators_") is None:
+        return False
+    # An instance may have a `predict` that replaces the one of its class.
+    return "feature_names_in_" not in attributes and "predict" not in attributes
+
+
+def _forest_of_averages(model):
+    """Return the forest of a fitted regressor, from the cache if it is the same fit."""
+    estimators = model.estimators_
+    cached = _FORESTS.get(model)
+    if (
+        cached is None
+        or cached.estimators is not estimators
+        or cached.n_estimators != len(estimators)
+    ):
+        cached = _CachedForest(
+            estimators, n_estimators=len(estimators), forest=averaged_forest(model)
+        )
+        _FORESTS[model] = cached
+    return cached.forest

@@ -1,13 +1,15 @@
-"""Bit vectors: a second layout for trees of at most 64 leaves, made from the first one.
+"""The second layout: bit vectors, for small trees and for oblivious trees.
 
-Lucchese et al., "QuickScorer", SIGIR 2015, and its vectorised forms. Leaves are numbered
-from left to right. A test is an inner node: where a row goes right, it clears the bits of
-the leaves under the left child. The lowest bit left is the leaf. No branch depends on the
-data, so rows are worked on together.
+See Lucchese et al., "QuickScorer", SIGIR 2015, and its vectorised forms.
 
-A tree that asks the same at all nodes of a level (CatBoost's oblivious trees) has one test for
-each level, and its leaf is a number with a bit for each answer: `clear` is signed there, and
-what a test clears is its bit of the number's complement.
+A small tree has at most 64 leaves, which are numbered from left to right. A test is an
+inner node. It clears the bits of the leaves under its left child for a row that goes
+right. The lowest bit that is left is the leaf. No branch depends on the data, so rows
+are evaluated together.
+
+A tree is oblivious if all nodes of a level have the same split (CatBoost). It has one
+test for each level, and its leaf is a number with one bit for each test. `clear` is
+then signed: a test clears its bit in the complement of this number.
 """
 
 from typing import Any, NamedTuple
@@ -21,26 +23,42 @@ from skroute.forests._trees import (
     ZERO_MISSING,
 )
 
-# A missing value that goes right has this code, above all others.
+# Code of a missing value that goes right, above all other codes.
 MISSING_CODE = 65535
+# A tree that is not oblivious has one bit of a 64-bit number for each leaf.
 MOST_LEAVES = 64
 # With fewer rows than this a walk from the root to a leaf is faster.
 FEWEST_ROWS = 48
+# Limit of a column of numbers.
+NO_LIMIT = -1
+# Depth from which the number of a leaf does not fit into 16 bits with a sign.
+_LEAST_DEPTH_OF_32_BITS = 15
+# Second bit of the word behind a bit set. It is set if missing values go left.
+_MISSING_LEFT_BIT = 2
+# Compiled code has at least one word, also without categories.
+_UNUSED_WORD = np.zeros(1, np.uint32)
+_NO_WORDS = np.empty(0, np.uint32)
+# A column of categories has this much more than the number of its feature in its key,
+# so that such columns are sorted behind those of numbers.
+_CATEGORIES_LAST = np.int64(FEATURE_MASK + 1)
+# Bits of the key of a column below the number of its feature.
+_FEATURE_SHIFT = 32
 
 
 class Columns(NamedTuple):
-    """What a block of rows is binned to: one code for each row and column.
+    """The columns of codes to which a block of rows is binned.
 
-    Nodes that split on the same feature and send missing values elsewhere have different
-    columns, so that a code says all that a test asks.
+    Nodes that split on the same feature and send missing values to different sides have
+    different columns. The code alone then decides a test.
 
     Attributes
     ----------
     feature : ndarray of shape (n_columns,), dtype=int32
+        Feature of each column.
 
     cuts : ndarray, dtype=float32 or float64
-        Sorted thresholds of all columns, in the type of the rows; the code is the number
-        of cuts below the value.
+        Sorted thresholds of all columns, in the type of the rows. The code is the
+        number of cuts below the value.
 
     start : ndarray of shape (n_columns + 1,), dtype=int32
         Cuts of column `c` are ``cuts[start[c]:start[c + 1]]``.
@@ -49,10 +67,11 @@ class Columns(NamedTuple):
         Code of a missing value.
 
     zero_missing : ndarray of shape (n_columns,), dtype=bool
+        True if zero counts as missing.
 
     limit : ndarray of shape (n_columns,), dtype=int32
-        For a column of categories the first code that is in no set; -1 for others, which
-        come first.
+        For a column of categories the first code that is in no set. `NO_LIMIT` for
+        columns of numbers, which come first.
     """
 
     feature: Any
@@ -63,35 +82,76 @@ class Columns(NamedTuple):
     limit: Any
 
 
-class BitTrees(NamedTuple):
-    """Trees as tests on binned rows: what the kernels of `_bitvector_kernels` take.
+class BinnedTests(NamedTuple):
+    """The tests of inner nodes on binned rows.
 
     Attributes
     ----------
     columns : Columns
-        What a row is binned to.
+        The columns to which rows are binned.
 
     column : ndarray of shape (n_tests,), dtype=int32
-        What a test reads.
+        Column that each test reads.
 
     cut : ndarray of shape (n_tests,), dtype=int32
-        A row goes right where its code is above; for categories the first word of a bit
+        A row goes right if its code is above. For categories the first word of a bit
         set, and members of the set go left.
 
     words : ndarray, dtype=uint32
-        Bit sets of categories.
+        Bit sets of categories. The first word is unused, so that there is one.
+    """
+
+    columns: Columns
+    column: np.ndarray
+    cut: np.ndarray
+    words: np.ndarray
+
+
+class _ColumnTests(NamedTuple):
+    """The tests of one column.
+
+    Attributes
+    ----------
+    cut : ndarray of shape (n_tests,), dtype=int
+        As in :class:`BinnedTests`.
+
+    cuts : ndarray
+        Sorted thresholds, in the type of the rows. Empty for categories.
+
+    words : ndarray, dtype=uint32
+        Bit sets of the tests. Empty for numbers.
+
+    limit : int
+        As in :class:`Columns`.
+    """
+
+    cut: np.ndarray
+    cuts: np.ndarray
+    words: np.ndarray
+    limit: int
+
+
+class BitTrees(NamedTuple):
+    """Trees as tests on binned rows, for the kernels of `_bitvector_kernels`.
+
+    Attributes
+    ----------
+    columns, column, cut, words
+        Those of :class:`BinnedTests`.
 
     clear : ndarray of shape (n_tests,), dtype=uint32, uint64, int16 or int32
-        Leaves that are left for a row that goes right; signed where all trees are oblivious.
+        Leaves that are left for a row that goes right. Signed if all trees are
+        oblivious.
 
     test_start, leaf_start : ndarray of shape (n_trees + 1,), dtype=int32
-        Tests and leaves of tree `t` are ``test_start[t]:test_start[t + 1]`` and so on.
+        Tests of tree `t` are ``test_start[t]:test_start[t + 1]``, and its leaves are
+        ``leaf_start[t]:leaf_start[t + 1]``.
 
     values : ndarray of shape (n_leaves, width), dtype=float64
-        What a leaf adds.
+        Values that leaves add.
 
     outputs, member_start : ndarray, dtype=int32
-        As in :class:`~skroute.forests._trees.Trees`.
+        Those of :class:`~skroute.forests._trees.Trees`.
     """
 
     columns: Columns
@@ -106,8 +166,40 @@ class BitTrees(NamedTuple):
     member_start: Any
 
 
+class _ClearingNodes(NamedTuple):
+    """The nodes that become tests, and the leaves that each of them leaves.
+
+    Attributes
+    ----------
+    nodes : ndarray of shape (n_tests,), dtype=int
+        Positions of the nodes, tree after tree.
+
+    clear : ndarray of shape (n_tests,)
+        As in :class:`BitTrees`.
+    """
+
+    nodes: np.ndarray
+    clear: np.ndarray
+
+
+class _LeafNumbers(NamedTuple):
+    """Numbers of leaves within their trees, from left to right.
+
+    Attributes
+    ----------
+    first : ndarray of shape (n_nodes,), dtype=uint64
+        Number of the first leaf under each node.
+
+    n_left : ndarray of shape (n_nodes,), dtype=uint64
+        Number of leaves under the left child of each node.
+    """
+
+    first: np.ndarray
+    n_left: np.ndarray
+
+
 def bit_trees(trees, dtype):
-    """The layout of some trees; None where their shape is not for it.
+    """Return trees in the layout of bit vectors, or None if they do not fit.
 
     Parameters
     ----------
@@ -118,141 +210,323 @@ def bit_trees(trees, dtype):
     Returns
     -------
     BitTrees or None
-        None with a tree of more than 64 leaves, unless all trees are oblivious, with more
-        than 65,534 cuts or categories of a feature, and with categories of which zero is
-        missing.
+        None if a tree has more than 64 leaves, unless all trees are oblivious. None if
+        a feature has more than 65,534 cuts or categories, or has categories of which
+        zero is missing.
     """
-    nodes, roots, size = trees.nodes, trees.roots, len(trees.nodes)
-    of_tree = np.repeat(np.arange(len(roots)), np.diff(roots, append=size))
-    leaf = nodes["child"] == np.arange(size)
-    n_leaves = np.bincount(of_tree[leaf], minlength=len(roots))
-    first, n_left = _numbered_leaves(nodes["child"], roots, leaf)
-    level = _levels_of_oblivious(nodes, roots, of_tree, leaf)
+    n_trees = len(trees.roots)
+    is_leaf = trees.is_leaf
+    tree_of_node = trees.tree_of_node
+    n_leaves = np.bincount(tree_of_node[is_leaf], minlength=n_trees)
+    numbers = _number_leaves(trees)
+    level = _levels_of_oblivious(trees)
     if level is not None:
-        # The nodes of a level follow each other.
-        ask = np.flatnonzero(
-            ~leaf & ((np.arange(size) - roots[of_tree] + 1) == 1 << level)
-        )
-        kind = np.dtype(np.int16 if trees.depths.max() < 15 else np.int32)
-        clear = ~np.left_shift(1, trees.depths[of_tree[ask]] - level[ask] - 1).astype(
-            kind
-        )
-    elif n_leaves.max() > MOST_LEAVES:
-        return None
+        clearing = _tests_of_levels(trees, level)
+    elif n_leaves.max() <= MOST_LEAVES:
+        clearing = _tests_of_nodes(trees, numbers, most_leaves=n_leaves.max())
     else:
-        ask = np.flatnonzero(~leaf)
-        under_left = (np.left_shift(np.uint64(1), n_left[ask]) - np.uint64(1)) << first[
-            ask
-        ]
-        clear = (~under_left).astype(np.uint32 if n_leaves.max() <= 32 else np.uint64)
+        return None
+    tests = find_tests(trees.nodes[clearing.nodes], trees, dtype=np.dtype(dtype))
+    if tests is None:
+        return None
+    n_tests = np.bincount(tree_of_node[clearing.nodes], minlength=n_trees)
     leaf_start = np.append(0, np.cumsum(n_leaves))
-    test_start = np.append(
-        0, np.cumsum(np.bincount(of_tree[ask], minlength=len(roots)))
+    test_start = np.append(0, np.cumsum(n_tests))
+    leaves = np.flatnonzero(is_leaf)
+    new_position = leaf_start[tree_of_node[leaves]]
+    new_position = new_position + numbers.first[leaves].astype(np.int64)
+    values = np.empty((len(leaves), trees.values.shape[1]))
+    values[new_position] = trees.values[leaves]
+    return BitTrees(
+        columns=tests.columns,
+        column=tests.column,
+        cut=tests.cut,
+        words=tests.words,
+        clear=clearing.clear,
+        test_start=test_start.astype(np.int32),
+        leaf_start=leaf_start.astype(np.int32),
+        values=values,
+        outputs=trees.outputs,
+        member_start=trees.member_start,
     )
-    at = np.flatnonzero(leaf)
-    values = np.empty((len(at), trees.values.shape[1]))
-    values[leaf_start[of_tree[at]] + first[at].astype(np.int64)] = trees.values[at]
-    found = find_tests(nodes[ask], trees, np.dtype(dtype))
-    if found is None:
+
+
+def _tests_of_levels(trees, level):
+    """Return one test for each level of oblivious trees.
+
+    Parameters
+    ----------
+    trees : Trees
+    level : ndarray of shape (n_nodes,), dtype=int
+        From `_levels_of_oblivious`.
+
+    Returns
+    -------
+    _ClearingNodes
+    """
+    tree_of_node = trees.tree_of_node
+    number_in_tree = np.arange(len(trees.nodes)) - trees.roots[tree_of_node]
+    # The nodes of a level follow each other: level `k` starts with number 2**k - 1.
+    starts_level = number_in_tree + 1 == 1 << level
+    nodes = np.flatnonzero(~trees.is_leaf & starts_level)
+    # The root decides the highest bit of the number of a leaf.
+    bit = trees.depths[tree_of_node[nodes]] - level[nodes] - 1
+    dtype = np.int16
+    if trees.depths.max() >= _LEAST_DEPTH_OF_32_BITS:
+        dtype = np.int32
+    return _ClearingNodes(nodes, clear=~np.left_shift(1, bit).astype(dtype))
+
+
+def _tests_of_nodes(trees, numbers, most_leaves):
+    """Return one test for each inner node.
+
+    Parameters
+    ----------
+    trees : Trees
+    numbers : _LeafNumbers
+    most_leaves : int
+        Number of leaves of the largest tree, at most 64.
+
+    Returns
+    -------
+    _ClearingNodes
+    """
+    nodes = np.flatnonzero(~trees.is_leaf)
+    # As many bits as there are leaves under the left child, at their numbers.
+    left_leaves = np.left_shift(np.uint64(1), numbers.n_left[nodes]) - np.uint64(1)
+    left_leaves = left_leaves << numbers.first[nodes]
+    dtype = np.uint32 if most_leaves <= 32 else np.uint64
+    return _ClearingNodes(nodes, clear=(~left_leaves).astype(dtype))
+
+
+def _levels_of_oblivious(trees):
+    """Return the level of each node if all trees are oblivious, else None.
+
+    None if no tree has more than one split: its leaves are few.
+    """
+    nodes = trees.nodes
+    sizes = trees.tree_sizes
+    is_complete = (sizes & (sizes + 1)) == 0
+    if not is_complete.all() or sizes.max() <= 3:
         return None
-    starts = test_start.astype(np.int32), leaf_start.astype(np.int32)
-    return BitTrees(*found, clear, *starts, values, trees.outputs, trees.member_start)
-
-
-def _levels_of_oblivious(nodes, roots, of_tree, leaf):
-    """Level of each node if all nodes of a level ask the same in every tree, else None."""
-    number = np.arange(len(nodes)) - roots[of_tree]
-    # Complete trees are laid out level by level.
-    level = np.frexp((number + 1).astype(np.float64))[1] - 1
-    first = roots[of_tree] + (1 << level) - 1
-    sizes = np.bincount(of_tree)
-    complete = (sizes & (sizes + 1)) == 0
-    if not complete.all() or sizes.max() <= 3:
+    root_of_node = trees.roots[trees.tree_of_node]
+    number_in_tree = np.arange(len(nodes)) - root_of_node
+    # Complete trees are laid out level by level: the level is floor(log2(number + 1)).
+    level = np.frexp((number_in_tree + 1).astype(np.float64))[1] - 1
+    first_of_level = root_of_node + (1 << level) - 1
+    is_leaf = trees.is_leaf
+    has_same_feature = nodes["feature"] == nodes["feature"][first_of_level]
+    has_same_threshold = nodes["threshold"] == nodes["threshold"][first_of_level]
+    is_same_kind = is_leaf == is_leaf[first_of_level]
+    is_same = has_same_feature & is_same_kind & (has_same_threshold | is_leaf)
+    if not is_same.all():
         return None
-    same = (nodes["feature"] == nodes["feature"][first]) & (leaf == leaf[first])
-    same &= (nodes["threshold"] == nodes["threshold"][first]) | leaf
-    return level if same.all() else None
+    return level
 
 
-def _numbered_leaves(child, roots, leaf):
-    """Number of the first leaf under each node, from the left, and leaves under its left child."""
-    levels, level = [], roots.astype(np.int64)
+def _number_leaves(trees):
+    """Return the numbers of the leaves within their trees.
+
+    Parameters
+    ----------
+    trees : Trees
+
+    Returns
+    -------
+    _LeafNumbers
+    """
+    child = trees.nodes["child"]
+    is_leaf = trees.is_leaf
+    # Inner nodes, level by level of all trees.
+    inner_levels = []
+    level = trees.roots.astype(np.int64)
     while len(level):
-        level = level[~leaf[level]]
-        levels.append(level)
+        level = level[~is_leaf[level]]
+        inner_levels.append(level)
         level = np.concatenate([child[level], child[level] + 1])
-    count = leaf.astype(np.uint64)
-    for level in reversed(levels):
-        count[level] = count[child[level]] + count[child[level] + 1]
+    n_leaves = is_leaf.astype(np.uint64)
+    for level in reversed(inner_levels):
+        n_leaves[level] = n_leaves[child[level]] + n_leaves[child[level] + 1]
     first = np.zeros(len(child), dtype=np.uint64)
-    for level in levels:
+    for level in inner_levels:
         first[child[level]] = first[level]
-        first[child[level] + 1] = first[level] + count[child[level]]
-    return first, count[child]
+        first[child[level] + 1] = first[level] + n_leaves[child[level]]
+    return _LeafNumbers(first, n_left=n_leaves[child])
 
 
 def find_tests(nodes, trees, dtype):
-    """Return columns, the column and cut of each inner node, and the bit sets.
+    """Return the tests of inner nodes on binned rows.
 
-    None if the trees do not fit the 16-bit codes.
+    Parameters
+    ----------
+    nodes : ndarray of shape (n_tests,), dtype=NODE
+        Inner nodes of `trees`.
+
+    trees : Trees
+    dtype : numpy.dtype
+        Type of the rows: float32 or float64.
+
+    Returns
+    -------
+    BinnedTests or None
+        None if the trees do not fit the 16-bit codes, see :func:`bit_trees`.
     """
     flags = nodes["feature"] & (CATEGORICAL | ZERO_MISSING | MISSING_RIGHT)
-    categorical = (flags & CATEGORICAL) != 0
-    if (categorical & ((flags & ZERO_MISSING) != 0)).any():
+    is_categorical = (flags & CATEGORICAL) != 0
+    is_zero_missing = (flags & ZERO_MISSING) != 0
+    if (is_categorical & is_zero_missing).any():
         return None
-    # A bit set says where missing values go, so that categories have one column a feature.
-    kind = np.where(categorical, CATEGORICAL, flags).astype(np.int64)
-    # Columns of one feature are neighbours, those of categories come last.
-    feature = (nodes["feature"] & FEATURE_MASK) + categorical * np.int64(
-        FEATURE_MASK + 1
-    )
-    key, column = np.unique(feature << 32 | kind, return_inverse=True)
-    n_columns, order = len(key), np.argsort(column, kind="stable")
+    keys, column = np.unique(_column_keys(nodes, flags), return_inverse=True)
+    sets = np.split(trees.cat_words, trees.cat_start[1:])
     cut = np.zeros(len(nodes), dtype=np.int32)
-    cuts, words, n_words = [np.empty(0, dtype)], [np.zeros(1, np.uint32)], 1
-    sets, limit = (
-        np.split(trees.cat_words, trees.cat_start[1:]),
-        np.full(n_columns, -1, np.int32),
-    )
-    splits = np.split(order, np.searchsorted(column[order], np.arange(1, n_columns)))
-    for c, at in zip(range(n_columns), splits):
-        if key[c] & CATEGORICAL:
-            own = [sets[s] for s in nodes["threshold"][at].astype(np.int64)]
-            longest = max(map(len, own))
-            limit[c] = 32 * longest
-            if limit[c] + 1 >= MISSING_CODE:
-                return None
-            table = np.zeros((len(at), longest + 1), dtype=np.uint32)
-            for i, bits in enumerate(own):
-                table[i, : len(bits)] = bits
-            # The bit after the limit stands for missing values.
-            table[:, longest] = np.where(flags[at] & MISSING_RIGHT, 0, 2)
-            cut[at] = n_words + (longest + 1) * np.arange(len(at))
-            words.append(table.ravel())
-            n_words += table.size
-            found = np.empty(0, dtype)
-        else:
-            found, cut[at] = np.unique(
-                _below(nodes["threshold"][at], dtype), return_inverse=True
+    by_column = []
+    words = [_UNUSED_WORD]
+    n_words = len(_UNUSED_WORD)
+    for key, tests in zip(keys, _tests_by_column(column, n_columns=len(keys))):
+        thresholds = nodes["threshold"][tests]
+        if key & CATEGORICAL:
+            column_tests = _category_tests(
+                [sets[number] for number in thresholds.astype(np.int64)],
+                (flags[tests] & MISSING_RIGHT) != 0,
+                first_word=n_words,
+                dtype=dtype,
             )
-            if len(found) >= MISSING_CODE:
-                return None
-        cuts.append(found)
-    missing = np.where((key & MISSING_RIGHT) != 0, MISSING_CODE, 0)
-    columns = Columns(
-        (key >> 32 & FEATURE_MASK).astype(np.int32),
-        np.concatenate(cuts),
-        np.cumsum([len(found) for found in cuts], dtype=np.int32),
-        np.where(limit >= 0, limit + 1, missing).astype(np.uint16),
-        (key & ZERO_MISSING) != 0,
-        limit,
+        else:
+            column_tests = _number_tests(thresholds, dtype)
+        if column_tests is None:
+            return None
+        cut[tests] = column_tests.cut
+        words.append(column_tests.words)
+        n_words += len(column_tests.words)
+        by_column.append(column_tests)
+    return BinnedTests(
+        columns=_columns_of(keys, by_column, dtype=dtype),
+        column=column.astype(np.int32),
+        cut=cut,
+        words=np.concatenate(words),
     )
-    return columns, column.astype(np.int32), cut, np.concatenate(words)
+
+
+def _column_keys(nodes, flags):
+    """Return a number for each node that is equal for nodes of the same column.
+
+    Columns of one feature are neighbours in the order of the keys, and those of
+    categories come last.
+    """
+    is_categorical = (flags & CATEGORICAL) != 0
+    # A bit set has a bit for missing values, so that categories have one column a
+    # feature.
+    kind = np.where(is_categorical, CATEGORICAL, flags).astype(np.int64)
+    feature = (nodes["feature"] & FEATURE_MASK) + is_categorical * _CATEGORIES_LAST
+    return feature << _FEATURE_SHIFT | kind
+
+
+def _tests_by_column(column, n_columns):
+    """Return the positions of the tests of each column, as a list of arrays."""
+    order = np.argsort(column, kind="stable")
+    bounds = np.searchsorted(column[order], np.arange(1, n_columns))
+    # Without a column there is still one array, an empty one.
+    return np.split(order, bounds)[:n_columns]
+
+
+def _number_tests(thresholds, dtype):
+    """Return the tests of one column of numbers, or None if there are too many cuts.
+
+    Parameters
+    ----------
+    thresholds : ndarray of shape (n_tests,), dtype=float64
+    dtype : numpy.dtype
+        Type of the rows.
+
+    Returns
+    -------
+    _ColumnTests or None
+    """
+    cuts, cut = np.unique(_below(thresholds, dtype), return_inverse=True)
+    if len(cuts) >= MISSING_CODE:
+        return None
+    return _ColumnTests(cut=cut, cuts=cuts, words=_NO_WORDS, limit=NO_LIMIT)
+
+
+def _category_tests(sets, goes_right, first_word, dtype):
+    """Return the tests of one column of categories, or None if sets are too long.
+
+    Parameters
+    ----------
+    sets : list of ndarray of uint32
+        The bit set of each test.
+
+    goes_right : ndarray of shape (n_tests,), dtype=bool
+        True for tests that send missing values to the right.
+
+    first_word : int
+        Number of words of the columns before.
+
+    dtype : numpy.dtype
+        Type of the rows.
+
+    Returns
+    -------
+    _ColumnTests or None
+    """
+    longest = max(len(words) for words in sets)
+    limit = 32 * longest
+    # Behind the limit there is one more code, that of missing values.
+    if limit + 1 >= MISSING_CODE:
+        return None
+    # All sets become as long as the longest one, and have one more word. Its first bit
+    # is for categories that are in no set, and its second bit for missing values.
+    table = np.zeros((len(sets), longest + 1), dtype=np.uint32)
+    for i, words in enumerate(sets):
+        table[i, : len(words)] = words
+    table[:, longest] = np.where(goes_right, 0, _MISSING_LEFT_BIT)
+    return _ColumnTests(
+        cut=first_word + (longest + 1) * np.arange(len(sets)),
+        cuts=np.empty(0, dtype),
+        words=table.ravel(),
+        limit=limit,
+    )
+
+
+def _columns_of(keys, by_column, dtype):
+    """Return the columns to which rows are binned.
+
+    Parameters
+    ----------
+    keys : ndarray of shape (n_columns,), dtype=int64
+        From :func:`_column_keys`.
+
+    by_column : list of _ColumnTests
+    dtype : numpy.dtype
+        Type of the rows.
+
+    Returns
+    -------
+    Columns
+    """
+    limit = np.array([tests.limit for tests in by_column], dtype=np.int32)
+    cuts = [tests.cuts for tests in by_column]
+    n_cuts = [len(cuts_of_column) for cuts_of_column in cuts]
+    missing_of_numbers = np.where((keys & MISSING_RIGHT) != 0, MISSING_CODE, 0)
+    missing = np.where(limit == NO_LIMIT, missing_of_numbers, limit + 1)
+    return Columns(
+        feature=(keys >> _FEATURE_SHIFT & FEATURE_MASK).astype(np.int32),
+        # The empty array is for trees without a test, which have no column.
+        cuts=np.concatenate([np.empty(0, dtype), *cuts]),
+        start=np.append(0, np.cumsum(n_cuts)).astype(np.int32),
+        missing=missing.astype(np.uint16),
+        zero_missing=(keys & ZERO_MISSING) != 0,
+        limit=limit,
+    )
 
 
 def _below(threshold, dtype):
-    """Largest numbers of a type that are not above the thresholds: they cut the same way."""
-    # Beneath the lowest number is an overflow: CatBoost's thresholds of missing values lie there.
+    """Return the largest numbers of a type that are not above the thresholds.
+
+    They separate rows of this type as the thresholds do.
+    """
+    # CatBoost's thresholds of missing values are below the lowest number: an overflow.
     with np.errstate(over="ignore", under="ignore"):
         cut = threshold.astype(dtype)
-        return np.where(cut > threshold, np.nextafter(cut, dtype.type(-np.inf)), cut)
+        next_below = np.nextafter(cut, dtype.type(-np.inf))
+        return np.where(cut > threshold, next_below, cut)

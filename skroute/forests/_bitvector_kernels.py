@@ -1,7 +1,12 @@
 """Compiled evaluation by bit vectors. Imported on first use.
 
-A block of rows is binned once, to the columns of a :class:`skroute.forests._bitvector.BitTrees`;
-ranges of its trees are then evaluated on the codes, also after rows have left.
+A block of rows is binned once, to the columns of a
+:class:`skroute.forests._bitvector.BitTrees`. Ranges of its trees are then evaluated on
+the codes. Early exit evaluates further ranges after some rows have left.
+
+`remaining` has a number for each row. Its bits are the leaves of a tree that the tests
+so far have not ruled out. A test with the number `clear` rules out the bits that are
+not in `clear`, for a row that goes right. `all_leaves` has all bits.
 """
 
 import numpy as np
@@ -9,33 +14,41 @@ from llvmlite import ir
 from numba import config, njit
 from numba.extending import intrinsic
 
-# LightGBM's kZeroThreshold: see _trees.py.
-_ZERO = float(np.float32(1e-35))
-# Rows that are worked on together.
+from skroute.forests._trees import ZERO
+
+# Number of rows that are evaluated together.
 BLOCK = 1024
-# Entries more in a column of what holds a block: columns a power of two apart would share lines of
-# the cache.
+# Unused entries at the end of each column of a block. Columns that are a power of two
+# apart would share lines of the cache.
 GAP = 32
-# Up to this many bytes of cuts are counted, more are searched.
-_FEW_CUTS = 1024
-# Columns whose cells are read together, row by row.
-_TOGETHER = 32
+# Bytes of the cuts of a column up to which they are counted. More cuts are searched.
+_MOST_COUNTED_BYTES = 1024
+# Number of columns whose cells are read together, row by row.
+_COLUMNS_TOGETHER = 32
 
 
 @intrinsic
 def _lowest_bit(context, x):
-    """Number of the lowest bit that is set; there is one. What is signed is a complement."""
+    """Return the number of the lowest bit of `x` that is set. At least one is.
+
+    A signed `x` is the complement of the number that is returned, see `_bitvector`.
+    """
 
     def build(context, builder, signature, args):
+        if x.signed:
+            return builder.not_(args[0])
         never_zero = ir.Constant(ir.IntType(1), 1)
-        return builder.not_(args[0]) if x.signed else builder.cttz(args[0], never_zero)
+        return builder.cttz(args[0], never_zero)
 
     return x(x), build
 
 
 def _interpreted_lowest_bit(x):
+    """Return what `_lowest_bit` returns, without compilation."""
     x = int(x)
-    return ~x if x < 0 else (x & -x).bit_length() - 1
+    if x < 0:
+        return ~x
+    return (x & -x).bit_length() - 1
 
 
 if getattr(config, "DISABLE_JIT", False):
@@ -43,147 +56,300 @@ if getattr(config, "DISABLE_JIT", False):
 
 
 @njit(cache=True, nogil=True)
-def _count_cuts(x, m, cuts, count, code):
-    """How many cuts are below each value: four cuts at a time are compared with all rows.
+def _count_cuts(cells, n_rows, cuts, count, code):
+    """Write the number of cuts below each cell into `code`.
 
-    Vector instructions are widest where `count` has as many bytes as a value.
+    Four cuts at a time are compared with all rows.
+
+    Parameters
+    ----------
+    cells : ndarray of shape (n,)
+    n_rows : int
+        Only the first `n_rows` cells are used.
+
+    cuts : ndarray of shape (n_cuts,)
+    count : ndarray of shape (n,), dtype=int32 or int64
+        Overwritten. Vector instructions are widest if an entry of `count` has as many
+        bytes as a cell.
+
+    code : ndarray of shape (n,), dtype=uint16
     """
-    one = count.dtype.type
-    count[:m] = 0
-    fours = len(cuts) // 4 * 4
-    for k in range(0, fours, 4):
-        a, b, c, d = cuts[k], cuts[k + 1], cuts[k + 2], cuts[k + 3]
-        for j in range(m):
-            v = x[j]
-            count[j] += one(v > a) + one(v > b) + one(v > c) + one(v > d)
-    for k in range(fours, len(cuts)):
-        a = cuts[k]
-        for j in range(m):
-            count[j] += one(x[j] > a)
-    for j in range(m):
+    # True becomes 1 in the type of the counts.
+    number = count.dtype.type
+    count[:n_rows] = 0
+    in_fours = len(cuts) // 4 * 4
+    for k in range(0, in_fours, 4):
+        cut_0 = cuts[k]
+        cut_1 = cuts[k + 1]
+        cut_2 = cuts[k + 2]
+        cut_3 = cuts[k + 3]
+        for j in range(n_rows):
+            cell = cells[j]
+            count[j] += (
+                number(cell > cut_0)
+                + number(cell > cut_1)
+                + number(cell > cut_2)
+                + number(cell > cut_3)
+            )
+    for k in range(in_fours, len(cuts)):
+        cut = cuts[k]
+        for j in range(n_rows):
+            count[j] += number(cells[j] > cut)
+    for j in range(n_rows):
         code[j] = np.uint16(count[j])
 
 
 @njit(cache=True, nogil=True)
-def _search_cuts(x, m, cuts, base, code):
-    """As `_count_cuts`, by halving: each step is taken by all rows."""
-    base[:m] = 0
-    n = np.int32(len(cuts))
-    while n > 1:
-        half = n >> 1
-        for j in range(m):
-            base[j] += half if x[j] > cuts[base[j] + half - 1] else np.int32(0)
-        n -= half
-    for j in range(m):
-        code[j] = np.uint16(base[j] + (x[j] > cuts[base[j]]))
+def _search_cuts(cells, n_rows, cuts, base, code):
+    """Write the number of cuts below each cell into `code`, by halving.
+
+    All rows take each step together. The parameters are those of `_count_cuts`, with
+    `base`, an ndarray of int32, in place of `count`.
+    """
+    base[:n_rows] = 0
+    n_left = np.int32(len(cuts))
+    while n_left > 1:
+        half = n_left >> 1
+        for j in range(n_rows):
+            base[j] += half if cells[j] > cuts[base[j] + half - 1] else np.int32(0)
+        n_left -= half
+    for j in range(n_rows):
+        code[j] = np.uint16(base[j] + (cells[j] > cuts[base[j]]))
 
 
 @njit(cache=True, nogil=True)
-def bin_column(x, m, columns, c, base, code):
-    """Codes of the first `m` values for column `c`, into `code`; `base` is scratch."""
-    cuts, limit = (
-        columns.cuts[columns.start[c] : columns.start[c + 1]],
-        columns.limit[c],
-    )
+def _bin_column(cells, n_rows, columns, c, base, code):
+    """Write the codes of cells of a row each for column `c` into `code`.
+
+    Parameters
+    ----------
+    cells : ndarray of shape (n,)
+    n_rows : int
+        Only the first `n_rows` cells are used.
+
+    columns : Columns
+    c : int
+    base : ndarray of shape (n,), dtype=int64
+        Overwritten.
+
+    code : ndarray of shape (n,), dtype=uint16
+    """
+    cuts = columns.cuts[columns.start[c] : columns.start[c + 1]]
+    limit = columns.limit[c]
     if limit >= 0:
-        for j in range(m):
+        for j in range(n_rows):
             # Truncation as in C: -0.5 is category 0.
-            code[j] = np.uint16(np.int32(x[j]) if -1 < x[j] < limit else limit)
-    elif len(cuts) * x.itemsize > _FEW_CUTS:
-        _search_cuts(x, m, cuts, base.view(np.int32), code)
-    elif x.itemsize == 4:
-        _count_cuts(x, m, cuts, base.view(np.int32), code)
+            code[j] = np.uint16(np.int32(cells[j]) if -1 < cells[j] < limit else limit)
+    elif len(cuts) * cells.itemsize > _MOST_COUNTED_BYTES:
+        _search_cuts(cells, n_rows, cuts, base.view(np.int32), code)
+    elif cells.itemsize == 4:
+        _count_cuts(cells, n_rows, cuts, base.view(np.int32), code)
     else:
-        _count_cuts(x, m, cuts, base, code)
+        _count_cuts(cells, n_rows, cuts, base, code)
     missing = columns.missing[c]
     # No cut is below a missing value: its code is 0 so far, unless it is a category.
     if missing != 0:
-        for j in range(m):
-            code[j] = missing if x[j] != x[j] else code[j]
+        for j in range(n_rows):
+            code[j] = missing if cells[j] != cells[j] else code[j]
     if columns.zero_missing[c]:
-        for j in range(m):
-            code[j] = missing if abs(np.float64(x[j])) <= _ZERO else code[j]
+        for j in range(n_rows):
+            code[j] = missing if abs(np.float64(cells[j])) <= ZERO else code[j]
 
 
 @njit(cache=True, nogil=True)
-def bin_rows(X, rows, m, columns, used, codes):
-    """Codes of the first `m` rows named, none of them negative, into `codes` of shape (n_columns,
-    n); columns that are not used are left as they are."""
-    feature, n_columns = columns.feature, len(columns.feature)
-    base = np.empty(m, dtype=np.int64)
-    cells = np.empty((min(n_columns, _TOGETHER), m + GAP), dtype=columns.cuts.dtype)
-    for first in range(0, n_columns, _TOGETHER):
-        last = min(first + _TOGETHER, n_columns)
-        for j in range(m):
+def bin_rows(X, rows, n_rows, columns, used, codes):
+    """Write the codes of rows into `codes`.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+    rows : ndarray of int
+        Rows of `X`, none of them negative.
+
+    n_rows : int
+        Only the first `n_rows` rows of `rows` are binned.
+
+    columns : Columns
+    used : ndarray of shape (n_columns,), dtype=bool
+        Codes of other columns are left as they are.
+
+    codes : ndarray of shape (n_columns, n), dtype=uint16
+        `n` is at least `n_rows`.
+    """
+    feature = columns.feature
+    n_columns = len(feature)
+    base = np.empty(n_rows, dtype=np.int64)
+    n_together = min(n_columns, _COLUMNS_TOGETHER)
+    cells = np.empty((n_together, n_rows + GAP), dtype=columns.cuts.dtype)
+    for first in range(0, n_columns, _COLUMNS_TOGETHER):
+        last = min(first + _COLUMNS_TOGETHER, n_columns)
+        for j in range(n_rows):
             row = X[np.uint64(rows[j])]
             for c in range(first, last):
                 cells[c - first, j] = row[np.uint64(feature[c])]
         for c in range(first, last):
             if used[c]:
-                bin_column(cells[c - first], m, columns, c, base, codes[c])
+                _bin_column(cells[c - first], n_rows, columns, c, base, codes[c])
 
 
 @njit(cache=True, nogil=True, inline="always")
-def find_leaves(codes, m, span, limit, reads, cuts, clears, words, left):
-    """Leaf of each of the first `m` rows in one tree: the lowest bit that is set in `left`.
+def _apply_four_tests(codes, n_rows, k, reads, cuts, clears, all_leaves, remaining):
+    """Clear the leaves that four tests of numbers, from test `k` on, rule out.
+
+    The remaining leaves of a row are read and written once for the four.
+    """
+    column_0 = reads[k]
+    column_1 = reads[k + 1]
+    column_2 = reads[k + 2]
+    column_3 = reads[k + 3]
+    cut_0 = np.uint16(cuts[k])
+    cut_1 = np.uint16(cuts[k + 1])
+    cut_2 = np.uint16(cuts[k + 2])
+    cut_3 = np.uint16(cuts[k + 3])
+    clear_0 = clears[k]
+    clear_1 = clears[k + 1]
+    clear_2 = clears[k + 2]
+    clear_3 = clears[k + 3]
+    for j in range(n_rows):
+        remaining_0 = clear_0 if codes[column_0, j] > cut_0 else all_leaves
+        remaining_1 = clear_1 if codes[column_1, j] > cut_1 else all_leaves
+        remaining_2 = clear_2 if codes[column_2, j] > cut_2 else all_leaves
+        remaining_3 = clear_3 if codes[column_3, j] > cut_3 else all_leaves
+        remaining[j] &= (remaining_0 & remaining_1) & (remaining_2 & remaining_3)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _apply_test(codes, n_rows, column, cut, clear, all_leaves, remaining):
+    """Clear the leaves that one test of a number rules out."""
+    code_of_cut = np.uint16(cut)
+    for j in range(n_rows):
+        remaining[j] &= clear if codes[column, j] > code_of_cut else all_leaves
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _apply_category_test(
+    codes, n_rows, column, first_word, words, clear, all_leaves, remaining
+):
+    """Clear the leaves that one test of a category rules out.
+
+    The bit set of the test starts at ``words[first_word]``. Members of it go left.
+    """
+    for j in range(n_rows):
+        code = np.int32(codes[column, j])
+        word = words[first_word + (code >> 5)]
+        is_member = (word >> np.uint32(code & 31)) & np.uint32(1)
+        remaining[j] &= all_leaves if is_member else clear
+
+
+@njit(cache=True, nogil=True, inline="always")
+def find_leaves(codes, n_rows, span, limit, reads, cuts, clears, words, remaining):
+    """Find the leaf of each of the first `n_rows` rows in one tree.
 
     Parameters
     ----------
     codes : uint16 ndarray of shape (n_columns, n)
-    m : int
+        Codes of the rows by column.
+
+    n_rows : int
     span : (int, int)
         The first test of the tree, and the one behind its last.
 
     limit, reads, cuts, clears, words : ndarray
         `limit` of the columns, `column`, `cut`, `clear` and `words` of the trees.
 
-    left : ndarray of shape (n,), dtype of `clears`
+    remaining : ndarray of shape (n,), dtype of `clears`
+        Overwritten. The leaf of a row is the lowest bit that is set, which `add_values`
+        reads.
     """
-    every = ~clears.dtype.type(0)
+    first_test = span[0]
+    end = span[1]
+    # As the complement of a signed number, this is leaf 0 of an oblivious tree.
+    all_leaves = ~clears.dtype.type(0)
+    is_oblivious = all_leaves < 0
+    has_tests = first_test < end
     # A tree without tests has one leaf.
-    begin = every if span[0] < span[1] or every < 0 else clears.dtype.type(1)
-    for j in range(m):
-        left[j] = begin
-    k, end = span
+    at_root = all_leaves if has_tests or is_oblivious else clears.dtype.type(1)
+    for j in range(n_rows):
+        remaining[j] = at_root
+    k = first_test
     # Columns of categories come last.
-    if len(limit) == 0 or limit[-1] < 0:
-        # Four tests at a time: what is left of a row is read and written once.
+    has_categories = len(limit) > 0 and limit[-1] >= 0
+    if not has_categories:
         while k + 4 <= end:
-            a, b, c, d = reads[k], reads[k + 1], reads[k + 2], reads[k + 3]
-            p, q, r, s = clears[k], clears[k + 1], clears[k + 2], clears[k + 3]
-            e, f = np.uint16(cuts[k]), np.uint16(cuts[k + 1])
-            g, h = np.uint16(cuts[k + 2]), np.uint16(cuts[k + 3])
-            for j in range(m):
-                x = (p if codes[a, j] > e else every) & (
-                    q if codes[b, j] > f else every
-                )
-                y = (r if codes[c, j] > g else every) & (
-                    s if codes[d, j] > h else every
-                )
-                left[j] &= x & y
+            _apply_four_tests(
+                codes, n_rows, k, reads, cuts, clears, all_leaves, remaining
+            )
             k += 4
     while k < end:
-        a, p = reads[k], clears[k]
-        if limit[a] < 0:
-            e = np.uint16(cuts[k])
-            for j in range(m):
-                left[j] &= p if codes[a, j] > e else every
+        column = reads[k]
+        if limit[column] < 0:
+            _apply_test(
+                codes, n_rows, column, cuts[k], clears[k], all_leaves, remaining
+            )
         else:
-            word = cuts[k]
-            for j in range(m):
-                code = np.int32(codes[a, j])
-                inside = (
-                    words[word + (code >> 5)] >> np.uint32(code & 31)
-                ) & np.uint32(1)
-                left[j] &= every if inside else p
+            _apply_category_test(
+                codes, n_rows, column, cuts[k], words, clears[k], all_leaves, remaining
+            )
         k += 1
 
 
 @njit(cache=True, nogil=True, inline="always")
-def add_values(values, start, k, left, m, total):
-    """Add what the leaves found hold for output `k` to the sums of the first `m` rows."""
-    for j in range(m):
-        total[j] += values[np.uint64(start) + np.uint64(_lowest_bit(left[j])), k]
+def add_values(values, first_leaf, k, remaining, n_rows, total):
+    """Add the values of the leaves of one tree for output `k` to `total`.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_leaves, width)
+    first_leaf : int
+        Position of the first leaf of the tree.
+
+    k : int
+        0 if the leaves have one value.
+
+    remaining : ndarray
+        The leaves of the rows, from `find_leaves`.
+
+    n_rows : int
+        Only the first `n_rows` rows are used.
+
+    total : ndarray of shape (n,)
+        Sums of the rows.
+    """
+    for j in range(n_rows):
+        leaf = np.uint64(first_leaf) + np.uint64(_lowest_bit(remaining[j]))
+        total[j] += values[leaf, k]
+
+
+@njit(cache=True, nogil=True)
+def _used_columns(bits, first_tree, last_tree, column):
+    """Return True for the columns that trees ``first_tree, ..., last_tree - 1`` test.
+
+    Trees of outputs that `column` leaves out are ignored.
+    """
+    used = np.zeros(len(bits.columns.limit), dtype=np.bool_)
+    for t in range(first_tree, last_tree):
+        output = bits.outputs[t]
+        if output >= 0 and column[output] < 0:
+            continue
+        for k in range(bits.test_start[t], bits.test_start[t + 1]):
+            used[bits.column[k]] = True
+    return used
+
+
+@njit(cache=True, nogil=True)
+def _read_sums(out, begin, n_rows, total):
+    """Copy `n_rows` rows of `out`, from row `begin` on, into the columns of `total`."""
+    for k in range(out.shape[1]):
+        for j in range(n_rows):
+            total[k, j] = out[begin + j, k]
+
+
+@njit(cache=True, nogil=True)
+def _write_sums(total, begin, n_rows, out):
+    """Copy columns of `total` into `n_rows` rows of `out`, from row `begin` on."""
+    for k in range(out.shape[1]):
+        for j in range(n_rows):
+            out[begin + j, k] = total[k, j]
 
 
 @njit(cache=True, nogil=True)
@@ -202,48 +368,44 @@ def add_members(X, start, stop, bits, first, last, column, out):
     out : ndarray of shape (n_samples, n_columns)
         The sums are added in its type.
     """
+    # Local names: access to a tuple of arrays takes longer than a tree does.
+    columns = bits.columns
+    limit = columns.limit
+    reads = bits.column
+    cuts = bits.cut
+    clears = bits.clear
+    words = bits.words
+    values = bits.values
+    test_start = bits.test_start
+    leaf_start = bits.leaf_start
+    outputs = bits.outputs
+    first_tree = bits.member_start[first]
+    last_tree = bits.member_start[last]
+    used = _used_columns(bits, first_tree, last_tree, column)
     block = min(BLOCK, stop - start)
-    # Local names: what a tuple of arrays costs at each tree would be more than the tree.
-    columns, limit, reads, cuts = (
-        bits.columns,
-        bits.columns.limit,
-        bits.column,
-        bits.cut,
-    )
-    clears, words, values, leaf_start = (
-        bits.clear,
-        bits.words,
-        bits.values,
-        bits.leaf_start,
-    )
-    test_start, outputs = bits.test_start, bits.outputs
-    begin_tree, end_tree = bits.member_start[first], bits.member_start[last]
-    used = np.zeros(len(limit), dtype=np.bool_)
-    for t in range(begin_tree, end_tree):
-        if outputs[t] < 0 or column[outputs[t]] >= 0:
-            for k in range(test_start[t], test_start[t + 1]):
-                used[reads[k]] = True
     codes = np.empty((len(used), block + GAP), dtype=np.uint16)
-    left = np.empty(block, dtype=clears.dtype)
+    remaining = np.empty(block, dtype=clears.dtype)
     total = np.empty((out.shape[1], block), dtype=out.dtype)
     for begin in range(start, stop, block):
-        m = min(block, stop - begin)
-        bin_rows(X, np.arange(begin, begin + m), m, columns, used, codes)
-        for k in range(out.shape[1]):
-            for j in range(m):
-                total[k, j] = out[begin + j, k]
-        for t in range(begin_tree, end_tree):
+        n_rows = min(block, stop - begin)
+        bin_rows(X, np.arange(begin, begin + n_rows), n_rows, columns, used, codes)
+        _read_sums(out, begin, n_rows, total)
+        for t in range(first_tree, last_tree):
             output = outputs[t]
             if output >= 0 and column[output] < 0:
                 continue
             span = test_start[t], test_start[t + 1]
-            find_leaves(codes, m, span, limit, reads, cuts, clears, words, left)
+            find_leaves(
+                codes, n_rows, span, limit, reads, cuts, clears, words, remaining
+            )
             if output >= 0:
-                add_values(values, leaf_start[t], 0, left, m, total[column[output]])
-            else:
-                for k in range(len(column)):
-                    if column[k] >= 0:
-                        add_values(values, leaf_start[t], k, left, m, total[column[k]])
-        for k in range(out.shape[1]):
-            for j in range(m):
-                out[begin + j, k] = total[k, j]
+                add_values(
+                    values, leaf_start[t], 0, remaining, n_rows, total[column[output]]
+                )
+                continue
+            for k in range(len(column)):
+                if column[k] >= 0:
+                    add_values(
+                        values, leaf_start[t], k, remaining, n_rows, total[column[k]]
+                    )
+        _write_sums(total, begin, n_rows, out)

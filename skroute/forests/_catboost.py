@@ -1,4 +1,4 @@
-"""Trees of CatBoost, whose nodes of one level ask the same."""
+"""Trees of CatBoost, most of them oblivious: a level has one split for all nodes."""
 
 import json
 import math
@@ -13,134 +13,22 @@ from skroute.forests._forest import ForestBuilder
 from skroute.forests._library import own_predict, own_sums
 from skroute.forests._reader import ForestReader
 from skroute.forests._rules import AnswerRule, ReadRule, SumRule
-from skroute.forests._trees import MISSING_RIGHT
+from skroute.forests._trees import ALL_OUTPUTS, MISSING_RIGHT
 
-# How scores become probabilities, by the name of the loss. Every classifier of one score has the
-# logistic function.
+# The kind of the answer (see `AnswerRule`) of several scores by the loss. A classifier
+# of one score has the logistic function with any loss.
 _KINDS_OF_SEVERAL = {
     "MultiClass": "sk_softmax",
     "MultiClassOneVsAll": "expit",
 }
+# Losses of classifiers that give a row several labels.
 _SEVERAL_LABELS = ("MultiLogloss", "MultiCrossEntropy")
 # The exponential function of this library differs by less than this from that of numpy.
 _BLUR_OF_EXPONENTIAL = 1e-12
-
-
-def _contents(model):
-    """Return the content of a model's JSON file; a ValueError if it has other than numbers."""
-    name = type(model).__name__
-    kinds = {
-        "categorical": model.get_cat_feature_indices(),
-        "text": model.get_text_feature_indices(),
-        "embedding": model.get_embedding_feature_indices(),
-    }
-    for kind, columns in kinds.items():
-        if len(columns):
-            raise ValueError(
-                f"{name} has {kind} features in the columns {list(columns)!r}, which are not "
-                "supported: CatBoost makes numbers of them by tables of its own. Encode them "
-                "as numbers before the ensemble is fitted."
-            )
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "model.json")
-        model.save_model(str(path), format="json")
-        return json.loads(path.read_text())
-
-
-def _loss_of(content):
-    """Return the name of the loss that a model was trained with; None if its file has none.
-
-    A sum of models has one where all of them have the same.
-    """
-    info = content["model_info"]
-    loss = info.get("params", info).get("loss_function")
-    if isinstance(loss, str):
-        loss = json.loads(loss)
-    return None if loss is None else loss["type"]
-
-
-def _nodes(tree, n_outputs):
-    """Return the nodes of a tree, level by level."""
-    if "leaf_values" in tree:
-        # Oblivious: the last split is asked first.
-        splits = reversed(tree.get("splits") or [])
-        inner = [
-            {"split": split}
-            for level, split in enumerate(splits)
-            for _ in range(2**level)
-        ]
-        return inner + [
-            {"value": v} for v in np.reshape(tree["leaf_values"], (-1, n_outputs))
-        ]
-    nodes = [tree]
-    for node in nodes:
-        nodes += [node["left"], node["right"]] if "split" in node else []
-    return nodes
-
-
-def _add_tree(builder, nodes, columns, n_outputs):
-    """Add a tree of nodes level by level as a member."""
-    inner = np.array(["split" in node for node in nodes])
-    # Level by level, the children of all inner nodes follow each other.
-    left = np.where(inner, 2 * np.cumsum(inner) - 1, -1)
-    feature = np.zeros(len(nodes), dtype=np.int32)
-    flags = np.zeros(len(nodes), dtype=np.int32)
-    threshold = np.zeros(len(nodes))
-    value = np.zeros((len(nodes), n_outputs))
-    for i, node in enumerate(nodes):
-        if not inner[i]:
-            value[i] = node["value"]
-            continue
-        column = columns[node["split"]["float_feature_index"]]
-        feature[i] = column["flat_feature_index"]
-        threshold[i] = np.float32(node["split"]["border"])
-        if column["nan_value_treatment"] == "AsTrue":
-            flags[i] = MISSING_RIGHT
-    builder.add_tree(
-        left=left,
-        right=left + 1,
-        feature=feature,
-        threshold=threshold,
-        value=value,
-        flags=flags,
-        # With several outputs each leaf has one number for each of them.
-        output=-1 if n_outputs > 1 else 0,
-    )
-    builder.end_member()
-
-
-def _kind_of_classifier(name, loss, n_scores):
-    """Return how a classifier makes probabilities of its scores."""
-    if loss in _SEVERAL_LABELS:
-        raise ValueError(
-            f"{name} has loss_function={loss!r}, which gives each row any number of labels; one "
-            "is supported."
-        )
-    if n_scores == 1:
-        return "expit"
-    if loss not in _KINDS_OF_SEVERAL:
-        raise ValueError(
-            f"{name} has loss_function={loss!r}; how its scores become probabilities is "
-            f"known for {sorted(_KINDS_OF_SEVERAL)!r} only."
-        )
-    return _KINDS_OF_SEVERAL[loss]
-
-
-def _kind_of_numbers(model, loss, n_scores, n_features):
-    """Return how a model that is no classifier makes its answer of its scores.
-
-    Its class and its parameters decide, and a sum of models has none: the model itself is asked
-    about one row.
-    """
-    if n_scores > 1:
-        raise ValueError(
-            f"{type(model).__name__} has loss_function={loss!r}, which gives each row {n_scores} "
-            "numbers; one is supported."
-        )
-    row = np.zeros((1, n_features), dtype=np.float32)
-    # The exponential of a number is never that number.
-    is_sum = np.array_equal(own_predict(model, row), own_sums(model, row))
-    return "identity" if is_sum else "sk_exp"
+# Probability of the second class at which a classifier changes its answer by default.
+_DEFAULT_THRESHOLD = 0.5
+# `nan_value_treatment` of a feature whose missing values go right.
+_MISSING_GOES_RIGHT = "AsTrue"
 
 
 class CatBoostReader(ForestReader):
@@ -165,15 +53,19 @@ class CatBoostReader(ForestReader):
         beta = 0.0
         if _is_classifier(estimator):
             classes = np.asarray(estimator.classes_)
-            kind = _kind_of_classifier(name, loss, n_outputs)
+            kind = _kind_of_classifier(name, loss, n_scores=n_outputs)
             if n_outputs == 1:
                 beta = _score_at_threshold(estimator)
         else:
-            kind = _kind_of_numbers(estimator, loss, n_outputs, n_features)
+            kind = _kind_of_numbers(
+                estimator, loss, n_scores=n_outputs, n_features=n_features
+            )
         builder = ForestBuilder()
         columns = content["features_info"].get("float_features", [])
-        for tree in content.get("trees") or content.get("oblivious_trees", []):
-            _add_tree(builder, _nodes(tree, n_outputs), columns, n_outputs)
+        trees = content.get("trees") or content.get("oblivious_trees", [])
+        for tree in trees:
+            nodes = _nodes_of(tree, n_outputs)
+            _add_tree(builder, nodes, columns=columns, n_outputs=n_outputs)
         return builder.build(
             offset,
             n_features,
@@ -189,6 +81,55 @@ class CatBoostReader(ForestReader):
         )
 
 
+def _contents(model):
+    """Return the content of a model's JSON file.
+
+    Parameters
+    ----------
+    model : catboost.CatBoost
+
+    Returns
+    -------
+    dict
+
+    Raises
+    ------
+    ValueError
+        If a feature is not a number.
+    """
+    name = type(model).__name__
+    columns_by_kind = {
+        "categorical": model.get_cat_feature_indices(),
+        "text": model.get_text_feature_indices(),
+        "embedding": model.get_embedding_feature_indices(),
+    }
+    for kind, columns in columns_by_kind.items():
+        if len(columns):
+            raise ValueError(
+                f"{name} has {kind} features in the columns {list(columns)!r}, which "
+                "are not supported: CatBoost makes numbers of them by tables of its "
+                "own. Encode them as numbers before the ensemble is fitted."
+            )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "model.json")
+        model.save_model(str(path), format="json")
+        return json.loads(path.read_text())
+
+
+def _loss_of(content):
+    """Return the name of the loss of a model's training, None if its file has none.
+
+    The file of a sum of models has one if it is the same for all of them.
+    """
+    info = content["model_info"]
+    loss = info.get("params", info).get("loss_function")
+    if isinstance(loss, str):
+        loss = json.loads(loss)
+    if loss is None:
+        return None
+    return loss["type"]
+
+
 def _is_classifier(model):
     """Return True if a model is a classifier of CatBoost, or of a subclass."""
     return any(cls.__name__ == "CatBoostClassifier" for cls in type(model).__mro__)
@@ -196,5 +137,160 @@ def _is_classifier(model):
 
 def _score_at_threshold(model):
     """Return the score at which a classifier of two classes changes its answer."""
-    probability = float(model.get_probability_threshold() or 0.5)
+    probability = float(model.get_probability_threshold() or _DEFAULT_THRESHOLD)
     return math.log(probability / (1 - probability))
+
+
+def _kind_of_classifier(name, loss, n_scores):
+    """Return the kind of the answer of a classifier.
+
+    Parameters
+    ----------
+    name : str
+        Class of the model, for errors.
+
+    loss : str or None
+    n_scores : int
+        Number of scores of a row.
+
+    Returns
+    -------
+    str
+        See :class:`~skroute.forests._rules.AnswerRule`.
+
+    Raises
+    ------
+    ValueError
+        If there is no kind for the loss.
+    """
+    if loss in _SEVERAL_LABELS:
+        raise ValueError(
+            f"{name} has loss_function={loss!r}, which gives each row any number of "
+            "labels; one is supported."
+        )
+    if n_scores == 1:
+        return "expit"
+    if loss not in _KINDS_OF_SEVERAL:
+        raise ValueError(
+            f"{name} has loss_function={loss!r}; how its scores become probabilities "
+            f"is known for {sorted(_KINDS_OF_SEVERAL)!r} only."
+        )
+    return _KINDS_OF_SEVERAL[loss]
+
+
+def _kind_of_numbers(model, loss, n_scores, n_features):
+    """Return the kind of the answer of a model that is not a classifier.
+
+    It depends on the class and the parameters of the model, which a sum of models does
+    not have. The model itself therefore predicts one row.
+
+    Parameters
+    ----------
+    model : catboost.CatBoost
+    loss : str or None
+    n_scores : int
+        Number of scores of a row.
+
+    n_features : int
+
+    Returns
+    -------
+    str
+        See :class:`~skroute.forests._rules.AnswerRule`.
+
+    Raises
+    ------
+    ValueError
+        If it predicts several numbers.
+    """
+    if n_scores > 1:
+        raise ValueError(
+            f"{type(model).__name__} has loss_function={loss!r}, which gives each row "
+            f"{n_scores} numbers; one is supported."
+        )
+    row = np.zeros((1, n_features), dtype=np.float32)
+    # The exponential of a number is never that number.
+    predicts_sum = np.array_equal(own_predict(model, row), own_sums(model, row))
+    return "identity" if predicts_sum else "sk_exp"
+
+
+def _nodes_of(tree, n_outputs):
+    """Return the nodes of a tree level by level, as dicts.
+
+    Parameters
+    ----------
+    tree : dict
+        A tree of the model's file, oblivious or not.
+
+    n_outputs : int
+
+    Returns
+    -------
+    list of dict
+        An inner node has the key "split", and a leaf the key "value".
+    """
+    if "leaf_values" in tree:
+        return _nodes_of_oblivious(tree, n_outputs)
+    nodes = [tree]
+    # The list grows: the children of a node come behind all nodes before them.
+    for node in nodes:
+        if "split" in node:
+            nodes.append(node["left"])
+            nodes.append(node["right"])
+    return nodes
+
+
+def _nodes_of_oblivious(tree, n_outputs):
+    """Return the nodes of an oblivious tree, see `_nodes_of`."""
+    nodes = []
+    # The file starts with the split of the deepest level.
+    splits = reversed(tree.get("splits") or [])
+    for level, split in enumerate(splits):
+        for _ in range(2**level):
+            nodes.append({"split": split})
+    for value in np.reshape(tree["leaf_values"], (-1, n_outputs)):
+        nodes.append({"value": value})
+    return nodes
+
+
+def _add_tree(builder, nodes, columns, n_outputs):
+    """Add a tree as a member.
+
+    Parameters
+    ----------
+    builder : ForestBuilder
+    nodes : list of dict
+        From :func:`_nodes_of`.
+
+    columns : list of dict
+        The columns of numbers in the model's file.
+
+    n_outputs : int
+    """
+    is_inner = np.array(["split" in node for node in nodes])
+    # Level by level, the children of all inner nodes follow each other.
+    left = np.where(is_inner, 2 * np.cumsum(is_inner) - 1, -1)
+    feature = np.zeros(len(nodes), dtype=np.int32)
+    flags = np.zeros(len(nodes), dtype=np.int32)
+    threshold = np.zeros(len(nodes))
+    value = np.zeros((len(nodes), n_outputs))
+    for i, node in enumerate(nodes):
+        if not is_inner[i]:
+            value[i] = node["value"]
+            continue
+        split = node["split"]
+        column = columns[split["float_feature_index"]]
+        feature[i] = column["flat_feature_index"]
+        threshold[i] = np.float32(split["border"])
+        if column["nan_value_treatment"] == _MISSING_GOES_RIGHT:
+            flags[i] = MISSING_RIGHT
+    builder.add_tree(
+        left=left,
+        right=left + 1,
+        feature=feature,
+        threshold=threshold,
+        value=value,
+        flags=flags,
+        output=ALL_OUTPUTS if n_outputs > 1 else 0,
+    )
+    builder.end_member()

@@ -1,36 +1,73 @@
-"""Trees of any size for many rows: a layout of eight bytes a node, on binned rows."""
+"""The third layout, nodes of eight bytes for binned rows, and the choice of a walk."""
+
+from typing import NamedTuple
 
 import numpy as np
 
-from skroute.forests._bitvector import FEWEST_ROWS, find_tests
+from skroute.forests._bitvector import FEWEST_ROWS, Columns, find_tests
 from skroute.forests._rows import rows_of
 from skroute.utils._validation import read_only
 
 # With fewer trees than this, binning the rows takes longer than it saves.
 FEWEST_TREES = 16
+# Columns are numbered with 16 bits.
+_MOST_COLUMNS = 65535
+# No code is above this threshold: a row stays at a leaf, which is its own child.
+_LEAF_THRESHOLD = 0xFFFF
 
-
-# A node whose threshold is a code.
-CODED = np.dtype(
+# A node whose threshold is a code and whose feature is a column of codes.
+CODED_NODE = np.dtype(
     [("threshold", np.uint16), ("feature", np.uint16), ("child", np.uint32)]
 )
 
 
+class CodedTrees(NamedTuple):
+    """Trees of any size for binned rows.
+
+    Attributes
+    ----------
+    columns : Columns
+        The columns of codes to which rows are binned.
+
+    trees : tuple
+        The fields of a :class:`~skroute.forests._trees.Trees` with nodes of type
+        `CODED_NODE`.
+    """
+
+    columns: Columns
+    trees: tuple
+
+
 def coded_trees(trees, dtype):
-    """Columns to bin rows of a type to, and the trees for binned rows, as plain tuples; None for
-    categories and beyond what codes say."""
-    inner = trees.nodes["child"] != np.arange(len(trees.nodes))
-    found = find_tests(trees.nodes[inner], trees, np.dtype(dtype))
-    if found is None:
+    """Return trees in the layout for binned rows.
+
+    Parameters
+    ----------
+    trees : Trees
+    dtype : str
+        Type of the rows: ``"float32"`` or ``"float64"``.
+
+    Returns
+    -------
+    CodedTrees or None
+        None if there are categories, or more cuts or columns than 16 bits can number.
+    """
+    is_inner = ~trees.is_leaf
+    tests = find_tests(trees.nodes[is_inner], trees, dtype=np.dtype(dtype))
+    if tests is None:
         return None
-    columns, column, cut, _ = found
-    if not 0 < len(columns.feature) <= 65535 or (columns.limit >= 0).any():
+    columns = tests.columns
+    n_columns = len(columns.feature)
+    has_categories = (columns.limit >= 0).any()
+    if n_columns == 0 or n_columns > _MOST_COLUMNS or has_categories:
         return None
-    # No code is above that of a leaf, which is its own child.
-    nodes = np.array((0xFFFF, 0, 0), dtype=CODED).repeat(len(inner))
+    nodes = np.zeros(len(is_inner), dtype=CODED_NODE)
+    nodes["threshold"] = _LEAF_THRESHOLD
     nodes["child"] = trees.nodes["child"]
-    nodes["threshold"][inner], nodes["feature"][inner] = cut, column
-    return columns, tuple(trees._replace(nodes=read_only(nodes), special=False))
+    nodes["threshold"][is_inner] = tests.cut
+    nodes["feature"][is_inner] = tests.column
+    coded = trees._replace(nodes=read_only(nodes), special=False)
+    return CodedTrees(columns, tuple(coded))
 
 
 def walk_of(forest, n_rows, first, last):
@@ -45,10 +82,10 @@ def walk_of(forest, n_rows, first, last):
     Returns
     -------
     walk : callable
-        A kernel.
+        A kernel with the arguments of :func:`~skroute.forests._kernels.add_leaves`.
 
     layout : tuple
-        The kernel's argument after the rows, which are those of `rows_of`.
+        The trees as this kernel takes them, its fourth argument.
     """
     # For few rows an import takes as long as a walk.
     if n_rows >= FEWEST_ROWS:
@@ -57,7 +94,8 @@ def walk_of(forest, n_rows, first, last):
 
             return add_members, forest.bits
         starts = forest.trees.member_start
-        if starts[last] - starts[first] >= FEWEST_TREES and forest.coded is not None:
+        n_trees = starts[last] - starts[first]
+        if n_trees >= FEWEST_TREES and forest.coded is not None:
             from skroute.forests._kernels import add_coded
 
             return add_coded, forest.coded
@@ -67,7 +105,7 @@ def walk_of(forest, n_rows, first, last):
 
 
 def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
-    """Sum of the leaves that each row reaches, per output, without the offset.
+    """Return the sums of the leaves that each row reaches, without the offset.
 
     Parameters
     ----------
@@ -82,11 +120,16 @@ def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
         The first member that is added up.
 
     last : int, default=None
-        The member that ends the sum and is not in it; None goes to the end.
+        The member that ends the sum and is not in it. None goes to the end.
 
     Returns
     -------
     ndarray of shape (n_samples, len(outputs)), dtype=float64
+
+    Raises
+    ------
+    ValueError
+        If the rows have another number of features, or the members do not exist.
 
     Examples
     --------
@@ -101,21 +144,26 @@ def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
     if not isinstance(X, np.ndarray) or forest.read_rule.columns.categories_of_arrays:
         X = rows_of(forest, X)
     X = read_only(X, forest.read_rule.dtype)
-    last = forest.n_members if last is None else last
-    if (
-        X.ndim != 2
-        or X.shape[1] != forest.n_features
-        or not 0 <= first <= last <= forest.n_members
-    ):
+    if last is None:
+        last = forest.n_members
+    has_width = X.ndim == 2 and X.shape[1] == forest.n_features
+    has_members = 0 <= first <= last <= forest.n_members
+    if not (has_width and has_members):
         raise ValueError(
-            f"The forest has {forest.n_features} features and {forest.n_members} members, got X "
-            f"of shape {X.shape} and the members from {first!r} to {last!r}."
+            f"The forest has {forest.n_features} features and {forest.n_members} "
+            f"members, got X of shape {X.shape} and the members from {first!r} to "
+            f"{last!r}."
         )
+    if outputs is None:
+        outputs = np.arange(forest.n_outputs)
+    n_columns = len(outputs)
+    # -1 is for outputs that are not asked for.
     column = np.full(forest.n_outputs, -1)
-    chosen = np.arange(forest.n_outputs) if outputs is None else np.asarray(outputs)
-    column[chosen] = np.arange(len(chosen))
-    out = np.zeros((len(X), len(chosen)))
-    walk, layout = walk_of(forest, len(X), first, last)
-    walk(X, 0, len(X), layout, first, last, column, out)
+    column[np.asarray(outputs)] = np.arange(n_columns)
+    sums = np.zeros((len(X), n_columns))
+    walk, layout = walk_of(forest, len(X), first=first, last=last)
+    walk(X, 0, len(X), layout, first, last, column, sums)
     scale = forest.sum_rule.scale
-    return out if scale == 1.0 else out * scale
+    if scale != 1.0:
+        sums = sums * scale
+    return sums

@@ -1,4 +1,4 @@
-"""How each library makes numbers of the columns of its rows, categories among them."""
+"""Rules by which each library makes numbers of columns, categories among them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -20,9 +20,12 @@ from skroute.utils._frames import (
     with_dense_columns,
 )
 
-# What pandas has as the code of a cell that is missing.
+# Code of pandas for a cell that is missing.
 _NO_CODE = -1
-# The largest number of single precision: no tree of scikit-learn has a threshold above it.
+# Kind of a type that has objects, and of types of pandas' own.
+_OBJECT_KIND = "O"
+# The largest number of single precision. No tree of scikit-learn has a threshold above
+# it.
 _RIGHTMOST = float(np.finfo(np.float32).max)
 
 
@@ -32,15 +35,16 @@ class ColumnRule(ABC):
     Attributes
     ----------
     refuses_unseen : bool
-        Whether a category that the ensemble has not seen is an error rather than missing.
+        True if a category that the ensemble has not seen is an error. Otherwise it is
+        missing.
 
     reads_negative_codes : bool
-        Whether the library cuts a code between -1 and 0 off to 0. Otherwise each negative number
-        is no category.
+        True if the library cuts a code between -1 and 0 off to 0. Otherwise each
+        negative number is no category.
 
     ignores_names : bool
-        Whether the library takes columns by their place, whatever their names. Its `fit` may have
-        been given other names than those of the frame.
+        True if the library takes columns by their position and does not compare their
+        names. Its `fit` may have been given other names than those of the frame.
     """
 
     refuses_unseen: bool = False
@@ -49,21 +53,21 @@ class ColumnRule(ABC):
 
     @property
     def keeps_categories(self) -> bool:
-        """Whether the library has lists of categories, which plain numbers do not show."""
+        """True if the library has lists of categories, which plain numbers have not."""
         return False
 
     @property
     def categories_of_arrays(self) -> Mapping[int, Any]:
-        """Categories, by column, that are also looked up in the cells of plain arrays."""
+        """Categories by column that are looked up in the cells of plain arrays, too."""
         return {}
 
     def dense(self, X):
-        """Return rows whose sparse columns of pandas are dense; other rows as they are."""
+        """Return rows in which sparse columns of pandas are dense."""
         return with_dense_columns(X)
 
     @abstractmethod
     def numbers(self, X):
-        """Return rows whose columns of categories are the numbers that the library reads.
+        """Return rows in which columns of categories are the library's numbers.
 
         Parameters
         ----------
@@ -73,7 +77,7 @@ class ColumnRule(ABC):
         Returns
         -------
         array-like or dataframe of shape (n_samples, n_features)
-            The rows themselves where there is nothing to encode.
+            The rows themselves if there is nothing to encode.
 
         Raises
         ------
@@ -87,10 +91,11 @@ class ValuesAsTheyAre(ColumnRule):
     """scikit-learn: the cells of a column of categories are its numbers."""
 
     def dense(self, X):
-        """Return dense rows; a frame of sparse columns alone has `_RIGHTMOST` for missing values.
+        """Return rows in which sparse columns of pandas are dense.
 
-        scikit-learn makes a sparse matrix of such a frame. Trees that read a sparse matrix compare
-        a missing value with each threshold, and send it to the right.
+        A frame that has sparse columns only gets `_RIGHTMOST` for missing values.
+        scikit-learn makes a sparse matrix of such a frame. Trees that read a sparse
+        matrix compare a missing value with each threshold, and send it to the right.
         """
         dense = with_dense_columns(X)
         if dense is not X and all(is_sparse_type(dtype) for dtype in X.dtypes):
@@ -104,7 +109,7 @@ class ValuesAsTheyAre(ColumnRule):
 
 @dataclass(frozen=True)
 class NumbersOnly(ColumnRule):
-    """Ensembles that read no columns of categories: those of CatBoost, and those from a file.
+    """CatBoost, and ensembles from a file: columns of categories are an error.
 
     Parameters
     ----------
@@ -124,16 +129,16 @@ class NumbersOnly(ColumnRule):
 
 @dataclass(frozen=True)
 class PairedByOrder(ColumnRule):
-    """LightGBM: lists of categories belong to the columns of category type, in their order.
+    """LightGBM: lists of categories belong to columns of category type in their order.
 
-    The library pairs them again for each frame that it is given, wherever the columns stand in it,
-    and whether it splits them as categories or as numbers.
+    The library pairs them again for each frame, also if the columns have moved. It does
+    so for columns that it splits as numbers, too.
 
     Parameters
     ----------
     categories : sequence of list, or None
-        The lists. None of a model that was not trained on a data frame: then a frame's own codes
-        are its numbers.
+        The lists. None for a model that was not trained on a data frame: the codes of a
+        frame's own categories are then its numbers.
     """
 
     categories: Sequence[list] | None
@@ -141,35 +146,40 @@ class PairedByOrder(ColumnRule):
 
     @property
     def keeps_categories(self) -> bool:
-        """Whether there is a list."""
+        """True if there is a list of categories."""
         return bool(self.categories)
 
     def numbers(self, X):
-        """Return the rows with codes; a ValueError unless as many columns are categories."""
+        """Return the rows with codes.
+
+        It is a ValueError if another number of columns than in fit has categories.
+        """
         columns = category_columns(X)
-        if columns and not hasattr(X, "iloc"):
+        is_pandas = hasattr(X, "iloc")
+        if columns and not is_pandas:
             raise _not_numbers(X, columns)
         if self.categories is None:
-            return _with_codes(X, dict.fromkeys(columns))
-        if not hasattr(X, "iloc"):
+            return _with_codes(X, _own_categories(columns))
+        if not is_pandas:
             return X
         if len(columns) != len(self.categories):
             raise ValueError(
-                f"X has {len(columns)} columns of category type, and the data frame of fit had "
-                f"{len(self.categories)}: LightGBM pairs them by their order. Give the columns "
-                "the types that they had in fit."
+                f"X has {len(columns)} columns of category type, and the data frame of "
+                f"fit had {len(self.categories)}: LightGBM pairs them by their order. "
+                "Give the columns the types that they had in fit."
             )
         return _with_codes(X, dict(zip(columns, self.categories)))
 
 
 @dataclass(frozen=True)
 class PairedByPlace(ColumnRule):
-    """XGBoost: a list of categories belongs to the column at its place.
+    """XGBoost: a list of categories belongs to the column at its position.
 
     Parameters
     ----------
     categories : dict from int to list
-        The lists by column. Without any, a frame's own codes are its numbers.
+        The lists by column. If it is empty, the codes of a frame's own categories are
+        its numbers.
     """
 
     categories: Mapping[int, list] = field(default_factory=dict)
@@ -178,25 +188,30 @@ class PairedByPlace(ColumnRule):
 
     @property
     def keeps_categories(self) -> bool:
-        """Whether there is a list."""
+        """True if there is a list of categories."""
         return bool(self.categories)
 
     def numbers(self, X):
-        """Return the rows with codes; a ValueError if other columns are categories than in fit."""
+        """Return the rows with codes.
+
+        It is a ValueError if other columns than in fit have categories.
+        """
         columns = category_columns(X)
         if not is_frame(X):
             return X
         if not self.categories:
             if columns and not hasattr(X, "iloc"):
                 raise _not_numbers(X, columns)
-            return _with_codes(X, dict.fromkeys(columns))
+            return _with_codes(X, _own_categories(columns))
         if columns != sorted(self.categories):
             raise ValueError(
                 f"X has categories in the columns {columns!r}, and in fit they were in "
-                f"{sorted(self.categories)!r}. Give the columns the types that they had in fit."
+                f"{sorted(self.categories)!r}. Give the columns the types that they "
+                "had in fit."
             )
-        numbers = np.empty((num_samples(X), len(_dtypes(X))))
-        for column in range(numbers.shape[1]):
+        n_columns = len(_dtypes(X))
+        numbers = np.empty((num_samples(X), n_columns))
+        for column in range(n_columns):
             values = _safe_indexing(X, column, axis=1)
             if column in self.categories:
                 numbers[:, column] = self._codes(values, column)
@@ -205,29 +220,48 @@ class PairedByPlace(ColumnRule):
         return numbers
 
     def _codes(self, values, column):
-        """Return the positions of cells among the categories; an error at one that is new."""
+        """Return the positions of the cells of a column among its categories.
+
+        Parameters
+        ----------
+        values : pandas.Series, polars.Series or Arrow array
+            A column of categories.
+
+        column : int
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), dtype=float64
+            NaN for a missing cell.
+
+        Raises
+        ------
+        ValueError
+            If a cell has a category that was not in fit.
+        """
+        categories = self.categories[column]
         if hasattr(values, "cat") and hasattr(values, "iloc"):
-            # Few categories are looked up in place of many cells. The code of a missing cell, -1,
-            # takes the last one.
+            # Few categories are looked up in place of many cells. The code of a missing
+            # cell, -1, takes the last one, None.
             names = np.append(cells_of(values.cat.categories), [None])
-            cells = names[values.cat.codes.to_numpy()]
-            codes = _positions(names, self.categories[column])[
-                values.cat.codes.to_numpy()
-            ]
+            code_of_cell = values.cat.codes.to_numpy()
+            cells = names[code_of_cell]
+            positions = _positions(names, categories)[code_of_cell]
         else:
             cells = cells_of(values)
-            codes = _positions(cells, self.categories[column])
-        if any(cell is not None for cell in cells[np.isnan(codes)]):
+            positions = _positions(cells, categories)
+        without_position = cells[np.isnan(positions)]
+        if any(cell is not None for cell in without_position):
             raise ValueError(
-                f"Column {column} of X has categories that the ensemble was not fitted on; "
-                "make them missing, or fit it on them."
+                f"Column {column} of X has categories that the ensemble was not fitted "
+                "on; make them missing, or fit it on them."
             )
-        return codes
+        return positions
 
 
 @dataclass(frozen=True)
 class EncodedCells(ColumnRule):
-    """Histogram boosting of scikit-learn: an encoder looks up the cells of arrays and of frames.
+    """Histogram boosting of scikit-learn: an encoder looks up the cells of all rows.
 
     Parameters
     ----------
@@ -239,112 +273,145 @@ class EncodedCells(ColumnRule):
 
     @property
     def keeps_categories(self) -> bool:
-        """Whether there are categories."""
+        """True if there are categories."""
         return bool(self.categories)
 
     @property
     def categories_of_arrays(self) -> Mapping[int, Any]:
-        """The categories."""
+        """The categories: the encoder looks up the cells of arrays, too."""
         return self.categories
 
     def numbers(self, X):
-        """Return the rows with positions among the categories; NaN for a cell that is new."""
+        """Return the rows with positions among the categories, NaN for a new cell."""
         if not self.categories:
             return X
         if not hasattr(X, "columns"):
             X = check_array(X, dtype=None, ensure_all_finite=False)
         numbers = np.empty(X.shape)
         for column in range(X.shape[1]):
-            values = _safe_indexing(X, column, axis=1)
+            cells = np.asarray(_safe_indexing(X, column, axis=1))
             if column not in self.categories:
-                numbers[:, column] = np.asarray(values)
+                numbers[:, column] = cells
                 continue
-            known = np.asarray(self.categories[column])
-            cells = np.asarray(values)
-            if known.dtype.kind == "f" and cells.dtype.kind in "biuf":
-                # scikit-learn compares numbers as floats: some beyond 2**53 become equal. Texts
-                # equal no number.
-                cells = cells.astype(known.dtype)
-            numbers[:, column] = _positions(cells.tolist(), known.tolist())
+            categories = np.asarray(self.categories[column])
+            if categories.dtype.kind == "f" and cells.dtype.kind in "biuf":
+                # scikit-learn compares numbers as floats: some beyond 2**53 become
+                # equal. Texts equal no number.
+                cells = cells.astype(categories.dtype)
+            numbers[:, column] = _positions(cells.tolist(), categories.tolist())
         return numbers
 
 
 def category_columns(X):
-    """Return the positions of the columns of a data frame whose type is that of categories."""
+    """Return the positions of the columns of category type, if columns have names."""
     if not is_frame(X):
         return []
     return [column for column, dtype in enumerate(_dtypes(X)) if _is_category(dtype)]
 
 
 def _is_category(dtype):
-    """Return whether a type of pandas, polars or Arrow is one of categories."""
+    """Return True if a type of pandas, polars or Arrow is one of categories."""
     # Types of numbers, which most columns have, need no look at their names.
-    return getattr(dtype, "kind", "O") == "O" and kind_of_type(dtype) == CATEGORY
+    if getattr(dtype, "kind", _OBJECT_KIND) != _OBJECT_KIND:
+        return False
+    return kind_of_type(dtype) == CATEGORY
 
 
 def _dtypes(X):
     """Return the types of the columns of a data frame, or of an Arrow table."""
-    return list(X.dtypes if hasattr(X, "dtypes") else X.schema.types)
+    if hasattr(X, "dtypes"):
+        return list(X.dtypes)
+    return list(X.schema.types)
 
 
 def _not_numbers(X, columns):
-    """Return the error for columns of categories of a kind that the library does not read."""
+    """Return the error for columns of categories that the library does not read."""
     return ValueError(
-        f"X is a {type(X).__name__} with categories in the columns {columns!r}, which the library "
-        "of the ensemble does not read there, or reads by codes of their own. Give the numbers "
-        "that the ensemble was trained on."
+        f"X is a {type(X).__name__} with categories in the columns {columns!r}, which "
+        "the library of the ensemble does not read there, or reads by codes of their "
+        "own. Give the numbers that the ensemble was trained on."
     )
 
 
+# For `_with_codes`: the codes of a column are positions in its own list of categories.
+_OWN_CATEGORIES = None
+
+
+def _own_categories(columns):
+    """Return categories for `_with_codes` that leave all codes as they are."""
+    return dict.fromkeys(columns, _OWN_CATEGORIES)
+
+
 def _with_codes(X, categories):
-    """Return the numbers of a frame of pandas, and codes for its columns of categories.
+    """Return the numbers of a frame of pandas, with codes of its categories.
 
     Parameters
     ----------
     X : pandas.DataFrame of shape (n_samples, n_features)
     categories : dict from int to list or None
-        By column of category type, what its codes are positions in. None leaves the codes that the
-        column has.
+        For each column of category type, by position, the list in which its codes are
+        positions. `_OWN_CATEGORIES` leaves the codes as they are.
 
     Returns
     -------
-    ndarray of shape (n_samples, n_features), or the frame where no column has a category
+    ndarray of shape (n_samples, n_features), or the frame if no column has categories
+
+    Raises
+    ------
+    ValueError
+        If another column has neither numbers nor categories.
     """
     if not categories:
         return X
     others = [column for column in range(X.shape[1]) if column not in categories]
-    text = [column for column in others if X.dtypes.iloc[column].kind not in "fiub"]
-    if text:
+    not_numbers = [
+        column for column in others if X.dtypes.iloc[column].kind not in "fiub"
+    ]
+    if not_numbers:
         raise ValueError(
-            f"Columns of X must have numbers or categories, got {text!r} of other types. Turn "
-            "them into the types that they had in fit."
+            f"Columns of X must have numbers or categories, got {not_numbers!r} of "
+            "other types. Turn them into the types that they had in fit."
         )
     numbers = np.empty(X.shape)
     numbers[:, others] = X.iloc[:, others].to_numpy(dtype=np.float64, na_value=np.nan)
     for column, values in categories.items():
         cells = X.iloc[:, column]
-        # Equal lists, such as 0 and 1 beside False and True, keep their codes, as in LightGBM.
-        if values is not None and list(cells.cat.categories) != list(values):
-            cells = cells.cat.set_categories(values)
+        if values is not _OWN_CATEGORIES:
+            # Equal lists, such as [0, 1] and [False, True], keep their codes, as in
+            # LightGBM.
+            if list(cells.cat.categories) != list(values):
+                cells = cells.cat.set_categories(values)
         codes = cells.cat.codes.to_numpy()
         numbers[:, column] = np.where(codes == _NO_CODE, np.nan, codes)
     return numbers
 
 
 def _checked_numbers(values, column):
-    """Return a column as float64; a ValueError if a cell is no number."""
+    """Return a column as float64. Raise a ValueError if a cell is no number."""
     numbers = numbers_of(values)
     if numbers is None:
         raise ValueError(
-            f"Column {column} of X has cells that are no numbers. Give numbers, as in fit."
+            f"Column {column} of X has cells that are no numbers. Give numbers, as in "
+            "fit."
         )
     return numbers
 
 
 def _positions(cells, categories):
-    """Return the positions of cells among categories; NaN of a cell that is not among them."""
-    # Missing is no category, also where the encoder lists it as the last one.
-    codes = {
-        value: code for code, value in enumerate(categories) if not is_missing(value)
-    }
-    return np.array([codes.get(cell, np.nan) for cell in cells], dtype=np.float64)
+    """Return the positions of cells among categories, NaN for a cell that is not there.
+
+    Parameters
+    ----------
+    cells : sequence of shape (n_samples,)
+    categories : sequence
+
+    Returns
+    -------
+    ndarray of shape (n_samples,), dtype=float64
+    """
+    positions = {}
+    for position, category in enumerate(categories):
+        # Missing is no category, also if the encoder lists it as the last one.
+        if not is_missing(category):
+            positions[category] = position
+    return np.array([positions.get(cell, np.nan) for cell in cells], dtype=np.float64)

@@ -1,6 +1,7 @@
 """FastForest: a fitted ensemble of trees, evaluated exactly and fast."""
 
 from copy import deepcopy
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -31,7 +32,12 @@ from skroute.forests._library import (
 )
 from skroute.forests._readers import find_reader
 from skroute.forests._rows import are_plain, refuse_tables, rows_of
-from skroute.forests._wrapped import prepared, take_apart, weights_alone
+from skroute.forests._wrapped import (
+    TakenApart,
+    prepared,
+    take_apart,
+    weights_alone,
+)
 from skroute.utils._compat import (
     HasMethods,
     Integral,
@@ -46,22 +52,44 @@ from skroute.utils._pickles import VersionedPickleMixin
 from skroute.utils._typing import ArrayLike
 from skroute.utils._validation import check_truth, check_weights
 
+# Attributes that `fit` sets.
+_FITTED_ATTRIBUTES = (
+    "forest_",
+    "classes_",
+    "n_features_in_",
+    "feature_names_in_",
+    "_transformers",
+    "_may_be_renamed",
+)
+# LightGBM names the columns of an array "Column_0" and so on, and CatBoost "0" and so
+# on.
+_PREFIXES_OF_NUMBERED_COLUMNS = ("Column_", "")
+# Tolerance of answers that are computed from the sums, in units of the precision.
+_ROUNDINGS_OF_ANSWER = 4
+
 
 def _classifies(self):
+    """Return True if a `FastForest` has probabilities, or raise an AttributeError."""
     forest = vars(self).get("forest_")
-    if not (is_classifier(self) if forest is None else forest.classes is not None):
+    if forest is None:
+        has_classes = is_classifier(self)
+    else:
+        has_classes = forest.classes is not None
+    if not has_classes:
         raise AttributeError("Only the forest of a classifier has predict_proba.")
     return True
 
 
 def _has_scores(self):
+    """Return True if a `FastForest` has scores, or raise an AttributeError."""
+    _classifies(self)
     forest = vars(self).get("forest_")
     if forest is None:
-        reader = find_reader(take_apart(self.estimator)[0])
+        reader = find_reader(take_apart(self.estimator).ensemble)
         averages = reader is not None and reader.averages_probabilities
     else:
         averages = forest.answer_rule.kind == "mean"
-    if not _classifies(self) or averages:
+    if averages:
         raise AttributeError(
             "A forest that averages probabilities has no decision_function."
         )
@@ -71,23 +99,28 @@ def _has_scores(self):
 class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
     """A fitted ensemble of trees, evaluated exactly and many times faster.
 
-    Boosting, forests, bagging and AdaBoost of decision trees from LightGBM, XGBoost, CatBoost
-    and scikit-learn, also at the end of a :class:`~sklearn.pipeline.Pipeline` and with a
-    threshold that :class:`~sklearn.model_selection.FixedThresholdClassifier` or
-    :class:`~sklearn.model_selection.TunedThresholdClassifierCV` moved. The answers are those
-    of the library: the same trees, thresholds, treatment of missing values and categories,
-    and the sum in the same order and precision. They are compared when the forest is built,
-    and a difference is an error.
+    It takes boosting, forests, bagging and AdaBoost of decision trees from LightGBM,
+    XGBoost, CatBoost and scikit-learn. The ensemble may be at the end of a
+    :class:`~sklearn.pipeline.Pipeline`, and its threshold may be moved by
+    :class:`~sklearn.model_selection.FixedThresholdClassifier` or
+    :class:`~sklearn.model_selection.TunedThresholdClassifierCV`.
 
-    Trees of at most 64 leaves are evaluated by bit vectors, in blocks of rows [1]_; larger
-    ones by a walk from the root to a leaf on binned rows, few rows on the rows as they are.
+    The answers are those of the library: trees, thresholds, and the treatment of
+    missing values and categories are the same, and sums have the same order and
+    precision. Answers are compared when the forest is built, and a difference is an
+    error.
+
+    Trees of at most 64 leaves are evaluated by bit vectors, in blocks of rows [1]_.
+    Larger trees are walked from the root to a leaf, on binned rows. Few rows are walked
+    as they are.
 
     Parameters
     ----------
     estimator : estimator object, default=None
-        The ensemble, or a pipeline that ends in one. It is cloned and fitted; a fitted one
-        is passed as :class:`~sklearn.frozen.FrozenEstimator`, and :meth:`from_ensemble`
-        does both steps. None only in a forest that was loaded from a file.
+        The ensemble, or a pipeline that ends in one. It is cloned and fitted; a fitted
+        one is passed as :class:`~sklearn.frozen.FrozenEstimator`, and
+        :meth:`from_ensemble` does both steps. None only in a forest that was loaded
+        from a file.
 
     n_jobs : int, default=None
         Threads for blocks of rows. None is 1 unless in a
@@ -109,19 +142,22 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
 
     See Also
     --------
-    skroute.early_exit.QWYCEnsemble : Evaluates fewer trees, where few settle the answer.
+    skroute.early_exit.QWYCEnsemble : Evaluates fewer trees, where few settle the
+    answer.
 
     Notes
     -----
     A pickle holds the arrays only: `estimator` is left out, and the library of the
-    ensemble is not needed to load it. What is loaded answers; it cannot be fitted again.
+    ensemble is not needed to load it. What is loaded answers; it cannot be fitted
+    again.
 
     Sums are equal to the last bit, and so are labels. The order in which random forests
     add up depends on their threads: their averages differ by rounding.
 
     References
     ----------
-    .. [1] C. Lucchese, F. M. Nardini, S. Orlando, R. Perego, N. Tonellotto, R. Venturini,
+    .. [1] C. Lucchese, F. M. Nardini, S. Orlando, R. Perego, N. Tonellotto,
+           R. Venturini,
            "QuickScorer: a Fast Algorithm to Rank Documents with Additive Ensembles of
            Regression Trees", SIGIR 2015.
 
@@ -151,7 +187,7 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
     def from_ensemble(
         cls, model: Any, X: ArrayLike | None = None, *, n_jobs: int | None = None
     ) -> Self:
-        """The forest of a fitted ensemble.
+        """Return the forest of a fitted ensemble.
 
         Parameters
         ----------
@@ -159,9 +195,9 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
             Fitted.
 
         X : {array-like, dataframe} of shape (n_samples, n_features), default=None
-            Rows on which answers are compared, beside rows at the thresholds of the
-            trees. Needed where categories are text, and where names of columns that
-            LightGBM was fitted on have spaces, which it replaces.
+            Rows on which answers are compared, in addition to rows at the thresholds of
+            the trees. They are needed if categories are text. They are also needed if
+            names of columns that LightGBM was fitted on have spaces, which it replaces.
 
         n_jobs : int, default=None
             Threads for blocks of rows.
@@ -181,9 +217,11 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
         """
         model = unfrozen(model)
         _check_ensemble(model)
-        frozen = FrozenEstimator(model) if hasattr(model, "fit") else None
-        if frozen is not None:
+        # A booster is not an estimator: it cannot be frozen.
+        frozen = None
+        if hasattr(model, "fit"):
             _check_is_fitted(model)
+            frozen = FrozenEstimator(model)
         return cls(frozen, n_jobs=n_jobs)._read(model, X)
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None, **params: Any) -> Self:
@@ -198,8 +236,8 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
             Targets.
 
         **params : dict
-            Passed to ``fit`` of the ensemble by metadata routing. Without it, `sample_weight`
-            alone is passed on, an array-like of shape (n_samples,).
+            Passed to ``fit`` of the ensemble by metadata routing. Without it,
+            `sample_weight` alone is passed on, an array-like of shape (n_samples,).
 
         Returns
         -------
@@ -212,8 +250,8 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
             If `estimator` is no ensemble of trees that is read.
 
         ValueError
-            If an option of it is not supported, or an answer differs. If weights are given, and
-            its ``fit`` does not take them or it is frozen.
+            If an option of it is not supported, or an answer differs. If weights are
+            given, and its ``fit`` does not take them or it is frozen.
         """
         self._unfit()
         try:
@@ -224,6 +262,7 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
 
     @_fit_context(prefer_skip_nested_validation=False)
     def _validate_and_fit(self, X, y, params):
+        """Fit the ensemble unless it is frozen, and read it. See :meth:`fit`."""
         if self.estimator is None:
             raise ValueError(
                 "estimator=None has nothing to fit: give an ensemble, or call "
@@ -245,24 +284,26 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
         return self._read(fitted, X)
 
     def _check_n_jobs(self):
-        """Acts at once, so that each call asks."""
+        """Raise a ValueError if `n_jobs` has no meaning.
+
+        It acts at once on a fitted forest, so that each call checks it.
+        """
         n_jobs = self.n_jobs
-        if n_jobs is not None and (
-            not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0
-        ):
+        if n_jobs is None:
+            return
+        if not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0:
             raise ValueError(
-                f"n_jobs={n_jobs!r} has no meaning: give a number of threads, -1 or None."
+                f"n_jobs={n_jobs!r} has no meaning: give a number of threads, -1 or "
+                "None."
             )
 
     def _unfit(self):
-        fitted = (
-            "forest_ classes_ n_features_in_ feature_names_in_ _before _may_be_renamed"
-        )
-        for name in fitted.split():
+        """Delete all attributes that `fit` sets."""
+        for name in _FITTED_ATTRIBUTES:
             self.__dict__.pop(name, None)
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """How metadata is passed on.
+        """Return the routing of metadata.
 
         Returns
         -------
@@ -275,94 +316,108 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
         )
 
     def _read(self, model, X):
+        """Read a fitted model, compare answers, and set the fitted attributes.
+
+        Parameters
+        ----------
+        model : object
+            Fitted ensemble, or a model around one.
+
+        X : {array-like, sparse matrix, dataframe} or None
+            Rows on which answers are compared.
+
+        Returns
+        -------
+        self : FastForest
+        """
         self._check_n_jobs()
         model = unfrozen(model)
-        ensemble, before, cut = take_apart(model)
-        forest = _forest_of(ensemble)
-        at_thresholds = rows_at_thresholds(forest)
-        if X is not None:
-            refuse_tables(X)
-            probes = varied_rows(
-                as_rows(X), unseen=not forest.read_rule.columns.refuses_unseen
-            )
-            _compare(model, ensemble, before, forest.with_cut(cut), probes)
-        elif at_thresholds is None or before:
-            why = "are prepared by a pipeline" if before else "have categories of text"
-            raise ValueError(f"The rows {why}: give rows X to compare answers on.")
-        if at_thresholds is not None:
-            probes = {"rows at the thresholds": at_thresholds}
-            _compare(ensemble, ensemble, (), forest, probes)
-        self.forest_ = forest.with_cut(cut)
-        self._before = before
+        apart = take_apart(model)
+        forest = _forest_of(apart.ensemble)
+        _check_answers(model, apart, forest=forest, X=X)
+        self.forest_ = forest.with_cut(apart.cut)
+        self._transformers = apart.transformers
         if forest.classes is not None:
             self.classes_ = forest.classes
+        # `fit` of an ensemble that is not frozen has set them.
         if not hasattr(self, "n_features_in_"):
-            self.n_features_in_ = forest.n_features
-            if before:
-                self.n_features_in_ = getattr(model, "n_features_in_", np.shape(X)[1])
+            self.n_features_in_ = _n_columns_of(model, apart, forest=forest, X=X)
             self._take_names(model, X)
         return self
 
     def _take_names(self, model, X):
-        """Set `feature_names_in_` from a fitted model, and compare the columns of rows with it."""
-        names = list(
-            getattr(model, "feature_names_in_", getattr(model, "feature_names_", []))
-        )
-        # What LightGBM calls columns without names, and those that are numbered.
-        generic = [
-            [f"{name}{i}" for i in range(len(names))] for name in ("Column_", "")
-        ]
-        if names and names not in generic:
+        """Set `feature_names_in_` from a fitted model, and check the columns of rows.
+
+        Parameters
+        ----------
+        model : object
+        X : {array-like, sparse matrix, dataframe} or None
+        """
+        names = _names_of_columns(model)
+        if names:
             self.feature_names_in_ = np.asarray(names, dtype=object)
-        may_be_renamed = (
-            self.forest_.read_rule.columns.ignores_names and not self._before
-        )
+        ignores_names = self.forest_.read_rule.columns.ignores_names
+        may_be_renamed = ignores_names and not self._transformers
         if X is None or not hasattr(X, "columns"):
+            # The names of frames in later calls are not known yet.
             self._may_be_renamed = may_be_renamed
             return
         columns = column_keys(X)
         if may_be_renamed and self._are_other_names(columns):
+            # From now on, the names of this frame are those of the columns.
             if all(isinstance(name, str) for name in columns):
                 self.feature_names_in_ = np.asarray(columns, dtype=object)
         self._check_columns(X)
 
     def _are_other_names(self, columns):
-        """Return whether a model of LightGBM has other names for the columns of the same frame.
+        """Return True if LightGBM has other names for the columns of the same frame.
 
-        LightGBM writes underscores for spaces. Its `fit` can be given names of the user's
-        (`feature_name=`), which need not be those of a frame: none of these is then among them.
+        LightGBM writes underscores for spaces. Its `fit` can be given names of the user
+        (`feature_name=`), which need not be those of a frame. None of these is then the
+        name of a column.
+
+        Parameters
+        ----------
+        columns : list of str
+            Names of the columns of rows.
+
+        Returns
+        -------
+        bool
         """
         if not hasattr(self, "feature_names_in_"):
             return False
         columns = [str(name).replace(" ", "_") for name in columns]
         names = list(self.feature_names_in_)
-        return columns == names or not set(columns) & set(names)
+        return columns == names or set(columns).isdisjoint(names)
 
     def _check_columns(self, X):
-        """Compare names and number of the columns of rows with those of fit."""
-        renamed = vars(self).get("_may_be_renamed", False)
-        if renamed and hasattr(X, "columns") and self._are_other_names(column_keys(X)):
-            # LightGBM takes them by their place. Their number is compared when they are read.
-            return
+        """Raise a ValueError unless rows have the columns of fit."""
+        may_be_renamed = vars(self).get("_may_be_renamed", False)
+        if may_be_renamed and hasattr(X, "columns"):
+            if self._are_other_names(column_keys(X)):
+                # LightGBM takes them by their position. Their number is checked when
+                # they are read.
+                return
         try:
             validate_data(self, X, reset=False, skip_check_array=True)
         except ValueError as error:
-            if (
-                not self.forest_.read_rule.columns.ignores_names
-                or "feature names" not in str(error)
-            ):
+            ignores_names = self.forest_.read_rule.columns.ignores_names
+            if not ignores_names or "feature names" not in str(error):
                 raise
             raise ValueError(
-                f"{error}If these names were given to fit of LightGBM (feature_name=), which takes "
-                "columns by their place: give the rows as an array."
+                f"{error}If these names were given to fit of LightGBM (feature_name=), "
+                "which takes columns by their place: give the rows as an array."
             ) from None
 
     def _scores(self, X):
-        """Sums of the leaves."""
+        """Return the sums of the leaves, of shape (n_samples, n_outputs)."""
         if "forest_" not in vars(self):
             check_is_fitted(self, "forest_")
+        # Checks take longer than the trees of one row. A plain array needs none of
+        # them, unless there are names or transformers.
         if (
-            self._before
+            self._transformers
             or hasattr(self, "feature_names_in_")
             or not are_plain(self.forest_, X)
         ):
@@ -370,12 +425,13 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
             if getattr(X, "ndim", 0) != 2 and not hasattr(X, "columns"):
                 X = check_array(X, dtype=None, ensure_all_finite=False)
             self._check_columns(X)
-            X = prepared(self._before, X)
+            X = prepared(self._transformers, X)
         self._check_n_jobs()
-        return exact_sums(self.forest_, rows_of(self.forest_, X), self.n_jobs)
+        rows = rows_of(self.forest_, X)
+        return exact_sums(self.forest_, rows, n_jobs=self.n_jobs)
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """What the ensemble predicts.
+        """Return the predictions of the ensemble.
 
         Parameters
         ----------
@@ -385,18 +441,18 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples,)
-            Labels of a classifier, else numbers; for a booster what its own ``predict``
-            returns, also of shape (n_samples, n_classes).
+            Labels of a classifier, else numbers. Those of a booster are what its own
+            ``predict`` returns, also of shape (n_samples, n_classes).
         """
         scores = self._scores(X)
         if self.forest_.classes is None:
             return answer(self.forest_, scores)
         positions = label_positions(self.forest_, scores)
-        return labels_at(self.forest_, self.classes_, positions)
+        return labels_at(self.forest_, self.classes_, positions=positions)
 
     @available_if(_classifies)
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
-        """Probabilities of the classes.
+        """Return the probabilities of the classes.
 
         Parameters
         ----------
@@ -413,7 +469,7 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
 
     @available_if(_has_scores)
     def decision_function(self, X: ArrayLike) -> np.ndarray:
-        """Sums of the leaves before any link.
+        """Return the sums of the leaves, before any link.
 
         Parameters
         ----------
@@ -426,14 +482,15 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
             The ``decision_function`` of scikit-learn, ``raw_score`` of LightGBM and
             ``output_margin`` of XGBoost.
         """
-        scores = self._scores(X)
-        found = decision(self.forest_, scores)
-        return found[:, 0] if found.shape[1] == 1 else found
+        scores = decision(self.forest_, self._scores(X))
+        if scores.shape[1] == 1:
+            return scores[:, 0]
+        return scores
 
     def score(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> float:
-        """Accuracy of a classifier, or R2 of a regressor.
+        """Return the accuracy of a classifier, or R2 of a regressor.
 
         Parameters
         ----------
@@ -458,20 +515,24 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
 
     def __getstate__(self):
         state = super().__getstate__()
-        return state | {"estimator": None} if "forest_" in state else state
+        if "forest_" in state:
+            # A fitted forest answers without the library of its ensemble.
+            return state | {"estimator": None}
+        return state
 
     def __sklearn_clone__(self):
-        # A forest from a file is what it is, as a frozen estimator.
+        # A forest from a file cannot be fitted again: it is its own clone, as a frozen
+        # estimator is.
         if self.estimator is None and hasattr(self, "forest_"):
             return self
         return super().__sklearn_clone__()
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        # Tags are asked for before parameters are validated: what has none is refused by fit.
-        if hasattr(self.estimator, "__sklearn_tags__") and not isinstance(
-            self.estimator, type
-        ):
+        # Tags are needed before parameters are validated. `fit` refuses an estimator
+        # without tags.
+        is_instance = not isinstance(self.estimator, type)
+        if is_instance and hasattr(self.estimator, "__sklearn_tags__"):
             tags = deepcopy(get_tags(self.estimator))
             tags.target_tags.multi_output = False
             if tags.classifier_tags is not None:
@@ -484,59 +545,204 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
 
 
 def _check_ensemble(estimator):
-    """A TypeError unless there is a reader for what the estimator, fitted or not, ends in."""
-    model, _, _ = take_apart(estimator)
-    if find_reader(model) is None:
+    """Raise a TypeError unless an estimator ends in an ensemble that has a reader."""
+    ensemble = take_apart(estimator).ensemble
+    if find_reader(ensemble) is None:
         raise TypeError(
-            "FastForest takes ensembles of decision trees of LightGBM, XGBoost, CatBoost or "
-            "scikit-learn (boosting, forests, bagging, AdaBoost) and pipelines that end in one, "
-            f"got {type(model).__name__}."
+            "FastForest takes ensembles of decision trees of LightGBM, XGBoost, "
+            "CatBoost or scikit-learn (boosting, forests, bagging, AdaBoost) and "
+            f"pipelines that end in one, got {type(ensemble).__name__}."
         )
 
 
 def _check_is_fitted(model):
-    """Raise a NotFittedError unless a model, or a pipeline that ends in an ensemble, is fitted."""
-    ensemble, _, _ = take_apart(model)
-    # A sum of models of CatBoost has nothing of a fit, and tells so by this method alone.
-    if not (hasattr(ensemble, "is_fitted") and ensemble.is_fitted()):
-        check_is_fitted(model)
+    """Raise a NotFittedError unless a model around an ensemble is fitted."""
+    ensemble = take_apart(model).ensemble
+    # A sum of models of CatBoost has no attributes of a fit, but this method.
+    if hasattr(ensemble, "is_fitted") and ensemble.is_fitted():
+        return
+    check_is_fitted(model)
 
 
-def _forest_of(model):
-    """Return the forest of a fitted ensemble, as FastForest takes it."""
-    forest = find_reader(model).read(model)
+def _forest_of(ensemble):
+    """Return the forest of a fitted ensemble.
+
+    Parameters
+    ----------
+    ensemble : object
+        Fitted ensemble that has a reader.
+
+    Returns
+    -------
+    Forest
+
+    Raises
+    ------
+    ValueError
+        If its members are not trees, or it has labels that it does not store.
+    """
+    forest = find_reader(ensemble).read(ensemble)
     if forest is None:
         raise ValueError(
-            f"FastForest takes {type(model).__name__} of decision trees, got members of "
-            f"{type(model.estimators_[0]).__name__}."
+            f"FastForest takes {type(ensemble).__name__} of decision trees, got "
+            f"members of {type(ensemble.estimators_[0]).__name__}."
         )
     if forest.answer_rule.kind == "position" and forest.classes is None:
         raise ValueError(
-            "The booster of XGBoost has the objective 'multi:softmax', which answers with "
-            "positions of the classes: use 'multi:softprob'."
+            "The booster of XGBoost has the objective 'multi:softmax', which answers "
+            "with positions of the classes: use 'multi:softprob'."
         )
     return forest
 
 
-def _compare(model, ensemble, before, forest, probes):
-    """Answers of a model, taken apart, beside those of its forest: raises at a difference."""
+def _n_columns_of(model, apart, forest, X):
+    """Return the number of columns that a model was fitted on.
 
+    Parameters
+    ----------
+    model : object
+    apart : TakenApart
+        The model, taken apart.
+
+    forest : Forest
+    X : {array-like, sparse matrix, dataframe} or None
+        Rows. They are there if there are transformers.
+
+    Returns
+    -------
+    int
+    """
+    if not apart.transformers:
+        return forest.n_features
+    if hasattr(model, "n_features_in_"):
+        return model.n_features_in_
+    return np.shape(X)[1]
+
+
+def _names_of_columns(model):
+    """Return the names of the columns that a model was fitted on, [] without names."""
+    names = getattr(model, "feature_names_in_", None)
+    if names is None:
+        names = getattr(model, "feature_names_", [])
+    names = list(names)
+    for prefix in _PREFIXES_OF_NUMBERED_COLUMNS:
+        if names == [f"{prefix}{i}" for i in range(len(names))]:
+            return []
+    return names
+
+
+def _check_answers(model, apart, forest, X):
+    """Raise a ValueError if a forest answers some rows otherwise than its library.
+
+    Rows of the user are compared with the whole model. Rows at the thresholds are
+    compared with the ensemble alone.
+
+    Parameters
+    ----------
+    model : object
+    apart : TakenApart
+        The model, taken apart.
+
+    forest : Forest
+        The forest of the ensemble.
+
+    X : {array-like, sparse matrix, dataframe} or None
+        Rows of the user.
+    """
+    at_thresholds = rows_at_thresholds(forest)
+    if X is not None:
+        refuse_tables(X)
+        unseen = not forest.read_rule.columns.refuses_unseen
+        probes = varied_rows(as_rows(X), unseen=unseen)
+        moved_forest = forest.with_cut(apart.cut)
+        _compare(model, apart, forest=moved_forest, probes=probes)
+    elif apart.transformers:
+        raise ValueError(
+            "The rows are prepared by a pipeline: give rows X to compare answers on."
+        )
+    elif at_thresholds is None:
+        raise ValueError(
+            "The rows have categories of text: give rows X to compare answers on."
+        )
+    if at_thresholds is not None:
+        ensemble = apart.ensemble
+        alone = TakenApart(ensemble=ensemble, transformers=(), cut=None)
+        probes = {"rows at the thresholds": at_thresholds}
+        _compare(ensemble, alone, forest=forest, probes=probes)
+
+
+def _compare(model, apart, forest, probes):
+    """Raise a ValueError if a forest answers test rows otherwise than a model.
+
+    Parameters
+    ----------
+    model : object
+    apart : TakenApart
+        The model, taken apart.
+
+    forest : Forest
+        With the model's threshold.
+
+    probes : dict from str to rows
+        Test rows by what is in them.
+    """
+    precision = np.finfo(forest.sum_rule.dtype).eps
+    tolerance = max(forest.answer_rule.blur, _ROUNDINGS_OF_ANSWER * precision)
     classifies = forest.classes is not None
+    compare(
+        type(model).__name__,
+        probes,
+        library_answers=partial(_library_answers, model, apart, classifies),
+        forest_answers=partial(_forest_answers, forest, apart.transformers),
+        rtol=tolerance,
+        atol=tolerance,
+    )
 
-    def own(X):
-        sums = own_sums(ensemble, prepared(before, X))
-        found = {
-            "sums": sums,
-            "labels" if classifies else "numbers": own_predict(model, X),
-        }
-        return found | {"probabilities": own_proba(model, X) if classifies else None}
 
-    def ours(X):
-        scores = exact_sums(forest, rows_of(forest, prepared(before, X)))
-        labels = forest.classes[label_positions(forest, scores)] if classifies else None
-        numbers = answer(forest, scores)
-        found = {"sums": decision(forest, scores), "labels": labels}
-        return found | {"numbers": numbers, "probabilities": numbers}
+def _library_answers(model, apart, classifies, X):
+    """Return the answers of a model itself to rows.
 
-    tolerance = max(forest.answer_rule.blur, 4 * np.finfo(forest.sum_rule.dtype).eps)
-    compare(type(model).__name__, probes, own, ours, tolerance, tolerance)
+    Parameters
+    ----------
+    model : object
+    apart : TakenApart
+    classifies : bool
+    X : {array-like, sparse matrix, dataframe}
+
+    Returns
+    -------
+    dict from str to ndarray or None
+        None if the library has no such answer.
+    """
+    answers = {"sums": own_sums(apart.ensemble, prepared(apart.transformers, X))}
+    if classifies:
+        answers["labels"] = own_predict(model, X)
+        answers["probabilities"] = own_proba(model, X)
+    else:
+        answers["numbers"] = own_predict(model, X)
+    return answers
+
+
+def _forest_answers(forest, transformers, X):
+    """Return the answers of a forest to rows, as `_library_answers` does.
+
+    Parameters
+    ----------
+    forest : Forest
+    transformers : tuple of fitted transformers
+        They prepare the rows.
+
+    X : {array-like, sparse matrix, dataframe}
+
+    Returns
+    -------
+    dict from str to ndarray
+    """
+    scores = exact_sums(forest, rows_of(forest, prepared(transformers, X)))
+    answers = {"sums": decision(forest, scores)}
+    if forest.classes is None:
+        answers["numbers"] = answer(forest, scores)
+    else:
+        answers["labels"] = forest.classes[label_positions(forest, scores)]
+        answers["probabilities"] = answer(forest, scores)
+    return answers

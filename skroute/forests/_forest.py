@@ -1,4 +1,4 @@
-"""A forest: its trees, its library's rules for reading rows and for answers, and its builder."""
+"""A forest, that is trees with the rules of their library, and its builder."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,15 +16,21 @@ from skroute.utils._validation import read_only
 _PLAIN_READING = ReadRule()
 _PLAIN_SUMS = SumRule()
 _SUMS_AS_ANSWERS = AnswerRule()
-# Cached properties: they are computed again after a pickle is loaded.
+# Cached properties. They are not pickled, but computed again.
 _CACHED = ("plain", "bits", "coded", "code_columns")
+# Sums of multiples of one over this, below the next bound, are exact in double
+# precision.
+_EXACT_UNITS = 2**20
+_LARGEST_EXACT_SUM = 2**30
+# Rounding errors of a sum, in units of its precision.
+_ROUNDINGS_OF_SUM = 16
 
 
 @dataclass(frozen=True)
 class Forest:
-    """An additive ensemble of trees, with its library's rules for reading rows and for answers.
+    """An additive ensemble of trees with the rules of its library.
 
-    :class:`ForestBuilder` makes one of the arrays of trees.
+    :class:`ForestBuilder` makes a forest from the arrays of trees.
 
     Parameters
     ----------
@@ -38,26 +44,27 @@ class Forest:
         Number of columns of a row.
 
     classes : ndarray, default=None
-        Labels. None for an ensemble that does not classify, or does not know its labels.
+        Labels. None for an ensemble that does not classify, or does not store them.
 
     read_rule : ReadRule, optional
-        How the library reads rows.
+        The way in which the library reads rows.
 
     sum_rule : SumRule, optional
-        How the library adds up the leaves of a row.
+        The way in which the library adds up the leaves of a row.
 
     answer_rule : AnswerRule, optional
-        How the library makes probabilities, labels and numbers of the sums.
+        The way in which the library makes answers of the sums.
 
     partial_rule : PartialRule, optional
-        How early exit reads partial sums.
+        The meaning of partial sums for early exit.
 
     Examples
     --------
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.ensemble import RandomForestClassifier
     >>> from skroute.forests import read_forest
-    >>> model = RandomForestClassifier(7, random_state=0).fit(*load_iris(return_X_y=True))
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = RandomForestClassifier(7, random_state=0).fit(X, y)
     >>> forest, classes = read_forest(model)
     >>> forest.n_members, forest.n_outputs, classes
     (7, 3, array([0, 1, 2]))
@@ -85,47 +92,53 @@ class Forest:
         arrays = {"trees": trees.read_only(), "offset": read_only(offset)}
         self.__dict__.update(state | arrays)
 
+    def __getstate__(self):
+        return {
+            name: value for name, value in self.__dict__.items() if name not in _CACHED
+        }
+
     @property
     def rounding(self):
-        """Distance to a tie within which the library may answer otherwise, adding up in its way."""
+        """Distance to a tie within which the library may answer differently.
+
+        It adds up in another order or precision than early exit does.
+        """
         least = self.partial_rule.least_rounding
         trees = self.trees
+        # The largest absolute value of a leaf of each tree.
         largest = np.maximum.reduceat(np.abs(trees.values).max(axis=1), trees.roots)
-        size = float(
+        largest_sum = float(
             np.abs(self.offset).max() + abs(self.sum_rule.scale) * largest.sum()
         )
-        if self.sum_rule.dtype == "float64" and size < 2**30:
-            whole = np.append(self.offset, trees.values) * 2**20
-            # Sums of these are exact in any order.
-            if np.array_equal(whole, np.rint(whole)):
+        if self.sum_rule.dtype == "float64" and largest_sum < _LARGEST_EXACT_SUM:
+            in_units = np.append(self.offset, trees.values) * _EXACT_UNITS
+            # Sums of whole units are exact in any order.
+            if np.array_equal(in_units, np.rint(in_units)):
                 return least
-        return max(least, float(16 * np.finfo(self.sum_rule.dtype).eps * (size + 1.0)))
+        precision = np.finfo(self.sum_rule.dtype).eps
+        return max(least, float(_ROUNDINGS_OF_SUM * precision * (largest_sum + 1.0)))
 
     @cached_property
     def code_columns(self):
         """Features that some node reads as a category."""
         feature = self.trees.nodes["feature"]
-        return np.unique(feature[(feature & CATEGORICAL) != 0] & FEATURE_MASK)
+        is_categorical = (feature & CATEGORICAL) != 0
+        return np.unique(feature[is_categorical] & FEATURE_MASK)
 
     @cached_property
     def plain(self):
-        """The trees as a plain tuple, which kernels take."""
+        """The trees as a plain tuple, for the walk from roots to leaves."""
         return tuple(self.trees)
 
     @cached_property
     def bits(self):
-        """The trees as bit vectors; None where their shape is not for them."""
+        """The trees as bit vectors. None if they do not fit that layout."""
         return bit_trees(self.trees, self.read_rule.dtype)
 
     @cached_property
     def coded(self):
-        """The trees as nodes that compare codes; None for categories and beyond what codes say."""
+        """The trees for binned rows. None if they do not fit that layout."""
         return coded_trees(self.trees, self.read_rule.dtype)
-
-    def __getstate__(self):
-        return {
-            name: value for name, value in self.__dict__.items() if name not in _CACHED
-        }
 
     @property
     def n_members(self):
@@ -138,12 +151,12 @@ class Forest:
         return len(self.offset)
 
     def taken(self, order):
-        """Return the forest of some members, in an order.
+        """Return the forest of some members, in another order.
 
         Parameters
         ----------
         order : sequence of int
-            Members; all of them for another order, ``range(k)`` for the first `k`.
+            Members in their new order. ``range(k)`` are the first `k`.
 
         Returns
         -------
@@ -177,28 +190,40 @@ class Forest:
         ndarray of int
         """
         trees = self.trees
-        of_node = np.repeat(
-            trees.outputs, np.diff(trees.roots, append=len(trees.nodes))
-        )
-        inner = trees.nodes["child"] != np.arange(len(trees.nodes))
-        split = trees.nodes["feature"][inner & np.isin(of_node, outputs)] & FEATURE_MASK
-        return np.unique(split).astype(np.intp)
+        output_of_node = np.repeat(trees.outputs, trees.tree_sizes)
+        is_split = ~trees.is_leaf & np.isin(output_of_node, outputs)
+        features = trees.nodes["feature"][is_split] & FEATURE_MASK
+        return np.unique(features).astype(np.intp)
+
+
+class _TreeArrays(NamedTuple):
+    """The nodes of one tree, see :meth:`ForestBuilder.add_tree`."""
+
+    left: Any
+    right: Any
+    feature: Any
+    threshold: Any
+    flags: Any
+    value: Any
 
 
 class ForestBuilder:
-    """Collects trees, given as parallel arrays, and stores them in breadth-first order.
+    """Builder of a forest, which collects trees as parallel arrays of nodes.
 
     Examples
     --------
-    One tree that asks whether feature 0 is at most 0.5.
+    One tree that compares feature 0 with 0.5.
 
     >>> import numpy as np
     >>> from skroute.forests import ForestBuilder, leaf_sums
     >>> builder = ForestBuilder()
-    >>> leaf = np.array([0, 0, 0])
     >>> builder.add_tree(
-    ...     np.array([1, -1, -1]), np.array([2, -1, -1]), leaf, np.array([0.5, 0, 0]),
-    ...     np.array([[0.0], [10.0], [20.0]]), leaf,
+    ...     left=np.array([1, -1, -1]),
+    ...     right=np.array([2, -1, -1]),
+    ...     feature=np.array([0, 0, 0]),
+    ...     threshold=np.array([0.5, 0, 0]),
+    ...     value=np.array([[0.0], [10.0], [20.0]]),
+    ...     flags=np.array([0, 0, 0]),
     ... )
     >>> builder.end_member()
     >>> forest = builder.build(offset=np.zeros(1), n_features=1)
@@ -214,7 +239,18 @@ class ForestBuilder:
         self._cat_start = [0]
 
     def add_set(self, words):
-        """Store a bit set of categories and return its number."""
+        """Store a bit set of categories, and return its number.
+
+        Parameters
+        ----------
+        words : sequence of int
+            Words of 32 bits. Category `c` has bit ``c % 32`` of word ``c // 32``.
+
+        Returns
+        -------
+        int
+            The threshold of the nodes that test this set.
+        """
         self._cat_words.extend(words)
         self._cat_start.append(len(self._cat_words))
         return len(self._cat_start) - 2
@@ -225,16 +261,19 @@ class ForestBuilder:
         Parameters
         ----------
         left, right : ndarray of shape (n,), dtype=int
-            Children, negative at leaves; node 0 is the root.
+            Children of each node, negative at leaves. Node 0 is the root.
 
-        feature, threshold, flags : ndarray of shape (n,)
-            The split; `flags` holds the upper bits of ``NODE["feature"]``.
+        feature, threshold : ndarray of shape (n,)
+            The split. A categorical node has the number of its set as the threshold.
 
         value : ndarray of shape (n, width)
-            What a leaf adds.
+            Values that leaves add.
+
+        flags : ndarray of shape (n,)
+            Sums of `MISSING_RIGHT`, `CATEGORICAL` and `ZERO_MISSING`.
 
         output : int, default=0
-            Output that a leaf adds to, -1 when it has one value for each.
+            Output that the leaves add to, -1 if they have one value for each.
         """
         tree = _TreeArrays(
             left=left,
@@ -248,7 +287,7 @@ class ForestBuilder:
         self._outputs.append(output)
 
     def end_member(self):
-        """Close the member: trees added from here on belong to the next one."""
+        """End the member: trees that are added later belong to the next one."""
         self._member_start.append(len(self._trees))
 
     def build(
@@ -272,16 +311,16 @@ class ForestBuilder:
             Number of columns of a row.
 
         classes : ndarray, default=None
-            Labels. None for an ensemble that does not classify, or does not know its labels.
+            Labels. None for an ensemble that does not classify, or does not store them.
 
         read_rule : ReadRule, optional
-            How the library reads rows.
+            The way in which the library reads rows.
 
         sum_rule : SumRule, optional
-            How the library adds up the leaves of a row.
+            The way in which the library adds up the leaves of a row.
 
         answer_rule : AnswerRule, optional
-            How the library makes probabilities, labels and numbers of the sums.
+            The way in which the library makes answers of the sums.
 
         Returns
         -------
@@ -289,9 +328,9 @@ class ForestBuilder:
         """
         offset = np.atleast_1d(np.asarray(offset, dtype=np.float64))
         return Forest(
-            laid_out(self._table()),
-            read_only(offset),
-            n_features,
+            trees=laid_out(self._table()),
+            offset=read_only(offset),
+            n_features=n_features,
             classes=classes,
             read_rule=read_rule,
             sum_rule=sum_rule,
@@ -301,13 +340,14 @@ class ForestBuilder:
     def _table(self):
         """Return all trees as one table.
 
-        Many small trees, one by one, take longer to lay out than to grow.
+        To lay out many small trees one by one takes longer than to grow them.
         """
         sizes = np.array([len(tree.left) for tree in self._trees])
         roots = np.cumsum(sizes) - sizes
         root_of_node = np.repeat(roots, sizes)
         left = self._joined("left")
         return TreeTable(
+            # Leaves stay negative.
             left=np.where(left < 0, -1, left + root_of_node),
             right=self._joined("right") + root_of_node,
             feature=self._joined("feature"),
@@ -324,14 +364,3 @@ class ForestBuilder:
     def _joined(self, name):
         """Return one array of all trees, one after the other."""
         return np.concatenate([getattr(tree, name) for tree in self._trees])
-
-
-class _TreeArrays(NamedTuple):
-    """The nodes of one tree, as :meth:`ForestBuilder.add_tree` is given them."""
-
-    left: Any
-    right: Any
-    feature: Any
-    threshold: Any
-    flags: Any
-    value: Any

@@ -1,7 +1,7 @@
-"""Compiled walks through trees. Imported on first use.
+"""Compiled walks from roots to leaves. Imported on first use.
 
-`trees` is always the fields of a :class:`skroute.forests._trees.Trees`, as a plain tuple: one with
-names takes longer to hand over than a row takes to walk.
+`trees` is always the fields of a :class:`skroute.forests._trees.Trees` as a plain
+tuple. For a tuple with names, the call itself takes longer than the walk of one row.
 """
 
 import math
@@ -10,104 +10,274 @@ import numpy as np
 from numba import njit
 
 from skroute.forests._bitvector_kernels import GAP, bin_rows
+from skroute.forests._trees import (
+    CATEGORICAL,
+    FEATURE_MASK,
+    MISSING_RIGHT,
+    ZERO,
+    ZERO_MISSING,
+)
 
-# The layout of _trees.py; compiled code wants literals of its own.
-_MASK = (1 << 28) - 1
-_MISSING_RIGHT_BIT = 28
-_CATEGORICAL = 1 << 29
-_ZERO_MISSING = 1 << 30
-_ZERO = float(np.float32(1e-35))
-# Rows of a block take about this many bytes.
-_BYTES = 1 << 16
-_FEWEST, _MOST = 256, 2048
-# Levels that all go down, and then those that are not at a leaf, before that is looked at.
-_FIRST, _NEXT = 8, 4
+# Position of the bit `MISSING_RIGHT`.
+_MISSING_RIGHT_BIT = MISSING_RIGHT.bit_length() - 1
+# Bytes of the rows that are walked together: they stay in the first cache.
+_BLOCK_BYTES = 1 << 16
+# Bounds on the number of rows that are walked together.
+_LEAST_BLOCK = 256
+_LARGEST_BLOCK = 2048
+# Number of pairs of a row and a tree that are walked together, if there are few rows.
+_FEW_PAIRS = 512
+# Levels that all pairs go down before the first look at which of them are at a leaf.
+_FIRST_LEVELS = 8
+# Levels between later looks.
+_NEXT_LEVELS = 4
 
 
 @njit(cache=True, nogil=True, inline="always")
-def step(X, row, nodes, at):
-    """Child that a row goes to from a numerical node; a leaf returns itself."""
-    node = nodes[at]
+def step(X, row, nodes, node_number):
+    """Return the child that a row goes to from a numerical node, a leaf for a leaf."""
+    node = nodes[node_number]
     feature = np.uint32(node["feature"])
-    x = X[row, np.uint64(feature & _MASK)]
-    right = (x > node["threshold"]) | ((x != x) & (feature >> _MISSING_RIGHT_BIT) & 1)
+    x = X[row, np.uint64(feature & FEATURE_MASK)]
+    is_missing = x != x
+    right = (x > node["threshold"]) | (is_missing & (feature >> _MISSING_RIGHT_BIT) & 1)
     return np.uint64(np.uint32(node["child"])) + np.uint64(right)
 
 
 @njit(cache=True, nogil=True)
-def step_special(X, row, nodes, at, cat_words, cat_start):
-    """As `step`, for forests with categorical nodes or zero as missing."""
-    node = nodes[at]
+def step_special(X, row, nodes, node_number, cat_words, cat_start):
+    """Return the child that a row goes to, as `step` does, from a node of any kind.
+
+    Some nodes are categorical, and some take zero as missing.
+    """
+    node = nodes[node_number]
     feature = np.uint32(node["feature"])
-    x = X[row, np.uint64(feature & _MASK)]
+    x = X[row, np.uint64(feature & FEATURE_MASK)]
     right = x > node["threshold"]
-    if x != x or ((feature & _ZERO_MISSING) != 0 and abs(x) <= _ZERO):
+    if x != x or ((feature & ZERO_MISSING) != 0 and abs(x) <= ZERO):
         right = (feature >> _MISSING_RIGHT_BIT) & 1 != 0
-    elif feature & _CATEGORICAL:
-        s = int(node["threshold"])
+    elif feature & CATEGORICAL:
+        set_number = int(node["threshold"])
+        first_word = cat_start[set_number]
         right = True
-        if -1 < x < 32 * (cat_start[s + 1] - cat_start[s]):
+        if -1 < x < 32 * (cat_start[set_number + 1] - first_word):
             code = np.int64(x)
-            word = np.int64(cat_words[cat_start[s] + code // 32])
+            word = np.int64(cat_words[first_word + code // 32])
             right = (word >> (code % 32)) & 1 == 0
     return np.uint64(np.uint32(node["child"])) + np.uint64(right)
 
 
-@njit(cache=True, nogil=True)
-def _go_down(X, rows, at, going, nodes, levels):
-    """Some levels for the pairs of a row and a node named, eight at a time: their loads overlap."""
-    eights = len(going) // 8 * 8
-    for i in range(0, eights, 8):
-        j0, j1, j2, j3 = going[i], going[i + 1], going[i + 2], going[i + 3]
-        j4, j5, j6, j7 = going[i + 4], going[i + 5], going[i + 6], going[i + 7]
-        r0, r1, r2, r3 = rows[j0], rows[j1], rows[j2], rows[j3]
-        r4, r5, r6, r7 = rows[j4], rows[j5], rows[j6], rows[j7]
-        a0, a1, a2, a3 = at[j0], at[j1], at[j2], at[j3]
-        a4, a5, a6, a7 = at[j4], at[j5], at[j6], at[j7]
-        for _ in range(levels):
-            a0, a1 = step(X, r0, nodes, a0), step(X, r1, nodes, a1)
-            a2, a3 = step(X, r2, nodes, a2), step(X, r3, nodes, a3)
-            a4, a5 = step(X, r4, nodes, a4), step(X, r5, nodes, a5)
-            a6, a7 = step(X, r6, nodes, a6), step(X, r7, nodes, a7)
-        at[j0], at[j1], at[j2], at[j3] = a0, a1, a2, a3
-        at[j4], at[j5], at[j6], at[j7] = a4, a5, a6, a7
-    for i in range(eights, len(going)):
-        j = going[i]
-        for _ in range(levels):
-            at[j] = step(X, rows[j], nodes, at[j])
+@njit(cache=True, nogil=True, inline="always")
+def _take_eight(array, positions):
+    """Return the elements of an array at eight positions, as a tuple."""
+    return (
+        array[positions[0]],
+        array[positions[1]],
+        array[positions[2]],
+        array[positions[3]],
+        array[positions[4]],
+        array[positions[5]],
+        array[positions[6]],
+        array[positions[7]],
+    )
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _put_eight(array, positions, elements):
+    """Write eight elements to an array at eight positions."""
+    array[positions[0]] = elements[0]
+    array[positions[1]] = elements[1]
+    array[positions[2]] = elements[2]
+    array[positions[3]] = elements[3]
+    array[positions[4]] = elements[4]
+    array[positions[5]] = elements[5]
+    array[positions[6]] = elements[6]
+    array[positions[7]] = elements[7]
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _step_eight(X, rows, nodes, node_numbers):
+    """Return the children of eight pairs of a row and a node."""
+    return (
+        step(X, rows[0], nodes, node_numbers[0]),
+        step(X, rows[1], nodes, node_numbers[1]),
+        step(X, rows[2], nodes, node_numbers[2]),
+        step(X, rows[3], nodes, node_numbers[3]),
+        step(X, rows[4], nodes, node_numbers[4]),
+        step(X, rows[5], nodes, node_numbers[5]),
+        step(X, rows[6], nodes, node_numbers[6]),
+        step(X, rows[7], nodes, node_numbers[7]),
+    )
 
 
 @njit(cache=True, nogil=True)
-def leaves(X, rows, m, trees, first, last, scratch, out):
-    """Leaf of each of the first `m` rows of `rows` in trees ``first, ..., last - 1``, into `out`,
-    tree after tree; `scratch` is two rows as long as `out`."""
+def _go_down(X, row_of_pair, node_of_pair, pairs, n_going, nodes, n_levels):
+    """Move some pairs of a row and a node down some levels, in place.
+
+    Eight pairs go down together, so that their loads from memory overlap.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+    row_of_pair, node_of_pair : ndarray of shape (n_pairs,), dtype=uint64
+    pairs : ndarray of uint64
+        Numbers of pairs.
+
+    n_going : int
+        Only the first `n_going` of `pairs` go down.
+
+    nodes : ndarray of NODE
+    n_levels : int
+    """
+    in_eights = n_going // 8 * 8
+    for i in range(0, in_eights, 8):
+        eight = _take_eight(pairs, (i, i + 1, i + 2, i + 3, i + 4, i + 5, i + 6, i + 7))
+        rows = _take_eight(row_of_pair, eight)
+        node_numbers = _take_eight(node_of_pair, eight)
+        for _ in range(n_levels):
+            node_numbers = _step_eight(X, rows, nodes, node_numbers)
+        _put_eight(node_of_pair, eight, node_numbers)
+    for i in range(in_eights, n_going):
+        pair = pairs[i]
+        for _ in range(n_levels):
+            node_of_pair[pair] = step(X, row_of_pair[pair], nodes, node_of_pair[pair])
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _drop_pairs_at_leaves(pairs, n_going, node_of_pair, nodes):
+    """Move the pairs that are not at a leaf to the front, and return their number.
+
+    Only the first `n_going` pairs are looked at.
+    """
+    n_kept = 0
+    for i in range(n_going):
+        pair = pairs[i]
+        # No branch depends on the rows.
+        pairs[n_kept] = pair
+        node = node_of_pair[pair]
+        n_kept += np.uint64(np.uint32(nodes[node]["child"])) != node
+    return n_kept
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _go_to_leaves(X, row_of_pair, node_of_pair, pairs, n_pairs, nodes, depth):
+    """Move all pairs to a leaf, in place, if no node is special.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+    row_of_pair, node_of_pair : ndarray of shape (n,), dtype=uint64
+    pairs : ndarray of shape (n,), dtype=uint64
+        The numbers of all pairs. Overwritten.
+
+    n_pairs : int
+        Number of pairs, at most `n`.
+
+    nodes : ndarray of NODE
+    depth : int
+        Depth of the deepest tree.
+    """
+    n_going = n_pairs
+    levels_left = depth
+    n_levels = min(_FIRST_LEVELS, levels_left)
+    while n_going > 0 and n_levels > 0:
+        _go_down(X, row_of_pair, node_of_pair, pairs, n_going, nodes, n_levels)
+        levels_left -= n_levels
+        n_levels = min(_NEXT_LEVELS, levels_left)
+        if n_levels > 0:
+            # In an unbalanced tree most rows are at a leaf early.
+            n_going = _drop_pairs_at_leaves(pairs, n_going, node_of_pair, nodes)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _go_to_leaves_special(
+    X, row_of_pair, node_of_pair, n_pairs, nodes, cat_words, cat_start
+):
+    """Move all pairs to a leaf, one after the other, in place, if a node is special."""
+    for j in range(n_pairs):
+        row = row_of_pair[j]
+        node = node_of_pair[j]
+        child = step_special(X, row, nodes, node, cat_words, cat_start)
+        while child != node:
+            node = child
+            child = step_special(X, row, nodes, node, cat_words, cat_start)
+        node_of_pair[j] = node
+
+
+@njit(cache=True, nogil=True)
+def leaves(X, rows, n_rows, trees, first, last, scratch, out):
+    """Find the leaves of rows in the trees ``first, ..., last - 1``.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+    rows : ndarray of shape (n,), dtype=int64 or uint64
+        Rows of `X`.
+
+    n_rows : int
+        Only the first `n_rows` rows of `rows` are walked.
+
+    trees : tuple
+    first, last : int
+    scratch : ndarray of shape (2, n), dtype=uint64
+        Overwritten. `n` is at least the number of rows times that of trees.
+
+    out : ndarray of shape (n,), dtype=uint64
+        The leaves, as positions among all nodes, are written here, tree after tree.
+    """
     nodes, _, roots, depths, _, _, cat_words, cat_start, special = trees
-    pairs, going = scratch[0], scratch[1]
-    n, left = 0, np.int64(0)
+    row_of_pair = scratch[0]
+    pairs = scratch[1]
+    n_pairs = 0
+    deepest = np.int64(0)
     for t in range(first, last):
-        left = max(left, np.int64(depths[t]))
-        for j in range(m):
-            pairs[n], going[n], out[n] = rows[j], n, roots[t]
-            n += 1
-    for j in range(n if special else 0):
-        below = step_special(X, pairs[j], nodes, out[j], cat_words, cat_start)
-        while below != out[j]:
-            out[j] = below
-            below = step_special(X, pairs[j], nodes, below, cat_words, cat_start)
-    levels = 0 if special else _FIRST
-    while n > 0 and levels > 0:
-        levels = min(levels, left)
-        _go_down(X, pairs, out, going[:n], nodes, levels)
-        left -= levels
-        levels = min(_NEXT, left)
-        if levels > 0:
-            # In an unbalanced tree most are at a leaf early. No branch depends on the rows.
-            still = 0
-            for i in range(n):
-                j = going[i]
-                going[still] = j
-                still += np.uint64(np.uint32(nodes[out[j]]["child"])) != out[j]
-            n = still
+        deepest = max(deepest, np.int64(depths[t]))
+        for j in range(n_rows):
+            row_of_pair[n_pairs] = rows[j]
+            pairs[n_pairs] = n_pairs
+            out[n_pairs] = roots[t]
+            n_pairs += 1
+    if special:
+        _go_to_leaves_special(X, row_of_pair, out, n_pairs, nodes, cat_words, cat_start)
+    else:
+        _go_to_leaves(X, row_of_pair, out, pairs, n_pairs, nodes, deepest)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _add_values_at(values, leaf_of_pair, first_pair, n_rows, output, column, sums):
+    """Add the values of the leaves of one tree to the sums of `n_rows` rows.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_nodes, width)
+    leaf_of_pair : ndarray of uint64
+        Leaves of pairs of a row and a tree.
+
+    first_pair : int
+        The pair of the first row and this tree. Those of the next rows follow.
+
+    n_rows : int
+    output : int
+        Output of the tree, `ALL_OUTPUTS` if its leaves have a value for each.
+
+    column : ndarray of shape (n_outputs,), dtype=int64
+        As for :func:`add_leaves`.
+
+    sums : ndarray of shape (n_rows, n_columns)
+    """
+    # One loop for both kinds of trees. With a loop for each, few rows take twice as
+    # long.
+    if output >= 0:
+        first_output = output
+        n_values = 1
+    else:
+        first_output = 0
+        n_values = len(column)
+    for k in range(n_values):
+        target = column[first_output + k]
+        if target >= 0:
+            for j in range(n_rows):
+                sums[j, target] += values[leaf_of_pair[first_pair + j], k]
 
 
 @njit(cache=True, nogil=True)
@@ -127,49 +297,71 @@ def add_leaves(X, start, stop, trees, first, last, column, out):
         The sums are added in its type.
     """
     _, values, _, _, outputs, member_start, _, _, _ = trees
-    block = max(_BYTES // (X.itemsize * X.shape[1]), _FEWEST)
-    block = max(min(block, _MOST, stop - start), 1)
+    first_tree = member_start[first]
+    last_tree = member_start[last]
+    block = max(_BLOCK_BYTES // (X.itemsize * X.shape[1]), _LEAST_BLOCK)
+    block = max(min(block, _LARGEST_BLOCK, stop - start), 1)
     # Few rows go down many trees together, many rows down one after the other.
-    together = max(512 // block, 1)
+    n_together = max(_FEW_PAIRS // block, 1)
     rows = np.empty(block, dtype=np.uint64)
-    scratch = np.empty((2, block * together), dtype=np.uint64)
-    at = np.empty(block * together, dtype=np.uint64)
+    scratch = np.empty((2, block * n_together), dtype=np.uint64)
+    leaf_of_pair = np.empty(block * n_together, dtype=np.uint64)
     for begin in range(start, stop, block):
-        m = min(block, stop - begin)
-        for j in range(m):
+        n_rows = min(block, stop - begin)
+        sums = out[begin : begin + n_rows]
+        for j in range(n_rows):
             rows[j] = begin + j
-        for t in range(member_start[first], member_start[last], together):
-            if together == 1 and outputs[t] >= 0 and column[outputs[t]] < 0:
+        for t in range(first_tree, last_tree, n_together):
+            if n_together == 1 and outputs[t] >= 0 and column[outputs[t]] < 0:
                 continue
-            beyond = min(t + together, member_start[last])
-            leaves(X, rows, m, trees, t, beyond, scratch, at)
-            n = 0
-            for i in range(t, beyond):
-                to, width = (outputs[i], 1) if outputs[i] >= 0 else (0, len(column))
-                for k in range(width):
-                    into = column[to + k]
-                    for j in range(m if into >= 0 else 0):
-                        out[begin + j, into] += values[at[n + j], k]
-                n += m
+            end = min(t + n_together, last_tree)
+            leaves(X, rows, n_rows, trees, t, end, scratch, leaf_of_pair)
+            for i in range(t, end):
+                first_pair = (i - t) * n_rows
+                _add_values_at(
+                    values, leaf_of_pair, first_pair, n_rows, outputs[i], column, sums
+                )
 
 
 @njit(cache=True, nogil=True)
 def add_coded(X, start, stop, coded, first, last, column, out):
-    """As `add_leaves`, with rows that are binned first, as the nodes of `coded` are."""
-    columns, trees = coded
-    width = len(columns.feature)
-    used = np.ones(width, dtype=np.bool_)
-    by_column = np.empty((width, min(_MOST, stop - start) + GAP), dtype=np.uint16)
-    for begin in range(start, stop, _MOST):
-        m = min(_MOST, stop - begin)
-        bin_rows(X, np.arange(begin, begin + m), m, columns, used, by_column)
-        codes = by_column[:, :m].T.copy()
-        add_leaves(codes, 0, m, trees, first, last, column, out[begin : begin + m])
+    """Add members to rows as `add_leaves` does, on rows that are binned first.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+    start, stop : int
+    coded : CodedTrees
+    first, last, column, out
+        As for :func:`add_leaves`.
+    """
+    n_columns = len(coded.columns.feature)
+    used = np.ones(n_columns, dtype=np.bool_)
+    block = min(_LARGEST_BLOCK, stop - start)
+    codes_by_column = np.empty((n_columns, block + GAP), dtype=np.uint16)
+    for begin in range(start, stop, _LARGEST_BLOCK):
+        n_rows = min(_LARGEST_BLOCK, stop - begin)
+        rows = np.arange(begin, begin + n_rows)
+        bin_rows(X, rows, n_rows, coded.columns, used, codes_by_column)
+        codes = codes_by_column[:, :n_rows].T.copy()
+        add_leaves(
+            codes,
+            0,
+            n_rows,
+            coded.trees,
+            first,
+            last,
+            column,
+            out[begin : begin + n_rows],
+        )
 
 
 @njit(cache=True, nogil=True)
 def exponential(x):
-    """The C library's exponential, as boosting libraries take it, in the precision of `x`."""
+    """Return the exponential of the C library, in the precision of `x`.
+
+    The boosting libraries use it. That of numpy rounds differently.
+    """
     out = np.empty_like(x)
     for i, value in enumerate(x.flat):
         out.flat[i] = math.exp(value)

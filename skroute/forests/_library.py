@@ -1,4 +1,4 @@
-"""What a library answers by itself, and the comparison of what is read of its ensembles with it."""
+"""The library's own answers, and their comparison with those of the forest."""
 
 import sys
 import warnings
@@ -10,10 +10,119 @@ from skroute.forests._trees import CATEGORICAL, FEATURE_MASK
 from skroute.utils._compat import _safe_indexing, num_samples
 from skroute.utils._frames import is_sparse_type
 
-# Rows that are compared, in each of the ways in which they are varied.
-_N_PROBES = 100
-# What replaces some of their cells.
-_VALUES = {
+# The library's own answers ------------------------------------------------------------
+
+# Arguments of `predict` that return the sums of the leaves, by package.
+_ARGUMENTS_FOR_SUMS = {
+    "lightgbm": {"raw_score": True},
+    "xgboost": {"output_margin": True},
+    "catboost": {"prediction_type": "RawFormulaVal"},
+}
+# This class of CatBoost answers with sums, and has no argument for it.
+_ANSWERS_WITH_SUMS = "CatBoostRanker"
+
+
+def _arguments_for_sums(model):
+    """Return the arguments with which `predict` returns sums, or None."""
+    for cls in type(model).__mro__:
+        if cls.__name__ == _ANSWERS_WITH_SUMS:
+            return {}
+        package = cls.__module__.split(".")[0]
+        if package in _ARGUMENTS_FOR_SUMS:
+            return _ARGUMENTS_FOR_SUMS[package]
+    return None
+
+
+def _is_xgboost_booster(model):
+    """Return True for a raw booster of XGBoost. It takes rows as a `DMatrix`."""
+    is_xgboost = _arguments_for_sums(model) == _ARGUMENTS_FOR_SUMS["xgboost"]
+    return is_xgboost and not hasattr(model, "get_booster")
+
+
+def own_predict(model, X, raw=False):
+    """Return the ``predict`` of a model, or the sums of its leaves.
+
+    Parameters
+    ----------
+    model : object
+        Fitted ensemble or booster.
+
+    X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+    raw : bool, default=False
+        If True, the sums are returned.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        A single column, which CatBoost has of labels, is flat.
+    """
+    arguments = _arguments_for_sums(model) if raw else {}
+    if _is_xgboost_booster(model):
+        X = sys.modules["xgboost"].DMatrix(X, enable_categorical=True)
+        arguments = arguments | {"validate_features": False}
+    answers = np.asarray(model.predict(X, **arguments))
+    if answers.ndim == 2 and answers.shape[1] == 1:
+        return answers[:, 0]
+    return answers
+
+
+def own_sums(model, X):
+    """Return the library's own sums of the leaves, or None if it has none."""
+    if _arguments_for_sums(model) is not None:
+        return own_predict(model, X, raw=True)
+    if hasattr(model, "decision_function"):
+        return model.decision_function(X)
+    return None
+
+
+def own_labels(model, X, classes):
+    """Return the labels by the library itself.
+
+    Parameters
+    ----------
+    model : object
+        Fitted classifier or booster.
+
+    X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+    classes : ndarray of shape (n_classes,)
+        The classes of a booster, which does not store them.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+    """
+    if hasattr(model, "classes_"):
+        return own_predict(model, X)
+    proba = own_proba(model, X)
+    if proba is None:
+        # The objective answers with positions.
+        positions = own_predict(model, X)
+    else:
+        positions = np.argmax(proba, axis=1)
+    return classes[positions.astype(np.intp)]
+
+
+def own_proba(model, X):
+    """Return the probabilities by the library itself, or None if it has none."""
+    if hasattr(model, "predict_proba"):
+        return np.asarray(model.predict_proba(X))
+    if hasattr(model, "classes_"):
+        return None
+    proba = own_predict(model, X)
+    if proba.ndim == 2:
+        return proba
+    if _is_xgboost_booster(model) and own_predict(model, X, raw=True).ndim == 2:
+        # Several scores and one answer: the objective answers with positions.
+        return None
+    return np.column_stack([1 - proba, proba])
+
+
+# Test rows ----------------------------------------------------------------------------
+
+# Number of test rows of each kind.
+_N_TEST_ROWS = 100
+# Values that replace some cells of test rows, by kind.
+_TEST_VALUES = {
     "missing values": (np.nan,),
     "extreme values": (0.0, -0.0, 1e-40, -1e-36, 1e-30, 1e30, -1e30, 3e38, -3e38),
     "codes that were not there": (
@@ -31,206 +140,253 @@ _VALUES = {
     "values beyond single precision": (1e300, -1e300),
     "categories that were not there": ("never seen",),
 }
-
-
-# How a library is asked for the sums of the leaves.
-_RAW = {
-    "lightgbm": {"raw_score": True},
-    "xgboost": {"output_margin": True},
-    "catboost": {"prediction_type": "RawFormulaVal"},
-}
-
-
-def _raw_options(model):
-    """What `predict` of a model takes to answer with the sums; None where it cannot."""
-    for cls in type(model).__mro__:
-        # This one answers with sums, and has no parameter for it.
-        if cls.__name__ == "CatBoostRanker":
-            return {}
-        if (options := _RAW.get(cls.__module__.split(".")[0])) is not None:
-            return options
-    return None
-
-
-def _is_xgboost_booster(model):
-    """Whether a model is a raw booster of XGBoost, which takes rows in a class of its own."""
-    return _raw_options(model) == _RAW["xgboost"] and not hasattr(model, "get_booster")
-
-
-def own_predict(model, X, raw=False):
-    """What ``predict`` of a model answers, or with `raw` the sums of its leaves.
-
-    A single column, which CatBoost has of labels, is flat.
-    """
-    options = _raw_options(model) if raw else {}
-    if _is_xgboost_booster(model):
-        X = sys.modules["xgboost"].DMatrix(X, enable_categorical=True)
-        options = options | {"validate_features": False}
-    found = np.asarray(model.predict(X, **options))
-    return found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
-
-
-def own_sums(model, X):
-    """Return the library's own sums of the leaves, or None if it does not return sums."""
-    if _raw_options(model) is not None:
-        return own_predict(model, X, raw=True)
-    return model.decision_function(X) if hasattr(model, "decision_function") else None
-
-
-def own_labels(model, X, classes):
-    """Labels by the library itself; `classes` are those of a booster, which does not know them."""
-    if hasattr(model, "classes_"):
-        return own_predict(model, X)
-    proba = own_proba(model, X)
-    # Where there are none, the objective answers with positions.
-    at = own_predict(model, X) if proba is None else np.argmax(proba, axis=1)
-    return classes[at.astype(np.intp)]
-
-
-def own_proba(model, X):
-    """Probabilities by the library itself; None where it does not tell them."""
-    if hasattr(model, "predict_proba"):
-        return np.asarray(model.predict_proba(X))
-    if hasattr(model, "classes_"):
-        return None
-    proba = own_predict(model, X)
-    if (
-        proba.ndim == 1
-        and _is_xgboost_booster(model)
-        and own_predict(model, X, raw=True).ndim == 2
-    ):
-        # The objective answers with positions.
-        return None
-    return np.column_stack([1 - proba, proba]) if proba.ndim == 1 else proba
+# One of this many cells of a column is replaced.
+_CELLS_PER_CHANGE = 3
+# Codes of categories that rows at thresholds have are below this: they fill several
+# words of a bit set.
+_MOST_CODES = 70
+# Share of cells of rows at thresholds that are missing.
+_MISSING_SHARE = 0.05
 
 
 def rows_at_thresholds(forest, n=200):
-    """Rows at the thresholds of a forest and one step beside them; None where they are text."""
-    rng, nodes = check_random_state(0), forest.trees.nodes
-    inner = nodes[nodes["child"] != np.arange(len(nodes))]
-    dtype = forest.read_rule.dtype
-    X = rng.normal(size=(n, forest.n_features)).astype(dtype)
-    for feature in np.unique(inner["feature"] & FEATURE_MASK):
-        split = inner[(inner["feature"] & FEATURE_MASK) == feature]
-        if (split["feature"] & CATEGORICAL).any():
-            X[:, feature] = rng.randint(0, 70, n)
-        else:
-            with np.errstate(over="ignore"):
-                at = rng.choice(split["threshold"], n).astype(dtype)
-                to = rng.choice(np.array([-np.inf, np.inf]), n).astype(dtype)
-                at = np.where(rng.rand(n) < 0.5, at, np.nextafter(at, to))
-            X[:, feature] = np.where(np.isfinite(at), at, X[:, feature])
+    """Return rows at the thresholds of a forest, and at the next numbers.
+
+    Parameters
+    ----------
+    forest : Forest
+    n : int, default=200
+        Number of rows.
+
+    Returns
+    -------
+    ndarray of shape (n, n_features) or None
+        None if there are categories of text.
+    """
+    rng = check_random_state(0)
+    nodes = forest.trees.nodes[~forest.trees.is_leaf]
+    features = nodes["feature"] & FEATURE_MASK
+    X = rng.normal(size=(n, forest.n_features)).astype(forest.read_rule.dtype)
+    for feature in np.unique(features):
+        splits = nodes[features == feature]
+        if (splits["feature"] & CATEGORICAL).any():
+            X[:, feature] = rng.randint(0, _MOST_CODES, n)
+            continue
+        cells = _cells_near(splits["threshold"], n, dtype=X.dtype, rng=rng)
+        X[:, feature] = np.where(np.isfinite(cells), cells, X[:, feature])
     for feature, values in forest.read_rule.columns.categories_of_arrays.items():
-        if np.asarray(values).dtype.kind not in "fiu":
+        categories = np.asarray(values)
+        if categories.dtype.kind not in "fiu":
             return None
-        X[:, feature] = rng.choice(np.asarray(values), n)
+        X[:, feature] = rng.choice(categories, n)
     if forest.read_rule.finite is not True:
-        X[rng.rand(*X.shape) < 0.05] = np.nan
+        X[rng.rand(*X.shape) < _MISSING_SHARE] = np.nan
     return X
 
 
-def varied_rows(X, unseen=True):
-    """Return test rows by kind, plain and with changed cells, to compare a reader with its library.
+@np.errstate(over="ignore")
+def _cells_near(thresholds, n, dtype, rng):
+    """Draw `n` numbers of a type, each at a threshold or the next number to it."""
+    cells = rng.choice(thresholds, n).astype(dtype)
+    direction = rng.choice(np.array([-np.inf, np.inf]), n).astype(dtype)
+    is_at_threshold = rng.rand(n) < 0.5
+    return np.where(is_at_threshold, cells, np.nextafter(cells, direction))
 
-    Cells are changed in arrays of floats and in frames of pandas. If `unseen`, some cells of text
-    get a category that no row has.
+
+def varied_rows(X, unseen=True):
+    """Return test rows, plain and with changed cells, to compare answers on.
+
+    Cells are changed in arrays of floats and in frames of pandas.
+
+    Parameters
+    ----------
+    X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+        Rows of fit, of which some are taken.
+
+    unseen : bool, default=True
+        If True, some cells of text get a category that no row has.
+
+    Returns
+    -------
+    dict from str to rows
+        The rows by what is changed in them. Unchanged rows come first.
     """
-    X = X.tocsr() if hasattr(X, "tocsr") else X
-    n = num_samples(X)
-    rows = _safe_indexing(
-        X, np.unique(np.linspace(0, n - 1, min(n, _N_PROBES)).astype(int))
-    )
-    probes = {"rows as they are": rows}
-    if isinstance(rows, np.ndarray) and rows.dtype.kind == "f" and rows.ndim == 2:
-        columns = {j: rows[:, j] for j in range(rows.shape[1])}
-    elif type(rows).__module__.startswith("pandas") and hasattr(rows, "dtypes"):
-        kinds = [getattr(kind, "kind", "O") for kind in rows.dtypes]
-        columns = {j: rows.iloc[:, j] for j, kind in enumerate(kinds) if kind in "fO"}
-    else:
-        return probes
-    unseen = unseen and any(column.dtype.kind == "O" for column in columns.values())
-    for name, values in _VALUES.items():
-        if unseen or not isinstance(values[0], str):
-            probes[name] = _varied(rows, columns, values)
-    return probes
+    if hasattr(X, "tocsr"):
+        X = X.tocsr()
+    n_rows = num_samples(X)
+    positions = np.linspace(0, n_rows - 1, min(n_rows, _N_TEST_ROWS)).astype(int)
+    rows = _safe_indexing(X, np.unique(positions))
+    kinds = {"rows as they are": rows}
+    columns = _changeable_columns(rows)
+    has_text = any(column.dtype.kind == "O" for column in columns.values())
+    for kind, values in _TEST_VALUES.items():
+        is_text = isinstance(values[0], str)
+        if columns and (not is_text or (unseen and has_text)):
+            kinds[kind] = _with_changed_cells(rows, columns, values=values)
+    return kinds
+
+
+def _changeable_columns(rows):
+    """Return the columns of floats and of objects by position."""
+    if isinstance(rows, np.ndarray):
+        if rows.dtype.kind != "f" or rows.ndim != 2:
+            return {}
+        return {j: rows[:, j] for j in range(rows.shape[1])}
+    is_pandas = type(rows).__module__.startswith("pandas")
+    if not is_pandas or not hasattr(rows, "dtypes"):
+        return {}
+    columns = {}
+    for j, dtype in enumerate(rows.dtypes):
+        # Types of pandas' own that have no kind may have texts.
+        if getattr(dtype, "kind", "O") in "fO":
+            columns[j] = rows.iloc[:, j]
+    return columns
 
 
 @np.errstate(over="ignore")
-def _varied(rows, columns, values):
-    """Every third cell of the columns that can hold them replaced by values."""
+def _with_changed_cells(rows, columns, values):
+    """Return a copy of rows in which values replace one cell of three.
+
+    Parameters
+    ----------
+    rows : ndarray or pandas.DataFrame
+    columns : dict from int to array-like
+        The columns that can be changed, by position.
+
+    values : tuple
+        All numbers, all texts, or a missing value.
+
+    Returns
+    -------
+    ndarray or pandas.DataFrame
+        Numbers replace cells of columns of numbers, and texts those of others. A
+        missing value replaces cells of all columns.
+    """
     rows = rows.copy()
+    is_missing = values[0] != values[0]
     for j, column in columns.items():
-        at = np.arange(j % 3, len(column), 3)
-        new = [values[k % len(values)] for k in range(len(at))]
-        if not hasattr(rows, "iloc"):
-            rows[at, j] = new
+        # Other rows in the next column.
+        positions = np.arange(j % _CELLS_PER_CHANGE, len(column), _CELLS_PER_CHANGE)
+        cells = [values[k % len(values)] for k in range(len(positions))]
+        if isinstance(rows, np.ndarray):
+            rows[positions, j] = cells
             continue
-        text, missing = column.dtype.kind == "O", values[0] != values[0]
-        # Numbers in columns of numbers, texts in others, missing values in both.
-        if text == isinstance(values[0], str) or missing:
-            if is_sparse_type(column.dtype):
-                changed = column.sparse.to_dense()
-            else:
-                changed = column.astype(object) if text else column.copy()
-            changed.iloc[at] = new
-            new_category = text and not missing and hasattr(column, "cat")
-            rows.isetitem(
-                j, changed.astype("category" if new_category else column.dtype)
+        is_column_of_text = column.dtype.kind == "O"
+        if is_missing or is_column_of_text == isinstance(values[0], str):
+            changed = _changed_column(
+                column, positions, cells=cells, is_missing=is_missing
             )
+            rows.isetitem(j, changed)
     return rows
 
 
-def compare(name, probes, own, ours, rtol, atol):
-    """Raise where an ensemble, as it is read, answers rows otherwise than its library does.
+def _changed_column(column, positions, cells, is_missing):
+    """Return a column of pandas with other cells at some positions.
+
+    A column of categories gets the new cells as categories.
+    """
+    is_text = column.dtype.kind == "O"
+    if is_sparse_type(column.dtype):
+        changed = column.sparse.to_dense()
+    elif is_text:
+        changed = column.astype(object)
+    else:
+        changed = column.copy()
+    changed.iloc[positions] = cells
+    if is_text and not is_missing and hasattr(column, "cat"):
+        return changed.astype("category")
+    return changed.astype(column.dtype)
+
+
+# Comparison ---------------------------------------------------------------------------
+
+# Answers that must be equal. Others may differ by a tolerance.
+_EXACT_ANSWERS = ("labels", "sums")
+
+
+def compare(name, probes, library_answers, forest_answers, rtol, atol):
+    """Raise an error if a forest and its library answer some rows differently.
 
     Parameters
     ----------
     name : str
-        Of the ensemble.
+        Name of the ensemble, for messages.
 
     probes : dict from str to indexable
-        Rows by what is in them, first those that the library must answer.
+        Test rows by what is in them. The library must be able to answer the first ones.
 
-    own, ours : callable
-        Of rows, what the library answers and what is read of it: dicts of arrays, "labels" and
-        "sums", which must be equal, and others, which may differ by `rtol` and `atol`. Of the
-        second also "compared", the rows that can be.
+    library_answers : callable
+        It takes rows, and returns the library's answers: a dict from the name of an
+        answer to an array, or to None if the library has no such answer. Labels and
+        sums must be equal, and others may differ by the tolerances.
+
+    forest_answers : callable
+        It takes rows, and returns the same dict for the forest. Under "compared" it may
+        have a mask of the rows that can be compared.
 
     rtol, atol : float
+        Relative and absolute tolerance.
+
+    Raises
+    ------
+    ValueError
+        If an answer differs.
     """
-    # Those that are not varied: the library answers them, or nothing would be compared.
-    given = next(iter(probes))
+    first_kind = next(iter(probes))
     for kind, rows in probes.items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                expected = own(rows)
+                expected = library_answers(rows)
             except Exception as error:
-                if kind == given:
-                    error.add_note(
-                        f"This {name} was asked for its own answers to compare them."
-                    )
-                    raise
-                # It refuses such rows, to which there is no wrong answer.
-                continue
-            found = ours(rows)
-        wrong, differ = [], np.zeros(num_samples(rows), dtype=bool)
-        compared = found.get("compared", True)
-        for what, values in expected.items():
+                if kind != first_kind:
+                    # It refuses changed rows, to which there is no wrong answer.
+                    continue
+                error.add_note(
+                    f"This {name} was asked for its own answers to compare them."
+                )
+                raise
+            answers = forest_answers(rows)
+        compared = answers.get("compared", True)
+        differs = np.zeros(num_samples(rows), dtype=bool)
+        wrong_answers = []
+        for answer_name, values in expected.items():
             if values is None:
                 continue
-            read, values = found[what], np.reshape(values, np.shape(found[what]))
-            if what in ("labels", "sums"):
-                same = (read == values) | ((read != read) & (values != values))
-            else:
-                same = np.isclose(read, values, rtol=rtol, atol=atol, equal_nan=True)
-            other = ~same.reshape(len(same), -1).all(axis=1) & compared
-            wrong += [what] if other.any() else []
-            differ |= other
-        if wrong:
-            raise ValueError(
-                f"This {name} answers {differ.sum()} of {len(differ)} rows ({kind}) otherwise than "
-                f"its members do as they are read here ({', '.join(wrong)}), so that other answers "
-                "would be given. One of its options is not supported; please report it with the "
-                "parameters of the ensemble."
+            is_same = _is_same(
+                answer_name, answers[answer_name], values, rtol=rtol, atol=atol
             )
+            row_differs = ~is_same & compared
+            if row_differs.any():
+                wrong_answers.append(answer_name)
+                differs |= row_differs
+        if wrong_answers:
+            raise ValueError(
+                f"This {name} answers {differs.sum()} of {len(differs)} rows ({kind}) "
+                "otherwise than its members do as skroute reads them "
+                f"({', '.join(wrong_answers)}). One of its options is not supported. "
+                "Please report it with the parameters of the ensemble."
+            )
+
+
+def _is_same(answer_name, values, expected, rtol, atol):
+    """Return True for the rows whose answers are the same; NaN equals NaN.
+
+    Parameters
+    ----------
+    answer_name : str
+    values, expected : array-like of shape (n_samples,) or (n_samples, n_outputs)
+    rtol, atol : float
+        Tolerances of answers that need not be equal.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,), dtype=bool
+    """
+    expected = np.reshape(expected, np.shape(values))
+    if answer_name in _EXACT_ANSWERS:
+        are_nan = (values != values) & (expected != expected)
+        is_same = (values == expected) | are_nan
+    else:
+        is_same = np.isclose(values, expected, rtol=rtol, atol=atol, equal_nan=True)
+    return is_same.reshape(len(is_same), -1).all(axis=1)

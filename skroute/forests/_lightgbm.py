@@ -19,14 +19,20 @@ from skroute.forests._trees import (
 )
 from skroute.utils._validation import read_only
 
-# Bits of a node's `decision_type`: two flags, and above them the treatment of missing values.
+# Flags among the bits of a node's `decision_type`.
 _IS_CATEGORICAL = 1
 _GOES_LEFT_IF_MISSING = 2
+# Position in `decision_type` of the bits for the treatment of missing values.
 _MISSING_TYPE_SHIFT = 2
-# The treatments of missing values that differ from that of NaN, which is 2.
+# Treatment: NaN is read as 0.
 _MISSING_IS_ZERO = 0
+# Treatment: 0 is missing, and so is NaN. The remaining treatment, 2, is that of NaN
+# only.
 _ZERO_IS_MISSING = 1
+# Threshold, feature and child of a leaf in a table, where they are ignored.
+_NO_SPLIT = -1
 
+# The kind of the answer (see `AnswerRule`) by the objective.
 _KINDS = {
     "binary": "sigmoid",
     "cross_entropy": "sigmoid",
@@ -35,10 +41,18 @@ _KINDS = {
     "poisson": "exp",
     "gamma": "exp",
     "tweedie": "exp",
-} | dict.fromkeys(
-    "regression regression_l1 huber fair quantile mape lambdarank rank_xendcg none".split(),
-    "identity",
-)
+    "regression": "identity",
+    "regression_l1": "identity",
+    "huber": "identity",
+    "fair": "identity",
+    "quantile": "identity",
+    "mape": "identity",
+    "lambdarank": "identity",
+    "rank_xendcg": "identity",
+    "none": "identity",
+}
+# Kinds that are probabilities.
+_KINDS_OF_CLASSIFIERS = ("sigmoid", "softmax")
 
 
 class LightGBMReader(ForestReader):
@@ -56,16 +70,18 @@ class LightGBMReader(ForestReader):
         classes = getattr(estimator, "_classes", None) if is_model else None
         if classes is None:
             return forest
-        if forest.answer_rule.kind not in ("sigmoid", "softmax"):
+        if forest.answer_rule.kind not in _KINDS_OF_CLASSIFIERS:
             raise ValueError(
-                "The classifier has an objective of its own, so that its scores have no "
-                "probabilities; use its booster_."
+                "The classifier has an objective of its own, so that its scores have "
+                "no probabilities; use its booster_."
             )
         return replace(forest, classes=np.asarray(classes))
 
 
 def read_lightgbm(booster, num_iteration=None):
-    """Read the trees of a LightGBM booster with any objective; the answer is their sum.
+    """Return the trees of a LightGBM booster. The answer of the forest is their sum.
+
+    The objective may be of any kind.
 
     Parameters
     ----------
@@ -73,8 +89,8 @@ def read_lightgbm(booster, num_iteration=None):
         Without linear trees.
 
     num_iteration : int, default=None
-        How many boosting iterations to read, -1 for all. None takes those up to the best
-        one where there is one, as the booster's own ``predict`` does.
+        Number of boosting iterations to read, -1 for all. None takes those up to the
+        best one, if there is one, as the booster's own ``predict`` does.
 
     Returns
     -------
@@ -84,7 +100,8 @@ def read_lightgbm(booster, num_iteration=None):
     Raises
     ------
     ValueError
-        If the booster has linear trees, or categories that its text cannot hold, such as dates.
+        If the booster has linear trees, or categories that its text cannot hold, such
+        as dates.
 
     Examples
     --------
@@ -94,7 +111,8 @@ def read_lightgbm(booster, num_iteration=None):
     >>> data = lightgbm.Dataset(X, X[:, 0] > 0.5)
     >>> booster = lightgbm.train({"objective": "binary", "verbose": -1}, data, 5)
     >>> forest = read_lightgbm(booster)
-    >>> bool(np.allclose(leaf_sums(forest, X)[:, 0], booster.predict(X, raw_score=True)))
+    >>> scores = booster.predict(X, raw_score=True)
+    >>> bool(np.allclose(leaf_sums(forest, X)[:, 0], scores))
     True
     """
     return _forest_of_sums(booster, _blocks_of(booster, num_iteration))
@@ -103,40 +121,58 @@ def read_lightgbm(booster, num_iteration=None):
 def _read_booster(booster):
     """Return the forest of a booster, with the answers of its objective."""
     blocks = _blocks_of(booster)
-    objective, *options = _fields_of(blocks[0]).get("objective", "none").split()
+    # The objective has a name and options, such as "binary sigmoid:1".
+    words = _fields_of(blocks[0]).get("objective", "none").split()
+    objective = words[0]
+    options = words[1:]
     if objective not in _KINDS or "sqrt" in options:
         raise ValueError(
-            f"The booster has the objective {' '.join([objective, *options])!r}; supported are "
+            f"The booster has the objective {' '.join(words)!r}; supported are "
             f"{sorted(_KINDS)}, without reg_sqrt."
         )
-    values = dict(option.split(":") for option in options if ":" in option)
+    option_values = dict(option.split(":") for option in options if ":" in option)
     forest = _forest_of_sums(booster, blocks)
     answer_rule = replace(
         forest.answer_rule,
         kind=_KINDS[objective],
-        slope=float(values.get("sigmoid", 1.0)),
+        slope=float(option_values.get("sigmoid", 1.0)),
     )
     return replace(forest, answer_rule=answer_rule)
 
 
 def _blocks_of(booster, num_iteration=None):
-    """Return the blocks of a booster's text: first its head, then its trees."""
+    """Return the blocks of a booster's text: first its head, then its trees.
+
+    It is a ValueError if the text cannot have the booster's categories.
+    """
     try:
         text = booster.model_to_string(num_iteration=num_iteration)
     except ValueError as error:
         if not booster.pandas_categorical:
             raise
         raise ValueError(
-            "The booster was trained on a data frame with categories that LightGBM cannot write "
-            "down (dates, for example). Make texts or numbers of these categories, and train again."
+            "The booster was trained on a data frame with categories that LightGBM "
+            "cannot write down (dates, for example). Make texts or numbers of these "
+            "categories, and train again."
         ) from error
     return text.split("\n\n")
 
 
 def _forest_of_sums(booster, blocks):
-    """Return the forest of a booster's text, whose answers are sums or averages of the trees."""
+    """Return the forest of a booster, whose answers are sums or averages of the trees.
+
+    Parameters
+    ----------
+    booster : lightgbm.Booster
+    blocks : list of str
+        From :func:`_blocks_of`.
+
+    Returns
+    -------
+    Forest
+    """
     head = _fields_of(blocks[0])
-    per_iteration = int(head["num_tree_per_iteration"])
+    n_trees_per_iteration = int(head["num_tree_per_iteration"])
     tree_blocks = [block for block in blocks if block.lstrip().startswith("Tree=")]
     trees = [_fields_of(block) for block in tree_blocks]
     if any(tree.get("is_linear", "0") != "0" for tree in trees):
@@ -144,10 +180,10 @@ def _forest_of_sums(booster, blocks):
     divisor = 1.0
     if "average_output" in blocks[0]:
         # boosting="rf" adds its trees up and averages before the link.
-        divisor = len(trees) / per_iteration
+        divisor = len(trees) / n_trees_per_iteration
     return Forest(
-        laid_out(_table_of(trees, per_iteration)),
-        read_only(np.zeros(per_iteration)),
+        trees=laid_out(_table_of(trees, n_trees_per_iteration)),
+        offset=read_only(np.zeros(n_trees_per_iteration)),
         n_features=int(head["max_feature_idx"]) + 1,
         read_rule=ReadRule(
             finite=False,
@@ -164,28 +200,54 @@ def _fields_of(block):
 
 
 def _numbers_of(trees, key, dtype=np.int64):
-    """Return the numbers that all trees have under a key, one tree after the other."""
+    """Return the numbers that all trees have under a key, one tree after the other.
+
+    Parameters
+    ----------
+    trees : list of dict
+        The fields of each tree's block.
+
+    key : str
+    dtype : type, default=numpy.int64
+
+    Returns
+    -------
+    ndarray of shape (n_numbers,)
+        A tree without the key has no numbers.
+    """
     text = " ".join(tree.get(key, "") for tree in trees)
     return np.array(text.split(), dtype=dtype)
 
 
-def _table_of(trees, per_iteration):
-    """Return the table of the trees of some blocks of text; the numbers of all are read at once.
+def _table_of(trees, n_trees_per_iteration):
+    """Return the table of the trees of a booster.
 
-    All inner nodes come first in the table, and then all leaves.
+    The numbers of all trees are converted at once. All inner nodes come first in the
+    table, and then all leaves.
+
+    Parameters
+    ----------
+    trees : list of dict
+        The fields of each tree's block.
+
+    n_trees_per_iteration : int
+
+    Returns
+    -------
+    TreeTable
     """
     n_trees = len(trees)
     n_leaves = _numbers_of(trees, "num_leaves")
     n_inner = n_leaves - 1
     tree_of_inner = np.repeat(np.arange(n_trees), n_inner)
+    # Positions in the table of the first inner node and of the first leaf of each tree.
     first_inner = np.cumsum(n_inner) - n_inner
     first_leaf = len(tree_of_inner) + np.cumsum(n_leaves) - n_leaves
     splits = _splits_of(trees, tree_of_inner)
 
-    # What leaves have in place of a split is ignored.
-    no_split = np.full(n_leaves.sum(), -1)
+    no_split = np.full(n_leaves.sum(), _NO_SPLIT)
     no_value = np.zeros(len(tree_of_inner))
-    leaf_value = _numbers_of(trees, "leaf_value", np.float64)
+    leaf_value = _numbers_of(trees, "leaf_value", dtype=np.float64)
     children = {}
     for key in ("left_child", "right_child"):
         child = _numbers_of(trees, key)
@@ -195,7 +257,7 @@ def _table_of(trees, per_iteration):
         position = np.where(child < 0, leaf_position, inner_position)
         children[key] = np.append(position, no_split)
 
-    # The bounds of each tree's bit sets begin at 0.
+    # The bounds of each tree's bit sets begin at 0 again: that step down is not a size.
     set_sizes = np.diff(_numbers_of(trees, "cat_boundaries"))
     set_sizes = set_sizes[set_sizes > 0]
     return TreeTable(
@@ -206,8 +268,8 @@ def _table_of(trees, per_iteration):
         flags=np.append(splits.flags, no_split),
         value=np.append(no_value, leaf_value)[:, None],
         roots=np.where(n_leaves > 1, first_inner, first_leaf),
-        outputs=np.arange(n_trees) % per_iteration,
-        member_start=np.arange(0, n_trees + 1, per_iteration),
+        outputs=np.arange(n_trees) % n_trees_per_iteration,
+        member_start=np.arange(0, n_trees + 1, n_trees_per_iteration),
         cat_words=_numbers_of(trees, "cat_threshold"),
         cat_start=np.append(0, np.cumsum(set_sizes)),
     )
@@ -219,7 +281,7 @@ class _Splits(NamedTuple):
     Attributes
     ----------
     threshold : ndarray of shape (n_inner,), dtype=float64
-        At a categorical node the number of its bit set among those of all trees.
+        For a categorical node the number of its bit set among those of all trees.
 
     flags : ndarray of shape (n_inner,), dtype=int
         Upper bits of ``NODE["feature"]``.
@@ -230,25 +292,42 @@ class _Splits(NamedTuple):
 
 
 def _splits_of(trees, tree_of_inner):
-    """Return how the inner nodes treat numbers, categories and missing values."""
+    """Return how the inner nodes treat numbers, categories and missing values.
+
+    Parameters
+    ----------
+    trees : list of dict
+        The fields of each tree's block.
+
+    tree_of_inner : ndarray of shape (n_inner,), dtype=int
+        Number of the tree of each inner node.
+
+    Returns
+    -------
+    _Splits
+    """
     decision_type = _numbers_of(trees, "decision_type")
-    threshold = _numbers_of(trees, "threshold", np.float64)
-    categorical = (decision_type & _IS_CATEGORICAL) != 0
-    # Rows come with zeros in place of what counts as zero.
-    zero = ~categorical & (np.abs(threshold) <= ZERO)
-    threshold[zero] = np.where(threshold[zero] < 0.0, np.nextafter(-ZERO, -1.0), ZERO)
-    default_left = (decision_type & _GOES_LEFT_IF_MISSING) != 0
+    threshold = _numbers_of(trees, "threshold", dtype=np.float64)
+    is_categorical = (decision_type & _IS_CATEGORICAL) != 0
+    # The library reads a number in zero's range as zero. A threshold in this range is
+    # moved to its end, so that the kernels send such a number to the same side.
+    is_zero = ~is_categorical & (np.abs(threshold) <= ZERO)
+    below_zero = np.nextafter(-ZERO, -1.0)
+    threshold[is_zero] = np.where(threshold[is_zero] < 0.0, below_zero, ZERO)
     missing_type = decision_type >> _MISSING_TYPE_SHIFT
-    # A missing value is read as 0.0, or zero is taken as missing, or NaN alone is missing.
+    default_left = (decision_type & _GOES_LEFT_IF_MISSING) != 0
+    zero_goes_left = threshold >= 0.0
     left_if_missing = np.where(
-        missing_type == _MISSING_IS_ZERO, threshold >= 0.0, default_left
+        missing_type == _MISSING_IS_ZERO, zero_goes_left, default_left
     )
-    left_if_missing &= ~categorical
-    zero_is_missing = (missing_type == _ZERO_IS_MISSING) & ~categorical
+    left_if_missing &= ~is_categorical
+    zero_is_missing = (missing_type == _ZERO_IS_MISSING) & ~is_categorical
     flags = np.where(left_if_missing, 0, MISSING_RIGHT)
     flags |= np.where(zero_is_missing, ZERO_MISSING, 0)
-    flags |= np.where(categorical, CATEGORICAL, 0)
+    flags |= np.where(is_categorical, CATEGORICAL, 0)
+    # The sets of each tree are numbered from 0, and those of all trees one after the
+    # other.
     n_sets = _numbers_of(trees, "num_cat")
     first_set = np.cumsum(n_sets) - n_sets
-    threshold += np.where(categorical, first_set[tree_of_inner], 0)
+    threshold += np.where(is_categorical, first_set[tree_of_inner], 0)
     return _Splits(threshold=threshold, flags=flags)

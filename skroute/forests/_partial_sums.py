@@ -9,27 +9,37 @@ from skroute.forests._rules import PartialRule
 from skroute.utils._validation import read_only
 
 # Probability of each of two classes where neither is more likely.
-_EVEN_CHANCES = 0.5
-# The link of each answer.
-_LINKS = {"sigmoid": "logistic", "expit": "logistic", "mean": "mean"} | dict.fromkeys(
-    ("softmax", "sk_softmax", "position", "vote"), "softmax"
-)
+_EVEN_PROBABILITY = 0.5
+# The link of partial sums by the kind of the answer. Other kinds have no probabilities.
+_LINKS = {
+    "sigmoid": "logistic",
+    "expit": "logistic",
+    "mean": "mean",
+    "softmax": "softmax",
+    "sk_softmax": "softmax",
+    "position": "softmax",
+    "vote": "softmax",
+}
+# Rounding errors of a score near a moved threshold, in units of the precision.
+_ROUNDINGS_OF_SCORE = 16
+# The same for a probability, which is computed from the score.
+_ROUNDINGS_OF_PROBABILITY = 64
 
 
 def partial_sums(forest, name):
-    """Return the view of a classifier's forest whose sums say how far the decision is.
+    """Return a classifier's forest whose partial sums lie around the decision.
 
-    Two classes have one output. Averages of two classes are centred: the sum of each tree's
-    distance from even chances. Weighted votes are divided by the sum of the weights. The
-    `partial_rule` is set, and a moved threshold is applied to it.
+    Two classes have one output. Averages of two classes are centred: the sum of each
+    tree's distance from even chances. Weighted votes are divided by the sum of the
+    weights. The `partial_rule` is set, and a moved threshold is applied to it.
 
     Parameters
     ----------
     forest : Forest
-        As a reader gives it.
+        As a reader returns it.
 
     name : str
-        Of the ensemble, for the error.
+        Name of the ensemble, for the error.
 
     Returns
     -------
@@ -44,31 +54,30 @@ def partial_sums(forest, name):
     link = _LINKS.get(rule.kind)
     if link is None or (link == "mean" and forest.classes is None):
         raise ValueError(
-            f"The {name} answers with numbers ({rule.kind!r}), not with labels: early exit "
-            "must have a classifier, for example one with the objective 'binary' or 'multiclass'."
+            f"The {name} answers with numbers ({rule.kind!r}), not with labels: early "
+            "exit must have a classifier, for example one with the objective 'binary' "
+            "or 'multiclass'."
         )
     forest = _unscaled(forest)
-    trees = forest.trees
     n_outputs = forest.n_outputs
     slope = rule.slope / rule.divisor
     if rule.kind == "vote":
-        values = trees.values / rule.divisor
+        forest = _with_mean_votes(forest)
         slope = 1.0 / max(1, n_outputs - 1)
         if n_outputs == 1:
-            values = 2 * values
             link = "logistic"
-        forest = replace(forest, trees=trees.with_values(values))
     elif link == "mean":
         slope = 1.0
         if n_outputs <= 2:
             forest = _centred(forest)
     elif link == "logistic" and n_outputs > 1:
+        # Each class has a logistic function of its own.
         link = "ova"
     partial_rule = PartialRule(link=link, slope=slope, shift=rule.beta, beta=rule.beta)
     forest = replace(forest, partial_rule=partial_rule)
     if rule.cut is None:
         return forest
-    return moved(forest, rule.cut)
+    return _with_cut(forest, rule.cut)
 
 
 def _unscaled(forest):
@@ -81,16 +90,28 @@ def _unscaled(forest):
     return replace(forest, trees=trees, sum_rule=replace(forest.sum_rule, scale=1.0))
 
 
+def _with_mean_votes(forest):
+    """Return the forest whose votes are divided by the sum of the weights.
+
+    Votes of two classes are doubled: the votes of the two have opposite signs, and
+    their difference decides.
+    """
+    values = forest.trees.values / forest.answer_rule.divisor
+    if forest.n_outputs == 1:
+        values = 2 * values
+    return replace(forest, trees=forest.trees.with_values(values))
+
+
 def _centred(forest):
-    """Return the forest of two classes whose leaves add their distance from even chances."""
+    """Return the forest of two classes whose leaves add distances from even chances."""
     trees = forest.trees
     # Sums of pure leaves are exact, so that ties stay ties.
-    values = trees.values[:, -1:] - _EVEN_CHANCES
+    values = trees.values[:, -1:] - _EVEN_PROBABILITY
     trees = trees.with_values(values, outputs=np.zeros_like(trees.outputs))
     return replace(forest, trees=trees, offset=read_only(np.zeros(1)))
 
 
-def moved(forest, cut):
+def _with_cut(forest, cut):
     """Return the view of :func:`partial_sums` with the decision at a moved threshold.
 
     Parameters
@@ -104,35 +125,56 @@ def moved(forest, cut):
     Returns
     -------
     Forest
+
+    Raises
+    ------
+    ValueError
+        If every row would get the same answer.
     """
-    rule = forest.partial_rule
-    threshold = cut.threshold
     is_second = cut.positive is None or forest.classes[1] == cut.positive
     if cut.response == "decision_function":
-        beta = threshold if is_second else -threshold
-        rounding = 16 * np.finfo(np.float64).eps * (1 + abs(beta))
-        rule = replace(rule, beta=beta, shift=beta, least_rounding=rounding)
-        return replace(forest, partial_rule=rule)
-    if not 0 < threshold < 1:
+        score = cut.threshold if is_second else -cut.threshold
+        return _moved_to_score(forest, score)
+    if not 0 < cut.threshold < 1:
         raise ValueError(
-            f"The threshold is {threshold!r}: every row gets the same answer, and nothing is to be "
-            "evaluated. Give one between 0 and 1."
+            f"The threshold is {cut.threshold!r}: every row gets the same answer, and "
+            "nothing is to be evaluated. Give one between 0 and 1."
         )
-    # Probability of the second class at which the answer changes.
-    share = threshold if is_second else 1 - threshold
-    # How far scores may be from each other where probabilities are equal but for rounding.
-    rounding = 64 * np.finfo(forest.sum_rule.dtype).eps / (share * (1 - share))
+    probability = cut.threshold if is_second else 1 - cut.threshold
+    return _moved_to_probability(forest, probability)
+
+
+def _moved_to_score(forest, score):
+    """Return the forest whose answer is the second class above a score."""
+    precision = np.finfo(np.float64).eps
+    partial_rule = replace(
+        forest.partial_rule,
+        beta=score,
+        shift=score,
+        least_rounding=_ROUNDINGS_OF_SCORE * precision * (1 + abs(score)),
+    )
+    return replace(forest, partial_rule=partial_rule)
+
+
+def _moved_to_probability(forest, probability):
+    """Return the forest whose answer is the second class above a probability of it."""
+    rule = forest.partial_rule
+    precision = np.finfo(forest.sum_rule.dtype).eps
+    # How far scores may be from each other whose probabilities differ by rounding only.
+    # The denominator is the slope of the logistic function.
+    rounding = _ROUNDINGS_OF_PROBABILITY * precision / (probability * (1 - probability))
     if rule.link == "mean":
         # Each tree's distance from the threshold in place of that from even chances.
-        values = forest.trees.values + (_EVEN_CHANCES - share)
-        rule = replace(
+        values = forest.trees.values + (_EVEN_PROBABILITY - probability)
+        partial_rule = replace(
             rule,
-            shift=share - _EVEN_CHANCES,
+            shift=probability - _EVEN_PROBABILITY,
             least_rounding=rounding * forest.n_members,
         )
-        return replace(
-            forest, trees=forest.trees.with_values(values), partial_rule=rule
-        )
-    beta = math.log(share / (1 - share)) / rule.slope
-    rule = replace(rule, beta=beta, shift=beta, least_rounding=rounding / rule.slope)
-    return replace(forest, partial_rule=rule)
+        trees = forest.trees.with_values(values)
+        return replace(forest, trees=trees, partial_rule=partial_rule)
+    score = math.log(probability / (1 - probability)) / rule.slope
+    partial_rule = replace(
+        rule, beta=score, shift=score, least_rounding=rounding / rule.slope
+    )
+    return replace(forest, partial_rule=partial_rule)

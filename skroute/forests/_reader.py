@@ -8,10 +8,10 @@ from skroute.forests._forest import Forest
 
 
 class ForestReader(ABC):
-    """Reader of the ensembles of one library, or of one family of ensembles of a library.
+    """Reader of the ensembles of one library, or of one family of a library.
 
-    A reader knows the classes that it reads by their names, so that no library is imported to find
-    a reader.
+    A reader has the names of the classes that it reads, so that no library is imported
+    to find a reader.
 
     Attributes
     ----------
@@ -22,8 +22,8 @@ class ForestReader(ABC):
         Classes of that package that are read. Their subclasses are read, too.
 
     averages_probabilities : bool
-        True if a classifier answers with the mean of its trees' probabilities. It has no
-        ``decision_function`` then.
+        True if a classifier answers with the mean of its trees' probabilities. It has
+        no ``decision_function`` then.
     """
 
     package: str
@@ -57,13 +57,14 @@ class ForestReader(ABC):
         Returns
         -------
         Forest or None
-            The trees, and the rules by which the library reads rows and answers. None if the
-            members of the ensemble are not trees.
+            The trees, and the rules by which the library reads rows and answers. None
+            if the members of the ensemble are not trees.
 
         Raises
         ------
         ValueError
-            If an option of the ensemble is not supported. The message says what to do instead.
+            If an option of the ensemble is not supported. The message says what to do
+            instead.
         """
 
     def __call__(self, estimator):

@@ -1,4 +1,4 @@
-"""The registry of readers: the reader of an ensemble is found by the names of its classes."""
+"""The registry of readers: the names of an ensemble's classes determine its reader."""
 
 from skroute.forests._catboost import CatBoostReader
 from skroute.forests._lightgbm import LightGBMReader
@@ -23,7 +23,7 @@ READERS: list[ForestReader] = [
 
 
 def find_reader(estimator):
-    """Find the reader of an ensemble, which may be fitted or not.
+    """Return the reader of an ensemble, which may be fitted or not.
 
     Parameters
     ----------
@@ -32,8 +32,8 @@ def find_reader(estimator):
     Returns
     -------
     ForestReader or None
-        Called with the fitted ensemble it returns a :class:`Forest`, or None when this
-        ensemble has no trees. None when no reader fits.
+        A call with the fitted ensemble returns a :class:`Forest`, or None if this
+        ensemble has no trees. None if there is no reader for the ensemble.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def find_reader(estimator):
 
 
 def read_forest(estimator):
-    """Read the trees and the labels of a fitted ensemble.
+    """Return the trees and the labels of a fitted ensemble.
 
     Parameters
     ----------
@@ -62,13 +62,13 @@ def read_forest(estimator):
     Returns
     -------
     (Forest, classes) or None
-        `classes` is None where the ensemble does not know its labels. None where no
-        reader fits.
+        `classes` is None if the ensemble does not store its labels. None if there is no
+        reader for the ensemble, or it has no trees.
 
     Raises
     ------
     ValueError
-        If the ensemble is of a kind that is read, with an option that is not.
+        If there is a reader for the ensemble, but not for one of its options.
 
     Examples
     --------
@@ -76,7 +76,8 @@ def read_forest(estimator):
     >>> from sklearn.ensemble import RandomForestClassifier
     >>> from skroute.forests import read_forest
     >>> X, y = load_iris(return_X_y=True)
-    >>> forest, classes = read_forest(RandomForestClassifier(7, random_state=0).fit(X, y))
+    >>> model = RandomForestClassifier(7, random_state=0).fit(X, y)
+    >>> forest, classes = read_forest(model)
     >>> forest.n_members
     7
     """

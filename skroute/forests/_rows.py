@@ -7,21 +7,35 @@ from sklearn.utils import check_array
 from skroute.utils._tensors import is_dataset
 from skroute.utils._validation import read_only
 
-# Classes in which the libraries hold rows for themselves, and do not give them back.
+# Classes in which the libraries store rows for themselves. They do not return the rows.
 _TABLES_OF_LIBRARIES = ("DMatrix", "QuantileDMatrix", "Dataset", "Pool")
+# A negative number, which is no category for any library.
+_NO_CATEGORY = -1
 
 
 def refuse_tables(X):
-    """Raise a TypeError for a torch data set, and for a table that a library made for itself."""
+    """Raise a TypeError for a torch data set, and for a table of a library's own."""
     if is_dataset(X) or type(X).__name__ in _TABLES_OF_LIBRARIES:
         raise TypeError(
-            f"X is a {type(X).__name__}, of which trees read no rows: give an array, a tensor or a "
-            "data frame."
+            f"X is a {type(X).__name__}, of which trees read no rows: give an array, a "
+            "tensor or a data frame."
         )
 
 
 def are_plain(forest, X):
-    """Whether rows are an array of numbers of the right width: they need no more checks."""
+    """Return True if rows need no conversion and no more checks than of their numbers.
+
+    Parameters
+    ----------
+    forest : Forest
+    X : object
+        Rows of any kind.
+
+    Returns
+    -------
+    bool
+        True for an array of numbers of the right width, with at least one row.
+    """
     return (
         type(X) is np.ndarray
         and X.ndim == 2
@@ -33,29 +47,57 @@ def are_plain(forest, X):
 
 
 def cast_numbers(rule, X):
-    """Cast numbers in neither single nor double precision to the type that the library uses."""
+    """Return an array cast to the type that the library uses for numbers of its type.
+
+    Arrays in single or double precision, and arrays of objects, are returned as they
+    are.
+    """
     if not rule.cast or X.dtype.kind == "O" or X.dtype in (np.float32, np.float64):
         return X
     return X.astype(rule.cast)
 
 
 def rows_of(forest, X):
-    """Return the rows as the array that the source library reads: in C order, read-only.
+    """Return the rows as the array that the source library reads.
+
+    Parameters
+    ----------
+    forest : Forest
+    X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+        Rows as the source library is given them.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_features)
+        In C order, read-only.
 
     Raises
     ------
     ValueError
         If the library refuses such values, or the number of columns is another one.
     """
-    rule = forest.read_rule
     if are_plain(forest, X):
         # scikit-learn's check of one row takes as long as that of many.
-        rows = X
-        if X.dtype != rule.dtype:
-            with np.errstate(over="ignore"):
-                rows = cast_numbers(rule, X).astype(rule.dtype)
-        if rule.finite is False or np.isfinite(rows).all():
+        rows = _converted(forest.read_rule, X)
+        if forest.read_rule.finite is False or np.isfinite(rows).all():
             return read_only(_without_negative_codes(forest, rows))
+    # scikit-learn's check raises the error.
+    return read_only(_without_negative_codes(forest, _checked(forest, X)))
+
+
+def _converted(rule, X):
+    """Return an array of numbers in the type in which the library reads it."""
+    if X.dtype == rule.dtype:
+        return X
+    # Numbers beyond single precision become infinite, which the library takes or
+    # refuses.
+    with np.errstate(over="ignore"):
+        return cast_numbers(rule, X).astype(rule.dtype)
+
+
+def _checked(forest, X):
+    """Return rows of any kind as an array, after all checks."""
+    rule = forest.read_rule
     refuse_tables(X)
     if issparse(X):
         X = _dense(X, rule.absent)
@@ -64,7 +106,8 @@ def rows_of(forest, X):
         if hasattr(X, "shape"):
             _check_width(forest, X)
         X = rule.columns.numbers(X)
-    # What is beyond single precision becomes infinite, which the library takes or refuses.
+    # Numbers beyond single precision become infinite, which the library takes or
+    # refuses.
     with np.errstate(over="ignore"):
         if rule.cast and isinstance(X, (np.ndarray, list)):
             X = cast_numbers(rule, np.asarray(X))
@@ -76,30 +119,38 @@ def rows_of(forest, X):
             input_name="X",
         )
     _check_width(forest, X)
-    return read_only(_without_negative_codes(forest, X))
+    return X
 
 
 def _without_negative_codes(forest, X):
-    """For XGBoost no negative number is a category, where others cut -0.5 off to 0."""
+    """Return rows whose negative numbers are read as the library reads them.
+
+    To XGBoost no negative number is a category. Other libraries, and the kernels, cut a
+    code between -1 and 0 off to category 0.
+    """
     if forest.read_rule.columns.reads_negative_codes or not forest.trees.special:
         return X
     X = X.copy()
     for column in forest.code_columns:
-        X[X[:, column] < 0, column] = -1
+        X[X[:, column] < 0, column] = _NO_CATEGORY
     return X
 
 
 def _dense(X, absent):
+    """Return a sparse matrix as an array, with `absent` for its missing entries."""
     if absent == 0.0:
         return X.toarray()
-    X = X.tocsr().tocoo()
-    out = np.full(X.shape, absent, dtype=np.result_type(X.dtype, np.float32))
-    out[X.row, X.col] = X.data
-    return out
+    # Conversion by rows adds up entries of one cell.
+    entries = X.tocsr().tocoo()
+    dense = np.full(X.shape, absent, dtype=np.result_type(X.dtype, np.float32))
+    dense[entries.row, entries.col] = entries.data
+    return dense
 
 
 def _check_width(forest, X):
+    """Raise a ValueError if rows have another number of columns than those of fit."""
     if X.shape[1] != forest.n_features:
         raise ValueError(
-            f"X has {X.shape[1]} features, but the ensemble was trained on {forest.n_features}."
+            f"X has {X.shape[1]} features, but the ensemble was trained on "
+            f"{forest.n_features}."
         )

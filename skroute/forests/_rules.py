@@ -1,4 +1,4 @@
-"""The rules of a library: how it reads rows, adds leaves up and makes answers of the sums."""
+"""Rules of a library: how it reads rows, adds up leaves and makes answers of sums."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,11 +16,12 @@ class ReadRule:
         Type to which the library casts its input.
 
     finite : bool or "allow-nan", default=True
-        Values that the library accepts: `ensure_all_finite` of scikit-learn's ``check_array``.
+        `ensure_all_finite` of scikit-learn's ``check_array``: True refuses NaN and
+        infinity, "allow-nan" refuses infinity, and False accepts both.
 
     cast : {"", "float32"}, default=""
-        Type to which the library first casts numbers in neither single nor double precision.
-        The empty string stands for `dtype`.
+        Type to which the library first casts numbers in neither single nor double
+        precision. The empty string stands for `dtype`.
 
     absent : float, default=0.0
         Value that the library reads for a missing entry of a sparse matrix.
@@ -49,8 +50,8 @@ class SumRule:
         If True, the offset is added after the trees, otherwise before them.
 
     scale : float, default=1.0
-        Factor of the sum of the trees, before the offset is added. It differs from 1 only with
-        `offset_last`.
+        Factor of the sum of the trees, before the offset is added. It differs from 1
+        only with `offset_last`.
     """
 
     dtype: str = "float64"
@@ -66,16 +67,22 @@ class AnswerRule:
     ----------
     kind : {"identity", "exp", "sigmoid", "softmax", "position", "expit", "sk_exp", \
             "sk_softmax", "mean", "vote"}, default="identity"
-        Link from sums to the answer. "position" is the softmax of a model that predicts the
-        positions of the classes. "expit" and names with "sk_" are the functions of scipy, numpy
-        and scikit-learn. The others are those of the boosting libraries, which round differently.
+        Link from the sums to the answer.
+
+        - "identity" answers with the sums, and "mean" with the average of the trees.
+        - "exp", "sigmoid" (logistic) and "softmax" are functions of the boosting
+          libraries, with the exponential of the C library.
+        - "position" is the softmax of a model that predicts positions of the classes.
+        - "sk_exp", "expit" (logistic) and "sk_softmax" are those of numpy, scipy and
+          scikit-learn, which round differently.
+        - "vote" is the softmax of weighted votes (AdaBoost).
 
     slope : float, default=1.0
         Factor of the sums inside the link.
 
     divisor : float, default=1.0
-        Number by which the sums are divided before the link: the number of trees or the sum of
-        their weights for an average, else 1.
+        Number by which the sums are divided before the link: the number of trees or the
+        sum of their weights for an average, else 1.
 
     beta : float, default=0.0
         Score above which the answer of two classes is the second class.
@@ -84,12 +91,12 @@ class AnswerRule:
         If True, labels are decided by the scores, otherwise by the probabilities.
 
     label_dtype : str, default=""
-        Type of the labels that the library's `predict` returns. The empty string stands for the
-        type of the classes.
+        Type of the labels that the library's `predict` returns. The empty string stands
+        for the type of the classes.
 
     blur : float, default=0.0
-        Tolerated difference to the library's answers. The order of its threads and its own
-        exponential function cause it.
+        Tolerated difference to the library's answers. The order of its threads and its
+        own exponential function cause it.
 
     cut : Cut, default=None
         Moved threshold at which the answer changes. None if it was not moved.
@@ -118,7 +125,8 @@ class PartialRule:
         Factor of the scores inside the link.
 
     shift : float, default=0.0
-        Number that is added to the distance from the decision before the link, or to the mean.
+        Number that is added to the distance from the decision before the link, or to
+        the mean.
 
     beta : float, default=0.0
         Score above which the answer of two classes is the second class.

@@ -1,4 +1,4 @@
-"""Trees of scikit-learn: forests, bagging, AdaBoost and both kinds of gradient boosting."""
+"""Trees of scikit-learn: forests, bagging, AdaBoost and gradient boosting."""
 
 from reprlib import repr as short_repr
 from typing import Any, NamedTuple
@@ -9,13 +9,16 @@ from skroute.forests._columns import EncodedCells
 from skroute.forests._forest import ForestBuilder
 from skroute.forests._reader import ForestReader, labels_of
 from skroute.forests._rules import AnswerRule, ReadRule
-from skroute.forests._trees import CATEGORICAL, MISSING_RIGHT
+from skroute.forests._trees import ALL_OUTPUTS, CATEGORICAL, MISSING_RIGHT
 from skroute.utils._compat import first_scores, histogram_boosting_of
 
-# Output of a tree whose leaves have one value for each output.
-_ALL_OUTPUTS = -1
-# Threads of a forest add their trees up in any order. Averages differ by less than this.
+# Threads of a forest add up their trees in any order. Averages differ by less than
+# this.
 _BLUR_OF_THREADS = 1e-12
+# Losses of histogram boosting whose answers are the exponential of the sums.
+_LOSSES_WITH_LOGARITHM = ("poisson", "gamma")
+# Gradient boosting answers with the second class at a score of exactly zero.
+_BELOW_ZERO = float(np.nextafter(0.0, -1.0))
 
 
 class _MemberTree(NamedTuple):
@@ -27,10 +30,10 @@ class _MemberTree(NamedTuple):
         The arrays of a decision tree.
 
     value : ndarray of shape (n_nodes, width)
-        What each leaf adds.
+        Values that leaves add. Those of inner nodes are ignored.
 
     output : int
-        Output that a leaf adds to, or `_ALL_OUTPUTS`.
+        Output that the leaves add to, or `ALL_OUTPUTS`.
     """
 
     tree: Any
@@ -39,7 +42,7 @@ class _MemberTree(NamedTuple):
 
 
 class AveragedTreesReader(ForestReader):
-    """Reader of random forests, extra trees and bagging, whose trees' answers are averaged."""
+    """Reader of random forests, extra trees and bagging: averages of trees."""
 
     package = "sklearn"
     class_names = ("ForestClassifier", "BaggingClassifier", "ForestRegressor")
@@ -51,8 +54,8 @@ class AveragedTreesReader(ForestReader):
         if n_targets != 1:
             raise ValueError(
                 "Multi-output forests are not supported: the "
-                f"{type(estimator).__name__} was fitted to y with {n_targets} columns; fit it to "
-                "one target."
+                f"{type(estimator).__name__} was fitted to y with {n_targets} columns; "
+                "fit it to one target."
             )
         if not _has_trees(estimator):
             return None
@@ -71,22 +74,26 @@ class AdaBoostReader(ForestReader):
         n_classes = len(classes)
         if n_classes < 2:
             raise ValueError(
-                "AdaBoostClassifier must have at least two classes: this one was fitted to rows "
-                "of one class, which is its answer to every row: nothing is to be evaluated."
+                "AdaBoostClassifier must have at least two classes: this one was "
+                "fitted to rows of one class, which is its answer to every row: "
+                "nothing is to be evaluated."
             )
         if not _has_trees(estimator):
             return None
-        # Two classes have one output: the votes for the second class.
-        is_binary = n_classes == 2
-        candidates = classes[1:] if is_binary else classes
+        candidates = classes
+        output = ALL_OUTPUTS
+        if n_classes == 2:
+            # Two classes have one output: the votes for the second class.
+            candidates = classes[1:]
+            output = 0
         members = []
         for member, weight in zip(estimator.estimators_, estimator.estimator_weights_):
-            label = member.classes_[np.argmax(member.tree_.value[:, 0, :], axis=1)]
-            vote = np.where(
-                label[:, None] == candidates, weight, -1 / (n_classes - 1) * weight
-            )
-            output = 0 if is_binary else _ALL_OUTPUTS
-            members.append([_MemberTree(member.tree_, vote, output)])
+            tree = member.tree_
+            label = member.classes_[np.argmax(tree.value[:, 0, :], axis=1)]
+            # A vote for one class is a vote against the others together.
+            vote_against = -1 / (n_classes - 1) * weight
+            votes = np.where(label[:, None] == candidates, weight, vote_against)
+            members.append([_MemberTree(tree, value=votes, output=output)])
         builder = _builder_of(members, getattr(estimator, "estimators_features_", None))
         return builder.build(
             np.zeros(len(candidates)),
@@ -102,7 +109,7 @@ class AdaBoostReader(ForestReader):
 
 
 class GradientBoostingReader(ForestReader):
-    """Reader of gradient boosting on rows as they are."""
+    """Reader of gradient boosting, without bins."""
 
     package = "sklearn"
     class_names = ("BaseGradientBoosting",)
@@ -112,8 +119,9 @@ class GradientBoostingReader(ForestReader):
         init = estimator.init
         if init is not None and not isinstance(init, str):
             raise ValueError(
-                f"{type(estimator).__name__} has init={short_repr(init)}: the score before the "
-                "first tree depends on the row. Use init=None or init='zero'."
+                f"{type(estimator).__name__} has init={short_repr(init)}: the score "
+                "before the first tree depends on the row. Use init=None or "
+                "init='zero'."
             )
         rate = estimator.learning_rate
         members = []
@@ -121,10 +129,17 @@ class GradientBoostingReader(ForestReader):
             trees = []
             for output, regressor in enumerate(stage):
                 tree = regressor.tree_
-                trees.append(_MemberTree(tree, rate * tree.value[:, 0, :], output))
+                value = rate * tree.value[:, 0, :]
+                trees.append(_MemberTree(tree, value=value, output=output))
             members.append(trees)
         builder = _builder_of(members)
         classes = labels_of(estimator)
+        kind = _boosted_kind(
+            classes,
+            n_outputs=estimator.estimators_.shape[1],
+            kind_of_numbers="identity",
+        )
+        # The first score is the same for all rows.
         row = np.zeros((1, estimator.n_features_in_), np.float32)
         return builder.build(
             np.ravel(first_scores(estimator, row)),
@@ -132,55 +147,56 @@ class GradientBoostingReader(ForestReader):
             classes=classes,
             read_rule=ReadRule(dtype="float32"),
             answer_rule=AnswerRule(
-                kind=_boosted_kind(classes, estimator.estimators_.shape[1], "identity"),
+                kind=kind,
                 slope=2.0 if estimator.loss == "exponential" else 1.0,
-                # This library answers positive at a score of exactly zero.
-                beta=float(np.nextafter(0.0, -1.0)),
+                beta=_BELOW_ZERO,
                 by_score=classes is not None,
             ),
         )
 
 
 class HistGradientBoostingReader(ForestReader):
-    """Reader of gradient boosting on binned rows, which has categories."""
+    """Reader of gradient boosting with bins, which may have categories."""
 
     package = "sklearn"
     class_names = ("BaseHistGradientBoosting",)
 
     def read(self, estimator):
         """Read fitted boosting with the categories of its encoder."""
-        parts = histogram_boosting_of(estimator)
-        columns = _input_columns(estimator, parts.preprocessor)
+        boosting = histogram_boosting_of(estimator)
+        columns = _input_columns(estimator, boosting.preprocessor)
         builder = ForestBuilder()
-        for stage in parts.predictors:
+        for stage in boosting.predictors:
             for output, predictor in enumerate(stage):
-                _add_predictor(builder, predictor, columns.position, output)
+                _add_predictor(
+                    builder, predictor, position=columns.position, output=output
+                )
             builder.end_member()
         classes = labels_of(estimator)
-        kind_of_numbers = (
-            "sk_exp" if estimator.loss in ("poisson", "gamma") else "identity"
+        kind_of_numbers = "identity"
+        if estimator.loss in _LOSSES_WITH_LOGARITHM:
+            kind_of_numbers = "sk_exp"
+        kind = _boosted_kind(
+            classes,
+            n_outputs=estimator.n_trees_per_iteration_,
+            kind_of_numbers=kind_of_numbers,
         )
         return builder.build(
-            np.ravel(parts.baseline),
+            np.ravel(boosting.baseline),
             estimator.n_features_in_,
             classes=classes,
             read_rule=ReadRule(finite=False, columns=EncodedCells(columns.categories)),
-            answer_rule=AnswerRule(
-                kind=_boosted_kind(
-                    classes, estimator.n_trees_per_iteration_, kind_of_numbers
-                ),
-                by_score=classes is not None,
-            ),
+            answer_rule=AnswerRule(kind=kind, by_score=classes is not None),
         )
 
 
 def averaged_forest(model):
-    """Return the forest of averaged trees; a regressor may have any number of outputs.
+    """Return the forest of averaged trees.
 
     Parameters
     ----------
     model : fitted estimator
-        Its members are decision trees.
+        Its members are decision trees. A regressor may have several outputs.
 
     Returns
     -------
@@ -189,12 +205,15 @@ def averaged_forest(model):
     classes = labels_of(model)
     members = []
     for member in model.estimators_:
-        value = member.tree_.value[:, :, 0]
-        if classes is not None:
-            value = np.zeros((len(value), len(classes)))
-            # A member that saw fewer classes has fewer columns.
-            value[:, member.classes_.astype(np.intp)] = member.tree_.value[:, 0, :]
-        members.append([_MemberTree(member.tree_, value, _ALL_OUTPUTS)])
+        tree = member.tree_
+        if classes is None:
+            value = tree.value[:, :, 0]
+        else:
+            # The classes of a member are positions. One that saw fewer classes has
+            # fewer.
+            value = np.zeros((len(tree.value), len(classes)))
+            value[:, member.classes_.astype(np.intp)] = tree.value[:, 0, :]
+        members.append([_MemberTree(tree, value=value, output=ALL_OUTPUTS)])
     n_outputs = members[-1][0].value.shape[1]
     builder = _builder_of(members, getattr(model, "estimators_features_", None))
     return builder.build(
@@ -230,7 +249,8 @@ def _builder_of(members, features=None):
     """
     builder = ForestBuilder()
     for t, trees in enumerate(members):
-        for tree, value, output in trees:
+        for member_tree in trees:
+            tree = member_tree.tree
             # Leaves have a negative feature.
             feature = np.maximum(tree.feature, 0)
             if features is not None:
@@ -240,16 +260,33 @@ def _builder_of(members, features=None):
                 right=tree.children_right,
                 feature=feature,
                 threshold=tree.threshold,
-                value=value,
+                value=member_tree.value,
                 flags=np.where(tree.missing_go_to_left, 0, MISSING_RIGHT),
-                output=output,
+                output=member_tree.output,
             )
         builder.end_member()
     return builder
 
 
 def _boosted_kind(classes, n_outputs, kind_of_numbers):
-    """Return the kind of answer of boosting; `kind_of_numbers` is that of a regressor."""
+    """Return the kind of the answer of boosting.
+
+    Parameters
+    ----------
+    classes : ndarray or None
+        None for a regressor.
+
+    n_outputs : int
+        Number of scores of a row.
+
+    kind_of_numbers : str
+        The kind of a regressor.
+
+    Returns
+    -------
+    str
+        See :class:`~skroute.forests._rules.AnswerRule`.
+    """
     if classes is None:
         return kind_of_numbers
     if n_outputs == 1:
@@ -258,15 +295,26 @@ def _boosted_kind(classes, n_outputs, kind_of_numbers):
 
 
 def _add_predictor(builder, predictor, position, output):
-    """Add a tree of histogram boosting, whose columns have these positions in the input."""
+    """Add a tree of histogram boosting to the member that is being built.
+
+    Parameters
+    ----------
+    builder : ForestBuilder
+    predictor : sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor
+    position : ndarray of int
+        Position in the input of each internal column.
+
+    output : int
+        Output that the leaves add to.
+    """
     nodes = predictor.nodes
     sets = predictor.raw_left_cat_bitsets
     threshold = nodes["num_threshold"].copy()
-    categorical = nodes["is_categorical"] != 0
-    for i in np.flatnonzero(categorical):
+    is_categorical = nodes["is_categorical"] != 0
+    for i in np.flatnonzero(is_categorical):
         threshold[i] = builder.add_set(sets[nodes["bitset_idx"][i]])
     flags = np.where(nodes["missing_go_to_left"], 0, MISSING_RIGHT)
-    flags |= np.where(categorical, CATEGORICAL, 0)
+    flags |= np.where(is_categorical, CATEGORICAL, 0)
     builder.add_tree(
         left=np.where(nodes["is_leaf"], -1, nodes["left"].astype(np.int64)),
         right=nodes["right"].astype(np.int64),

@@ -1,7 +1,10 @@
-"""The arrays of trees, whatever library grew them.
+"""The first layout: trees of all libraries as arrays, their checks, and their making.
 
-Siblings are neighbours, so a node stores one child; a leaf is its own child, so a walk
-may take steps beyond it. A node has 16 bytes.
+Siblings are neighbours, so that a node stores its left child only. A leaf is its own
+child, so that a walk may take steps beyond it. A node has 16 bytes.
+
+The constants are compiled into kernels, which are cached. If you change one, delete the
+folders ``__pycache__``.
 """
 
 from typing import Any, NamedTuple
@@ -10,24 +13,33 @@ import numpy as np
 
 from skroute.utils._validation import read_only
 
+# The type of a node. Its feature has flags in its upper bits.
 NODE = np.dtype([("threshold", np.float64), ("feature", np.int32), ("child", np.int32)])
 
-# The upper bits of NODE["feature"].
+# Bits of a node's feature that contain the number of a column.
 FEATURE_MASK = (1 << 28) - 1
+# Flag of a node from which missing values go right.
 MISSING_RIGHT = 1 << 28
+# Flag of a node that tests if a category is in a set.
 CATEGORICAL = 1 << 29
+# Flag of a node to which zero is a missing value.
 ZERO_MISSING = 1 << 30
 
-# LightGBM's kZeroThreshold, in single precision: what counts as zero.
+# Largest absolute value that counts as zero: LightGBM's kZeroThreshold in single
+# precision.
 ZERO = float(np.float32(1e-35))
+
+# Output of a tree whose leaves have one number for each output.
+ALL_OUTPUTS = -1
 
 
 class Trees(NamedTuple):
-    """Trees of an additive ensemble as plain arrays: what compiled kernels take.
+    """Trees of an additive ensemble as plain arrays, for compiled kernels.
 
-    A row with features `x` goes right at a node where ``x > threshold``; a missing value
-    goes where the node says. At a categorical node ``threshold`` is the number of a bit
-    set, and members of the set go left.
+    A row whose cell in the column of a node is `x` goes right if ``x > threshold``. A
+    missing value goes right at nodes with the flag `MISSING_RIGHT`, otherwise left. At
+    a categorical node ``threshold`` is the number of a bit set, and categories in the
+    set go left.
 
     Attributes
     ----------
@@ -35,20 +47,28 @@ class Trees(NamedTuple):
         All nodes, tree after tree.
 
     values : ndarray of shape (n_nodes, width), dtype=float64
-        What a leaf adds: one number, or one for each output.
+        Values that leaves add: one number, or one for each output.
 
-    roots, depths, outputs : ndarray of shape (n_trees,), dtype=int32
-        First node and depth of each tree, and the output that it adds to (-1: leaves
-        hold one number for each output).
+    roots : ndarray of shape (n_trees,), dtype=int32
+        First node of each tree.
+
+    depths : ndarray of shape (n_trees,), dtype=int32
+        Depth of each tree: 0 for a leaf alone.
+
+    outputs : ndarray of shape (n_trees,), dtype=int32
+        Output that each tree adds to, or `ALL_OUTPUTS`.
 
     member_start : ndarray of shape (n_members + 1,), dtype=int32
         Trees of member `t` are ``member_start[t]:member_start[t + 1]``.
 
-    cat_words, cat_start : ndarray, dtype=uint32 and int32
-        Bit sets: set `s` is ``cat_words[cat_start[s]:cat_start[s + 1]]``.
+    cat_words : ndarray of shape (n_words,), dtype=uint32
+        The bit sets of categories, one set after the other.
+
+    cat_start : ndarray of shape (n_sets + 1,), dtype=int32
+        Bit set `s` is ``cat_words[cat_start[s]:cat_start[s + 1]]``.
 
     special : bool
-        Whether some node is categorical or takes zero as missing.
+        True if some node is categorical or takes zero as missing.
     """
 
     nodes: Any
@@ -61,35 +81,62 @@ class Trees(NamedTuple):
     cat_start: Any
     special: bool = False
 
+    @property
+    def is_leaf(self):
+        """True for the nodes that are leaves, of shape (n_nodes,)."""
+        return self.nodes["child"] == np.arange(len(self.nodes))
+
+    @property
+    def tree_sizes(self):
+        """Number of nodes of each tree, of shape (n_trees,)."""
+        return np.diff(self.roots, append=len(self.nodes))
+
+    @property
+    def tree_of_node(self):
+        """Number of the tree of each node, of shape (n_nodes,)."""
+        return np.repeat(np.arange(len(self.roots)), self.tree_sizes)
+
     def read_only(self):
         """Return these trees with read-only arrays, and set `special`.
 
         Kernels are compiled once, for read-only arrays.
         """
         special = bool(np.any(self.nodes["feature"] & (CATEGORICAL | ZERO_MISSING)))
-        arrays = {name: read_only(getattr(self, name)) for name in _KINDS}
+        arrays = {name: read_only(getattr(self, name)) for name in _ARRAY_KINDS}
         return self._replace(**arrays, special=special)
 
     def taken(self, order):
-        """Return the trees of some members, in an order, with their nodes in that order as well."""
+        """Return the trees of some members, in another order.
+
+        Parameters
+        ----------
+        order : sequence of int
+            Members in their new order.
+
+        Returns
+        -------
+        Trees
+            The nodes are in the new order as well.
+        """
         start = self.member_start
         order = np.asarray(order)
-        picked = np.concatenate([np.arange(start[t], start[t + 1]) for t in order])
-        sizes = np.diff(self.roots, append=len(self.nodes))[picked]
-        roots = (np.cumsum(sizes) - sizes).astype(np.int32)
-        moved = np.repeat(roots - self.roots[picked], sizes)
-        take = np.arange(len(moved)) - moved
-        nodes = self.nodes[take]
-        nodes["child"] += moved
+        trees_of_members = [np.arange(start[t], start[t + 1]) for t in order]
+        picked = np.concatenate(trees_of_members)
+        sizes = self.tree_sizes[picked]
+        roots = _starts_of(sizes).astype(np.int32)
+        # How far each node moves to the back.
+        shift = np.repeat(roots - self.roots[picked], sizes)
+        old_position = np.arange(len(shift)) - shift
+        nodes = self.nodes[old_position]
+        nodes["child"] += shift
+        n_trees_of_members = np.diff(start)[order]
         trees = self._replace(
             nodes=nodes,
-            values=self.values[take],
+            values=self.values[old_position],
             roots=roots,
             depths=self.depths[picked],
             outputs=self.outputs[picked],
-            member_start=np.append(0, np.cumsum(np.diff(start)[order])).astype(
-                np.int32
-            ),
+            member_start=_bounds_of(n_trees_of_members).astype(np.int32),
         )
         return trees.read_only()
 
@@ -99,10 +146,10 @@ class Trees(NamedTuple):
         Parameters
         ----------
         values : ndarray of shape (n_nodes, width)
-            What a leaf adds. Values of inner nodes are ignored.
+            Values that leaves add. Those of inner nodes are ignored.
 
         outputs : ndarray of shape (n_trees,), dtype=int32, default=None
-            The output that each tree adds to. None leaves it.
+            Output that each tree adds to. None leaves it as it is.
 
         Returns
         -------
@@ -110,15 +157,22 @@ class Trees(NamedTuple):
         """
         if outputs is None:
             outputs = self.outputs
-        leaf = self.nodes["child"] == np.arange(len(self.nodes))
-        values = np.where(leaf[:, None], values, 0.0).astype(np.float64)
+        values = np.where(self.is_leaf[:, None], values, 0.0).astype(np.float64)
         return self._replace(values=values, outputs=outputs).read_only()
 
     def check(self, n_features, n_outputs):
-        """Raise a ValueError unless a walk through these trees stays inside the arrays and ends.
+        """Raise a ValueError unless all walks stay inside the arrays and end.
 
-        Files can be damaged, and compiled code trusts its arrays. The message names the first
-        condition that does not hold.
+        Files can be damaged, and compiled code trusts its arrays. The message contains
+        the first condition that does not hold.
+
+        Parameters
+        ----------
+        n_features : int
+            Number of columns of the rows.
+
+        n_outputs : int
+            Number of scores of a row.
         """
         _check_types(self)
         _check_children(self)
@@ -128,72 +182,84 @@ class Trees(NamedTuple):
         _check_sets(self)
 
 
-_KINDS = {
-    "nodes": (NODE, 1),
-    "values": (np.float64, 2),
-    "roots": (np.int32, 1),
-    "depths": (np.int32, 1),
-    "outputs": (np.int32, 1),
-    "member_start": (np.int32, 1),
-    "cat_words": (np.uint32, 1),
-    "cat_start": (np.int32, 1),
+class _ArrayKind(NamedTuple):
+    """The type and the number of dimensions of an array."""
+
+    dtype: Any
+    ndim: int
+
+
+# The arrays among the fields of `Trees`.
+_ARRAY_KINDS = {
+    "nodes": _ArrayKind(NODE, 1),
+    "values": _ArrayKind(np.float64, 2),
+    "roots": _ArrayKind(np.int32, 1),
+    "depths": _ArrayKind(np.int32, 1),
+    "outputs": _ArrayKind(np.int32, 1),
+    "member_start": _ArrayKind(np.int32, 1),
+    "cat_words": _ArrayKind(np.uint32, 1),
+    "cat_start": _ArrayKind(np.int32, 1),
 }
 
 
 def _require(holds, condition):
-    """Raise a ValueError with a condition that the arrays of a forest do not meet."""
+    """Raise a ValueError that contains a condition, unless the condition holds."""
     if not holds:
         raise ValueError(
-            f"The arrays of the forest are damaged: {condition}, which is not so. Make the file "
-            "again."
+            f"The arrays of the forest are damaged: {condition}, which is not so. Make "
+            "the file again."
         )
 
 
 def _check_types(trees):
     """Check the type and the number of dimensions of each array."""
-    for name, (dtype, ndim) in _KINDS.items():
+    for name, kind in _ARRAY_KINDS.items():
         array = getattr(trees, name)
-        is_right = (
-            isinstance(array, np.ndarray)
-            and array.dtype == dtype
-            and array.ndim == ndim
+        condition = (
+            f"{name} must be an array of {kind.ndim} dimensions of type {kind.dtype}"
         )
-        _require(
-            is_right, f"{name} must be an array of {ndim} dimensions of type {dtype}"
-        )
+        _require(isinstance(array, np.ndarray), condition)
+        _require(array.dtype == kind.dtype, condition)
+        _require(array.ndim == kind.ndim, condition)
 
 
 def _check_children(trees):
-    """Check that each node is reached once, from its tree's root, in breadth-first order."""
-    nodes = trees.nodes
+    """Check that each node is reached once, in breadth-first order of its tree."""
+    n_nodes = len(trees.nodes)
     roots = trees.roots
-    _require(_rises_from_0(roots, 1), "roots must rise from 0")
-    _require(roots[-1] < len(nodes), "roots must be nodes")
-    position = np.arange(len(nodes))
-    child = nodes["child"]
+    _require(_rises_from_0(roots, least_step=1), "roots must rise from 0")
+    _require(roots[-1] < n_nodes, "roots must be nodes")
+    position = np.arange(n_nodes)
+    child = trees.nodes["child"]
     _require((child >= position).all(), "child must not come before its parent")
-    leaf = child == position
-    left = np.where(leaf, -1, child)
-    children = np.sort(np.concatenate([left[~leaf], left[~leaf] + 1]))
-    has_one_parent = np.array_equal(children, np.setdiff1d(position, roots))
-    _require(has_one_parent, "each node but a root must be the child of one node")
+    is_leaf = trees.is_leaf
+    left_children = child[~is_leaf]
+    children = np.sort(np.concatenate([left_children, left_children + 1]))
+    not_roots = np.setdiff1d(position, roots)
+    _require(
+        np.array_equal(children, not_roots),
+        "each node but a root must be the child of one node",
+    )
+    left = np.where(is_leaf, -1, child)
     order = breadth_first(left, left + 1, roots)
     _require(
-        np.array_equal(order.source, position), "nodes must be in breadth-first order"
+        np.array_equal(order.source, position),
+        "nodes must be in breadth-first order",
     )
     _require(
-        np.array_equal(trees.depths, order.depths), "depths must be those of the trees"
+        np.array_equal(trees.depths, order.depths),
+        "depths must be those of the trees",
     )
 
 
 def _check_nodes(trees, n_features):
-    """Check what each node compares, and that it has a value."""
+    """Check that each node tests a column, and that each node has a value."""
     nodes = trees.nodes
     feature = nodes["feature"]
-    leaf = nodes["child"] == np.arange(len(nodes))
     keeps_rows = (nodes["threshold"] == np.inf) & (feature == 0)
     _require(
-        keeps_rows[leaf].all(), "a leaf must have feature 0 and an infinite threshold"
+        keeps_rows[trees.is_leaf].all(),
+        "a leaf must have feature 0 and an infinite threshold",
     )
     is_column = (feature >= 0) & ((feature & FEATURE_MASK) < n_features)
     _require(is_column.all(), f"feature must be one of {n_features} columns")
@@ -206,18 +272,18 @@ def _check_outputs(trees, n_outputs):
     width = trees.values.shape[1]
     _require(width in (1, n_outputs), f"values must have 1 or {n_outputs} columns")
     _require(len(outputs) == len(trees.roots), "outputs must be as many as roots")
-    # -1 stands for all outputs, which a leaf with one value does not have.
-    lowest = -1
+    lowest = ALL_OUTPUTS
     if width == 1 and n_outputs > 1:
+        # A leaf with one value adds to one output.
         lowest = 0
-    are_outputs = (outputs >= lowest) & (outputs < n_outputs)
-    _require(are_outputs.all(), f"outputs must be from {lowest} to {n_outputs - 1}")
+    exists = (outputs >= lowest) & (outputs < n_outputs)
+    _require(exists.all(), f"outputs must be from {lowest} to {n_outputs - 1}")
 
 
 def _check_members(trees):
     """Check that each member has at least one tree, and that each tree has a member."""
     start = trees.member_start
-    _require(_rises_from_0(start, 1), "member_start must rise from 0")
+    _require(_rises_from_0(start, least_step=1), "member_start must rise from 0")
     _require(len(start) > 1, "member_start must have a member")
     _require(
         start[-1] == len(trees.roots), "member_start must end at the number of trees"
@@ -228,27 +294,33 @@ def _check_sets(trees):
     """Check that each categorical node has a bit set that exists."""
     start = trees.cat_start
     nodes = trees.nodes
-    _require(_rises_from_0(start, 0), "cat_start must begin at 0 and not fall")
+    _require(
+        _rises_from_0(start, least_step=0), "cat_start must begin at 0 and not fall"
+    )
     _require(start[-1] <= len(trees.cat_words), "cat_start must end within cat_words")
-    sets = nodes["threshold"][(nodes["feature"] & CATEGORICAL) != 0]
-    exists = np.isin(sets, np.arange(len(start) - 1))
+    is_categorical = (nodes["feature"] & CATEGORICAL) != 0
+    set_numbers = nodes["threshold"][is_categorical]
+    exists = np.isin(set_numbers, np.arange(len(start) - 1))
     _require(
         exists.all(), "threshold of a categorical node must be the number of a bit set"
     )
 
 
-def _rises_from_0(numbers, least):
-    """Return True if numbers begin with 0, and each exceeds the one before by at least `least`."""
-    return len(numbers) > 0 and numbers[0] == 0 and (np.diff(numbers) >= least).all()
+def _rises_from_0(numbers, least_step):
+    """Return True if numbers begin with 0 and each step is at least `least_step`."""
+    if len(numbers) == 0 or numbers[0] != 0:
+        return False
+    return (np.diff(numbers) >= least_step).all()
 
 
 class TreeTable(NamedTuple):
-    """Trees as parallel arrays of nodes in any order; children are positions in these arrays.
+    """Trees as parallel arrays of nodes, in any order.
 
     Attributes
     ----------
     left, right : ndarray of shape (n_nodes,), dtype=int
-        Children. `left` is negative at leaves, where `right` is ignored.
+        Children, as positions in these arrays. `left` is negative at leaves, where
+        `right` is ignored.
 
     feature, threshold : ndarray of shape (n_nodes,)
         The split of an inner node. Ignored at leaves.
@@ -257,13 +329,13 @@ class TreeTable(NamedTuple):
         Upper bits of ``NODE["feature"]``. Ignored at leaves.
 
     value : ndarray of shape (n_nodes, width)
-        What a leaf adds. Ignored at inner nodes.
+        Values that leaves add. Ignored at inner nodes.
 
     roots : ndarray of shape (n_trees,), dtype=int
         Root of each tree.
 
     outputs : array-like of shape (n_trees,)
-        Output that each tree adds to (-1: leaves hold one number for each output).
+        Output that each tree adds to, or `ALL_OUTPUTS`.
 
     member_start : array-like of shape (n_members + 1,)
         Trees of member `t` are ``member_start[t]:member_start[t + 1]``.
@@ -291,21 +363,23 @@ class BreadthFirst(NamedTuple):
     Attributes
     ----------
     source : ndarray of shape (n_nodes,), dtype=int
-        Where each node was.
+        Old position of each node.
 
     child : ndarray of shape (n_nodes,), dtype=int
-        Where its left child is. A leaf is its own child.
+        New position of the left child of each node. A leaf is its own child.
 
-    leaf : ndarray of shape (n_nodes,), dtype=bool
-        Which nodes are leaves.
+    is_leaf : ndarray of shape (n_nodes,), dtype=bool
 
-    roots, depths : ndarray of shape (n_trees,), dtype=int
-        Root and depth of each tree.
+    roots : ndarray of shape (n_trees,), dtype=int
+        New position of the root of each tree.
+
+    depths : ndarray of shape (n_trees,), dtype=int
+        Depth of each tree: 0 for a leaf alone.
     """
 
     source: Any
     child: Any
-    leaf: Any
+    is_leaf: Any
     roots: Any
     depths: Any
 
@@ -324,79 +398,103 @@ def laid_out(table):
     """
     order = breadth_first(table.left, table.right, table.roots)
     source = order.source
+    is_leaf = order.is_leaf
     nodes = np.empty(len(source), dtype=NODE)
     # Nothing is above infinity and a missing value stays left: a leaf keeps its rows.
-    nodes["threshold"] = np.where(order.leaf, np.inf, table.threshold[source])
-    nodes["feature"] = np.where(
-        order.leaf, 0, table.feature[source] | table.flags[source]
-    )
+    nodes["threshold"] = np.where(is_leaf, np.inf, table.threshold[source])
+    feature_and_flags = table.feature[source] | table.flags[source]
+    nodes["feature"] = np.where(is_leaf, 0, feature_and_flags)
     nodes["child"] = order.child
-    trees = Trees(
-        nodes=nodes,
-        values=np.where(order.leaf[:, None], table.value[source], 0.0),
-        roots=order.roots,
-        depths=order.depths,
-        outputs=table.outputs,
-        member_start=table.member_start,
-        cat_words=table.cat_words,
-        cat_start=table.cat_start,
-    )
     arrays = {
-        name: np.asarray(getattr(trees, name), dtype)
-        for name, (dtype, _) in _KINDS.items()
+        "nodes": nodes,
+        "values": np.where(is_leaf[:, None], table.value[source], 0.0),
+        "roots": order.roots,
+        "depths": order.depths,
+        "outputs": table.outputs,
+        "member_start": table.member_start,
+        "cat_words": table.cat_words,
+        "cat_start": table.cat_start,
     }
-    return trees._replace(**arrays).read_only()
+    for name, kind in _ARRAY_KINDS.items():
+        arrays[name] = np.asarray(arrays[name], kind.dtype)
+    return Trees(**arrays).read_only()
 
 
-def joined(parts):
+def joined(forests):
     """Return the trees of several forests, one forest after the other.
 
     Parameters
     ----------
-    parts : sequence of Trees
+    forests : sequence of Trees
         With values of one width.
 
     Returns
     -------
     Trees
     """
-    first_node = _starts_of([len(part.nodes) for part in parts])
-    first_tree = _starts_of([len(part.roots) for part in parts])
-    first_word = _starts_of([len(part.cat_words) for part in parts])
-    first_set = _starts_of([len(part.cat_start) - 1 for part in parts])
-    nodes = np.concatenate([part.nodes for part in parts])
-    part_of_node = np.repeat(np.arange(len(parts)), [len(part.nodes) for part in parts])
-    nodes["child"] += first_node[part_of_node].astype(np.int32)
-    categorical = (nodes["feature"] & CATEGORICAL) != 0
-    nodes["threshold"][categorical] += first_set[part_of_node[categorical]]
-    trees = Trees(
+    n_nodes = [len(trees.nodes) for trees in forests]
+    n_trees = [len(trees.roots) for trees in forests]
+    n_words = [len(trees.cat_words) for trees in forests]
+    n_sets = [len(trees.cat_start) - 1 for trees in forests]
+    # Number of the first node, tree, word and set of each forest among those of all.
+    first_node = _starts_of(n_nodes)
+    first_tree = _starts_of(n_trees)
+    first_word = _starts_of(n_words)
+    first_set = _starts_of(n_sets)
+    nodes = _joined_field(forests, "nodes")
+    nodes["child"] += np.repeat(first_node, n_nodes).astype(np.int32)
+    is_categorical = (nodes["feature"] & CATEGORICAL) != 0
+    first_set_of_node = np.repeat(first_set, n_nodes)
+    nodes["threshold"][is_categorical] += first_set_of_node[is_categorical]
+    roots = _joined_field(forests, "roots") + np.repeat(first_node, n_trees)
+    joined_trees = Trees(
         nodes=nodes,
-        values=np.concatenate([part.values for part in parts]),
-        roots=_shifted([part.roots for part in parts], first_node),
-        depths=np.concatenate([part.depths for part in parts]),
-        outputs=np.concatenate([part.outputs for part in parts]),
-        member_start=_bounds([part.member_start for part in parts], first_tree),
-        cat_words=np.concatenate([part.cat_words for part in parts]),
-        cat_start=_bounds([part.cat_start for part in parts], first_word),
+        values=_joined_field(forests, "values"),
+        roots=roots.astype(np.int32),
+        depths=_joined_field(forests, "depths"),
+        outputs=_joined_field(forests, "outputs"),
+        member_start=_joined_bounds(
+            [trees.member_start for trees in forests], first_tree
+        ),
+        cat_words=_joined_field(forests, "cat_words"),
+        cat_start=_joined_bounds([trees.cat_start for trees in forests], first_word),
     )
-    return trees.read_only()
+    return joined_trees.read_only()
+
+
+def _joined_field(forests, name):
+    """Return the arrays of one field of several :class:`Trees`, joined to one array."""
+    return np.concatenate([getattr(trees, name) for trees in forests])
 
 
 def _starts_of(sizes):
-    """Return where each part starts in an array of all parts."""
+    """Return where each of several arrays starts, if one stands after the other."""
     return np.cumsum(sizes) - sizes
 
 
-def _shifted(arrays, starts):
-    """Return the positions of all parts in an array of all parts."""
-    shifted = [array + start for array, start in zip(arrays, starts)]
-    return np.concatenate(shifted).astype(np.int32)
+def _bounds_of(sizes):
+    """Return where each of several arrays starts, and where the last one ends."""
+    return np.append(0, np.cumsum(sizes))
 
 
-def _bounds(arrays, starts):
-    """Return the bounds of all parts: a part ends where the next one starts."""
-    without_first = [array[1:] for array in arrays]
-    return np.append(0, _shifted(without_first, starts)).astype(np.int32)
+def _joined_bounds(bounds, starts):
+    """Return the bounds of pieces of several arrays as bounds in the joined array.
+
+    Parameters
+    ----------
+    bounds : list of ndarray of int
+        For each array where its pieces start, from 0 on, and where the last one ends.
+
+    starts : ndarray of int
+        Where each array starts in the joined one.
+
+    Returns
+    -------
+    ndarray, dtype=int32
+    """
+    # The first bound of an array is the last one of the array before it.
+    ends = [array[1:] + start for array, start in zip(bounds, starts)]
+    return np.append(0, np.concatenate(ends)).astype(np.int32)
 
 
 def breadth_first(left, right, roots):
@@ -405,7 +503,7 @@ def breadth_first(left, right, roots):
     Parameters
     ----------
     left, right : ndarray of shape (n_nodes,), dtype=int
-        Children; `left` is negative at leaves.
+        Children. `left` is negative at leaves.
 
     roots : ndarray of shape (n_trees,), dtype=int
 
@@ -434,11 +532,11 @@ def breadth_first(left, right, roots):
     position = np.arange(len(source))
     new_position = np.zeros(len(left), dtype=np.int64)
     new_position[source] = position
-    leaf = left[source] < 0
+    is_leaf = left[source] < 0
     return BreadthFirst(
         source=source,
-        child=np.where(leaf, position, new_position[left[source]]),
-        leaf=leaf,
+        child=np.where(is_leaf, position, new_position[left[source]]),
+        is_leaf=is_leaf,
         roots=np.searchsorted(tree_of_node, np.arange(len(roots))),
         depths=depths,
     )

@@ -1,4 +1,4 @@
-"""What stands around an ensemble: pipelines, moved thresholds, frozen estimators."""
+"""Models around an ensemble: pipelines, moved thresholds, frozen estimators."""
 
 from typing import Any, NamedTuple
 
@@ -11,18 +11,24 @@ from sklearn.utils.validation import has_fit_parameter
 from skroute.base._inspection import is_frozen, unfrozen
 from skroute.utils._compat import positive_label_of, raise_for_params
 
+# Thresholds of scikit-learn that were not moved.
+_EVEN_PROBABILITY = 0.5
+_EVEN_SCORE = 0.0
+
 
 class Cut(NamedTuple):
-    """Where the answer changes, if it was moved.
+    """A moved threshold at which the answer of two classes changes.
 
     Attributes
     ----------
     threshold : float
-        The answer is the positive class where the response is at least this.
+        The answer is the positive class if the response is at least this.
 
     response : {"predict_proba", "decision_function"}
+        Method whose result is compared with the threshold.
+
     positive : label or None
-        None is the second class.
+        The positive class. None is the second class.
     """
 
     threshold: float
@@ -30,18 +36,30 @@ class Cut(NamedTuple):
     positive: Any = None
 
     def positions(self, response, classes):
-        """Position of each row's label among two classes, of the response of shape (n_samples,) or
-        (n_samples, 2)."""
-        second = self.positive is None or classes[1] == self.positive
+        """Return the position of each row's label among the two classes.
+
+        Parameters
+        ----------
+        response : ndarray of shape (n_samples,) or (n_samples, 2)
+            Scores of the second class, or probabilities of both.
+
+        classes : ndarray of shape (2,)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), dtype=intp
+        """
+        is_second = self.positive is None or classes[1] == self.positive
         if self.response == "predict_proba":
-            response = response[:, 1 if second else 0]
-        elif not second:
+            response = response[:, 1 if is_second else 0]
+        elif not is_second:
             response = -response
-        return ((response >= self.threshold) == second).astype(np.intp)
+        is_positive = response >= self.threshold
+        return (is_positive == is_second).astype(np.intp)
 
 
 def weights_alone(model, params, owner):
-    """Return what `fit` of a model gets without metadata routing: weights of rows, if any.
+    """Return what `fit` of a model gets without metadata routing: weights, if any.
 
     Parameters
     ----------
@@ -70,56 +88,120 @@ def weights_alone(model, params, owner):
         return params
     if is_frozen(model):
         raise ValueError(
-            f"sample_weight is for fit of the {type(unfrozen(model)).__name__}, which is fitted "
-            "already. Leave it out."
+            f"sample_weight is for fit of the {type(unfrozen(model)).__name__}, which "
+            "is fitted already. Leave it out."
         )
     if not has_fit_parameter(model, "sample_weight"):
         raise ValueError(
-            f"sample_weight was given, but fit of the {type(model).__name__} does not take it. "
-            "With sklearn.set_config(enable_metadata_routing=True) each model says by "
-            "set_fit_request whether it does."
+            f"sample_weight was given, but fit of the {type(model).__name__} does not "
+            "take it. With sklearn.set_config(enable_metadata_routing=True) each model "
+            "says by set_fit_request whether it does."
         )
     return params
 
 
-def prepared(before, X):
-    """Rows behind the transformers that stand before an ensemble."""
-    for transformer in before:
+def prepared(transformers, X):
+    """Return rows as an ensemble behind transformers gets them.
+
+    Parameters
+    ----------
+    transformers : sequence of fitted transformers
+        They are applied one after the other.
+
+    X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+
+    Returns
+    -------
+    array-like
+    """
+    for transformer in transformers:
         X = transformer.transform(X)
     return X
 
 
+class TakenApart(NamedTuple):
+    """A model as the ensemble that it ends in and what stands around it.
+
+    Attributes
+    ----------
+    ensemble : object
+        Neither frozen, nor a pipeline, nor a moved threshold.
+
+    transformers : tuple
+        They prepare the rows for the ensemble, one after the other. Empty if there is
+        none.
+
+    cut : Cut or None
+        The moved threshold. None if the ensemble's own one holds.
+    """
+
+    ensemble: Any
+    transformers: tuple
+    cut: Cut | None
+
+
 def take_apart(model):
-    """The ensemble that a model, fitted or not, ends in, the transformers before it, which are
-    applied one after the other, and the Cut, or None."""
-    before, cut = (), None
+    """Return the ensemble that a model ends in, and what stands around it.
+
+    Parameters
+    ----------
+    model : object
+        Fitted or not.
+
+    Returns
+    -------
+    TakenApart
+    """
+    transformers = ()
+    cut = None
     while True:
         if isinstance(model, FrozenEstimator):
             model = model.estimator
         elif isinstance(model, Pipeline):
             steps = [step for _, step in model.steps[:-1]]
             if any(step not in (None, "passthrough") for step in steps):
-                before += (model[:-1],)
+                transformers += (model[:-1],)
             model = model.steps[-1][1]
         elif isinstance(model, (FixedThresholdClassifier, TunedThresholdClassifierCV)):
-            # The outermost one decides: the others pass probabilities on.
-            cut = _cut(model) if cut is None else cut
-            model = getattr(model, "estimator_", model.estimator)
+            # The outermost one decides: it reads the probabilities of the others.
+            if cut is None:
+                cut = _cut_of(model)
+            model = _inner_classifier(model)
         else:
-            return model, before, cut
+            return TakenApart(ensemble=model, transformers=transformers, cut=cut)
 
 
-def _cut(model):
-    inner = getattr(model, "estimator_", model.estimator)
+def _inner_classifier(model):
+    """Return the classifier in a moved threshold: the fitted one if there is one."""
+    return getattr(model, "estimator_", model.estimator)
+
+
+def _cut_of(model):
+    """Return the threshold of a model of scikit-learn that moves it.
+
+    Parameters
+    ----------
+    model : FixedThresholdClassifier or TunedThresholdClassifierCV
+        Fitted or not. The threshold of a tuned one that is not fitted is 0.5.
+
+    Returns
+    -------
+    Cut
+    """
     response = model.response_method
     if response == "auto":
-        proba = hasattr(inner, "predict_proba")
-        response = "predict_proba" if proba else "decision_function"
+        if hasattr(_inner_classifier(model), "predict_proba"):
+            response = "predict_proba"
+        else:
+            response = "decision_function"
     if isinstance(model, FixedThresholdClassifier):
-        threshold, positive = model.threshold, model.pos_label
-        if threshold == "auto":
-            threshold = 0.5 if response == "predict_proba" else 0.0
+        threshold = model.threshold
+        positive = model.pos_label
+        if threshold == "auto" and response == "predict_proba":
+            threshold = _EVEN_PROBABILITY
+        elif threshold == "auto":
+            threshold = _EVEN_SCORE
     else:
-        threshold = getattr(model, "best_threshold_", 0.5)
+        threshold = getattr(model, "best_threshold_", _EVEN_PROBABILITY)
         positive = positive_label_of(model)
-    return Cut(float(threshold), response, positive)
+    return Cut(threshold=float(threshold), response=response, positive=positive)

@@ -10,19 +10,26 @@ from skroute.forests._reader import ForestReader, labels_of
 from skroute.forests._rules import AnswerRule, ReadRule, SumRule
 from skroute.forests._trees import CATEGORICAL, MISSING_RIGHT
 
+# The kind of the answer (see `AnswerRule`) by the objective.
 _KINDS = {
     "binary:logistic": "sigmoid",
     "reg:logistic": "sigmoid",
     "multi:softprob": "softmax",
-    # Of these the library tells positions of the classes.
     "multi:softmax": "position",
     "count:poisson": "exp",
     "reg:gamma": "exp",
     "reg:tweedie": "exp",
-} | dict.fromkeys(
-    "reg:squarederror reg:absoluteerror reg:pseudohubererror rank:ndcg rank:pairwise".split(),
-    "identity",
-)
+    "reg:squarederror": "identity",
+    "reg:absoluteerror": "identity",
+    "reg:pseudohubererror": "identity",
+    "rank:ndcg": "identity",
+    "rank:pairwise": "identity",
+}
+# With this objective the library predicts positions of the classes, in this type.
+_OBJECTIVE_OF_POSITIONS = "multi:softmax"
+_TYPE_OF_POSITIONS = "int32"
+# `split_type` of a categorical node in the file of a model.
+_CATEGORICAL_SPLIT = 1
 
 
 class XGBoostReader(ForestReader):
@@ -39,30 +46,26 @@ class XGBoostReader(ForestReader):
             raise ValueError(
                 f"{name} has missing={missing!r}; only NaN is supported: replace it."
             )
-        is_model = hasattr(estimator, "get_booster")
-        booster = estimator.get_booster() if is_model else estimator
+        booster = estimator
+        best_iteration = None
+        # A raw booster answers with all its trees, also if it stopped early.
+        if hasattr(estimator, "get_booster"):
+            booster = estimator.get_booster()
+            best_iteration = booster.attr("best_iteration")
         content = json.loads(booster.save_raw("json"))
         learner = content["learner"]
         objective = _checked_objective(learner, name)
-        boost = _checked_trees(learner, name)
-        bounds = boost["iteration_indptr"]
-        # A booster answers with all its trees.
-        best_iteration = booster.attr("best_iteration") if is_model else None
-        if best_iteration is not None:
-            bounds = bounds[: int(best_iteration) + 2]
-        builder = ForestBuilder()
-        for first, last in zip(bounds, bounds[1:]):
-            for i in range(first, last):
-                _add_tree(builder, boost["trees"][i], output=boost["tree_info"][i])
-            builder.end_member()
+        tree_content = _checked_trees(learner, name)
+        builder = _builder_of(tree_content, best_iteration)
         classes = labels_of(estimator)
         label_dtype = ""
-        if objective == "multi:softmax" and classes is not None:
-            # Positions of the classes are its labels, whole numbers of this type.
-            label_dtype = "int32"
-        categories = _categories_of(boost, name)
-        n_outputs = max(1, int(learner["learner_model_param"]["num_class"]))
-        n_features = int(learner["learner_model_param"]["num_feature"])
+        if objective == _OBJECTIVE_OF_POSITIONS and classes is not None:
+            label_dtype = _TYPE_OF_POSITIONS
+        categories = _categories_of(tree_content, name)
+        parameters = learner["learner_model_param"]
+        # `num_class` is 0 without classes.
+        n_outputs = max(1, int(parameters["num_class"]))
+        n_features = int(parameters["num_feature"])
         return builder.build(
             _score_without_trees(content, n_features)[:n_outputs],
             n_features,
@@ -79,48 +82,126 @@ class XGBoostReader(ForestReader):
 
 
 def _checked_objective(learner, name):
-    """Return the objective of a model; a ValueError if its answers are not known."""
+    """Return the objective of a model.
+
+    Parameters
+    ----------
+    learner : dict
+        "learner" of the model's file.
+
+    name : str
+        Class of the model, for the error.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    ValueError
+        If the kind of its answers is not in `_KINDS`.
+    """
     objective = learner["objective"]["name"]
     if objective not in _KINDS:
         raise ValueError(
-            f"{name} has objective={objective!r}; how its scores become answers is known for "
-            f"{sorted(_KINDS)!r} only."
+            f"{name} has objective={objective!r}; how its scores become answers is "
+            f"known for {sorted(_KINDS)!r} only."
         )
     return objective
 
 
 def _checked_trees(learner, name):
-    """Return the part of a model with its trees; a ValueError if they are of another kind."""
+    """Return the content of a model's file that has the trees.
+
+    Parameters
+    ----------
+    learner : dict
+        "learner" of the model's file.
+
+    name : str
+        Class of the model, for the error.
+
+    Returns
+    -------
+    dict
+
+    Raises
+    ------
+    ValueError
+        If the members are not trees, or leaves have several values.
+    """
     booster = learner["gradient_booster"]
     if booster["name"] != "gbtree":
         raise ValueError(
             f"{name} has booster={booster['name']!r}; only 'gbtree' is supported."
         )
-    boost = booster["model"]
-    if any(int(tree["tree_param"]["size_leaf_vector"]) > 1 for tree in boost["trees"]):
-        raise ValueError(
-            f"{name} has multi_strategy='multi_output_tree'; only 'one_output_per_tree' is "
-            "supported."
-        )
+    tree_content = booster["model"]
+    for tree in tree_content["trees"]:
+        if int(tree["tree_param"]["size_leaf_vector"]) > 1:
+            raise ValueError(
+                f"{name} has multi_strategy='multi_output_tree'; only "
+                "'one_output_per_tree' is supported."
+            )
     n_targets = int(learner["learner_model_param"].get("num_target", 1))
     if n_targets > 1:
         raise ValueError(
             f"{name} was fitted to y with {n_targets} columns; one is supported."
         )
-    return boost
+    return tree_content
+
+
+def _builder_of(tree_content, best_iteration):
+    """Return a builder with the trees of a model.
+
+    Parameters
+    ----------
+    tree_content : dict
+        From :func:`_checked_trees`.
+
+    best_iteration : str or None
+        Number of the last boosting iteration to read, counted from 0. None reads all.
+
+    Returns
+    -------
+    ForestBuilder
+        Members are boosting iterations.
+    """
+    # Trees of iteration `i` are ``bounds[i]:bounds[i + 1]``.
+    bounds = tree_content["iteration_indptr"]
+    if best_iteration is not None:
+        n_iterations = int(best_iteration) + 1
+        bounds = bounds[: n_iterations + 1]
+    builder = ForestBuilder()
+    for first, last in zip(bounds, bounds[1:]):
+        for t in range(first, last):
+            output = tree_content["tree_info"][t]
+            _add_tree(builder, tree_content["trees"][t], output=output)
+        builder.end_member()
+    return builder
 
 
 def _score_without_trees(content, n_features):
-    """Return the score before the first tree by the library itself, which rounds `base_score`.
+    """Return the score before the first tree, as the library rounds its `base_score`.
 
-    The trees are taken out of the content of its file, in place.
+    Parameters
+    ----------
+    content : dict
+        Content of the model's file. The trees are taken out of it, in place.
+
+    n_features : int
+
+    Returns
+    -------
+    ndarray of shape (n_scores,), dtype=float64
     """
     import xgboost
 
-    model = content["learner"]["gradient_booster"]["model"]
-    model |= {"trees": [], "tree_info": [], "iteration_indptr": [0]}
-    model["gbtree_model_param"]["num_trees"] = "0"
-    # Without trees it takes the average for one that is still to be found.
+    tree_content = content["learner"]["gradient_booster"]["model"]
+    tree_content["trees"] = []
+    tree_content["tree_info"] = []
+    tree_content["iteration_indptr"] = [0]
+    tree_content["gbtree_model_param"]["num_trees"] = "0"
+    # Otherwise the library takes the average as not yet computed.
     content["learner"]["learner_model_param"]["boost_from_average"] = "0"
     empty = xgboost.Booster(model_file=bytearray(json.dumps(content), "utf-8"))
     row = xgboost.DMatrix(np.zeros((1, n_features), dtype=np.float32))
@@ -128,53 +209,87 @@ def _score_without_trees(content, n_features):
     return np.ravel(score).astype(np.float64)
 
 
-def _categories_of(boost, name):
-    """Return the lists of categories by column, which the library writes down since 3.1."""
-    lists = (boost.get("cats") or {}).get("enc") or []
+def _categories_of(tree_content, name):
+    """Return the lists of categories by column. Files have them since XGBoost 3.1.
+
+    Parameters
+    ----------
+    tree_content : dict
+    name : str
+        Class of the model, for the error.
+
+    Returns
+    -------
+    dict from int to list
+
+    Raises
+    ------
+    ValueError
+        If a category has letters beyond ASCII.
+    """
+    encoder = tree_content.get("cats") or {}
     categories = {}
-    for column, content in enumerate(lists):
+    for column, content in enumerate(encoder.get("enc") or []):
         # Columns of numbers have empty lists, and only texts have offsets.
         bounds = content.get("offsets", [])
         values = content["values"]
         if bounds:
             if min(values, default=0) < 0:
                 raise ValueError(
-                    f"{name} was trained on categories with letters beyond ASCII in column "
-                    f"{column}, of which XGBoost keeps parts only: train on other names."
+                    f"{name} was trained on categories with letters beyond ASCII in "
+                    f"column {column}, of which XGBoost keeps parts only: train on "
+                    "other names."
                 )
+            # The letters of all categories, one category after the other.
             text = np.array(values, dtype=np.int64).astype(np.uint8).tobytes()
-            values = [text[a:b].decode() for a, b in zip(bounds, bounds[1:])]
+            values = [
+                text[start:stop].decode() for start, stop in zip(bounds, bounds[1:])
+            ]
         if values:
             categories[column] = values
     return categories
 
 
 def _add_tree(builder, tree, output):
-    """Add a tree of the model's file to the member that is being built."""
+    """Add a tree of the model's file to the member that is being built.
+
+    Parameters
+    ----------
+    builder : ForestBuilder
+    tree : dict
+    output : int
+        Output that its leaves add to.
+    """
     left = np.array(tree["left_children"])
     right = np.array(tree["right_children"])
+    # The threshold of an inner node, and the value of a leaf.
     condition = np.array(tree["split_conditions"], dtype=np.float32)
-    categorical = np.array(tree["split_type"]) == 1
-    # This library goes left where x < condition, in single precision.
+    is_categorical = np.array(tree["split_type"]) == _CATEGORICAL_SPLIT
+    # This library goes left if x < condition, in single precision.
     threshold = np.nextafter(condition, np.float32(-np.inf)).astype(np.float64)
     segments = zip(
         tree["categories_nodes"], tree["categories_segments"], tree["categories_sizes"]
     )
     for node, start, size in segments:
         codes = np.array(tree["categories"][start : start + size])
-        words = np.zeros(codes.max() // 32 + 1, dtype=np.int64)
-        np.bitwise_or.at(words, codes // 32, 1 << (codes % 32))
-        threshold[node] = builder.add_set(words)
-    left_if_missing = (np.array(tree["default_left"]) != 0) ^ categorical
-    flags = np.where(left_if_missing, 0, MISSING_RIGHT)
-    flags |= np.where(categorical, CATEGORICAL, 0)
+        threshold[node] = builder.add_set(_words_of(codes))
+    # The children of categorical nodes are exchanged: its sets go right, ours go left.
+    goes_left_if_missing = (np.array(tree["default_left"]) != 0) ^ is_categorical
+    flags = np.where(goes_left_if_missing, 0, MISSING_RIGHT)
+    flags |= np.where(is_categorical, CATEGORICAL, 0)
     builder.add_tree(
-        # Its sets go right; ours go left.
-        left=np.where(categorical, right, left),
-        right=np.where(categorical, left, right),
+        left=np.where(is_categorical, right, left),
+        right=np.where(is_categorical, left, right),
         feature=np.array(tree["split_indices"]),
         threshold=threshold,
         value=condition[:, None],
         flags=flags,
         output=output,
     )
+
+
+def _words_of(codes):
+    """Return the bit set of some categories, in words of 32 bits."""
+    words = np.zeros(codes.max() // 32 + 1, dtype=np.int64)
+    np.bitwise_or.at(words, codes // 32, 1 << (codes % 32))
+    return words

@@ -1,6 +1,8 @@
 """Adapt: learn when the cheap model is enough (Nan and Saligrama, 2017)."""
 
 from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import MetaEstimatorMixin
@@ -14,16 +16,17 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.base import Plan, check_affordable, check_costs, dispatch, note_failure
 from skroute.base._inspection import may_take_weights
 from skroute.gating._boosting import BoostedGate
-from skroute.gating._buyer import FeatureBuyer, quality_of
-from skroute.gating._levels import Ranks, lowest_level
+from skroute.gating._buyer import FeatureBuyer, FeatureLedger, quality_of
+from skroute.gating._levels import HeldOutScores, Ranks, lowest_level
 from skroute.gating._linear import LinearGate
-from skroute.gating._objective import Problem, Rows, full_losses, log_probabilities
+from skroute.gating._objective import full_losses, log_probabilities
 from skroute.gating._out_of_sample import (
     find_splits,
     fit_full,
     hold_out,
     out_of_sample_proba,
 )
+from skroute.gating._pairs import Problem, Rows
 from skroute.metrics._objectives import objective_of_labels
 from skroute.utils._cache import cache_of
 from skroute.utils._compat import (
@@ -51,96 +54,152 @@ from skroute.utils._validation import (
 
 __all__ = ["AdaptGatingClassifier"]
 
+# Index of the full model in `choices_`; the cheap model has 0.
+_FULL = 1
+
+# Standard errors by which the gain of the simplest gate must exceed 0.
+_STANDARD_ERRORS_OF_LAST_TRY = 1.0
+
+
+class HeldOutFigures(NamedTuple):
+    """Ranks and qualities of the held-out rows, for validation figures.
+
+    Attributes
+    ----------
+    ranks : ndarray of shape (n_rows,)
+        Smallest share of sent rows at which each row is one of them, learned from the
+        other half of the held-out rows. Infinite for a row that is never sent.
+
+    cheap_quality, full_quality : ndarray of shape (n_rows,)
+        Quality of the answers of the cheap and of the full model.
+
+    weight : ndarray of shape (n_rows,)
+    """
+
+    ranks: Any
+    cheap_quality: Any
+    full_quality: Any
+    weight: Any
+
+
+class Validation(NamedTuple):
+    """Mean quality and cost of the held-out rows, each with its standard error."""
+
+    quality: float
+    quality_se: float
+    cost: float
+    cost_se: float
+
+
+class _PlanState(NamedTuple):
+    """Results of deciding that answering reads.
+
+    Attributes
+    ----------
+    ledger : FeatureLedger
+        Features that were bought, and that answers will need.
+
+    cheap_scores : ndarray of shape (n_rows, n_outputs) or None
+        Scores of f1, if the gate reads them.
+    """
+
+    ledger: FeatureLedger
+    cheap_scores: Any
+
 
 class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
-    """Buy cheap features first, and the rest only for rows that need the full model.
+    r"""Cheap model and gate on few features, before a full model on all of them.
 
-    Learns a cheap model f1 and a gate g on few, cheap features. A row with ``g > 0`` goes
-    to the full model f0, `estimator`, which pays for the features that it reads and that
-    were not bought before; the others are answered by f1. The three are trained to
-    minimise
+    Learns a cheap model f1 and a gate g on few, cheap features. A row with ``g > 0``
+    goes to the full model f0, `estimator`. It pays for the features that f0 reads and
+    that were not bought before. All other rows are answered by f1. f1 and g are
+    trained to minimise
 
     .. math::
 
-        \\frac1N \\sum_i (1-q_i) A_i + q_i B_i - H(q_i)
-        + \\gamma \\sum_a c_a [a \\text{ is used by } f_1 \\text{ or } g],
-        \\qquad \\tfrac1N \\sum_i q_i \\le p_{full},
+        \frac1N \sum_i (1-q_i) A_i + q_i B_i - H(q_i)
+        + \gamma \sum_a c_a [a \text{ is used by } f_1 \text{ or } g],
+        \qquad \tfrac1N \sum_i q_i \le p_{full},
 
-    by alternating a closed-form step for q with a step for f1 and g [1]_. Here :math:`q_i` is the
-    probability that row i is sent to f0, H the entropy, :math:`c_a` the cost of feature a,
-    :math:`A_i = \\mathrm{loss}(f_1(x_i), y_i) + \\log(1 + e^{g(x_i)})` and
-    :math:`B_i = -\\log p_0(y_i \\mid x_i) + \\log(1 + e^{-g(x_i)})`, with :math:`p_0` the
-    probabilities of f0, out of sample.
+    by alternating a closed-form step for q with a step for f1 and g [1]_. Here
+    :math:`q_i` is the probability that row i is sent to f0, H the entropy, :math:`c_a`
+    the cost of feature a,
+    :math:`A_i = \mathrm{loss}(f_1(x_i), y_i) + \log(1 + e^{g(x_i)})` and
+    :math:`B_i = -\log p_0(y_i \mid x_i) + \log(1 + e^{-g(x_i)})`,
+    with :math:`p_0` the out-of-sample probabilities of f0.
 
     Parameters
     ----------
     estimator : classifier with predict_proba
-        The full model f0. Fitted on all rows, and by `cv` to learn how good it is on rows
-        that it has not seen; out-of-bag votes are used instead where it offers them
-        (``oob_score=True``). A :class:`~sklearn.frozen.FrozenEstimator` is used as it is, and
-        the rows given to `fit` should then be new to it. LightGBM whose `n_jobs` is None
-        learns from fewer than 20,000 rows with one thread.
+        The full model f0. Fitted on all rows, and by `cv` to learn how good it is on
+        rows that it has not seen. If it offers out-of-bag votes (``oob_score=True``),
+        these are used instead of `cv`. A :class:`~sklearn.frozen.FrozenEstimator` is
+        used as it is, and the rows given to `fit` should then be new to it. LightGBM
+        whose `n_jobs` is None uses one thread for fewer than 20,000 rows.
 
     gate : BoostedGate or LinearGate, default=None
         The kind of f1 and g, with its parameters: :class:`BoostedGate` (Algorithm 2) or
-        :class:`LinearGate` (Algorithm 1). None: ``BoostedGate()``. To search its
-        parameters, give one: ``gate=BoostedGate()`` has ``gate__learning_rate``.
+        :class:`LinearGate` (Algorithm 1). None: ``BoostedGate()``. A search over its
+        parameters needs a gate: ``gate=BoostedGate()`` has ``gate__learning_rate``.
 
     p_full : float, default=0.3
-        Upper bound of the share of rows sent to the full model: exact on the training
-        rows, and on new rows but for the luck of the rows held out. It holds where the full
-        model is the cheaper one too. Rows that the gate
-        scores alike are sent together or not at all. Raising it raises accuracy and cost.
-        With 0 the full model is never asked, and f1 alone is GreedyMiser [2]_: boosted trees
-        that pay for each feature once.
+        Upper bound of the share of rows sent to the full model. On the training rows it
+        is exact. On new rows it depends on the held-out rows that were drawn. It also
+        holds if the full model is the cheaper one. Rows with tied gate scores are sent
+        together or not at all. Raising it raises accuracy and cost. With 0 the full
+        model is never asked, and f1 alone is GreedyMiser [2]_: boosted trees that pay
+        for each feature once.
 
     gamma : float, default=0.001
         Price of features: a feature of cost c is bought if it lowers the mean loss, in
         nats, by ``gamma * c``. Raising it leaves fewer features to f1 and g.
 
     feature_costs : array-like or mapping, default=None
-        Cost of each feature, or of each group if `feature_groups` is given, in any one
-        unit. A mapping goes by column name (by position, if X has no names) or by name of
-        the group. None: each costs 1.
+        Cost of each feature, or of each group if `feature_groups` is given, in any
+        single unit. A mapping has column names (positions, if X has no names) or names
+        of groups as keys. None: each costs 1.
 
     feature_groups : mapping, default=None
-        Name of each group of features that are bought together, to the list of its columns
-        (names or positions). Every column is in one group. None: each column is its own.
+        Name of each group of features that are bought together, to the list of its
+        columns (names or positions). Every column is in one group. None: each column is
+        its own.
 
     full_features : array-like of column names or positions, default=None
-        What the full model is given, in `fit` and later. None: all columns.
+        Columns that the full model gets, in `fit` and later. None: all columns.
 
     model_costs : mapping, default=None
-        Cost of evaluating ``"gate"``, ``"cheap"`` and ``"full"`` for a row, in the unit of
-        `feature_costs`. A :class:`BoostedGate` reads the cheap model's output, so
+        Cost of evaluating ``"gate"``, ``"cheap"`` and ``"full"`` for a row, in the unit
+        of `feature_costs`. A :class:`BoostedGate` reads the cheap model's output, so
         that the cheap model is evaluated on every row. None: all 0.
 
     cv : int, cross-validation generator or iterable, default=None
-        Splits for all that is learned out of sample: the probabilities of the full model,
-        and the level of the gate. The test rows of the first splits, as many as make a
-        tenth of the rows, are not learned from by f1 and g. None: 5-fold. A splitter that
+        Splits for all that is learned out of sample: the probabilities of the full
+        model, and the level of the gate. The test rows of the first splits, at least a
+        tenth of the rows, are held out from f1 and g. None: 5-fold. A splitter that
         needs groups gets them through metadata routing; a list of splits needs none.
 
     quality : str, cost matrix or callable, default="accuracy"
-        What an answer is worth when the level of the gate is set and in ``validation_quality_``,
-        as in :class:`~skroute.routing.OccamRouterClassifier`. The default asks only for right
-        answers, since probabilities of a full model that is given, such as the votes of a forest,
-        may be wrong where its answers are not. With rare positives take ``"log_loss"``,
-        ``"brier"`` or a cost matrix. f1 and g are trained on log loss whatever it is, as the full
-        model is on its own.
+        Value of an answer when the level of the gate is set and in
+        ``validation_quality_``, as in :class:`~skroute.routing.OccamRouterClassifier`.
+        The default counts right answers only, since the probabilities of a full model,
+        such as the votes of a forest, may be wrong where its answers are right. With
+        rare positives take ``"log_loss"``, ``"brier"`` or a cost matrix. f1 and g are
+        always trained on log loss, and the full model on its own loss.
 
     budget : float, default=None
-        Mean cost per sample, in the unit of `feature_costs`. The rows with the highest gate
-        are sent while it lasts, and never one with ``g <= 0``; rows that tie where it ends are
-        drawn by what the gate reads, and equal rows of a call are spread evenly. None: unlimited.
+        Mean cost per sample, in the unit of `feature_costs`. The rows with the highest
+        gate are sent until it is spent, and never a row with ``g <= 0``. Tied rows at
+        its end are drawn by the values that the gate reads, and equal rows of a call
+        are spread evenly. None: unlimited.
 
     policy : {"online", "batch"}, default="online"
-        ``"online"`` compares the gate with a threshold learned on held-out rows, so that the
-        budget holds on average; ``"batch"`` sorts the gate and never exceeds it.
+        ``"online"`` compares the gate with a threshold learned on held-out rows, so
+        that the budget holds on average; ``"batch"`` sorts the gate and never exceeds
+        it.
 
     n_jobs : int, default=None
-        Jobs for the cross-validation of the full model, and threads of LightGBM (one in a
-        forked process, where OpenMP would wait for ever).
+        Jobs for the cross-validation of the full model, and threads of LightGBM (one in
+        a forked process, where OpenMP would wait for ever).
 
     Attributes
     ----------
@@ -151,37 +210,38 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         The fitted full model.
 
     choices_ : list of str
-        ``["cheap", "full"]``, what `route` indexes.
+        ``["cheap", "full"]``, the choices that `route` indexes.
 
     features_used_ : dict of ndarray
-        Positions of the columns that the ``"gate"``, the ``"cheap"`` and the ``"full"`` model
-        read.
+        Positions of the columns that the ``"gate"``, the ``"cheap"`` and the ``"full"``
+        model read.
 
     cost_table_ : dict of float
-        Cost of a row up to the ``"gate"``'s decision, if answered by the ``"cheap"`` model,
-        and by the ``"full"`` one. Features are paid once.
+        Cost of a row up to the ``"gate"``'s decision, if answered by the ``"cheap"``
+        model, and by the ``"full"`` one. Features are paid once.
 
     objective_ : ndarray
-        The objective on the rows learned from at each alternation. Never rises for a
-        :class:`LinearGate`.
+        The objective on the training rows of f1 and g at each alternation. Never rises
+        for a :class:`LinearGate`.
 
     held_out_objective_ : ndarray
-        For a :class:`BoostedGate`, the objective on held-out rows, without feature costs;
-        its minimum decides ``n_iter_``. Empty otherwise, and without a gate.
+        For a :class:`BoostedGate`, the objective on held-out rows, without feature
+        costs; ``n_iter_`` is at its minimum. Empty otherwise, and without a gate.
 
     n_iter_ : int
-        Boosting rounds kept, or alternations.
+        Boosting rounds in the pair, or alternations.
 
     min_budget_ : float
-        The smallest feasible budget: what a row costs that is answered by the cheap model.
+        The smallest feasible budget: the cost of a row that the cheap model answers.
 
     validation_quality_, validation_cost_ : float
-        Mean `quality` of the held-out rows at `budget`, by online decisions, and what they
-        cost. Each half of them is decided at the level and the threshold of the other half.
+        Mean `quality` and mean cost of the held-out rows at `budget`, by online
+        decisions. Each half of them is decided at the level and the threshold of the
+        other half.
 
     validation_quality_se_, validation_cost_se_ : float
-        Standard errors of the two, as estimates for new rows. None of the four is there with
-        ``p_full=0``, which holds no rows out.
+        Standard errors of the two, as estimates for new rows. With ``p_full=0`` no rows
+        are held out, and the four raise an error.
 
     group_names_, group_of_, group_costs_ : list, ndarray, ndarray
         The groups, the group of each column and the cost of each group.
@@ -194,29 +254,31 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
 
     See Also
     --------
-    SequentialFeatureClassifier : Many decisions per row, and no full model that is given.
+    SequentialFeatureClassifier : Many decisions per row, without a full model.
     skroute.metrics.BudgetSearchCV : Search `p_full` and `gamma` within a budget.
     skroute.features.LazyFeatures : Features fetched when a row needs them.
 
     Notes
     -----
-    A row of a call may also be given as :class:`~skroute.features.LazyFeatures` or a mapping.
+    The rows of a call may also be :class:`~skroute.features.LazyFeatures` or a mapping.
 
-    Every share and budget is read off gate scores of held-out rows: boosted trees look better
-    on their training rows than they are, and another pair has another scale.
+    Every share and budget is read off gate scores of held-out rows: boosted trees look
+    better on their training rows than they are, and the scores of each pair have
+    another scale.
 
-    The gate of a :class:`BoostedGate` is ``a * doubt(f1(x)) + b + trees(x)``: besides trees, it
-    reads the log-odds that f1 gives against its own answer. The level of ``g > 0`` is set so that
-    the held-out rows that are sent, at most a share `p_full`, gain the most quality; probabilities
-    of a full model need not be calibrated for that. The paper leaves the level where the logistic
-    fit puts it, and so does a :class:`LinearGate` (but for `p_full`, which always binds).
+    The gate of a :class:`BoostedGate` is ``a * doubt(f1(x)) + b + trees(x)``. The doubt
+    are the log-odds that f1 gives against its own answer. The level of ``g > 0`` is set
+    so that the held-out rows that are sent, at most a share `p_full`, gain the most
+    quality. The probabilities of a full model need not be calibrated for that. The
+    paper leaves the level where the logistic fit puts it, and so does a
+    :class:`LinearGate`, except that `p_full` always binds.
 
     References
     ----------
-    .. [1] F. Nan, V. Saligrama, "Adaptive Classification for Prediction Under a Budget",
-       NeurIPS 2017, (OPT), Algorithms 1 and 2.
-    .. [2] Z. Xu, K. Weinberger, O. Chapelle, "The Greedy Miser: Learning under Test-time
-       Budgets", ICML 2012.
+    .. [1] F. Nan, V. Saligrama, "Adaptive Classification for Prediction Under a
+       Budget", NeurIPS 2017, (OPT), Algorithms 1 and 2.
+    .. [2] Z. Xu, K. Weinberger, O. Chapelle, "The Greedy Miser: Learning under
+       Test-time Budgets", ICML 2012.
 
     Examples
     --------
@@ -225,10 +287,11 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
     >>> from skroute.gating import AdaptGatingClassifier
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> forest = RandomForestClassifier(oob_score=True, random_state=0)
-    >>> gate = AdaptGatingClassifier(forest, p_full=0.1, gamma=0.01).fit(X[::2], y[::2])
-    >>> bool(gate.predict_cost(X[1::2]).mean() < X.shape[1] / 2)
+    >>> model = AdaptGatingClassifier(forest, p_full=0.1, gamma=0.01)
+    >>> model = model.fit(X[::2], y[::2])
+    >>> bool(model.predict_cost(X[1::2]).mean() < X.shape[1] / 2)
     True
-    >>> gate.predict_routed(X[1:10:2]).route.shape
+    >>> model.predict_routed(X[1:10:2]).route.shape
     (5,)
     """
 
@@ -282,18 +345,20 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         Parameters
         ----------
         X : {array-like, dataframe} of shape (n_samples, n_features)
-            Rows; NaN is allowed where the full model takes it. Columns may be categories, as
-            texts (texts of digits are texts, too): boosted trees read them as LightGBM's
-            categories, linear models one by one, with a sign for what is missing. The full model
-            gets the frame as it is, so that it may be a pipeline with encoders of its own.
+            Rows; NaN is allowed where the full model takes it. Columns may be
+            categories, as texts. Texts of digits are texts, too. Boosted trees read
+            them as LightGBM's categories. Linear models get one column for each
+            category, and one for missing cells. The full model gets the frame as it is,
+            so that it may be a pipeline with encoders of its own.
 
         y : array-like of shape (n_samples,)
             Class labels.
 
         sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights; passed to the full model too, if it takes them. f1 and the gate do not
-            depend on their unit. Whole multiples of the smallest weight, up to 16, count rows: a
-            weight of 2 equals the row twice. Other weights get the mean 1.
+            Sample weights; passed to the full model too, if it takes them. f1 and the
+            gate do not depend on their unit. Whole multiples of the smallest weight, up
+            to 16, count rows: a weight of 2 equals the row twice. Other weights get the
+            mean 1.
 
         **params : dict
             With metadata routing enabled: parameters for the full model's `fit`, and
@@ -306,356 +371,466 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return super().fit(X, y, sample_weight=sample_weight, **params)
 
     def _fit(self, X, y, *, task, sample_weight=None, **params):
+        """Fit the full model, then the pair; set the gate's level and the costs."""
         with task.step("fit full"):
-            rows, held_out = self._prepare(X, y, sample_weight, params)
-        ready = self._ready(rows, held_out)
-        self._fit_pair(rows, held_out, ready, progress=lambda: task.step("alternate"))
-
-    def _prepare(self, X, y, sample_weight, params):
-        """Fit the full model; the rows of positive weight, and which of them are held out."""
-        X, y = indexable(as_rows(X), on_host(y))
-        values, encoded, given_weight = self._checked(X, y, sample_weight)
-        # The full model gets the weights as they are given.
-        weight = relative_weights(given_weight)
-        y = self.classes_[encoded]
-        objective = objective_of_labels(self.quality, self.classes_).bound(
-            encoded, weight
-        )
-        self._gate._validate_params()
-        fit_params, split_params = self._inner_params(
-            sample_weight, given_weight, params
-        )
-        names = ["gate", "cheap", "full"]
-        costs = (
-            dict.fromkeys(names, 0.0) if self.model_costs is None else self.model_costs
-        )
-        self.model_costs_ = check_costs(costs, names, name="model_costs")
-        self._full = columns = np.arange(self.n_features_in_)
-        if self.full_features is not None:
-            named = [
-                self._position(column, "full_features") for column in self.full_features
-            ]
-            if not named:
-                raise ValueError(
-                    "full_features must name at least one column, got none."
-                )
-            self._full = columns = np.unique(named)
-        splits = find_splits(self.cv, X, y, split_params)
-        held_out = hold_out(splits, encoded, weight)
-        if self.full_features is not None:
-            X = _safe_indexing(X, columns, axis=1)
-        self.estimator_ = full = fit_full(self.estimator, X, y, fit_params)
-        if not np.array_equal(np.sort(full.classes_), self.classes_):
-            raise ValueError(
-                f"estimator must know the classes {self.classes_!r} of y, but its classes_ are "
-                f"{full.classes_!r}."
-            )
-        p0 = out_of_sample_proba(
-            self.estimator, full, X, y, splits, fit_params, self.n_jobs
-        )
-        own = p0[np.arange(len(y)), encoded]
-        # A row of weight 0 must leave no trace, not even in the bins of LightGBM.
-        kept = weight > 0
-        rows = Rows(
-            values,
-            encoded,
-            full_losses(own),
-            weight,
-            quality_of(objective, encoded, p0),
-        )
-        return rows.of(kept), held_out[kept]
-
-    def _ready(self, rows, held_out):
-        """Rows to learn a pair from, and what the gate makes of them; without a gate all rows."""
-        learned = rows.of(~held_out) if self.p_full > 0 else rows
-        return learned, self._gate.ready(learned, self._categorical)
-
-    def _inner_params(self, sample_weight, given_weight, params):
-        """Parameters for the full model's `fit` and for the splitter."""
-        extra = {} if sample_weight is None else {"sample_weight": given_weight}
-        if routing_enabled():
-            routed = self._route_metadata(extra | params)
-            return routed["estimator"]["fit"], routed["splitter"]["split"]
-        self._route_metadata(params)
-        takes_weight = may_take_weights(self.estimator)
-        if (
-            extra
-            and not takes_weight
-            and not isinstance(self.estimator, FrozenEstimator)
-        ):
-            raise ValueError(
-                f"sample_weight was given, but the full model {self.estimator!r} does not take it. "
-                "Leave it out, or enable metadata routing to weight the cheap model and the gate "
-                "only."
-            )
-        return extra, {}
-
-    def _fit_pair(self, rows, held_out, ready, progress):
-        """Fit the cheap model and the gate, then set the level of the gate and the costs."""
-        groups = self.group_of_, self.group_costs_
-        problem = Problem(len(self.classes_), self.p_full, self.gamma, *groups)
-        learned, values = ready
-        pair, objectives, of_held_out, self.n_iter_ = self._gate.fit_pair(
-            learned, rows.of(held_out), values, problem, self.n_jobs, progress
-        )
-        self.objective_ = np.array(objectives)
-        self.held_out_objective_ = np.array(of_held_out)
-        self._set_level(pair, rows, held_out)
+            rows, is_held_out = self._learn_from_full_model(X, y, sample_weight, params)
+        pair = self._fit_pair(rows, is_held_out, lambda: task.step("alternate"))
+        self._set_gate(pair, rows, is_held_out)
         self._set_costs()
         budget = self._effective_budget(None)
         self._check_feasible(budget)
-        if self.p_full > 0 and self._ranks is None and np.isfinite(budget):
-            self._warn_of_nobody(budget)
+        gate_sends_none = self.p_full > 0 and not self._sends_rows()
+        if gate_sends_none and np.isfinite(budget):
+            self._warn_of_unspent_budget(budget)
         self.choices_ = ["cheap", "full"]
 
+    def _learn_from_full_model(self, X, y, sample_weight, params):
+        """Check the input, fit the full model, and note how good it is on each row.
+
+        Returns
+        -------
+        rows : Rows
+            The rows of positive weight, with the out-of-sample loss and quality of the
+            full model.
+
+        is_held_out : ndarray of shape (n_rows,), dtype=bool
+            Rows that the pair is not fitted on.
+        """
+        X, y = indexable(as_rows(X), on_host(y))
+        checked = self._checked(X, y, sample_weight)
+        # The full model gets the weights as the user gave them.
+        weight = relative_weights(checked.weight)
+        y = self.classes_[checked.encoded]
+        objective = objective_of_labels(self.quality, self.classes_).bound(
+            checked.encoded, weight
+        )
+        self._gate_kind._validate_params()
+        fit_params, split_params = self._inner_params(
+            sample_weight, checked.weight, params
+        )
+        self.model_costs_ = self._check_model_costs()
+        self._full_features = self._find_full_features()
+        splits = find_splits(self.cv, X, y, split_params)
+        is_held_out = hold_out(splits, checked.encoded, weight)
+        if self.full_features is not None:
+            X = _safe_indexing(X, self._full_features, axis=1)
+        p0 = self._fit_full_model(X, y, splits=splits, fit_params=fit_params)
+        p0_of_true_class = p0[np.arange(len(y)), checked.encoded]
+        rows = Rows(
+            values=checked.values,
+            y=checked.encoded,
+            full_loss=full_losses(p0_of_true_class),
+            weight=weight,
+            full_quality=quality_of(objective, checked.encoded, p0),
+        )
+        # A row of weight 0 must leave no trace, not even in the bins of LightGBM.
+        has_weight = weight > 0
+        return rows.of(has_weight), is_held_out[has_weight]
+
+    def _fit_full_model(self, X, y, *, splits, fit_params):
+        """Fit the full model; return its out-of-sample probabilities.
+
+        `X` has the columns that it reads. The result has shape (n_rows, n_classes).
+        """
+        self.estimator_ = fit_full(self.estimator, X, y, fit_params)
+        full_classes = self.estimator_.classes_
+        if not np.array_equal(np.sort(full_classes), self.classes_):
+            # The estimator is frozen.
+            raise ValueError(
+                f"estimator must know the classes {self.classes_!r} of y, but its "
+                f"classes_ are {full_classes!r}."
+            )
+        return out_of_sample_proba(
+            self.estimator,
+            self.estimator_,
+            X,
+            y,
+            splits=splits,
+            params=fit_params,
+            n_jobs=self.n_jobs,
+        )
+
+    def _check_model_costs(self):
+        """Return the costs of evaluating the gate, the cheap and the full model."""
+        names = ["gate", "cheap", "full"]
+        costs = self.model_costs
+        if costs is None:
+            costs = dict.fromkeys(names, 0.0)
+        return check_costs(costs, names, name="model_costs")
+
+    def _find_full_features(self):
+        """Return the positions of the columns that the full model reads."""
+        if self.full_features is None:
+            return np.arange(self.n_features_in_)
+        positions = [
+            self._position(column, "full_features") for column in self.full_features
+        ]
+        if not positions:
+            raise ValueError("full_features must name at least one column, got none.")
+        return np.unique(positions)
+
+    def _inner_params(self, sample_weight, checked_weight, params):
+        """Return the parameters for the full model's `fit` and for the splitter."""
+        weight_param = {}
+        if sample_weight is not None:
+            weight_param = {"sample_weight": checked_weight}
+        if routing_enabled():
+            routed = self._route_metadata(weight_param | params)
+            return routed["estimator"]["fit"], routed["splitter"]["split"]
+        self._route_metadata(params)
+        is_frozen = isinstance(self.estimator, FrozenEstimator)
+        if weight_param and not is_frozen and not may_take_weights(self.estimator):
+            raise ValueError(
+                f"sample_weight was given, but the full model {self.estimator!r} does "
+                "not take it. Leave it out, or enable metadata routing to weight the "
+                "cheap model and the gate only."
+            )
+        return weight_param, {}
+
     @property
-    def _gate(self):
+    def _gate_kind(self):
+        """The parameter `gate`, or its default: the kind of f1 and g."""
         return BoostedGate() if self.gate is None else self.gate
 
-    def _set_level(self, pair, rows, held_out):
-        """Find the level of the gate, from rows that the pair has not seen.
+    def _fit_pair(self, rows, is_held_out, progress):
+        """Fit the cheap model and the gate; return the pair before its level is set."""
+        problem = Problem(
+            n_classes=len(self.classes_),
+            p_full=self.p_full,
+            gamma=self.gamma,
+            group_of=self.group_of_,
+            group_costs=self.group_costs_,
+        )
+        learned_rows = rows
+        if self.p_full > 0:
+            learned_rows = rows.of(~is_held_out)
+        fitted = self._gate_kind.fit_pair(
+            learned_rows,
+            held_out=rows.of(is_held_out),
+            ready=self._gate_kind.ready(learned_rows, self._categorical),
+            problem=problem,
+            n_jobs=self.n_jobs,
+            progress=progress,
+        )
+        self.n_iter_ = fitted.n_iter
+        self.objective_ = np.array(fitted.objectives)
+        self.held_out_objective_ = np.array(fitted.held_out_objectives)
+        return fitted.pair
 
-        Where no level of a gate gains, the pair that is simpler is tried; where none does,
-        nobody is sent.
+    def _set_gate(self, pair, rows, is_held_out):
+        """Set the pair, the level of its gate and its ranks, by the held-out rows.
+
+        If no level of the gate gains, the pair with the simpler gate is tried. If none
+        gains, no row is ever sent to the full model.
         """
-        self.pair_, self._level, self._ranks, self._held_out = pair, 0.0, None, None
+        self.pair_ = pair
+        # The gate scores of the pair above which rows are sent.
+        self._level = 0.0
+        # Ranks among the gate scores above the level. None: no row is ever sent, and
+        # the gate is not evaluated.
+        self._ranks = None
+        # None without a gate, which holds no rows out.
+        self._held_out = None
         if self.p_full == 0:
             return
-        out = rows.of(held_out)
+        held_out = rows.of(is_held_out)
         objective = objective_of_labels(self.quality, self.classes_).bound(
             rows.y, rows.weight
         )
-        first = np.arange(len(out.y)) % 2 == 0
+        cheap_scores = pair.cheap_scores(held_out.values)
+        cheap_proba = np.exp(log_probabilities(cheap_scores))
+        cheap_quality = quality_of(objective, held_out.y, cheap_proba)
+        # Until a gate gains, no row is sent.
+        self._held_out = HeldOutFigures(
+            ranks=np.full(len(held_out.y), np.inf),
+            cheap_quality=cheap_quality,
+            full_quality=held_out.full_quality,
+            weight=held_out.weight,
+        )
         while pair is not None:
-            gate, _ = self._look(pair, rows.values)
-            least, gate = lowest_level(gate, rows.weight, self.p_full), gate[held_out]
-            proba = np.exp(log_probabilities(pair.cheap_scores(out.values)))
-            cheap = quality_of(objective, out.y, proba)
-            # A simpler gate is a second try: that it gains must not be luck.
-            how = self.p_full, 0.0 if pair.simpler is not None else 1.0
-
-            def level(
-                part, gate=gate, gain=out.full_quality - cheap, least=least, how=how
-            ):
-                """From some of the held-out rows."""
-                return max(
-                    self._gate.level(gate[part], gain[part], out.weight[part], *how),
-                    least,
+            scores = self._held_out_scores(pair, rows, is_held_out, cheap_quality)
+            level = scores.level()
+            if level < np.inf:
+                self.pair_ = pair
+                self._level = level
+                self._ranks = Ranks.of(scores.scores - level, held_out.weight)
+                self._held_out = self._held_out._replace(
+                    ranks=scores.ranks_by_other_half()
                 )
-
-            # The share of rows sent from which each row is sent, by what the other half says.
-            keys, rank = (
-                feature_keys(out.values[:, pair.gate_features]),
-                np.full(len(gate), np.inf),
-            )
-            for judged, by in ((first, ~first), (~first, first)):
-                if out.weight[by].any():
-                    ranks = Ranks.of(gate[by], out.weight[by])
-                    of_rows = ranks.of_rows(gate[judged], keys[judged])
-                    rank[judged] = np.where(gate[judged] > level(by), of_rows, np.inf)
-            known = cheap, out.full_quality, out.weight
-            if (chosen := level(slice(None))) < np.inf:
-                self._ranks, self._held_out = (
-                    Ranks.of(gate - chosen, out.weight),
-                    (rank, *known),
-                )
-                self.pair_, self._level = pair, chosen
                 return
-            if self._held_out is None:
-                self._held_out = np.full(len(gate), np.inf), *known
+            # The same cheap model, whose quality is the same, with a simpler gate.
             pair = pair.simpler
 
+    def _held_out_scores(self, pair, rows, is_held_out, cheap_quality):
+        """Return the gate scores of a pair on held-out rows, to find the level by.
+
+        Parameters
+        ----------
+        pair : Pair
+
+        rows : Rows
+            All rows, of which at most a share `p_full` is above the level.
+
+        is_held_out : ndarray of shape (n_rows,), dtype=bool
+
+        cheap_quality : ndarray of shape (n_held_out,)
+            Quality of f1's answers on the held-out rows.
+
+        Returns
+        -------
+        HeldOutScores
+        """
+        gate = pair.scores(rows.values).gate
+        held_out = rows.of(is_held_out)
+        # The simplest gate is the last try: its gain must be more than luck.
+        is_last_try = pair.simpler is None
+        return HeldOutScores(
+            gate_kind=self._gate_kind,
+            scores=gate[is_held_out],
+            gain=held_out.full_quality - cheap_quality,
+            weight=held_out.weight,
+            keys=feature_keys(held_out.values[:, pair.gate_features]),
+            p_full=self.p_full,
+            n_standard_errors=_STANDARD_ERRORS_OF_LAST_TRY if is_last_try else 0.0,
+            lowest=lowest_level(gate, rows.weight, self.p_full),
+        )
+
+    def _sends_rows(self):
+        """Return True if some rows are sent to the full model, which needs the gate."""
+        return self._ranks is not None
+
     def _set_costs(self):
-        """What a row costs by the choice that is made for it."""
-        pair, (gate, cheap, full) = self.pair_, self.model_costs_
+        """Set the features of each model, and the cost of a row by its choice."""
+        pair = self.pair_
+        gate_cost, cheap_cost, full_cost = self.model_costs_
         gate_features = pair.gate_features
-        if self._ranks is None:
-            # Nobody is sent, and no gate is asked.
-            gate, gate_features = 0.0, gate_features[:0]
+        if not self._sends_rows():
+            # The gate is not evaluated.
+            gate_cost = 0.0
+            gate_features = gate_features[:0]
         self.features_used_ = {
             "gate": gate_features,
             "cheap": pair.cheap_features,
-            "full": self._full,
+            "full": self._full_features,
         }
-        looked = gate + (cheap if pair.reads_cheap else 0.0)
-        of_both = self._feature_cost(gate_features, pair.cheap_features)
+        decision_cost = gate_cost
+        if pair.reads_cheap:
+            decision_cost = gate_cost + cheap_cost
+        gate_price = self._feature_cost(gate_features)
+        cheap_price = self._feature_cost(gate_features, pair.cheap_features)
+        full_price = self._feature_cost(gate_features, self._full_features)
         self.cost_table_ = {
-            "gate": float(self._feature_cost(gate_features) + looked),
-            "cheap": float(of_both + gate + cheap),
-            "full": float(
-                self._feature_cost(gate_features, self._full) + looked + full
-            ),
+            "gate": float(gate_price + decision_cost),
+            "cheap": float(cheap_price + gate_cost + cheap_cost),
+            "full": float(full_price + decision_cost + full_cost),
         }
 
-    def _warn_of_nobody(self, budget):
-        """Say that a budget is left over, since on held-out rows nothing was to be had for it."""
-        _, cheap, full, weight = self._held_out
-        cheap, full = (np.average(own, weights=weight) for own in (cheap, full))
+    def _warn_of_unspent_budget(self, budget):
+        """Warn that the gate sends no row, so that a budget is left over."""
+        held_out = self._held_out
+        cheap = np.average(held_out.cheap_quality, weights=held_out.weight)
+        full = np.average(held_out.full_quality, weights=held_out.weight)
         warn(
-            f"budget={budget!r} is left over: the cheap model answers every row, at a cost of "
-            f"{self.cost_table_['cheap']:.6g}. On the held-out rows its quality is {cheap:.3g} and "
-            f"that of the full model {full:.3g}, and no part of them that the gate could send "
-            "would gain. A larger gamma makes the cheap model cheaper; a better estimator would "
-            "be asked."
+            f"budget={budget!r} is left over: the cheap model answers every row, at a "
+            f"cost of {self.cost_table_['cheap']:.6g}. On the held-out rows its "
+            f"quality is {cheap:.3g} and that of the full model {full:.3g}, and no "
+            "part of them that the gate could send would gain. A larger gamma makes "
+            "the cheap model cheaper; a better estimator would be asked."
         )
 
     # Held-out rows --------------------------------------------------------------------
 
-    def _on_held_out(self):
-        """Mean quality and cost of held-out rows at the budget, each with its standard error."""
-        if self._held_out is None:
+    def _validate(self):
+        """Return the quality and cost of the held-out rows at the budget."""
+        held_out = self._held_out
+        if held_out is None:
             raise AttributeError(
-                f"{type(self).__name__} holds no rows out where p_full=0, and has no validation "
-                "figures. Use cross_val_score."
+                f"{type(self).__name__} holds no rows out where p_full=0, and has no "
+                "validation figures. Use cross_val_score."
             )
-        rank, cheap, full, weight = self._held_out
-        sent = rank < self._share(self._effective_budget(None))
-        cost = np.where(sent, self.cost_table_["full"], self.cost_table_["cheap"])
-        found = np.where(sent, full, cheap), cost
-        return [
-            value
-            for own in found
-            for value in (
-                float(np.average(own, weights=weight)),
-                standard_error(own, weight),
-            )
-        ]
+        is_sent = held_out.ranks < self._affordable_share(self._effective_budget(None))
+        costs = self.cost_table_
+        quality = np.where(is_sent, held_out.full_quality, held_out.cheap_quality)
+        cost = np.where(is_sent, costs["full"], costs["cheap"])
+        return Validation(
+            quality=float(np.average(quality, weights=held_out.weight)),
+            quality_se=standard_error(quality, held_out.weight),
+            cost=float(np.average(cost, weights=held_out.weight)),
+            cost_se=standard_error(cost, held_out.weight),
+        )
 
     @property
     def validation_quality_(self):
         """Mean quality of the held-out rows at `budget`, by online decisions."""
-        return self._on_held_out()[0]
+        return self._validate().quality
 
     @property
     def validation_quality_se_(self):
         """Standard error of `validation_quality_` as an estimate for new rows."""
-        return self._on_held_out()[1]
+        return self._validate().quality_se
 
     @property
     def validation_cost_(self):
-        """Mean cost of the held-out rows at `budget`, decided as in `validation_quality_`."""
-        return self._on_held_out()[2]
+        """Mean cost of the held-out rows at `budget`, by online decisions."""
+        return self._validate().cost
 
     @property
     def validation_cost_se_(self):
         """Standard error of `validation_cost_` as an estimate for new rows."""
-        return self._on_held_out()[3]
+        return self._validate().cost_se
 
     # Predict --------------------------------------------------------------------------
 
     def _smallest_budget(self):
-        # `p_full` bounds the rows that the full model may answer, also where it is the cheaper one.
+        # `p_full` limits the rows that the full model answers, also if it is the
+        # cheaper one.
         return self.cost_table_["cheap"]
 
     def _check_feasible(self, budget):
+        """Raise an error if the cheap model on every row exceeds the budget."""
         check_affordable(
             budget, self._smallest_budget(), advice="Raise gamma to buy fewer features."
         )
 
     def _plan(self, X, call):
-        """Run the gate and plan what answers will need."""
-        budget = call.budget
-        self._check_feasible(budget)
-        ledger, rows, pair = self._ledger(X), np.arange(num_samples(X)), self.pair_
-        gate_cost, cheap_cost, full_cost = self.model_costs_
-        scores, sent = None, np.zeros(len(rows), dtype=bool)
-        if self._ranks is None:
-            gate_cost = 0.0
-        else:
+        """Decide which rows go to the full model, and plan the features of answers."""
+        self._check_feasible(call.budget)
+        pair = self.pair_
+        ledger = self._ledger(X)
+        rows = np.arange(num_samples(X))
+        cheap_scores = None
+        is_sent = np.zeros(len(rows), dtype=bool)
+        if self._sends_rows():
             ledger.plan(rows, pair.gate_features)
             values = ledger.take(rows, pair.gate_features)
-            gate, scores = cache_of(self).get_or_compute(
-                "look", lambda: self._look(pair, values)
+            # A sweep over budgets evaluates the gate once.
+            scores = cache_of(self).get_or_compute(
+                "scores", lambda: pair.scores(values)
             )
-            sent = self._send(gate, budget, values[:, pair.gate_features])
-        ledger.plan(rows[~sent], pair.cheap_features)
-        ledger.plan(rows[sent], self._full)
-        of_sent = full_cost + (cheap_cost if pair.reads_cheap else 0.0)
-        evaluation = gate_cost + np.where(sent, of_sent, cheap_cost)
-        cost = ledger.planned @ self.group_costs_ + evaluation
-        return Plan(sent.astype(np.int64), cost, (ledger, scores))
+            cheap_scores = scores.cheap
+            gate = scores.gate - self._level
+            values_read = values[:, pair.gate_features]
+            is_sent = self._choose_sent(gate, values_read, call.budget)
+        ledger.plan(rows[~is_sent], pair.cheap_features)
+        ledger.plan(rows[is_sent], self._full_features)
+        feature_cost = ledger.planned @ self.group_costs_
+        return Plan(
+            route=is_sent.astype(np.int64),
+            cost=feature_cost + self._evaluation_cost(is_sent),
+            state=_PlanState(ledger, cheap_scores),
+        )
 
-    def _look(self, pair, values):
-        """Gate scores of rows above the level, and the cheap model's where the gate reads them."""
-        scores = pair.cheap_scores(values) if pair.reads_cheap else None
-        return pair.gate_scores(values, scores) - self._level, scores
+    def _evaluation_cost(self, is_sent):
+        """Return the cost of evaluating the models on each row."""
+        gate_cost, cheap_cost, full_cost = self.model_costs_
+        if not self._sends_rows():
+            # The gate is not evaluated.
+            gate_cost = 0.0
+        sent_cost = full_cost
+        if self.pair_.reads_cheap:
+            sent_cost = full_cost + cheap_cost
+        return gate_cost + np.where(is_sent, sent_cost, cheap_cost)
 
-    def _share(self, budget):
-        """Share of rows that a budget sends; infinite where it pays for all."""
-        cheap, full = self.cost_table_["cheap"], self.cost_table_["full"]
+    def _affordable_share(self, budget):
+        """Return the share of rows that a budget sends; infinite if it pays for all."""
+        cheap = self.cost_table_["cheap"]
+        full = self.cost_table_["full"]
         if full <= cheap or budget >= full * (1 - ROUNDING):
             return np.inf
         return max((budget - cheap) / (full - cheap), 0.0)
 
-    def _send(self, gate, budget, shown):
-        """Rows that go to the full model: gate > 0, the highest first while the budget lasts.
-
-        Of rows that tie as many are sent as the budget pays for, by what they have `shown`.
-        """
-        sent, share = gate > 0, self._share(budget)
-        if share < 1 and self.policy == "batch":
-            order = np.argsort(-gate, kind="stable")
-            sent[order[int(share * len(gate) * (1 + ROUNDING)) :]] = False
-        elif share < 1:
-            sent &= self._ranks.of_rows(gate, feature_keys(shown)) < share * (
-                1 + ROUNDING
-            )
-        return sent
-
-    def _answer(self, plan, response):
-        (ledger, scores), pair, model = plan.state, self.pair_, self.estimator_
-
-        def ask(rows):
-            read = self._input(ledger, rows, self._full, plan.X)
-            with note_failure("full", len(rows), response):
-                found = getattr(model, response)(read)
-                if response == "predict":
-                    return found
-                proba = check_probabilities(np.asarray(found), "estimator", proven=True)
-                return with_sum_one(proba)
-
-        def answer(sent, rows):
-            if sent:
-                key = "full", response
-                found = cache_of(self).get_or_compute_rows(
-                    key, rows, len(plan.route), ask
-                )
-                if response == "predict":
-                    return found
-                return align_by_class(found, model.classes_, self.classes_)
-            read = pair.cheap_features
-            own = (
-                pair.cheap_scores(ledger.take(rows, read))
-                if scores is None
-                else scores[rows]
-            )
-            return self._answers_of(np.exp(log_probabilities(own)), response)
-
-        return dispatch(plan.route, answer)
-
-    def gate_function(self, X):
-        """The gate g; rows with ``g > 0`` go to the full model.
+    def _choose_sent(self, gate, values_read, budget):
+        """Return True for the rows of highest gate that the budget sends.
 
         Parameters
         ----------
-        X : {array-like, dataframe, mapping, LazyFeatures} of shape (n_samples, n_features)
-            The rows. Of lazy features only those of the gate are asked for.
+        gate : ndarray of shape (n_rows,)
+            Gate scores above the level: a row with 0 or less is never sent.
+
+        values_read : ndarray of shape (n_rows, n_gate_features)
+            Values that the gate reads. Online, they draw the rows that are sent among
+            tied ones.
+
+        budget : float
+        """
+        is_sent = gate > 0
+        share = self._affordable_share(budget)
+        if share >= 1:
+            return is_sent
+        if self.policy == "batch":
+            n_affordable = int(share * len(gate) * (1 + ROUNDING))
+            falling = np.argsort(-gate, kind="stable")
+            is_sent[falling[n_affordable:]] = False
+            return is_sent
+        ranks = self._ranks.draw(gate, feature_keys(values_read))
+        return is_sent & (ranks < share * (1 + ROUNDING))
+
+    def _answer(self, plan, response):
+        return dispatch(plan.route, partial(self._answer_rows, plan, response))
+
+    def _answer_rows(self, plan, response, choice, rows):
+        """Return the answers of one choice for the rows that it gets.
+
+        `response` is the method of the caller: "predict" or "predict_proba".
+        """
+        if choice == _FULL:
+            return self._full_answers(plan, response, rows)
+        cheap_scores = plan.state.cheap_scores
+        if cheap_scores is None:
+            values = plan.state.ledger.take(rows, self.pair_.cheap_features)
+            scores = self.pair_.cheap_scores(values)
+        else:
+            # The gate has read them.
+            scores = cheap_scores[rows]
+        return self._answers_of(np.exp(log_probabilities(scores)), response)
+
+    def _full_answers(self, plan, response, rows):
+        """Return the answers of the full model; a sweep has them in its cache."""
+        answers = cache_of(self).get_or_compute_rows(
+            ("full", response),
+            rows,
+            n_rows=len(plan.route),
+            compute=partial(self._ask_full, plan, response),
+        )
+        if response == "predict":
+            return answers
+        return align_by_class(answers, self.estimator_.classes_, self.classes_)
+
+    def _ask_full(self, plan, response, rows):
+        """Call the full model; check that probabilities have the sum 1."""
+        X = self._input(plan.state.ledger, rows, self._full_features, plan.X)
+        with note_failure("full", len(rows), response):
+            answers = getattr(self.estimator_, response)(X)
+            if response == "predict":
+                return answers
+            proba = check_probabilities(np.asarray(answers), "estimator", proven=True)
+            return with_sum_one(proba)
+
+    def gate_function(self, X):
+        """Return the gate g; rows with ``g > 0`` go to the full model.
+
+        Parameters
+        ----------
+        X : array-like, dataframe, mapping or LazyFeatures
+            Rows, of shape (n_samples, n_features). Only lazy features that the gate
+            reads are bought.
 
         Returns
         -------
         ndarray of shape (n_samples,)
-            ``-inf`` everywhere if no row is ever sent: with ``p_full=0``, and where no share of the
-            held-out rows would have gained.
+            ``-inf`` everywhere if no row is ever sent: with ``p_full=0``, and where no
+            share of the held-out rows would have gained.
         """
         check_is_fitted(self)
         X = self._check_rows(X)
-        ledger, rows = self._ledger(X), np.arange(num_samples(X))
-        if self._ranks is None:
+        rows = np.arange(num_samples(X))
+        if not self._sends_rows():
             return np.full(len(rows), -np.inf)
-        return self._look(self.pair_, ledger.take(rows, self.pair_.gate_features))[0]
+        values = self._ledger(X).take(rows, self.pair_.gate_features)
+        return self.pair_.scores(values).gate - self._level
 
     def get_metadata_routing(self):
-        """Routing of `sample_weight` and other metadata to the full model and the splitter.
+        """Return the routing of metadata to the full model and the splitter.
 
         Returns
         -------
@@ -665,18 +840,19 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         split = MethodMapping().add(caller="fit", callee="split")
         router = MetadataRouter(owner=self).add_self_request(self)
         router.add(estimator=self.estimator, method_mapping=fit)
-        return router.add(
-            splitter=check_cv(self.cv, classifier=True), method_mapping=split
-        )
+        splitter = check_cv(self.cv, classifier=True)
+        return router.add(splitter=splitter, method_mapping=split)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        # Tags are asked for before parameters are validated.
+        # Tags are read before parameters are validated: the estimator may be anything.
         if will_have(self.estimator, "predict_proba"):
-            # A pipeline does not say what its transformers take; its own fit does.
-            tags.input_tags.allow_nan = isinstance(self.estimator, Pipeline) or (
-                get_tags(self.estimator).input_tags.allow_nan
-            )
+            # A pipeline has the tag of its first step only; its `fit` refuses NaN
+            # itself.
+            takes_nan = isinstance(self.estimator, Pipeline)
+            if not takes_nan:
+                takes_nan = get_tags(self.estimator).input_tags.allow_nan
+            tags.input_tags.allow_nan = takes_nan
         return tags
 
     def _sk_visual_block_(self):

@@ -1,26 +1,29 @@
 """Adapt-Gbrt: gate and cheap model as one LightGBM booster.
 
-The booster has an output for each output of f1 and one more for the gate. LightGBM's coupled
-feature penalty (``cegb_penalty_feature_coupled``) is charged the first time that any tree splits
-on a feature, whichever output and round it belongs to: this is ``u_alpha`` of equations (1) and
-(2), shared by f1 and g. LightGBM's split gain is a sum over rows of twice the decrease of the
-loss, while the objective is a mean, hence the factor ``2 * sum of weights``.
+The booster has an output for each output of f1 and one more for the gate. LightGBM's
+coupled feature penalty (``cegb_penalty_feature_coupled``) is charged the first time
+that any tree splits on a feature, in any output and round. It is ``u_alpha`` of
+equations (1) and (2), shared by f1 and g. LightGBM's split gain is a sum over rows of
+twice the decrease of the loss, while the objective is a mean, hence the factor ``2 *
+sum of weights``.
 
-LightGBM knows no groups. When a feature of a group has been bought, the penalties of the others
-in the group are set to zero before the next round; within a round, features of one group bought
-by different trees are charged each.
+LightGBM has no groups of features. When a feature of a group has been bought, the
+penalties of the others in the group are set to zero before the next round. Within a
+round, features of one group that different trees buy are charged each.
 """
 
+import math
 import os
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import effective_n_jobs
 from scipy.special import expit, logit
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 
 from skroute.forests import Forest, leaf_sums, read_lightgbm
 from skroute.gating._levels import best_level
@@ -30,243 +33,551 @@ from skroute.gating._objective import (
     fit_doubt,
     kl_objective,
     modelled_probabilities,
-    of_outputs,
+    output_targets,
     q_step,
 )
+from skroute.gating._pairs import FittedPair, Gate, Pair
 from skroute.utils._compat import Integral, Interval, Real
 from skroute.utils._typing import NDArray
 
 __all__ = ["BoostedGate"]
 
-# Gradients are rounded to multiples of this. Sums of them in double precision are then
-# exact, so that ties do not depend on row order.
+# Gradients and Hessians are rounded to multiples of this. Their sums in double
+# precision are then exact, so that ties of splits do not depend on the order of the
+# rows.
 _RESOLUTION = 2.0**-20
-# Rows below which more than one thread costs more than it gains, on a busy machine by far.
-_SMALL = 20_000
-# LightGBM's kZeroThreshold.
-_ZERO = 1e-35
-# q-steps and refits of the gate's (a, b) on held-out rows at each point.
-_HELD_OUT_STEPS = 3
-# With these LightGBM grows the same trees from the same rows, and says nothing.
+
+# Number of rows from which LightGBM gets several threads. On a busy machine the threads
+# wait for each other, and cost more than they gain on fewer rows.
+_MIN_ROWS_FOR_THREADS = 20_000
+
+# LightGBM's kZeroThreshold: it reads numbers of at most this size as 0.
+_LIGHTGBM_ZERO = 1e-35
+
+# Alternations of the q-step and the fit of (a, b) on held-out rows, for each number of
+# rounds. They are not repeated to convergence: the objective only compares numbers of
+# rounds.
+_N_HELD_OUT_STEPS = 3
+
+# Bounds the log-odds of the constant model where a class has no weight.
+_MIN_CLASS_SHARE = 1e-6
+
+# Parameters with which LightGBM grows the same trees from the same rows, without
+# messages.
 REPRODUCIBLE = {
     "deterministic": True,
     "feature_pre_filter": False,
     "force_row_wise": True,
     "verbosity": -1,
 }
-_PROCESS = os.getpid()
+
+# Process that imported this module. A child that is forked later has another id.
+_IMPORTING_PROCESS = os.getpid()
 
 
-def _one_thread(n_rows):
-    """Whether LightGBM is to use one thread: for few rows, and in a forked child.
+def _needs_one_thread(n_rows):
+    """Return True if LightGBM must use one thread: for few rows, and in a forked child.
 
-    OpenMP's threads do not come along there, and it waits for them.
+    A forked child has none of OpenMP's threads, and OpenMP would wait for them for
+    ever.
     """
-    return n_rows < _SMALL or os.getpid() != _PROCESS
+    return n_rows < _MIN_ROWS_FOR_THREADS or os.getpid() != _IMPORTING_PROCESS
 
 
 def threads_for(n_rows, n_jobs):
-    """Threads of LightGBM for so many rows."""
-    return 1 if _one_thread(n_rows) else effective_n_jobs(n_jobs)
+    """Return the number of threads that LightGBM uses for this number of rows."""
+    if _needs_one_thread(n_rows):
+        return 1
+    return effective_n_jobs(n_jobs)
 
 
 def cloned(estimator, n_rows):
-    """A clone; LightGBM whose `n_jobs` was left open gets one thread for few rows too.
+    """Return a clone of an estimator; that of LightGBM has one thread for few rows.
 
-    Its own default is all cores, which wait for each other on a busy machine.
+    LightGBM's own default (`n_jobs` is None) are all cores. An `n_jobs` that the user
+    has set stays as it is.
     """
     model = clone(estimator)
-    is_open = type(model).__module__.startswith("lightgbm.") and model.n_jobs is None
-    return model.set_params(n_jobs=1) if is_open and _one_thread(n_rows) else model
+    is_lightgbm = type(model).__module__.startswith("lightgbm.")
+    if is_lightgbm and model.n_jobs is None and _needs_one_thread(n_rows):
+        return model.set_params(n_jobs=1)
+    return model
+
+
+# The fitted pair ----------------------------------------------------------------------
 
 
 @dataclass
-class BoostedPair:
+class BoostedPair(Pair):
     """Boosted cheap model f1 and gate ``g(x) = a * doubt(f1(x)) + b + trees(x)``.
 
-    The forest has one output for each of f1 and one more for the gate's trees, `base` are scores of
-    f1 before the first tree, `doubt` is ``(a, b)``; without `by_trees` the gate is the doubt alone.
+    Attributes
+    ----------
+    forest : Forest
+        One output for each of f1, and a last one for the gate's trees; without a gate
+        (p_full is 0) those of f1 alone.
+
+    base : ndarray of shape (n_outputs,)
+        Scores of f1 before the first tree.
+
+    doubt_coef : ndarray of shape (2,)
+        ``(a, b)``.
+
+    gate_has_trees : bool
+        False if the gate is ``a * doubt(f1(x)) + b`` alone.
     """
 
     forest: Forest
     base: NDArray[np.float64]
-    doubt: NDArray[np.float64]
-    by_trees: bool = True
+    doubt_coef: NDArray[np.float64]
+    gate_has_trees: bool = True
+    # The doubt is a function of the scores of f1.
     reads_cheap = True
 
     def __post_init__(self):
-        cheap, has_gate = range(len(self.base)), self.forest.n_outputs > len(self.base)
-        self.cheap_features = self.forest.features_of(cheap)
-        # The gate reads f1's doubt, so it reads all that f1 reads.
-        every = range(self.forest.n_outputs) if self.by_trees else cheap
-        self.gate_features = self.forest.features_of(every if has_gate else [])
+        n_cheap = len(self.base)
+        n_outputs = self.forest.n_outputs
+        self.cheap_features = self.forest.features_of(range(n_cheap))
+        if n_outputs == n_cheap:
+            # There is no gate.
+            gate_outputs = range(0)
+        elif self.gate_has_trees:
+            # f1 for its doubt, and the gate's own trees.
+            gate_outputs = range(n_outputs)
+        else:
+            gate_outputs = range(n_cheap)
+        self.gate_features = self.forest.features_of(gate_outputs)
 
     def cheap_scores(self, values):
-        """Scores of f1, shape (n_rows, n_outputs)."""
+        """Return the scores of f1, shape (n_rows, n_outputs)."""
         return leaf_sums(self.forest, values, range(len(self.base))) + self.base
 
-    def gate_scores(self, values, scores):
-        """Scores of the gate, shape (n_rows,)."""
-        slope, offset = self.doubt
-        gate = slope * doubt(scores) + offset
-        if self.by_trees:
-            gate += leaf_sums(self.forest, values, [len(self.base)])[:, 0]
-        return gate
+    def gate_scores(self, values, cheap_scores):
+        """Return the scores of the gate, shape (n_rows,)."""
+        doubts = doubt(cheap_scores)
+        if not self.gate_has_trees:
+            return _gate_of(doubts, self.doubt_coef)
+        trees = leaf_sums(self.forest, values, [len(self.base)])[:, 0]
+        return _gate_of(doubts, self.doubt_coef, trees)
 
     @property
     def simpler(self):
-        """The pair whose gate is the doubt alone, for where this gate gains nothing."""
-        alone = np.array([1.0, 0.0])
-        return replace(self, doubt=alone, by_trees=False) if self.by_trees else None
+        """Pair whose gate is the doubt alone; None for that pair itself."""
+        if not self.gate_has_trees:
+            return None
+        doubt_alone = np.array([1.0, 0.0])
+        return replace(self, doubt_coef=doubt_alone, gate_has_trees=False)
 
-    def first(self, rounds, coef):
-        """The pair of the first rounds, with ``(a, b)`` of the gate."""
-        kept = self.forest.taken(range(min(rounds, self.forest.n_members)))
-        return replace(self, forest=kept, doubt=coef)
+    def with_rounds(self, n_rounds, doubt_coef):
+        """Return the pair of the first rounds, with these ``(a, b)`` of the gate."""
+        n_members = min(n_rounds, self.forest.n_members)
+        first_rounds = self.forest.taken(range(n_members))
+        return replace(self, forest=first_rounds, doubt_coef=doubt_coef)
 
 
-def boost(data, rows, problem, kind, *, n_threads, progress=nullcontext):
-    """Algorithm 2 (Adapt-Gbrt): alternate the q-step with rounds of boosting.
+def _gate_of(doubts, doubt_coef, trees=0.0):
+    """Return the gate ``a * doubt + b + trees`` of each row."""
+    slope, intercept = doubt_coef
+    return slope * doubts + intercept + trees
 
-    The doubt of the cheap model is a function of features that are bought already. At each q-step
-    ``a`` and ``b`` of the gate are refitted and one gate tree is grown; f1 grows in every round.
-    With ``p_full=0`` there is no gate, and this is GreedyMiser.
 
-    `data` are the rows as the gate makes them `ready`, for any number of boosters, and `kind` is a
-    :class:`BoostedGate`. The result is the pair of all rounds, the objective (OPT) on the rows and
-    the rounds grown at each q-step; each alternation runs in a context of `progress`.
+# Algorithm 2 --------------------------------------------------------------------------
+
+
+class BoostedFit(NamedTuple):
+    """Result of Algorithm 2.
+
+    Attributes
+    ----------
+    pair : BoostedPair
+        The pair of all boosting rounds.
+
+    objectives : list of float
+        (OPT) on the training rows at each q-step.
+
+    round_counts : list of int
+        Number of rounds that were grown before each q-step. The last is that of all
+        rounds.
     """
-    import lightgbm
 
-    y, weight, group_of = rows.y, rows.weight, problem.group_of
-    n_samples, columns, gated = len(y), problem.n_outputs, problem.p_full > 0
-    total, outputs = weight.sum(), problem.n_outputs + gated
-    share = weight / total
-    # Scores of the constant model, and 0 for the gate.
-    prior = np.clip(np.bincount(y, share, problem.n_classes), 1e-6, 1.0)
-    base = np.log(prior[1:] / prior[0]) if columns == 1 else np.log(prior)
-    base = np.append(base, 0.0)
-    target = of_outputs(y, columns).astype(np.float64)
-    prices = 2 * total * problem.gamma * problem.group_costs
-    # LightGBM reads them as text, and no text below the smallest normal number.
-    prices[prices < np.finfo(np.float64).tiny] = 0.0
-    params = REPRODUCIBLE | {
-        "objective": "none",
-        "num_class": outputs,
-        "learning_rate": kind.learning_rate,
-        "num_leaves": kind.max_leaf_nodes,
-        "lambda_l2": kind.l2_regularization,
-        # A least hessian instead of a least number of rows, so that weights count.
-        "min_data_in_leaf": 0,
-        "min_sum_hessian_in_leaf": 1.0,
-        # Of categories; 100 would leave out what is rare.
-        "min_data_per_group": 10,
-        "boost_from_average": False,
-        "cegb_penalty_feature_coupled": prices[group_of].tolist(),
-        "num_threads": n_threads,
-    }
-    booster = lightgbm.Booster(params, data)
-    q = np.full(n_samples, min(problem.p_full, 0.5))
-    coef = np.array([0.0, logit(q[0])]) if gated else np.zeros(2)
-    objectives, ends = [], []
-    # Friedman's factor for the softmax's diagonal Hessian, as in LightGBM's own objective.
-    curvature = 1.0 if columns == 1 else columns / (columns - 1)
-    unit = (_RESOLUTION * weight)[:, None]
+    pair: BoostedPair
+    objectives: list
+    round_counts: list
 
-    def bought():
-        """Groups of the features that trees split on."""
-        return np.unique(group_of[np.flatnonzero(booster.feature_importance())])
 
-    def step(scores):
-        """q-step, refit of (a, b), and the objective."""
-        nonlocal q, coef
-        if gated:
-            losses = y, rows.full_loss, share
-            q, coef, value = refitted(scores, *losses, problem.p_full, coef)
-        else:
-            value = float(share @ class_losses(scores, y))
-        objectives.append(value + problem.gamma * problem.group_costs[bought()].sum())
-        ends.append(booster.current_iteration())
+def boost(data, rows, problem, hyperparameters, *, n_threads, progress=nullcontext):
+    """Alternate the q-step with rounds of boosting: Algorithm 2 (Adapt-Gbrt).
 
-    def derivatives(alternates, predictions, _data):
-        """Gradient and Hessian at a round; the gate's tree grows at those that alternate."""
-        scores = predictions.reshape(n_samples, outputs) + base[:outputs]
-        if alternates and booster.current_iteration() > 0:
-            step(scores)
-        kept = (1 - q)[:, None]
-        p = modelled_probabilities(scores[:, :columns])
-        gradient, hessian = np.zeros_like(scores), np.ones_like(scores)
-        gradient[:, :columns] = kept * (p - target)
-        hessian[:, :columns] = curvature * kept * p * (1 - p)
-        if gated and alternates:
-            sent = expit(
-                coef[0] * doubt(scores[:, :columns]) + coef[1] + scores[:, columns]
-            )
-            gradient[:, columns], hessian[:, columns] = sent - q, sent * (1 - sent)
-        gradient = np.rint(gradient / _RESOLUTION) * unit
-        hessian = np.maximum(np.rint(hessian / _RESOLUTION), 1.0) * unit
-        return gradient.ravel(order="F"), hessian.ravel(order="F")
+    The doubt of the cheap model is a function of features that are bought already. At
+    each q-step ``a`` and ``b`` of the gate are refitted and one gate tree is grown; f1
+    grows in every round. With ``p_full=0`` there is no gate, and the algorithm is
+    GreedyMiser.
 
-    def last_step(predictions, _data):
-        step(predictions.reshape(n_samples, outputs) + base[:outputs])
-        return "objective", objectives[-1], False
+    Parameters
+    ----------
+    data : lightgbm.Dataset
+        Result of :meth:`BoostedGate.ready` for `rows`. Several boosters can share it.
 
-    # To an unsigned integer of numpy a negative number is a large one.
-    n_estimators = int(kind.n_estimators)
-    every = -(-n_estimators // min(int(kind.max_iter), n_estimators))
-    stuck, free = False, np.zeros(len(prices), dtype=bool)
-    for begin in range(0, n_estimators, every):
-        # Where no split pays, none will until q changes.
-        if stuck and not gated:
+    rows : Rows
+
+    problem : Problem
+
+    hyperparameters : BoostedGate
+
+    n_threads : int
+
+    progress : callable, default=nullcontext
+        ``progress()`` returns a context manager. Each alternation runs in one.
+
+    Returns
+    -------
+    BoostedFit
+    """
+    state = _Boosting(data, rows, problem, hyperparameters, n_threads)
+    # To an unsigned integer of numpy a negative number would be a large one.
+    n_rounds = int(hyperparameters.n_estimators)
+    n_alternations = min(int(hyperparameters.max_iter), n_rounds)
+    # The last alternation may have fewer rounds.
+    rounds_per_alternation = math.ceil(n_rounds / n_alternations)
+    for first_round in range(0, n_rounds, rounds_per_alternation):
+        if state.is_finished:
             break
         with progress():
-            for round_ in range(begin, min(begin + every, n_estimators)):
-                if stuck and round_ > begin:
-                    break
-                stuck = booster.update(fobj=partial(derivatives, round_ == begin))
-                if len(prices) < len(group_of) and not free[bought()].all():
-                    free[bought()] = True
-                    left = np.where(free, 0.0, prices)[group_of].tolist()
-                    booster.reset_parameter({"cegb_penalty_feature_coupled": left})
-    booster.eval_train(last_step)
-    return (
-        BoostedPair(read_lightgbm(booster, -1), base[:columns], coef),
-        objectives,
-        ends,
-    )
+            # The first rounds are grown for the q that the state starts with.
+            if state.booster.current_iteration() > 0:
+                state.step_q()
+            state.grow(min(rounds_per_alternation, n_rounds - first_round))
+    state.step_q()
+    return state.result()
 
 
-def refitted(scores, y, full_loss, share, p_full, coef, n_steps=1):
-    """q-steps and refits of ``(a, b)`` of the gate: q, (a, b), and the objective without costs."""
-    cheap, trees = scores[:, :-1], scores[:, -1]
-    cheap_loss, u = class_losses(cheap, y), doubt(cheap)
-    gate = coef[0] * u + coef[1] + trees
-    for _ in range(n_steps):
-        q, _ = q_step(cheap_loss, full_loss, gate, p_full, share)
-        coef = fit_doubt(u, q, trees, share, start=coef)
-        gate = coef[0] * u + coef[1] + trees
-    return q, coef, kl_objective(q, cheap_loss, full_loss, gate, share)
+class _Boosting:
+    """State of Algorithm 2, and its two steps: :meth:`step_q` and :meth:`grow`.
+
+    Attributes
+    ----------
+    booster : lightgbm.Booster
+
+    n_cheap, n_outputs : int
+        Outputs of f1; all outputs of the booster, of which the gate's trees have the
+        last.
+
+    has_gate : bool
+        False if p_full is 0.
+
+    share : ndarray of shape (n_rows,)
+        Weights of the training rows, with sum 1.
+
+    q : ndarray of shape (n_rows,)
+        Probability with which each training row is sent to the full model.
+
+    doubt_coef : ndarray of shape (2,)
+        ``(a, b)`` of the gate.
+
+    penalties : ndarray of shape (n_groups,)
+        Penalty of each group before it is bought, on the scale of LightGBM's gain.
+
+    is_bought : ndarray of shape (n_groups,), dtype=bool
+        Groups that LightGBM charges no more.
+
+    is_stuck : bool
+        True if the last round found no split that pays for its features.
+
+    objectives, round_counts : list
+        As in :class:`BoostedFit`.
+    """
+
+    def __init__(self, data, rows, problem, hyperparameters, n_threads):
+        import lightgbm
+
+        self.rows = rows
+        self.problem = problem
+        self.has_gate = problem.p_full > 0
+        self.n_cheap = problem.n_outputs
+        self.n_outputs = self.n_cheap + 1 if self.has_gate else self.n_cheap
+        total_weight = rows.weight.sum()
+        self.share = rows.weight / total_weight
+        self.base = _constant_scores(rows.y, self.share, problem)
+        self.targets = output_targets(rows.y, self.n_cheap).astype(np.float64)
+        # Friedman's factor for the softmax's diagonal Hessian, as in LightGBM's own
+        # objective.
+        self.curvature = 1.0 if self.n_cheap == 1 else self.n_cheap / (self.n_cheap - 1)
+        self.penalties = 2 * total_weight * problem.gamma * problem.group_costs
+        # LightGBM reads penalties as text, and no text below the smallest normal
+        # number.
+        self.penalties[self.penalties < np.finfo(np.float64).tiny] = 0.0
+        self.is_bought = np.zeros(len(self.penalties), dtype=bool)
+        params = _booster_params(hyperparameters, self.n_outputs, n_threads)
+        self.booster = lightgbm.Booster(params | self._penalty_params(), data)
+        even_q = min(problem.p_full, 0.5)
+        self.q = np.full(len(rows.y), even_q)
+        self.doubt_coef = np.array([0.0, logit(even_q) if self.has_gate else 0.0])
+        self.is_stuck = False
+        self.objectives = []
+        self.round_counts = []
+
+    @property
+    def is_finished(self):
+        """True if no later round can find a split, since no q-step follows."""
+        return self.is_stuck and not self.has_gate
+
+    def step_q(self):
+        """Take the q-step, refit ``(a, b)`` of the gate, and note the objective."""
+        scores = self._training_scores()
+        if self.has_gate:
+            gate_fit = refit_gate(
+                scores,
+                self.rows,
+                p_full=self.problem.p_full,
+                doubt_coef=self.doubt_coef,
+            )
+            self.q = gate_fit.q
+            self.doubt_coef = gate_fit.doubt_coef
+            loss = gate_fit.objective
+        else:
+            loss = float(self.share @ class_losses(scores, self.rows.y))
+        bought_costs = self.problem.group_costs[self._bought_groups()]
+        self.objectives.append(loss + self.problem.gamma * bought_costs.sum())
+        self.round_counts.append(self.booster.current_iteration())
+
+    def grow(self, n_rounds):
+        """Grow rounds of f1, the first of them with a tree of the gate.
+
+        The rounds end early when no split pays for its features.
+        """
+        self._grow_round(with_gate_tree=self.has_gate)
+        for _ in range(n_rounds - 1):
+            if self.is_stuck:
+                break
+            self._grow_round(with_gate_tree=False)
+
+    def result(self):
+        """Return the pair of all rounds and its history, as a :class:`BoostedFit`."""
+        # LightGBM's reader takes -1 for all rounds.
+        forest = read_lightgbm(self.booster, -1)
+        pair = BoostedPair(forest, self.base[: self.n_cheap], self.doubt_coef)
+        return BoostedFit(pair, self.objectives, self.round_counts)
+
+    def _grow_round(self, with_gate_tree):
+        """Grow one round, then set the penalties of bought groups to zero."""
+        derivatives = partial(self._derivatives, with_gate_tree)
+        self.is_stuck = self.booster.update(fobj=derivatives)
+        has_groups = len(self.penalties) < len(self.problem.group_of)
+        if not has_groups:
+            # LightGBM charges a feature that is bought alone only once.
+            return
+        bought = self._bought_groups()
+        if not self.is_bought[bought].all():
+            self.is_bought[bought] = True
+            self.booster.reset_parameter(self._penalty_params())
+
+    def _derivatives(self, with_gate_tree, predictions, _data):
+        """Return the gradient and Hessian of (OPT2) in the scores, for LightGBM.
+
+        Without a gate tree in this round, the gradient of the gate's output is 0.
+        """
+        scores = self._as_scores(predictions)
+        cheap_scores = scores[:, : self.n_cheap]
+        # Probability with which f1 answers each row.
+        cheap_share = (1 - self.q)[:, None]
+        p = modelled_probabilities(cheap_scores)
+        gradient = np.zeros_like(scores)
+        hessian = np.ones_like(scores)
+        gradient[:, : self.n_cheap] = cheap_share * (p - self.targets)
+        hessian[:, : self.n_cheap] = self.curvature * cheap_share * p * (1 - p)
+        if with_gate_tree:
+            trees = scores[:, self.n_cheap]
+            sent = expit(_gate_of(doubt(cheap_scores), self.doubt_coef, trees))
+            gradient[:, self.n_cheap] = sent - self.q
+            hessian[:, self.n_cheap] = sent * (1 - sent)
+        unit = (_RESOLUTION * self.rows.weight)[:, None]
+        gradient = np.rint(gradient / _RESOLUTION) * unit
+        hessian = np.maximum(np.rint(hessian / _RESOLUTION), 1.0) * unit
+        # LightGBM reads one output after the other.
+        return gradient.ravel(order="F"), hessian.ravel(order="F")
+
+    def _training_scores(self):
+        """Return the scores of f1 and the gate's trees, shape (n_rows, n_outputs)."""
+        # LightGBM gives predictions for training rows only to objectives and metrics.
+        (evaluation,) = self.booster.eval_train(_predictions_as_metric)
+        return self._as_scores(evaluation[2])
+
+    def _as_scores(self, predictions):
+        """Return LightGBM's predictions with the scores of the constant model added."""
+        table = predictions.reshape(len(self.rows.y), self.n_outputs)
+        return table + self.base[: self.n_outputs]
+
+    def _bought_groups(self):
+        """Return the groups of the features that trees split on, in rising order."""
+        columns = np.flatnonzero(self.booster.feature_importance())
+        return np.unique(self.problem.group_of[columns])
+
+    def _penalty_params(self):
+        """Return LightGBM's parameter for the penalty of each feature."""
+        penalties = np.where(self.is_bought, 0.0, self.penalties)
+        by_column = penalties[self.problem.group_of]
+        return {"cegb_penalty_feature_coupled": by_column.tolist()}
 
 
-def best_round(pair, ends, rows, p_full):
-    """Of the rounds `ends` those with the lowest objective on held-out rows, and ``(a, b)`` there.
+def _constant_scores(y, share, problem):
+    """Return the scores that give the class shares, and 0 for the gate's trees.
 
-    Boosted trees fit their training rows so well that q believes them: f1 looks better, and the
-    gate sharper, than either is. The two numbers of the gate that can undo this are fitted here.
-    The third part of the result are the objectives, without feature costs.
+    `share` are weights with sum 1. The result has shape (n_outputs + 1,).
+    """
+    class_shares = np.bincount(y, share, problem.n_classes)
+    class_shares = np.clip(class_shares, _MIN_CLASS_SHARE, 1.0)
+    if problem.n_outputs == 1:
+        cheap = np.log(class_shares[1:] / class_shares[0])
+    else:
+        cheap = np.log(class_shares)
+    return np.append(cheap, 0.0)
+
+
+def _booster_params(hyperparameters, n_outputs, n_threads):
+    """Return the parameters of the booster, without the penalties of features."""
+    return REPRODUCIBLE | {
+        "objective": "none",
+        "num_class": n_outputs,
+        "learning_rate": hyperparameters.learning_rate,
+        "num_leaves": hyperparameters.max_leaf_nodes,
+        "lambda_l2": hyperparameters.l2_regularization,
+        # A smallest Hessian in place of a smallest number of rows, so that weights
+        # count.
+        "min_data_in_leaf": 0,
+        "min_sum_hessian_in_leaf": 1.0,
+        # Rows of a category; LightGBM's default of 100 would leave out rare ones.
+        "min_data_per_group": 10,
+        "boost_from_average": False,
+        "num_threads": n_threads,
+    }
+
+
+def _predictions_as_metric(predictions, _data):
+    """Return the predictions as a metric: (name, value, is_higher_better)."""
+    return "predictions", predictions, False
+
+
+# The gate on given scores -------------------------------------------------------------
+
+
+class GateFit(NamedTuple):
+    """q-step and gate for fixed scores of the trees.
+
+    Attributes
+    ----------
+    q : ndarray of shape (n_rows,)
+        Probability with which each row is sent to the full model.
+
+    doubt_coef : ndarray of shape (2,)
+        ``(a, b)`` of the gate.
+
+    objective : float
+        (OPT) without feature costs.
+    """
+
+    q: Any
+    doubt_coef: Any
+    objective: float
+
+
+def refit_gate(scores, rows, *, p_full, doubt_coef, n_steps=1):
+    """Alternate the q-step and the fit of ``(a, b)`` of the gate.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_rows, n_outputs + 1)
+        Scores of f1 and, in the last column, of the gate's trees.
+
+    rows : Rows
+
+    p_full : float
+
+    doubt_coef : ndarray of shape (2,)
+        First ``(a, b)``.
+
+    n_steps : int, default=1
+
+    Returns
+    -------
+    GateFit
     """
     share = rows.weight / rows.weight.sum()
-    scores = np.tile(np.append(pair.base, 0.0), (len(rows.y), 1))
-    losses, found = (rows.y, rows.full_loss, share), []
-    for begin, end in pairwise([0, *ends]):
+    trees = scores[:, -1]
+    cheap_scores = scores[:, :-1]
+    cheap_loss = class_losses(cheap_scores, rows.y)
+    doubts = doubt(cheap_scores)
+    gate = _gate_of(doubts, doubt_coef, trees)
+    for _ in range(n_steps):
+        q, _ = q_step(cheap_loss, rows.full_loss, gate, p_full, share)
+        doubt_coef = fit_doubt(doubts, q, trees, share, start=doubt_coef)
+        gate = _gate_of(doubts, doubt_coef, trees)
+    objective = kl_objective(q, cheap_loss, rows.full_loss, gate, share)
+    return GateFit(q, doubt_coef, objective)
+
+
+class RoundChoice(NamedTuple):
+    """Number of boosting rounds that is best on held-out rows.
+
+    Attributes
+    ----------
+    n_rounds : int
+
+    doubt_coef : ndarray of shape (2,)
+        ``(a, b)`` of the gate, fitted on the held-out rows.
+
+    objectives : list of float
+        (OPT) on the held-out rows, without feature costs, for each number of rounds
+        that was tried.
+    """
+
+    n_rounds: int
+    doubt_coef: Any
+    objectives: list
+
+
+def best_round(pair, round_counts, rows, p_full):
+    """Return the number of rounds with the lowest objective on held-out rows.
+
+    Boosted trees fit their training rows so well that q believes them: f1 looks better,
+    and the gate sharper, than they are. ``a`` and ``b`` of the gate can undo this, and
+    are fitted here.
+
+    Parameters
+    ----------
+    pair : BoostedPair
+        The pair of all rounds.
+
+    round_counts : list of int
+        Rising numbers of rounds to choose from.
+
+    rows : Rows
+        Held-out rows.
+
+    p_full : float
+
+    Returns
+    -------
+    RoundChoice
+    """
+    constant_scores = np.append(pair.base, 0.0)
+    scores = np.tile(constant_scores, (len(rows.y), 1))
+    gate_fits = []
+    for begin, end in pairwise([0, *round_counts]):
         scores += leaf_sums(pair.forest, rows.values, first=begin, last=end)
-        found.append(refitted(scores, *losses, p_full, pair.doubt, _HELD_OUT_STEPS))
-    _, coefs, objectives = zip(*found)
+        gate_fit = refit_gate(
+            scores,
+            rows,
+            p_full=p_full,
+            doubt_coef=pair.doubt_coef,
+            n_steps=_N_HELD_OUT_STEPS,
+        )
+        gate_fits.append(gate_fit)
+    objectives = [gate_fit.objective for gate_fit in gate_fits]
     best = int(np.argmin(objectives))
-    return ends[best], coefs[best], objectives
+    return RoundChoice(round_counts[best], gate_fits[best].doubt_coef, objectives)
 
 
-class BoostedGate(BaseEstimator):
+class BoostedGate(Gate):
     """Boosted trees as cheap model and gate, grown by LightGBM: Adapt-Gbrt.
 
     For the parameter `gate` of :class:`AdaptGatingClassifier` (Algorithm 2).
@@ -274,8 +585,8 @@ class BoostedGate(BaseEstimator):
     Parameters
     ----------
     n_estimators : int, default=100
-        Boosting rounds of f1. Raising it costs time; the rounds that are best on held-out
-        rows are kept.
+        Boosting rounds of f1. Raising it costs time; the rounds that are best on
+        held-out rows are kept.
 
     learning_rate : float, default=0.2
         Shrinkage of the trees.
@@ -322,7 +633,7 @@ class BoostedGate(BaseEstimator):
         self.max_iter = max_iter
 
     def ready(self, rows, categorical):
-        """Rows as a Dataset of LightGBM, each value of few a bin of its own."""
+        """Return the rows as LightGBM's Dataset, with a bin for each of few values."""
         import lightgbm
 
         X = rows.values
@@ -331,22 +642,40 @@ class BoostedGate(BaseEstimator):
             "bin_construct_sample_cnt": max(len(X), 2),
             "num_threads": 1,
         }
-        # To LightGBM a table of zeros has no features, and it refuses it; to it these are zeros.
-        readable = X if (np.abs(X) > _ZERO).any() else np.ones_like(X)
-        codes = np.flatnonzero(categorical).tolist()
-        return lightgbm.Dataset(
-            readable, label=np.zeros(len(X)), params=params, categorical_feature=codes
-        ).construct()
+        if not (np.abs(X) > _LIGHTGBM_ZERO).any():
+            # LightGBM refuses a table of zeros. Any other constant is as good.
+            X = np.ones_like(X)
+        dataset = lightgbm.Dataset(
+            X,
+            label=np.zeros(len(X)),
+            params=params,
+            categorical_feature=np.flatnonzero(categorical).tolist(),
+        )
+        return dataset.construct()
 
     def fit_pair(self, rows, held_out, ready, problem, n_jobs, progress):
-        """Return the pair, its objectives, those on held-out rows, and the number of rounds."""
-        how = {"n_threads": threads_for(len(rows.y), n_jobs), "progress": progress}
-        pair, objectives, ends = boost(ready, rows, problem, self, **how)
-        if problem.p_full == 0:
-            return pair, objectives, [], self.n_estimators
-        rounds, coef, of_held_out = best_round(pair, ends, held_out, problem.p_full)
-        return pair.first(rounds, coef), objectives, of_held_out, rounds
+        """Return the pair of the rounds that are best on held-out rows.
 
-    def level(self, gate, gain, weight, p_full, sure):
-        """Where sending held-out rows raises quality most, by so many standard errors."""
-        return best_level(gate, gain, weight, p_full, sure)
+        Without a gate all rounds are kept.
+        """
+        fit = boost(
+            ready,
+            rows,
+            problem,
+            self,
+            n_threads=threads_for(len(rows.y), n_jobs),
+            progress=progress,
+        )
+        if problem.p_full == 0:
+            return FittedPair(fit.pair, fit.objectives, [], self.n_estimators)
+        choice = best_round(fit.pair, fit.round_counts, held_out, problem.p_full)
+        return FittedPair(
+            pair=fit.pair.with_rounds(choice.n_rounds, choice.doubt_coef),
+            objectives=fit.objectives,
+            held_out_objectives=choice.objectives,
+            n_iter=choice.n_rounds,
+        )
+
+    def level(self, gate, gain, weight, p_full, n_standard_errors):
+        """Return the level above which sending held-out rows raises quality most."""
+        return best_level(gate, gain, weight, p_full, n_standard_errors)

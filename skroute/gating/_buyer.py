@@ -1,7 +1,8 @@
-"""What the gating estimators share: rows whose features are bought, each paid for once."""
+"""Base of the estimators that buy features, and the ledger of bought features."""
 
 from collections.abc import Mapping
 from copy import copy
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -35,8 +36,42 @@ from skroute.utils._tensors import on_host
 from skroute.utils._validation import refuse_texts
 
 
+class CheckedRows(NamedTuple):
+    """Training rows after validation.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_rows, n_columns), dtype=float64
+        Numbers and codes of categories; NaN where a cell is missing.
+
+    encoded : ndarray of shape (n_rows,), dtype=int64
+        Position in ``classes_`` of the class of each row.
+
+    weight : ndarray of shape (n_rows,), dtype=float64
+        Sample weights as the user gave them, 1 without.
+    """
+
+    values: Any
+    encoded: Any
+    weight: Any
+
+
 class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEstimator):
-    """Base of the estimators that buy features row by row."""
+    """Base class of the estimators that buy features row by row.
+
+    Attributes
+    ----------
+    _readers : list of ColumnReader or None
+        How each column of a frame is read as numbers. None if `fit` read an array of
+        numbers.
+
+    _raw : RawRows or None
+        How rows of the frame that `fit` read are made from single cells; None as for
+        `_readers`.
+
+    _categorical : ndarray of shape (n_columns,), dtype=bool
+        True for columns that hold codes of categories.
+    """
 
     _parameter_constraints: dict = {
         "feature_costs": ["array-like", Mapping, None],
@@ -50,35 +85,30 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
     def _offers_proba(self):
         return True
 
-    def _finite(self):
-        # What is missing of a frame with categories is for the models to take or to refuse.
-        some = self._categorical.any() or self.__sklearn_tags__().input_tags.allow_nan
-        return "allow-nan" if some else True
+    def _ensure_all_finite(self):
+        """Return `ensure_all_finite` of scikit-learn for the rows."""
+        # The models take or refuse missing cells of a frame with categories.
+        if self._categorical.any() or self.__sklearn_tags__().input_tags.allow_nan:
+            return "allow-nan"
+        return True
+
+    # Rows of fit ----------------------------------------------------------------------
 
     def _checked(self, X, y, sample_weight):
-        """Numeric rows, positions of classes and weights; sets ``classes_`` and the groups."""
-        X, y = on_host(X), on_host(y)
-        # How the columns of a frame are read and it is made anew; which hold codes of categories.
-        self._readers = self._raw = None
+        """Return the training rows as numbers, and set ``classes_`` and the groups."""
+        X = on_host(X)
+        y = on_host(y)
         if is_frame(X) or (X.ndim == 2 and needs_encoding(X)):
-            validate_data(self, X, skip_check_array=True)
-            names, columns = names_and_columns(X)
-            if names is None:
-                names = range(len(columns))
-            self._readers = [
-                ColumnReader.fit(*column) for column in zip(columns, names)
-            ]
-            self._raw, values = RawRows.of(X), _read(self._readers, columns)
-            self._categorical = np.array(
-                [own.kind == CATEGORY for own in self._readers]
-            )
+            values = self._fit_readers(X)
         else:
             values = validate_data(
                 self, X, dtype=np.float64, ensure_all_finite="allow-nan"
             )
+            self._readers = None
+            self._raw = None
             self._categorical = np.zeros(self.n_features_in_, dtype=bool)
         values, y = check_X_y(
-            values, y, dtype=np.float64, ensure_all_finite=self._finite()
+            values, y, dtype=np.float64, ensure_all_finite=self._ensure_all_finite()
         )
         self._set_groups()
         check_classification_targets(y)
@@ -89,159 +119,282 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
         present = np.unique(encoded[weight > 0])
         if len(present) < 2:
             raise ValueError(
-                f"{type(self).__name__} needs rows of at least 2 classes with positive weight, got "
-                f"one class: {self.classes_[present]!r}."
+                f"{type(self).__name__} needs rows of at least 2 classes with positive "
+                f"weight, got one class: {self.classes_[present]!r}."
             )
-        return values, encoded, weight
+        return CheckedRows(values, encoded, weight)
 
-    def _feature_cost(self, *columns):
-        """Cost of buying all of these columns."""
-        groups = np.unique(self.group_of_[np.concatenate(columns)])
+    def _fit_readers(self, X):
+        """Learn how the columns of a frame are read; return them as numbers."""
+        validate_data(self, X, skip_check_array=True)
+        names, columns = names_and_columns(X)
+        if names is None:
+            names = range(len(columns))
+        self._readers = [
+            ColumnReader.fit(column, name) for column, name in zip(columns, names)
+        ]
+        self._raw = RawRows.of(X)
+        is_category = [reader.kind == CATEGORY for reader in self._readers]
+        self._categorical = np.array(is_category)
+        return _read_columns(self._readers, columns)
+
+    def _feature_cost(self, *column_sets):
+        """Return the cost of buying all of these columns, each group once."""
+        groups = np.unique(self.group_of_[np.concatenate(column_sets)])
         return float(self.group_costs_[groups].sum())
+
+    # Rows of a call -------------------------------------------------------------------
 
     def _check_rows(self, X):
         if isinstance(X, LazyFeatures):
             return X
-        return LazyFeatures(X) if is_mapping(X) else as_rows(super()._check_rows(X))
+        if is_mapping(X):
+            return LazyFeatures(X)
+        return as_rows(super()._check_rows(X))
 
     def _ledger(self, X):
-        """The rows as a ledger: bought already if X is a table, else to be asked for."""
-        return (
-            cache_of(self).get_or_compute("ledger", lambda: self._new_ledger(X)).anew()
-        )
+        """Return the ledger of the rows, with nothing planned.
+
+        A sweep over budgets buys features once.
+        """
+        ledger = cache_of(self).get_or_compute("ledger", lambda: self._new_ledger(X))
+        return ledger.without_plans()
 
     def _new_ledger(self, X):
-        groups = self.group_of_, len(self.group_costs_)
-        if not isinstance(X, LazyFeatures):
-            # Feature names were checked on X itself.
-            if self._readers is None:
-                refuse_texts(X=X)
-                values = X
-            else:
-                values = _read(self._readers, names_and_columns(X)[1])
-            values = check_array(
-                values,
-                dtype=np.float64,
-                ensure_all_finite=self._finite(),
-                input_name="X",
+        """Return the ledger of rows; all is bought already, unless they are lazy."""
+        n_groups = len(self.group_costs_)
+        if isinstance(X, LazyFeatures):
+            reader = LazyReader(
+                lazy=X,
+                names=self._column_names(),
+                column_readers=self._readers,
+                allow_nan=self._ensure_all_finite() == "allow-nan",
             )
-            return FeatureLedger(*values.shape, *groups, values=values)
-        names, allow_nan = self._column_names(), self._finite() == "allow-nan"
-
-        def read(columns, rows):
-            asked = [names[column] for column in columns]
-            if self._readers is None:
-                values = X.read(asked, rows)
-            else:
-                cells = X.fetch(asked, rows)
-                try:
-                    values = _read([self._readers[column] for column in columns], cells)
-                except ValueError as error:
-                    raise ValueError(
-                        f"The feature source returned other cells: {error}"
-                    ) from None
-                ledger.keep(columns, rows, cells)
-            check_bought(values, asked, allow_nan=allow_nan)
-            return values
-
-        ledger = FeatureLedger(num_samples(X), self.n_features_in_, *groups, read=read)
-        return ledger
+            return FeatureLedger(
+                num_samples(X),
+                self.n_features_in_,
+                self.group_of_,
+                n_groups,
+                reader=reader,
+            )
+        # Feature names were checked on X itself.
+        if self._readers is None:
+            refuse_texts(X=X)
+            values = X
+        else:
+            values = _read_columns(self._readers, names_and_columns(X)[1])
+        values = check_array(
+            values,
+            dtype=np.float64,
+            ensure_all_finite=self._ensure_all_finite(),
+            input_name="X",
+        )
+        return FeatureLedger(*values.shape, self.group_of_, n_groups, values=values)
 
     def _input(self, ledger, rows, columns, X):
-        """Rows of some columns as a user's model was fitted on them: arrays, or frames."""
+        """Return rows of some columns in the form that a user's model was fitted on."""
         if not isinstance(X, LazyFeatures):
-            part = _safe_indexing(X, rows)
-            every = len(columns) == self.n_features_in_
-            return part if every else _safe_indexing(part, columns, axis=1)
+            selected = _safe_indexing(X, rows)
+            if len(columns) == self.n_features_in_:
+                return selected
+            return _safe_indexing(selected, columns, axis=1)
         values = ledger.take(rows, columns)
         if self._readers is None:
             return values[:, columns]
         cells = {column: ledger.cells[column][rows] for column in columns}
-        return _safe_indexing(self._raw.rows(cells, len(rows)), columns, axis=1)
+        raw_rows = self._raw.rows(cells, len(rows))
+        return _safe_indexing(raw_rows, columns, axis=1)
 
     def _answers_of(self, proba, response):
-        """Answers of probabilities."""
-        return (
-            proba
-            if response == "predict_proba"
-            else self.classes_[proba.argmax(axis=1)]
-        )
+        """Return class probabilities as the answers of the method `response`."""
+        if response == "predict_proba":
+            return proba
+        return self.classes_[proba.argmax(axis=1)]
 
 
-def _read(readers, columns):
-    """Columns as numbers, each by what its cells say, also where rows come as an array."""
-    return np.column_stack([own.read(column) for own, column in zip(readers, columns)])
+def _read_columns(readers, columns):
+    """Return columns as a table of float64, each read by its reader."""
+    return np.column_stack(
+        [reader.read(column) for reader, column in zip(readers, columns)]
+    )
 
 
 def quality_of(objective, y, proba):
-    """Quality of answering rows by these probabilities."""
-    response = proba if objective.asks == "predict_proba" else proba.argmax(axis=1)
-    return np.asarray(objective.of(y, response), dtype=np.float64)
+    """Return the quality of answering each row by class probabilities.
+
+    `objective` is bound to training labels; `y` are positions of classes.
+    """
+    if objective.asks == "predict_proba":
+        answers = proba
+    else:
+        answers = proba.argmax(axis=1)
+    return np.asarray(objective.of(y, answers), dtype=np.float64)
 
 
-def check_bought(values, columns, *, allow_nan):
-    """Refuse bought features that a matrix could not have."""
-    for bad, what in (
-        (np.isinf(values), "infinity"),
-        (np.isnan(values), "NaN or nothing"),
-    ):
-        if bad.any() and not (allow_nan and what != "infinity"):
-            names = [columns[at] for at in np.flatnonzero(bad.any(axis=0))]
-            raise ValueError(
-                f"The feature source returned {what} in {int(bad.any(axis=1).sum())} of "
-                f"{len(values)} rows for the columns {names!r}; the models need finite numbers."
-            )
+# Features that are bought -------------------------------------------------------------
+
+
+class Bought(NamedTuple):
+    """Features that a source returned for some rows.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_rows, n_columns), dtype=float64
+        As numbers.
+
+    cells : list of array-like, or None
+        Cells of each column as the source returned them, where models read frames; else
+        None.
+    """
+
+    values: Any
+    cells: Any
+
+
+class LazyReader:
+    """Reader of lazy features as numbers.
+
+    Parameters
+    ----------
+    lazy : LazyFeatures
+
+    names : list
+        Name of each column.
+
+    column_readers : list of ColumnReader or None
+        How each column is read. None: all are numbers.
+
+    allow_nan : bool
+        True if the models take missing cells.
+    """
+
+    def __init__(self, *, lazy, names, column_readers, allow_nan):
+        self.lazy = lazy
+        self.names = names
+        self.column_readers = column_readers
+        self.allow_nan = allow_nan
+
+    def read(self, columns, rows):
+        """Buy columns, given by position, of some rows."""
+        names = [self.names[column] for column in columns]
+        if self.column_readers is None:
+            values = self.lazy.read(names, rows)
+            cells = None
+        else:
+            cells = self.lazy.fetch(names, rows)
+            readers = [self.column_readers[column] for column in columns]
+            try:
+                values = _read_columns(readers, cells)
+            except ValueError as error:
+                raise ValueError(
+                    f"The feature source returned other cells: {error}"
+                ) from None
+        check_bought(values, names, allow_nan=self.allow_nan)
+        return Bought(values, cells)
+
+
+def check_bought(values, names, *, allow_nan):
+    """Raise an error for infinite values, and for NaN unless it is allowed."""
+    _refuse_where(np.isinf(values), "infinity", names)
+    if not allow_nan:
+        _refuse_where(np.isnan(values), "NaN or nothing", names)
+
+
+def _refuse_where(is_refused, what, names):
+    """Raise an error that counts the rows, and names the columns, of refused cells."""
+    if not is_refused.any():
+        return
+    columns = np.flatnonzero(is_refused.any(axis=0))
+    n_rows = int(is_refused.any(axis=1).sum())
+    raise ValueError(
+        f"The feature source returned {what} in {n_rows} of {len(is_refused)} rows for "
+        f"the columns {[names[column] for column in columns]!r}; the models need "
+        "finite numbers."
+    )
 
 
 class FeatureLedger:
-    """Features of some rows, with what has been bought and what is planned to be.
+    """Features of some rows: those that were bought, and those that answers will need.
 
-    `group_of` is the group of each column; a group is bought as a whole, by ``read(columns, rows)``
-    with positions. It is None if `values` holds everything.
+    A group of columns is bought as a whole.
+
+    Parameters
+    ----------
+    n_samples, n_features : int
+
+    group_of : ndarray of shape (n_features,), dtype=int
+        Group of each column.
+
+    n_groups : int
+
+    reader : LazyReader, default=None
+        Buys features. None if `values` has all of them.
+
+    values : ndarray of shape (n_samples, n_features), default=None
+        All features, if they need not be bought.
+
+    Attributes
+    ----------
+    planned : ndarray of shape (n_samples, n_groups), dtype=bool
+        Groups that each row pays for.
+
+    cells : dict from int to ndarray of shape (n_samples,), dtype=object
+        Cells of bought columns as the source returned them, where models read frames.
     """
 
     def __init__(
-        self, n_samples, n_features, group_of, n_groups, *, read=None, values=None
+        self, n_samples, n_features, group_of, n_groups, *, reader=None, values=None
     ):
+        if values is None:
+            values = np.full((n_samples, n_features), np.nan)
         self.group_of = group_of
         self.planned = np.zeros((n_samples, n_groups), dtype=bool)
-        self._read = read
-        self._values = (
-            np.full((n_samples, n_features), np.nan) if values is None else values
-        )
-        self._bought = np.zeros((n_samples, n_groups), dtype=bool)
-        # Cells as the source returned them, by column, where models read frames.
         self.cells = {}
+        self._reader = reader
+        self._values = values
+        self._is_bought = np.zeros((n_samples, n_groups), dtype=bool)
 
-    def anew(self):
-        """The same rows and what was bought of them, with nothing planned."""
-        other = copy(self)
-        other.planned = np.zeros_like(self.planned)
-        return other
-
-    def keep(self, columns, rows, cells):
-        """Remember cells as they came."""
-        for column, own in zip(columns, cells):
-            if column not in self.cells:
-                self.cells[column] = np.full(len(self._values), None, dtype=object)
-            self.cells[column][rows] = cells_of(own)
+    def without_plans(self):
+        """Return a ledger that shares the bought features, and has nothing planned."""
+        ledger = copy(self)
+        ledger.planned = np.zeros_like(self.planned)
+        return ledger
 
     def plan(self, rows, columns):
-        """Note that these rows will need these columns."""
+        """Note that some rows will need some columns."""
         groups = np.unique(self.group_of[columns])
         self.planned[np.ix_(rows, groups)] = True
 
     def take(self, rows, columns):
-        """Values of rising rows; those in `columns` are bought, others may be NaN."""
-        if self._read is not None and len(rows) and len(columns):
-            groups = np.unique(self.group_of[columns])
-            missing = ~self._bought[np.ix_(rows, groups)]
-            # Rows that lack the same groups are asked together.
-            patterns, inverse = np.unique(missing, axis=0, return_inverse=True)
-            for index, pattern in enumerate(patterns):
-                if pattern.any():
-                    asked = rows[inverse.ravel() == index]
-                    bought = np.flatnonzero(np.isin(self.group_of, groups[pattern]))
-                    self._values[np.ix_(asked, bought)] = self._read(bought, asked)
-                    self._bought[np.ix_(asked, groups)] = True
-        return self._values if len(rows) == len(self._values) else self._values[rows]
+        """Return the values of rows, shape (n_rows, n_features); buy `columns` first.
+
+        The rows are rising. Values of other columns may be NaN.
+        """
+        if self._reader is not None and len(rows) and len(columns):
+            self._buy(rows, np.unique(self.group_of[columns]))
+        if len(rows) == len(self._values):
+            return self._values
+        return self._values[rows]
+
+    def _buy(self, rows, groups):
+        """Buy groups for the rows that have not bought them."""
+        is_missing = ~self._is_bought[np.ix_(rows, groups)]
+        # Rows that need the same groups are bought in one request.
+        patterns, pattern_of_row = np.unique(is_missing, axis=0, return_inverse=True)
+        for index, pattern in enumerate(patterns):
+            if not pattern.any():
+                continue
+            pattern_rows = rows[pattern_of_row.ravel() == index]
+            columns = np.flatnonzero(np.isin(self.group_of, groups[pattern]))
+            bought = self._reader.read(columns, pattern_rows)
+            self._values[np.ix_(pattern_rows, columns)] = bought.values
+            self._is_bought[np.ix_(pattern_rows, groups)] = True
+            if bought.cells is not None:
+                self._keep_cells(columns, pattern_rows, bought.cells)
+
+    def _keep_cells(self, columns, rows, cells):
+        """Keep the cells of some columns and rows as the source returned them."""
+        for column, column_cells in zip(columns, cells):
+            if column not in self.cells:
+                self.cells[column] = np.full(len(self._values), None, dtype=object)
+            self.cells[column][rows] = cells_of(column_cells)

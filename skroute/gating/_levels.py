@@ -1,5 +1,10 @@
-"""Levels of a gate: where its scores may be cut, and the share of rows that each cut sends."""
+"""Levels of a gate: where its scores are cut, and the share of rows above each cut.
 
+Rows whose score is above the level go to the full model. Scores that differ by rounding
+are tied, and a level never lies between them.
+"""
+
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -8,90 +13,261 @@ from skroute.utils._row_hash import even_draws
 from skroute.utils._tolerances import ROUNDING, SCORE_TIE
 from skroute.utils._typing import NDArray
 
+# Distance from the highest score to the level that sends no row, in tolerances of a
+# tie.
+_TIES_ABOVE_ALL = 1e3
 
-def _falling(gate):
-    """Order of falling scores, the scores, and room for rounding; which are the last of a tie."""
+# Two gains are equal if they differ by less than this share of the heaviest row: they
+# are sums of the same gains in another order.
+_GAIN_ROUNDING = 1e-6
+
+
+class _FallingScores(NamedTuple):
+    """Gate scores in falling order, in runs of tied ones.
+
+    Attributes
+    ----------
+    order : ndarray of shape (n_rows,), dtype=int
+        Positions of the rows, that of the highest score first.
+
+    scores : ndarray of shape (n_rows,)
+        The falling scores.
+
+    tolerance : ndarray of shape (n_rows,)
+        Difference up to which another score is tied with each score.
+
+    run_starts, run_ends : ndarray of shape (n_runs,), dtype=int
+        Places of the first and the last score of each run, in `order`.
+    """
+
+    order: NDArray[np.intp]
+    scores: NDArray[np.float64]
+    tolerance: NDArray[np.float64]
+    run_starts: NDArray[np.intp]
+    run_ends: NDArray[np.intp]
+
+
+def _sort_scores(gate):
+    """Return the scores of a gate in falling order, as :class:`_FallingScores`."""
     order = np.argsort(-gate, kind="stable")
-    falling = gate[order]
-    room = SCORE_TIE * np.maximum(np.abs(falling), 1.0)
-    last = np.flatnonzero(np.append(falling[:-1] - falling[1:] > room[:-1], True))
-    return order, falling, room, last
+    scores = gate[order]
+    tolerance = SCORE_TIE * np.maximum(np.abs(scores), 1.0)
+    steps = scores[:-1] - scores[1:]
+    # The last score of all ends the last run.
+    ends_run = np.append(steps > tolerance[:-1], True)
+    run_ends = np.flatnonzero(ends_run)
+    run_starts = np.append(0, run_ends[:-1] + 1)
+    return _FallingScores(order, scores, tolerance, run_starts, run_ends)
+
+
+class Cuts(NamedTuple):
+    """Levels at which gate scores may be cut.
+
+    Attributes
+    ----------
+    levels : ndarray of shape (n_cuts,)
+        Falling. The first is above all scores, the last below all of them, the others
+        half-way between neighbours that are not tied.
+
+    shares : ndarray of shape (n_cuts,)
+        Share of the weight above each level, from 0 to 1.
+    """
+
+    levels: NDArray[np.float64]
+    shares: NDArray[np.float64]
 
 
 def find_cuts(gate, weight):
-    """Levels at which gate scores may be cut, falling, and the share of weight above each.
-
-    They are half-way between neighbours, so that ties are never parted; the first sends no row,
-    the last all of them.
-    """
-    order, falling, room, last = _falling(gate)
-    share = np.cumsum(weight[order])
-    below = np.append(falling[1:], falling[-1] - 1.0)[last]
-    level = np.append(falling[0] + 1e3 * room[0], 0.5 * falling[last] + 0.5 * below)
-    return level, np.append(0.0, share[last] / share[-1])
+    """Return the levels at which gate scores may be cut, as :class:`Cuts`."""
+    falling = _sort_scores(gate)
+    scores = falling.scores
+    # The next lower score of each; below the lowest any number will do.
+    next_scores = np.append(scores[1:], scores[-1] - 1.0)
+    half_way = 0.5 * scores[falling.run_ends] + 0.5 * next_scores[falling.run_ends]
+    above_all = scores[0] + _TIES_ABOVE_ALL * falling.tolerance[0]
+    weight_above = np.cumsum(weight[falling.order])[falling.run_ends]
+    return Cuts(
+        levels=np.append(above_all, half_way),
+        shares=np.append(0.0, weight_above / weight_above[-1]),
+    )
 
 
 def lowest_level(gate, weight, share):
-    """The lowest level of a gate that sends at most a share of weight."""
-    levels, sent = find_cuts(gate, weight)
-    return levels[np.searchsorted(sent, share * (1 + ROUNDING), side="right") - 1]
+    """Return the lowest level that has at most this share of the weight above it."""
+    cuts = find_cuts(gate, weight)
+    n_allowed = np.searchsorted(cuts.shares, share * (1 + ROUNDING), side="right")
+    return cuts.levels[n_allowed - 1]
+
+
+def best_level(gate, gain, weight, p_full, n_standard_errors=0.0):
+    """Return the level above which sending rows raises quality most.
+
+    Parameters
+    ----------
+    gate : ndarray of shape (n_rows,)
+        Gate scores.
+
+    gain : ndarray of shape (n_rows,)
+        Quality of the full model's answers less that of f1's answers.
+
+    weight : ndarray of shape (n_rows,)
+
+    p_full : float
+        Largest share of the weight above the level.
+
+    n_standard_errors : float, default=0.0
+        Number of standard errors by which the summed gain must exceed 0.
+
+    Returns
+    -------
+    float
+        Of the levels that gain most, the one that sends the smallest share. Infinite if
+        no level gains.
+    """
+    cuts = find_cuts(gate, weight)
+    n_cuts = len(cuts.levels)
+    # The first cut at which a row is sent; it is sent at all later ones, too.
+    first_cut = np.searchsorted(-cuts.levels, -gate, side="right")
+    weighted_gain = weight * gain
+    gain_of_cut = np.cumsum(np.bincount(first_cut, weighted_gain, n_cuts))
+    variance = np.cumsum(np.bincount(first_cut, weighted_gain**2, n_cuts))
+    is_insignificant = gain_of_cut < n_standard_errors * np.sqrt(variance)
+    # The first cut sends no row, and is always possible.
+    is_insignificant[0] = False
+    gain_of_cut[is_insignificant] = -np.inf
+    gain_of_cut[cuts.shares > p_full * (1 + ROUNDING)] = -np.inf
+    is_best = gain_of_cut >= gain_of_cut.max() - _GAIN_ROUNDING * weight.max()
+    best_cut = np.argmax(is_best)
+    if best_cut == 0:
+        return np.inf
+    return cuts.levels[best_cut]
 
 
 class Ranks(NamedTuple):
-    """At which share of rows sent a row is one of them, from the scores of held-out rows.
+    """Conformal ranks of gate scores among held-out scores, with random ties.
 
-    A new row and n held-out ones are alike, and so are the n + 1 places that it may have among
-    them: below `a` higher ones, and at one of the t + 1 places among t of its own score. Drawn
-    evenly from these the share is uniform, whatever the scores are and however they tie, so that a
-    budget is met on average over held-out rows (Vovk, Gammerman and Shafer, 2005, Proposition 2.8).
+    The rank of a row is the smallest share of sent rows at which it is one of them. A
+    new row and n held-out ones are alike, and so are the n + 1 places that the new row
+    may have among them: below ``a`` higher scores, and at one of the ``t + 1`` places
+    among ``t`` scores equal to its own. Drawn evenly from these, the rank is uniform,
+    also if scores tie, so that a budget is met on average over held-out rows (Vovk,
+    Gammerman and Shafer, 2005, Proposition 2.8).
 
-    `high` and `low` bound each score within rounding, falling; `before` has the shares of the
-    scores above each of them, and of all; `place` is the share of the new row itself.
+    Attributes
+    ----------
+    upper, lower : ndarray of shape (n_runs,)
+        Bounds of each distinct held-out score, wider than its ties by the tolerance;
+        falling.
+
+    share_above : ndarray of shape (n_runs + 1,)
+        Share of the weight of the scores above each distinct score, and of all scores.
+
+    new_row_share : float
+        Share of the weight of the new row itself.
     """
 
-    high: NDArray[np.float64]
-    low: NDArray[np.float64]
-    before: NDArray[np.float64]
-    place: float
+    upper: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    share_above: NDArray[np.float64]
+    new_row_share: float
 
     @classmethod
     def of(cls, gate, weight):
-        """Ranks by the scores of held-out rows."""
-        order, falling, room, last = _falling(gate)
-        first = np.append(0, last[:-1] + 1)
-        before = np.append(0.0, np.cumsum(np.add.reduceat(weight[order], first)))
-        # A new row weighs 1, as a row does in the mean.
-        whole = before[-1] * (1 + 1 / before[-1])
-        bounds = falling[first] + room[first], falling[last] - room[last]
-        return cls(*bounds, before / whole, float(1 - before[-1] / whole))
+        """Return the ranks among the scores of held-out rows."""
+        falling = _sort_scores(gate)
+        starts = falling.run_starts
+        ends = falling.run_ends
+        run_weights = np.add.reduceat(weight[falling.order], starts)
+        weight_above = np.append(0.0, np.cumsum(run_weights))
+        held_out_weight = weight_above[-1]
+        # A new row weighs 1, the unit of the weights.
+        whole_weight = held_out_weight * (1 + 1 / held_out_weight)
+        return cls(
+            upper=falling.scores[starts] + falling.tolerance[starts],
+            lower=falling.scores[ends] - falling.tolerance[ends],
+            share_above=weight_above / whole_weight,
+            new_row_share=float(1 - held_out_weight / whole_weight),
+        )
 
-    def between(self, gate):
-        """Shares at which the first and the last of the rows of each score are sent."""
-        # Scores before these are higher.
-        at = np.searchsorted(-self.low, -gate, side="left")
-        inside = np.minimum(at, len(self.low) - 1)
-        tied = (at < len(self.low)) & (gate <= self.high[inside])
-        return self.before[at], self.before[at + tied] + self.place
+    def bounds(self, gate):
+        """Return the lowest and the highest rank that each score can have."""
+        # Number of distinct held-out scores above each score.
+        n_above = np.searchsorted(-self.lower, -gate, side="left")
+        next_run = np.minimum(n_above, len(self.lower) - 1)
+        is_tied = (n_above < len(self.lower)) & (gate <= self.upper[next_run])
+        lowest = self.share_above[n_above]
+        highest = self.share_above[n_above + is_tied] + self.new_row_share
+        return lowest, highest
 
-    def of_rows(self, gate, keys):
-        """The share at which each row is sent; where a range is possible, drawn by its key."""
-        low, high = self.between(gate)
-        return low + (high - low) * even_draws(keys)
+    def draw(self, gate, keys):
+        """Return the rank of each row, drawn between its bounds by its key."""
+        lowest, highest = self.bounds(gate)
+        return lowest + (highest - lowest) * even_draws(keys)
 
 
-def best_level(gate, gain, weight, p_full, sure=0.0):
-    """Level above which sending rows raises quality most.
+@dataclass
+class HeldOutScores:
+    """Gate scores of held-out rows, by which the level of the gate is set.
 
-    `gain` is by how much the full model's answers are better, `p_full` the largest share of weight
-    above the level, `sure` by how many standard errors the gain must be above 0. The smallest share
-    is sent among those that gain most; the level is infinite where none gains.
+    Attributes
+    ----------
+    gate_kind : Gate
+        It sets the level.
+
+    scores : ndarray of shape (n_rows,)
+        Gate scores.
+
+    gain : ndarray of shape (n_rows,)
+        Quality of the full model's answers less that of f1's answers.
+
+    weight : ndarray of shape (n_rows,)
+
+    keys : ndarray of shape (n_rows,), dtype=uint64
+        Keys of the values that the gate reads.
+
+    p_full : float
+        Largest share of the weight above the level.
+
+    n_standard_errors : float
+        Number of standard errors by which the gain must exceed 0.
+
+    lowest : float
+        Lower bound of the level.
     """
-    levels, share = find_cuts(gate, weight)
-    rows = np.searchsorted(-levels, -gate, side="right")
-    total = np.cumsum(np.bincount(rows, weight * gain, len(levels)))
-    error = np.sqrt(np.cumsum(np.bincount(rows, (weight * gain) ** 2, len(levels))))
-    total[1:][total[1:] < sure * error[1:]] = -np.inf
-    total[share > p_full * (1 + ROUNDING)] = -np.inf
-    # A gain of a millionth of a row is rounding.
-    best = np.argmax(total >= total.max() - 1e-6 * weight.max())
-    return levels[best] if best else np.inf
+
+    gate_kind: object
+    scores: NDArray[np.float64]
+    gain: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    keys: NDArray[np.uint64]
+    p_full: float
+    n_standard_errors: float
+    lowest: float
+
+    def level(self, selection=slice(None)):
+        """Return the level by some of the rows; infinite if no level gains."""
+        level = self.gate_kind.level(
+            self.scores[selection],
+            gain=self.gain[selection],
+            weight=self.weight[selection],
+            p_full=self.p_full,
+            n_standard_errors=self.n_standard_errors,
+        )
+        return max(level, self.lowest)
+
+    def ranks_by_other_half(self):
+        """Return the rank of each row, by the other half of the rows.
+
+        It is infinite for a row that the level of the other half does not send.
+        """
+        is_first_half = np.arange(len(self.scores)) % 2 == 0
+        ranks = np.full(len(self.scores), np.inf)
+        for half in (is_first_half, ~is_first_half):
+            other_half = ~half
+            if not self.weight[other_half].any():
+                continue
+            other_ranks = Ranks.of(self.scores[other_half], self.weight[other_half])
+            drawn = other_ranks.draw(self.scores[half], self.keys[half])
+            is_sent = self.scores[half] > self.level(other_half)
+            ranks[half] = np.where(is_sent, drawn, np.inf)
+        return ranks

@@ -1,8 +1,8 @@
 """Adapt-Lin: linear gate and cheap model with group-sparse features.
 
-The coefficients ``W`` have one column per output of f1 and a last one for the gate g. Rows of W
-that belong to features bought together form one group. The last feature is 1, alone in the last
-group, which costs nothing: its coefficients are the intercepts.
+The coefficients ``W`` have one column per output of f1 and a last one for the gate g.
+Rows of W that belong to features bought together form one group. The last feature is 1,
+alone in the last group, which costs nothing: its coefficients are the intercepts.
 """
 
 from contextlib import nullcontext
@@ -11,37 +11,62 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.special import expit
-from sklearn.base import BaseEstimator
 
 from skroute.gating._levels import lowest_level
 from skroute.gating._objective import (
     class_losses,
     kl_objective,
     modelled_probabilities,
-    of_outputs,
+    output_targets,
     q_step,
 )
+from skroute.gating._pairs import FittedPair, Gate, Pair
 from skroute.utils._compat import Integral, Interval, Real
 from skroute.utils._tolerances import ROUNDING
 from skroute.utils._typing import NDArray
 
 __all__ = ["LinearGate"]
 
-# Keeps the optimum finite on separable data, and the duality gap finite at every point.
+# Weight of the squared coefficients. It keeps the optimum finite on separable data, and
+# the duality gap finite at every point.
 RIDGE = 1e-4
-# Proximal steps at most; the duality gap ends nearly all problems before.
-_MOST_STEPS = 2000
-# Groups that are tried alone for a second start.
-_STARTS = 8
-# A category of fewer rows says nothing that a linear model could learn.
-_RARE = 2
+
+# Largest number of proximal steps. The duality gap ends nearly all problems before.
+_MAX_STEPS = 2000
+
+# Proximal steps from one evaluation of the duality gap to the next.
+_STEPS_PER_GAP = 10
+
+# Share of the tolerance of the alternation that bounds the duality gap of each (OPT2).
+_GAP_SHARE = 0.1
+
+# Number of groups that are tried alone for the second start.
+_N_SINGLE_GROUPS = 8
+
+# Weight, in rows, that a category needs for a column of its own: a linear model learns
+# nothing from a single row.
+_MIN_CATEGORY_WEIGHT = 2
 
 
 class LinearColumns(NamedTuple):
-    """Columns of a linear model: the raw column of each, and what it says of its cells.
+    """Columns of the linear model, made from the raw columns.
 
-    `level` is the category that it says to be there, NaN where it says that a cell is missing, and
-    infinite where it is the number itself. `mean`, of each raw column, stands for missing numbers.
+    A raw column of numbers stays a column. A raw column of categories becomes an
+    indicator for each category. Both have an indicator of missing cells, if some cells
+    are missing.
+
+    Attributes
+    ----------
+    origin : ndarray of shape (n_columns,), dtype=int64
+        Raw column of each column.
+
+    level : ndarray of shape (n_columns,)
+        Code of the category that a column indicates, NaN for an indicator of missing
+        cells, and infinite for a column of numbers.
+
+    mean : ndarray of shape (n_raw_columns,)
+        Mean of each raw column of numbers, which replaces missing numbers; 0 for
+        categories.
     """
 
     origin: NDArray[np.int64]
@@ -51,71 +76,106 @@ class LinearColumns(NamedTuple):
     @classmethod
     def of(cls, values, weight, categorical):
         """Return the columns for training rows; `weight` is in units of one row."""
-        found, mean = [], np.zeros(values.shape[1])
+        origins = []
+        levels = []
+        mean = np.zeros(values.shape[1])
         share = weight / weight.sum()
-        for at, column in enumerate(values.T):
-            there = ~np.isnan(column)
-            if categorical[at]:
-                levels, positions = np.unique(column[there], return_inverse=True)
-                counts = np.bincount(positions, weight[there])
-                found += [(at, level) for level in levels[counts >= _RARE]]
+        for position, column in enumerate(values.T):
+            is_present = ~np.isnan(column)
+            if categorical[position]:
+                codes, code_of_row = np.unique(column[is_present], return_inverse=True)
+                code_weights = np.bincount(code_of_row, weight[is_present])
+                new_levels = list(codes[code_weights >= _MIN_CATEGORY_WEIGHT])
             else:
-                found.append((at, np.inf))
-                if there.any():
-                    mean[at] = np.average(column[there], weights=share[there])
-            if not there.all():
-                found.append((at, np.nan))
-        origin, level = map(np.array, zip(*found))
-        return cls(origin.astype(np.int64), level.astype(np.float64), mean)
+                new_levels = [np.inf]
+                if is_present.any():
+                    mean[position] = np.average(
+                        column[is_present], weights=share[is_present]
+                    )
+            if not is_present.all():
+                new_levels.append(np.nan)
+            origins += [position] * len(new_levels)
+            levels += new_levels
+        return cls(
+            origin=np.array(origins, dtype=np.int64),
+            level=np.array(levels, dtype=np.float64),
+            mean=mean,
+        )
 
     def expand(self, values, columns=slice(None)):
-        """Rows as the columns of the linear model, all of them or some."""
-        origin, level = self.origin[columns], self.level[columns]
+        """Return raw rows as the columns of the linear model, all of them or some."""
+        origin = self.origin[columns]
+        level = self.level[columns]
         raw = values[:, origin]
-        missing = np.isnan(raw)
-        said = (raw == level) | (missing & np.isnan(level))
-        return np.where(
-            np.isinf(level), np.where(missing, self.mean[origin], raw), said
-        )
+        is_missing = np.isnan(raw)
+        is_indicated = (raw == level) | (is_missing & np.isnan(level))
+        numbers = np.where(is_missing, self.mean[origin], raw)
+        return np.where(np.isinf(level), numbers, is_indicated)
+
+
+class LinearRows(NamedTuple):
+    """Training rows as :class:`LinearGate` reads them.
+
+    Attributes
+    ----------
+    columns : LinearColumns
+
+    standardised : ndarray of shape (n_rows, n_columns + 1)
+        Columns with mean 0 and variance 1, and a last one of ones.
+
+    mean, scale : ndarray of shape (n_columns,)
+        Moments of the columns; `scale` is infinite for a constant column.
+    """
+
+    columns: LinearColumns
+    standardised: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    scale: NDArray[np.float64]
 
 
 @dataclass
-class LinearPair:
-    """Linear cheap model f1 and gate g; of the coefficients the gate's are the last."""
+class LinearPair(Pair):
+    """Linear cheap model f1 and gate g.
+
+    Attributes
+    ----------
+    columns : LinearColumns
+
+    coef : ndarray of shape (n_columns, n_outputs + 1)
+        Coefficients of each output of f1 and, in the last column, of the gate.
+
+    intercept : ndarray of shape (n_outputs + 1,)
+    """
 
     columns: LinearColumns
     coef: NDArray[np.float64]
     intercept: NDArray[np.float64]
     reads_cheap = False
-    simpler = None
 
     def __post_init__(self):
-        self._cheap = np.flatnonzero(self.coef[:, :-1].any(axis=1))
-        self._gate = np.flatnonzero(self.coef[:, -1])
-        self.cheap_features = np.unique(self.columns.origin[self._cheap])
-        self.gate_features = np.unique(self.columns.origin[self._gate])
+        self._cheap_columns = np.flatnonzero(self.coef[:, :-1].any(axis=1))
+        self._gate_columns = np.flatnonzero(self.coef[:, -1])
+        self.cheap_features = np.unique(self.columns.origin[self._cheap_columns])
+        self.gate_features = np.unique(self.columns.origin[self._gate_columns])
 
     def cheap_scores(self, values):
-        """Scores of f1, shape (n_rows, n_outputs)."""
-        used = self._cheap
-        return (
-            self.columns.expand(values, used) @ self.coef[used, :-1]
-            + self.intercept[:-1]
-        )
+        """Return the scores of f1, shape (n_rows, n_outputs)."""
+        used = self._cheap_columns
+        expanded = self.columns.expand(values, used)
+        return expanded @ self.coef[used, :-1] + self.intercept[:-1]
 
-    def gate_scores(self, values, scores):
-        """Scores of the gate, shape (n_rows,)."""
-        used = self._gate
-        return (
-            self.columns.expand(values, used) @ self.coef[used, -1] + self.intercept[-1]
-        )
+    def gate_scores(self, values, cheap_scores):
+        """Return the scores of the gate, shape (n_rows,); they do not depend on f1."""
+        used = self._gate_columns
+        expanded = self.columns.expand(values, used)
+        return expanded @ self.coef[used, -1] + self.intercept[-1]
 
 
-class LinearGate(BaseEstimator):
+class LinearGate(Gate):
     """Linear cheap model and gate with a group-sparse penalty: Adapt-Lin.
 
-    For the parameter `gate` of :class:`AdaptGatingClassifier`. The penalty is the convex
-    relaxation ``gamma * sum_a sqrt(c_a) ||(g_a, f1_a)||`` (Algorithm 1).
+    For the parameter `gate` of :class:`AdaptGatingClassifier`. The penalty is the
+    convex relaxation ``gamma * sum_a sqrt(c_a) ||(g_a, f1_a)||`` (Algorithm 1).
 
     Parameters
     ----------
@@ -143,91 +203,134 @@ class LinearGate(BaseEstimator):
         self.tol = tol
 
     def ready(self, rows, categorical):
-        """Columns of the linear model; values with mean 0 and variance 1, and ones; the moments."""
+        """Return the columns of the linear model and the standardised rows."""
         weight = rows.weight / rows.weight.sum()
         columns = LinearColumns.of(rows.values, rows.weight, categorical)
         values = columns.expand(rows.values)
         mean = weight @ values
         scale = np.sqrt(weight @ (values - mean) ** 2)
-        # A constant column carries nothing; rounding must not blow it up.
+        # A constant column has no information, and must not become rounding error
+        # divided by rounding error.
         scale[scale <= ROUNDING * np.abs(mean)] = np.inf
-        return columns, with_ones((values - mean) / scale), mean, scale
+        standardised = with_ones((values - mean) / scale)
+        return LinearRows(columns, standardised, mean, scale)
 
     def fit_pair(self, rows, held_out, ready, problem, n_jobs, progress):
-        """Return the pair, its objectives, none on held-out rows, and the alternations."""
-        columns, values, mean, scale = ready
-        of_columns = problem._replace(
-            group_of=np.append(
-                problem.group_of[columns.origin], len(problem.group_costs)
-            ),
+        """Return the pair of the better of two starts; held-out rows are not used."""
+        group_of_columns = problem.group_of[ready.columns.origin]
+        group_of_intercept = len(problem.group_costs)
+        column_problem = problem._replace(
+            group_of=np.append(group_of_columns, group_of_intercept),
             group_costs=np.append(problem.group_costs, 0.0),
         )
-        how = {"max_iter": self.max_iter, "tol": self.tol, "progress": progress}
-        W, objectives = adapt_linear_multistart(values, rows, of_columns, **how)
-        coef = W[:-1] / scale[:, None]
-        pair = LinearPair(columns, coef, W[-1] - mean @ coef)
-        return pair, objectives, [], len(objectives)
+        fit = adapt_linear_multistart(
+            ready.standardised,
+            rows,
+            column_problem,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            progress=progress,
+        )
+        # From standardised columns back to the columns.
+        coef = fit.W[:-1] / ready.scale[:, None]
+        intercept = fit.W[-1] - ready.mean @ coef
+        return FittedPair(
+            pair=LinearPair(ready.columns, coef, intercept),
+            objectives=fit.objectives,
+            held_out_objectives=[],
+            n_iter=len(fit.objectives),
+        )
 
-    def level(self, gate, gain, weight, p_full, sure):
-        """The logistic fit puts it at 0, unless more than `p_full` is sent from there."""
+    def level(self, gate, gain, weight, p_full, n_standard_errors):
+        """Return 0, or the lowest level that `p_full` allows if it is higher."""
         return max(0.0, lowest_level(gate, weight, p_full))
 
 
 def with_ones(values):
-    """Features with the last one, of the intercepts."""
+    """Return the features with a last column of ones, for the intercepts."""
     return np.column_stack([values, np.ones(len(values))])
 
 
+# (OPT2) -------------------------------------------------------------------------------
+
+
+class Smooth(NamedTuple):
+    """Smooth part of an objective at a point.
+
+    Attributes
+    ----------
+    value : float
+
+    gradient : ndarray of shape (n_rows, n_outputs)
+        Gradient with respect to the scores.
+    """
+
+    value: float
+    gradient: NDArray[np.float64]
+
+
 def loss_kl(scores, y, q, weight):
-    """Smooth part of (OPT2) for given q, and its gradient in the scores of f1 and the gate."""
+    """Return the smooth part of (OPT2) for fixed q, with its gradient.
+
+    The last column of the scores is the gate.
+    """
     gate = scores[:, -1]
-    value, gradient = cheap_part(scores[:, :-1], y, weight * (1 - q))
-    value += (weight * (np.logaddexp(0, gate) - q * gate)).sum()
-    return float(value), np.column_stack([gradient, weight * (expit(gate) - q)])
-
-
-def cheap_part(scores, y, kept):
-    """What f1 adds to the loss, and its gradient in the scores of f1."""
-    wrong = modelled_probabilities(scores) - of_outputs(y, scores.shape[1])
-    return (kept * class_losses(scores, y)).sum(), kept[:, None] * wrong
-
-
-def group_norms(W, group_of, n_groups):
-    """Frobenius norm of each group of rows, shape (n_groups,)."""
-    return np.sqrt(
-        np.bincount(group_of, weights=(W**2).sum(axis=1), minlength=n_groups)
+    cheap = cheap_part(scores[:, :-1], y, weight * (1 - q))
+    gate_value = (weight * (np.logaddexp(0, gate) - q * gate)).sum()
+    gate_gradient = weight * (expit(gate) - q)
+    return Smooth(
+        value=float(cheap.value + gate_value),
+        gradient=np.column_stack([cheap.gradient, gate_gradient]),
     )
 
 
+def cheap_part(scores, y, cheap_weight):
+    """Return the loss of f1, with its gradient in the scores of f1.
+
+    `cheap_weight` is the weight with which f1 answers each row.
+    """
+    error = modelled_probabilities(scores) - output_targets(y, scores.shape[1])
+    return Smooth(
+        value=(cheap_weight * class_losses(scores, y)).sum(),
+        gradient=cheap_weight[:, None] * error,
+    )
+
+
+def group_norms(W, group_of, n_groups):
+    """Return the Frobenius norm of each group of rows, shape (n_groups,)."""
+    squares = (W**2).sum(axis=1)
+    return np.sqrt(np.bincount(group_of, weights=squares, minlength=n_groups))
+
+
 def prox_group_norm(W, group_of, thresholds):
-    """Proximal operator of ``sum_a threshold_a ||W_a||_F``: block soft-thresholding."""
+    """Apply block soft-thresholding: the prox of ``sum_a threshold_a ||W_a||_F``."""
     norms = group_norms(W, group_of, len(thresholds))
     shrink = np.maximum(1 - thresholds / np.where(norms > 0, norms, 1.0), 0.0)
     return W * shrink[group_of][:, None]
 
 
 def penalty(W, group_of, thresholds):
-    """The L2,1 norm weighted by feature costs, and the ridge."""
-    of_groups = thresholds @ group_norms(W, group_of, len(thresholds))
-    return float(of_groups + 0.5 * RIDGE * (W**2).sum())
+    """Return the L2,1 norm, weighted by the thresholds of the groups, and the ridge."""
+    group_penalty = thresholds @ group_norms(W, group_of, len(thresholds))
+    return float(group_penalty + 0.5 * RIDGE * (W**2).sum())
 
 
 def duality_gap(W, gradient, group_of, thresholds):
-    """Gap between the penalised objective at W and the dual at the loss gradient.
+    """Return the gap between the objective at W and the dual at the loss gradient.
 
-    With the dual point at the gradient of the loss, the loss terms cancel (Fenchel-Young)
-    and the gap is ``sum_a Omega_a(W_a) + <W_a, V_a> + Omega_a^*(-V_a)``, V being the
-    gradient with respect to W and ``Omega^*(-V) = (||V|| - threshold)_+^2 / (2 ridge)``.
+    With the dual point at the gradient of the loss, the loss terms cancel
+    (Fenchel-Young) and the gap is ``sum_a Omega_a(W_a) + <W_a, V_a> +
+    Omega_a^*(-V_a)``, V being the gradient with respect to W and ``Omega^*(-V) = (||V||
+    - threshold)_+^2 / (2 ridge)``.
     """
-    over = np.maximum(
-        group_norms(gradient, group_of, len(thresholds)) - thresholds, 0.0
-    )
-    dual = (W * gradient).sum() + (over**2).sum() / (2 * RIDGE)
+    gradient_norms = group_norms(gradient, group_of, len(thresholds))
+    excess = np.maximum(gradient_norms - thresholds, 0.0)
+    dual = (W * gradient).sum() + (excess**2).sum() / (2 * RIDGE)
     return float(penalty(W, group_of, thresholds) + dual)
 
 
 def accelerated_proximal_gradient(
-    X, loss, W, group_of, thresholds, *, curvature, tol, max_iter=_MOST_STEPS
+    X, loss, W, group_of, thresholds, *, curvature, tol, max_iter=_MAX_STEPS
 ):
     """Minimise ``loss(X W) + penalty``: the linear case of (OPT2).
 
@@ -235,120 +338,281 @@ def accelerated_proximal_gradient(
     Candes' gradient scheme), stopped by the duality gap, which is computed every tenth
     step. The objective at the result is never above that at the start.
 
-    ``loss(scores)`` returns a value and its gradient; `curvature` bounds the largest eigenvalue of
-    its Hessian in W. The result is W and the last duality gap, a bound of the distance to the
-    optimal objective.
+    Parameters
+    ----------
+    X : ndarray of shape (n_rows, n_features)
+
+    loss : callable
+        ``loss(scores)`` returns a :class:`Smooth`.
+
+    W : ndarray of shape (n_features, n_outputs)
+        The start.
+
+    group_of : ndarray of shape (n_features,), dtype=int
+
+    thresholds : ndarray of shape (n_groups,)
+        Weight of the norm of each group.
+
+    curvature : float
+        Bound of the largest eigenvalue of the Hessian of the loss in W.
+
+    tol : float
+        Stop at a duality gap of at most this.
+
+    max_iter : int
+
+    Returns
+    -------
+    W : ndarray of shape (n_features, n_outputs)
+
+    gap : float
+        The last duality gap, a bound of the distance to the optimal objective.
     """
     step = 1.0 / (curvature + RIDGE)
-    best, best_value = W, loss(X @ W)[0] + penalty(W, group_of, thresholds)
-    ahead, momentum, gap = W, 1.0, np.inf
+    best_W = W
+    best_value = loss(X @ W).value + penalty(W, group_of, thresholds)
+    # The point that momentum extrapolates to, at which the gradient is taken.
+    ahead = W
+    momentum = 1.0
+    gap = np.inf
     for iteration in range(1, max_iter + 1):
-        move = ahead - step * (X.T @ loss(X @ ahead)[1] + RIDGE * ahead)
-        new = prox_group_norm(move, group_of, step * thresholds)
-        change = new - W
-        if ((ahead - new) * change).sum() > 0:
+        gradient = X.T @ loss(X @ ahead).gradient + RIDGE * ahead
+        new_W = prox_group_norm(ahead - step * gradient, group_of, step * thresholds)
+        change = new_W - W
+        points_uphill = ((ahead - new_W) * change).sum() > 0
+        if points_uphill:
             momentum = 1.0
         next_momentum = 0.5 * (1 + np.sqrt(1 + 4 * momentum**2))
-        ahead = new + (momentum - 1) / next_momentum * change
-        W, momentum = new, next_momentum
-        if iteration % 10 == 0 or iteration == max_iter:
-            value, by_score = loss(X @ W)
-            value += penalty(W, group_of, thresholds)
+        ahead = new_W + (momentum - 1) / next_momentum * change
+        W = new_W
+        momentum = next_momentum
+        if iteration % _STEPS_PER_GAP == 0 or iteration == max_iter:
+            smooth = loss(X @ W)
+            value = smooth.value + penalty(W, group_of, thresholds)
             if value <= best_value:
-                best, best_value = W, value
-            gap = duality_gap(W, X.T @ by_score, group_of, thresholds)
+                best_W = W
+                best_value = value
+            gap = duality_gap(W, X.T @ smooth.gradient, group_of, thresholds)
             if gap <= tol:
                 break
-    return best, gap
+    return best_W, gap
+
+
+# Algorithm 1 --------------------------------------------------------------------------
+
+
+class LinearFit(NamedTuple):
+    """Result of Algorithm 1.
+
+    Attributes
+    ----------
+    W : ndarray of shape (n_features, n_outputs + 1)
+        Coefficients of f1 and, in the last column, of the gate.
+
+    objectives : list of float
+        (OPT) after each alternation, which never rises.
+    """
+
+    W: NDArray[np.float64]
+    objectives: list
+
+
+class _LinearProblem:
+    """(OPT) of a linear pair on training rows, and its minimiser for fixed q.
+
+    `X` are standardised features and ones, and the groups of `problem` are those of
+    `X`.
+    """
+
+    def __init__(self, X, rows, problem, tol):
+        self.X = X
+        self.y = rows.y
+        self.full_loss = rows.full_loss
+        self.weight = rows.weight / rows.weight.sum()
+        self.group_of = problem.group_of
+        # Weight of the norm of each group in the penalty.
+        self.thresholds = problem.gamma * np.sqrt(problem.group_costs)
+        # Largest second derivative of the logistic loss in a score of f1.
+        score_curvature = 0.25 if problem.n_outputs == 1 else 0.5
+        self.curvature = score_curvature * squared_norm(X, self.weight)
+        self.gap_tol = _GAP_SHARE * tol
+
+    def objective(self, q, W):
+        """Return (OPT)."""
+        scores = self.X @ W
+        cheap_loss = class_losses(scores[:, :-1], self.y)
+        value = kl_objective(q, cheap_loss, self.full_loss, scores[:, -1], self.weight)
+        return value + self.penalty(W)
+
+    def penalty(self, W):
+        """Return the penalty of the coefficients."""
+        return penalty(W, self.group_of, self.thresholds)
+
+    def minimise_pair(self, q, start):
+        """Return the coefficients of f1 and g that solve (OPT2) for fixed q."""
+        return self._minimise(
+            lambda scores: loss_kl(scores, self.y, q, self.weight), start
+        )
+
+    def minimise_cheap(self, start):
+        """Return the coefficients of f1 if f1 answers every row."""
+        return self._minimise(self.cheap_loss, start)
+
+    def cheap_loss(self, scores):
+        """Return the loss of f1 if it answers every row, as a :class:`Smooth`."""
+        return cheap_part(scores, self.y, self.weight)
+
+    def _minimise(self, loss, start):
+        """Return the coefficients that minimise a loss of scores and the penalty."""
+        W, _ = accelerated_proximal_gradient(
+            self.X,
+            loss,
+            start,
+            self.group_of,
+            self.thresholds,
+            curvature=self.curvature,
+            tol=self.gap_tol,
+        )
+        return W
 
 
 def adapt_linear(X, rows, problem, *, max_iter, tol, start=None, progress=nullcontext):
-    """Algorithm 1 (Adapt-Lin): alternate (OPT1) for q and (OPT2) for g and f1.
+    """Alternate (OPT1) for q and (OPT2) for g and f1: Algorithm 1 (Adapt-Lin).
 
-    `X` are standardised features and ones, and the groups of the problem are theirs. It ends after
-    `max_iter` alternations, or where one lowers the objective by less than `tol`; a tenth of that
-    bounds the duality gap of each (OPT2). Without `start`, it starts from q = p_full everywhere;
-    each alternation runs in a context of `progress`.
+    With ``p_full=0`` there is no gate: f1 is fitted alone, and the gate's intercept is
+    minus infinity.
 
-    The result is W, of shape (n_features, n_outputs + 1), and (OPT) after each alternation, which
-    never rises. With ``p_full=0`` there is no gate: f1 alone, and minus infinity for the gate's
-    intercept.
+    Parameters
+    ----------
+    X : ndarray of shape (n_rows, n_features)
+        Standardised features and ones.
+
+    rows : Rows
+
+    problem : Problem
+        Its groups are those of the columns of `X`.
+
+    max_iter : int
+        Largest number of alternations.
+
+    tol : float
+        Stop when an alternation lowers the objective by less. A tenth of it bounds the
+        duality gap of each (OPT2).
+
+    start : ndarray of shape (n_features, n_outputs + 1), default=None
+        First coefficients. None: the solution of (OPT2) with q = p_full everywhere.
+
+    progress : callable, default=nullcontext
+        ``progress()`` returns a context manager. Each alternation runs in one.
+
+    Returns
+    -------
+    LinearFit
     """
-    y, full_loss, weight = rows.y, rows.full_loss, rows.weight / rows.weight.sum()
-    n_outputs = problem.n_outputs
-    priced = problem.group_of, problem.gamma * np.sqrt(problem.group_costs)
-    # A bound of the Hessian of the logistic loss in the scores of f1.
-    curvature = (0.25 if n_outputs == 1 else 0.5) * squared_norm(X, weight)
-
-    def minimise(loss, W):
-        how = {"curvature": curvature, "tol": 0.1 * tol}
-        return accelerated_proximal_gradient(X, loss, W, *priced, **how)[0]
-
-    def solve(q, W):
-        return minimise(lambda scores: loss_kl(scores, y, q, weight), W)
-
-    def objective(q, W):
-        scores = X @ W
-        cheap_loss = class_losses(scores[:, :-1], y)
-        value = kl_objective(q, cheap_loss, full_loss, scores[:, -1], weight)
-        return value + penalty(W, *priced)
-
+    linear = _LinearProblem(X, rows, problem, tol)
     if problem.p_full == 0:
-        zeros = np.zeros((X.shape[1], n_outputs))
-        W = minimise(lambda scores: cheap_part(scores, y, weight), zeros)
-        value = cheap_part(X @ W, y, weight)[0] + penalty(W, *priced)
-        never = np.append(np.zeros(len(W) - 1), -np.inf)
-        return np.column_stack([W, never]), [value]
-    even = np.full(len(X), min(problem.p_full, 0.5))
-    W = solve(even, np.zeros((X.shape[1], n_outputs + 1))) if start is None else start
-    q, objectives = None, []
+        return _fit_without_gate(linear, problem.n_outputs)
+    W = start
+    if W is None:
+        even_q = np.full(len(X), min(problem.p_full, 0.5))
+        W = linear.minimise_pair(even_q, np.zeros((X.shape[1], problem.n_outputs + 1)))
+    q = None
+    objectives = []
     for _ in range(max_iter):
         with progress():
             scores = X @ W
-            cheap_loss = class_losses(scores[:, :-1], y)
-            proposal, _ = q_step(
-                cheap_loss, full_loss, scores[:, -1], problem.p_full, weight
+            cheap_loss = class_losses(scores[:, :-1], rows.y)
+            new_q, _ = q_step(
+                cheap_loss, rows.full_loss, scores[:, -1], problem.p_full, linear.weight
             )
-            if q is None or objective(proposal, W) <= objectives[-1]:
-                q = proposal
-            W = solve(q, W)
-            objectives.append(objective(q, W))
+            # Rounding in the constraint on q may raise the objective.
+            if q is None or linear.objective(new_q, W) <= objectives[-1]:
+                q = new_q
+            W = linear.minimise_pair(q, W)
+            objectives.append(linear.objective(q, W))
         if len(objectives) > 1 and objectives[-2] - objectives[-1] < tol:
             break
-    return W, objectives
+    return LinearFit(W, objectives)
+
+
+def _fit_without_gate(linear, n_outputs):
+    """Return the fit of f1 alone, with a gate of minus infinity on every row."""
+    n_features = linear.X.shape[1]
+    W = linear.minimise_cheap(np.zeros((n_features, n_outputs)))
+    objective = linear.cheap_loss(linear.X @ W).value + linear.penalty(W)
+    gate_coef = np.zeros(n_features)
+    # The intercept.
+    gate_coef[-1] = -np.inf
+    return LinearFit(np.column_stack([W, gate_coef]), [objective])
 
 
 def squared_norm(X, weight):
-    """Squared spectral norm of the weighted rows."""
+    """Return the squared spectral norm of the weighted rows."""
     return np.linalg.norm(np.sqrt(weight)[:, None] * X, 2) ** 2
 
 
-def adapt_linear_multistart(X, rows, problem, **how):
-    """:func:`adapt_linear` from two starts; the lower objective is kept.
+def adapt_linear_multistart(X, rows, problem, *, max_iter, tol, progress=nullcontext):
+    """Run :func:`adapt_linear` from two starts, and return the fit of lower objective.
 
-    (OPT) is convex in q and in (g, f1) but not jointly: alternation that starts from the
-    features that a single linear model likes best may stay with them. The other start is
-    the best solution with one group of features alone, among the few groups whose
-    penalty the loss gradient exceeds by most.
+    (OPT) is convex in q and in (g, f1) but not jointly. Alternation that starts from
+    the features that a single linear model likes best may stay with them. The other
+    start is the best solution with one group of features alone, among the few groups
+    whose penalty the loss gradient exceeds by most.
+
+    The parameters are those of :func:`adapt_linear`.
     """
-    best = adapt_linear(X, rows, problem, **how)
-    _, p_full, gamma, group_of, group_costs = problem
-    if len(group_costs) == 2 or p_full == 0:
-        return best
-    W, weight = np.zeros_like(best[0]), rows.weight / rows.weight.sum()
-    q = np.full(len(X), min(p_full, 0.5))
-    _, gradient = loss_kl(np.zeros((len(X), W.shape[1])), rows.y, q, weight)
-    promise = group_norms(
-        X.T @ (gradient - gradient.mean(axis=0)), group_of, len(group_costs)
-    )
-    promise = (promise - gamma * np.sqrt(group_costs))[:-1]
-    alone = []
-    for group in np.argsort(-promise, kind="stable")[:_STARTS]:
-        inside = np.append(np.flatnonzero(group_of == group), len(group_of) - 1)
-        of_group = np.append(np.zeros(len(inside) - 1, dtype=np.intp), 1)
-        own = problem._replace(group_of=of_group, group_costs=group_costs[[group, -1]])
-        alone.append((inside, *adapt_linear(X[:, inside], rows, own, **how)))
-    inside, coef, _ = min(alone, key=lambda one: one[-1][-1])
-    W[inside] = coef
-    other = adapt_linear(X, rows, problem, start=W, **how)
-    return min(best, other, key=lambda one: one[-1][-1])
+    options = {"max_iter": max_iter, "tol": tol, "progress": progress}
+    default_fit = adapt_linear(X, rows, problem, **options)
+    # One group of features, and that of the intercepts.
+    has_one_group = len(problem.group_costs) == 2
+    if has_one_group or problem.p_full == 0:
+        return default_fit
+    intercept = len(problem.group_of) - 1
+    single_fits = []
+    for group in _most_promising_groups(X, rows, problem):
+        columns = np.flatnonzero(problem.group_of == group)
+        # The group becomes group 0, and the intercepts group 1.
+        single_problem = problem._replace(
+            group_of=np.append(np.zeros(len(columns), dtype=np.intp), 1),
+            group_costs=problem.group_costs[[group, -1]],
+        )
+        columns = np.append(columns, intercept)
+        fit = adapt_linear(X[:, columns], rows, single_problem, **options)
+        single_fits.append(SingleGroupFit(columns, fit))
+    best_single = min(single_fits, key=lambda single: single.fit.objectives[-1])
+    start = np.zeros_like(default_fit.W)
+    start[best_single.columns] = best_single.fit.W
+    other_fit = adapt_linear(X, rows, problem, start=start, **options)
+    return min(default_fit, other_fit, key=lambda fit: fit.objectives[-1])
+
+
+class SingleGroupFit(NamedTuple):
+    """Fit with the features of one group and the intercepts alone.
+
+    Attributes
+    ----------
+    columns : ndarray of int
+        Columns of X that it reads; the last is that of the intercepts.
+
+    fit : LinearFit
+    """
+
+    columns: NDArray[np.intp]
+    fit: LinearFit
+
+
+def _most_promising_groups(X, rows, problem):
+    """Return the groups whose penalty the loss gradient exceeds by most, at W = 0."""
+    n_rows = len(X)
+    n_groups = len(problem.group_costs)
+    weight = rows.weight / rows.weight.sum()
+    q = np.full(n_rows, min(problem.p_full, 0.5))
+    no_scores = np.zeros((n_rows, problem.n_outputs + 1))
+    gradient = loss_kl(no_scores, rows.y, q, weight).gradient
+    # Without the part that the intercepts can explain.
+    gradient_of_W = X.T @ (gradient - gradient.mean(axis=0))
+    norms = group_norms(gradient_of_W, problem.group_of, n_groups)
+    excess = norms - problem.gamma * np.sqrt(problem.group_costs)
+    # The last group is that of the intercepts.
+    falling = np.argsort(-excess[:-1], kind="stable")
+    return falling[:_N_SINGLE_GROUPS]

@@ -1,87 +1,89 @@
-"""The Adapt objective (OPT), its terms, and the steps that do not depend on the model class.
+"""The Adapt objective (OPT), its terms, and the steps that both gates share.
 
 Notation of Nan and Saligrama (2017): ``q_i`` is the probability with which row i is
-sent to the full model f0, ``g`` the gate (``g > 0`` sends to f0), ``f1`` the cheap model,
+sent to the full model f0, ``g`` the gate (``g > 0`` sends to f0), ``f1`` the cheap
+model,
 
     A_i = loss(f1(x_i), y_i) + log(1 + exp(g_i))
     B_i = -log p0(y_i | x_i) + log(1 + exp(-g_i)).
 """
 
-from typing import Any, NamedTuple
-
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import expit, log_expit, log_softmax, softmax, xlogy
 
-# p0 is clipped so that one row, confidently wrong out of sample, has a bounded loss.
+# Lower bound of p0: the loss of a row that the full model gets confidently wrong is at
+# most 6.9 nats.
 MIN_PROBABILITY = 1e-3
 
+# Absolute error of the dual price beta of the constraint on q, in nats.
+_PRICE_TOLERANCE = 1e-13
 
-class Rows(NamedTuple):
-    """Rows to learn a pair from, with the full model's loss and quality on each, out of sample."""
+# A Newton step of `fit_doubt` is the last if the loss falls by less than half of this,
+# in nats.
+_SMALLEST_DECREASE = 1e-12
 
-    values: Any
-    y: Any
-    full_loss: Any
-    weight: Any
-    full_quality: Any
-
-    def of(self, kept):
-        """Some of the rows."""
-        return Rows(*(part[kept] for part in self))
-
-
-class Problem(NamedTuple):
-    """What a pair is fitted for; `group_of` is of the columns that it reads."""
-
-    n_classes: int
-    p_full: float
-    gamma: float
-    group_of: Any
-    group_costs: Any
-
-    @property
-    def n_outputs(self):
-        """Outputs of the cheap model: one stands for the second of two classes."""
-        return 1 if self.n_classes == 2 else self.n_classes
+# Newton steps of `fit_doubt` are halved to no less than this factor.
+_SMALLEST_STEP = 1e-6
 
 
 def log_probabilities(scores):
-    """Log-probabilities; one output is the log-odds of the second class, more are a softmax."""
+    """Return the log-probabilities of all classes, shape (n_rows, n_classes).
+
+    A single score is the log-odds of the second class. Several scores are the inputs of
+    a softmax.
+    """
     if scores.shape[1] == 1:
         return np.column_stack([log_expit(-scores[:, 0]), log_expit(scores[:, 0])])
     return log_softmax(scores, axis=1)
 
 
 def modelled_probabilities(scores):
-    """Probability of the class that each output stands for: the second of two, if it is one."""
-    return expit(scores) if scores.shape[1] == 1 else softmax(scores, axis=1)
+    """Return the probability of the class of each output, shape (n_rows, n_outputs).
+
+    A single output stands for the second of two classes.
+    """
+    if scores.shape[1] == 1:
+        return expit(scores)
+    return softmax(scores, axis=1)
 
 
-def of_outputs(y, n_outputs):
-    """Whether each row is of the class that each output stands for."""
-    return y[:, None] == (np.arange(1, 2) if n_outputs == 1 else np.arange(n_outputs))
+def output_targets(y, n_outputs):
+    """Return True where a row has the class of an output, shape (n_rows, n_outputs)."""
+    if n_outputs == 1:
+        return y[:, None] == 1
+    return y[:, None] == np.arange(n_outputs)
 
 
 def class_losses(scores, y):
-    """Logistic loss of the cheap model, ``loss(f1(x_i), y_i)``."""
+    """Return the logistic loss of the cheap model, ``loss(f1(x_i), y_i)``."""
     if scores.shape[1] == 1:
         return np.logaddexp(0, np.where(y == 1, -scores[:, 0], scores[:, 0]))
     return -np.take_along_axis(log_probabilities(scores), y[:, None], axis=1)[:, 0]
 
 
 def full_losses(p0):
-    """Loss of the full model, ``-log p0(y_i | x_i)``, from out-of-sample probabilities."""
+    """Return the loss of the full model, ``-log p0(y_i | x_i)``.
+
+    `p0` are the out-of-sample probabilities of the true classes.
+    """
     return -np.log(np.clip(p0, MIN_PROBABILITY, 1.0))
 
 
 def q_step(cheap_loss, full_loss, gate, p_full, weight):
-    """Minimise (OPT1): the I-projection, in closed form; q, and the price of the constraint.
+    """Minimise (OPT1), the I-projection, in closed form.
 
-    ``q_i = 1 / (1 + exp(B_i - A_i + beta))`` with the smallest ``beta >= 0`` such that the mean of
-    q, by weights that sum to 1, is at most `p_full`, found by bracketing (Brent's method).
+    ``q_i = 1 / (1 + exp(B_i - A_i + beta))`` with the smallest ``beta >= 0`` such that
+    the mean of q is at most `p_full`. The mean is by `weight`, which sums to 1.
+
+    Returns
+    -------
+    q : ndarray of shape (n_rows,)
+
+    beta : float
+        Dual price of the constraint.
     """
-    # B - A; log(1 + e^-g) - log(1 + e^g) = -g, without the cancellation.
+    # B - A: log(1 + e^-g) - log(1 + e^g) is -g, which has no cancellation.
     difference = full_loss - cheap_loss - gate
 
     def mean_q(beta):
@@ -92,73 +94,129 @@ def q_step(cheap_loss, full_loss, gate, p_full, weight):
 
 
 def smallest_price(mean_q, p_full):
-    """Smallest ``beta >= 0`` with ``mean_q(beta) <= p_full``, for a falling `mean_q`."""
+    """Return the smallest ``beta >= 0`` with ``mean_q(beta) <= p_full``.
+
+    The function `mean_q` falls. The root is bracketed, then found by Brent's method.
+    """
     if mean_q(0.0) <= p_full:
         return 0.0
-    low, high = 0.0, 1.0
+    low = 0.0
+    high = 1.0
     while mean_q(high) > p_full:
-        low, high = high, 2 * high
-    beta = brentq(lambda price: mean_q(price) - p_full, low, high, xtol=1e-13)
-    # The root is met from either side; the constraint is met from one.
-    nudge = 1e-13
+        low = high
+        high = 2 * high
+    beta = brentq(
+        lambda price: mean_q(price) - p_full, low, high, xtol=_PRICE_TOLERANCE
+    )
+    # The root may be met from the side on which the constraint fails by rounding.
+    nudge = _PRICE_TOLERANCE
     while mean_q(beta) > p_full and beta < high:
-        beta, nudge = min(beta + nudge, high), 2 * nudge
+        beta = min(beta + nudge, high)
+        nudge = 2 * nudge
     return beta
 
 
 def kl_objective(q, cheap_loss, full_loss, gate, weight):
-    """The part of (OPT) that is not a penalty: mean of ``(1-q) A + q B - H(q)``."""
-    # log(1 + e^-g) = log(1 + e^g) - g: one logarithm serves both.
-    either = np.maximum(gate, 0.0) + np.log1p(np.exp(-np.abs(gate)))
+    """Return (OPT) without its penalty: the mean of ``(1-q) A + q B - H(q)``."""
+    # log(1 + e^g), from which log(1 + e^-g) differs by g.
+    softplus = np.maximum(gate, 0.0) + np.log1p(np.exp(-np.abs(gate)))
     entropy = -xlogy(q, q) - xlogy(1 - q, 1 - q)
-    value = (1 - q) * cheap_loss + q * (full_loss - gate) + either - entropy
+    value = (1 - q) * cheap_loss + q * (full_loss - gate) + softplus - entropy
     return float(weight @ value)
 
 
 def doubt(scores):
-    """What the cheap model says about being wrong: minus the log-odds of its answer."""
+    """Return minus the log-odds that f1 gives its own answer, shape (n_rows,)."""
     if scores.shape[1] == 1:
         return -np.abs(scores[:, 0])
     log_p = log_probabilities(scores)
-    top = np.argmax(log_p, axis=1)
     rows = np.arange(len(scores))
-    best = log_p[rows, top]
-    # log(1 - p) through the other classes: 1 - exp(best) would cancel near p = 1.
-    rest = log_p.copy()
-    rest[rows, top] = -np.inf
-    return np.logaddexp.reduce(rest, axis=1) - best
+    answers = np.argmax(log_p, axis=1)
+    log_p_answer = log_p[rows, answers]
+    # log(1 - p) through the other classes: 1 - exp(log_p_answer) would cancel near p =
+    # 1.
+    log_p_others = log_p.copy()
+    log_p_others[rows, answers] = -np.inf
+    return np.logaddexp.reduce(log_p_others, axis=1) - log_p_answer
 
 
 def fit_doubt(u, q, offset, weight, start=(0.0, 0.0), max_iter=50, ridge=1e-6):
-    """Logistic fit of `q` on the doubt: ``g = offset + a u + b``; the pair ``(a, b)``.
+    """Fit the gate ``g = offset + a u + b`` by logistic regression of q.
 
     Newton's method on the gate's part of (OPT2), a convex problem in two numbers.
+
+    Parameters
+    ----------
+    u : ndarray of shape (n_rows,)
+        The doubt of the cheap model.
+
+    q : ndarray of shape (n_rows,)
+        Probability with which each row is sent to the full model.
+
+    offset : ndarray of shape (n_rows,)
+        The part of the gate that stays as it is.
+
+    weight : ndarray of shape (n_rows,)
+        Weights with sum 1.
+
+    start : pair of float, default=(0.0, 0.0)
+        First values of ``(a, b)``.
+
+    max_iter : int, default=50
+
+    ridge : float, default=1e-6
+        L2 penalty of ``(a, b)``; the optimum is finite also for separable rows.
+
+    Returns
+    -------
+    ndarray of shape (2,)
+        ``(a, b)``.
     """
-
-    def evaluate(coef):
-        gate = offset + coef[0] * u + coef[1]
-        tail = np.exp(-np.abs(gate))
-        # q log(1 + e^-g) + (1 - q) log(1 + e^g), in one logarithm.
-        loss = np.maximum(gate, 0.0) + np.log1p(tail) - q * gate
-        p = np.where(gate >= 0, 1.0, tail) / (1.0 + tail)
-        return weight @ loss + 0.5 * ridge * (coef @ coef), p
-
+    problem = _DoubtProblem(u, q, offset=offset, weight=weight, ridge=ridge)
     coef = np.array(start, dtype=float)
-    current, p = evaluate(coef)
+    loss, p = problem.evaluate(coef)
     for _ in range(max_iter):
-        slope, curve = weight * (p - q), weight * p * (1 - p)
-        gradient = np.array([slope @ u, slope.sum()]) + ridge * coef
-        mixed = curve @ u
-        hessian = np.array(
-            [[(curve * u) @ u, mixed], [mixed, curve.sum()]]
-        ) + ridge * np.eye(2)
+        gradient, hessian = problem.derivatives(coef, p)
         step = np.linalg.solve(hessian, gradient)
-        # Half of it is what a full step is expected to gain.
-        if gradient @ step < 1e-12:
+        # A full step is expected to lower the loss by half of this product.
+        if gradient @ step < _SMALLEST_DECREASE:
             break
-        size, (proposal, p) = 1.0, evaluate(coef - step)
-        while proposal > current and size > 1e-6:
+        size = 1.0
+        new_loss, p = problem.evaluate(coef - step)
+        while new_loss > loss and size > _SMALLEST_STEP:
             size *= 0.5
-            proposal, p = evaluate(coef - size * step)
-        coef, current = coef - size * step, proposal
+            new_loss, p = problem.evaluate(coef - size * step)
+        coef = coef - size * step
+        loss = new_loss
     return coef
+
+
+class _DoubtProblem:
+    """Penalised logistic loss of ``(a, b)``, see :func:`fit_doubt`."""
+
+    def __init__(self, u, q, *, offset, weight, ridge):
+        self.u = u
+        self.q = q
+        self.offset = offset
+        self.weight = weight
+        self.ridge = ridge
+
+    def evaluate(self, coef):
+        """Return the loss at ``(a, b)``, and the gate's probability of each row."""
+        gate = self.offset + coef[0] * self.u + coef[1]
+        tail = np.exp(-np.abs(gate))
+        # q log(1 + e^-g) + (1 - q) log(1 + e^g), with one logarithm.
+        losses = np.maximum(gate, 0.0) + np.log1p(tail) - self.q * gate
+        p = np.where(gate >= 0, 1.0, tail) / (1.0 + tail)
+        return self.weight @ losses + 0.5 * self.ridge * (coef @ coef), p
+
+    def derivatives(self, coef, p):
+        """Return gradient and Hessian at ``(a, b)``, where the gate gives `p`."""
+        slope = self.weight * (p - self.q)
+        curvature = self.weight * p * (1 - p)
+        gradient = np.array([slope @ self.u, slope.sum()]) + self.ridge * coef
+        mixed = curvature @ self.u
+        hessian = np.array(
+            [[(curvature * self.u) @ self.u, mixed], [mixed, curvature.sum()]]
+        )
+        return gradient, hessian + self.ridge * np.eye(2)

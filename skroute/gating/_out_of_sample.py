@@ -1,5 +1,7 @@
 """Out-of-sample probabilities of the full model for the rows it is trained on."""
 
+from typing import NamedTuple
+
 import numpy as np
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv
@@ -9,89 +11,166 @@ from skroute.base import note_failure
 from skroute.gating._boosting import cloned
 from skroute.utils._compat import _safe_indexing, check_method_params, num_samples
 from skroute.utils._named import align_by_class
+from skroute.utils._typing import NDArray
 from skroute.utils._validation import check_probabilities
 
 
 def fit_full(estimator, X, y, params):
-    """A clone fitted on all rows; a frozen estimator stays as it is."""
-    with note_failure("full", num_samples(X), "fit"):
-        return cloned(estimator, num_samples(X)).fit(X, y, **params)
+    """Return a clone fitted on all rows; a frozen estimator stays as it is."""
+    n_samples = num_samples(X)
+    with note_failure("full", n_samples, "fit"):
+        return cloned(estimator, n_samples).fit(X, y, **params)
 
 
-def out_of_sample_proba(estimator, fitted, X, y, splits, params, n_jobs):
-    """Probabilities ``p0(. | x_i)`` without having seen row i, in the order of the sorted classes.
+def out_of_sample_proba(estimator, fitted, X, y, *, splits, params, n_jobs):
+    """Return probabilities ``p0(. | x_i)`` of a full model that has not seen row i.
 
-    From the out-of-bag votes where the fitted model offers them, from the model itself if it is
-    frozen, cross-validated otherwise.
+    They come from the fitted model itself if it is frozen, from its out-of-bag votes if
+    it offers them, and from cross-validation otherwise.
+
+    Parameters
+    ----------
+    estimator : classifier
+        The full model, not fitted unless it is frozen.
+
+    fitted : classifier
+        The full model fitted on all rows.
+
+    X, y : indexable of n_rows rows, ndarray of shape (n_rows,)
+
+    splits : list of (train, test)
+        Positions of the training and the test rows of each fold.
+
+    params : dict
+        Parameters of the full model's `fit`.
+
+    n_jobs : int or None
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_classes), dtype=float64
+        In the order of the sorted classes.
     """
-    n_samples, classes = num_samples(X), np.unique(y)
+    classes = np.unique(y)
     if isinstance(estimator, FrozenEstimator):
-        with note_failure("full", n_samples, "predict_proba"):
+        with note_failure("full", num_samples(X), "predict_proba"):
             proba = check_probabilities(fitted.predict_proba(X), "estimator")
-        return align_by_class(
-            np.asarray(proba, dtype=np.float64), fitted.classes_, classes
-        )
-    votes = getattr(fitted, "oob_decision_function_", None)
-    # A row that every tree has seen has no vote: its probabilities are 0, or NaN.
-    if votes is not None and np.ndim(votes) == 2 and (votes.sum(axis=1) > 0).all():
-        return align_by_class(
-            np.asarray(votes, dtype=np.float64), fitted.classes_, classes
-        )
+    else:
+        proba = _out_of_bag_votes(fitted)
+    if proba is not None:
+        proba = np.asarray(proba, dtype=np.float64)
+        return align_by_class(proba, fitted.classes_, classes)
     folds = Parallel(n_jobs=n_jobs)(
-        delayed(_fold)(estimator, X, y, train, test, params) for train, test in splits
+        delayed(_predict_fold)(estimator, X, y, train=train, test=test, params=params)
+        for train, test in splits
     )
-    total, count = np.zeros((n_samples, len(classes))), np.zeros(n_samples)
-    for (_, test), (proba, known) in zip(splits, folds):
-        total[test] += align_by_class(proba, known, classes)
-        count[test] += 1
-    if not count.all():
-        raise ValueError(
-            f"cv must predict every row at least once, but left out {int((count == 0).sum())} of "
-            f"{n_samples}. Use a splitter whose test sets cover all rows."
-        )
-    return total / count[:, None]
+    return _mean_of_folds(folds, num_samples(X), classes)
 
 
-def _fold(estimator, X, y, train, test, params):
+def _out_of_bag_votes(fitted):
+    """Return the out-of-bag votes of a forest, or None if some row has none."""
+    votes = getattr(fitted, "oob_decision_function_", None)
+    if votes is None or np.ndim(votes) != 2:
+        return None
+    # A row that every tree has seen has no vote: its probabilities are 0, or NaN.
+    if not (votes.sum(axis=1) > 0).all():
+        return None
+    return votes
+
+
+class FoldProba(NamedTuple):
+    """Probabilities of the test rows of a fold.
+
+    Attributes
+    ----------
+    test : ndarray of int
+        Positions of the rows.
+
+    proba : ndarray of shape (n_test, n_fold_classes)
+
+    classes : ndarray of shape (n_fold_classes,)
+        Classes that the model of the fold has seen.
+    """
+
+    test: NDArray
+    proba: NDArray
+    classes: NDArray
+
+
+def _predict_fold(estimator, X, y, *, train, test, params):
+    """Fit the full model on the training rows of a fold, and predict its test rows."""
     params = check_method_params(X, params, indices=train)
     model = fit_full(estimator, _safe_indexing(X, train), y[train], params)
     proba = model.predict_proba(_safe_indexing(X, test))
-    return np.asarray(check_probabilities(proba, "estimator")), model.classes_
+    proba = np.asarray(check_probabilities(proba, "estimator"))
+    return FoldProba(test, proba, model.classes_)
+
+
+def _mean_of_folds(folds, n_samples, classes):
+    """Return the mean probabilities of each row over the folds that predict it."""
+    total = np.zeros((n_samples, len(classes)))
+    n_predictions = np.zeros(n_samples)
+    for fold in folds:
+        total[fold.test] += align_by_class(fold.proba, fold.classes, classes)
+        n_predictions[fold.test] += 1
+    if not n_predictions.all():
+        n_left_out = int((n_predictions == 0).sum())
+        raise ValueError(
+            f"cv must predict every row at least once, but left out {n_left_out} of "
+            f"{n_samples}. Use a splitter whose test sets cover all rows."
+        )
+    return total / n_predictions[:, None]
 
 
 def find_splits(cv, X, y, params):
-    """Train and test positions of each split; no test row may be a training row of its split."""
+    """Return the training and the test positions of each split.
+
+    `params` are those of the splitter. No test row may be a training row of its split.
+    """
     splitter = check_cv(cv, y, classifier=True)
-    routing = getattr(splitter, "get_metadata_routing", None)
-    asks = routing().split.requests if routing else {}
-    if asks.get("groups") is True and params.get("groups") is None:
-        raise ValueError(
-            f"cv={cv!r} needs groups: give cv the list of its splits, "
-            "list(cv.split(X, y, groups)), or enable scikit-learn's metadata routing and pass "
-            "groups to fit."
-        )
+    _check_groups_are_given(cv, splitter, params)
     splits = list(splitter.split(X, y, **params))
     for train, test in splits:
         if np.isin(test, train).any():
             raise ValueError(
-                "cv must have no test row among the training rows of its split: what is learned "
-                "from it would not be out of sample."
+                "cv must have no test row among the training rows of its split: what "
+                "is learned from it would not be out of sample."
             )
     return splits
 
 
-def hold_out(splits, y, weight):
-    """Return the test rows of the first splits that make a tenth of the weight of all rows."""
-    out = np.zeros(len(y), dtype=bool)
-    for _, test in splits:
-        out[test] = True
-        if 10 * weight[out].sum() >= weight.sum():
-            break
-    left, there = np.unique(y[~out & (weight > 0)]), np.unique(y[weight > 0])
-    if len(left) < len(there) or not weight[out].any():
+def _check_groups_are_given(cv, splitter, params):
+    """Raise an error if the splitter needs groups and has none."""
+    get_routing = getattr(splitter, "get_metadata_routing", None)
+    if get_routing is None:
+        return
+    needs_groups = get_routing().split.requests.get("groups") is True
+    if needs_groups and params.get("groups") is None:
         raise ValueError(
-            "cv must hold out rows of positive weight in its first test set, and leave rows of "
-            f"every class to learn from: it holds out {int(out.sum())} of {len(y)} rows and "
-            f"leaves {len(left)} of {len(there)} classes. Use fewer or other splits."
+            f"cv={cv!r} needs groups: give cv the list of its splits, list(cv.split(X, "
+            "y, groups)), or enable scikit-learn's metadata routing and pass groups to "
+            "fit."
         )
-    return out
+
+
+def hold_out(splits, y, weight):
+    """Return the mask of the rows that are held out: those of the first test sets.
+
+    As many test sets are taken as make a tenth of the weight of all rows.
+    """
+    is_held_out = np.zeros(len(y), dtype=bool)
+    for _, test in splits:
+        is_held_out[test] = True
+        # Times 10: a tenth is not a binary fraction.
+        if 10 * weight[is_held_out].sum() >= weight.sum():
+            break
+    classes = np.unique(y[weight > 0])
+    classes_to_learn = np.unique(y[~is_held_out & (weight > 0)])
+    if len(classes_to_learn) < len(classes) or not weight[is_held_out].any():
+        raise ValueError(
+            "cv must hold out rows of positive weight in its first test set, and leave "
+            f"rows of every class to learn from: it holds out {int(is_held_out.sum())} "
+            f"of {len(y)} rows and leaves {len(classes_to_learn)} of {len(classes)} "
+            "classes. Use fewer or other splits."
+        )
+    return is_held_out

@@ -1,4 +1,4 @@
-"""What can be promised: bounds for means, tests in a fixed order, rows to plan for."""
+"""Guarantees for means: bounds, tests in a fixed order, planned numbers of rows."""
 
 from skroute.guarantees._means import (
     fixed_sequence_test,

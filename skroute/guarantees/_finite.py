@@ -1,57 +1,95 @@
-"""The hypergeometric test of a batch: what labels bought on a few of its rows can promise."""
+"""Hypergeometric test of a batch: a promise about all rows from labels of a few.
+
+A row *disagrees* if its answer differs from the label that the reference would give it.
+Labels are bought for rows that are drawn at random without replacement. The bought
+labels replace the answers, so only rows without a label can break the promise.
+:ref:`guarantees` has the proof.
+
+Parameters with the same meaning in all functions:
+
+- `n_rows`, `n_labelled`: number of rows of the batch, and of its rows with a label;
+- `n_disagreements`: number of labelled rows that disagree;
+- `n_allowed`: number of unlabelled rows that may disagree by the promise;
+- `level`: probability that the promise does not hold.
+"""
 
 from bisect import bisect_left
 
 import numpy as np
 
 
-def vouches(n_rows, n_labelled, allowed, found, level):
-    """Whether `found` labelled disagreements promise at most `allowed` unlabelled ones.
+def accepts(n_rows, n_labelled, n_allowed, n_disagreements, level):
+    """Return True if the test accepts "at most `n_allowed` unlabelled rows disagree".
 
-    They do where P[Hyp(n_rows, allowed + 1 + found, n_labelled) <= found] is at most the level;
-    the user guide has the proof. One more marked row is at most one more that is found: the
-    probability never falls as `found` rises, and what holds for it holds for fewer.
+    The test accepts if P[Hyp(n_rows, n_allowed + 1 + n_disagreements, n_labelled) <=
+    n_disagreements] is at most `level`. This probability never falls as
+    `n_disagreements` rises: the population has one more row that disagrees, and the
+    sample at most one more. So a test that accepts a number of disagreements accepts
+    all smaller ones.
     """
     from scipy.stats import hypergeom
 
-    marked = allowed + 1 + found
-    # Where too few rows are left to break the promise there is nothing to test.
-    return marked > n_rows or bool(
-        hypergeom.cdf(found, n_rows, marked, n_labelled) <= level
-    )
+    # Number of rows that disagree if the promise is just broken.
+    n_marked = n_allowed + 1 + n_disagreements
+    if n_marked > n_rows:
+        # The batch has too few rows to break the promise.
+        return True
+    p_value = hypergeom.cdf(n_disagreements, n_rows, n_marked, n_labelled)
+    return bool(p_value <= level)
 
 
-def tolerated_disagreements(n_rows, n_labelled, allowed, level):
-    """The most labelled disagreements that vouch for `allowed` unlabelled ones; -1: none do."""
-    return (
-        _first(
-            n_labelled + 1, lambda d: not vouches(n_rows, n_labelled, allowed, d, level)
-        )
-        - 1
-    )
+def tolerated_disagreements(n_rows, n_labelled, n_allowed, level):
+    """Compute the largest number of labelled disagreements that the test accepts.
 
-
-def smallest_allowed(n_rows, n_labelled, found, level):
-    """The fewest unlabelled disagreements that `found` labelled ones vouch for."""
-    return _first(
-        n_rows, lambda allowed: vouches(n_rows, n_labelled, allowed, found, level)
-    )
-
-
-def labels_needed(n_rows, allowed, level, share=0.0):
-    """About how many labels vouch for `allowed` disagreements, if `share` of them disagree.
-
-    Exact for a share of 0; infinity where the share alone is too much.
+    Returns
+    -------
+    int
+        -1 if the test does not accept even 0 disagreements.
     """
 
-    def enough(n_labelled):
-        return vouches(
-            n_rows, n_labelled, allowed, int(np.ceil(share * n_labelled)), level
-        )
+    def rejects(n_disagreements):
+        return not accepts(n_rows, n_labelled, n_allowed, n_disagreements, level)
 
-    return 1.0 + _first(n_rows, lambda k: enough(k + 1)) if enough(n_rows) else np.inf
+    first_rejected = _first_true(n_labelled + 1, rejects)
+    return first_rejected - 1
 
 
-def _first(n, holds):
-    """The first of 0 to n - 1 from which on something holds; n where it never does."""
-    return bisect_left(range(n), True, key=holds)
+def smallest_allowed(n_rows, n_labelled, n_disagreements, level):
+    """Compute the smallest `n_allowed` that the test accepts."""
+
+    def accepts_promise(n_allowed):
+        return accepts(n_rows, n_labelled, n_allowed, n_disagreements, level)
+
+    return _first_true(n_rows, accepts_promise)
+
+
+def labels_needed(n_rows, n_allowed, level, share=0.0):
+    """Compute how many labels the test needs if a share of the labelled rows disagrees.
+
+    Parameters
+    ----------
+    share : float, default=0.0
+        Expected share of the labelled rows that disagree. The result is exact for 0.
+
+    Returns
+    -------
+    float
+        A whole number. Infinity if labels of all rows are not enough.
+    """
+
+    def is_enough(n_labelled):
+        n_disagreements = int(np.ceil(share * n_labelled))
+        return accepts(n_rows, n_labelled, n_allowed, n_disagreements, level)
+
+    if not is_enough(n_rows):
+        return np.inf
+    return 1.0 + _first_true(n_rows, lambda i: is_enough(i + 1))
+
+
+def _first_true(n, condition):
+    """Return the smallest i below n with ``condition(i)``, or n if there is none.
+
+    The condition must be monotone: if it is true for i, it is true for all larger
+    numbers.
+    """
+    return bisect_left(range(n), True, key=condition)

@@ -1,81 +1,171 @@
-"""Numba kernels of bets: for a bound, and against a promise for as long as one likes."""
+"""Numba kernels of betting tests: for one sample, and for a stream of values."""
 
 import numpy as np
 from numba import njit
 
+# Returned by `restarted_bets` if the capital stays below the threshold.
+NO_ALARM = -1
+
+# In the unit of a range of 1: a mean may be above 1 by this much, by rounding of its
+# sum.
+_MEAN_ROUNDING = 1e-9
+# At least the sum of 1 / (j log(j)^2) over j = 2, 3, ..., which is 2.1097. Divided by
+# it, the initial capitals of all bettors sum to less than 1.
+_SUM_OF_SHARES = 2.11
+
 
 @njit(cache=True, nogil=True)
-def log_capital(values, mean, n_population, cap, prior, aim):
-    """Largest log capital of the bets against "the mean is at least `mean`".
+def log_capital(values, mean, n_population, cap, prior_variance, log_target):
+    """Compute the largest log capital of bets against "the mean is at least `mean`".
 
-    Values are float64, C-contiguous and in [0, 1]. Bets of Waudby-Smith and Ramdas (2024), eq.
-    (26), with the cap ``cap / (1 - mean)``, the variance `prior` before the first value, which
-    weighs as much as one row in a hundred, and ``aim = log(1 / level)`` for the level that the
-    bets are tuned to. `n_population` rows in all are drawn from without replacement; 0 stands for
-    independent draws. Infinity: no rest of the population could reach `mean`.
+    The bets are those of Waudby-Smith and Ramdas (2024), eq. (26).
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows,), dtype=float64
+        C-contiguous, in [0, 1].
+    mean : float
+    n_population : int
+        Number of rows that `values` are drawn from without replacement. 0 if the draws
+        are independent.
+    cap : float
+        A bet is at most ``cap / (1 - mean)``.
+    prior_variance : float
+        Variance that is assumed before the first value. It weighs as much as one row in
+        a hundred.
+    log_target : float
+        ``log(1 / level)`` for the level that the bets are tuned to.
+
+    Returns
+    -------
+    float
+        Infinity if the rows that are left of the population cannot reach `mean`.
     """
-    n = values.shape[0]
-    capital = best = total = 0.0
-    weight = max(1.0, n / 100)
-    spread, variance = weight * prior, prior
-    rest = mean
-    for i in range(n):
+    n_rows = values.shape[0]
+    capital = 0.0
+    largest = 0.0
+    total = 0.0
+    prior_weight = max(1.0, n_rows / 100)
+    squares = prior_weight * prior_variance
+    variance = prior_variance
+    # Mean of the rows that are not drawn yet, if the mean of all rows is `mean`.
+    mean_left = mean
+    for i in range(n_rows):
         if n_population > 0:
-            rest = (n_population * mean - total) / (n_population - i)
-        if rest > 1.0 + 1e-9:
+            mean_left = (n_population * mean - total) / (n_population - i)
+        if mean_left > 1.0 + _MEAN_ROUNDING:
             return np.inf
-        if rest < 1.0:
-            bet = min(np.sqrt(2.0 * aim / (n * variance)), cap / (1.0 - rest))
-            capital += np.log1p(-bet * (values[i] - rest))
-            best = max(best, capital)
-        elif values[i] < 1.0 - 1e-9:
+        if mean_left < 1.0:
+            bet = min(
+                np.sqrt(2.0 * log_target / (n_rows * variance)), cap / (1.0 - mean_left)
+            )
+            capital += np.log1p(-bet * (values[i] - mean_left))
+            largest = max(largest, capital)
+        elif values[i] < 1.0 - _MEAN_ROUNDING:
             return np.inf
         total += values[i]
-        spread += (values[i] - (0.5 + total) / (i + 2)) ** 2
-        variance = spread / (i + 1 + weight)
-    if n_population > 0 and n_population * mean - total > n_population - n + 1e-9:
-        return np.inf
-    return best
+        squares += (values[i] - (0.5 + total) / (i + 2)) ** 2
+        variance = squares / (i + 1 + prior_weight)
+    if n_population > 0:
+        total_left = n_population * mean - total
+        if total_left > n_population - n_rows + _MEAN_ROUNDING:
+            return np.inf
+    return largest
 
 
 @njit(cache=True, nogil=True)
-def restarted_bets(values, n, promised, most, bets, money, leaders, threshold, every):
-    """Bet that the mean is above `promised`, with a new bettor before every so many values.
+def restarted_bets(
+    values,
+    n_before,
+    promised,
+    largest_value,
+    bets,
+    log_capitals,
+    leaders,
+    log_threshold,
+    restart_interval,
+):
+    """Bet that the mean is above `promised`, with a new bettor at regular intervals.
 
-    The k-th of them starts with a share of 1 / (j log(j)^2), j = k + 2, of one unit of money, by
-    its sum over all j (2.1097), and divides it among fixed `bets`. Money on the same bet grows
-    alike from then on, whoever's it is: its log, in `money`, is one number for each bet, changed
-    in place. `n` values were bet on before, and those above `most` count as it. While the promise
-    is kept all money together is a supermartingale: by Ville's inequality it ever reaches
-    ``exp(threshold)`` with a probability of at most ``exp(-threshold)``.
+    The k-th bettor starts with a share of 1 / (j log(j)^2), j = k + 2, of one unit of
+    capital, divided by the sum of these numbers over all j. The bettor divides its
+    capital equally among the fixed `bets`. Capital on the same bet grows by the same
+    factor, for all bettors. So one number for each bet is enough: the log of the
+    capital that all bettors have on it.
 
-    Up to this value `leaders` are changed in place as well. For each bet they have the log of the
-    largest growth of one bettor's money, the number of values before this bettor started, and the
-    sum of the values since then.
+    If the promise holds, the capital of all bettors together is a supermartingale. By
+    Ville's inequality it ever reaches ``exp(log_threshold)`` with a probability of at
+    most ``exp(-log_threshold)``.
 
-    Returns the position of the first value at which it does, -1 for none.
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows,), dtype=float64
+    n_before : int
+        Number of values in earlier calls.
+    promised : float
+        The mean that is tested.
+    largest_value : float
+        Larger values are replaced by it before they are bet on.
+    bets : ndarray of shape (n_bets,), dtype=float64
+    log_capitals : ndarray of shape (n_bets,), dtype=float64
+        Log of the capital on each bet. Changed in place.
+    leaders : Leaders
+        The bettor with the largest growth, for each bet: three arrays of shape
+        (n_bets,). Changed in place, up to the first value at which the threshold is
+        reached.
+    log_threshold : float
+    restart_interval : int
+        Number of values after which a new bettor starts.
+
+    Returns
+    -------
+    int
+        Position of the first value at which the threshold is reached, or `NO_ALARM`.
     """
-    first = -1
+    first = NO_ALARM
     for i in range(values.shape[0]):
-        if (n + i) % every == 0:
-            j = (n + i) // every + 2.0
-            share = -np.log(2.11 * j * np.log(j) ** 2 * bets.shape[0])
-            for b in range(bets.shape[0]):
-                money[b] = np.logaddexp(money[b], share)
-                # A bettor whose money has not grown is behind the one that starts here.
-                if first < 0 and leaders.growth[b] <= 0.0:
-                    leaders.growth[b] = 0.0
-                    leaders.since[b] = n + i
-                    leaders.total[b] = 0.0
-        value = min(values[i], most)
+        n_seen = n_before + i
+        if n_seen % restart_interval == 0:
+            _start_bettor(n_seen // restart_interval, log_capitals)
+            if first == NO_ALARM:
+                _replace_losing_leaders(leaders, n_seen)
+        value = min(values[i], largest_value)
         for b in range(bets.shape[0]):
             gain = np.log1p(bets[b] * (value - promised))
-            money[b] += gain
-            if first < 0:
+            log_capitals[b] += gain
+            if first == NO_ALARM:
                 leaders.growth[b] += gain
                 leaders.total[b] += values[i]
-        if first < 0:
-            top = money.max()
-            if top + np.log(np.exp(money - top).sum()) >= threshold:
-                first = i
+        if first == NO_ALARM and _log_sum(log_capitals) >= log_threshold:
+            first = i
     return first
+
+
+@njit(cache=True, nogil=True)
+def _start_bettor(k, log_capitals):
+    """Add the initial capital of bettor `k`, from 0 on, to each bet, in place."""
+    j = k + 2.0
+    n_bets = log_capitals.shape[0]
+    log_share = -np.log(_SUM_OF_SHARES * j * np.log(j) ** 2 * n_bets)
+    for b in range(n_bets):
+        log_capitals[b] = np.logaddexp(log_capitals[b], log_share)
+
+
+@njit(cache=True, nogil=True)
+def _replace_losing_leaders(leaders, n_seen):
+    """Replace leaders that did not grow by the bettor that starts after `n_seen`."""
+    for b in range(leaders.growth.shape[0]):
+        if leaders.growth[b] <= 0.0:
+            leaders.growth[b] = 0.0
+            leaders.since[b] = n_seen
+            leaders.total[b] = 0.0
+
+
+@njit(cache=True, nogil=True)
+def _log_sum(log_values):
+    """Compute the log of a sum from the logs of its terms."""
+    largest = log_values.max()
+    total = 0.0
+    for i in range(log_values.shape[0]):
+        total += np.exp(log_values[i] - largest)
+    return largest + np.log(total)

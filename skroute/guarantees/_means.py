@@ -1,5 +1,7 @@
 """Bounds for the mean of bounded values that hold with a stated probability."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from skroute.guarantees._trinomial import trinomial_p_value, trinomial_upper_bound
@@ -8,17 +10,21 @@ from skroute.utils._tolerances import COUNT_ROUNDING, LIMIT_ROOM, ROUNDING
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_numbers
 
-# How much of the capital a bet may risk, and the variance assumed before the first value (in the
-# unit of a range of 1): a bolder cap and a smaller variance than in the paper, since signed losses
-# have a small variance and a wide range.
+# Largest share of the capital that one bet may lose. Larger than in the paper: signed
+# losses have a small variance and a wide range.
 CAP = 0.99
+# Variance that the bets assume before the first value, in the unit of a range of 1.
+# Smaller than in the paper, for the same reason.
 PRIOR_VARIANCE = 0.05
-# The level that the bets are tuned to. One for all keeps the p-value a function of the values
-# alone, so that a bound at a higher confidence is never tighter.
+# Log of one over the level that the bets are tuned to. It is the same for all
+# confidences, so that the p-value depends on the values alone, and a bound at a higher
+# confidence is never tighter.
 AIM = np.log(1 / 0.05)
 
-# What p-values are raised to before a logarithm.
-_SMALLEST = 1e-300
+# p-values are raised to it before a logarithm is taken.
+_SMALLEST_P_VALUE = 1e-300
+# Precision of an upper bound, in the unit of a range of 1: a few rounding errors.
+_BOUND_PRECISION = 1e-15
 
 _CONSTRAINTS = {
     "values": ["array-like"],
@@ -38,38 +44,41 @@ def mean_p_value(
     method: str = "betting",
     n_population: int | None = None,
 ) -> float:
-    r"""p-value of the hypothesis that the mean is at least `limit`.
+    r"""Compute the p-value of the hypothesis that the mean is at least `limit`.
 
-    If the mean is at least `limit`, the p-value is at most :math:`\delta` with probability at
-    most :math:`\delta`, for every number of rows.
+    If the mean is at least `limit`, the p-value is at most :math:`\delta` with
+    probability at most :math:`\delta`, for every number of rows.
 
     Parameters
     ----------
     values : array-like of shape (n_rows,)
         Bounded values of rows that are drawn independently, or without replacement from
-        `n_population` rows. ``"betting"`` reads them in the order given, which must not
+        `n_population` rows. ``"betting"`` uses them in this order, which must not
         depend on the values.
 
     limit : float
-        The mean that is tested, in the unit of `values`. Raising it lowers the p-value.
+        The tested mean, in the unit of `values`. Raising it lowers the p-value.
 
     bounds : tuple of (float, float), default=(0.0, 1.0)
-        The smallest and the largest value that is possible. A wider range needs more rows.
+        The smallest and the largest possible value. A wider range needs more rows.
 
     method : {"betting", "binomial", "trinomial"}, default="betting"
-        - ``"betting"``: one over the largest capital of a bettor against the mean, by Ville's
-          inequality; theorem 3 and eq. (26) of [1]_, without replacement theorem 4;
-        - ``"binomial"``: exact, for values that are 0 or 1 (the ends of `bounds`); without
-          replacement the hypergeometric law;
-        - ``"trinomial"``: for independent values at the two ends of `bounds` or in their middle,
-          such as signed losses of -1, 0 and 1: the largest probability, over the share of values
-          that are not 0, of a likelihood ratio as extreme [2]_, found to 0.1 % of itself and
-          rounded up. Where many values cancel it needs far fewer rows than betting. It knows no
+        - ``"betting"``: one over the largest capital of a bettor against the mean, by
+          Ville's inequality; theorem 3 and eq. (26) of [1]_, without replacement
+          theorem 4;
+        - ``"binomial"``: exact, for values that are 0 or 1 (the ends of `bounds`);
+          without replacement the hypergeometric law;
+        - ``"trinomial"``: for independent values at the two ends of `bounds` or in
+          their middle, such as signed losses of -1, 0 and 1. The p-value is the largest
+          probability, over the share of values that are not 0, of a likelihood ratio as
+          extreme [2]_. This maximum is computed to 0.1 % of itself and rounded up. If
+          many values cancel, this test needs far fewer rows than betting. It refuses no
           limit below the middle.
 
     n_population : int, default=None
-        Rows in the finite population that `values` are drawn from without replacement, and
-        whose mean is meant. None stands for independent rows.
+        Number of rows of the finite population that `values` are drawn from without
+        replacement. The p-value is then about the mean of this population. None stands
+        for independent rows.
 
     Returns
     -------
@@ -82,15 +91,15 @@ def mean_p_value(
 
     See Also
     --------
-    mean_upper_bound : The smallest mean that is refused.
-    fixed_sequence_test : Many such tests in one promise.
+    mean_upper_bound : The smallest refused mean.
+    fixed_sequence_test : Several tests in one promise.
 
     References
     ----------
     .. [1] I. Waudby-Smith, A. Ramdas, "Estimating means of bounded random variables by
        betting", Journal of the Royal Statistical Society B 86, 2024.
-    .. [2] R. L. Berger, D. D. Boos, "P values maximized over a confidence set for the nuisance
-       parameter", Journal of the American Statistical Association 89, 1994.
+    .. [2] R. L. Berger, D. D. Boos, "P values maximized over a confidence set for the
+       nuisance parameter", Journal of the American Statistical Association 89, 1994.
 
     Examples
     --------
@@ -101,11 +110,12 @@ def mean_p_value(
     >>> round(mean_p_value(no_loss, 0.05, method="binomial"), 4)
     0.0059
     """
-    unit, low, width = _in_unit_range(values, bounds)
-    _check_method(unit, method, n_population)
+    scaled = _scale_to_unit_range(values, bounds)
+    _check_method(scaled.values, method, n_population)
     if np.isnan(limit):
         raise ValueError("limit must be a number, got nan.")
-    return _p_value(unit, (float(limit) - low) / width, method, n_population)
+    scaled_limit = (float(limit) - scaled.low) / scaled.width
+    return _p_value(scaled.values, scaled_limit, method, n_population)
 
 
 @validate_params({**_CONSTRAINTS, **_CONFIDENCE}, prefer_skip_nested_validation=True)
@@ -117,7 +127,7 @@ def mean_upper_bound(
     method: str = "betting",
     n_population: int | None = None,
 ) -> float:
-    """Upper bound of the true mean of bounded values, with a probability of `confidence`.
+    """Compute an upper bound of the mean that holds with probability `confidence`.
 
     Parameters
     ----------
@@ -125,7 +135,7 @@ def mean_upper_bound(
         As in :func:`mean_p_value`.
 
     bounds : tuple of (float, float), default=(0.0, 1.0)
-        The smallest and the largest value that is possible.
+        The smallest and the largest possible value.
 
     confidence : float, default=0.95
         Probability, over the rows, that the bound holds. Raising it raises the bound.
@@ -134,7 +144,7 @@ def mean_upper_bound(
         As in :func:`mean_p_value`.
 
     n_population : int, default=None
-        As in :func:`mean_p_value`; the bound is then for the mean of the population.
+        As in :func:`mean_p_value`. The bound is then for the mean of the population.
 
     Returns
     -------
@@ -154,16 +164,19 @@ def mean_upper_bound(
     --------
     >>> import numpy as np
     >>> from skroute.guarantees import mean_upper_bound
-    >>> losses = np.random.default_rng(0).choice([-1, 0, 1], p=[0.01, 0.98, 0.01], size=1000)
+    >>> rng = np.random.default_rng(0)
+    >>> losses = rng.choice([-1, 0, 1], p=[0.01, 0.98, 0.01], size=1000)
     >>> bound = mean_upper_bound(losses, bounds=(-1, 1))
-    >>> bool(0 < bound < 0.02 < mean_upper_bound(losses, bounds=(-1, 1), confidence=0.99999))
+    >>> safer = mean_upper_bound(losses, bounds=(-1, 1), confidence=0.99999)
+    >>> bool(0 < bound < 0.02 < safer)
     True
     >>> mean_upper_bound(losses, bounds=(-1, 1), method="trinomial") < bound
     True
     """
-    unit, low, width = _in_unit_range(values, bounds)
-    _check_method(unit, method, n_population)
-    return low + width * _upper(unit, 1 - confidence, method, n_population)
+    scaled = _scale_to_unit_range(values, bounds)
+    _check_method(scaled.values, method, n_population)
+    upper = _upper_bound(scaled.values, 1 - confidence, method, n_population)
+    return scaled.low + scaled.width * upper
 
 
 @validate_params({**_CONSTRAINTS, **_CONFIDENCE}, prefer_skip_nested_validation=True)
@@ -175,7 +188,7 @@ def mean_lower_bound(
     method: str = "betting",
     n_population: int | None = None,
 ) -> float:
-    """Lower bound of the true mean of bounded values, with a probability of `confidence`.
+    """Compute a lower bound of the mean that holds with probability `confidence`.
 
     Parameters
     ----------
@@ -183,7 +196,7 @@ def mean_lower_bound(
         As in :func:`mean_p_value`.
 
     bounds : tuple of (float, float), default=(0.0, 1.0)
-        The smallest and the largest value that is possible.
+        The smallest and the largest possible value.
 
     confidence : float, default=0.95
         Probability, over the rows, that the bound holds. Raising it lowers the bound.
@@ -192,7 +205,7 @@ def mean_lower_bound(
         As in :func:`mean_p_value`.
 
     n_population : int, default=None
-        As in :func:`mean_p_value`; the bound is then for the mean of the population.
+        As in :func:`mean_p_value`. The bound is then for the mean of the population.
 
     Returns
     -------
@@ -214,10 +227,11 @@ def mean_lower_bound(
     >>> 0.85 < mean_lower_bound([1.0] * 30) < 1
     True
     """
-    unit, low, width = _in_unit_range(values, bounds)
-    mirrored = 1.0 - unit
+    scaled = _scale_to_unit_range(values, bounds)
+    mirrored = 1.0 - scaled.values
     _check_method(mirrored, method, n_population)
-    return low + width * (1.0 - _upper(mirrored, 1 - confidence, method, n_population))
+    mirrored_upper = _upper_bound(mirrored, 1 - confidence, method, n_population)
+    return scaled.low + scaled.width * (1.0 - mirrored_upper)
 
 
 @validate_params(
@@ -226,28 +240,28 @@ def mean_lower_bound(
 def fixed_sequence_test(
     p_values: ArrayLike, *, confidence: float = 0.95
 ) -> NDArray[np.bool_]:
-    r"""Test candidates in a fixed order, and accept all candidates before the first failure.
+    r"""Test candidates in a fixed order, and accept all before the first failure.
 
-    Learn then Test [1]_ with fixed sequence testing (proposition 2 there): every candidate is
-    tested at the full level, and none after the first that is not certified. With probability
-    `confidence` no certified candidate breaks its promise, so that any of them may be chosen
-    by looking at the same rows.
+    This is Learn then Test [1]_ with fixed sequence testing (proposition 2 there).
+    Every candidate is tested at the full level, until the first one that is not
+    certified. With probability `confidence` no certified candidate breaks its promise.
+    So any of them may be chosen by looking at the same rows.
 
     Parameters
     ----------
     p_values : array-like of shape (n_candidates,)
-        p-values of "the promise is broken", in an order that was fixed before the rows were
-        seen, the safest candidate first. Of several promises about a candidate take the largest
-        p-value (an intersection-union test), which costs no confidence.
+        p-values of "the promise is broken", the safest candidate first. The order must
+        be fixed before the rows are seen. For several promises about one candidate take
+        the largest p-value (an intersection-union test), which costs no confidence.
 
     confidence : float, default=0.95
-        Probability that no promise of a certified candidate is broken. Raising it certifies
-        fewer.
+        Probability that no promise of a certified candidate is broken. Raising it
+        certifies fewer.
 
     Returns
     -------
     ndarray of shape (n_candidates,), dtype=bool
-        True for a first stretch of the candidates, perhaps none.
+        True for all candidates before the first failure.
 
     Raises
     ------
@@ -256,17 +270,18 @@ def fixed_sequence_test(
 
     See Also
     --------
-    mean_p_value : p-values for means.
+    mean_p_value : p-values of means.
 
     Notes
     -----
-    Several sequences, from other ends or along other paths, share the level: two of them get
-    ``confidence = 1 - (1 - c) / 2`` each.
+    Several sequences, from other ends or along other paths, share the level: two of
+    them get ``confidence = 1 - (1 - c) / 2`` each.
 
     References
     ----------
-    .. [1] A. N. Angelopoulos, S. Bates, E. J. Candes, M. I. Jordan, L. Lei, "Learn then Test:
-       Calibrating predictive algorithms to achieve risk control", 2021, arXiv 2110.01052.
+    .. [1] A. N. Angelopoulos, S. Bates, E. J. Candes, M. I. Jordan, L. Lei, "Learn then
+       Test: Calibrating predictive algorithms to achieve risk control", 2021, arXiv
+       2110.01052.
 
     Examples
     --------
@@ -274,13 +289,14 @@ def fixed_sequence_test(
     >>> fixed_sequence_test([0.001, 0.04, 0.2, 0.01])
     array([ True,  True, False, False])
     """
-    found = check_numbers(p_values, "p_values", shape=(None,), low=0.0, high=1.0)
-    # 1 - confidence is rounded: a p-value that equals the level is not lost to the last bit.
-    return np.logical_and.accumulate(found <= (1 - confidence) * (1 + ROUNDING))
+    checked = check_numbers(p_values, "p_values", shape=(None,), low=0.0, high=1.0)
+    # 1 - confidence is rounded. A p-value that equals the level must still be accepted.
+    level = (1 - confidence) * (1 + ROUNDING)
+    return np.logical_and.accumulate(checked <= level)
 
 
 def share_upper_bound(n_hits: int, n_rows: int, *, confidence: float) -> float:
-    """`mean_upper_bound` by the exact binomial law (Clopper and Pearson), from counts."""
+    """Compute the upper bound of a share from counts (Clopper and Pearson)."""
     from scipy.special import betaincinv
 
     if n_hits >= n_rows:
@@ -289,97 +305,168 @@ def share_upper_bound(n_hits: int, n_rows: int, *, confidence: float) -> float:
 
 
 def check_bounds(bounds):
-    """The smallest and the largest possible value."""
+    """Check the smallest and the largest possible value, and return them as floats."""
     low, high = check_numbers(bounds, "bounds", shape=(2,)).tolist()
     if not (low < high and np.isfinite(high - low)):
         raise ValueError(
-            "bounds must be two finite numbers, the smaller first: the smallest and the largest "
-            f"value that is possible. Got {bounds!r}."
+            "bounds must be two finite numbers, the smaller first: the smallest and "
+            f"the largest value that is possible. Got {bounds!r}."
         )
     return low, high
 
 
-def _in_unit_range(values, bounds):
-    """Values in the unit of a range of 1, the smallest one that is possible, and the range."""
+class _ScaledValues(NamedTuple):
+    """Values in the unit of a range of 1.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_rows,)
+        C-contiguous, in [0, 1]: the original values are ``low + width * values``.
+    low, width : float
+        Smallest possible original value, and width of the original range.
+    """
+
+    values: NDArray[np.float64]
+    low: float
+    width: float
+
+
+def _scale_to_unit_range(values, bounds):
+    """Check values and their bounds, and return the values scaled to [0, 1]."""
     low, high = check_bounds(bounds)
     values = np.ascontiguousarray(check_numbers(values, "values", shape=(None,)))
     if not len(values):
         raise ValueError("values must be one number per row, at least one, got none.")
-    # Differences of sums miss the ends of the range by rounding.
+    # Values that are differences of sums may exceed the ends of the range by rounding.
     room = LIMIT_ROOM * (high - low)
     if values.min() < low - room or values.max() > high + room:
         raise ValueError(
             f"values must lie in bounds={(low, high)!r}, got {values.min():.17g} to "
-            f"{values.max():.17g}. A promise about a mean needs the range that no row can leave."
+            f"{values.max():.17g}. A promise about a mean needs the range that no row "
+            "can leave."
         )
-    return np.clip((values - low) / (high - low), 0.0, 1.0), low, high - low
+    width = high - low
+    scaled = np.clip((values - low) / width, 0.0, 1.0)
+    return _ScaledValues(scaled, low, width)
 
 
-def _check_method(unit, method, n_population):
-    """Refuse a population or values that the method is not for."""
-    if n_population is not None and n_population < len(unit):
+def _check_method(values, method, n_population):
+    """Raise a ValueError if a method does not suit the population or the values.
+
+    The values are scaled to [0, 1].
+    """
+    if n_population is not None and n_population < len(values):
         raise ValueError(
-            f"n_population={n_population!r} is smaller than the number of values, {len(unit)}."
+            f"n_population={n_population!r} is smaller than the number of values, "
+            f"{len(values)}."
         )
     if method == "trinomial" and n_population is not None:
         raise ValueError(
-            'method="trinomial" is for independent rows. Without replacement take "betting".'
+            'method="trinomial" is for independent rows. Without replacement take '
+            '"betting".'
         )
-    if method == "trinomial" and not np.isin(unit, (0.0, 0.5, 1.0)).all():
+    if method == "trinomial" and not np.isin(values, (0.0, 0.5, 1.0)).all():
         raise ValueError(
-            'method="trinomial" needs values that are one of the two ends of bounds, or their '
-            'middle. Take "betting" for others.'
+            'method="trinomial" needs values that are one of the two ends of bounds, '
+            'or their middle. Take "betting" for others.'
         )
-    if method == "binomial" and not np.isin(unit, (0.0, 1.0)).all():
+    if method == "binomial" and not np.isin(values, (0.0, 1.0)).all():
         raise ValueError(
-            'method="binomial" needs values that are one of the two ends of bounds. Take '
-            '"betting" for values in between.'
+            'method="binomial" needs values that are one of the two ends of bounds. '
+            'Take "betting" for values in between.'
         )
 
 
-def _p_value(unit, limit, method, n_population):
-    """p-value of "the mean is at least `limit`"; all in the unit of a range of 1."""
+def _p_value(values, limit, method, n_population):
+    """Compute the p-value of "the mean is at least `limit`".
+
+    The values and the limit are scaled to a range of [0, 1].
+    """
     if limit <= 0:
         return 1.0
     if method == "trinomial":
-        return trinomial_p_value(*_signs(unit), round(2 * limit - 1, 12))
+        counts = _count_signs(values)
+        # The same limit for signed losses in [-1, 1].
+        signed_limit = round(2 * limit - 1, 12)
+        return trinomial_p_value(counts.n_rows, counts.lost, counts.won, signed_limit)
     if limit > 1:
         return 0.0
     if method == "betting":
-        from skroute.guarantees._kernels import log_capital
+        return _betting_p_value(values, limit, n_population)
+    return _counting_p_value(values, limit, n_population)
 
-        capital = log_capital(unit, limit, n_population or 0, CAP, PRIOR_VARIANCE, AIM)
-        return float(np.exp(-capital))
+
+def _betting_p_value(values, limit, n_population):
+    """Compute the p-value by betting: one over the largest capital of the bets."""
+    from skroute.guarantees._kernels import log_capital
+
+    # The kernel takes 0 for independent rows.
+    capital = log_capital(values, limit, n_population or 0, CAP, PRIOR_VARIANCE, AIM)
+    return float(np.exp(-capital))
+
+
+def _counting_p_value(values, limit, n_population):
+    """Compute the binomial or hypergeometric p-value of values that are 0 or 1."""
     from scipy import special, stats
 
-    n, hits = len(unit), int(round(unit.sum()))
+    n_rows = len(values)
+    n_hits = int(round(values.sum()))
     if n_population is None:
-        return float(special.bdtr(hits, n, limit))
-    marked = int(np.ceil(n_population * limit - COUNT_ROUNDING))
-    return float(stats.hypergeom.cdf(hits, n_population, marked, n))
+        return float(special.bdtr(n_hits, n_rows, limit))
+    # Smallest number of ones in the population with a mean of at least `limit`.
+    n_ones = int(np.ceil(n_population * limit - COUNT_ROUNDING))
+    return float(stats.hypergeom.cdf(n_hits, n_population, n_ones, n_rows))
 
 
-def _signs(unit):
-    """Number of values, of those at the upper end, and of those at the lower end."""
-    return len(unit), int((unit > 0.75).sum()), int((unit < 0.25).sum())
+class _SignCounts(NamedTuple):
+    """Numbers of rows by the sign of their loss.
+
+    Attributes
+    ----------
+    n_rows : int
+        Number of all rows.
+    lost, won : int
+        Number of rows at the upper end of the range, and at the lower end.
+    """
+
+    n_rows: int
+    lost: int
+    won: int
 
 
-def _upper(unit, level, method, n_population):
-    """The smallest mean that is refused at the level, from above."""
+def _count_signs(values):
+    """Count the values 0 (won), 0.5 and 1 (lost)."""
+    n_lost = int((values > 0.75).sum())
+    n_won = int((values < 0.25).sum())
+    return _SignCounts(len(values), n_lost, n_won)
+
+
+def _upper_bound(values, level, method, n_population):
+    """Compute the smallest mean whose p-value is at most `level`.
+
+    The values and the result are scaled to a range of [0, 1].
+    """
     if method == "trinomial":
-        return (1 + trinomial_upper_bound(*_signs(unit), level)) / 2
-    if _p_value(unit, 1.0, method, n_population) > level:
+        counts = _count_signs(values)
+        signed_bound = trinomial_upper_bound(
+            counts.n_rows, counts.lost, counts.won, level
+        )
+        return (1 + signed_bound) / 2
+    if _p_value(values, 1.0, method, n_population) > level:
         return 1.0
     from scipy.optimize import brentq
 
-    def above(limit):
-        return np.log(
-            max(_p_value(unit, limit, method, n_population), _SMALLEST)
-        ) - np.log(level)
+    def log_excess(limit):
+        p_value = max(_p_value(values, limit, method, n_population), _SMALLEST_P_VALUE)
+        return np.log(p_value) - np.log(level)
 
-    # A third of the p-values that halving an interval would take.
-    found = float(brentq(above, 0.0, 1.0, xtol=1e-15, rtol=1e-15))
-    step = 1e-15
-    while found < 1 and _p_value(unit, found, method, n_population) > level:
-        found, step = min(found + step, 1.0), 2 * step
-    return found
+    # Brent's method computes a third of the p-values that bisection would.
+    bound = float(
+        brentq(log_excess, 0.0, 1.0, xtol=_BOUND_PRECISION, rtol=_BOUND_PRECISION)
+    )
+    # The root may lie on the wrong side of the level by rounding.
+    step = _BOUND_PRECISION
+    while bound < 1 and _p_value(values, bound, method, n_population) > level:
+        bound = min(bound + step, 1.0)
+        step = 2 * step
+    return bound

@@ -1,72 +1,123 @@
-"""The test for signed losses of 0 and 1: each row loses one, gains one, or neither.
+"""Test of the mean of signed losses: each row is lost (1), won (-1) or equal (0).
 
-Probabilities are exact. Their maximum over the shares of unequal rows is found on a grid, to 0.1 %
-of itself, by which p-values are raised.
+The hypothesis is "P(lost) - P(won) is at least `limit`". The test statistic is the
+signed root of the likelihood ratio. Rows that are lost or won are *unequal*; the
+probability of an unequal row is the nuisance parameter. The p-value is the largest
+probability of a statistic that is at least as extreme, over all values of the nuisance
+parameter. Each of these probabilities is exact. The largest one is searched on a grid,
+with an error of at most 0.1 %, which is added to it.
+
+Parameters with the same meaning in all functions: `n`, number of rows; `lost` and
+`won`, numbers of lost and of won rows.
 """
 
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
-# Share of errors that is spent on leaving out shares of unequal rows that are out of the question
-# (Berger and Boos), grid of the others, and probability of the counts that are left out.
-_GAMMA, _GRID, _TAIL = 1e-5, 30, 1e-9
-# Shares around the largest value on that grid: of few unequal rows they differ by powers of ten,
-# and the grid alone misses a hundredth of the p-value.
-_AROUND = 8
-# Factor of the largest probability on these shares: what a share between them can have. In 2,000
-# random cases a grid that is 50 times finer had at most 0.05 % more.
-_BETWEEN = 1.001
-# Numbers of unequal rows, over all limits, that are computed together.
-_AT_ONCE = 20_000
-# Probabilities below it are left out.
-_NOTHING = 1e-16
+from skroute.utils._typing import NDArray
+
+# Error probability reserved for nuisance values outside a confidence interval (Berger
+# and Boos).
+_OUTSIDE_LEVEL = 1e-5
+# Probability of the numbers of unequal rows that are left out at each end.
+_TAIL = 1e-9
+# Nuisance values on the grid over their confidence interval.
+_N_GRID = 30
+# Nuisance values on a second grid, around the best one of the first. With few unequal
+# rows the interval spans powers of ten, and the first grid alone misses a hundredth of
+# the p-value.
+_N_FINE_GRID = 8
+# Factor of the largest probability on the grids: room for nuisance values between them.
+# In 2,000 random cases a grid that is 50 times finer had at most 0.05 % more.
+_GRID_ROOM = 1.001
+# Numbers of unequal rows, over all limits, that are computed in one call: bounds the
+# memory.
+_MAX_COUNTS = 20_000
+# Numbers of unequal rows with a smaller probability are left out; `_TAIL` has room for
+# them.
+_NEGLIGIBLE = 1e-16
+# Roots of likelihood ratios that differ by less are equal: rounding of sums of
+# logarithms.
+_ROOT_TIE = 1e-9
+# No losses among the unequal rows are extreme enough.
+_NO_LOSSES = -1
+
+# Largest limit that the bound is searched below; from there on the bound is 1.
+_LARGEST_LIMIT = 1 - 1e-6
+# Steps behind the bound at which the p-value is computed. It has small steps up, each
+# of which is short. So the steps are fine near the bound and coarse further on.
+_STEPS_BEHIND = np.r_[0:25, 36:61:12]
+
+
+class _RejectionRegion(NamedTuple):
+    """Outcomes that are at least as extreme as the observed one, for several limits.
+
+    Entries are pairs of a limit and a number of unequal rows: those of the first limit,
+    then those of the second one, and so on.
+
+    Attributes
+    ----------
+    n : int
+        Number of rows.
+    limits : ndarray of shape (n_limits,)
+    limit_index : ndarray of shape (n_entries,), dtype=int64
+        Index of the entry's limit.
+    n_unequal : ndarray of shape (n_entries,), dtype=int64
+        Number of unequal rows.
+    max_lost : ndarray of shape (n_entries,), dtype=int64
+        Largest number of lost rows among them that is extreme enough, or `_NO_LOSSES`.
+    """
+
+    n: int
+    limits: NDArray[np.float64]
+    limit_index: NDArray[np.int64]
+    n_unequal: NDArray[np.int64]
+    max_lost: NDArray[np.int64]
 
 
 def signed_root(n, lost, won, limit):
-    """Signed root of the likelihood ratio of ``P(lost) - P(won) = limit``; arrays of counts.
+    """Compute the signed root of the likelihood ratio of ``P(lost) - P(won) = limit``.
 
-    The restricted estimate of P(won) is the positive root of the quadratic likelihood equation.
-    It rises with `lost` where ``lost + won`` is fixed.
+    The restricted estimate of P(won) is the positive root of the quadratic likelihood
+    equation. The signed root rises with `lost` if ``lost + won`` is fixed.
+
+    Parameters
+    ----------
+    n : int
+    lost, won : int or ndarray
+    limit : float or ndarray
+
+    Returns
+    -------
+    float or ndarray
     """
     from scipy.special import xlogy
 
-    even = n - lost - won
-    half = (lost + won) * (1 - limit) - 2 * limit * (won + even)
+    equal = n - lost - won
+    half = (lost + won) * (1 - limit) - 2 * limit * (won + equal)
     p_won = (half + np.sqrt(half * half + 8 * n * won * limit * (1 - limit))) / (4 * n)
     p_won = np.clip(p_won, 0.0, (1 - limit) / 2)
-    free = xlogy(lost, lost / n) + xlogy(won, won / n) + xlogy(even, even / n)
-    held = (
+    free = xlogy(lost, lost / n) + xlogy(won, won / n) + xlogy(equal, equal / n)
+    restricted = (
         xlogy(lost, p_won + limit)
         + xlogy(won, p_won)
-        + xlogy(even, 1 - 2 * p_won - limit)
+        + xlogy(equal, 1 - 2 * p_won - limit)
     )
-    return np.sign((lost - won) / n - limit) * np.sqrt(2 * np.maximum(free - held, 0.0))
-
-
-def most_lost(n, m, limit, root):
-    """The most losses among `m` unequal rows that are at least as extreme as `root`; -1: none."""
-    low, high = np.full(m.shape, -1), m.copy()
-    while (low < high).any():
-        middle = (low + high + 1) // 2
-        extreme = signed_root(n, middle, m - middle, limit) <= root + 1e-9
-        low, high = np.where(extreme, middle, low), np.where(extreme, high, middle - 1)
-    return low
+    sign = np.sign((lost - won) / n - limit)
+    return sign * np.sqrt(2 * np.maximum(free - restricted, 0.0))
 
 
 @lru_cache(maxsize=100_000)
 def trinomial_p_value(n, lost, won, limit):
-    """p-value of "P(lost) - P(won) is at least `limit`" for `n` independent rows.
-
-    The largest probability, over the shares of unequal rows that are not out of the question, of a
-    signed root at least as extreme as the one seen; `gamma` is added for those that are. The
-    largest one is found to 0.1 %, which is added too.
+    """Compute the p-value of "P(lost) - P(won) is at least `limit`".
 
     Parameters
     ----------
     n, lost, won : int
     limit : float
-        Below 0 nothing is refused, at 0 it is the exact sign test.
+        The p-value is 1 below 0, and that of the exact sign test at 0.
 
     Returns
     -------
@@ -76,7 +127,7 @@ def trinomial_p_value(n, lost, won, limit):
 
 
 def trinomial_p_values(n, lost, won, limits):
-    """`trinomial_p_value` for several limits at once.
+    """Compute `trinomial_p_value` for several limits at once.
 
     Parameters
     ----------
@@ -89,111 +140,242 @@ def trinomial_p_values(n, lost, won, limits):
     """
     from scipy.special import bdtr
 
-    found = np.where(limits < 1, 1.0, 0.0)
-    found[(limits < 0) | (lost - won >= limits * n)] = 1.0
-    tested = (limits >= 0) & (lost - won < limits * n) & (limits < 1)
-    found[tested & (limits == 0)] = bdtr(lost, lost + won, 0.5)
-    tested &= limits > 0
-    if tested.any():
-        found[tested] = _largest(n, lost, won, limits[tested])
-    return found
+    # The observed difference is no evidence against a limit that it reaches.
+    is_reached = lost - won >= limits * n
+    p_values = np.where(limits < 1, 1.0, 0.0)
+    p_values[(limits < 0) | is_reached] = 1.0
+    is_tested = (limits >= 0) & (limits < 1) & ~is_reached
+    p_values[is_tested & (limits == 0)] = bdtr(lost, lost + won, 0.5)
+    is_tested &= limits > 0
+    if is_tested.any():
+        p_values[is_tested] = _maximized_p_values(n, lost, won, limits[is_tested])
+    return p_values
 
 
-def _largest(n, lost, won, limits):
-    """The p-values for limits above 0 and above the difference seen, below 1."""
-    from scipy.special import betaincinv
-    from scipy.stats import binom
-
-    unequal = lost + won
-    least = betaincinv(unequal, n - unequal + 1, _GAMMA / 2) if unequal else 0.0
-    most = betaincinv(unequal + 1, n - unequal, 1 - _GAMMA / 2) if unequal < n else 1.0
-    # Fewer rows than the difference cannot differ.
-    least, most = np.maximum(least, limits), np.maximum(most, limits)
-    first = binom.ppf(_TAIL, n, least).astype(np.int64)
-    counts = binom.isf(_TAIL, n, most).astype(np.int64) - first + 1
-    if len(limits) > 1 and counts.sum() > _AT_ONCE:
-        halves = np.array_split(limits, 2)
-        return np.concatenate([_largest(n, lost, won, half) for half in halves])
-    # The numbers of unequal rows of one limit after those of the other.
-    of, start = np.repeat(np.arange(len(limits)), counts), np.cumsum(counts) - counts
-    m = np.arange(len(of)) + (first - start)[of]
-    extreme = most_lost(n, m, limits[of], signed_root(n, lost, won, limits)[of])
-    counted = n, m, extreme, of, limits
-    shares = np.geomspace(least, most, _GRID)
-    sums = _probabilities(shares, *counted)
-    top, each = sums.argmax(axis=0), np.arange(len(limits))
-    ends = (
-        shares[np.maximum(top - 1, 0), each],
-        shares[np.minimum(top + 1, _GRID - 1), each],
-    )
-    finer = _probabilities(np.geomspace(*ends, _AROUND), *counted)
-    largest = np.maximum(sums.max(axis=0), finer.max(axis=0))
-    return np.minimum(_BETWEEN * largest + _GAMMA + 2 * _TAIL, 1.0)
-
-
-def _probabilities(shares, n, m, extreme, of, limits):
-    """Probability of what is at least as extreme, at shares of unequal rows of each limit.
+def _maximized_p_values(n, lost, won, limits):
+    """Compute p-values by a maximum over the nuisance parameter (Berger and Boos).
 
     Parameters
     ----------
-    shares : ndarray of shape (n_shares, n_limits)
-    n : int
-    m, extreme, of : ndarray of shape (n_counts,)
-        Numbers of unequal rows, the most losses among them, and which limit they are for.
+    n, lost, won : int
     limits : ndarray of shape (n_limits,)
+        In (0, 1), and above the observed difference.
 
     Returns
     -------
-    ndarray of shape (n_shares, n_limits)
+    ndarray of shape (n_limits,)
+    """
+    from scipy.stats import binom
+
+    lowest, highest = _nuisance_interval(n, lost + won)
+    # P(unequal) is at least P(lost) - P(won).
+    lowest = np.maximum(lowest, limits)
+    highest = np.maximum(highest, limits)
+    first_count = binom.ppf(_TAIL, n, lowest).astype(np.int64)
+    n_counts = binom.isf(_TAIL, n, highest).astype(np.int64) - first_count + 1
+    if len(limits) > 1 and n_counts.sum() > _MAX_COUNTS:
+        first_half, second_half = np.array_split(limits, 2)
+        return np.concatenate(
+            [
+                _maximized_p_values(n, lost, won, first_half),
+                _maximized_p_values(n, lost, won, second_half),
+            ]
+        )
+    region = _rejection_region(
+        n, lost, won, limits=limits, first_count=first_count, n_counts=n_counts
+    )
+    grid = np.geomspace(lowest, highest, _N_GRID)  # (_N_GRID, n_limits)
+    probabilities = _probabilities(region, grid)
+    fine_grid = _grid_around_best(grid, probabilities)
+    fine_probabilities = _probabilities(region, fine_grid)
+    largest = np.maximum(probabilities.max(axis=0), fine_probabilities.max(axis=0))
+    return np.minimum(_GRID_ROOM * largest + _OUTSIDE_LEVEL + 2 * _TAIL, 1.0)
+
+
+def _nuisance_interval(n, n_unequal):
+    """Return the Clopper-Pearson interval of P(unequal) at `_OUTSIDE_LEVEL`."""
+    from scipy.special import betaincinv
+
+    lowest = 0.0
+    if n_unequal > 0:
+        lowest = betaincinv(n_unequal, n - n_unequal + 1, _OUTSIDE_LEVEL / 2)
+    highest = 1.0
+    if n_unequal < n:
+        highest = betaincinv(n_unequal + 1, n - n_unequal, 1 - _OUTSIDE_LEVEL / 2)
+    return lowest, highest
+
+
+def _rejection_region(n, lost, won, *, limits, first_count, n_counts):
+    """Return the outcomes that are at least as extreme as `lost` and `won`.
+
+    Parameters
+    ----------
+    n, lost, won : int
+    limits : ndarray of shape (n_limits,)
+    first_count, n_counts : ndarray of shape (n_limits,), dtype=int64
+        For each limit, the smallest number of unequal rows that is not left out, and
+        how many numbers follow each other from there.
+
+    Returns
+    -------
+    _RejectionRegion
+    """
+    limit_index = np.repeat(np.arange(len(limits)), n_counts)
+    first_entry = np.cumsum(n_counts) - n_counts
+    n_unequal = np.arange(len(limit_index)) + (first_count - first_entry)[limit_index]
+    observed_root = signed_root(n, lost, won, limits)
+    max_lost = _max_extreme_lost(
+        n, n_unequal, limits[limit_index], root=observed_root[limit_index]
+    )
+    return _RejectionRegion(n, limits, limit_index, n_unequal, max_lost)
+
+
+def _max_extreme_lost(n, n_unequal, limits, *, root):
+    """Return the largest numbers of lost rows whose signed root is at most `root`.
+
+    Parameters
+    ----------
+    n : int
+    n_unequal, limits, root : ndarray of shape (n_entries,)
+
+    Returns
+    -------
+    ndarray of shape (n_entries,)
+        `_NO_LOSSES` if the signed root of 0 lost rows is larger.
+    """
+    # Bisection: the signed root rises with the number of lost rows.
+    low = np.full(n_unequal.shape, _NO_LOSSES)
+    high = n_unequal.copy()
+    while (low < high).any():
+        middle = (low + high + 1) // 2
+        middle_root = signed_root(n, middle, n_unequal - middle, limits)
+        is_extreme = middle_root <= root + _ROOT_TIE
+        low = np.where(is_extreme, middle, low)
+        high = np.where(is_extreme, high, middle - 1)
+    return low
+
+
+def _grid_around_best(grid, probabilities):
+    """Return a finer grid between the neighbours of the best value of each column.
+
+    Parameters
+    ----------
+    grid, probabilities : ndarray of shape (_N_GRID, n_limits)
+
+    Returns
+    -------
+    ndarray of shape (_N_FINE_GRID, n_limits)
+    """
+    best = probabilities.argmax(axis=0)
+    columns = np.arange(grid.shape[1])
+    lower_neighbour = grid[np.maximum(best - 1, 0), columns]
+    upper_neighbour = grid[np.minimum(best + 1, len(grid) - 1), columns]
+    return np.geomspace(lower_neighbour, upper_neighbour, _N_FINE_GRID)
+
+
+def _probabilities(region, nuisance):
+    """Compute the probability of the rejection region for nuisance values.
+
+    Parameters
+    ----------
+    region : _RejectionRegion
+    nuisance : ndarray of shape (n_values, n_limits)
+        Probabilities of an unequal row, for each limit.
+
+    Returns
+    -------
+    ndarray of shape (n_values, n_limits)
     """
     from scipy.special import betainc, gammaln
 
+    n = region.n
+    n_unequal = region.n_unequal
+    max_lost = region.max_lost
+    limit_index = region.limit_index
     with np.errstate(divide="ignore", invalid="ignore"):
-        ways = gammaln(n + 1) - gammaln(m + 1) - gammaln(n - m + 1)
-        even = np.where(m < n, (n - m) * np.log1p(-shares)[:, of], 0.0)
-        chance = np.exp(ways + m * np.log(shares)[:, of] + even)
-    # What is not likely adds nothing; `_TAIL` has room for all of it.
-    at, k = np.nonzero((chance > _NOTHING) & (extreme >= 0))
-    share, limit = shares[at, of[k]], limits[of[k]]
-    behind, lose = np.maximum(m - extreme, 1)[k], extreme[k] + 1.0
-    below = betainc(behind, lose, np.clip((share - limit) / (2 * share), 0.0, 1.0))
-    below[extreme[k] >= m[k]] = 1.0
-    added = chance[at, k] * below
-    return np.bincount(at * len(limits) + of[k], added, shares.size).reshape(
-        shares.shape
+        log_binomial = (
+            gammaln(n + 1) - gammaln(n_unequal + 1) - gammaln(n - n_unequal + 1)
+        )
+        log_equal = np.where(
+            n_unequal < n, (n - n_unequal) * np.log1p(-nuisance)[:, limit_index], 0.0
+        )
+        log_unequal = n_unequal * np.log(nuisance)[:, limit_index]
+        # Probability of the number of unequal rows, (n_values, n_entries).
+        p_count = np.exp(log_binomial + log_unequal + log_equal)
+    value, entry = np.nonzero((p_count > _NEGLIGIBLE) & (max_lost >= 0))
+    p_unequal = nuisance[value, limit_index[entry]]
+    limit = region.limits[limit_index[entry]]
+    # Probability that an unequal row is won.
+    p_won = np.clip((p_unequal - limit) / (2 * p_unequal), 0.0, 1.0)
+    # Probability of at most `max_lost` lost rows among the unequal ones (binomial).
+    min_won = np.maximum(n_unequal - max_lost, 1)[entry]
+    p_extreme = betainc(min_won, max_lost[entry] + 1.0, p_won)
+    p_extreme[max_lost[entry] >= n_unequal[entry]] = 1.0
+    sums = np.bincount(
+        value * len(region.limits) + limit_index[entry],
+        weights=p_count[value, entry] * p_extreme,
+        minlength=nuisance.size,
     )
+    return sums.reshape(nuisance.shape)
 
 
 def trinomial_upper_bound(n, lost, won, level):
-    """The smallest difference from which on all are refused at the level.
+    """Compute an upper bound of P(lost) - P(won): all limits behind it are refused.
+
+    Parameters
+    ----------
+    n, lost, won : int
+    level : float
 
     Returns
     -------
     float
+        The p-value of each larger limit is at most `level`.
+    """
+
+    def log_excess(limit):
+        p_value = trinomial_p_value(n, lost, won, float(limit))
+        return np.log(p_value) - np.log(level)
+
+    if log_excess(_LARGEST_LIMIT) > 0:
+        return 1.0
+    bound = _first_refused_limit(n, lost, won, log_excess)
+    return _behind_all_accepted(n, lost, won, level=level, bound=bound)
+
+
+def _first_refused_limit(n, lost, won, log_excess):
+    """Return the smallest limit, from the observed difference on, that is refused.
+
+    The limit is refused if ``log_excess(limit)`` is at most 0, as it must be at
+    `_LARGEST_LIMIT`. The limit is found to a relative precision of 1e-4.
     """
     from scipy.optimize import brentq
 
-    def excess(limit):
-        return np.log(trinomial_p_value(n, lost, won, float(limit))) - np.log(level)
+    low = max((lost - won) / n, 0.0)
+    # The first step is about as long as the bound by the normal law.
+    p_unequal = (lost + won + 4) / (n + 4)
+    step = 2 * np.sqrt(p_unequal / n)
+    while low + step < _LARGEST_LIMIT and log_excess(low + step) > 0:
+        low = low + step
+        step = 2 * step
+    high = min(low + step, _LARGEST_LIMIT)
+    if log_excess(low) <= 0:
+        return low
+    return brentq(log_excess, low, high, xtol=1e-5, rtol=1e-4)
 
-    seen, high = max((lost - won) / n, 0.0), 1 - 1e-6
-    if excess(high) > 0:
-        return 1.0
-    # Begin where the normal law would.
-    unequal = (lost + won + 4) / (n + 4)
-    low, step = seen, 2 * np.sqrt(unequal / n)
-    while low + step < high and excess(low + step) > 0:
-        low, step = low + step, 2 * step
-    top = min(low + step, high)
-    bound = low if excess(low) <= 0 else brentq(excess, low, top, xtol=1e-5, rtol=1e-4)
-    # The p-value has small steps up: the bound is behind the last limit that is not refused. A
-    # step is over soon, so the search is fine behind the bound and coarse further on.
+
+def _behind_all_accepted(n, lost, won, *, level, bound):
+    """Move a bound up until no limit in front of it has a p-value above `level`.
+
+    The p-value has small steps up, so that limits above the first refused one may be
+    accepted.
+    """
     step = min(0.02 * bound + 0.2 / n, 0.05) / 12
-    ahead = np.r_[0:25, 36:61:12]
-    while bound < high:
-        behind = np.minimum(bound + step * ahead, high)
-        kept = behind[trinomial_p_values(n, lost, won, behind) > level]
-        if not len(kept):
+    while bound < _LARGEST_LIMIT:
+        limits = np.minimum(bound + step * _STEPS_BEHIND, _LARGEST_LIMIT)
+        is_accepted = trinomial_p_values(n, lost, won, limits) > level
+        if not is_accepted.any():
             break
-        bound = min(kept[-1] + step, high)
+        last_accepted = limits[is_accepted][-1]
+        bound = min(last_accepted + step, _LARGEST_LIMIT)
     return float(bound)

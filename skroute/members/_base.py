@@ -24,8 +24,8 @@ class MemberClassifier(
     asks it directly instead of cross-validating what cannot overfit.
     """
 
-    # True where `predict` is computed from `predict_proba`.
-    predicts_best_score = False
+    # True if `predict` is computed from `predict_proba`. None if the rows of `fit` show it.
+    _predicts_best_score: bool | None = None
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

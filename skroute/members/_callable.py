@@ -118,7 +118,7 @@ class CallableClassifier(MemberClassifier):
     CallStatistics(n_calls=2, n_failed=0, n_rows=3, spent=1.5)
     """
 
-    predicts_best_score = True
+    _predicts_best_score = True
     _parameter_constraints: dict = {
         "function": [callable],
         "classes": ["array-like"],

@@ -1,4 +1,4 @@
-"""Curves of an estimator: quality over cost at some budgets, risk over coverage."""
+"""Curves of a fitted estimator: quality over cost, and risk over coverage."""
 
 from typing import Any, NamedTuple
 
@@ -8,7 +8,12 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import check_budget
-from skroute.base._inspection import ABSTAIN_NAME, abstained, takes_keyword
+from skroute.base._inspection import (
+    ABSTAIN_NAME,
+    abstained,
+    can_abstain,
+    takes_keyword,
+)
 from skroute.base._protocol import routed_of
 from skroute.metrics._objectives import qualities_of, rows_of, worth_of
 from skroute.utils._cache import with_cache
@@ -29,13 +34,13 @@ class AccuracyCostCurve(NamedTuple):
     Attributes
     ----------
     budget : ndarray of shape (n_budgets,), dtype=float64
-        The budgets asked for, in the order given; infinity where unlimited.
+        The budgets, in the order given. Infinity is unlimited.
 
     quality : ndarray of shape (n_budgets,), dtype=float64
         Mean quality: accuracy for one label per row.
 
     cost : ndarray of shape (n_budgets,), dtype=float64
-        Mean cost per row, as ``predict_cost`` has it: an estimate where the estimator has a
+        Mean cost per row, that of ``predict_cost``: an estimate if the estimator has a
         ``cost_estimator``.
 
     route_share : ndarray of shape (n_budgets, n_choices), dtype=float64
@@ -45,7 +50,7 @@ class AccuracyCostCurve(NamedTuple):
         Names of the choices, the columns of `route_share`.
 
     row_quality, row_cost : ndarray of shape (n_samples, n_budgets), dtype=float64
-        Of each row, for :func:`bootstrap_interval`.
+        Quality and cost of each row, for :func:`bootstrap_interval`.
     """
 
     budget: NDArray[np.float64]
@@ -57,19 +62,72 @@ class AccuracyCostCurve(NamedTuple):
     row_cost: NDArray[np.float64]
 
 
+class RowOutcomes(NamedTuple):
+    """Results of one pass over the rows.
+
+    Attributes
+    ----------
+    quality : ndarray of shape (n_rows,)
+        Quality of each answer. NaN where it is unknown.
+
+    route : ndarray of shape (n_rows,), dtype=int64
+        Index of the choice made for each row.
+
+    cost : ndarray of shape (n_rows,)
+    """
+
+    quality: NDArray[np.float64]
+    route: NDArray[np.int64]
+    cost: NDArray[np.float64]
+
+
+class SingleChoices(NamedTuple):
+    """Quality and cost of the choices that can answer every row alone.
+
+    Attributes
+    ----------
+    names : list of str
+
+    quality, cost : ndarray of shape (n_rows, n_names)
+    """
+
+    names: list[str]
+    quality: NDArray[np.float64]
+    cost: NDArray[np.float64]
+
+
 def check_budgets(budgets):
-    """A list of budgets as an array; None becomes infinity."""
-    usable = np.iterable(budgets) and not isinstance(budgets, str)
-    given = list(budgets) if usable else []
-    if not given:
+    """Return a list of budgets as an array, in which None is infinity."""
+    is_sequence = np.iterable(budgets) and not isinstance(budgets, str)
+    listed = list(budgets) if is_sequence else []
+    if not listed:
         raise ValueError(
-            f"budgets must be a non-empty list of numbers (mean costs per sample), got {budgets!r}."
+            "budgets must be a non-empty list of numbers (mean costs per sample), got "
+            f"{budgets!r}."
         )
-    return np.array([check_budget(budget, name="each of budgets") for budget in given])
+    return np.array([check_budget(budget, name="each of budgets") for budget in listed])
 
 
 def find_router(estimator, X):
-    """The cost-aware estimator inside a search or a pipeline, and the rows that it sees."""
+    """Return the cost-aware estimator inside a search or a pipeline, and its rows.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+    X : array-like of shape (n_rows, n_features)
+        Rows as `estimator` takes them.
+
+    Returns
+    -------
+    router : fitted decision estimator
+    X : array-like of shape (n_rows, n_router_features)
+        The rows after the transformers of the pipeline.
+
+    Raises
+    ------
+    TypeError
+        If there is no cost-aware estimator.
+    """
     if hasattr(estimator, "best_estimator_"):
         return find_router(estimator.best_estimator_, X)
     if hasattr(estimator, "rows_for_decision"):
@@ -80,22 +138,24 @@ def find_router(estimator, X):
         check_is_fitted(estimator)
         return estimator, X
     if hasattr(estimator, "steps"):
-        X = estimator[:-1].transform(X) if len(estimator.steps) > 1 else X
+        if len(estimator.steps) > 1:
+            X = estimator[:-1].transform(X)
         return find_router(estimator[-1], X)
     raise TypeError(
-        "estimator must be a fitted cost-aware estimator (one with predict_routed), a pipeline "
-        f"that ends with one, or a search over one of these; got {estimator!r}."
+        "estimator must be a fitted cost-aware estimator (one with predict_routed), a "
+        "pipeline that ends with one, or a search over one of these; got "
+        f"{estimator!r}."
     )
 
 
 def checked_targets(y, router):
-    """Return targets as an array, by which the answers of a fitted router can be judged.
+    """Return targets as an array, after checks that answers can be compared with them.
 
     Parameters
     ----------
     y : array-like
-        True labels or numbers, none of them missing; or qualities of the choices of a router that
-        only routes, of which some may be unknown.
+        True labels or numbers, none of them missing. For a router that only routes,
+        qualities of its choices, some of which may be unknown.
     router : fitted decision estimator
 
     Returns
@@ -103,8 +163,8 @@ def checked_targets(y, router):
     ndarray of shape (n_samples,) or (n_samples, n_columns)
         Unknown qualities are NaN.
     """
-    answers = is_classifier(router) or is_regressor(router)
-    if not answers and getattr(y, "ndim", np.ndim(y)) == 2:
+    predicts = is_classifier(router) or is_regressor(router)
+    if not predicts and getattr(y, "ndim", np.ndim(y)) == 2:
         return qualities_of(y, router)
     refuse_missing(y=y)
     targets = rows_of(y, router)
@@ -113,83 +173,182 @@ def checked_targets(y, router):
     return targets
 
 
-class Walk:
-    """A fitted estimator on the rows that it is judged by: no model is asked twice about one."""
+class BudgetSweep:
+    """Evaluation of a fitted estimator on test rows at many budgets.
 
-    def __init__(self, estimator, X, y, row_quality=None, sample_weight=None, **call):
-        # What the transformers of a pipeline make of the rows may have no labels.
-        check_rows_match(X=X, y=y, sample_weight=sample_weight, **call)
+    Calls of models are cached: each model is called at most once about a row.
+
+    Parameters
+    ----------
+    estimator, X, y, row_quality, sample_weight
+        As in :func:`accuracy_cost_curve`.
+
+    **params : keyword arguments
+        Further arguments of ``predict_routed``.
+
+    Attributes
+    ----------
+    router : decision estimator
+        The fitted estimator inside of `estimator`, with a cache.
+
+    X : array-like of shape (n_rows, n_features)
+        The rows that the router gets. None if it needs none.
+
+    y : ndarray of shape (n_rows,) or (n_rows, n_columns)
+        True answers, or qualities of the choices.
+
+    n_rows : int
+
+    weight : ndarray of shape (n_rows,)
+        Weight of each row in a mean.
+
+    objective : Objective
+        The quality that answers are measured by.
+
+    params : dict
+        Keyword arguments of each call of the router, without the budget.
+    """
+
+    def __init__(
+        self, estimator, X, y, *, row_quality=None, sample_weight=None, **params
+    ):
+        # Rows that a pipeline has transformed may have lost their labels.
+        check_rows_match(X=X, y=y, sample_weight=sample_weight, **params)
         router, self.X = find_router(estimator, X)
-        # A cascade may be asked by signals alone.
+        # A cascade may decide by signals alone: then X is None.
         rows = y if self.X is None else self.X
         check_consistent_length(rows, y)
-        self.n = num_samples(rows)
-        self.weight = check_row_weights(sample_weight, self.n)
+        self.n_rows = num_samples(rows)
+        self.weight = check_row_weights(sample_weight, self.n_rows)
         if row_quality is None:
             self.y = checked_targets(y, router)
         else:
-            # What a missing label is worth is for the function to say.
+            # The function may have a quality for a missing label.
             self.y = rows_of(y, router)
-        self.worth = worth_of(router, y, row_quality)
-        # The oracle is told what is right.
-        self.call = {"y_true": y, **call} if takes_keyword(router, "y_true") else call
+        self.objective = worth_of(router, y, row_quality)
+        self.params = params
+        if takes_keyword(router, "y_true"):
+            # The strategy "oracle" decides by the true answers.
+            self.params = {"y_true": y, **params}
         self.router = with_cache(router)
 
     @property
-    def label(self):
-        """What the quality is called in pictures; None for accuracy and logged qualities."""
-        names = {"cost matrix": "minus cost", "callable": "given function"}
-        name = names.get(self.worth.name, self.worth.name)
-        return None if name in ("accuracy", "row_quality") else f"Quality ({name})"
+    def quality_label(self):
+        """Name of the quality in displays; None for accuracy and logged qualities."""
+        name = self.objective.name
+        if name in ("accuracy", "row_quality"):
+            return None
+        if name == "cost matrix":
+            return "Quality (minus cost)"
+        if name == "callable":
+            return "Quality (given function)"
+        return f"Quality ({name})"
 
-    def at(self, budget):
-        """Quality, route and cost of each row at a budget."""
-        call = self.router.make_call(budget, **self.call)
-        routed = self.router.respond(self.X, call, self.worth.asks)
-        quality = self.worth.of_routed(self.y, routed, self.router, self.weight)
-        return quality, routed.route, routed.cost
+    def outcomes(self, budget):
+        """Return quality, route and cost of each row at a budget.
 
-    def singles(self):
-        """Names of the single choices, abstaining included, and their quality and cost by row."""
-        names = self.router.single_choices_
-        if getattr(self.router, "abstain_quality_", None) is not None:
-            names = [*dict.fromkeys([*names, ABSTAIN_NAME])]
-        quality, cost = np.empty((2, self.n, len(names)))
+        Parameters
+        ----------
+        budget : float or None
+            Infinity is unlimited. None is the estimator's own budget.
+
+        Returns
+        -------
+        RowOutcomes
+        """
+        call = self.router.make_call(budget, **self.params)
+        routed = self.router.respond(self.X, call, self.objective.asks)
+        quality = self.objective.of_routed(self.y, routed, self.router, self.weight)
+        return RowOutcomes(quality, routed.route, routed.cost)
+
+    def single_choices(self):
+        """Return quality and cost of each single choice, abstaining included.
+
+        Every model is called about every row.
+
+        Returns
+        -------
+        SingleChoices
+        """
+        names = list(self.router.single_choices_)
+        if can_abstain(self.router) and ABSTAIN_NAME not in names:
+            names.append(ABSTAIN_NAME)
+        quality = np.empty((self.n_rows, len(names)))
+        cost = np.empty((self.n_rows, len(names)))
         for k, name in enumerate(names):
             if name == ABSTAIN_NAME:
-                quality[:, k], cost[:, k] = self.router.abstain_quality_, 0.0
-                continue
-            plan = self.router.plan_single(
-                self.X, name, self.router.make_call(**self.call)
-            )
-            seen = routed_of(plan, self.router.answer(plan, self.worth.asks))
-            quality[:, k] = self.worth.of_single(self.y, seen, self.router, self.weight)
-            cost[:, k] = seen.cost
-        return names, quality, cost
+                quality[:, k] = self.router.abstain_quality_
+                cost[:, k] = 0.0
+            else:
+                outcomes = self._outcomes_of_single(name)
+                quality[:, k] = outcomes.quality
+                cost[:, k] = outcomes.cost
+        return SingleChoices(names, quality, cost)
+
+    def _outcomes_of_single(self, name):
+        """Return quality, route and cost of each row if one choice answers all rows."""
+        call = self.router.make_call(**self.params)
+        plan = self.router.plan_single(self.X, name, call)
+        answers = self.router.answer(plan, self.objective.asks)
+        routed = routed_of(plan, answers)
+        quality = self.objective.of_single(self.y, routed, self.router, self.weight)
+        return RowOutcomes(quality, routed.route, routed.cost)
 
     def curve(self, limits):
-        """The curve over budgets."""
-        names = list(self.router.choices_)
-        quality, cost = np.empty((2, self.n, len(limits)))
-        share = np.empty((len(limits), len(names)))
+        """Return quality, cost and routes at each budget.
+
+        Parameters
+        ----------
+        limits : sequence of n_budgets values
+            Infinity is unlimited. None is the estimator's own budget.
+
+        Returns
+        -------
+        AccuracyCostCurve
+        """
+        choices = list(self.router.choices_)
+        quality = np.empty((self.n_rows, len(limits)))
+        cost = np.empty((self.n_rows, len(limits)))
+        route_weight = np.empty((len(limits), len(choices)))
         for k, limit in enumerate(limits):
-            quality[:, k], route, cost[:, k] = self.at(limit)
-            share[k] = np.bincount(route, weights=self.weight, minlength=len(names))
-        share, means = share / self.weight.sum(), self.means(quality)
-        if np.isnan(means).any():
+            outcomes = self.outcomes(limit)
+            quality[:, k] = outcomes.quality
+            cost[:, k] = outcomes.cost
+            route_weight[k] = np.bincount(
+                outcomes.route, weights=self.weight, minlength=len(choices)
+            )
+        mean_quality = self.means(quality)
+        if np.isnan(mean_quality).any():
             raise ValueError("y is NaN, not known, for every choice that was made.")
         return AccuracyCostCurve(
-            limits, means, self.means(cost), share, names, quality, cost
+            budget=limits,
+            quality=mean_quality,
+            cost=self.means(cost),
+            route_share=route_weight / self.weight.sum(),
+            choices=choices,
+            row_quality=quality,
+            row_cost=cost,
         )
 
     def means(self, values):
-        """Weighted mean of each column over the rows where it is known; NaN where it never is."""
-        known = ~np.isnan(values)
-        total, counted = self.weight @ np.where(known, values, 0.0), self.weight @ known
-        # Divided last: rows that all cost 1 cost exactly 1 on average.
-        return np.divide(
-            total, counted, out=np.full(len(total), np.nan), where=counted > 0
-        )
+        """Return the weighted mean of each column over the rows where it is not NaN.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n_rows, n_columns)
+
+        Returns
+        -------
+        ndarray of shape (n_columns,)
+            NaN for a column without values.
+        """
+        is_known = ~np.isnan(values)
+        totals = self.weight @ np.where(is_known, values, 0.0)
+        total_weights = self.weight @ is_known
+        means = np.full(len(totals), np.nan)
+        # The division comes last: rows that all cost 1 cost exactly 1 on average.
+        np.divide(totals, total_weights, out=means, where=total_weights > 0)
+        return means
 
 
 def accuracy_cost_curve(
@@ -202,23 +361,25 @@ def accuracy_cost_curve(
     row_quality: Any = None,
     **params: Any,
 ) -> AccuracyCostCurve:
-    """Quality, cost and routes of a fitted estimator at several budgets.
+    """Compute quality, cost and routes of a fitted estimator at several budgets.
 
-    Answers, choices and costs come from the same pass; no model is asked twice about a row.
+    Answers, choices and costs come from the same pass. No model is called twice about a
+    row.
 
     Parameters
     ----------
     estimator : estimator
-        A fitted cost-aware estimator, a pipeline that ends with one, or a search over one
-        of these.
+        A fitted cost-aware estimator, a pipeline that ends with one, or a search over
+        one of these.
 
     X : array-like of shape (n_samples, n_features)
         Rows that the estimator has not been fitted on.
 
     y : array-like of shape (n_samples,) or (n_samples, n_columns)
-        True labels, an indicator matrix for multi-label predictions, or, for an estimator
-        that only routes, the quality of each choice on each row, a frame's columns by name;
-        rows on which that of the choice made is NaN, not known, do not count in the mean.
+        True labels, or an indicator matrix for multi-label predictions. For an
+        estimator that only routes, the quality of each choice on each row; the columns
+        of a frame are read by name. Rows on which the quality of the choice made is NaN
+        do not count in the mean.
 
     budgets : array-like of shape (n_budgets,)
         Mean costs per sample, in the unit of the estimator's costs; None is unlimited.
@@ -227,14 +388,15 @@ def accuracy_cost_curve(
         Weight of each row in the means. None weights all alike.
 
     row_quality : callable, default=None
-        Called as ``row_quality(y, y_pred)``, returns the quality of each row, shape
-        (n_samples,), higher is better. None takes the estimator's own `quality`; without one, by
-        the shapes: :func:`sample_quality`, or the quality of the choice made. A row that
-        abstains instead of being answered counts as the estimator's ``abstain_quality_``.
+        Called as ``row_quality(y, y_pred)``. It returns the quality of each row, shape
+        (n_samples,), higher is better. None takes the estimator's own `quality`. If it
+        has none, this is :func:`sample_quality` for true labels, and the quality of the
+        choice made for a table of qualities. A row that abstains has the estimator's
+        ``abstain_quality_``.
 
     **params : keyword arguments
-        Further arguments of ``predict_routed``, for example ``costs`` of each row for
-        :class:`~skroute.routing.BudgetRouter` where they are known before the call.
+        Further arguments of ``predict_routed``. For example ``costs`` of each row for
+        :class:`~skroute.routing.BudgetRouter`, if they are known before the call.
 
     Returns
     -------
@@ -243,8 +405,8 @@ def accuracy_cost_curve(
     Raises
     ------
     ValueError
-        If a budget is not feasible, with the smallest feasible one; or if `y` does not go with the
-        predictions.
+        If a budget is not feasible (the message has the smallest feasible one), or if
+        `y` and the predictions do not fit together.
     TypeError
         If `estimator` is not cost-aware.
 
@@ -261,7 +423,8 @@ def accuracy_cost_curve(
     >>> from skroute.routing import BudgetRouter
     >>> problem = make_routing_problem(600, n_models=2, n_features=2, random_state=0)
     >>> X, Q = problem.data, problem.quality
-    >>> router = BudgetRouter(Ridge(), costs=problem.costs, budget=0.5).fit(X[:300], Q[:300])
+    >>> router = BudgetRouter(Ridge(), costs=problem.costs, budget=0.5)
+    >>> router = router.fit(X[:300], Q[:300])
     >>> curve = accuracy_cost_curve(router, X[300:], Q[300:], budgets=[0.1, 0.5])
     >>> curve.cost.round(2), curve.quality.round(2)
     (array([0.1, 0.5]), array([0.67, 0.77]))
@@ -270,11 +433,19 @@ def accuracy_cost_curve(
            [0.56, 0.44]])
     """
     limits = check_budgets(budgets)
-    return Walk(estimator, X, y, row_quality, sample_weight, **params).curve(limits)
+    sweep = BudgetSweep(
+        estimator,
+        X,
+        y,
+        row_quality=row_quality,
+        sample_weight=sample_weight,
+        **params,
+    )
+    return sweep.curve(limits)
 
 
 class RiskCoverageCurve(NamedTuple):
-    """See :func:`risk_coverage_curve`."""
+    """Result of :func:`risk_coverage_curve`, which describes the fields."""
 
     coverage: NDArray[np.float64]
     risk: NDArray[np.float64]
@@ -285,15 +456,15 @@ class RiskCoverageCurve(NamedTuple):
 def risk_coverage_curve(
     loss: ArrayLike, confidence: ArrayLike, *, sample_weight: ArrayLike | None = None
 ) -> RiskCoverageCurve:
-    """Risk against coverage, if the least confident rows abstain first.
+    """Compute risk against coverage, if the least confident rows abstain first.
 
     Parameters
     ----------
     loss : array-like of shape (n_samples,)
-        What each answer loses, such as 1 for a wrong one.
+        Loss of each answer, such as 1 for a wrong one.
 
     confidence : array-like of shape (n_samples,)
-        By which rows are ranked, such as ``predict_quality`` of a
+        Ranks the rows, such as ``predict_quality`` of a
         :class:`~skroute.routing.CascadeRouter`. Equal ones abstain together.
 
     sample_weight : array-like of shape (n_samples,), default=None
@@ -302,9 +473,10 @@ def risk_coverage_curve(
     Returns
     -------
     RiskCoverageCurve
-        Named tuple: ``coverage``, the share of the rows that are answered, rising to 1; ``risk``,
-        their mean loss; ``thresholds``, the smallest confidence that is answered; and ``area``,
-        the mean risk over all coverages, lower is better.
+        Named tuple: ``coverage``, the share of the rows that are answered, in rising
+        order up to 1; ``risk``, their mean loss; ``thresholds``, the smallest
+        confidence that is answered; and ``area``, the mean risk over all coverages,
+        lower is better.
 
     Raises
     ------
@@ -324,24 +496,33 @@ def risk_coverage_curve(
     ([0.25, 0.5, 0.75, 1.0], [0.0, 0.0, 0.33, 0.5])
     """
     check_rows_match(loss=loss, confidence=confidence, sample_weight=sample_weight)
-    lost = check_numbers(loss, "loss", shape=(None,))
-    rank = check_numbers(confidence, "confidence", shape=lost.shape)
-    weight = check_row_weights(sample_weight, len(lost))
-    steps, step = np.unique(-rank, return_inverse=True)
-    weights, losses = np.bincount(step, weight), np.bincount(step, weight * lost)
-    # Rows without weight make no point of their own.
-    keep = weights > 0
-    total = np.cumsum(weights[keep])
-    coverage, risk = total / total[-1], np.cumsum(losses[keep]) / total
+    losses = check_numbers(loss, "loss", shape=(None,))
+    confidences = check_numbers(confidence, "confidence", shape=losses.shape)
+    weight = check_row_weights(sample_weight, len(losses))
+    # Levels of equal confidence, the highest first.
+    minus_levels, level_of_row = np.unique(-confidences, return_inverse=True)
+    level_weights = np.bincount(level_of_row, weight)
+    level_losses = np.bincount(level_of_row, weight * losses)
+    # A level whose rows all have weight 0 is left out of the curve.
+    has_weight = level_weights > 0
+    answered_weight = np.cumsum(level_weights[has_weight])
+    coverage = answered_weight / answered_weight[-1]
+    risk = np.cumsum(level_losses[has_weight]) / answered_weight
     area = np.diff(coverage, prepend=0.0) @ risk
-    return RiskCoverageCurve(coverage, risk, -steps[keep], float(area))
+    return RiskCoverageCurve(
+        coverage=coverage,
+        risk=risk,
+        thresholds=-minus_levels[has_weight],
+        area=float(area),
+    )
 
 
 def risk_coverage_scorer(estimator: Any, X: Any, y: Any, **params: Any) -> float:
-    """Scorer: minus the area under the risk-coverage curve of a fitted estimator.
+    """Return minus the area under the risk-coverage curve of a fitted estimator.
 
-    Rows are ranked by the estimated quality of their answer, ``predict_quality``, of an
-    estimator that routes; else by the largest of ``predict_proba``.
+    This is a scorer for model selection. Rows are ranked by the largest of
+    ``predict_proba``. If the estimator has no probabilities, they are ranked by
+    ``predict_quality``, the estimated quality of their answer.
 
     Parameters
     ----------
@@ -354,8 +535,9 @@ def risk_coverage_scorer(estimator: Any, X: Any, y: Any, **params: Any) -> float
     Returns
     -------
     float
-        Higher is better, at most 0 where no quality is above 1. The loss of an answer is one
-        less its quality, or minus its quality by a `quality` of the estimator other than accuracy.
+        Higher is better. It is at most 0 if no quality is above 1. The loss of an
+        answer is ``1 - quality`` for accuracy, and minus the quality for any other
+        `quality` of the estimator.
 
     Examples
     --------
@@ -372,24 +554,56 @@ def risk_coverage_scorer(estimator: Any, X: Any, y: Any, **params: Any) -> float
     True
     """
     budget = params.pop("budget", None)
-    walk = Walk(estimator, X, y, **params)
-    router, call = walk.router, {"budget": budget, **walk.call}
-    quality, route, _ = walk.at(budget)
-    rows = np.flatnonzero(~abstained(router, route))
-    if not len(rows):
+    sweep = BudgetSweep(estimator, X, y, **params)
+    outcomes = sweep.outcomes(budget)
+    answered = np.flatnonzero(~abstained(sweep.router, outcomes.route))
+    if not len(answered):
         return 0.0
+    confidence = _confidence_of_answers(sweep, budget, outcomes.route, answered)
+    # Loss 0 is that of a right answer, if right answers have a fixed quality.
+    best_quality = 1.0 if sweep.objective.name == "accuracy" else 0.0
+    curve = risk_coverage_curve(
+        best_quality - outcomes.quality[answered],
+        confidence,
+        sample_weight=sweep.weight[answered],
+    )
+    return -curve.area
+
+
+def _confidence_of_answers(sweep, budget, route, answered):
+    """Return the numbers that rank the answers of an estimator at a budget.
+
+    Parameters
+    ----------
+    sweep : BudgetSweep
+    budget : float or None
+    route : ndarray of shape (n_rows,), dtype=int64
+        Index of the choice made for each row.
+    answered : ndarray of shape (n_answered,), dtype=int64
+        Positions of the rows that are answered.
+
+    Returns
+    -------
+    ndarray of shape (n_answered,)
+
+    Raises
+    ------
+    TypeError
+        If the estimator has no such numbers.
+    """
+    router = sweep.router
     if hasattr(router, "predict_proba"):
-        confidence = router.predict_proba(walk.X, **call)[rows].max(axis=1)
-    elif hasattr(router, "model_names_"):
-        confidence = router.predict_quality(walk.X, **call)[rows]
-    elif hasattr(router, "predict_quality"):
-        # Of each choice, whatever is bought.
-        confidence = router.predict_quality(walk.X)[rows, route[rows]]
-    else:
-        raise TypeError(
-            "estimator must have predict_quality or predict_proba to rank its answers by, which "
-            f"{type(router).__name__} has not."
-        )
-    best = 1.0 if walk.worth.name == "accuracy" else 0.0
-    loss, weight = best - quality[rows], walk.weight[rows]
-    return -risk_coverage_curve(loss, confidence, sample_weight=weight).area
+        proba = router.predict_proba(sweep.X, budget=budget, **sweep.params)
+        return proba[answered].max(axis=1)
+    if hasattr(router, "model_names_"):
+        # A cascade has one estimate for each row, of the answer at this budget.
+        quality = router.predict_quality(sweep.X, budget=budget, **sweep.params)
+        return quality[answered]
+    if hasattr(router, "predict_quality"):
+        # Other routers have one estimate for each choice, which no budget changes.
+        quality = router.predict_quality(sweep.X)
+        return quality[answered, route[answered]]
+    raise TypeError(
+        "estimator must have predict_quality or predict_proba to rank its answers by, "
+        f"which {type(router).__name__} has not."
+    )

@@ -1,4 +1,4 @@
-"""Pictures of cost, quality and routes."""
+"""Displays of cost, quality and routes."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -10,7 +10,7 @@ from sklearn.metrics import ConfusionMatrixDisplay
 from sklearn.utils import check_array, check_consistent_length
 
 from skroute.base._inspection import models_of
-from skroute.metrics._curve import Walk, check_budgets, find_router
+from skroute.metrics._curve import BudgetSweep, check_budgets, find_router
 from skroute.metrics._objectives import qualities_of, sample_quality
 from skroute.metrics._off_policy import OffPolicyCurve, off_policy_curve
 from skroute.metrics._tradeoff import (
@@ -26,11 +26,23 @@ from skroute.utils._optional import axes_of, import_optional
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_row_weights, refuse_missing
 
+# Number of colours in matplotlib's default cycle. More choices would share a colour.
+_N_DEFAULT_COLOURS = 10
+# Standard errors on each side of an interval of 95 %, by the normal distribution.
+_NORMAL_QUANTILE = 1.96
+
 
 class Display:
-    """What is drawn on axes that are given or made, and kept."""
+    """Base class of displays, which keep the axes that they draw on."""
 
     def _on(self, ax):
+        """Return the axes to draw on, and keep them and their figure.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None
+            None makes a new figure.
+        """
         self.ax_ = axes_of(self, ax)
         self.figure_ = self.ax_.figure
         return self.ax_
@@ -40,8 +52,8 @@ class Display:
 class AccuracyCostDisplay(Display):
     """Plot of quality against mean cost.
 
-    Made by :meth:`from_estimator` or :meth:`from_predictions`. Curves of other estimators go on
-    the same axes: ``ax=display.ax_``.
+    Use :meth:`from_estimator` or :meth:`from_predictions` to make it. To draw curves of
+    other estimators on the same axes, give ``ax=display.ax_``.
 
     Parameters
     ----------
@@ -61,13 +73,13 @@ class AccuracyCostDisplay(Display):
         Label of the vertical axis.
 
     singles : dict from str to (float, float), default=None
-        Mean cost and mean quality of choices that may answer every row, drawn as points, with their
-        best :term:`random mix` as a line.
+        Mean cost and mean quality of choices that may answer every row. They are
+        points, and their best :term:`random mix` is a line.
 
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
-        With the curve.
+        The axes with the curve, and their figure.
 
     line_ : matplotlib Line2D
         The curve.
@@ -78,7 +90,7 @@ class AccuracyCostDisplay(Display):
     See Also
     --------
     accuracy_cost_curve : The numbers behind the picture.
-    reference_curves : The oracle, to draw beside it.
+    reference_curves : The oracle, to draw on the same axes.
 
     Examples
     --------
@@ -112,7 +124,7 @@ class AccuracyCostDisplay(Display):
         name: str | None = None,
         curve_kwargs: dict[str, Any] | None = None,
     ) -> Self:
-        """Draw the curve, and the single choices with their random mix where they are known.
+        """Draw the curve, and the single choices with their random mix if any.
 
         Parameters
         ----------
@@ -123,35 +135,51 @@ class AccuracyCostDisplay(Display):
             Name of the curve for the legend. None takes the one given at construction.
 
         curve_kwargs : dict, default=None
-            Keyword arguments of matplotlib's ``plot``. ``{"drawstyle": "steps-post"}`` suits
-            a curve whose points cannot be mixed.
+            Keyword arguments of matplotlib's ``plot``. ``{"drawstyle": "steps-post"}``
+            suits a curve whose points cannot be mixed.
 
         Returns
         -------
         display : :class:`AccuracyCostDisplay`
         """
-        ax, self.mix_ = self._on(ax), None
-        default = {
+        ax = self._on(ax)
+        default_style = {
             "marker": "o",
             "markersize": 4,
             "label": self.name if name is None else name,
         }
-        style = validate_style_kwargs(default, curve_kwargs or {})
+        style = validate_style_kwargs(default_style, curve_kwargs or {})
         order = np.argsort(self.cost, kind="stable")
-        points = (np.asarray(means)[order] for means in (self.cost, self.quality))
-        (self.line_,) = ax.plot(*points, **style)
+        (self.line_,) = ax.plot(
+            np.asarray(self.cost)[order], np.asarray(self.quality)[order], **style
+        )
         ax.set(xlabel=self.xlabel, ylabel=self.ylabel)
-        if self.singles:
-            cost, quality = np.array(list(self.singles.values()), dtype=np.float64).T
-            mix = random_mix(cost, quality)
-            (self.mix_,) = ax.plot(*mix, "--", color="0.5", label="random mix")
-            ax.plot(cost, quality, "o", color="0.5", markersize=4)
-            beside = {"xytext": (4, -4), "textcoords": "offset points", "va": "top"}
-            for single, at in self.singles.items():
-                ax.annotate(single, at, fontsize="small", color="0.4", **beside)
-        if ax.get_legend_handles_labels()[1]:
+        self.mix_ = self._draw_singles(ax) if self.singles else None
+        _, labels = ax.get_legend_handles_labels()
+        if labels:
             ax.legend(loc="best")
         return self
+
+    def _draw_singles(self, ax):
+        """Draw the single choices, and return the line of their random mix."""
+        points = np.array(list(self.singles.values()), dtype=np.float64)
+        cost, quality = points.T
+        mix = random_mix(cost, quality)
+        (mix_line,) = ax.plot(
+            mix.cost, mix.quality, "--", color="0.5", label="random mix"
+        )
+        ax.plot(cost, quality, "o", color="0.5", markersize=4)
+        for name, point in self.singles.items():
+            ax.annotate(
+                name,
+                point,
+                xytext=(4, -4),
+                textcoords="offset points",
+                va="top",
+                fontsize="small",
+                color="0.4",
+            )
+        return mix_line
 
     @classmethod
     def from_estimator(
@@ -177,11 +205,13 @@ class AccuracyCostDisplay(Display):
             As in :func:`accuracy_cost_curve`.
 
         references : bool, default=None
-            Whether to draw the single choices, if there are any, and their best random mix beside
-            the curve; every member is then asked about every row. None draws them in a new figure.
+            If True, draw the single choices, if there are any, and their best random
+            mix. Every member is then called about every row. None draws them in a new
+            figure only.
 
         name : str, default=None
-            Name of the curve for the legend. None takes the class name of the estimator.
+            Name of the curve for the legend. None takes the class name of the
+            estimator.
 
         ax, curve_kwargs
             As in :meth:`plot`.
@@ -193,17 +223,23 @@ class AccuracyCostDisplay(Display):
         -------
         display : :class:`AccuracyCostDisplay`
         """
-        walk = Walk(estimator, X, y, row_quality, sample_weight, **params)
-        curve = walk.curve(check_budgets(budgets))
-        singles = None
-        if references or (references is None and ax is None):
-            names, worth, paid = walk.singles()
-            singles = dict(zip(names, zip(walk.means(paid), walk.means(worth))))
+        sweep = BudgetSweep(
+            estimator,
+            X,
+            y,
+            row_quality=row_quality,
+            sample_weight=sample_weight,
+            **params,
+        )
+        curve = sweep.curve(check_budgets(budgets))
+        if references is None:
+            references = ax is None
+        singles = _mean_singles(sweep) if references else None
         display = cls(
             cost=curve.cost,
             quality=curve.quality,
             name=type(estimator).__name__ if name is None else name,
-            ylabel=walk.label or "Mean quality",
+            ylabel=sweep.quality_label or "Mean quality",
             singles=singles,
         )
         return display.plot(ax=ax, curve_kwargs=curve_kwargs)
@@ -244,27 +280,49 @@ class AccuracyCostDisplay(Display):
         display : :class:`AccuracyCostDisplay`
         """
         check_consistent_length(y_preds, costs)
-        per_point = dict(enumerate(costs)) if isinstance(costs, (list, tuple)) else {}
-        answers = dict(enumerate(y_preds)) if isinstance(y_preds, (list, tuple)) else {}
+        # The labels of rows are compared for each point of the curve.
         check_rows_match(
-            y_true=y_true, y_preds=answers, sample_weight=sample_weight, costs=per_point
+            y_true=y_true,
+            y_preds=_by_position(y_preds),
+            sample_weight=sample_weight,
+            costs=_by_position(costs),
         )
-        right = [sample_quality(y_true, y_pred) for y_pred in y_preds]
-        weight = check_row_weights(sample_weight, np.shape(right)[1])
-        quality = np.average(right, axis=1, weights=weight)
-        cost = np.asarray(costs, float)
+        # Quality of each row, (n_points, n_samples).
+        row_quality = [sample_quality(y_true, y_pred) for y_pred in y_preds]
+        n_rows = np.shape(row_quality)[1]
+        weight = check_row_weights(sample_weight, n_rows)
+        cost = np.asarray(costs, dtype=np.float64)
         if cost.ndim == 2:
             cost = np.average(cost, axis=1, weights=weight)
-        return cls(cost=cost, quality=quality, name=name).plot(
-            ax=ax, curve_kwargs=curve_kwargs
+        display = cls(
+            cost=cost,
+            quality=np.average(row_quality, axis=1, weights=weight),
+            name=name,
         )
+        return display.plot(ax=ax, curve_kwargs=curve_kwargs)
+
+
+def _by_position(values):
+    """Return the items of a list or tuple by their position; no items for others."""
+    return dict(enumerate(values)) if isinstance(values, (list, tuple)) else {}
+
+
+def _mean_singles(sweep):
+    """Return mean cost and mean quality of each single choice, by its name."""
+    singles = sweep.single_choices()
+    mean_costs = sweep.means(singles.cost)
+    mean_qualities = sweep.means(singles.quality)
+    points = {}
+    for name, cost, quality in zip(singles.names, mean_costs, mean_qualities):
+        points[name] = (cost, quality)
+    return points
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RouteShareDisplay(Display):
     """Plot of the share of rows that each choice gets, at each budget.
 
-    Made by :meth:`from_estimator`.
+    Use :meth:`from_estimator` to make it.
 
     Parameters
     ----------
@@ -280,7 +338,7 @@ class RouteShareDisplay(Display):
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
-        With the areas.
+        The axes with the areas, and their figure.
 
     areas_ : list of matplotlib PolyCollection
         One area per choice, from the bottom up.
@@ -321,27 +379,23 @@ class RouteShareDisplay(Display):
         """
         ax = self._on(ax)
         order = np.argsort(self.budget, kind="stable")
-        budget, share = (
-            np.asarray(self.budget)[order],
-            np.asarray(self.route_share)[order],
-        )
-        default = {"labels": [str(choice) for choice in self.choices], "alpha": 0.85}
-        if share.shape[1] > 10:
-            # The default cycle has ten colours; more choices would share one.
+        budgets = np.asarray(self.budget)[order]
+        shares = np.asarray(self.route_share)[order]  # (n_budgets, n_choices)
+        style = {"labels": [str(choice) for choice in self.choices], "alpha": 0.85}
+        n_choices = shares.shape[1]
+        if n_choices > _N_DEFAULT_COLOURS:
             pyplot = import_optional("matplotlib.pyplot", f"{type(self).__name__}.plot")
-            default["colors"] = pyplot.get_cmap("turbo")(
-                np.linspace(0.05, 0.95, share.shape[1])
-            )
-        self.areas_ = ax.stackplot(
-            budget, share.T, **{**default, **(area_kwargs or {})}
-        )
+            positions = np.linspace(0.05, 0.95, n_choices)
+            style["colors"] = pyplot.get_cmap("turbo")(positions)
+        style.update(area_kwargs or {})
+        self.areas_ = ax.stackplot(budgets, shares.T, **style)
         ax.set(
             xlabel="Budget (mean cost per sample)",
             ylabel="Share of rows",
             xmargin=0,
             ylim=(0, 1),
         )
-        # Outside, since the areas fill the axes; in the order of the areas.
+        # The areas fill the axes, so the legend is outside, in the order of the areas.
         ax.legend(reverse=True, loc="center left", bbox_to_anchor=(1.01, 0.5))
         return self
 
@@ -379,39 +433,43 @@ class RouteShareDisplay(Display):
         limits = check_budgets(budgets)
         if not np.isfinite(limits).all():
             raise ValueError(
-                f"budgets must be finite to have a place on the axis, got {limits.tolist()!r}."
+                "budgets must be finite to have a place on the axis, got "
+                f"{limits.tolist()!r}."
             )
         check_rows_match(X=X, **params)
         router, X = find_router(estimator, X)
-        router, choices = with_cache(router), list(router.choices_)
-        routes = [router.route(X, budget=limit, **params) for limit in limits]
-        share = [
-            np.bincount(route, minlength=len(choices)) / len(route) for route in routes
-        ]
-        display = cls(budget=limits, route_share=np.array(share), choices=choices)
+        choices = list(router.choices_)
+        cached_router = with_cache(router)
+        shares = []
+        for limit in limits:
+            route = cached_router.route(X, budget=limit, **params)
+            shares.append(np.bincount(route, minlength=len(choices)) / len(route))
+        display = cls(budget=limits, route_share=np.array(shares), choices=choices)
         return display.plot(ax=ax, area_kwargs=area_kwargs)
 
 
 def complementarity_matrix(Q: ArrayLike) -> NDArray[np.float64]:
-    """Share of the rows on which one model is right and another one is wrong.
+    """Compute the share of the rows on which one model is right and another is wrong.
 
-    Entry ``(i, j)`` is the mean over the rows of ``max(Q[:, i] - Q[:, j], 0)``: for right
-    and wrong answers the share of rows on which model `i` (the row) is right and model `j`
-    (the column) is wrong, as in OCCAM, figure 15 [1]_; for other qualities how much better
-    `i` is on the rows where it is better. A large entry on both sides of the diagonal says
-    that routing between the two has something to gain.
+    Entry ``(i, j)`` is the mean over the rows of ``max(Q[:, i] - Q[:, j], 0)``. For
+    right and wrong answers, it is the share of rows on which model `i` (the row) is
+    right and model `j` (the column) is wrong, as in OCCAM, figure 15 [1]_. For other
+    qualities, it is the mean quality that `i` gains on the rows where it is better. If
+    the entries on both sides of the diagonal are large, routing between the two models
+    gains quality.
 
     Parameters
     ----------
     Q : array-like of shape (n_samples, n_models)
-        Quality of each model on each row: 1 or 0, or a number, higher is better; NaN where
-        it is not known.
+        Quality of each model on each row: 1 or 0, or a number, higher is better; NaN if
+        it is unknown.
 
     Returns
     -------
     ndarray of shape (n_models, n_models), dtype=float64
-        The diagonal is 0. ``M[i, j] - M[j, i]`` is the difference of the mean qualities. Each
-        pair is compared on the rows on which both are known; NaN where there is none.
+        The diagonal is 0. ``M[i, j] - M[j, i]`` is the difference of the mean
+        qualities. Each pair is compared on the rows on which both are known. NaN if
+        there is no such row.
 
     Raises
     ------
@@ -433,25 +491,27 @@ def complementarity_matrix(Q: ArrayLike) -> NDArray[np.float64]:
     quality = check_array(
         Q, dtype=np.float64, input_name="Q", ensure_all_finite="allow-nan"
     )
-    # One model at a time, so that no array larger than Q is made.
-    better = (
-        np.ma.masked_invalid(np.maximum(q[:, np.newaxis] - quality, 0))
-        for q in quality.T
-    )
-    return np.array([part.mean(axis=0).filled(np.nan) for part in better])
+    n_models = quality.shape[1]
+    matrix = np.empty((n_models, n_models))
+    # One model at a time, so that no array is larger than Q.
+    for k in range(n_models):
+        gain = np.maximum(quality[:, [k]] - quality, 0)
+        known_gain = np.ma.masked_invalid(gain)
+        matrix[k] = known_gain.mean(axis=0).filled(np.nan)
+    return matrix
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ComplementarityDisplay(Display):
-    """Plot, as a matrix, of how often one model is right and another one is wrong.
+    """Plot, as a matrix, of the shares of rows that one model alone answers right.
 
-    Made by :meth:`from_estimator`.
+    Use :meth:`from_estimator` to make it.
 
     Parameters
     ----------
     matrix : ndarray of shape (n_models, n_models)
-        Entry ``(i, j)`` is the share of rows on which model `i` is right and `j` is wrong,
-        see :func:`complementarity_matrix`.
+        Entry ``(i, j)`` is the share of rows on which model `i` is right and `j` is
+        wrong, see :func:`complementarity_matrix`.
 
     names : sequence of str
         Names of the models.
@@ -459,7 +519,7 @@ class ComplementarityDisplay(Display):
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
-        With the matrix.
+        The axes with the matrix, and their figure.
 
     image_ : matplotlib AxesImage
         The coloured matrix.
@@ -496,16 +556,18 @@ class ComplementarityDisplay(Display):
         -------
         display : :class:`ComplementarityDisplay`
         """
-        ax, percent = self._on(ax), 100 * np.asarray(self.matrix, dtype=np.float64)
+        ax = self._on(ax)
+        percent = 100 * np.asarray(self.matrix, dtype=np.float64)
         drawn = ConfusionMatrixDisplay(percent, display_labels=self.names).plot(
             ax=ax,
             values_format=".1f",
             xticks_rotation=45,
             im_kw={"vmin": 0, **(im_kwargs or {})},
         )
-        self.image_, self.text_ = drawn.im_, drawn.text_
+        self.image_ = drawn.im_
+        self.text_ = drawn.text_
         for text in np.diag(self.text_):
-            # 0 by definition.
+            # The diagonal is 0 by definition.
             text.set_text("")
         drawn.im_.colorbar.set_label("% of rows")
         ax.set(xlabel="Model that is wrong", ylabel="Model that is right")
@@ -521,21 +583,22 @@ class ComplementarityDisplay(Display):
         ax: Any = None,
         im_kwargs: dict[str, Any] | None = None,
     ) -> Self:
-        """Compare the answers of all members, or the qualities of all choices, and draw the matrix.
+        """Compare all members, or all choices, and draw the matrix.
 
         Parameters
         ----------
         estimator : estimator
-            A fitted router, a pipeline that ends with one, or a search over one of these. If it
-            has members, ``named_estimators_``, each of them is asked about every row.
+            A fitted router, a pipeline that ends with one, or a search over one of
+            these. If it has members, ``named_estimators_``, each of them is called
+            about every row.
 
         X : array-like of shape (n_samples, n_features)
             Rows that the estimator has not been fitted on.
 
         y : array-like of shape (n_samples,) or (n_samples, n_columns)
-            True labels for a router with members. For a router that only routes, such as
-            :class:`~skroute.routing.BudgetRouter`, the quality of each choice on each row, NaN
-            where it is not known; a frame's columns are read by name.
+            True labels for a router with members. For a router that only routes, such
+            as :class:`~skroute.routing.BudgetRouter`, the quality of each choice on
+            each row, NaN if it is unknown; a frame's columns are read by name.
 
         ax, im_kwargs
             As in :meth:`plot`.
@@ -547,7 +610,7 @@ class ComplementarityDisplay(Display):
         check_rows_match(X=X, y=y)
         router, X = find_router(estimator, X)
         while hasattr(getattr(router, "estimator_", None), "predict_routed"):
-            # What is promised about a router changes none of its choices.
+            # The choices are those of the router inside of a certified router.
             router = router.estimator_
         if is_classifier(router) or is_regressor(router):
             names, quality = _quality_of_members(router, X, y)
@@ -558,7 +621,20 @@ class ComplementarityDisplay(Display):
 
 
 def _quality_of_members(router, X, y):
-    """Return the names of a router's members, and the quality of the answers of each."""
+    """Return the names of a router's members, and the quality of the answers of each.
+
+    Parameters
+    ----------
+    router : fitted router
+    X : array-like of shape (n_rows, n_features)
+    y : array-like of shape (n_rows,) or (n_rows, n_labels)
+        True labels.
+
+    Returns
+    -------
+    names : list of str
+    quality : ndarray of shape (n_rows, n_members)
+    """
     if not hasattr(router, "named_estimators_"):
         raise TypeError(
             f"estimator must have several models that may answer a row, which "
@@ -567,59 +643,72 @@ def _quality_of_members(router, X, y):
         )
     refuse_missing(y=y)
     members = router.named_estimators_
+    # All members answer before an answer is compared.
     answers = [member.predict(X) for member in members.values()]
-    return list(members), np.column_stack(
-        [sample_quality(y, answer) for answer in answers]
-    )
+    qualities = [sample_quality(y, answer) for answer in answers]
+    return list(members), np.column_stack(qualities)
 
 
 def _quality_of_choices(router, X, y):
-    """Return the names of the choices of a router that only routes, and the quality of each."""
+    """Return the names of the choices of a router that only routes, and their quality.
+
+    Parameters
+    ----------
+    router : fitted router
+    X : array-like of shape (n_rows, n_features) or None
+    y : array-like of shape (n_rows, n_choices)
+
+    Returns
+    -------
+    names : list of str
+    quality : ndarray of shape (n_rows, n_choices)
+    """
     names = models_of(router)
     quality = qualities_of(y, router)
     check_consistent_length(quality if X is None else X, quality)
     if quality.shape[1:] != (len(names),):
         raise ValueError(
-            f"y of shape {quality.shape} must have one column with the quality of each of "
-            f"{names!r}. Give the table of qualities of these rows."
+            f"y of shape {quality.shape} must have one column with the quality of each "
+            f"of {names!r}. Give the table of qualities of these rows."
         )
     return names, quality
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RouterDiagnosticsDisplay(Display):
-    """Plot of the observed quality against a router's estimates, with the gain of its decisions.
+    """Plot of the observed quality against the quality that a router estimates.
 
-    The title says how much the decisions gain above the best :term:`random mix` that spends the
-    same, and how much an oracle would.
+    The title has the gain of the decisions above the best :term:`random mix` of the
+    same cost, and the gain of an oracle.
 
-    Made by :meth:`from_estimator`.
+    Use :meth:`from_estimator` to make it.
 
     Parameters
     ----------
     reliability : list of ndarray of shape (3, n_bins)
-        For each choice the mean estimate of each bin, the mean quality that came out, and its
-        standard error.
+        For each choice the mean estimate in each bin, the mean observed quality, and
+        its standard error.
 
     names : list of str
-        The choices.
+        Names of the choices.
 
     found : float
-        Mean quality above the best random mix that spends the same.
+        Mean quality of the decisions, less that of the best random mix of the same
+        cost.
 
     possible : float
-        The same of an oracle that spends as much.
+        Mean quality of an oracle of the same cost, less that of the same random mix.
 
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
-        With the reliability.
+        The axes with the reliability, and their figure.
 
     See Also
     --------
     skroute.quality.QualityRegressor : The estimator that routers take by default.
     reference_curves : The random mix and the oracle.
-    sklearn.model_selection.LearningCurveDisplay : What more rows would bring.
+    sklearn.model_selection.LearningCurveDisplay : The gain of more rows.
 
     Examples
     --------
@@ -631,7 +720,9 @@ class RouterDiagnosticsDisplay(Display):
     >>> problem = make_routing_problem(600, random_state=0)
     >>> X, Q = problem.data, problem.quality
     >>> router = BudgetRouter(Ridge(), costs=problem.costs).fit(X[:300], Q[:300])
-    >>> display = RouterDiagnosticsDisplay.from_estimator(router, X[300:], Q[300:], budget=0.5)
+    >>> display = RouterDiagnosticsDisplay.from_estimator(
+    ...     router, X[300:], Q[300:], budget=0.5
+    ... )
     >>> bool(0 < display.found < display.possible)
     True
     >>> plt.close()
@@ -657,9 +748,15 @@ class RouterDiagnosticsDisplay(Display):
         ax = self._on(ax)
         for name, (estimate, quality, error) in zip(self.names, self.reliability):
             ax.errorbar(
-                estimate, quality, 1.96 * error, marker="o", markersize=3, label=name
+                estimate,
+                quality,
+                _NORMAL_QUANTILE * error,
+                marker="o",
+                markersize=3,
+                label=name,
             )
         estimates = np.concatenate([estimate for estimate, _, _ in self.reliability])
+        # On this line the observed quality equals the estimate.
         ends = [estimates.min(), estimates.max()]
         ax.plot(ends, ends, linestyle=":", color="black")
         title = f"{self.found:+.3g} of {self.possible:+.3g} above the random mix"
@@ -688,7 +785,7 @@ class RouterDiagnosticsDisplay(Display):
             :class:`~skroute.routing.BudgetRouter`.
 
         X, y
-            As in :func:`accuracy_cost_curve`; of `y` all must be known.
+            As in :func:`accuracy_cost_curve`. `y` must have no missing values.
 
         costs : array-like of shape (n_choices,) or (n_samples, n_choices), default=None
             Cost of each choice. None takes the router's ``costs_``.
@@ -700,50 +797,76 @@ class RouterDiagnosticsDisplay(Display):
             As in :meth:`plot`.
 
         **params : keyword arguments
-            Of ``route`` and ``predict_cost``, such as ``budget``.
+            Further arguments of ``route`` and ``predict_cost``, such as ``budget``.
 
         Returns
         -------
         display : :class:`RouterDiagnosticsDisplay`
         """
         check_rows_match(X=X, y=y, costs=costs, **params)
-        names, route = list(estimator.choices_), estimator.route(X, **params)
-        costs = costs_by_name(estimator.costs_ if costs is None else costs, names)
+        names = list(estimator.choices_)
+        route = estimator.route(X, **params)
+        if costs is None:
+            costs = estimator.costs_
+        costs = costs_by_name(costs, names)
         quality = check_all_known(qualities_of(y, estimator), "y")
-        estimate = estimator.predict_quality(X)
-        check_consistent_length(quality, estimate)
-        curves = reference_curves(
-            quality, costs, [estimator.predict_cost(X, **params).mean()]
-        )
+        estimates = estimator.predict_quality(X)
+        check_consistent_length(quality, estimates)
+        mean_cost = estimator.predict_cost(X, **params).mean()
+        references = reference_curves(quality, costs, [mean_cost])
+        mean_quality = quality[np.arange(len(route)), route].mean()
+        reliability = []
+        # One column for each choice that answers.
+        for choice_estimates, choice_quality in zip(estimates.T, quality.T):
+            reliability.append(_reliability(choice_estimates, choice_quality, n_bins))
         display = cls(
-            reliability=[
-                _in_bins(*pair, n_bins) for pair in zip(estimate.T, quality.T)
-            ],
+            reliability=reliability,
             names=names,
-            found=float(
-                quality[np.arange(len(route)), route].mean() - curves.random[0]
-            ),
-            possible=float(curves.oracle[0] - curves.random[0]),
+            found=float(mean_quality - references.random[0]),
+            possible=float(references.oracle[0] - references.random[0]),
         )
         return display.plot(ax=ax)
 
 
-def _in_bins(estimate, quality, n_bins):
-    """Mean estimates, mean qualities and their standard errors, in bins of equally many rows."""
-    order = np.argsort(estimate, kind="stable")
-    bins = np.array_split(order, max(1, min(n_bins, len(order) // 2)))
-    means = [[values[rows].mean() for rows in bins] for values in (estimate, quality)]
-    return np.array([*means, [sem(quality[rows]) for rows in bins]])
+def _reliability(estimates, quality, n_bins):
+    """Return means of estimates and of quality in bins of equally many rows.
+
+    Parameters
+    ----------
+    estimates, quality : ndarray of shape (n_rows,)
+        Values of one choice.
+    n_bins : int
+        There are fewer bins if a bin would have fewer than two rows.
+
+    Returns
+    -------
+    ndarray of shape (3, n_bins)
+        Mean estimate, mean quality, and standard error of the mean quality.
+    """
+    order = np.argsort(estimates, kind="stable")
+    n_bins = max(1, min(n_bins, len(order) // 2))
+    bins = np.array_split(order, n_bins)
+    mean_estimates = [estimates[rows].mean() for rows in bins]
+    mean_qualities = [quality[rows].mean() for rows in bins]
+    errors = [sem(quality[rows]) for rows in bins]
+    return np.array([mean_estimates, mean_qualities, errors])
 
 
-_NAMES = {"direct": "direct method", "snips": "SNIPS", "doubly_robust": "doubly robust"}
+# Names of the estimators of `off_policy_curve` in a legend.
+_LEGEND_NAMES = {
+    "direct": "direct method",
+    "snips": "SNIPS",
+    "doubly_robust": "doubly robust",
+}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class OffPolicyDisplay(Display):
-    """Plot of quality against mean cost, estimated from a log of one answer per request.
+    """Plot of quality against mean cost, estimated from a log.
 
-    Made by :meth:`from_estimator`.
+    The log has one answer per request.
+
+    Use :meth:`from_estimator` to make it.
 
     Parameters
     ----------
@@ -753,13 +876,13 @@ class OffPolicyDisplay(Display):
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
-        With the curve.
+        The axes with the curve, and their figure.
 
     lines_ : list of matplotlib Line2D
         One for each estimator drawn.
 
-    band_ : matplotlib PolyCollection
-        The interval of the doubly robust estimate.
+    band_ : matplotlib PolyCollection or None
+        The interval of the doubly robust estimate. None if this is not drawn.
 
     See Also
     --------
@@ -777,7 +900,9 @@ class OffPolicyDisplay(Display):
     >>> router = BudgetRouter(costs=problem.costs).fit(X[:500], Q[:500])
     >>> choice = np.random.default_rng(0).integers(0, 2, 500)
     >>> q = Q[500:][np.arange(500), choice]
-    >>> OffPolicyDisplay.from_estimator(router, X[500:], q, choice=choice, budgets=[0.3, 0.6])
+    >>> OffPolicyDisplay.from_estimator(
+    ...     router, X[500:], q, choice=choice, budgets=[0.3, 0.6]
+    ... )
     <...OffPolicyDisplay ...>
     >>> plt.close()
     """
@@ -799,7 +924,7 @@ class OffPolicyDisplay(Display):
             Axes to draw on. None makes a new figure.
 
         estimators : tuple of str, default=("doubly_robust", "snips", "direct")
-            Which estimates are drawn; the doubly robust one with its interval.
+            The estimates to draw. The doubly robust one has its interval.
 
         curve_kwargs : dict, default=None
             Keyword arguments of matplotlib's ``plot`` for the lines.
@@ -808,27 +933,35 @@ class OffPolicyDisplay(Display):
         -------
         display : :class:`OffPolicyDisplay`
         """
-        if unknown := [name for name in estimators if name not in _NAMES]:
+        unknown = [name for name in estimators if name not in _LEGEND_NAMES]
+        if unknown:
             raise ValueError(
-                f"estimators must be some of {list(_NAMES)!r}, got {unknown[0]!r} among them."
+                f"estimators must be some of {list(_LEGEND_NAMES)!r}, got "
+                f"{unknown[0]!r} among them."
             )
-        ax, self.lines_, self.band_ = self._on(ax), [], None
+        ax = self._on(ax)
+        self.lines_ = []
+        self.band_ = None
         for name in estimators:
-            quality, cost = (
-                getattr(self.curve.quality, name),
-                getattr(self.curve.cost, name),
-            )
-            x, sure = cost.estimate, name == "doubly_robust"
+            quality = getattr(self.curve.quality, name)
+            cost = getattr(self.curve.cost, name)
+            is_main = name == "doubly_robust"
+            default_style = {} if is_main else {"linestyle": "--", "marker": ""}
+            style = validate_style_kwargs(default_style, curve_kwargs or {})
             curve = AccuracyCostDisplay(
-                cost=x, quality=quality.estimate, name=_NAMES[name]
+                cost=cost.estimate, quality=quality.estimate, name=_LEGEND_NAMES[name]
             )
-            default = {} if sure else {"linestyle": "--", "marker": ""}
-            style = validate_style_kwargs(default, curve_kwargs or {})
-            self.lines_.append(curve.plot(ax=ax, curve_kwargs=style).line_)
-            if sure:
-                order, color = np.argsort(x, kind="stable"), self.lines_[-1].get_color()
-                ends = quality.low[order], quality.high[order]
-                self.band_ = ax.fill_between(x[order], *ends, alpha=0.2, color=color)
+            line = curve.plot(ax=ax, curve_kwargs=style).line_
+            self.lines_.append(line)
+            if is_main:
+                order = np.argsort(cost.estimate, kind="stable")
+                self.band_ = ax.fill_between(
+                    cost.estimate[order],
+                    quality.low[order],
+                    quality.high[order],
+                    alpha=0.2,
+                    color=line.get_color(),
+                )
         return self
 
     @classmethod
@@ -853,7 +986,8 @@ class OffPolicyDisplay(Display):
             As in :meth:`plot`.
 
         **params : keyword arguments
-            Of :func:`off_policy_curve`: `choice`, and what else is known of the log.
+            Further arguments of :func:`off_policy_curve`, such as `choice`, which it
+            needs.
 
         Returns
         -------

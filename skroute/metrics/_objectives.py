@@ -1,8 +1,9 @@
-"""What an answer is worth: the meaning of `quality=` in every room."""
+"""Meaning of the parameter `quality` in every room: the value of an answer."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,15 @@ from skroute.utils._validation import (
     refuse_masked,
 )
 
-# Least probability that log loss takes a logarithm of, as scikit-learn has it.
+# Smallest probability in a log loss, and smallest divisor of a percentage error. The
+# value is that of scikit-learn's metrics.
 _LEAST = np.finfo(np.float64).eps
 
 
 def sample_quality(y_true: ArrayLike, y_pred: ArrayLike) -> NDArray[np.float64]:
-    """Quality of each answer: right (1) or wrong (0), or the Jaccard index of its label set.
+    """Return the quality of each answer: 1 if it is right, else 0.
+
+    If a row has several labels, it is the Jaccard index of the label sets.
 
     Parameters
     ----------
@@ -34,19 +38,18 @@ def sample_quality(y_true: ArrayLike, y_pred: ArrayLike) -> NDArray[np.float64]:
         True labels, or an indicator matrix of labels. None of them may be missing.
 
     y_pred : array-like of the shape of `y_true`
-        The answers. A row that is not answered, None, counts as wrong.
+        The answers. A row without an answer has None, and counts as wrong.
 
     Returns
     -------
     ndarray of shape (n_samples,), dtype=float64
-        1 or 0 for one label per row; the Jaccard index of the label sets, 1 where both
-        are empty, for several.
+        1 or 0 for one label per row. The Jaccard index of two empty label sets is 1.
 
     Raises
     ------
     ValueError
-        If the shapes differ, if a true label is missing, or if rows of both have the same labels
-        in another order.
+        If the shapes differ, if a true label is missing, or if rows of both have the
+        same labels in another order.
 
     Examples
     --------
@@ -61,47 +64,63 @@ def sample_quality(y_true: ArrayLike, y_pred: ArrayLike) -> NDArray[np.float64]:
     y_pred = np.asarray(y_pred)
     if y_true.shape != y_pred.shape or y_true.ndim not in (1, 2):
         raise ValueError(
-            f"y_true of shape {y_true.shape} and y_pred of shape {y_pred.shape} do not go "
-            "together: give one label per row, or two indicator matrices of the same shape."
+            f"y_true of shape {y_true.shape} and y_pred of shape {y_pred.shape} do not "
+            "go together: give one label per row, or two indicator matrices of the "
+            "same shape."
         )
-    if y_true.ndim == 1:
-        if holds_texts(y_true) != holds_texts(y_pred):
-            kinds = ["texts" if holds_texts(y) else "numbers" for y in (y_true, y_pred)]
-            raise ValueError(
-                f"y_true holds {kinds[0]} and y_pred {kinds[1]}: no answer could be right. Give "
-                "labels of the type that fit saw."
-            )
-        return (y_true == y_pred).astype(np.float64)
-    true, named = y_true != 0, y_pred != 0
-    both = np.count_nonzero(true & named, axis=1)
-    either = np.count_nonzero(true | named, axis=1)
-    return np.where(either == 0, 1.0, both / np.maximum(either, 1))
+    if y_true.ndim == 2:
+        return _jaccard_indices(y_true != 0, y_pred != 0)
+    if holds_texts(y_true) != holds_texts(y_pred):
+        true_kind = "texts" if holds_texts(y_true) else "numbers"
+        answer_kind = "texts" if holds_texts(y_pred) else "numbers"
+        raise ValueError(
+            f"y_true holds {true_kind} and y_pred {answer_kind}: no answer could be "
+            "right. Give labels of the type that fit saw."
+        )
+    return (y_true == y_pred).astype(np.float64)
 
 
-# A quality, as a function of encoded answers -------------------------------------------------
+def _jaccard_indices(true_labels, predicted_labels):
+    """Return the Jaccard index of each row of two masks, (n_rows, n_labels)."""
+    n_in_both = np.count_nonzero(true_labels & predicted_labels, axis=1)
+    n_in_either = np.count_nonzero(true_labels | predicted_labels, axis=1)
+    return np.where(n_in_either == 0, 1.0, n_in_both / np.maximum(n_in_either, 1))
+
+
+# The quality of answers as a function -------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Objective:
-    """One quality: from true answers and answers to one number per row.
+    """A quality: a function from true answers and answers to one number per row.
+
+    The mean over rows is the quality of all answers. Higher is better.
 
     Attributes
     ----------
     name : str
-        For displays and messages.
+        Name for displays and messages.
+
     function : callable
-        From true answers and answers, or probabilities, to one number per row.
+        ``function(true_answers, answers)`` returns an ndarray of shape (n_rows,). The
+        answers are probabilities if `asks` is ``"predict_proba"``.
+
     asks : {"predict", "predict_proba"}
-        What models are asked for.
+        The method of models that answers for `function`.
+
     by_class : bool
-        Whether all true classes weigh the same, however many rows they have.
+        True if all classes of true answers weigh the same, with few rows or many.
+
     share : ndarray of shape (n_classes,) or None
-        With `by_class` the weight of each class, where it is bound to rows.
+        Weight of a row of each true class. None if `by_class` is False, or the weights
+        have yet to be computed from all rows: see `bound`.
+
     classes : ndarray of shape (n_classes,) or None
-        The labels that the function is given the positions of; None where it is given answers as
+        Labels whose positions `function` gets. None if `function` gets the answers as
         they are.
+
     abstained_quality : float or None
-        What a row counts as that abstains; None takes the estimator's own.
+        Quality of a row that abstains. None takes the estimator's ``abstain_quality_``.
     """
 
     name: str
@@ -113,94 +132,182 @@ class Objective:
     abstained_quality: float | None = None
 
     def of(self, true, answers, weight=None):
-        """One number per row, whose mean by `weight` is the quality of all answers."""
-        if self.classes is not None:
-            true = self.codes(true, "y")
-            answers = (
-                self.codes(answers, "y_pred") if self.asks == "predict" else answers
-            )
-        found = self.function(true, answers)
-        return found * self.bound(true, weight).share[true] if self.by_class else found
+        """Return the quality of the answer to each row.
 
-    def codes(self, labels, name):
-        """Positions of labels among the classes."""
+        Parameters
+        ----------
+        true : ndarray of shape (n_rows,) or (n_rows, n_outputs)
+            True answers.
+        answers : ndarray of shape (n_rows, ...)
+            Answers, or probabilities.
+        weight : ndarray of shape (n_rows,), default=None
+            Weights of the rows. They matter if `by_class` is True and `share` is None.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+        """
+        if self.classes is not None:
+            true = self._positions_of(true, "y")
+            if self.asks == "predict":
+                answers = self._positions_of(answers, "y_pred")
+        quality = self.function(true, answers)
+        if not self.by_class:
+            return quality
+        return quality * self.bound(true, weight).share[true]
+
+    def _positions_of(self, labels, name):
+        """Return the positions of labels among the classes; all must be known."""
         check_known_labels(labels, self.classes, name)
         return np.searchsorted(self.classes, np.asarray(labels))
 
     def bound(self, target, weight=None):
-        """The same, with the weights of classes that all rows give it."""
+        """Return the same objective with the weights of the classes of all rows.
+
+        Afterwards `of` can be called for some of the rows.
+
+        Parameters
+        ----------
+        target : ndarray of shape (n_rows,), dtype=int64
+            Positions of the true classes of all rows.
+        weight : ndarray of shape (n_rows,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        Objective
+        """
         if not self.by_class or self.share is not None:
             return self
         counts = np.bincount(target, weights=weight)
-        seen = counts > 0
-        # The mean over rows is then one over classes.
-        even = counts.sum() / (seen.sum() * np.where(seen, counts, 1.0))
-        return replace(self, share=np.where(seen, even, 0.0))
+        is_present = counts > 0
+        n_present = is_present.sum()
+        # With these weights the mean over rows is the mean over the present classes.
+        class_weight = counts.sum() / (n_present * np.where(is_present, counts, 1.0))
+        return replace(self, share=np.where(is_present, class_weight, 0.0))
 
     def table(self, target, responses):
-        """Quality of each member, by its answers or probabilities, (n_rows, n_members)."""
-        return np.column_stack([self.of(target, part) for part in responses])
+        """Return the quality of each member on each row.
+
+        Parameters
+        ----------
+        target : ndarray of shape (n_rows,) or (n_rows, n_outputs)
+        responses : list of ndarray
+            Answers, or probabilities, of each member.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_members)
+        """
+        return np.column_stack([self.of(target, response) for response in responses])
 
     def of_single(self, y, routed, estimator, weight=None):
-        """Quality of each row of a pass in which all are answered, by choices or another model."""
+        """Return the quality of each row of a pass in which all rows are answered.
+
+        Parameters
+        ----------
+        y : ndarray of shape (n_rows,) or (n_rows, n_columns)
+            True answers, or the logged quality of each choice.
+        routed : Routed
+        estimator : decision estimator
+            The estimator that answered, or one of whose choices answered.
+        weight : ndarray of shape (n_rows,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+        """
         if self._is_logged(y, routed.y_pred, estimator):
             return y[np.arange(len(y)), routed.route].astype(np.float64)
         return self.of(y, routed.y_pred, weight)
 
     def of_routed(self, y, routed, estimator, weight=None):
-        """Quality of each row of a pass; one that abstains counts as its estimator has it."""
-        rows = np.flatnonzero(~abstained(estimator, routed.route))
-        if len(rows) == len(y):
+        """Return the quality of each row of a pass, in which rows may abstain.
+
+        Parameters
+        ----------
+        y, routed, estimator, weight
+            As in `of_single`.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+        """
+        answered = np.flatnonzero(~abstained(estimator, routed.route))
+        if len(answered) == len(y):
             return self.of_single(y, routed, estimator, weight)
-        own = (
-            estimator.abstain_quality_
-            if self.abstained_quality is None
-            else self.abstained_quality
-        )
-        found = np.full(len(y), float(own))
-        if len(rows):
-            # Labels again, where None stood beside them.
-            answers, route = np.array(routed.y_pred[rows].tolist()), routed.route[rows]
-            weight = None if weight is None else weight[rows]
-            part = replace(routed, y_pred=answers, route=route)
-            found[rows] = self.of_single(y[rows], part, estimator, weight)
-        return found
+        abstained_quality = self.abstained_quality
+        if abstained_quality is None:
+            abstained_quality = estimator.abstain_quality_
+        quality = np.full(len(y), float(abstained_quality))
+        if len(answered):
+            # Labels next to None are objects. Alone they get their own type again.
+            answers = np.array(routed.y_pred[answered].tolist())
+            routed_answered = replace(
+                routed, y_pred=answers, route=routed.route[answered]
+            )
+            answered_weight = None if weight is None else weight[answered]
+            quality[answered] = self.of_single(
+                y[answered], routed_answered, estimator, answered_weight
+            )
+        return quality
 
     def _is_logged(self, y, y_pred, estimator):
-        """Whether y has the quality of each choice, and not true answers."""
-        of_answers = (
-            y.ndim != 2 or y.shape == np.shape(y_pred) or is_classifier(estimator)
-        )
-        if self.name != "accuracy" or of_answers:
+        """Return True if y has the quality of each choice.
+
+        Return False if it has true answers, and raise a ValueError if it has neither.
+        """
+        # An estimator that only routes has no quality: its objective is accuracy.
+        if self.name != "accuracy" or is_classifier(estimator):
             return False
-        if y.shape[1] == len(models_of(estimator)):
+        if y.ndim != 2 or y.shape == np.shape(y_pred):
+            return False
+        n_choices = len(models_of(estimator))
+        if y.shape[1] == n_choices:
             return True
         raise ValueError(
-            f"y of shape {y.shape} and predictions of shape {np.shape(y_pred)} do not go "
-            "together: give one label per row, an indicator matrix for predictions of the same "
-            "shape, or, for an estimator that only routes, a quality matrix with one column for "
-            f"each of its choices_ (there are {len(models_of(estimator))})."
+            f"y of shape {y.shape} and predictions of shape {np.shape(y_pred)} do not "
+            "go together: give one label per row, an indicator matrix for predictions "
+            "of the same shape, or, for an estimator that only routes, a quality "
+            f"matrix with one column for each of its choices_ (there are {n_choices})."
         )
+
+
+# Qualities of labels ------------------------------------------------------------------
 
 
 def _true_probability(target, proba):
-    """Probability of the true class."""
+    """Return the probability of the true class."""
     return proba[np.arange(len(target)), target]
 
 
 def _log_probability(target, proba):
-    """Logarithm of the probability of the true class, as scikit-learn has it."""
+    """Return the logarithm of the probability of the true class.
+
+    Probabilities are divided by their sum and clipped as in scikit-learn's log loss.
+    """
     sums = proba.sum(axis=1)
     share = _true_probability(target, proba) / np.where(sums > 0, sums, 1.0)
     return np.log(np.clip(share, _LEAST, 1.0))
 
 
 def _minus_brier(target, proba):
-    """Minus the Brier score over all classes; half of it for two, scikit-learn's default."""
-    error = proba - np.eye(proba.shape[1], dtype=proba.dtype)[target]
-    return -(error**2).sum(axis=1) / (2.0 if proba.shape[1] == 2 else 1.0)
+    """Return minus the Brier score over all classes.
+
+    For two classes it is divided by 2, as in scikit-learn.
+    """
+    n_classes = proba.shape[1]
+    error = proba - np.eye(n_classes, dtype=proba.dtype)[target]
+    return -(error**2).sum(axis=1) / (2.0 if n_classes == 2 else 1.0)
 
 
+def _minus_cost(target, answers, table):
+    """Return minus the costs of answers, from the positions of the classes."""
+    return -table[target, answers]
+
+
+# The qualities of classifiers that have a name.
 OF_LABELS = {
     "accuracy": Objective("accuracy", sample_quality),
     "balanced_accuracy": Objective("balanced_accuracy", sample_quality, by_class=True),
@@ -210,209 +317,430 @@ OF_LABELS = {
 }
 
 
-OF_NUMBERS = {
-    "squared_error": lambda true, given: -((true - given) ** 2),
-    "absolute_error": lambda true, given: -np.abs(true - given),
-    "squared_log_error": lambda true, given: -((np.log1p(true) - np.log1p(given)) ** 2),
-    "absolute_percentage_error": lambda true, given: (
-        -np.abs(true - given) / np.maximum(np.abs(true), _LEAST)
-    ),
-    "poisson_deviance": lambda true, given: -2.0 * kl_div(true, given),
-    "gamma_deviance": lambda true, given: (
-        -2.0 * (np.log(given) - np.log(true) + true / given - 1.0)
-    ),
-}
-
-
 def is_pair(quality):
-    """Whether a quality is a kind and a function; a tuple of rows is a cost matrix."""
+    """Return True if a quality is a pair of a method's name and a function.
+
+    A tuple of rows is a cost matrix.
+    """
     return isinstance(quality, tuple) and bool(quality) and isinstance(quality[0], str)
 
 
+def is_money(quality):
+    """Return True if a quality is a cost matrix."""
+    is_named = quality is None or isinstance(quality, str)
+    return not (is_named or callable(quality) or is_pair(quality))
+
+
 def asks_of(quality):
-    """What members are asked for by a quality, before the labels are known."""
+    """Return the method of members that answers for a quality."""
     if isinstance(quality, str) and quality in OF_LABELS:
         return OF_LABELS[quality].asks
-    of_proba = is_pair(quality) and quality[0] == "predict_proba"
-    return "predict_proba" if of_proba else "predict"
-
-
-def is_money(quality):
-    """Whether a quality is a cost matrix."""
-    named = quality is None or isinstance(quality, str)
-    return not (named or callable(quality) or is_pair(quality))
+    if is_pair(quality) and quality[0] == "predict_proba":
+        return "predict_proba"
+    return "predict"
 
 
 def objective_of_labels(quality, classes, *, several=False, takes=None, who=""):
-    """The objective that the parameter `quality` of a classifier stands for.
+    """Return the objective for the parameter `quality` of a classifier.
 
-    `several` says that a row has several labels, of which `classes` are the positions; `takes` has
-    the names of the qualities that the method of the router `who` has the mathematics for.
+    Parameters
+    ----------
+    quality : str, mapping, array-like, callable or tuple
+    classes : ndarray of shape (n_classes,)
+        The labels. If a row has several labels, the positions of the labels.
+    several : bool, default=False
+        True if a row has several labels.
+    takes : sequence of str, default=None
+        Names of the qualities that the method of the router supports. None is all of
+        them.
+    who : str, default=""
+        Name of the router, for the message about a quality that it does not support.
+
+    Returns
+    -------
+    Objective
+
+    Raises
+    ------
+    ValueError
     """
-    pair, named = is_pair(quality), isinstance(quality, str)
-    if pair and (
-        len(quality) != 2 or quality[0] != "predict_proba" or not callable(quality[1])
-    ):
+    _check_quality_of_labels(quality, several)
+    if isinstance(quality, str):
+        objective = OF_LABELS[quality]
+    elif is_pair(quality) or callable(quality):
+        objective = _objective_of_function(quality, classes, several=several)
+    else:
+        objective = cost_objective(quality, classes)
+    is_of_answers = objective.name == "callable" and objective.asks == "predict"
+    if takes is not None and objective.name not in takes and not is_of_answers:
+        names = ", ".join(repr(name) for name in takes if name != "cost matrix")
         raise ValueError(
-            f'quality as a pair must be ("predict_proba", function), got {quality!r}.'
+            f"{who} has no rule for quality={_describe(quality)}: it keeps or replaces "
+            f"labels by their scores, one row at a time. It takes {names}, a cost "
+            "matrix or a function of labels; OccamRouterClassifier takes every "
+            "quality."
         )
-    if named and quality not in OF_LABELS:
+    return objective
+
+
+def _check_quality_of_labels(quality, several):
+    """Raise an error if a quality is not one of labels, or needs one label per row."""
+    if is_pair(quality):
+        is_valid = len(quality) == 2 and quality[0] == "predict_proba"
+        if not is_valid or not callable(quality[1]):
+            raise ValueError(
+                'quality as a pair must be ("predict_proba", function), got '
+                f"{quality!r}."
+            )
+    elif isinstance(quality, str):
+        if quality not in OF_LABELS:
+            raise ValueError(
+                f"quality={quality!r} is not one of {list(OF_LABELS)!r}. It may also "
+                "be a cost matrix, a function of true and given labels, or a pair of "
+                '"predict_proba" and a function.'
+            )
+    if not several or is_pair(quality) or callable(quality):
+        return
+    if not (isinstance(quality, str) and quality == "accuracy"):
         raise ValueError(
-            f"quality={quality!r} is none of {list(OF_LABELS)!r}. It may also be a cost "
-            "matrix, a function of true and given labels, or a pair of "
-            '"predict_proba" and a function.'
-        )
-    told = repr(quality) if named else f"a {type(quality).__name__}"
-    if several and not (pair or callable(quality) or (named and quality == "accuracy")):
-        raise ValueError(
-            f"quality={told} is for one label per row. With several labels it may be "
+            f"quality={_describe(quality)} is for one label per row. With several "
+            "labels it may be "
             '"accuracy", the labels in common by those in either, or a function.'
         )
-    if named:
-        found = OF_LABELS[quality]
-    elif pair or callable(quality):
-        decoded = partial(np.asarray, dtype=bool) if several else classes.take
-        found = _called(quality[1] if pair else quality, decoded, asks_of(quality))
-    else:
-        found = cost_objective(quality, classes)
-    of_answers = found.name == "callable" and found.asks == "predict"
-    if takes is not None and found.name not in takes and not of_answers:
-        raise ValueError(
-            f"{who} has no rule for quality={told}: it keeps or replaces labels by their "
-            "scores, one row at a time. It takes "
-            f"{', '.join(repr(name) for name in takes if name != 'cost matrix')}, a cost matrix "
-            "or a function of labels; OccamRouterClassifier takes every quality."
-        )
-    return found
+
+
+def _describe(quality):
+    """Return a quality as a message shows it: its name or its type."""
+    if isinstance(quality, str):
+        return repr(quality)
+    return f"a {type(quality).__name__}"
+
+
+def _objective_of_function(quality, classes, *, several):
+    """Return the objective of a user's function of labels, or of probabilities.
+
+    Parameters
+    ----------
+    quality : callable, or tuple of ("predict_proba", callable)
+    classes, several
+        As in `objective_of_labels`.
+
+    Returns
+    -------
+    Objective
+    """
+    function = quality[1] if is_pair(quality) else quality
+    # Label sets are given to the function as truth values.
+    decode = partial(np.asarray, dtype=bool) if several else classes.take
+    return _called(function, decode, asks=asks_of(quality))
 
 
 def cost_objective(costs, classes):
-    """Minus the cost of an error, from (true label, given label) to money.
+    """Return minus the cost of an error as an objective.
 
-    A mapping names every pair of different labels; that of a label with itself is 0 where it is
-    not named, negative where a right answer is a gain, and never above that of an error. A frame
-    with an index is read by its labels.
+    Parameters
+    ----------
+    costs : mapping from (label, label) to float, or array-like
+        Cost of each pair of true label and answer. A mapping has every pair of
+        different labels. The cost of a label with itself is 0 by default, and negative
+        if a right answer is a gain. It is never above the cost of an error. A frame
+        with labels is read by its labels.
+    classes : ndarray of shape (n_classes,)
+        The labels.
+
+    Returns
+    -------
+    Objective
+
+    Raises
+    ------
+    ValueError
     """
-    known, name = classes.tolist(), "quality as a cost matrix"
+    labels = classes.tolist()
+    name = "quality as a cost matrix"
     if isinstance(costs, Mapping):
-        cells = {(label, label): 0.0 for label in known} | dict(costs)
-        pairs = [(true, given) for true in known for given in known]
-        if unknown := [key for key in cells if key not in pairs]:
-            raise ValueError(
-                f"{name} has an entry whose key is not a pair (true label, given label) of "
-                f"{known!r}: {unknown[0]!r}."
-            )
-        if missing := [pair for pair in pairs if pair not in cells]:
-            raise ValueError(
-                f"{name} has no entry for {missing[0]!r}: each pair of different labels (true, "
-                "given) needs one, since an error that costs nothing is to be said so."
-            )
-        costs = [[cells[true, given] for given in known] for true in known]
-    # One row for each true label, one column for each given one.
-    table = check_numbers(_by_label(costs, known), name, shape=(len(known),) * 2)
-    if (cheaper := table < table.diagonal()[:, np.newaxis]).any():
-        true, given = np.argwhere(cheaper)[0]
+        costs = _table_of_pairs(costs, labels, name)
+    # One row for each true label, one column for each answer.
+    shape = (len(labels), len(labels))
+    table = check_numbers(_by_label(costs, labels), name, shape=shape)
+    is_too_cheap = table < table.diagonal()[:, np.newaxis]
+    if is_too_cheap.any():
+        row, column = np.argwhere(is_too_cheap)[0]
         raise ValueError(
-            "quality as a cost matrix holds costs, of which less is better, and no error may cost "
-            f"less than the right answer: ({known[true]!r}, {known[given]!r}) costs "
-            f"{table[true, given]:g}, and {known[true]!r} itself {table[true, true]:g}. What a "
-            "right answer gains is a negative cost of the label with itself."
+            "quality as a cost matrix holds costs: lower is better, and no error may "
+            "cost less than the right answer. "
+            f"({labels[row]!r}, {labels[column]!r}) costs {table[row, column]:g}, and "
+            f"{labels[row]!r} itself {table[row, row]:g}. Give the gain of a right "
+            "answer as a negative cost of the label with itself."
         )
-    return Objective("cost matrix", lambda target, answers: -table[target, answers])
+    return Objective("cost matrix", partial(_minus_cost, table=table))
 
 
-def _by_label(costs, known):
-    """A frame's rows and columns in the order of the labels; anything else as it is."""
+def _table_of_pairs(costs, labels, name):
+    """Return a mapping of costs as a table.
+
+    Parameters
+    ----------
+    costs : mapping from (true label, answer) to float
+    labels : list
+    name : str
+        Name of the argument for messages.
+
+    Returns
+    -------
+    list of list of float
+        One line for each true label, one entry for each answer.
+    """
+    cells = {}
+    for label in labels:
+        cells[label, label] = 0.0
+    cells.update(costs)
+    pairs = list(product(labels, labels))
+    unknown = [key for key in cells if key not in pairs]
+    if unknown:
+        raise ValueError(
+            f"{name} has an entry whose key is not a pair (true label, given label) of "
+            f"{labels!r}: {unknown[0]!r}."
+        )
+    missing = [pair for pair in pairs if pair not in cells]
+    if missing:
+        raise ValueError(
+            f"{name} has no entry for {missing[0]!r}: each pair of different labels "
+            "(true, given) needs one. Give 0 for an error that costs nothing."
+        )
+    table = []
+    for true_label in labels:
+        table.append([cells[true_label, answer] for answer in labels])
+    return table
+
+
+def _by_label(costs, labels):
+    """Return a frame's numbers in the order of the labels, anything else as it is.
+
+    Labels are compared as texts. A frame with default labels, 0, 1 and so on, is read
+    by position.
+    """
     if not (hasattr(costs, "columns") and hasattr(costs, "index")):
         return costs
-    axes = [np.asarray(axis).tolist() for axis in (costs.index, costs.columns)]
-    if all(sorted(map(str, axis)) == sorted(map(str, known)) for axis in axes):
-        rows, columns = (
-            [list(map(str, axis)).index(str(k)) for k in known] for axis in axes
-        )
-        return costs.to_numpy()[np.ix_(rows, columns)]
-    if any(axis != list(range(len(axis))) for axis in axes):
+    index = np.asarray(costs.index).tolist()
+    columns = np.asarray(costs.columns).tolist()
+    texts = [str(label) for label in labels]
+    index_texts = [str(label) for label in index]
+    column_texts = [str(label) for label in columns]
+    if sorted(index_texts) == sorted(column_texts) == sorted(texts):
+        rows = [index_texts.index(text) for text in texts]
+        positions = [column_texts.index(text) for text in texts]
+        return costs.to_numpy()[np.ix_(rows, positions)]
+    if index != list(range(len(index))) or columns != list(range(len(columns))):
         raise ValueError(
-            "quality as a cost matrix in a frame must have the true labels as its index and the "
-            f"given ones as its columns, {known!r} both, got {axes[0]!r} and {axes[1]!r}."
+            "quality as a cost matrix in a frame must have the true labels as its "
+            f"index and the given ones as its columns, {labels!r} both, got {index!r} "
+            f"and {columns!r}."
         )
     return costs
 
 
+# Qualities of numbers -----------------------------------------------------------------
+
+
+def _minus_squared_error(true, answers):
+    """Return minus the squared error of each answer."""
+    return -((true - answers) ** 2)
+
+
+def _minus_absolute_error(true, answers):
+    """Return minus the absolute error of each answer."""
+    return -np.abs(true - answers)
+
+
+def _minus_squared_log_error(true, answers):
+    """Return minus the squared error of the logarithms of one plus each number."""
+    return -((np.log1p(true) - np.log1p(answers)) ** 2)
+
+
+def _minus_percentage_error(true, answers):
+    """Return minus the absolute error as a share of the true number."""
+    return -np.abs(true - answers) / np.maximum(np.abs(true), _LEAST)
+
+
+def _minus_poisson_deviance(true, answers):
+    """Return minus the deviance of a Poisson distribution, of counts."""
+    return -2.0 * kl_div(true, answers)
+
+
+def _minus_gamma_deviance(true, answers):
+    """Return minus the deviance of a gamma distribution, of positive numbers."""
+    return -2.0 * (np.log(answers) - np.log(true) + true / answers - 1.0)
+
+
+# The qualities of regressors that have a name.
+OF_NUMBERS = {
+    "squared_error": _minus_squared_error,
+    "absolute_error": _minus_absolute_error,
+    "squared_log_error": _minus_squared_log_error,
+    "absolute_percentage_error": _minus_percentage_error,
+    "poisson_deviance": _minus_poisson_deviance,
+    "gamma_deviance": _minus_gamma_deviance,
+}
+
+
 def objective_of_numbers(quality):
-    """The objective that the parameter `quality` of a regressor stands for."""
-    numbers = partial(np.asarray, dtype=np.float64)
+    """Return the objective for the parameter `quality` of a regressor.
+
+    Parameters
+    ----------
+    quality : str or callable
+
+    Returns
+    -------
+    Objective
+    """
+    decode = partial(np.asarray, dtype=np.float64)
     if not isinstance(quality, str):
-        return _called(quality, numbers)
-    # Losses of positive numbers have no value for others, which are refused.
+        return _called(quality, decode)
+    # Losses of positive numbers are NaN or infinite for others, which are refused as
+    # such.
     function = np.errstate(divide="ignore", invalid="ignore")(OF_NUMBERS[quality])
-    return _called(function, numbers, name=quality)
+    return _called(function, decode, name=quality)
 
 
-def _called(function, decoded, asks="predict", name="callable"):
-    """The objective of a function that is given answers as users know them."""
-    rate = rated_by(function, "quality" if name == "callable" else name)
-
-    def of(true, given):
-        return rate(decoded(true), decoded(given) if asks == "predict" else given)
-
-    return Objective(name, of, asks)
+# Functions of users -------------------------------------------------------------------
 
 
 def rated_by(function, name="quality"):
-    """A function of true answers and answers, held to one finite number for each row."""
+    """Return a function whose result is checked: one finite number for each row.
 
-    def rate(y, answers):
-        found = function(y, answers)
-        refuse_masked(**{f"what {name} returns": found})
-        per_row = np.asarray(found, dtype=np.float64)
-        if per_row.shape != (len(y),) or not np.isfinite(per_row).all():
-            raise ValueError(
-                f"{name} must return one finite number for each row, shape "
-                f"({len(y)},), got shape {per_row.shape} with {np.isnan(per_row).sum()} NaN and "
-                f"{np.isinf(per_row).sum()} infinite."
-            )
-        return per_row
+    Parameters
+    ----------
+    function : callable
+        ``function(y, answers)`` returns an array-like of shape (n_rows,).
+    name : str, default="quality"
+        Name of the argument for messages.
 
-    return rate
+    Returns
+    -------
+    callable
+        It returns an ndarray of shape (n_rows,).
+    """
+    return partial(_rate, function=function, name=name)
+
+
+def _rate(y, answers, *, function, name):
+    """Return the number that a function has for each row, checked: see `rated_by`."""
+    returned = function(y, answers)
+    refuse_masked(**{f"what {name} returns": returned})
+    per_row = np.asarray(returned, dtype=np.float64)
+    if per_row.shape != (len(y),) or not np.isfinite(per_row).all():
+        raise ValueError(
+            f"{name} must return one finite number for each row, shape "
+            f"({len(y)},), got shape {per_row.shape} with {np.isnan(per_row).sum()} "
+            f"NaN and {np.isinf(per_row).sum()} infinite."
+        )
+    return per_row
+
+
+def _called(function, decode, *, asks="predict", name="callable"):
+    """Return the objective of a function of answers as users know them.
+
+    Parameters
+    ----------
+    function : callable
+        From true answers and answers to one number per row.
+    decode : callable
+        From the answers that an objective gets, such as positions of labels, to those
+        that `function` gets. Probabilities are not decoded.
+    asks, name : str
+        As in `Objective`.
+
+    Returns
+    -------
+    Objective
+    """
+    rate = rated_by(function, "quality" if name == "callable" else name)
+    if asks == "predict_proba":
+        rate_decoded = partial(_rate_probabilities, rate=rate, decode=decode)
+    else:
+        rate_decoded = partial(_rate_answers, rate=rate, decode=decode)
+    return Objective(name, rate_decoded, asks)
+
+
+def _rate_answers(true, answers, *, rate, decode):
+    """Return the quality of each row, after both arguments are decoded."""
+    return rate(decode(true), decode(answers))
+
+
+def _rate_probabilities(true, proba, *, rate, decode):
+    """Return the quality of each row, after the true answers are decoded."""
+    return rate(decode(true), proba)
+
+
+# The quality of an estimator ----------------------------------------------------------
 
 
 def worth_of(estimator, y=None, row_quality=None):
-    """What answers of a decision estimator are worth: a given function, or its own `quality`.
+    """Return the objective that the answers of a decision estimator are measured by.
 
-    `y` says how many classes there are where the estimator, not fitted, does not.
+    Parameters
+    ----------
+    estimator : decision estimator
+    y : array-like of shape (n_rows,) or (n_rows, n_labels), default=None
+        True answers. They have the classes if the estimator is not fitted.
+    row_quality : callable, default=None
+        A function ``row_quality(y, y_pred)``. None takes the estimator's own `quality`.
+
+    Returns
+    -------
+    Objective
+
+    Raises
+    ------
+    ValueError
+        If `row_quality` is not a function, or a regressor has no quality.
     """
     if row_quality is not None:
         if not callable(row_quality):
             raise ValueError(
-                "row_quality must be a function of (y, y_pred) that returns one number per row, or "
-                f"None, got {row_quality!r}."
+                "row_quality must be a function of (y, y_pred) that returns one "
+                f"number per row, or None, got {row_quality!r}."
             )
         return Objective("row_quality", rated_by(row_quality, "row_quality"))
     while hasattr(getattr(estimator, "estimator_", None), "predict_routed"):
-        # What is promised, or spread out, about an estimator is measured as it is.
+        # A certified or distributed estimator has the quality of the one inside.
         estimator = estimator.estimator_
     quality = estimator.get_params(deep=False).get("quality")
     if is_regressor(estimator):
         if quality is None:
             raise ValueError(
-                f"{type(estimator).__name__} answers with numbers, of which no quality is known: "
+                f"{type(estimator).__name__} answers with numbers and has no quality: "
                 "give row_quality, a function of true and given numbers."
             )
         return objective_of_numbers(quality)
     if quality is None or not is_classifier(estimator):
         return OF_LABELS["accuracy"]
     several = y is not None and np.ndim(y) == 2
-    classes = getattr(estimator, "classes_", None)
-    if classes is None:
-        classes = np.arange(np.shape(y)[1]) if several else np.unique(y)
+    classes = _classes_of(estimator, y, several=several)
     objective = objective_of_labels(quality, classes, several=several)
-    plain = several or objective.name == "accuracy"
-    return objective if plain else replace(objective, classes=classes)
+    if several or objective.name == "accuracy":
+        # The function compares labels as they are.
+        return objective
+    return replace(objective, classes=classes)
+
+
+def _classes_of(estimator, y, *, several):
+    """Return the classes of a classifier; those in `y` if it is not fitted.
+
+    If a row has several labels, these are their positions.
+    """
+    classes = getattr(estimator, "classes_", None)
+    if classes is not None:
+        return classes
+    if several:
+        return np.arange(np.shape(y)[1])
+    return np.unique(y)
 
 
 def qualities_of(y, estimator):
-    """Return qualities of the choices of an estimator that only routes; NaN where unknown.
+    """Return qualities of the choices of an estimator that only routes, NaN if unknown.
 
     Parameters
     ----------
@@ -424,12 +752,29 @@ def qualities_of(y, estimator):
     -------
     ndarray of shape (n_samples, n_choices), dtype=float64
     """
-    y = on_host(y.toarray() if hasattr(y, "toarray") else y)
-    return check_numbers(in_order(y, models_of(estimator)), "y", allow_nan=True)
+    table = in_order(_dense(y), models_of(estimator))
+    return check_numbers(table, "y", allow_nan=True)
 
 
 def rows_of(y, estimator):
-    """Targets as an array; a frame of qualities in the order of the estimator's choices."""
+    """Return targets as an array; a frame of qualities in the order of the choices.
+
+    Parameters
+    ----------
+    y : {array-like, sparse matrix, dataframe, tensor} with n_samples rows
+    estimator : fitted decision estimator
+
+    Returns
+    -------
+    ndarray of shape (n_samples,) or (n_samples, n_columns)
+    """
     if getattr(y, "ndim", 1) == 2 and not is_classifier(estimator):
         y = in_order(y, models_of(estimator))
-    return np.asarray(on_host(y.toarray() if hasattr(y, "toarray") else y))
+    return np.asarray(_dense(y))
+
+
+def _dense(y):
+    """Return targets as a dense array in the memory of the host; others as they are."""
+    if hasattr(y, "toarray"):
+        y = y.toarray()
+    return on_host(y)

@@ -1,5 +1,6 @@
-"""What a policy would have been worth and have cost, by a log that another policy wrote."""
+"""Value of a policy, estimated from a log that another policy wrote."""
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -7,18 +8,18 @@ from scipy.stats import sem
 from scipy.stats import t as student
 
 from skroute.metrics._curve import check_budgets, find_router
+from skroute.quality._log_arguments import read_choice, read_propensity, read_values
 from skroute.quality._logged import (
-    Agreement,
     as_numbers,
-    beyond_range,
-    effective_size,
     estimate_cells,
     estimate_propensities,
     folds_of_log,
+)
+from skroute.quality._overlap import (
+    Agreement,
+    beyond_range,
+    effective_size,
     lack_of_overlap,
-    read_choice,
-    read_propensity,
-    read_values,
 )
 from skroute.utils._cache import with_cache
 from skroute.utils._compat import Integral, Interval, Real, num_samples, validate_params
@@ -26,9 +27,15 @@ from skroute.utils._named import check_rows_match
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import warn
 
-# Rows of new logs that may be equal to rows of the fit.
-_REPEATED = 0.01
-# What to do about a log that cannot say how good a policy is.
+# Share of new rows that may equal rows of the fit without a warning: some requests come
+# again.
+_MAX_REPEATED_SHARE = 0.01
+# Number of budgets if none are given.
+_N_BUDGETS = 9
+# Hall's transformation divides by the skewness. A smaller one is replaced by this
+# value.
+_LEAST_SKEWNESS = 1e-6
+# The end of a message about a budget without overlap.
 _ADVICE = (
     "Leave the budget out of budgets, or log some requests at random "
     "(with their propensities)."
@@ -36,7 +43,13 @@ _ADVICE = (
 
 
 class OffPolicyEstimate(NamedTuple):
-    """Means per row at each budget, with the ends and the standard error of each."""
+    """An estimate of the mean per row at each budget, with its interval.
+
+    Attributes
+    ----------
+    estimate, low, high, standard_error : ndarray of shape (n_budgets,)
+        NaN at a budget without overlap.
+    """
 
     estimate: NDArray[np.float64]
     low: NDArray[np.float64]
@@ -45,7 +58,7 @@ class OffPolicyEstimate(NamedTuple):
 
 
 class OffPolicyEstimates(NamedTuple):
-    """Three estimates of the same, side by side: see :func:`off_policy_curve`."""
+    """Three estimates of the same means: see :func:`off_policy_curve`."""
 
     direct: OffPolicyEstimate
     snips: OffPolicyEstimate
@@ -53,7 +66,7 @@ class OffPolicyEstimates(NamedTuple):
 
 
 class OffPolicyCurve(NamedTuple):
-    """See :func:`off_policy_curve`."""
+    """Result of :func:`off_policy_curve`, which describes the fields."""
 
     budget: NDArray[np.float64]
     quality: OffPolicyEstimates
@@ -90,43 +103,49 @@ def off_policy_curve(
 ) -> OffPolicyCurve:
     """Estimate quality and cost at each budget from a log of one answer per request.
 
-    Three estimators say what the router would have made of the same requests: a model of what each
-    choice would have given (direct method), the requests on which log and router agree, weighted by
-    one over the probability of the logged choice (self-normalised inverse propensity score), and
-    both together (doubly robust), which is right where either is. The model is a forest that reads
-    a row and a choice, cross-fitted on the log: it judges no row that fitted it.
+    The log was written by another policy. Three estimators compute the means that the
+    router would have had on the same requests:
+
+    - the direct method: a model of what each choice gives;
+    - the self-normalised inverse propensity score (SNIPS): the requests on which log
+      and router agree, weighted by one over the probability of the logged choice;
+    - the doubly robust estimate: both together. It is right if the model or the
+      propensities are right.
+
+    The model is a forest that reads a row and a choice. It is cross-fitted on the log:
+    no row is judged by a forest that was fitted on it.
 
     Parameters
     ----------
     estimator : estimator
-        A fitted router, a pipeline that ends with one, or a search over one of these. `n_fitted`
-        says on how many of these rows it was fitted, a warning if more than one in a hundred.
+        A fitted router, a pipeline that ends with one, or a search over one of these.
+        There is a warning if it was fitted on more than one in a hundred of these rows.
 
     X : array-like of shape (n_samples, n_features)
         The requests.
 
     q : array-like of shape (n_samples,)
-        Quality of the answer that was given, higher is better. Rows with NaN, not known, are
-        left out, as if they lacked at random.
+        Quality of the answer that was given, higher is better. Rows with NaN, an
+        unknown quality, are left out, as if they were missing at random.
 
     choice : array-like of shape (n_samples,)
-        Which choice gave it: names, or column numbers as in `fit`; a warning says which of them
-        are not among ``choices_``.
+        The choice that gave this answer: names, or column numbers as in `fit`. A
+        warning lists names that are not among ``choices_``.
 
     propensity : array-like of shape (n_samples,), default=None
-        The probability with which it was made, above 0. None estimates it out of sample, by
-        whichever of shares, logistic regression and a forest foretells choices best: then
-        what made the log choose as it did must be in X, or be chance.
+        The probability of the choice that was made, above 0. None estimates it out of
+        sample, by shares, logistic regression or a forest, the one with the lowest log
+        loss. This is valid if the log chose by features that are in X, or by chance.
 
     costs : array-like of shape (n_samples,), default=None
-        What the answer given has cost. None takes the costs that the router reports.
+        Cost of the answer that was given. None takes the costs that the router reports.
 
     budgets : array-like of shape (n_budgets,), default=None
         Mean costs per sample. None takes nine from the smallest to the largest that the
         router can use.
 
     confidence_level : float, default=0.95
-        Of the intervals: of each estimate on its own, not of all budgets at once.
+        Confidence of each interval on its own, not of all budgets together.
 
     cv : int, default=5
         Folds of the model and of estimated propensities.
@@ -137,52 +156,60 @@ def off_policy_curve(
     Returns
     -------
     OffPolicyCurve
-        Named tuple, one entry per budget: ``budget``; ``quality`` and ``cost``, each with
-        ``direct`` (whose interval knows nothing of the model's bias), ``snips`` and
-        ``doubly_robust`` (the one to report), and each of these with ``estimate``, ``low``,
-        ``high`` and ``standard_error``; ``route_share`` of the ``choices``; and what says how much
-        the log knows: ``matched`` rows, on which log and router agree, their
-        ``effective_sample_size``, ``(sum w)^2 / sum w^2`` with ``w = 1 / propensity``,
-        ``max_weight`` and ``mean_weight`` (over all rows; 1 but for noise), ``n_fitted``, rows of
-        the router's own fit, and ``estimated``, whether propensities are estimates. At a budget
-        for which the log cannot say how good the router is, its estimates are NaN.
+        Named tuple with one entry per budget, unless stated otherwise:
+
+        - ``budget``;
+        - ``quality`` and ``cost``, each with ``direct`` (its interval ignores the bias
+          of the model), ``snips`` and ``doubly_robust`` (the one to report), and each
+          of these with ``estimate``, ``low``, ``high`` and ``standard_error``, NaN at a
+          budget without overlap;
+        - ``route_share`` of the ``choices``, whose names are in the order of its
+          columns;
+        - ``matched``, the number of rows on which log and router agree;
+        - ``effective_sample_size`` of these rows, ``(sum w)^2 / sum w^2`` with
+          ``w = 1 / propensity``;
+        - ``max_weight`` and ``mean_weight`` of all rows, with ``w = 0`` where log and
+          router differ: with overlap the mean is 1, up to noise;
+        - ``n_fitted``, the number of rows that the router was fitted on;
+        - ``estimated``, True if the propensities are estimates.
 
     Raises
     ------
     ValueError
-        If the log has no overlap with the router at any of the budgets; for values and shapes
-        that are none of a log.
+        If the log has no overlap with the router at any of the budgets. Also for values
+        and shapes that a log cannot have.
 
     Warns
     -----
     UserWarning
-        For each budget without overlap: a choice that the router makes was never logged on such
-        rows, agreement is too rare, or the rows that agree stand for too few of all rows. Also if
-        an estimated quality is outside of the qualities in the log.
+        For each budget without overlap: the log never has a choice that the router
+        makes on such rows, they rarely agree, or the rows that agree represent too few
+        of all rows. Also if an estimated quality is outside of the qualities in the
+        log.
 
     See Also
     --------
-    OffPolicyDisplay : Draws it.
-    accuracy_cost_curve : Where the quality of every choice is known.
+    OffPolicyDisplay : The curve as a plot.
+    accuracy_cost_curve : The curve if the quality of every choice is known.
 
     Notes
     -----
-    Intervals are of the mean of the rows' terms, with Student's quantile for as many degrees
-    of freedom as the effective sample size has rows, and corrected for skewness [3]_: where a
-    few rows have much weight, or costs heavy tails, they are longer on one side. They are
-    about the router as it is, on new rows of this kind.
+    An interval is that of the mean of the rows' terms. It uses Student's quantile, with
+    the effective sample size in place of the number of rows, and is corrected for
+    skewness [3]_: if a few rows have much weight, or costs have heavy tails, it is
+    longer on one side. It is for the fitted router on new rows of this kind.
 
-    In Open Bandit Pipeline the three are ``DirectMethod``, ``SelfNormalizedInverseProbability\
-Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and `propensity`
-    is ``pscore``; in contextualbandits they are ``a``, ``r`` and ``p`` of
-    ``evaluateDoublyRobust``.
+    In Open Bandit Pipeline the three are ``DirectMethod``,
+    ``SelfNormalizedInverseProbabilityWeighting`` and ``DoublyRobust``. Its ``action``,
+    ``reward`` and ``pscore`` are `choice`, `q` and `propensity`. In contextualbandits
+    these are ``a``, ``r`` and ``p`` of ``evaluateDoublyRobust``.
 
     References
     ----------
-    .. [1] M. Dudik, J. Langford, L. Li, "Doubly Robust Policy Evaluation and Learning", ICML
-       2011.
-    .. [2] A. Swaminathan, T. Joachims, "The Self-Normalized Estimator for Counterfactual
-       Learning", NeurIPS 2015.
+    .. [1] M. Dudik, J. Langford, L. Li, "Doubly Robust Policy Evaluation and Learning",
+       ICML 2011.
+    .. [2] A. Swaminathan, T. Joachims, "The Self-Normalized Estimator for
+       Counterfactual Learning", NeurIPS 2015.
     .. [3] P. Hall, "On the Removal of Skewness by Transformation", Journal of the Royal
        Statistical Society B 54, 1992.
 
@@ -198,214 +225,620 @@ Weighting`` and ``DoublyRobust``, `choice` is ``action``, `q` is ``reward`` and 
     >>> choice = np.random.default_rng(0).integers(0, 2, 1500)
     >>> q = Q[500:][np.arange(1500), choice]
     >>> curve = off_policy_curve(
-    ...     router, X[500:], q, choice=choice, propensity=np.full(1500, 0.5), budgets=[0.5]
+    ...     router,
+    ...     X[500:],
+    ...     q,
+    ...     choice=choice,
+    ...     propensity=np.full(1500, 0.5),
+    ...     budgets=[0.5],
     ... )
-    >>> found, truth = curve.quality.doubly_robust, router.score(X[500:], Q[500:], budget=0.5)
-    >>> bool(found.low[0] < truth < found.high[0])
+    >>> estimate = curve.quality.doubly_robust
+    >>> true_quality = router.score(X[500:], Q[500:], budget=0.5)
+    >>> bool(estimate.low[0] < true_quality < estimate.high[0])
     True
     """
     check_rows_match(
         X=X, q=q, choice=choice, propensity=propensity, costs=costs, **params
     )
     router, X = find_router(estimator, X)
-    n, names = num_samples(X), [str(name) for name in router.choices_]
-    value = read_values(q, "q", n, allow_nan=True)
-    position, every = read_choice(choice, names, n)
-    if others := every[len(names) :]:
-        warn(
-            f"choice has {', '.join(map(repr, others[:5]))}, which the router does not have among "
-            f"{names!r}: such rows agree with no decision. Check the spelling."
-        )
-    chance = None if propensity is None else read_propensity(propensity, n)
-    paid = None if costs is None else read_values(costs, "costs", n, least=0.0)
-    limits = check_budgets(_budgets_of(router) if budgets is None else budgets)
-    # The router says first what is wrong with the rows.
-    walked = with_cache(router)
-    plans = [walked.plan(X, walked.make_call(limit, **params)) for limit in limits]
-    rows, folds = as_numbers(X), folds_of_log(n, cv)
-    if chance is None:
-        chance = estimate_propensities(rows, position, len(every), folds)
-
-    at = np.flatnonzero(~np.isnan(value))
-    logged, routes = position[at], np.array([plan.route[at] for plan in plans])
-    weights = np.where(routes == logged, 1 / chance[at], 0.0)
-    n_choices = len(every)
-    lacks = [
-        lack_of_overlap(_agreement(route, logged, weight, n_choices), names)
-        for route, weight in zip(routes, weights)
-    ]
-    for limit, lack in zip(limits, lacks):
-        if lack is None:
-            continue
-        where = f"At budget={limit:.6g}" if np.isfinite(limit) else "Without a budget"
-        message = f"{where} {lack} {_ADVICE}"
-        if all(lacks):
-            raise ValueError(message)
-        warn(f"{message} Its estimates are NaN.")
-    estimated = np.flatnonzero([lack is None for lack in lacks])
-    size = np.array([effective_size(weight) for weight in weights])
-    degrees = size[estimated] - 1
-
-    def judged(of_rows, ratio):
-        """The three estimates at each budget with overlap, with their errors and skewness."""
-        table = np.full((n, len(every)), np.nan)
-        table[np.arange(n), position] = of_rows
-        model, every_row = (
-            estimate_cells(rows, table, folds, ratio=ratio)[at],
-            np.arange(len(at)),
-        )
-        made, own = model[every_row, routes[estimated]], model[every_row, logged]
-        value, weight = of_rows[at], weights[estimated]
-        terms = (
-            direct_method(made),
-            snips(value, weight),
-            doubly_robust(made, own, value, weight),
-        )
-        estimates = with_intervals(terms, degrees, confidence_level)
-        return _spread(estimates, estimated, len(limits))
-
-    quality = judged(value, ratio=False)
-    means = np.concatenate([estimates.estimate for estimates in quality])
-    if message := beyond_range(means, value, "An estimated quality"):
+    names = [str(name) for name in router.choices_]
+    log = _read_log(
+        names, num_samples(X), q=q, choice=choice, propensity=propensity, costs=costs
+    )
+    if budgets is None:
+        budgets = _default_budgets(router)
+    limits = check_budgets(budgets)
+    # The plans come first: an error about the rows is then the router's own.
+    cached_router = with_cache(router)
+    plans = []
+    for limit in limits:
+        plans.append(cached_router.plan(X, cached_router.make_call(limit, **params)))
+    evaluation = _prepare_evaluation(
+        X,
+        log,
+        routes=[plan.route for plan in plans],
+        limits=limits,
+        names=names,
+        cv=cv,
+        confidence_level=confidence_level,
+    )
+    decisions = evaluation.decisions
+    quality = evaluation.estimate(log.quality)
+    means = np.concatenate([estimate.estimate for estimate in quality])
+    message = beyond_range(means, log.quality, "An estimated quality")
+    if message is not None:
         warn(message)
-    if paid is None:
-        # What the router reports is known without the log.
-        reported = direct_method(np.array([plan.cost[at] for plan in plans]))
-        cost = with_intervals((reported,) * 3, size - 1, confidence_level)
+    if log.cost is None:
+        reported_costs = np.array([plan.cost[decisions.rows] for plan in plans])
+        cost = evaluation.average_reported(reported_costs)
     else:
-        cost = judged(paid, ratio=True)
+        cost = evaluation.estimate(log.cost, is_ratio=True)
     return OffPolicyCurve(
         budget=limits,
         quality=quality,
         cost=cost,
-        route_share=np.array(
-            [np.bincount(r, minlength=len(names)) / len(at) for r in routes]
-        ),
+        route_share=_route_shares(decisions.routes, len(names)),
         choices=names,
-        matched=np.count_nonzero(weights, axis=1),
-        effective_sample_size=size,
-        max_weight=weights.max(axis=1),
-        mean_weight=weights.mean(axis=1),
+        matched=np.count_nonzero(decisions.weights, axis=1),
+        effective_sample_size=decisions.effective_sizes(),
+        max_weight=decisions.weights.max(axis=1),
+        mean_weight=decisions.weights.mean(axis=1),
         n_fitted=count_seen(router, X, "it is judged too well for these"),
         estimated=propensity is None,
     )
 
 
-def direct_method(model):
-    """Means of what a model expects of the choices made, standard errors and skewness.
+# The log and the decisions ------------------------------------------------------------
 
-    Rows are along the last axis, here and below.
+
+class LoggedAnswers(NamedTuple):
+    """A log of one answer per request, checked.
+
+    Attributes
+    ----------
+    choice : ndarray of shape (n_rows,), dtype=int64
+        Index of the logged choice in `names`.
+
+    names : list of str
+        The choices of the router, followed by other choices that are in the log.
+
+    quality : ndarray of shape (n_rows,)
+        Quality of the logged answer. NaN where it is unknown.
+
+    propensity : ndarray of shape (n_rows,) or None
+        Probability of the logged choice. None until it is estimated.
+
+    cost : ndarray of shape (n_rows,) or None
+        Cost of the logged answer. None if the log has no costs.
     """
-    mean = model.mean(axis=-1)
-    return mean, sem(model, axis=-1), skewness(model - mean[..., np.newaxis])
+
+    choice: NDArray[np.int64]
+    names: list[str]
+    quality: NDArray[np.float64]
+    propensity: NDArray[np.float64] | None
+    cost: NDArray[np.float64] | None
 
 
-def snips(value, weight):
-    """Self-normalised inverse propensity score, its standard error (delta method) and skewness."""
-    total = weight.sum(axis=-1)
-    found = weight @ value / total
-    terms = weight * (value - found[..., np.newaxis])
-    return found, np.linalg.norm(terms, axis=-1) / total, skewness(terms)
+class Decisions(NamedTuple):
+    """Choices of a log and of a router, on the rows whose logged quality is known.
 
+    Attributes
+    ----------
+    rows : ndarray of shape (n_known_rows,), dtype=int64
+        Positions of these rows in the log.
 
-def doubly_robust(model, own, value, weight):
-    """Dudik, Langford and Li (2011): ``mean[model + weight (value - own)]``.
+    logged : ndarray of shape (n_known_rows,), dtype=int64
+        Index of the choice in the log.
 
-    `model` is what is expected of the policy's choice and `own` of the logged one, `value` what
-    came of that, `weight` one over its propensity where the two are the same, else 0.
+    routes : ndarray of shape (n_budgets, n_known_rows), dtype=int64
+        Index of the router's choice.
+
+    weights : ndarray of shape (n_budgets, n_known_rows)
+        One over the propensity where log and router agree, else 0.
     """
-    return direct_method(model + weight * (value - own))
+
+    rows: NDArray[np.int64]
+    logged: NDArray[np.int64]
+    routes: NDArray[np.int64]
+    weights: NDArray[np.float64]
+
+    def effective_sizes(self):
+        """Return the effective sample size at each budget."""
+        return np.array([effective_size(weight) for weight in self.weights])
 
 
-def skewness(deviations):
-    """Skewness of the terms over the root of their number: that of their mean."""
-    largest = np.abs(deviations).max(axis=-1, keepdims=True)
-    unit = deviations / np.where(largest > 0, largest, 1.0)
-    # The largest is 1, unless all are 0.
-    return (unit**3).sum(axis=-1) / np.maximum((unit**2).sum(axis=-1), 1.0) ** 1.5
+def _read_log(names, n_rows, *, q, choice, propensity, costs):
+    """Check the columns of a log. Warn if it has choices that the router does not have.
 
+    Parameters
+    ----------
+    names : list of str
+        The choices of the router.
+    n_rows : int
+    q, choice, propensity, costs
+        As in :func:`off_policy_curve`.
 
-def with_intervals(terms, degrees, confidence_level):
-    """Three estimates, each for all budgets, with Student's intervals of degrees of freedom.
-
-    The mean of skewed terms, few of which have much weight, is skewed as well. Hall's monotone
-    transformation takes that out: an interval is longer towards the rare side. It is not made
-    shorter on the other, since the skewness of few rows is badly known.
+    Returns
+    -------
+    LoggedAnswers
     """
-    width = student.ppf((1 + confidence_level) / 2, np.maximum(degrees, 1.0))
-    found = []
-    for estimate, error, skewed in terms:
-        low = estimate - error * np.maximum(unskewed(width, skewed), width)
-        high = estimate - error * np.minimum(unskewed(-width, skewed), -width)
-        found.append(OffPolicyEstimate(estimate, low, high, error))
-    return OffPolicyEstimates(*found)
+    quality = read_values(q, "q", n_rows, allow_nan=True)
+    logged_choice, all_names = read_choice(choice, names, n_rows)
+    foreign_names = all_names[len(names) :]
+    if foreign_names:
+        listed = ", ".join(repr(name) for name in foreign_names[:5])
+        warn(
+            f"choice has {listed}, which the router does not have among {names!r}: "
+            "such rows agree with no decision. Check the spelling."
+        )
+    if propensity is not None:
+        propensity = read_propensity(propensity, n_rows)
+    if costs is not None:
+        costs = read_values(costs, "costs", n_rows, least=0.0)
+    return LoggedAnswers(
+        choice=logged_choice,
+        names=all_names,
+        quality=quality,
+        propensity=propensity,
+        cost=costs,
+    )
 
 
-def unskewed(quantile, skewed):
-    """Hall (1992): the quantile of a studentised mean whose terms are skewed.
+def _compare_decisions(log, routes):
+    """Return the choices of a log and of a router, on the rows of known quality.
 
-    The inverse of ``t + k t^2 / 3 + k^2 t^3 / 27 + k / 6`` with k the skewness of the mean.
+    Parameters
+    ----------
+    log : LoggedAnswers
+        With propensities.
+    routes : list of n_budgets ndarrays of shape (n_rows,)
+
+    Returns
+    -------
+    Decisions
     """
-    skewed = np.where(np.abs(skewed) < 1e-6, 1e-6, skewed)
-    root = np.cbrt(1 + skewed * (quantile - skewed / 6))
-    return 3 / skewed * (root - 1)
+    rows = np.flatnonzero(~np.isnan(log.quality))
+    logged = log.choice[rows]
+    known_routes = np.array([route[rows] for route in routes])
+    weights = np.where(known_routes == logged, 1 / log.propensity[rows], 0.0)
+    return Decisions(rows=rows, logged=logged, routes=known_routes, weights=weights)
 
 
-def _agreement(route, logged, weight, n_choices):
-    """Return where a log made the choices of a policy (`Agreement`)."""
+def _check_overlap(limits, decisions, *, names, n_logged_choices):
+    """Return the budgets at which the log can say how good the router is.
+
+    Warn about each of the other budgets.
+
+    Parameters
+    ----------
+    limits : ndarray of shape (n_budgets,)
+    decisions : Decisions
+    names : list of str
+        The choices of the router.
+    n_logged_choices : int
+        Number of choices of the router and of others in the log.
+
+    Returns
+    -------
+    ndarray of shape (n_budgets,), dtype=bool
+
+    Raises
+    ------
+    ValueError
+        If there is no such budget.
+    """
+    reasons = []  # For each budget why there is no overlap, or None.
+    for route, weight in zip(decisions.routes, decisions.weights):
+        agreement = _agreement(
+            route, decisions.logged, weight=weight, n_choices=n_logged_choices
+        )
+        reasons.append(lack_of_overlap(agreement, names))
+    has_overlap = np.array([reason is None for reason in reasons])
+    for limit, reason in zip(limits, reasons):
+        if reason is None:
+            continue
+        place = f"At budget={limit:.6g}" if np.isfinite(limit) else "Without a budget"
+        message = f"{place} {reason} {_ADVICE}"
+        if not has_overlap.any():
+            raise ValueError(message)
+        warn(f"{message} Its estimates are NaN.")
+    return has_overlap
+
+
+def _agreement(route, logged, *, weight, n_choices):
+    """Return where a log made the choices of a policy, at one budget.
+
+    Parameters
+    ----------
+    route, logged : ndarray of shape (n_known_rows,), dtype=int64
+        Index of the choice of the policy, and of the log.
+    weight : ndarray of shape (n_known_rows,)
+        One over the propensity where they agree, else 0.
+    n_choices : int
+
+    Returns
+    -------
+    Agreement
+    """
+    agreed = route[route == logged]
     return Agreement(
         needed=np.bincount(route, minlength=n_choices).astype(np.float64),
-        matched=np.bincount(route[route == logged], minlength=n_choices).astype(
-            np.float64
-        ),
+        matched=np.bincount(agreed, minlength=n_choices).astype(np.float64),
         made=np.bincount(logged, minlength=n_choices),
         weight=weight,
     )
 
 
-def _spread(estimates, estimated, n_budgets):
-    """Return estimates with one entry for each budget, NaN where there is no estimate.
-
-    Parameters
-    ----------
-    estimates : OffPolicyEstimates
-        Of some of the budgets.
-    estimated : ndarray of shape (n_estimated,), dtype=int64
-        Positions of these budgets.
-    n_budgets : int
-
-    Returns
-    -------
-    OffPolicyEstimates
-    """
-    found = []
-    for estimate in estimates:
-        table = np.full((len(estimate), n_budgets), np.nan)
-        table[:, estimated] = estimate
-        found.append(OffPolicyEstimate(*table))
-    return OffPolicyEstimates(*found)
+def _route_shares(routes, n_choices):
+    """Return the share of the rows for each choice, of shape (n_budgets, n_choices)."""
+    shares = []
+    for route in routes:
+        shares.append(np.bincount(route, minlength=n_choices) / len(route))
+    return np.array(shares)
 
 
-def _budgets_of(router):
-    """Nine budgets from the smallest to the largest that is of use."""
+def _default_budgets(router):
+    """Return even budgets from the smallest to the largest that changes a decision."""
     if not hasattr(router, "price_path_"):
         raise ValueError(
-            f"budgets must be given: {type(router).__name__} does not know its largest one."
+            f"budgets must be given: {type(router).__name__} does not know its largest "
+            "one."
         )
-    own = router.price_path_.budgets
-    least = router.min_budget_
-    return np.linspace(least, least + max(own[-1] - own[0], 0.0), 9)
+    path_budgets = router.price_path_.budgets
+    smallest = router.min_budget_
+    largest = smallest + max(path_budgets[-1] - path_budgets[0], 0.0)
+    return np.linspace(smallest, largest, _N_BUDGETS)
 
 
 def count_seen(router, X, harm):
-    """How many rows equal rows of a router's fit, with a warning where they are more than a few."""
-    n, seen = num_samples(X), getattr(router, "_seen", None)
-    count = 0 if seen is None else int(np.count_nonzero(seen(X)))
-    # Some requests come again, and are not those of the fit.
-    if count > _REPEATED * n:
+    """Return the number of rows that equal rows of a router's fit. Warn if it is large.
+
+    Parameters
+    ----------
+    router : fitted router
+    X : array-like of shape (n_rows, n_features)
+    harm : str
+        The harm if these are the same requests, as a part of the warning's sentence.
+
+    Returns
+    -------
+    int
+        0 if the router does not know the rows of its fit.
+    """
+    is_seen = getattr(router, "_seen", None)
+    if is_seen is None:
+        return 0
+    n_rows = num_samples(X)
+    n_seen = int(np.count_nonzero(is_seen(X)))
+    if n_seen > _MAX_REPEATED_SHARE * n_rows:
         warn(
-            f"{count} of {n} rows equal rows that the router was fitted on. If they are the same "
-            f"requests, {harm}: give requests that it has not seen. New requests that only have "
-            "equal features do no harm."
+            f"{n_seen} of {n_rows} rows equal rows that the router was fitted on. If "
+            f"they are the same requests, {harm}: give requests that it has not seen. "
+            "New requests that only have equal features do no harm."
         )
-    return count
+    return n_seen
+
+
+# Means of quality and of cost ---------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class LogEvaluation:
+    """A log and the decisions of a router on it, from which means are estimated.
+
+    Attributes
+    ----------
+    features : {ndarray, csr matrix} of shape (n_rows, n_features)
+        The requests as numbers, for the model of quality and of cost.
+
+    folds : list of (ndarray of int, ndarray of int)
+        Folds of this model.
+
+    log : LoggedAnswers
+        With propensities.
+
+    decisions : Decisions
+
+    has_overlap : ndarray of shape (n_budgets,), dtype=bool
+        True where the log can say how good the router is.
+
+    confidence_level : float
+        Confidence of the intervals.
+    """
+
+    features: Any
+    folds: list
+    log: LoggedAnswers
+    decisions: Decisions
+    has_overlap: NDArray[np.bool_]
+    confidence_level: float
+
+    def estimate(self, values, *, is_ratio=False):
+        """Return three estimates of what the router's choices give on average.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n_rows,)
+            Quality or cost of the logged answers.
+        is_ratio : bool, default=False
+            True if the values of a choice are at a ratio to its mean, as costs are.
+
+        Returns
+        -------
+        OffPolicyEstimates
+            NaN at budgets without overlap.
+        """
+        decisions = self.decisions
+        expected = self._expected_values(values, is_ratio=is_ratio)[decisions.rows]
+        routes = decisions.routes[self.has_overlap]
+        weights = decisions.weights[self.has_overlap]
+        known_values = values[decisions.rows]
+        row = np.arange(len(decisions.rows))
+        expected_of_route = expected[row, routes]  # (n_budgets_with_overlap, n_rows)
+        expected_of_logged = expected[row, decisions.logged]  # (n_rows,)
+        direct = direct_method(expected_of_route)
+        weighted = snips(known_values, weights)
+        corrected = doubly_robust(
+            expected_of_route, expected_of_logged, known_values, weights
+        )
+        degrees = decisions.effective_sizes()[self.has_overlap] - 1
+        return OffPolicyEstimates(
+            direct=self._with_interval(direct, degrees),
+            snips=self._with_interval(weighted, degrees),
+            doubly_robust=self._with_interval(corrected, degrees),
+        )
+
+    def average_reported(self, costs):
+        """Return the means of costs that the router reports, which need no log.
+
+        Parameters
+        ----------
+        costs : ndarray of shape (n_budgets, n_known_rows)
+
+        Returns
+        -------
+        OffPolicyEstimates
+            Three times the same, at all budgets.
+        """
+        mean = with_interval(
+            direct_method(costs),
+            degrees=self.decisions.effective_sizes() - 1,
+            confidence_level=self.confidence_level,
+        )
+        return OffPolicyEstimates(direct=mean, snips=mean, doubly_robust=mean)
+
+    def _expected_values(self, values, *, is_ratio):
+        """Return cross-fitted estimates of all values: (n_rows, n_choices)."""
+        n_rows = len(values)
+        table = np.full((n_rows, len(self.log.names)), np.nan)
+        table[np.arange(n_rows), self.log.choice] = values
+        return estimate_cells(self.features, table, self.folds, ratio=is_ratio)
+
+    def _with_interval(self, mean_estimate, degrees):
+        """Return an estimate with its interval, NaN at budgets without overlap.
+
+        Parameters
+        ----------
+        mean_estimate : MeanEstimate
+            At the budgets with overlap.
+        degrees : ndarray of shape (n_budgets_with_overlap,)
+            Degrees of freedom.
+
+        Returns
+        -------
+        OffPolicyEstimate
+        """
+        estimate = with_interval(
+            mean_estimate, degrees=degrees, confidence_level=self.confidence_level
+        )
+        # One line for each field of the estimate.
+        lines = np.full((len(estimate), len(self.has_overlap)), np.nan)
+        lines[:, self.has_overlap] = estimate
+        return OffPolicyEstimate._make(lines)
+
+
+def _prepare_evaluation(X, log, *, routes, limits, names, cv, confidence_level):
+    """Compare the decisions of a router with a log, and check where they overlap.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_rows, n_features)
+        Rows as the router gets them.
+    log : LoggedAnswers
+        Propensities are estimated if the log has none.
+    routes : list of n_budgets ndarrays of shape (n_rows,)
+        Index of the router's choice.
+    limits : ndarray of shape (n_budgets,)
+        The budgets.
+    names : list of str
+        The choices of the router.
+    cv : int
+        Number of folds.
+    confidence_level : float
+
+    Returns
+    -------
+    LogEvaluation
+
+    Raises
+    ------
+    ValueError
+        If the log has no overlap with the router at any budget.
+    """
+    features = as_numbers(X)
+    folds = folds_of_log(len(log.choice), cv)
+    if log.propensity is None:
+        estimated_propensity = estimate_propensities(
+            features, log.choice, n_choices=len(log.names), folds=folds
+        )
+        log = log._replace(propensity=estimated_propensity)
+    decisions = _compare_decisions(log, routes)
+    has_overlap = _check_overlap(
+        limits, decisions, names=names, n_logged_choices=len(log.names)
+    )
+    return LogEvaluation(
+        features=features,
+        folds=folds,
+        log=log,
+        decisions=decisions,
+        has_overlap=has_overlap,
+        confidence_level=confidence_level,
+    )
+
+
+class MeanEstimate(NamedTuple):
+    """An estimate of a mean over rows, at one or more budgets.
+
+    Attributes
+    ----------
+    estimate : float or ndarray of shape (n_budgets,)
+
+    standard_error : float or ndarray of shape (n_budgets,)
+
+    skewness : float or ndarray of shape (n_budgets,)
+        Skewness of the estimate, not of the terms that it is the mean of.
+    """
+
+    estimate: Any
+    standard_error: Any
+    skewness: Any
+
+
+def direct_method(expected):
+    """Return the mean of values that a model expects of the choices made.
+
+    Parameters
+    ----------
+    expected : ndarray of shape (n_rows,) or (n_budgets, n_rows)
+
+    Returns
+    -------
+    MeanEstimate
+    """
+    mean = expected.mean(axis=-1)
+    return MeanEstimate(
+        estimate=mean,
+        standard_error=sem(expected, axis=-1),
+        skewness=skewness(expected - mean[..., np.newaxis]),
+    )
+
+
+def snips(values, weights):
+    """Return the self-normalised inverse propensity score.
+
+    Its standard error is that of the delta method.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows,)
+        Values of the logged choices.
+    weights : ndarray of shape (n_rows,) or (n_budgets, n_rows)
+        One over the propensity where log and policy agree, else 0.
+
+    Returns
+    -------
+    MeanEstimate
+    """
+    total = weights.sum(axis=-1)
+    mean = weights @ values / total
+    terms = weights * (values - mean[..., np.newaxis])
+    return MeanEstimate(
+        estimate=mean,
+        standard_error=np.linalg.norm(terms, axis=-1) / total,
+        skewness=skewness(terms),
+    )
+
+
+def doubly_robust(expected_of_route, expected_of_logged, values, weights):
+    """Return the mean of ``expected_of_route + weight * (value - expected_of_logged)``.
+
+    This is the doubly robust estimate of Dudik, Langford and Li (2011).
+
+    Parameters
+    ----------
+    expected_of_route : ndarray of shape (n_rows,) or (n_budgets, n_rows)
+        Values that a model expects of the policy's choices.
+    expected_of_logged : ndarray of shape (n_rows,)
+        Values that it expects of the logged choices.
+    values, weights
+        As in `snips`.
+
+    Returns
+    -------
+    MeanEstimate
+    """
+    return direct_method(expected_of_route + weights * (values - expected_of_logged))
+
+
+def skewness(deviations):
+    """Return the skewness of a mean: that of its terms over the root of their number.
+
+    Parameters
+    ----------
+    deviations : ndarray of shape (n_rows,) or (n_budgets, n_rows)
+        The terms less their mean.
+
+    Returns
+    -------
+    float or ndarray of shape (n_budgets,)
+    """
+    # In units of the largest deviation no power overflows or underflows.
+    largest = np.abs(deviations).max(axis=-1, keepdims=True)
+    unit = deviations / np.where(largest > 0, largest, 1.0)
+    # The sum of squares is at least 1, unless all deviations are 0.
+    squares = np.maximum((unit**2).sum(axis=-1), 1.0)
+    return (unit**3).sum(axis=-1) / squares**1.5
+
+
+def with_interval(mean_estimate, *, degrees, confidence_level):
+    """Return an estimate with Student's interval, corrected for skewness.
+
+    The mean of skewed terms is skewed as well if few of them have much weight. Hall's
+    monotone transformation corrects for it: the interval becomes longer towards the
+    rare side. It does not become shorter on the other side, because few rows determine
+    the skewness badly.
+
+    Parameters
+    ----------
+    mean_estimate : MeanEstimate
+    degrees : ndarray of shape (n_budgets,)
+        Degrees of freedom.
+    confidence_level : float
+
+    Returns
+    -------
+    OffPolicyEstimate
+    """
+    estimate = mean_estimate.estimate
+    error = mean_estimate.standard_error
+    width = student.ppf((1 + confidence_level) / 2, np.maximum(degrees, 1.0))
+    upper_quantile = np.maximum(unskewed(width, mean_estimate.skewness), width)
+    lower_quantile = np.minimum(unskewed(-width, mean_estimate.skewness), -width)
+    return OffPolicyEstimate(
+        estimate=estimate,
+        low=estimate - error * upper_quantile,
+        high=estimate - error * lower_quantile,
+        standard_error=error,
+    )
+
+
+def unskewed(quantile, skewed):
+    """Return the quantile of a studentised mean whose terms are skewed, by Hall (1992).
+
+    It is the inverse of ``t + k t^2 / 3 + k^2 t^3 / 27 + k / 6``, with k the skewness
+    of the mean.
+
+    Parameters
+    ----------
+    quantile : float or ndarray of float
+        Quantile without skewness.
+    skewed : float or ndarray of float
+        Skewness of the mean.
+
+    Returns
+    -------
+    ndarray of float
+    """
+    skewed = np.where(np.abs(skewed) < _LEAST_SKEWNESS, _LEAST_SKEWNESS, skewed)
+    root = np.cbrt(1 + skewed * (quantile - skewed / 6))
+    return 3 / skewed * (root - 1)

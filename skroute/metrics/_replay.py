@@ -1,4 +1,4 @@
-"""Replay: what a router would have done on a log, request after request."""
+"""Replay of a log: the decisions of a router, request after request."""
 
 import copy
 from collections import deque
@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import check_rows
+from skroute.ledgers import BudgetExhaustedError
 from skroute.metrics._tradeoff import costs_by_name
 from skroute.utils._compat import (
     Integral,
@@ -20,9 +21,12 @@ from skroute.utils._frames import column_keys
 from skroute.utils._named import check_rows_match, in_order
 from skroute.utils._validation import check_numbers
 
+# Route of a request for which a stream had no money left.
+_NO_CHOICE = -1
+
 
 class Replay(NamedTuple):
-    """See :func:`replay`."""
+    """Result of :func:`replay`, which describes the fields."""
 
     route: np.ndarray
     quality: np.ndarray
@@ -48,44 +52,45 @@ def replay(
 ) -> Replay:
     """Run a router over a logged table in the order of its rows.
 
-    The router sees, of each request, its features, and of the table one cell: that of the
-    choice it made. A copy of it is run; the router given stays as it is. What happens if a model
-    gets worse, or more expensive, is a change of some rows of the table.
+    For each request the router sees the features, and one cell of the table: that of
+    the choice that it made. A copy of the router is run. To see how a router reacts if
+    a model gets worse, or more expensive, change some rows of the table.
 
     Parameters
     ----------
     router : fitted router, BudgetStream or OnlineBudgetRouter
-        A fitted router decides each request at its budget; a stream is charged the true
-        costs; an online router learns from what it sees.
+        A fitted router decides each request at its budget. A stream is charged the true
+        costs. An online router learns from the outcomes that it sees.
 
     X : {array-like, dataframe} of shape (n_samples, n_features)
         Features of the requests, the oldest first.
 
     quality : {array-like, dataframe} of shape (n_samples, n_choices)
-        Quality of each choice on each request; NaN where it is not known: an online router
-        then learns nothing of it.
+        Quality of each choice on each request. An online router learns nothing from an
+        unknown quality, which is NaN.
 
     costs : array-like of shape (n_choices,) or (n_samples, n_choices), or mapping
-        What calls cost.
+        Cost of each choice, for all requests or for each one.
 
     choices : sequence of str, default=None
-        Names of the columns. None takes those of the frame, else the router's ``choices_``.
-        There may be more than the router knows.
+        Names of the columns. None takes those of the frame, or else the router's
+        ``choices_``. There may be more columns than the router has choices.
 
     delay : int, default=0
-        After how many further requests an online router sees an outcome.
+        Number of further requests after which an online router sees an outcome.
 
     Returns
     -------
     Replay
-        Named tuple: ``route``, the choice made for each request (-1 where a stream had no money
-        left); ``quality`` and ``cost``, what came of it (NaN where the log does not know); and
-        ``choices``, the names of the columns.
+        Named tuple: ``route``, the column of the choice made for each request, -1 if a
+        stream had no money left; ``quality`` of the answer, NaN if it is unknown or
+        there is no answer; ``cost`` of the answer; and ``choices``, the names of the
+        columns.
 
     Raises
     ------
     ValueError
-        For tables that do not fit.
+        If the columns or rows of the tables do not fit to one another or to the router.
 
     Examples
     --------
@@ -95,24 +100,20 @@ def replay(
     >>> from skroute.routing import BudgetRouter
     >>> X = np.linspace(0, 1, 100)[:, None]
     >>> Q = np.column_stack([1 - X[:, 0], np.full(100, 0.9)])
-    >>> router = BudgetRouter(Ridge(alpha=1e-3), costs={"small": 1, "large": 5}).fit(X, Q)
-    >>> Q[40:60, 1] = 0  # the large model fails, and nobody says so
-    >>> happened = replay(router, X, Q, router.costs)
-    >>> happened.quality[40:60].mean() < happened.quality[:40].mean()
+    >>> router = BudgetRouter(Ridge(alpha=1e-3), costs={"small": 1, "large": 5})
+    >>> router = router.fit(X, Q)
+    >>> Q[40:60, 1] = 0  # The large model fails for some time.
+    >>> replayed = replay(router, X, Q, router.costs)
+    >>> replayed.quality[40:60].mean() < replayed.quality[:40].mean()
     np.True_
     """
-    inner = getattr(router, "router", router)
-    if not (hasattr(inner, "route") or hasattr(inner, "decide")):
-        raise TypeError(
-            "router must be a fitted router, a stream or an online router, got "
-            f"{type(router).__name__}."
-        )
-    check_is_fitted(inner)
+    fitted = _fitted_router(router)
     if choices is None:
-        choices = column_keys(quality) or inner.choices_
+        choices = column_keys(quality) or fitted.choices_
     check_rows_match(X=X, quality=quality, costs=costs)
     names = [str(name) for name in choices]
-    if missing := [name for name in inner.choices_ if name not in names]:
+    missing = [name for name in fitted.choices_ if name not in names]
+    if missing:
         raise ValueError(
             f"quality has no column for {missing!r} of the router, only {names!r}."
         )
@@ -120,45 +121,130 @@ def replay(
     quality = check_numbers(
         in_order(quality, names), "quality", shape=shape, allow_nan=True
     )
+    row_costs = _read_costs(costs, names, shape)
+
+    router = copy.deepcopy(router)
+    if hasattr(router, "commit"):
+        rows = check_rows(fitted, X, reset=False)
+        route = _decide_one_by_one(
+            router, rows, quality=quality, costs=row_costs, names=names, delay=delay
+        )
+    else:
+        columns_of_choices = np.array([names.index(name) for name in router.choices_])
+        route = columns_of_choices[router.route(X)]
+    row = np.arange(len(route))
+    is_answered = route != _NO_CHOICE
+    return Replay(
+        route=route,
+        quality=np.where(is_answered, quality[row, route], np.nan),
+        cost=np.where(is_answered, row_costs[row, route], 0.0),
+        choices=names,
+    )
+
+
+def _fitted_router(router):
+    """Return the fitted estimator that a stream decides with, or the router itself.
+
+    A TypeError is raised if it is not a router.
+    """
+    fitted = getattr(router, "router", router)
+    if not (hasattr(fitted, "route") or hasattr(fitted, "decide")):
+        raise TypeError(
+            "router must be a fitted router, a stream or an online router, got "
+            f"{type(router).__name__}."
+        )
+    check_is_fitted(fitted)
+    return fitted
+
+
+def _read_costs(costs, names, shape):
+    """Return the cost of each choice on each request.
+
+    Parameters
+    ----------
+    costs : array-like or mapping
+        As in :func:`replay`.
+    names : list of str
+        Names of the columns.
+    shape : tuple of (int, int)
+        Number of requests, number of columns.
+
+    Returns
+    -------
+    ndarray of this shape
+    """
     costs = check_numbers(costs_by_name(costs, names), "costs", low=0.0)
     if costs.shape not in (shape, shape[1:]):
         raise ValueError(
-            f"costs must have one column for each of {names!r}, got shape {costs.shape}."
+            f"costs must have one column for each of {names!r}, got shape "
+            f"{costs.shape}."
         )
-    costs, router = np.broadcast_to(costs, shape), copy.deepcopy(router)
-    if hasattr(router, "commit"):
-        route = _one_by_one(
-            router, check_rows(inner, X, reset=False), quality, costs, names, delay
-        )
-    else:
-        route = np.array([names.index(name) for name in router.choices_])[
-            router.route(X)
-        ]
-    rows = np.arange(len(quality))
-    gained = np.where(route >= 0, quality[rows, route], np.nan)
-    return Replay(route, gained, np.where(route >= 0, costs[rows, route], 0.0), names)
+    return np.broadcast_to(costs, shape)
 
 
-def _one_by_one(router, X, quality, costs, names, delay):
-    """Choices of a router that is told what came of them; -1 where a stream has no money left."""
-    # A stream learns nothing of quality, and is charged at once.
+class PendingDecision(NamedTuple):
+    """A decision whose outcome the router has not seen.
+
+    Attributes
+    ----------
+    decision : object
+        The ticket of a stream, or the decision of an online router.
+
+    cost, quality : float
+        The outcome. An unknown quality is NaN.
+    """
+
+    decision: Any
+    cost: float
+    quality: float
+
+
+def _decide_one_by_one(router, X, *, quality, costs, names, delay):
+    """Return the choices of a router that sees outcomes between two requests.
+
+    Parameters
+    ----------
+    router : BudgetStream or OnlineBudgetRouter
+        Its state is changed.
+    X : array-like of shape (n_requests, n_features)
+    quality, costs : ndarray of shape (n_requests, n_columns)
+    names : list of str
+        Names of the columns.
+    delay : int
+        Number of further requests after which an online router sees an outcome.
+
+    Returns
+    -------
+    ndarray of shape (n_requests,), dtype=int64
+        Columns. -1 if a stream has no money left.
+    """
     learns = hasattr(router, "decide")
-    decide, delay = (router.decide, delay) if learns else (router.route, 0)
-    route, waiting = np.full(len(quality), -1, dtype=np.int64), deque()
-    for i in range(len(route)):
+    if not learns:
+        # A stream learns nothing from outcomes, and is charged at once.
+        delay = 0
+    route = np.full(len(quality), _NO_CHOICE, dtype=np.int64)
+    pending = deque()
+    for row in range(len(route)):
+        request = _safe_indexing(X, [row])
         try:
-            made = decide(_safe_indexing(X, [i]))
-        except RuntimeError as error:
-            # Its class is of the ledgers, of which measuring knows nothing.
-            if type(error).__name__ != "BudgetExhaustedError":
-                raise
+            decision = router.decide(request) if learns else router.route(request)
+        except BudgetExhaustedError:
             continue
-        k = route[i] = names.index(made.name)
-        outcome = {"cost": costs[i, k]}
-        if learns:
-            outcome["quality"] = quality[i, k]
-        waiting.append((made, outcome))
-        while len(waiting) > delay:
-            decision, outcome = waiting.popleft()
-            router.commit(decision, **outcome)
+        column = names.index(decision.name)
+        route[row] = column
+        pending.append(
+            PendingDecision(
+                decision, cost=costs[row, column], quality=quality[row, column]
+            )
+        )
+        while len(pending) > delay:
+            _commit(router, pending.popleft(), learns=learns)
     return route
+
+
+def _commit(router, outcome, *, learns):
+    """Let a router see the outcome of a decision; a stream sees the cost alone."""
+    if learns:
+        router.commit(outcome.decision, cost=outcome.cost, quality=outcome.quality)
+    else:
+        router.commit(outcome.decision, cost=outcome.cost)

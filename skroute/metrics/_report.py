@@ -1,14 +1,15 @@
-"""A page to look at a router with: one file, with a slider for the budget."""
+"""A page that shows a router: one HTML file, with a slider for the budget."""
 
 import html
 import json
+from itertools import product
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from skroute.metrics._curve import Walk, check_budgets
+from skroute.metrics._curve import BudgetSweep, SingleChoices, check_budgets
 from skroute.metrics._tradeoff import (
     RESAMPLING,
     check_all_known,
@@ -20,15 +21,19 @@ from skroute.utils._compat import Integral, Interval, validate_params
 from skroute.utils._optional import import_optional
 from skroute.utils._typing import ArrayLike
 
-# What it shows is in the file; a browser that reads it may ask for nothing else.
+# The page. Its security policy forbids the browser to load anything but the file
+# itself.
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:;
 script-src 'unsafe-inline'; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1"><title>{title}</title>
-<style>body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 1rem auto;
-padding: 0 1rem }} input {{ width: min(40rem, 75vw) }} input + span {{ display: none }}
-#page {{ display: flex; flex-direction: column-reverse; overflow-x: auto }}</style></head>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 62rem;
+margin: 1rem auto; padding: 0 1rem }}
+input {{ width: min(40rem, 75vw) }} input + span {{ display: none }}
+#page {{ display: flex; flex-direction: column-reverse; overflow-x: auto }}</style>
+</head>
 <body><h1>{title}</h1><p>{about}</p><div id="page"></div>
 <script>{library}</script>
 <script type="application/json" id="spec">{spec}</script>
@@ -64,36 +69,38 @@ def decision_report(
     random_state: Any = 0,
     **params: Any,
 ) -> Path:
-    """Write one HTML file that shows quality and choices at each budget; it needs no network.
+    """Write one HTML file that shows quality and choices at each budget.
 
-    A slider moves the budget. Beside it stand quality and cost with intervals, the best single
-    choice, the random mix of equal spend and the oracle, the shares of the choices, and the
-    certificate of a :class:`~skroute.certified.CertifiedRouter`. It needs the extra
-    ``skroute-ml[report]``. Nothing of single rows is written into the page.
+    A slider moves the budget. The page shows quality and cost with intervals, the best
+    single choice, the random mix of equal cost, the oracle, the shares of the choices,
+    and the certificate of a :class:`~skroute.certified.CertifiedRouter`. It needs no
+    network, and has no data of single rows. The function needs the extra
+    ``skroute-ml[report]``.
 
     Parameters
     ----------
     estimator, X, y
-        As in :func:`accuracy_cost_curve`; all of `y` must be known.
+        As in :func:`accuracy_cost_curve`. `y` must have no missing values.
 
     path : str or path-like
-        Where to write; a file that is there is replaced.
+        The file to write. An existing file is replaced.
 
     budgets : array-like of shape (n_budgets,), default=None
-        Stops of the slider. None takes `n_budgets` even steps from the smallest feasible budget to
-        the largest that is of use, and the estimator's own.
+        Stops of the slider. None takes `n_budgets` even steps from the smallest
+        feasible budget to the mean cost without a budget, and the estimator's own
+        budget.
 
     title : str, default=None
         Heading. None takes the name of the estimator's class.
 
     cost_unit : str, default=""
-        What costs are counted in, for example ``"USD per 1,000 requests"``.
+        Unit of the costs, for example ``"USD per 1,000 requests"``.
 
     quality_label : str, default=None
-        What quality is called. None takes the estimator's own name for it, or "Quality".
+        Name of the quality. None takes the estimator's own name for it, or "Quality".
 
     n_budgets : int, default=41
-        Stops of the slider where `budgets` is None.
+        Number of even steps of the slider if `budgets` is None.
 
     confidence_level, n_resamples, random_state
         As in :func:`bootstrap_interval`.
@@ -104,28 +111,28 @@ def decision_report(
     Returns
     -------
     pathlib.Path
-        Of the file.
+        The path of the file.
 
     Raises
     ------
     ImportError
-        Where ``vl-convert-python``, which holds Vega-Lite, is not installed.
+        If ``vl-convert-python``, which contains Vega-Lite, is not installed.
     ValueError
-        For a budget below the cheapest plan, or outcomes that are not known.
+        For a budget below the cheapest plan, or unknown outcomes.
     TypeError
         For `sample_weight`: all rows weigh the same here.
 
     See Also
     --------
-    compare_with_references : The numbers over the whole range.
+    compare_with_references : Numbers that summarise the whole range of budgets.
     AccuracyCostDisplay : The curve alone, in matplotlib.
 
     Notes
     -----
-    No member is asked twice about a row. The baselines of routers are the single choices, for which
-    each member is asked about every row; of other estimators they are the cheapest and the most
-    expensive plan. Of a certified router the page shows the estimator that it wraps, and starts at
-    the budget that the promise is about.
+    No member is called twice about a row. The baselines of a router are its single
+    choices, for which each member is called about every row. The baselines of other
+    estimators are the cheapest and the most expensive plan. For a certified router the
+    page shows the estimator inside, and starts at the budget of the certificate.
 
     Examples
     --------
@@ -137,17 +144,17 @@ def decision_report(
     >>> from skroute.routing import BudgetRouter
     >>> problem = make_routing_problem(400, n_features=2, random_state=0)
     >>> X, Q = problem.data, problem.quality
-    >>> router = BudgetRouter(Ridge(), costs=problem.costs, budget=0.5).fit(X[:200], Q[:200])
+    >>> router = BudgetRouter(Ridge(), costs=problem.costs, budget=0.5)
+    >>> router = router.fit(X[:200], Q[:200])
     >>> folder = tempfile.TemporaryDirectory()
-    >>> page = decision_report(
-    ...     router, X[200:], Q[200:], path=Path(folder.name) / "report.html", n_resamples=20
-    ... )
+    >>> path = Path(folder.name) / "report.html"
+    >>> page = decision_report(router, X[200:], Q[200:], path=path, n_resamples=20)
     >>> page.name, page.stat().st_size < 1.2e6
     ('report.html', True)
     >>> folder.cleanup()
     """
     library = import_optional("vl_convert", "decision_report")
-    path, unit = Path(path), f" ({cost_unit})" if cost_unit else ""
+    path = Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(
             f"path={str(path)!r}: there is no folder {str(path.parent)!r}."
@@ -156,173 +163,347 @@ def decision_report(
         raise TypeError(
             "decision_report takes no sample_weight: all rows weigh the same."
         )
-    walk = Walk(estimator, X, y, **params)
+    sweep = BudgetSweep(estimator, X, y, **params)
     about = (
-        f"{walk.n} rows. Intervals of {confidence_level:.0%} are from resampled rows."
+        f"{sweep.n_rows} rows. Intervals of {confidence_level:.0%} are from resampled "
+        "rows."
     )
-    own = walk.router.make_call().budget
-    if (certificate := getattr(walk.router, "certificate_", None)) is not None:
+    own_budget = sweep.router.make_call().budget
+    certificate = getattr(sweep.router, "certificate_", None)
+    if certificate is not None:
         about += f" {certificate}. The page starts at the budget that this is about."
-        own = certificate.operating_budget
-        walk = Walk(walk.router.estimator_, walk.X, y, **params)
+        own_budget = certificate.operating_budget
+        sweep = BudgetSweep(sweep.router.estimator_, sweep.X, y, **params)
     if budgets is None:
-        least = walk.router.min_budget_
-        most = max(
-            least, walk.router.predict_cost(walk.X, budget=np.inf, **walk.call).mean()
-        )
-        budgets = [*np.linspace(least, most, n_budgets), np.clip(own, least, most)]
+        budgets = _default_budgets(sweep, own_budget, n_budgets)
     limits = np.unique(check_budgets(budgets))
-    numbers, shares, singles = _numbers(
-        walk, limits, confidence_level, n_resamples, random_state
+    tables = _make_tables(
+        sweep,
+        limits,
+        confidence_level=confidence_level,
+        n_resamples=n_resamples,
+        random_state=random_state,
     )
-    stops = [_text(limit) + unit for limit in limits]
-    label = quality_label or walk.label or "Quality"
-    spec = _spec(numbers, shares, singles, stops, label, unit)
-    # The largest budget that is at most the router's own.
-    spec["params"][0]["value"] = max(
-        int(np.searchsorted(limits, own, side="right")) - 1, 0
+    unit = f" ({cost_unit})" if cost_unit else ""
+    spec = _chart_spec(
+        tables,
+        budget_texts=[_text(limit) + unit for limit in limits],
+        start=_first_stop(limits, own_budget),
+        quality_label=quality_label or sweep.quality_label or "Quality",
+        unit=unit,
     )
-    page = _PAGE.format(
-        title=html.escape(
-            title or f"{type(walk.router).__name__}: what each budget buys"
-        ),
-        about=html.escape(about),
-        library=library.javascript_bundle().replace("</script", "<\\/script"),
-        # No text in it can end the script element that it is in.
-        spec=json.dumps(spec, allow_nan=False).replace("<", "\\u003c"),
+    if not title:
+        title = f"{type(sweep.router).__name__}: what each budget buys"
+    page = _fill_page(
+        spec, title=title, about=about, library=library.javascript_bundle()
     )
     path.write_text(page, encoding="utf-8")
     return path
 
 
-def _numbers(walk, limits, confidence_level, n_resamples, random_state):
-    """Numbers and shares at each stop of the slider, and the single choices, as rows of tables."""
-    curve, (names, quality, cost) = walk.curve(limits), walk.singles()
-    if not names:
-        # What can be had without deciding between the two.
-        names = ["cheapest plan", "most expensive plan"]
-        quality, cost = curve.row_quality[:, [0, -1]], curve.row_cost[:, [0, -1]]
-    check_all_known(quality, "y")
-    # But for rounding the router spends no less than the cheapest plan of all.
-    beside = reference_curves(
-        quality, cost, np.maximum(curve.cost, cost.min(axis=1).mean())
-    )
+def _fill_page(spec, *, title, about, library):
+    """Return the HTML text of the page.
 
-    def statistic(worth, paid, of_singles, prices):
-        random = np.interp(paid, *random_mix(prices, of_singles), left=np.nan)
-        return np.r_[paid, worth, worth - random]
+    Parameters
+    ----------
+    spec : dict
+        The charts in Vega-Lite.
+    title, about : str
+        Heading, and the text below it.
+    library : str
+        JavaScript code that draws the charts.
 
-    arrays = [curve.row_quality, curve.row_cost, quality, cost]
-    sure = intervals(statistic, arrays, confidence_level, n_resamples, random_state)
-    spent, router, above = np.array(sure)[:, :3].reshape(3, len(limits), 3)
-    columns = {
-        "spent per row": spent,
-        "router": router,
-        "above the random mix": above,
-        "random mix": beside.random[:, np.newaxis],
-        "best single choice": beside.single[:, np.newaxis],
-        "oracle": beside.oracle[:, np.newaxis],
-    }
-    numbers = []
-    for name, column in columns.items():
-        for k, found in enumerate(column):
-            row = {
-                "stop": k,
-                "what": name,
-                "cost": curve.cost[k],
-                "text": _text(*found),
-            }
-            # What is not known is None, as JSON has it.
-            known = np.where(np.isnan(found), None, found)
-            numbers.append(row | dict(zip(("value", "low", "high"), known)))
-    shares = [
-        {"stop": k, "choice": name, "share": share}
-        for k, row in enumerate(curve.route_share)
-        for name, share in zip(curve.choices, row)
-    ]
-    singles = zip(names, cost.mean(axis=0), quality.mean(axis=0))
-    return (
-        numbers,
-        shares,
-        [dict(zip(("name", "cost", "value"), one)) for one in singles],
+    Returns
+    -------
+    str
+    """
+    return _PAGE.format(
+        title=html.escape(title),
+        about=html.escape(about),
+        library=library.replace("</script", "<\\/script"),
+        # No text in the data can end the script element that the data are in.
+        spec=json.dumps(spec, allow_nan=False).replace("<", "\\u003c"),
     )
 
 
-def _spec(numbers, shares, singles, budgets, label, unit):
-    """The page's pictures in Vega-Lite, which all show the stop of one slider."""
-    at_stop, router = (
-        {"filter": "datum.stop == stop"},
-        {"filter": "datum.what == 'router'"},
+def _default_budgets(sweep, own_budget, n_budgets):
+    """Return even budgets that change a decision, and the estimator's own budget.
+
+    Parameters
+    ----------
+    sweep : BudgetSweep
+    own_budget : float
+    n_budgets : int
+        Number of even budgets.
+
+    Returns
+    -------
+    ndarray of shape (n_budgets + 1,)
+    """
+    smallest = sweep.router.min_budget_
+    cost = sweep.router.predict_cost(sweep.X, budget=np.inf, **sweep.params)
+    largest = max(smallest, cost.mean())
+    even = np.linspace(smallest, largest, n_budgets)
+    return np.append(even, np.clip(own_budget, smallest, largest))
+
+
+def _first_stop(limits, own_budget):
+    """Return the position of the largest budget that is at most the estimator's own."""
+    n_within = int(np.searchsorted(limits, own_budget, side="right"))
+    return max(n_within - 1, 0)
+
+
+# The data of the page -----------------------------------------------------------------
+
+
+class ReportTables(NamedTuple):
+    """The data of the page, as rows of tables for Vega-Lite.
+
+    Attributes
+    ----------
+    numbers : list of dict
+        One for each stop of the slider and each line of the page's table. Its keys are
+        ``"stop"`` (position of the budget), ``"what"`` (name of the line), ``"cost"``
+        (mean cost of the router), ``"text"``, ``"value"``, and for numbers with an
+        interval ``"low"`` and ``"high"``.
+
+    shares : list of dict
+        One for each stop and each choice, with the keys ``"stop"``, ``"choice"`` and
+        ``"share"``.
+
+    singles : list of dict
+        One for each single choice, with the keys ``"name"``, ``"cost"`` and
+        ``"value"``.
+    """
+
+    numbers: list[dict[str, Any]]
+    shares: list[dict[str, Any]]
+    singles: list[dict[str, Any]]
+
+
+def _make_tables(sweep, limits, *, confidence_level, n_resamples, random_state):
+    """Return the data of the page.
+
+    Parameters
+    ----------
+    sweep : BudgetSweep
+    limits : ndarray of shape (n_budgets,)
+        Stops of the slider.
+    confidence_level, n_resamples, random_state
+        As in :func:`bootstrap_interval`.
+
+    Returns
+    -------
+    ReportTables
+    """
+    curve = sweep.curve(limits)
+    singles = sweep.single_choices()
+    if not singles.names:
+        # Without single choices the references are the ends of the curve.
+        singles = SingleChoices(
+            names=["cheapest plan", "most expensive plan"],
+            quality=curve.row_quality[:, [0, -1]],
+            cost=curve.row_cost[:, [0, -1]],
+        )
+    check_all_known(singles.quality, "y")
+    return ReportTables(
+        numbers=[
+            *_rows_of_router(
+                curve,
+                singles,
+                confidence_level=confidence_level,
+                n_resamples=n_resamples,
+                random_state=random_state,
+            ),
+            *_rows_of_references(curve, singles),
+        ],
+        shares=_rows_of_shares(curve),
+        singles=_rows_of_singles(singles),
     )
-    curved = {"filter": {"field": "what", "oneOf": ["router", "random mix", "oracle"]}}
-    in_order = {"type": "nominal", "sort": None, "title": None}
-    what, choice = in_order | {"field": "what"}, in_order | {"field": "choice"}
-    number = {"type": "quantitative", "scale": {"zero": False}}
-    x = number | {"field": "cost", "title": f"Mean cost per row{unit}"}
-    y = number | {"field": "value", "title": label}
-    band = {"y": y | {"field": "low"}, "y2": {"field": "high"}}
-    beside = {"type": "text", "align": "left", "dx": 6, "dy": 10, "limit": 120}
-    layers = [
-        {
-            "transform": [router],
-            "mark": {"type": "area", "opacity": 0.2},
-            "encoding": band,
-        },
-        {
-            "transform": [curved],
-            "mark": "line",
-            "encoding": {"color": what, "strokeDash": what},
-        },
-        {"data": {"values": singles}, "mark": {"type": "circle", "color": "gray"}},
-        {
-            "data": {"values": singles},
-            "mark": beside,
-            "encoding": {"text": {"field": "name"}},
-        },
-        {
-            "transform": [router, at_stop],
-            "mark": {"type": "circle", "size": 130, "color": "black"},
-        },
-    ]
-    table = {
-        "transform": [at_stop],
-        "mark": {"type": "text", "align": "left", "fontSize": 13},
-        "width": 230,
-        "encoding": {"x": {"value": 0}, "y": what, "text": {"field": "text"}},
+
+
+def _rows_of_router(curve, singles, *, confidence_level, n_resamples, random_state):
+    """Return cost, quality and gain of the router at each stop, with intervals.
+
+    Parameters
+    ----------
+    curve : AccuracyCostCurve
+    singles : SingleChoices
+    confidence_level, n_resamples, random_state
+        As in :func:`bootstrap_interval`.
+
+    Returns
+    -------
+    list of dict
+        As `numbers` of `ReportTables`.
+    """
+    results = intervals(
+        _costs_qualities_and_gains,
+        [curve.row_quality, curve.row_cost, singles.quality, singles.cost],
+        confidence_level=confidence_level,
+        n_resamples=n_resamples,
+        random_state=random_state,
+    )
+    names = ["spent per row", "router", "above the random mix"]
+    stops = range(len(curve.cost))
+    rows = []
+    for (name, stop), interval in zip(product(names, stops), results):
+        row = _row(stop, name, cost=curve.cost[stop], value=interval.estimate)
+        row["text"] = _text(interval.estimate, low=interval.low, high=interval.high)
+        row["low"] = _json_number(interval.low)
+        row["high"] = _json_number(interval.high)
+        rows.append(row)
+    return rows
+
+
+def _costs_qualities_and_gains(quality, cost, single_quality, single_cost):
+    """Return mean costs, mean qualities, and gains above the random mix of equal cost.
+
+    Parameters
+    ----------
+    quality, cost : ndarray of shape (n_budgets,)
+        Means of the router.
+    single_quality, single_cost : ndarray of shape (n_choices,)
+        Means of the single choices.
+
+    Returns
+    -------
+    ndarray of shape (3, n_budgets)
+        The gain is NaN if no mix is as cheap.
+    """
+    mix = random_mix(single_cost, single_quality)
+    mix_quality = np.interp(cost, mix.cost, mix.quality, left=np.nan)
+    return np.array([cost, quality, quality - mix_quality])
+
+
+def _rows_of_references(curve, singles):
+    """Return the quality of the references at each stop.
+
+    They may spend as much as the router spends there.
+
+    Parameters
+    ----------
+    curve : AccuracyCostCurve
+    singles : SingleChoices
+
+    Returns
+    -------
+    list of dict
+        As `numbers` of `ReportTables`.
+    """
+    # The router spends no less than the cheapest choices of all rows, up to rounding.
+    smallest_cost = singles.cost.min(axis=1).mean()
+    spent = np.maximum(curve.cost, smallest_cost)
+    references = reference_curves(singles.quality, singles.cost, spent)
+    qualities = {
+        "random mix": references.random,
+        "best single choice": references.single,
+        "oracle": references.oracle,
     }
-    share = {
-        "field": "share",
-        "title": "Share of the rows",
-        "scale": {"domain": [0, 1]},
+    rows = []
+    for name, quality_at_stops in qualities.items():
+        for stop, quality in enumerate(quality_at_stops):
+            cost = curve.cost[stop]
+            rows.append(_row(stop, name, cost=cost, value=quality))
+    return rows
+
+
+def _row(stop, name, *, cost, value):
+    """Return a number of one line of the page's table, as in `ReportTables`."""
+    return {
+        "stop": stop,
+        "what": name,
+        "cost": cost,
+        "text": _text(value),
+        "value": _json_number(value),
     }
-    bars = {
-        "data": {"values": shares},
-        "transform": [at_stop],
-        "mark": "bar",
-        "width": 160,
-        "encoding": {"x": number | share, "y": choice},
-    }
-    curves = {
-        "width": 540,
-        "height": 300,
-        "encoding": {"x": x, "y": y},
-        "layer": layers,
-    }
+
+
+def _rows_of_shares(curve):
+    """Return the share of each choice at each stop, as in `ReportTables`."""
+    rows = []
+    for stop, shares in enumerate(curve.route_share):
+        for name, share in zip(curve.choices, shares):
+            rows.append({"stop": stop, "choice": name, "share": share})
+    return rows
+
+
+def _rows_of_singles(singles):
+    """Return mean cost and quality of each single choice, as in `ReportTables`."""
+    costs = singles.cost.mean(axis=0)
+    qualities = singles.quality.mean(axis=0)
+    rows = []
+    for name, cost, quality in zip(singles.names, costs, qualities):
+        rows.append({"name": name, "cost": cost, "value": quality})
+    return rows
+
+
+def _json_number(value):
+    """Return a number for JSON, which has no NaN: None instead."""
+    return None if np.isnan(value) else float(value)
+
+
+def _text(value, *, low=np.nan, high=np.nan):
+    """Return a number as a text, with the ends of its interval unless they are NaN."""
+    if np.isnan(value):
+        return "–"
+    if np.isinf(value):
+        return "unlimited"
+    text = f"{value:.4g}"
+    if np.isfinite(low):
+        text += f" ({low:.4g} to {high:.4g})"
+    return text
+
+
+# The charts of the page ---------------------------------------------------------------
+
+# Vega-Lite filters of the rows of a table: those at the stop of the slider, those of
+# the router, and those that are drawn as curves.
+_AT_STOP = {"filter": "datum.stop == stop"}
+_OF_ROUTER = {"filter": "datum.what == 'router'"}
+_OF_CURVES = {"filter": {"field": "what", "oneOf": ["router", "random mix", "oracle"]}}
+# Names in the order of the data, and numbers on an axis that need not start at 0.
+_NAMES = {"type": "nominal", "sort": None, "title": None}
+_NUMBERS = {"type": "quantitative", "scale": {"zero": False}}
+
+
+def _chart_spec(tables, *, budget_texts, start, quality_label, unit):
+    """Return the charts of the page in Vega-Lite, which all follow one slider.
+
+    Parameters
+    ----------
+    tables : ReportTables
+    budget_texts : list of str
+        The budget at each stop of the slider.
+    start : int
+        Stop at which the page opens.
+    quality_label : str
+        Name of the quality.
+    unit : str
+        Unit of the costs in parentheses, or an empty text.
+
+    Returns
+    -------
+    dict
+    """
     slider = {
         "input": "range",
         "min": 0,
-        "max": len(budgets) - 1,
+        "max": len(budget_texts) - 1,
         "step": 1,
         "name": "Budget ",
     }
     return {
-        "data": {"values": numbers},
+        "data": {"values": tables.numbers},
         "params": [
-            {"name": "stop", "bind": slider},
-            {"name": "budgets", "value": budgets},
+            {"name": "stop", "bind": slider, "value": start},
+            {"name": "budgets", "value": budget_texts},
         ],
         "title": {"text": {"expr": "'Budget: ' + budgets[stop]"}, "fontSize": 18},
-        "vconcat": [{"hconcat": [table, bars]}, curves],
+        "vconcat": [
+            {"hconcat": [_number_table(), _share_bars(tables.shares)]},
+            _curve_chart(tables.singles, quality_label=quality_label, unit=unit),
+        ],
         "config": {
             "view": {"stroke": None},
             "legend": {"orient": "top", "title": None},
@@ -330,8 +511,90 @@ def _spec(numbers, shares, singles, budgets, label, unit):
     }
 
 
-def _text(value, low=np.nan, high=np.nan):
-    """A number, with the ends of its interval where it has one."""
-    if not np.isfinite(value):
-        return "–" if np.isnan(value) else "unlimited"
-    return f"{value:.4g}" + (f" ({low:.4g} to {high:.4g})" if np.isfinite(low) else "")
+def _number_table():
+    """Return the table of numbers at the stop of the slider, in Vega-Lite."""
+    return {
+        "transform": [_AT_STOP],
+        "mark": {"type": "text", "align": "left", "fontSize": 13},
+        "width": 230,
+        "encoding": {
+            "x": {"value": 0},
+            "y": {**_NAMES, "field": "what"},
+            "text": {"field": "text"},
+        },
+    }
+
+
+def _share_bars(shares):
+    """Return the bars of the shares at the stop of the slider, in Vega-Lite.
+
+    Parameters
+    ----------
+    shares : list of dict
+        As in `ReportTables`.
+
+    Returns
+    -------
+    dict
+    """
+    share = {
+        **_NUMBERS,
+        "field": "share",
+        "title": "Share of the rows",
+        "scale": {"domain": [0, 1]},
+    }
+    return {
+        "data": {"values": shares},
+        "transform": [_AT_STOP],
+        "mark": "bar",
+        "width": 160,
+        "encoding": {"x": share, "y": {**_NAMES, "field": "choice"}},
+    }
+
+
+def _curve_chart(singles, *, quality_label, unit):
+    """Return the chart of quality over cost, in Vega-Lite.
+
+    Parameters
+    ----------
+    singles : list of dict
+        As in `ReportTables`.
+    quality_label, unit : str
+        As in `_chart_spec`.
+
+    Returns
+    -------
+    dict
+    """
+    name = {**_NAMES, "field": "what"}
+    cost = {**_NUMBERS, "field": "cost", "title": f"Mean cost per row{unit}"}
+    quality = {**_NUMBERS, "field": "value", "title": quality_label}
+    band = {
+        "transform": [_OF_ROUTER],
+        "mark": {"type": "area", "opacity": 0.2},
+        "encoding": {"y": {**quality, "field": "low"}, "y2": {"field": "high"}},
+    }
+    curves = {
+        "transform": [_OF_CURVES],
+        "mark": "line",
+        "encoding": {"color": name, "strokeDash": name},
+    }
+    single_points = {
+        "data": {"values": singles},
+        "mark": {"type": "circle", "color": "gray"},
+    }
+    single_names = {
+        "data": {"values": singles},
+        "mark": {"type": "text", "align": "left", "dx": 6, "dy": 10, "limit": 120},
+        "encoding": {"text": {"field": "name"}},
+    }
+    router_point = {
+        "transform": [_OF_ROUTER, _AT_STOP],
+        "mark": {"type": "circle", "size": 130, "color": "black"},
+    }
+    return {
+        "width": 540,
+        "height": 300,
+        "encoding": {"x": cost, "y": quality},
+        "layer": [band, curves, single_points, single_names, router_point],
+    }

@@ -1,9 +1,10 @@
-"""Cost and budget in scikit-learn's model selection."""
+"""Scorers and a search for model selection under a budget."""
 
+from collections import UserString
 from collections.abc import Callable, Mapping
 from copy import copy
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import is_classifier, is_regressor
@@ -14,23 +15,27 @@ from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import affords, check_budget
 from skroute.base._delegation import DelegatedViewsMixin, inner_has
-from skroute.metrics._curve import Walk, accuracy_cost_curve, check_budgets, find_router
+from skroute.metrics._curve import (
+    BudgetSweep,
+    accuracy_cost_curve,
+    check_budgets,
+    find_router,
+)
 from skroute.utils._compat import Interval, Real, is_scorer
 from skroute.utils._named import check_rows_match
 from skroute.utils._typing import ArrayLike
 from skroute.utils._validation import refuse_missing, warn
 
-# Parameters of decision estimators that act without a fit.
-_AT_ONCE = ("budget", "reg_lambda", "exchange_rate")
-_SCORES = ("quality", "cost")
+# Parameters of decision estimators that act on a fitted estimator, without another fit.
+_PARAMETERS_AFTER_FIT = ("budget", "reg_lambda", "exchange_rate")
 
 
 def mean_cost_scorer(estimator: Any, X: Any, y: Any = None, **kwargs: Any) -> float:
-    """Mean cost per sample of a fitted estimator: a scorer for model selection.
+    """Compute the mean cost per sample of a fitted estimator, for model selection.
 
     .. warning::
-       Of a **cost** less is better: a search that maximises it chooses the most expensive
-       candidate. Use it beside a quality and choose with :func:`best_within_budget`.
+       A lower **cost** is better. A search that maximises it chooses the most expensive
+       candidate: use this scorer next to a quality, with :func:`best_within_budget`.
 
     Parameters
     ----------
@@ -46,7 +51,7 @@ def mean_cost_scorer(estimator: Any, X: Any, y: Any = None, **kwargs: Any) -> fl
     Returns
     -------
     float
-        In the unit of the estimator's costs.
+        Mean cost, in the unit of the estimator's costs.
 
     Raises
     ------
@@ -59,7 +64,7 @@ def mean_cost_scorer(estimator: Any, X: Any, y: Any = None, **kwargs: Any) -> fl
     >>> scoring = {"accuracy": "accuracy", "cost": mean_cost_scorer}
     >>> refit = best_within_budget(0.5)
 
-    and then ``GridSearchCV(router, grid, scoring=scoring, refit=refit)``.
+    They are arguments of ``GridSearchCV(router, grid, scoring=scoring, refit=refit)``.
     """
     check_rows_match(X=X, **kwargs)
     router, X = find_router(estimator, X)
@@ -67,7 +72,9 @@ def mean_cost_scorer(estimator: Any, X: Any, y: Any = None, **kwargs: Any) -> fl
 
 
 def mean_quality_scorer(estimator: Any, X: Any, y: Any, **kwargs: Any) -> float:
-    """Quality of an estimator's answers by its own `quality`: a scorer for model selection.
+    """Compute the mean quality of answers by the estimator's own `quality`.
+
+    This is a scorer for model selection.
 
     Parameters
     ----------
@@ -80,8 +87,9 @@ def mean_quality_scorer(estimator: Any, X: Any, y: Any, **kwargs: Any) -> float:
     Returns
     -------
     float
-        Higher is better: minus the mean cost of errors for a cost matrix, minus a loss; without a
-        `quality` accuracy, or the mean quality of the choices made.
+        Higher is better: minus the mean cost of errors for a cost matrix, minus the
+        mean of a loss. Without a `quality` it is the accuracy, or the mean quality of
+        the choices made.
 
     Examples
     --------
@@ -97,28 +105,39 @@ def mean_quality_scorer(estimator: Any, X: Any, y: Any, **kwargs: Any) -> float:
     True
     """
     budget = kwargs.pop("budget", None)
-    return float(Walk(estimator, X, y, **kwargs).curve([budget]).quality[0])
+    curve = BudgetSweep(estimator, X, y, **kwargs).curve([budget])
+    return float(curve.quality[0])
 
 
-def _check_scored(estimator, scoring, X, y, params):
+def _check_scored(estimator, scoring, *, X, y, params):
     """Check rows and true answers before one of scikit-learn's scorers reads them.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+    scoring : str, callable or None
+        As in :func:`make_budget_scorer`.
+    X, y : array-like with n_samples rows
+    params : dict
+        Further arguments of the scorer, such as ``sample_weight``.
 
     Raises
     ------
     ValueError
-        If rows have the same labels in another order, or if a true answer is missing that
-        scikit-learn would read, such as a masked one.
+        If rows have the same labels in another order. Also if a true answer is missing
+        that scikit-learn would read, such as a masked one.
     """
     check_rows_match(X=X, y=y, **params)
-    answers = is_classifier(estimator) or is_regressor(estimator)
-    if answers and (isinstance(scoring, str) or is_scorer(scoring)):
+    predicts = is_classifier(estimator) or is_regressor(estimator)
+    if predicts and (isinstance(scoring, str) or is_scorer(scoring)):
         refuse_missing(y=y)
 
 
-def _score_at(estimator, X, y=None, *, budget, scoring, **kwargs):
-    _check_scored(estimator, scoring, X, y, kwargs)
+def _score_at_budget(estimator, X, y=None, *, budget, scoring, **kwargs):
+    """Return the score of an estimator at a budget: see :func:`make_budget_scorer`."""
+    _check_scored(estimator, scoring, X=X, y=y, params=kwargs)
     router, X = find_router(estimator, X)
-    # A budget acts at once on a fitted estimator.
+    # A budget acts on a fitted estimator. The estimator of the user stays as it is.
     router = copy(router)
     router.budget = budget
     return check_scoring(router, scoring)(router, X, y, **kwargs)
@@ -127,16 +146,18 @@ def _score_at(estimator, X, y=None, *, budget, scoring, **kwargs):
 def make_budget_scorer(
     budget: float | None, scoring: str | Callable[..., float] | None = "accuracy"
 ) -> Callable[..., float]:
-    """A scorer that evaluates an estimator at a given budget.
+    """Make a scorer that evaluates an estimator at a given budget.
 
     Parameters
     ----------
     budget : float or None
-        Mean cost per sample, in place of the estimator's own `budget`. None is unlimited.
+        Mean cost per sample, in place of the estimator's own `budget`. None is
+        unlimited.
 
     scoring : str, callable or None, default="accuracy"
-        One of scikit-learn's scorers by name; a callable ``scoring(estimator, X, y, **kwargs)``,
-        for example :func:`mean_cost_scorer`; or None for the estimator's own ``score``.
+        The name of a scorer of scikit-learn; a callable
+        ``scoring(estimator, X, y, **kwargs)``, for example :func:`mean_cost_scorer`; or
+        None for the estimator's own ``score``.
 
     Returns
     -------
@@ -159,22 +180,26 @@ def make_budget_scorer(
     >>> X, y = load_iris(return_X_y=True)
     >>> members = [("prior", DummyClassifier()), ("bayes", GaussianNB())]
     >>> router = OccamRouterClassifier(members, costs=[0, 1])
-    >>> cross_val_score(router, X, y, cv=2, scoring=make_budget_scorer(1.0)).mean() > 0.9
+    >>> scorer = make_budget_scorer(1.0)
+    >>> cross_val_score(router, X, y, cv=2, scoring=scorer).mean() > 0.9
     np.True_
 
     Several budgets in one search: ``scoring={"at 0.1": make_budget_scorer(0.1), "at 1":
     make_budget_scorer(1.0)}``.
     """
     if isinstance(scoring, str):
+        # An unknown name is an error.
         get_scorer(scoring)
     elif scoring is not None and not callable(scoring):
         raise ValueError(
-            f"scoring must be the name of a scorer, a callable or None, got {scoring!r}."
+            "scoring must be the name of a scorer, a callable or None, got "
+            f"{scoring!r}."
         )
-    return partial(_score_at, budget=check_budget(budget), scoring=scoring)
+    return partial(_score_at_budget, budget=check_budget(budget), scoring=scoring)
 
 
 def _score_curve(estimator, X, y, *, metric, budgets, options, **kwargs):
+    """Return a summary of the curve of an estimator: see :func:`make_curve_scorer`."""
     curve = accuracy_cost_curve(estimator, X, y, budgets, **kwargs)
     return float(metric(curve.cost, curve.quality, **options))
 
@@ -187,8 +212,8 @@ def make_curve_scorer(
     Parameters
     ----------
     metric : callable
-        Called as ``metric(cost, quality, **kwargs)`` with the means at each budget, such as
-        :func:`cost_quality_auc`, :func:`average_performance_gap_recovered`,
+        Called as ``metric(cost, quality, **kwargs)`` with the means at each budget,
+        such as :func:`cost_quality_auc`, :func:`average_performance_gap_recovered`,
         :func:`call_performance_threshold` and :func:`cost_reduction_at`.
 
     budgets : array-like of shape (n_budgets,)
@@ -201,8 +226,9 @@ def make_curve_scorer(
     -------
     callable
         ``scorer(estimator, X, y, **kwargs)``, with the keyword arguments of
-        :func:`accuracy_cost_curve`; it can be pickled if `metric` can. More is better where it is
-        for `metric`: of those above for all but :func:`call_performance_threshold`.
+        :func:`accuracy_cost_curve`. It can be pickled if `metric` can. Its sign is that
+        of `metric`: higher is better for all metrics above except
+        :func:`call_performance_threshold`.
 
     Raises
     ------
@@ -216,7 +242,8 @@ def make_curve_scorer(
     >>> from skroute.metrics import cost_quality_auc, make_curve_scorer
     >>> from skroute.routing import BudgetRouter
     >>> problem = make_routing_problem(400, n_models=2, random_state=0)
-    >>> router = BudgetRouter(Ridge(), costs=problem.costs).fit(problem.data, problem.quality)
+    >>> router = BudgetRouter(Ridge(), costs=problem.costs)
+    >>> router = router.fit(problem.data, problem.quality)
     >>> scorer = make_curve_scorer(cost_quality_auc, [0.1, 0.5, 1.0], low=0.1, high=1.0)
     >>> 0.7 < scorer(router, problem.data, problem.quality) < 1
     True
@@ -228,63 +255,112 @@ def make_curve_scorer(
     )
 
 
-class _BestWithinBudget:
-    """The rule of :func:`best_within_budget`.
+class BudgetRule(UserString):
+    """Rule that chooses the best candidate of a search within a budget.
 
-    It is equal to the name of the quality, under which ``search.score`` looks its scorer up.
+    It is made for the parameter `refit` of scikit-learn's searches. `fit` of a search
+    calls `refit` to choose a candidate, and `score` of a search looks up a scorer under
+    the name `refit`. So the rule is a text, the name of the score to maximise, that can
+    be called. It is not a subclass of str, because skops stores these as plain texts.
+
+    Parameters
+    ----------
+    quality : str
+        Name of the score to maximise.
+
+    budget : float
+        Largest mean cost per sample.
+
+    cost : str
+        Name of the score that holds the cost.
     """
 
-    def __init__(self, budget, quality, cost):
+    def __init__(self, quality, budget, cost):
+        super().__init__(quality)
         self.budget = budget
-        self.quality = quality
         self.cost = cost
 
-    def __eq__(self, other):
-        if isinstance(other, str):
-            return self.quality == other
-        return isinstance(other, _BestWithinBudget) and vars(self) == vars(other)
+    def __getnewargs__(self):
+        """Return no arguments: copies and pickles get the attributes as their state."""
+        return ()
 
-    def __hash__(self):
-        return hash(self.quality)
+    @property
+    def quality(self):
+        """Name of the score to maximise, as a plain text."""
+        return self.data
 
     def __call__(self, cv_results: Mapping[str, Any]) -> int:
-        keys = [f"mean_test_{name}" for name in (self.quality, self.cost)]
-        if missing := [key for key in keys if key not in cv_results]:
+        """Return the position of the best candidate within the budget.
+
+        Parameters
+        ----------
+        cv_results : mapping from str to array-like
+            ``cv_results_`` of a search.
+
+        Returns
+        -------
+        int
+            The candidate of the best quality. Ties go to the cheapest, then to the
+            first.
+
+        Raises
+        ------
+        ValueError
+            If a score is not there, or no candidate is within the budget.
+        """
+        quality = self._mean_scores(cv_results, self.quality)
+        cost = self._mean_scores(cv_results, self.cost)
+        is_scored = np.isfinite(quality) & np.isfinite(cost)
+        if not is_scored.any():
             raise ValueError(
-                f"{self!r} needs cv_results to have {missing[0]!r}. Give the search "
+                f"All {len(is_scored)} candidates failed in fit or in scoring: none "
+                f"has both a finite {self.quality!r} and a finite {self.cost!r}. "
+                "scikit-learn warned of each error; "
+                'with error_score="raise" the search ends at the first one and '
+                "shows it."
+            )
+        candidates = np.flatnonzero(is_scored & affords(self.budget, cost))
+        if not len(candidates):
+            raise ValueError(self._describe_cheapest(cv_results, cost, is_scored))
+        # lexsort compares the last key first: the best quality, then the smallest cost.
+        order = np.lexsort((cost[candidates], -quality[candidates]))
+        return int(candidates[order[0]])
+
+    def _mean_scores(self, cv_results, name):
+        """Return the mean score of each candidate over the validation folds."""
+        key = f"mean_test_{name}"
+        if key not in cv_results:
+            raise ValueError(
+                f"{self!r} needs cv_results to have {key!r}. Give the search "
                 f"scoring={{{self.quality!r}: ..., {self.cost!r}: mean_cost_scorer}}."
             )
-        quality, cost = (np.asarray(cv_results[key], dtype=np.float64) for key in keys)
-        valid = np.isfinite(quality) & np.isfinite(cost)
-        if not valid.any():
-            raise ValueError(
-                f"All {len(valid)} candidates failed in fit or in scoring: none has both a finite "
-                f"{self.quality!r} and a finite {self.cost!r}. scikit-learn warned of each error; "
-                'with error_score="raise" the search ends at the first one and shows it.'
+        return np.asarray(cv_results[key], dtype=np.float64)
+
+    def _describe_cheapest(self, cv_results, cost, is_scored):
+        """Return the message if no candidate is within the budget."""
+        cheapest = int(np.where(is_scored, cost, np.inf).argmin())
+        message = (
+            f"No candidate keeps to budget={self.budget!r}. The cheapest spends "
+            f"{cost[cheapest]:.6g} per sample: {cv_results['params'][cheapest]!r}."
+        )
+        n_failed = len(is_scored) - int(is_scored.sum())
+        if n_failed:
+            message += (
+                f" {n_failed} of {len(is_scored)} candidates failed and were left out."
             )
-        fits = np.flatnonzero(valid & affords(self.budget, cost))
-        if not len(fits):
-            cheapest = int(np.where(valid, cost, np.inf).argmin())
-            failed = len(valid) - int(valid.sum())
-            raise ValueError(
-                f"No candidate keeps to budget={self.budget!r}. The cheapest spends "
-                f"{cost[cheapest]:.6g} per sample: {cv_results['params'][cheapest]!r}."
-                + (
-                    f" {failed} of {len(valid)} candidates failed and were left out."
-                    * bool(failed)
-                )
-            )
-        # The best quality; of equals the cheapest, then the first.
-        return int(fits[np.lexsort((cost[fits], -quality[fits]))[0]])
+        return message
 
     def __repr__(self):
-        return f"best_within_budget({self.budget!r}, quality={self.quality!r}, cost={self.cost!r})"
+        return (
+            f"best_within_budget({self.budget!r}, quality={self.quality!r}, "
+            f"cost={self.cost!r})"
+        )
 
 
 def best_within_budget(
     budget: float, quality: str = "accuracy", cost: str = "cost"
 ) -> Callable[[Mapping[str, Any]], int]:
-    """Make a ``refit`` rule for a search: the best candidate with a cost within the budget.
+    """Make a ``refit`` rule for a search: the best candidate within a budget.
 
     Parameters
     ----------
@@ -293,9 +369,10 @@ def best_within_budget(
         estimator's costs.
 
     quality : str, default="accuracy"
-        Name of the score to maximise, a key of the search's `scoring`. A router that is fitted to
-        a quality matrix has no accuracy: give ``quality="quality"`` and
-        ``scoring={"quality": None, "cost": mean_cost_scorer}`` (None is its own ``score``).
+        Name of the score to maximise, a key of the search's `scoring`. A router that is
+        fitted to a quality matrix has no accuracy: give ``quality="quality"`` and
+        ``scoring={"quality": None, "cost": mean_cost_scorer}``. There, None is the
+        router's own ``score``.
 
     cost : str, default="cost"
         Name of the score that holds the cost, see :func:`mean_cost_scorer`.
@@ -303,20 +380,22 @@ def best_within_budget(
     Returns
     -------
     callable
-        ``refit(cv_results) -> index`` for :class:`~sklearn.model_selection.GridSearchCV`
-        and its kin; it can be pickled. Of equally good candidates it takes the cheapest;
-        candidates that failed are left out.
+        ``refit(cv_results) -> index`` for
+        :class:`~sklearn.model_selection.GridSearchCV` and similar searches. It can be
+        pickled. It takes the cheapest of equally good candidates. Candidates that
+        failed are left out.
 
     Raises
     ------
     ValueError
-        If `budget` is not valid; at the end of the search, if no candidate keeps to it
-        (the message names the cheapest) or a score is missing.
+        If `budget` is not valid. At the end of the search, if no candidate is within
+        the budget (the message has the cheapest one), or if a score is missing.
 
     Notes
     -----
-    scikit-learn has no ``best_score_`` where `refit` is a function, and no calls with a budget:
-    those are of ``search.best_estimator_``, or of :class:`BudgetSearchCV`.
+    scikit-learn's searches have no ``best_score_`` if `refit` can be called, and their
+    calls take no budget. ``search.best_estimator_`` and :class:`BudgetSearchCV` take
+    one.
 
     Examples
     --------
@@ -331,33 +410,109 @@ def best_within_budget(
     ... )
     1
     """
-    return _BestWithinBudget(check_budget(budget), quality, cost)
+    return BudgetRule(quality, budget=check_budget(budget), cost=cost)
 
 
-def _score_settings(estimator, X, y=None, *, settings, quality, error_score, **kwargs):
-    """Quality and cost of a fitted estimator at each of some settings that act at once."""
-    scorer, found = check_scoring(estimator, quality), {}
-    for j, setting in enumerate(settings):
+class SearchGrid(NamedTuple):
+    """The parameters of a search, by whether a value needs a fit of its own.
+
+    A candidate is one combination of the first part with one setting of the second
+    part.
+
+    Attributes
+    ----------
+    param_grid : dict or list of dict
+        Values of the parameters that act in `fit`, as in
+        :class:`~sklearn.model_selection.GridSearchCV`.
+
+    settings : list of dict
+        Values of the parameters that act on a fitted estimator, one dict for each
+        combination. It is ``[{}]`` if there are none.
+    """
+
+    param_grid: Any
+    settings: list[dict[str, Any]]
+
+
+def split_grid(estimator, param_grid):
+    """Return the parameters that need a fit, and the settings that do not.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A decision estimator, or a pipeline that ends in one.
+    param_grid : dict or list of dict
+        In a list of grids every parameter counts as one that needs a fit.
+
+    Returns
+    -------
+    SearchGrid
+    """
+    if not isinstance(param_grid, Mapping):
+        return SearchGrid(param_grid, settings=[{}])
+    prefix = ""
+    while hasattr(estimator, "steps"):
+        last_name, estimator = estimator.steps[-1]
+        prefix += f"{last_name}__"
+    names_after_fit = [prefix + name for name in _PARAMETERS_AFTER_FIT]
+    grid_of_fits = {}
+    grid_after_fit = {}
+    for name, values in param_grid.items():
+        if name in names_after_fit:
+            grid_after_fit[name] = values
+        else:
+            grid_of_fits[name] = values
+    return SearchGrid(grid_of_fits, settings=list(ParameterGrid(grid_after_fit)))
+
+
+def _score_settings(estimator, X, y=None, *, settings, quality, error_score, **params):
+    """Return quality and cost of a fitted estimator at each setting that needs no fit.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+        Its parameters are changed.
+    X, y
+        Validation rows and their targets.
+    settings : list of dict
+        As in `SearchGrid`.
+    quality, error_score
+        As in :class:`BudgetSearchCV`.
+    **params : keyword arguments
+        Further arguments of the scorer of the quality.
+
+    Returns
+    -------
+    dict of str to float
+        ``"quality0"`` and ``"cost0"`` at the first setting, and so on. NaN at a setting
+        that cannot be scored.
+    """
+    scorer = check_scoring(estimator, quality)
+    scores = {}
+    for k, setting in enumerate(settings):
         estimator.set_params(**setting)
         try:
-            worth = scorer(estimator, X, y, **kwargs)
-            cost = mean_cost_scorer(estimator, X)
+            quality_score = scorer(estimator, X, y, **params)
+            cost_score = mean_cost_scorer(estimator, X)
         except ValueError as error:
             if error_score == "raise":
                 raise
             warn(f"{setting!r} cannot be scored and is left out: {error}")
-            worth = cost = np.nan
-        found |= {f"quality{j}": worth, f"cost{j}": cost}
-    return found
+            quality_score = np.nan
+            cost_score = np.nan
+        scores[f"quality{k}"] = quality_score
+        scores[f"cost{k}"] = cost_score
+    return scores
 
 
 class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
     """Grid search for the best estimator whose mean cost is within a budget.
 
-    What :class:`~sklearn.model_selection.GridSearchCV` does with :func:`best_within_budget` and
-    :func:`mean_cost_scorer`, and more: it fits once for all values of ``budget``, ``reg_lambda``
-    and ``exchange_rate``, which act without a fit; it has a ``best_score_``, ``predict_routed``,
-    ``predict_cost`` and ``route``, and its calls take a `budget`, also of a pipeline.
+    It is a :class:`~sklearn.model_selection.GridSearchCV` with
+    :func:`best_within_budget` and :func:`mean_cost_scorer`. In addition, it fits once
+    for all values of ``budget``, ``reg_lambda`` and ``exchange_rate``, which act on a
+    fitted estimator. It has a ``best_score_``, ``predict_routed``, ``predict_cost`` and
+    ``route``, and its calls take a `budget`, also if `estimator` is a pipeline.
 
     Parameters
     ----------
@@ -365,18 +520,19 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         A cost-aware estimator, or a pipeline that ends in one.
 
     param_grid : dict or list of dict
-        As in :class:`~sklearn.model_selection.GridSearchCV`. In a list of grids every candidate
-        is fitted.
+        As in :class:`~sklearn.model_selection.GridSearchCV`. If it is a list of grids,
+        every candidate is fitted.
 
     budget : float
         Largest mean cost per sample over the validation folds, in the unit of the
         estimator's costs.
 
     quality : str or callable, default=None
-        Scorer of the quality, higher being better. None is the estimator's own ``score``.
+        Scorer of the quality; higher is better. None is the estimator's own ``score``.
 
     cv, n_jobs, error_score, verbose
-        As in :class:`~sklearn.model_selection.GridSearchCV`. A candidate that fails is left out.
+        As in :class:`~sklearn.model_selection.GridSearchCV`. A candidate that fails is
+        left out.
 
     Attributes
     ----------
@@ -384,16 +540,17 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         Mean quality of the best candidate over the validation folds.
 
     best_cost_ : float
-        Its mean cost.
+        Mean cost of the best candidate over the validation folds.
 
     best_estimator_, best_params_, best_index_, cv_results_, scorer_
-        As in :class:`~sklearn.model_selection.GridSearchCV`; the scores are named ``"quality"``
-        and ``"cost"``.
+        As in :class:`~sklearn.model_selection.GridSearchCV`; the scores are named
+        ``"quality"`` and ``"cost"``.
 
     Raises
     ------
     ValueError
-        In `fit`, if no candidate keeps to the budget; the message names the cheapest.
+        In `fit`, if no candidate is within the budget. The message has the cheapest
+        one.
 
     See Also
     --------
@@ -401,8 +558,8 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
 
     Notes
     -----
-    Rows that choose a candidate do not report its quality: ``best_score_`` is the best of many,
-    partly by luck.
+    Do not report ``best_score_`` as the quality: it is the highest of many scores on
+    the same rows, so it is too high on average.
 
     Examples
     --------
@@ -413,7 +570,9 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
     >>> X, y = load_iris(return_X_y=True)
     >>> search = BudgetSearchCV(
     ...     AdaptGatingClassifier(
-    ...         LogisticRegression(max_iter=1000), p_full=0.0, gate=BoostedGate(n_estimators=5)
+    ...         LogisticRegression(max_iter=1000),
+    ...         p_full=0.0,
+    ...         gate=BoostedGate(n_estimators=5),
     ...     ),
     ...     {"gamma": [0.01, 0.3]},
     ...     budget=3,
@@ -426,15 +585,17 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
     """
 
     _parameter_constraints: dict = {
-        **{
-            name: allowed
-            for name, allowed in GridSearchCV._parameter_constraints.items()
-            if name
-            in ("estimator", "param_grid", "cv", "n_jobs", "error_score", "verbose")
-        },
+        "estimator": GridSearchCV._parameter_constraints["estimator"],
+        "param_grid": GridSearchCV._parameter_constraints["param_grid"],
         "budget": [Interval(Real, 0, None, closed="both")],
         "quality": [str, callable, None],
+        "cv": GridSearchCV._parameter_constraints["cv"],
+        "n_jobs": GridSearchCV._parameter_constraints["n_jobs"],
+        "error_score": GridSearchCV._parameter_constraints["error_score"],
+        "verbose": GridSearchCV._parameter_constraints["verbose"],
     }
+    # Parameters of GridSearchCV that are fixed; `scoring` and `refit` are methods
+    # below.
     pre_dispatch = "2*n_jobs"
     return_train_score = False
 
@@ -459,16 +620,60 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         self.error_score = error_score
         self.verbose = verbose
 
-    @property
-    def scoring(self):
-        """Scores of quality and cost at each setting."""
-        how = {"quality": self.quality, "error_score": self.error_score}
-        return partial(_score_settings, settings=self._settings()[1], **how)
+    def scoring(self, estimator, X, y=None, **params):
+        """Return quality and cost at each setting that needs no fit.
 
-    @property
-    def refit(self):
-        """The rule that chooses."""
-        return _BestWithinBudget(self.budget, "quality", "cost")
+        It takes the place of the parameter `scoring` of
+        :class:`~sklearn.model_selection.GridSearchCV`.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted on the other folds. Its parameters are changed.
+
+        X : array-like of shape (n_samples, n_features)
+            Validation rows.
+
+        y : array-like of shape (n_samples,) or (n_samples, n_choices), default=None
+            Their targets.
+
+        **params : keyword arguments
+            Further arguments of the scorer of the quality.
+
+        Returns
+        -------
+        dict of str to float
+            ``"quality0"`` and ``"cost0"`` at the first setting, and so on. NaN at a
+            setting that cannot be scored.
+        """
+        return self._settings_scorer()(estimator, X, y, **params)
+
+    def _settings_scorer(self):
+        """Return a function that scores a fitted estimator at each setting."""
+        return partial(
+            _score_settings,
+            settings=self._split_grid().settings,
+            quality=self.quality,
+            error_score=self.error_score,
+        )
+
+    def refit(self, cv_results):
+        """Return the position of the best candidate within the budget.
+
+        It takes the place of the parameter `refit` of
+        :class:`~sklearn.model_selection.GridSearchCV`.
+
+        Parameters
+        ----------
+        cv_results : mapping from str to array-like
+            As ``cv_results_``.
+
+        Returns
+        -------
+        int
+        """
+        rule = BudgetRule("quality", budget=self.budget, cost="cost")
+        return rule(cv_results)
 
     @property
     def best_score_(self):
@@ -480,52 +685,54 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         """Mean cost of the best candidate over the validation folds."""
         return float(self.cv_results_["mean_test_cost"][self.best_index_])
 
-    def _settings(self):
-        """The grid of what takes a fit, and the settings of what does not."""
-        inner, prefix = self.estimator, ""
-        while hasattr(inner, "steps"):
-            prefix += f"{inner.steps[-1][0]}__"
-            inner = inner.steps[-1][1]
-        if not isinstance(self.param_grid, Mapping):
-            return self.param_grid, [{}]
-        at_once = [
-            prefix + name for name in _AT_ONCE if prefix + name in self.param_grid
-        ]
-        fits = {
-            name: values
-            for name, values in self.param_grid.items()
-            if name not in at_once
-        }
-        return fits, list(
-            ParameterGrid({name: self.param_grid[name] for name in at_once})
-        )
+    def _split_grid(self):
+        """Return what needs a fit and what does not: `SearchGrid`."""
+        return split_grid(self.estimator, self.param_grid)
 
     def _run_search(self, evaluate_candidates):
-        evaluate_candidates(ParameterGrid(self._settings()[0]))
+        """Fit one estimator for all candidates that differ in their setting alone."""
+        evaluate_candidates(ParameterGrid(self._split_grid().param_grid))
 
     def _format_results(self, candidate_params, n_splits, out, more_results=None):
-        """The results of a search with one candidate for each setting of each fitted one."""
-        settings = self._settings()[1]
-        candidates = [
-            {**fitted, **one} for fitted in candidate_params for one in settings
-        ]
-        spread = [
-            {
-                **fit,
-                "test_scores": {
-                    name: fit["test_scores"][f"{name}{j}"] for name in _SCORES
-                },
-            }
-            for start in range(0, len(out), n_splits)
-            for j in range(len(settings))
-            for fit in out[start : start + n_splits]
-        ]
-        return super()._format_results(candidates, n_splits, spread, more_results)
+        """Return ``cv_results_`` with one candidate for each fit and setting.
+
+        Parameters
+        ----------
+        candidate_params : list of dict
+            Parameters of the fits.
+        n_splits : int
+            Number of folds.
+        out : list of dict
+            Results of the fits: for each of `candidate_params` one for each fold.
+        more_results : dict, default=None
+            As in :class:`~sklearn.model_selection.GridSearchCV`.
+
+        Returns
+        -------
+        dict of str to array-like
+        """
+        settings = self._split_grid().settings
+        candidates = []
+        results = []
+        for fit_index, fit_params in enumerate(candidate_params):
+            first = fit_index * n_splits
+            fold_results = out[first : first + n_splits]
+            for k, setting in enumerate(settings):
+                candidates.append({**fit_params, **setting})
+                for fold_result in fold_results:
+                    scores = {
+                        "quality": fold_result["test_scores"][f"quality{k}"],
+                        "cost": fold_result["test_scores"][f"cost{k}"],
+                    }
+                    results.append({**fold_result, "test_scores": scores})
+        return super()._format_results(candidates, n_splits, results, more_results)
 
     # The cost protocol ----------------------------------------------------------------
 
     def decision_estimator(self):
-        """Return the decision estimator inside the best estimator, before fit in `estimator`.
+        """Return the decision estimator inside the best estimator.
+
+        Before `fit` it is the one inside of `estimator`.
 
         Returns
         -------
@@ -537,7 +744,7 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         return inner
 
     def rows_for_decision(self, X):
-        """Return what the decision estimator gets.
+        """Return the rows that the decision estimator gets.
 
         Parameters
         ----------
@@ -569,21 +776,24 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         -------
         self
         """
-        # Within a fold labels can be those of other rows.
+        # A wrong order of labels may not show within a fold, so all rows are checked.
         check_rows_match(X=X, y=y, **params)
-        return super().fit(X, y, **params)
+        super().fit(X, y, **params)
+        # Not the method `scoring`: skops cannot store an object that refers to itself.
+        self.scorer_ = self._settings_scorer()
+        return self
 
     @available_if(inner_has("predict"))
     def predict(self, X, **params):
-        """Answers of the best estimator.
+        """Return the answers of the best estimator.
 
         Parameters
         ----------
-        X : {array-like, dataframe, mapping, LazyFeatures} of shape (n_samples, n_features)
-            The rows.
+        X : {array-like, dataframe, mapping, LazyFeatures}
+            The rows, of shape (n_samples, n_features).
 
         **params : keyword arguments
-            What the estimator takes in a call, such as `budget`.
+            Keywords of the calls of the estimator, such as `budget`.
 
         Returns
         -------
@@ -593,7 +803,7 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
 
     @available_if(inner_has("predict_proba"))
     def predict_proba(self, X, **params):
-        """Class probabilities of the best estimator.
+        """Return the class probabilities of the best estimator.
 
         Parameters
         ----------
@@ -607,7 +817,7 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         return self._call_inner("predict_proba", X, **params)
 
     def score(self, X, y=None, budget=None, **params):
-        """Quality of the best estimator.
+        """Return the quality of the best estimator.
 
         Parameters
         ----------
@@ -621,14 +831,14 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
             Mean cost per sample for this call. None takes the estimator's.
 
         **params : keyword arguments
-            Of the scorer.
+            Further arguments of the scorer.
 
         Returns
         -------
         float
         """
         check_is_fitted(self)
-        _check_scored(self.best_estimator_, self.quality, X, y, params)
+        _check_scored(self.best_estimator_, self.quality, X=X, y=y, params=params)
         if budget is None:
             scorer = check_scoring(self.best_estimator_, self.quality)
         else:

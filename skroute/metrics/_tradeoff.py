@@ -1,6 +1,8 @@
-"""Numbers that sum up a curve of cost and quality, how sure they are, and what to compare with."""
+"""Summaries of a curve of cost and quality, their intervals, and reference curves."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,18 +18,45 @@ from skroute.utils._tolerances import ROUNDING
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_numbers
 
-# What may be said of resamples.
+# Constraints of the parameters of a bootstrap.
 RESAMPLING: dict = {
     "confidence_level": [Interval(Real, 0.0, 1.0, closed="neither")],
     "n_resamples": [Interval(Integral, 1, None, closed="left")],
     "random_state": ["random_state"],
 }
-METRICS = ("auc", "apgr", "cpt_50", "cpt_80", "saving", "distance")
+# Constraint of a finite number.
+_FINITE = [Interval(Real, None, None, closed="neither")]
+# The rows of the table of `compare_with_references`: four curves and a difference.
 CONTENDERS = ("router", "random", "single", "oracle", "gain")
 
 
+class Points(NamedTuple):
+    """Mean costs and mean qualities: of the points of a curve, or of single choices.
+
+    Attributes
+    ----------
+    cost, quality : ndarray of shape (n_points,)
+    """
+
+    cost: NDArray[np.float64]
+    quality: NDArray[np.float64]
+
+
 def check_curve(cost, quality):
-    """The points of a curve, sorted by cost, then by quality."""
+    """Return the points of a curve as numbers, sorted by cost, then by quality.
+
+    Parameters
+    ----------
+    cost, quality : array-like of shape (n_points,)
+
+    Returns
+    -------
+    Points
+
+    Raises
+    ------
+    ValueError
+    """
     check_rows_match(cost=cost, quality=quality)
     cost = check_numbers(cost, "cost of the curve", shape=(None,))
     quality = check_numbers(quality, "quality of the curve", shape=cost.shape)
@@ -36,22 +65,34 @@ def check_curve(cost, quality):
             "cost and quality must have at least one point each, got none."
         )
     order = np.lexsort((quality, cost))
-    return cost[order], quality[order]
+    return Points(cost[order], quality[order])
 
 
 def check_anchors(weak, strong):
-    """Validate the two models, (cost, quality) each, between which a gap is measured."""
+    """Check the two models between which a gap is measured.
+
+    Parameters
+    ----------
+    weak, strong : pair of (cost, quality)
+
+    Returns
+    -------
+    ndarray of shape (2, 2)
+        The two pairs as numbers.
+
+    Raises
+    ------
+    ValueError
+        If `strong` is not both more expensive and better.
+    """
     name = "weak and strong, each a pair (cost, quality),"
     anchors = check_numbers([weak, strong], name, shape=(2, 2))
     if not (anchors[0] < anchors[1]).all():
         raise ValueError(
-            "strong must cost more than weak and be better, or there is no gap to recover; got "
-            f"weak={weak!r} and strong={strong!r} as (cost, quality)."
+            "strong must cost more than weak and be better, or there is no gap to "
+            f"recover; got weak={weak!r} and strong={strong!r} as (cost, quality)."
         )
     return anchors
-
-
-_FINITE = [Interval(Real, None, None, closed="neither")]
 
 
 @validate_params(
@@ -70,11 +111,11 @@ def cost_reduction_at(
     reference_quality: float,
     max_drop: float = 0.0,
 ) -> float:
-    """Largest saving at which the quality drops by no more than a given amount.
+    """Compute the largest saving at which the quality drops by at most a given amount.
 
-    ``1 - cost / reference_cost`` of the cheapest point whose quality is at least
-    ``reference_quality - max_drop``. Only points that were measured count, none between
-    them. OCCAM's "40 % cost reduction with less than 1 % loss" is read this way [1]_.
+    It is ``1 - cost / reference_cost`` of the cheapest point whose quality is at least
+    ``reference_quality - max_drop``. Only measured points count, none between them.
+    OCCAM's "40 % cost reduction with less than 1 % loss" is such a number [1]_.
 
     Parameters
     ----------
@@ -82,19 +123,20 @@ def cost_reduction_at(
         Means at each point of the curve.
 
     reference_cost : float
-        Cost of what is compared with, for example the best single model; positive.
+        Cost of the reference, for example the best single model; positive.
 
     reference_quality : float
-        Its quality on the same rows.
+        Quality of the reference on the same rows.
 
     max_drop : float, default=0.0
-        Quality that may be lost, in the unit of `quality`. A larger drop allows a larger saving.
+        Quality that may be lost, in the unit of `quality`. A larger drop allows a
+        larger saving.
 
     Returns
     -------
     float
-        Share of `reference_cost` that is saved. Negative if the quality is only reached at a higher
-        cost; NaN if it is not reached at all.
+        Share of `reference_cost` that is saved. It is negative if only a higher cost
+        reaches the quality, and NaN if no point reaches it.
 
     Raises
     ------
@@ -117,14 +159,13 @@ def cost_reduction_at(
     ... )
     0.5
     """
-    x, y = check_curve(cost, quality)
-    # Room for the rounding of two means of the same rows.
-    enough = y >= reference_quality - max_drop - 1e-12
-    return (
-        float((reference_cost - x[enough][0]) / reference_cost)
-        if enough.any()
-        else np.nan
-    )
+    points = check_curve(cost, quality)
+    # Two means of the same rows may differ by rounding.
+    is_enough = points.quality >= reference_quality - max_drop - ROUNDING
+    if not is_enough.any():
+        return np.nan
+    cheapest = points.cost[is_enough][0]
+    return float((reference_cost - cheapest) / reference_cost)
 
 
 @validate_params(
@@ -138,10 +179,11 @@ def cost_quality_auc(
     low: float | None = None,
     high: float | None = None,
 ) -> float:
-    """Area under the curve of quality over cost, divided by its width.
+    """Compute the area under the curve of quality over cost, divided by its width.
 
-    That is what a budget drawn uniformly from `low` to `high` buys. Between two points the curve is
-    straight, as a random mix of the two; beyond the last point it is flat.
+    This is the mean quality for a budget that is drawn uniformly from `low` to `high`.
+    Between two points the curve is straight, as a random mix of the two. Beyond the
+    last point it is flat.
 
     Parameters
     ----------
@@ -149,11 +191,11 @@ def cost_quality_auc(
         Means at each point of the curve.
 
     low : float, default=None
-        Where the range of costs begins; the same for curves that are compared. None takes the
-        smallest cost.
+        Lower end of the range of costs. It must be the same for curves that are
+        compared. None takes the smallest cost.
 
     high : float, default=None
-        Where it ends. None takes the largest cost.
+        Upper end of the range of costs. None takes the largest cost.
 
     Returns
     -------
@@ -163,8 +205,8 @@ def cost_quality_auc(
     Raises
     ------
     ValueError
-        If the curve is not valid, the range empty, or `low` below the smallest cost,
-        where the curve says nothing.
+        If the curve is not valid, the range is empty, or `low` is below the smallest
+        cost, where the curve has no value.
 
     Examples
     --------
@@ -174,43 +216,70 @@ def cost_quality_auc(
     >>> round(cost_quality_auc([0, 1], [0.5, 0.9], high=2), 3)
     0.8
     """
-    x, y = check_curve(cost, quality)
-    start = x[0] if low is None else low
-    end = x[-1] if high is None else high
-    if not affords(start, x[0]):
+    points = check_curve(cost, quality)
+    smallest = points.cost[0]
+    start = smallest if low is None else low
+    end = points.cost[-1] if high is None else high
+    if not affords(start, smallest):
         raise ValueError(
-            f"low={low!r} is below the smallest cost of the curve, {x[0]:.17g}; the curve says "
-            "nothing about cheaper budgets."
+            f"low={low!r} is below the smallest cost of the curve, {smallest:.17g}; "
+            "the curve says nothing about cheaper budgets."
         )
-    start = max(start, x[0])
+    # `low` may be below it by rounding.
+    start = max(start, smallest)
     if not start < end:
         raise ValueError(
-            f"The range of costs must not be empty, got {start:.17g} to {end:.17g}. A curve needs "
-            "two different costs, or low and high."
+            f"The range of costs must not be empty, got {start:.17g} to {end:.17g}. A "
+            "curve needs two different costs, or low and high."
         )
-    return float(_area(x, y, start, end) / (end - start))
+    return float(_area(points, start=start, end=end) / (end - start))
 
 
-def _area(x, y, start, end):
-    """Integral of the piecewise linear curve through (x, y); flat outside its points."""
-    # Where an x occurs twice the curve jumps: between equal nodes there is no area.
-    inside = (x >= start) & (x <= end)
-    nodes = np.r_[start, x[inside], end]
-    heights = np.r_[np.interp(start, x, y), y[inside], np.interp(end, x, y)]
-    return float(np.trapezoid(heights, nodes))
+def _area(points, *, start, end):
+    """Return the integral of the piecewise linear curve through sorted points.
+
+    Parameters
+    ----------
+    points : Points
+        Sorted by cost. The curve is flat outside of them.
+    start, end : float
+        The range of costs.
+
+    Returns
+    -------
+    float
+    """
+    is_inside = (points.cost >= start) & (points.cost <= end)
+    first, last = np.interp([start, end], points.cost, points.quality)
+    costs = np.r_[start, points.cost[is_inside], end]
+    heights = np.r_[first, points.quality[is_inside], last]
+    # Two points of the same cost are a jump of the curve: a trapezoid of width 0.
+    return float(np.trapezoid(heights, costs))
 
 
-def _with_anchors(cost, quality, weak, strong):
-    """The curve on the scale from weak to strong model, which can always be had themselves."""
-    points, (weak, strong) = (
-        np.transpose(check_curve(cost, quality)),
-        check_anchors(weak, strong),
-    )
+def _scale_to_anchors(cost, quality, *, weak, strong):
+    """Return a curve on a scale from the weak model to the strong model.
+
+    The weak model is at (0, 0), and the strong model at (1, 1). A curve that does not
+    reach the cost of one of the two models gets this model as its end.
+
+    Parameters
+    ----------
+    cost, quality : array-like of shape (n_points,)
+    weak, strong : pair of (cost, quality)
+
+    Returns
+    -------
+    Points
+    """
+    points = np.column_stack(check_curve(cost, quality))  # (n_points, 2)
+    weak, strong = check_anchors(weak, strong)
     if points[0, 0] > weak[0]:
         points = np.vstack([weak, points])
     if points[-1, 0] < strong[0]:
         points = np.vstack([points, strong])
-    return ((points - weak) / (strong - weak)).T
+    scaled = (points - weak) / (strong - weak)
+    return Points(cost=scaled[:, 0], quality=scaled[:, 1])
 
 
 def average_performance_gap_recovered(
@@ -220,18 +289,18 @@ def average_performance_gap_recovered(
     weak: tuple[float, float],
     strong: tuple[float, float],
 ) -> float:
-    r"""APGR: the share of the gap between two models that is recovered, averaged over cost.
+    r"""Compute APGR, the share of the gap between two models that is recovered.
 
-    The gap recovered (PGR) at one point of the curve is
+    It is averaged over cost. The gap recovered (PGR) at one point of the curve is
 
     .. math:: \frac{r - r_\text{weak}}{r_\text{strong} - r_\text{weak}},
 
-    with :math:`r` the quality; APGR is its mean over the costs from the weak to the strong
-    model [1]_. With two models of fixed cost this is RouteLLM's number (by trapezoids, as in the
-    authors' code). A random mix of the two models has 0.5.
+    with :math:`r` the quality; APGR is its mean over the costs from the weak to the
+    strong model [1]_. With two models of fixed cost this is RouteLLM's number (by
+    trapezoids, as in the authors' code). A random mix of the two models has 0.5.
 
-    Where the curve does not reach down to the weak model's cost, or up to the strong
-    one's, these models themselves end it: they can always be had.
+    If the curve does not reach down to the cost of the weak model, or up to that of the
+    strong model, then this model is the end of the curve: it can always be used alone.
 
     Parameters
     ----------
@@ -239,8 +308,8 @@ def average_performance_gap_recovered(
         Means at each point of the curve.
 
     weak, strong : tuple of (float, float)
-        Cost and quality of the cheap and of the expensive model on the same rows; both are larger
-        for `strong`.
+        Cost and quality of the cheap and of the expensive model on the same rows; both
+        are larger for `strong`.
 
     Returns
     -------
@@ -269,8 +338,8 @@ def average_performance_gap_recovered(
     ... ).__round__(4)
     0.625
     """
-    share, gap = _with_anchors(cost, quality, weak, strong)
-    return _area(share, gap, 0.0, 1.0)
+    scaled = _scale_to_anchors(cost, quality, weak=weak, strong=strong)
+    return _area(scaled, start=0.0, end=1.0)
 
 
 def call_performance_threshold(
@@ -281,12 +350,15 @@ def call_performance_threshold(
     weak: tuple[float, float],
     strong: tuple[float, float],
 ) -> float:
-    """CPT(x): the smallest cost, between the two models, that recovers a share x of the gap.
+    """Compute CPT(x), the smallest cost that recovers a share x of a gap.
 
-    On a scale where 0 is the weak and 1 the strong model's cost, and the curve is straight between
-    its points. With two models of fixed cost that is RouteLLM's share of calls to the strong
-    model (the source is that of :func:`average_performance_gap_recovered`). A random mix of the
-    two models has ``share``.
+    The gap is that between the quality of two models.
+
+    The scale has 0 at the cost of the weak model, and 1 at that of the strong model.
+    The curve is straight between its points. With two models of fixed cost it is
+    RouteLLM's share of calls to the strong model (the source is that of
+    :func:`average_performance_gap_recovered`). A random mix of the two models has
+    ``share``.
 
     Parameters
     ----------
@@ -299,14 +371,14 @@ def call_performance_threshold(
     Returns
     -------
     float
-        Between 0 and 1 as a rule; less is better. NaN if the curve goes beyond the strong
-        model's cost and never recovers that much.
+        Usually between 0 and 1; lower is better. NaN if the curve goes beyond the cost
+        of the strong model and never recovers this share.
 
     Raises
     ------
     ValueError
-        If the curve is not valid, `strong` is not both more expensive and better, or `share`
-        is outside its range.
+        If the curve is not valid, `strong` is not both more expensive and better, or
+        `share` is outside its range.
 
     Examples
     --------
@@ -319,15 +391,16 @@ def call_performance_threshold(
     """
     if not 0 < share <= 1:
         raise ValueError(
-            f"share must be above 0 and at most 1 (0.8 for 80 % of the gap), got {share!r}."
+            "share must be above 0 and at most 1 (0.8 for 80 % of the gap), got "
+            f"{share!r}."
         )
-    position, gap = _with_anchors(cost, quality, weak, strong)
-    reached = np.flatnonzero(gap >= share - ROUNDING)
+    curve = _scale_to_anchors(cost, quality, weak=weak, strong=strong)
+    reached = np.flatnonzero(curve.quality >= share - ROUNDING)
     if not len(reached):
         return float("nan")
-    # Between the last point that does not and the first that does.
-    ends = slice(max(reached[0] - 1, 0), reached[0] + 1)
-    return float(np.interp(share, gap[ends], position[ends]))
+    # The last point below the share, if any, and the first point that reaches it.
+    around = slice(max(reached[0] - 1, 0), reached[0] + 1)
+    return float(np.interp(share, curve.quality[around], curve.cost[around]))
 
 
 def pareto_front(cost: ArrayLike, quality: ArrayLike) -> NDArray[np.int64]:
@@ -336,12 +409,13 @@ def pareto_front(cost: ArrayLike, quality: ArrayLike) -> NDArray[np.int64]:
     Parameters
     ----------
     cost, quality : array-like of shape (n_points,)
-        Of each point.
+        Cost and quality of each point.
 
     Returns
     -------
     ndarray of shape (n_front,), dtype=int64
-        Positions of the points on the front, by rising cost. Of equal points the first.
+        Positions of the points on the front, by rising cost. If points are equal, it
+        has the first of them.
 
     Raises
     ------
@@ -355,14 +429,20 @@ def pareto_front(cost: ArrayLike, quality: ArrayLike) -> NDArray[np.int64]:
     array([1, 2])
     """
     check_curve(cost, quality)
-    x, y = np.asarray(cost, dtype=np.float64), np.asarray(quality, dtype=np.float64)
-    order = np.lexsort((-y, x))
-    best_before = np.r_[-np.inf, np.maximum.accumulate(y[order])[:-1]]
-    return order[y[order] > best_before]
+    costs = np.asarray(cost, dtype=np.float64)
+    qualities = np.asarray(quality, dtype=np.float64)
+    order = np.lexsort((-qualities, costs))
+    sorted_qualities = qualities[order]
+    best_so_far = np.maximum.accumulate(sorted_qualities)
+    best_of_cheaper = np.r_[-np.inf, best_so_far[:-1]]
+    return order[sorted_qualities > best_of_cheaper]
+
+
+# Reference curves ---------------------------------------------------------------------
 
 
 class ReferenceCurves(NamedTuple):
-    """See :func:`reference_curves`."""
+    """Result of :func:`reference_curves`, which describes the fields."""
 
     budget: NDArray[np.float64]
     oracle: NDArray[np.float64]
@@ -371,67 +451,118 @@ class ReferenceCurves(NamedTuple):
 
 
 def check_all_known(Q, name="Q"):
-    """Quality of each choice on each row, none of it NaN: not known."""
+    """Return the quality of each choice on each row. Raise an error if one is NaN.
+
+    Parameters
+    ----------
+    Q : array-like of shape (n_rows, n_choices)
+    name : str, default="Q"
+        Name of the argument for messages.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_choices), dtype=float64
+    """
     quality = check_array(
         Q, dtype=np.float64, input_name=name, ensure_all_finite="allow-nan"
     )
-    if lacking := int(np.isnan(quality).any(axis=1).sum()):
+    n_incomplete = int(np.isnan(quality).any(axis=1).sum())
+    if n_incomplete:
         raise ValueError(
-            f"{name} has NaN, not known, in {lacking} of {len(quality)} rows: an oracle picks by "
-            f"all outcomes. Give the rows on which all are known, ~np.isnan({name}).any(axis=1)."
+            f"{name} has NaN, not known, in {n_incomplete} of {len(quality)} rows: an "
+            "oracle picks by all outcomes. Give the rows on which all are known, "
+            f"~np.isnan({name}).any(axis=1)."
         )
     return quality
 
 
 def costs_by_name(costs, names):
-    """Costs in the order of names where they have names themselves; anything else as it is."""
+    """Return costs in the order of some names, if the costs have names.
+
+    Parameters
+    ----------
+    costs : mapping, series, dataframe or array-like
+    names : list of str
+        Names of the choices.
+
+    Returns
+    -------
+    array-like
+        Costs without names are returned as they are.
+    """
     costs = in_order(by_label(costs), names)
     if not isinstance(costs, Mapping):
         return costs
     if not names:
         raise ValueError(
-            f"costs has entries for {list(costs)!r}, but Q has no names: give it as a data frame, "
-            "or costs in the order of its columns."
+            f"costs has entries for {list(costs)!r}, but Q has no names: give it as a "
+            "data frame, or costs in the order of its columns."
         )
     return check_costs(costs, names)
 
 
-def known_table(Q, costs):
-    """Qualities, none of them NaN, and costs in the order of Q's columns."""
+def _check_table(Q, costs):
+    """Check a table of qualities without NaN, and the costs of its columns.
+
+    Parameters
+    ----------
+    Q, costs
+        As in :func:`reference_curves`.
+
+    Returns
+    -------
+    quality : ndarray of shape (n_rows, n_choices)
+    costs : array-like of shape (n_choices,) or (n_rows, n_choices)
+        In the order of the columns of `Q`. The numbers are not checked.
+    """
     check_rows_match(Q=Q, costs=costs)
     names = [str(column) for column in column_keys(Q) or ()]
     return check_all_known(Q), costs_by_name(costs, names)
 
 
 def random_mix(cost, quality):
-    """Costs and qualities of the best mixes of choices of these mean costs and qualities."""
-    # A problem of one row whose choices are the models: its relaxation mixes two of them.
+    """Return the corners of the best random mix of some choices.
+
+    Parameters
+    ----------
+    cost, quality : array-like of shape (n_choices,)
+        Mean cost and mean quality of each choice.
+
+    Returns
+    -------
+    Points
+        By rising cost. The best mix for a budget in between is on the straight line.
+    """
+    # The relaxed assignment of one row, whose choices are the models, mixes two of
+    # them.
     path = assignment_path(np.asarray(quality)[np.newaxis], cost)
-    return path.budgets, path.objectives
+    return Points(cost=path.budgets, quality=path.objectives)
 
 
 def reference_curves(Q: ArrayLike, costs: Any, budgets: ArrayLike) -> ReferenceCurves:
-    """Oracle, cost-matched random mix and best single choice over a range of budgets.
+    """Compute oracle, random mix and best single choice over a range of budgets.
 
-    - **oracle**: the largest mean quality that any assignment of the rows has within the
-      budget, with the true qualities in hand. It is the optimum of the relaxation, which a
-      real assignment meets up to one row.
-    - **random**: every row is given to one of the best two choices by the toss of a coin, whose
-      odds spend exactly the budget: the upper concave hull of the points (mean cost, mean quality)
-      of the choices, flat behind the best. A router that does not beat it has learned nothing.
-    - **single**: the best mean quality of one choice for all rows within the budget.
+    - **oracle**: the largest mean quality of an assignment of the rows within the
+      budget, if the true qualities are known. It is the optimum of the relaxation. A
+      real assignment reaches it up to one row.
+    - **random**: the best :term:`random mix`. Each row is given to one of two choices
+      by chance, with probabilities that spend exactly the budget. This is the upper
+      concave hull of the points (mean cost, mean quality) of the choices, flat beyond
+      the best choice. A router that is not above it has learned nothing.
+    - **single**: the best mean quality within the budget if all rows get the same
+      choice.
 
-    *random* and *single* choose with these rows in hand, which favours them over a router that
-    learned on others.
+    *random* and *single* choose by the outcomes of these rows. This favours them over a
+    router that learned on other rows.
 
     Parameters
     ----------
     Q : array-like of shape (n_samples, n_choices)
-        Quality of each choice on each row, higher is better; all of it known.
+        Quality of each choice on each row, without NaN; higher is better.
 
     costs : mapping or array-like of shape (n_choices,) or (n_samples, n_choices)
-        Cost of each choice, shared by all rows or per row; not negative. What has names is
-        read by those of Q's columns.
+        Cost of each choice, shared by all rows or per row; not negative. Costs with
+        names are read by the names of the columns of `Q`.
 
     budgets : array-like of shape (n_budgets,)
         Mean costs per row; None is unlimited.
@@ -439,13 +570,14 @@ def reference_curves(Q: ArrayLike, costs: Any, budgets: ArrayLike) -> ReferenceC
     Returns
     -------
     ReferenceCurves
-        Named tuple ``(budget, oracle, random, single)``. With costs per row, *random* and
-        *single* are NaN at budgets that the oracle can meet and no single choice can.
+        Named tuple ``(budget, oracle, random, single)``. With costs per row, *random*
+        and *single* are NaN at a budget that is enough for the oracle, but for no
+        single choice.
 
     Raises
     ------
     ValueError
-        For bad input, or a budget that not even the cheapest assignment meets.
+        For input that is not valid, or a budget below the cheapest assignment.
 
     Examples
     --------
@@ -456,21 +588,28 @@ def reference_curves(Q: ArrayLike, costs: Any, budgets: ArrayLike) -> ReferenceC
     (array([0.5, 1. , 1. ]), array([0.5  , 0.625, 0.75 ]), array([0.5 , 0.5 , 0.75]))
     """
     limits = check_budgets(budgets)
-    values, costs = known_table(Q, costs)
-    oracle = assignment_path(values, costs)
-    quality, cost = (np.atleast_2d(table).mean(axis=0) for table in (values, costs))
-    fits = affords(limits[:, np.newaxis], cost)
-    some = fits.any(axis=1)
+    quality, costs = _check_table(Q, costs)
+    path = assignment_path(quality, costs)
+    mean_quality = quality.mean(axis=0)
+    mean_cost = np.atleast_2d(costs).mean(axis=0)
+    mix = random_mix(mean_cost, mean_quality)
+    is_affordable = affords(limits[:, np.newaxis], mean_cost)  # (n_budgets, n_choices)
+    has_single = is_affordable.any(axis=1)
+    random = np.interp(limits, mix.cost, mix.quality)
+    single = np.where(is_affordable, mean_quality, -np.inf).max(axis=1)
     return ReferenceCurves(
-        limits,
-        np.array([oracle.objective(limit) for limit in limits]),
-        np.where(some, np.interp(limits, *random_mix(cost, quality)), np.nan),
-        np.where(some, np.where(fits, quality, -np.inf).max(axis=1), np.nan),
+        budget=limits,
+        oracle=np.array([path.objective(limit) for limit in limits]),
+        random=np.where(has_single, random, np.nan),
+        single=np.where(has_single, single, np.nan),
     )
 
 
+# Intervals ----------------------------------------------------------------------------
+
+
 class BootstrapInterval(NamedTuple):
-    """See :func:`bootstrap_interval`."""
+    """Result of :func:`bootstrap_interval`, which describes the fields."""
 
     estimate: float
     low: float
@@ -489,26 +628,27 @@ def bootstrap_interval(
     n_resamples: int = 1000,
     random_state: Any = None,
 ) -> BootstrapInterval:
-    """Percentile bootstrap interval of a statistic of means over rows.
+    """Compute a percentile bootstrap interval of a statistic of means over rows.
 
-    Rows are drawn with replacement, all arrays alike; the statistic is computed from the
-    column means of what was drawn. The interval says nothing about fitting a router again.
+    Rows are drawn with replacement, the same from all arrays. The statistic is computed
+    from the column means of the drawn rows. The interval does not include the variation
+    between fits of a router.
 
     Parameters
     ----------
     statistic : callable
         Called with one argument per array, the means of its columns: an array of shape
-        (n_columns,), or a float for an array with one axis. Returns a float.
+        (n_columns,), or a float for an array with one axis. It returns a float.
 
     *rows : array-like of shape (n_samples,) or (n_samples, n_columns)
-        At least one array of values per row, for example ``row_cost`` and ``row_quality``
-        of :func:`accuracy_cost_curve`.
+        At least one array of values per row, for example ``row_cost`` and
+        ``row_quality`` of :func:`accuracy_cost_curve`.
 
     confidence_level : float, default=0.95
         Nominal coverage of the interval. Higher makes it wider.
 
     n_resamples : int, default=1000
-        Number of resamples. More of them make the ends steadier and take longer.
+        Number of resamples. With more of them the ends vary less, and it takes longer.
 
     random_state : int, RandomState instance or None, default=None
         Determines the resamples. Pass an int for the same output at every call.
@@ -516,10 +656,11 @@ def bootstrap_interval(
     Returns
     -------
     BootstrapInterval
-        Named tuple ``(estimate, low, high, standard_error, n_samples)``: the number on all rows,
-        the ends of the interval, the standard deviation over the resamples, and the rows that
-        it rests on. Resamples in which the statistic is NaN are left out. If that is every one, or
-        if the estimate is NaN, ends and standard error are NaN.
+        Named tuple ``(estimate, low, high, standard_error, n_samples)``: the statistic
+        of all rows, the ends of the interval, the standard deviation over the
+        resamples, and the number of rows. Resamples in which the statistic is NaN are
+        left out. If it is NaN in all resamples, or the estimate is NaN, then ends and
+        standard error are NaN.
 
     Raises
     ------
@@ -531,7 +672,9 @@ def bootstrap_interval(
     >>> import numpy as np
     >>> from skroute.metrics import bootstrap_interval
     >>> right = np.random.RandomState(0).uniform(size=(400, 2)) < [0.8, 0.9]
-    >>> result = bootstrap_interval(lambda mean: mean[1] - mean[0], right, random_state=0)
+    >>> result = bootstrap_interval(
+    ...     lambda mean: mean[1] - mean[0], right, random_state=0
+    ... )
     >>> round(result.estimate, 3), round(result.low, 3), round(result.high, 3)
     (0.062, 0.015, 0.112)
     """
@@ -545,56 +688,233 @@ def bootstrap_interval(
         for array in rows
     ]
     check_consistent_length(*arrays)
-    return intervals(statistic, arrays, confidence_level, n_resamples, random_state)[0]
+    return intervals(
+        statistic,
+        arrays,
+        confidence_level=confidence_level,
+        n_resamples=n_resamples,
+        random_state=random_state,
+    )[0]
 
 
-def intervals(statistic, arrays, confidence_level, n_resamples, random_state):
-    """Percentile intervals of the numbers of a statistic, by the same resamples for all."""
-    n, rng = len(arrays[0]), check_random_state(random_state)
-    estimates = np.ravel(statistic(*(array.mean(axis=0) for array in arrays)))
-    drawn, tail = np.empty((n_resamples, len(estimates))), (1 - confidence_level) / 2
-    for values in drawn:
-        times = np.bincount(rng.randint(n, size=n), minlength=n).astype(np.float64)
-        values[:] = np.ravel(statistic(*(times @ array / n for array in arrays)))
-    found = []
-    for estimate, values in zip(estimates, drawn.T):
-        # Resamples in which there is no such number do not count.
-        known, sure = values[~np.isnan(values)], [np.nan] * 3
-        if len(known) and not np.isnan(estimate):
-            sure = [*np.quantile(known, [tail, 1 - tail]), np.std(known)]
-        found.append(BootstrapInterval(*map(float, [estimate, *sure]), n))
-    return found
+def intervals(statistic, arrays, *, confidence_level, n_resamples, random_state):
+    """Return percentile intervals of all numbers of a statistic.
+
+    All intervals are from the same resamples.
+
+    Parameters
+    ----------
+    statistic : callable
+        Called with the column means of each array. It returns an array-like of any
+        shape.
+    arrays : list of ndarray of shape (n_rows,) or (n_rows, n_columns)
+    confidence_level, n_resamples, random_state
+        As in :func:`bootstrap_interval`.
+
+    Returns
+    -------
+    list of BootstrapInterval
+        One for each number of the statistic, in C order.
+    """
+    n_rows = len(arrays[0])
+    rng = check_random_state(random_state)
+    estimates = np.ravel(statistic(*[array.mean(axis=0) for array in arrays]))
+    resampled = np.empty((n_resamples, len(estimates)))
+    for k in range(n_resamples):
+        drawn_rows = rng.randint(n_rows, size=n_rows)
+        times_drawn = np.bincount(drawn_rows, minlength=n_rows).astype(np.float64)
+        means = [times_drawn @ array / n_rows for array in arrays]
+        resampled[k] = np.ravel(statistic(*means))
+    results = []
+    for estimate, values in zip(estimates, resampled.T):
+        results.append(
+            _percentile_interval(
+                estimate, values, confidence_level=confidence_level, n_rows=n_rows
+            )
+        )
+    return results
 
 
-def numbers_of_curve(cost, quality, models, weak, strong):
-    """METRICS of one curve; `models` are (mean costs, mean qualities) of the choices."""
-    weak, strong = np.transpose(models)[[weak, strong]]
-    if not (weak < strong).all():
-        # In a resample of few rows the better model may come out worse.
-        return [np.nan] * len(METRICS)
-    ends = {"weak": weak, "strong": strong}
-    apgr = average_performance_gap_recovered(cost, quality, **ends)
-    x, y = check_curve(cost, quality)
-    # The lower end of a jump is no point that anybody would choose.
-    top = np.r_[x[1:] > x[:-1], True]
-    single = np.where(models[0] <= x[top, np.newaxis], models[1], -np.inf).max(axis=1)
-    return [
-        weak[1] + apgr * (strong - weak)[1],
-        apgr,
-        call_performance_threshold(cost, quality, 0.5, **ends),
-        call_performance_threshold(cost, quality, 0.8, **ends),
-        cost_reduction_at(
-            cost, quality, reference_cost=strong[0], reference_quality=strong[1]
+def _percentile_interval(estimate, resampled, *, confidence_level, n_rows):
+    """Return the interval of one number: `BootstrapInterval`.
+
+    Parameters
+    ----------
+    estimate : float
+        The number on all rows.
+    resampled : ndarray of shape (n_resamples,)
+        The number in each resample, NaN where it is not defined.
+    confidence_level : float
+    n_rows : int
+    """
+    defined = resampled[~np.isnan(resampled)]
+    if np.isnan(estimate) or not len(defined):
+        return BootstrapInterval(
+            estimate=float(estimate),
+            low=np.nan,
+            high=np.nan,
+            standard_error=np.nan,
+            n_samples=n_rows,
+        )
+    tail = (1 - confidence_level) / 2
+    low, high = np.quantile(defined, [tail, 1 - tail])
+    return BootstrapInterval(
+        estimate=float(estimate),
+        low=float(low),
+        high=float(high),
+        standard_error=float(np.std(defined)),
+        n_samples=n_rows,
+    )
+
+
+# Comparison with the references -------------------------------------------------------
+
+
+class CurveNumbers(NamedTuple):
+    """The numbers of one curve, which :func:`compare_with_references` describes."""
+
+    auc: float
+    apgr: float
+    cpt_50: float
+    cpt_80: float
+    saving: float
+    distance: float
+
+
+METRICS = CurveNumbers._fields
+
+
+def numbers_of_curve(curve, singles, *, weak, strong):
+    """Return the numbers of a curve.
+
+    Parameters
+    ----------
+    curve : Points
+    singles : Points
+        Mean cost and mean quality of each choice.
+    weak, strong : int
+        The choices between which the gap is measured.
+
+    Returns
+    -------
+    CurveNumbers
+        NaN if `strong` is not both more expensive and better. This can happen in a
+        resample.
+    """
+    weak_point = (singles.cost[weak], singles.quality[weak])
+    strong_point = (singles.cost[strong], singles.quality[strong])
+    gap = strong_point[1] - weak_point[1]
+    if not (weak_point[0] < strong_point[0] and gap > 0):
+        return CurveNumbers._make([np.nan] * len(METRICS))
+    apgr = average_performance_gap_recovered(
+        curve.cost, curve.quality, weak=weak_point, strong=strong_point
+    )
+    threshold = partial(
+        call_performance_threshold,
+        curve.cost,
+        curve.quality,
+        weak=weak_point,
+        strong=strong_point,
+    )
+    return CurveNumbers(
+        auc=weak_point[1] + apgr * gap,
+        apgr=apgr,
+        cpt_50=threshold(share=0.5),
+        cpt_80=threshold(share=0.8),
+        saving=cost_reduction_at(
+            curve.cost,
+            curve.quality,
+            reference_cost=strong_point[0],
+            reference_quality=strong_point[1],
         ),
-        np.maximum(single - y[top], 0.0).mean(),
+        distance=_mean_distance(curve, singles),
+    )
+
+
+def _mean_distance(curve, singles):
+    """Return the mean distance of a curve to the best affordable single choices.
+
+    The distance of a point is the quality by which it is below the best choice that is
+    not more expensive.
+
+    Parameters
+    ----------
+    curve : Points
+    singles : Points
+        Mean cost and mean quality of each choice.
+
+    Returns
+    -------
+    float
+        0 if no choice is both better than a point and no more expensive.
+    """
+    points = check_curve(curve.cost, curve.quality)
+    # Among points of the same cost only the last one counts, which is the best.
+    is_best = np.r_[points.cost[1:] > points.cost[:-1], True]
+    is_affordable = singles.cost <= points.cost[is_best, np.newaxis]
+    best_single = np.where(is_affordable, singles.quality, -np.inf).max(axis=1)
+    return np.maximum(best_single - points.quality[is_best], 0.0).mean()
+
+
+def _staircase(singles):
+    """Return the best single choice within each budget, as corners of a step function.
+
+    Parameters
+    ----------
+    singles : Points
+        Mean cost and mean quality of each choice.
+
+    Returns
+    -------
+    Points
+        Two for each step: the upper end of the step before, and its own lower end.
+    """
+    front = pareto_front(singles.cost, singles.quality)
+    return Points(
+        cost=np.repeat(singles.cost[front], 2)[1:],
+        quality=np.repeat(singles.quality[front], 2)[:-1],
+    )
+
+
+def _numbers_of_contenders(
+    router_cost,
+    router_quality,
+    oracle_cost,
+    oracle_quality,
+    single_cost,
+    single_quality,
+    *,
+    weak,
+    strong,
+):
+    """Return the numbers of all contenders from means over rows.
+
+    Parameters
+    ----------
+    router_cost, router_quality : ndarray of shape (n_budgets,)
+    oracle_cost, oracle_quality : ndarray of shape (n_budgets,)
+    single_cost, single_quality : ndarray of shape (n_choices,)
+    weak, strong : int
+        The choices between which the gap is measured.
+
+    Returns
+    -------
+    ndarray of shape (n_contenders, n_metrics)
+        In the order of CONTENDERS and METRICS.
+    """
+    singles = Points(single_cost, single_quality)
+    curves = [
+        Points(router_cost, router_quality),
+        random_mix(single_cost, single_quality),
+        _staircase(singles),
+        Points(oracle_cost, oracle_quality),
     ]
-
-
-def _staircase(cost, quality):
-    """Best single choice within each budget, as the corners of a step function."""
-    front = pareto_front(cost, quality)
-    cost, quality = cost[front], quality[front]
-    return np.repeat(cost, 2)[1:], np.repeat(quality, 2)[:-1]
+    table = []
+    for curve in curves:
+        table.append(numbers_of_curve(curve, singles, weak=weak, strong=strong))
+    router, random, *_ = table
+    gain = np.subtract(router, random)
+    return np.array([*table, gain])
 
 
 @validate_params(
@@ -609,26 +929,29 @@ def compare_with_references(
     n_resamples: int = 500,
     random_state: Any = None,
 ) -> dict[str, dict[str, BootstrapInterval]]:
-    """Compare a router's curve, in numbers, with random mix, best single choice and oracle.
+    """Compare the curve of a router with random mix, best single choice and oracle.
 
-    Every number is given for the router's curve and for the three references of
-    :func:`reference_curves` on the same rows, with bootstrap intervals that resample these rows
-    for all of them at once; what the router and the oracle chose for a row stays.
+    Each number is computed for the router's curve and for the three references of
+    :func:`reference_curves` on the same rows. The bootstrap intervals resample these
+    rows, the same for all curves. The choices of the router and of the oracle for a row
+    stay as they are.
 
-    The *weak* choice is the cheapest one and the *strong* choice the one with the best mean
-    quality. The numbers are
+    The *weak* choice is the cheapest one. The *strong* choice is the one with the best
+    mean quality. The numbers are
 
     - ``"auc"``: mean quality over the costs from the weak to the strong choice
-      (:func:`cost_quality_auc`, the curve ended by these two choices);
-    - ``"apgr"``: the same as share of the gap between the two
+      (:func:`cost_quality_auc` of the curve with these two choices as its ends);
+    - ``"apgr"``: the same as a share of the gap between the two
       (:func:`average_performance_gap_recovered`);
-    - ``"cpt_50"``, ``"cpt_80"``: how far towards the strong choice's cost one must go to
-      recover 50 % and 80 % of the gap (:func:`call_performance_threshold`); less is better;
-    - ``"saving"``: saving at the strong choice's quality (:func:`cost_reduction_at`, at
-      measured points only); NaN, without an interval, where the curve does not reach it;
-    - ``"distance"``: quality that the points of the curve lack, on average, to the best single
-      choice that is no more expensive, 0 where none is better (the additive epsilon indicator in
-      the direction of quality [1]_); less is better.
+    - ``"cpt_50"``, ``"cpt_80"``: the cost that recovers 50 % and 80 % of the gap, as a
+      share of the way from the weak to the strong choice
+      (:func:`call_performance_threshold`); lower is better;
+    - ``"saving"``: the saving at the quality of the strong choice
+      (:func:`cost_reduction_at`, at measured points only); NaN, without an interval, if
+      the curve does not reach it;
+    - ``"distance"``: the mean quality by which the points of the curve are below the
+      best single choice that is not more expensive, 0 if none is better (the additive
+      epsilon indicator in the direction of quality [1]_); lower is better.
 
     Parameters
     ----------
@@ -645,19 +968,20 @@ def compare_with_references(
     -------
     numbers : dict of str to dict of str to BootstrapInterval
         ``numbers[metric][who]`` with who in ``"router"``, ``"random"``, ``"single"``,
-        ``"oracle"`` and ``"gain"``, which is the router's number minus the random mix's,
-        resampled as a pair.
+        ``"oracle"`` and ``"gain"``. The gain is the number of the router minus that of
+        the random mix, resampled as a pair.
 
     Raises
     ------
     ValueError
-        If the rows are not those of the curve, a choice that is best is also the cheapest
-        (there is no gap to recover), or input is bad.
+        If the rows are not those of the curve, if the best choice is also the cheapest
+        (there is no gap to recover), or for input that is not valid.
 
     References
     ----------
-    .. [1] E. Zitzler et al. (2003). Performance assessment of multiobjective optimizers: an
-       analysis and review. IEEE Transactions on Evolutionary Computation 7(2).
+    .. [1] E. Zitzler et al. (2003). Performance assessment of multiobjective
+       optimizers: an analysis and review. IEEE Transactions on Evolutionary Computation
+       7(2).
 
     Examples
     --------
@@ -669,44 +993,46 @@ def compare_with_references(
     >>> X, Q, costs = problem.data, problem.quality, problem.costs
     >>> forest = RandomForestRegressor(50, min_samples_leaf=50, random_state=0)
     >>> router = BudgetRouter(forest, costs=costs, cv=2).fit(X[:1000], Q[:1000])
-    >>> curve = accuracy_cost_curve(router, X[1000:], Q[1000:], [0.1, 0.2, 0.4, 0.7, 1.0])
+    >>> budgets = [0.1, 0.2, 0.4, 0.7, 1.0]
+    >>> curve = accuracy_cost_curve(router, X[1000:], Q[1000:], budgets)
     >>> numbers = compare_with_references(
     ...     curve, Q[1000:], costs, n_resamples=50, random_state=0
     ... )
     >>> {who: round(value.estimate, 2) for who, value in numbers["apgr"].items()}
     {'router': 0.8, 'random': 0.5, 'single': 0.0, 'oracle': 2.07, 'gain': 0.3}
     """
-    quality, costs = known_table(Q, costs)
+    quality, costs = _check_table(Q, costs)
     check_consistent_length(quality, curve.row_quality)
-    # Validates the costs too. The greedy plan is within one row of the best.
-    plans = np.column_stack(
+    oracle_routes = []
+    for limit in curve.budget:
+        # The greedy plan is within one row of the best. The solver checks the costs.
+        plan = solve_assignment(quality, costs, limit, solver="greedy")
+        oracle_routes.append(plan.choices)
+    oracle_choices = np.column_stack(oracle_routes)  # (n_rows, n_budgets)
+    row_costs = np.broadcast_to(np.asarray(costs, dtype=np.float64), quality.shape)
+    singles = Points(cost=row_costs.mean(axis=0), quality=quality.mean(axis=0))
+    # The ends of the front are the best of the cheapest choices, and the cheapest of
+    # the best choices.
+    weak, strong = pareto_front(singles.cost, singles.quality)[[0, -1]]
+    check_anchors(
+        weak=np.array([singles.cost[weak], singles.quality[weak]]),
+        strong=np.array([singles.cost[strong], singles.quality[strong]]),
+    )
+    results = intervals(
+        partial(_numbers_of_contenders, weak=weak, strong=strong),
         [
-            solve_assignment(quality, costs, limit, solver="greedy").choices
-            for limit in curve.budget
-        ]
+            curve.row_cost,
+            curve.row_quality,
+            np.take_along_axis(row_costs, oracle_choices, axis=1),
+            np.take_along_axis(quality, oracle_choices, axis=1),
+            row_costs,
+            quality,
+        ],
+        confidence_level=confidence_level,
+        n_resamples=n_resamples,
+        random_state=random_state,
     )
-    singles = (
-        np.broadcast_to(np.asarray(costs, dtype=np.float64), quality.shape),
-        quality,
-    )
-    oracle = [np.take_along_axis(table, plans, axis=1) for table in singles]
-    means = np.array([table.mean(axis=0) for table in singles])
-    # Of equals the better of the cheapest, the cheapest of the best.
-    weak, strong = pareto_front(*means)[[0, -1]]
-    check_anchors(*means.T[[weak, strong]])
-
-    def statistic(*means):
-        router, oracle, models = means[:2], means[2:4], means[4:]
-        curves = [router, random_mix(*models), _staircase(*models), oracle]
-        table = np.array(
-            [numbers_of_curve(*curve, models, weak, strong) for curve in curves]
-        )
-        return np.vstack([table, table[0] - table[1]])
-
-    arrays = [curve.row_cost, curve.row_quality, *oracle, *singles]
-    numbers = intervals(statistic, arrays, confidence_level, n_resamples, random_state)
-    # One metric after the other of each contender.
-    return {
-        metric: dict(zip(CONTENDERS, numbers[k :: len(METRICS)]))
-        for k, metric in enumerate(METRICS)
-    }
+    numbers: dict[str, dict[str, BootstrapInterval]] = {name: {} for name in METRICS}
+    for (contender, metric), interval in zip(product(CONTENDERS, METRICS), results):
+        numbers[metric][contender] = interval
+    return numbers

@@ -1,6 +1,6 @@
 """OCCAM's estimator of success probabilities, as a multi-output regressor."""
 
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -27,12 +27,15 @@ from skroute.utils._validation import (
     whole_rows,
 )
 
-# Rows per row of a subset by default: see the page on quality in the user guide.
-_SUBSETS = 10
-# Weight of the farthest rows that is left out.
+# The default subset has one row in this many. The page on quality in the user guide
+# compares other values.
+_ROWS_PER_SUBSET_ROW = 10
+# Total weight of the farthest rows, which are left out.
 _TAIL = 1e-6
-# Distances that are in memory at once, by each thread.
+# Distances that each thread has in memory at once.
 _DISTANCES = 2**20
+# Names of the metrics in scipy. Squared distances have the order of euclidean ones.
+_SCIPY_METRICS = {"manhattan": "cityblock", "euclidean": "sqeuclidean"}
 
 
 class BaggedNeighborsRegressor(
@@ -42,28 +45,30 @@ class BaggedNeighborsRegressor(
     RegressorMixin,
     BaseEstimator,
 ):
-    """Outcomes of the nearest row of a random subset, averaged over all subsets.
+    """Mean outcome of the nearest row of a random subset, over all subsets of one size.
 
-    This is OCCAM's estimator of success probabilities [1]_. A subset of `subset_size` of the
-    reference rows, whose outcomes are known (for each model, how well it answered), answers a
-    new row with the outcome of its nearest row, and the estimate is the mean of these answers.
-    Larger subsets hold nearer rows (less bias) and average fewer of them (more variance).
+    This is OCCAM's estimator of success probabilities [1]_. The outcomes of the
+    reference rows are known: for each model, the quality of its answer. Each subset of
+    `subset_size` reference rows estimates a new row by the outcome of its nearest row,
+    and the estimate is the mean over the subsets. Larger subsets have nearer rows (less
+    bias). The mean is then over fewer of them (more variance).
 
-    The mean is taken over *all* subsets of that size, without drawing one: the j-th nearest of N
-    rows is the nearest one in a share ``C(N - j, subset_size - 1) / C(N, subset_size)`` of them,
-    so the estimate is a weighted mean of the nearest rows. It has the expectation of drawn
-    subsets and, since the subsets overlap, about half the variance of ``N / subset_size``
-    disjoint ones.
+    The mean is over *all* subsets of that size, and none is drawn. The j-th nearest of
+    N rows is the nearest one in a share ``C(N - j, subset_size - 1) / C(N,
+    subset_size)`` of the subsets. So the estimate is a weighted mean of the nearest
+    rows. It has the expectation of drawn subsets. Since the subsets overlap, it has
+    about half the variance of ``N / subset_size`` disjoint ones.
 
-    All outputs share one search, in double precision. Rows are not scaled here, so scale the
-    features if their units differ.
+    All outputs share one search, in double precision. Rows are not scaled here, so
+    scale the features if their units differ.
 
     Parameters
     ----------
     subset_size : int, default=None
         Rows in a subset. Raising it follows local changes of the outcomes more closely,
-        and more of their noise. None takes a tenth of the rows (at least one), which averages
-        about 20 rows. Noisy outcomes want smaller subsets: see :ref:`quality`, and search it.
+        and more of their noise. None takes a tenth of the rows (at least one), which
+        averages about 20 rows. Noisy outcomes need smaller subsets: see :ref:`quality`,
+        and tune the parameter by a search.
 
     metric : {"chebyshev", "manhattan", "euclidean"}, default="chebyshev"
         Distance between rows. The default is the one recommended in [1]_.
@@ -77,8 +82,8 @@ class BaggedNeighborsRegressor(
         Rows in a subset.
 
     weights_ : ndarray of shape (n_neighbors,)
-        Weight of the j-th nearest row, if all rows weigh one: falling, cut where the rest sums to
-        less than 1e-6 and scaled to sum to one.
+        Weight of the j-th nearest row, if all rows weigh one. The weights fall. They
+        end where the rest sums to less than 1e-6, and are scaled to sum to one.
 
     n_features_in_ : int
         Number of features seen during `fit`.
@@ -93,11 +98,11 @@ class BaggedNeighborsRegressor(
 
     Notes
     -----
-    Rows at the same distance share their weights, so that the estimate does not depend on the
-    order of the rows.
+    Rows at the same distance share their weights, so that the estimate does not depend
+    on the order of the rows.
 
-    With a `sample_weight` a row stands for as many rows as it weighs, all at its distance: a row of
-    weight 2 has the weights of two neighbours. `predict` then sorts all rows for each query.
+    With a `sample_weight`, a row of weight 2 is two rows at the same distance.
+    `predict` then sorts all rows for each query.
 
     References
     ----------
@@ -146,12 +151,12 @@ class BaggedNeighborsRegressor(
             Reference rows.
 
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Outcomes; for routing, the quality of each model's answer, out of sample.
+            Outcomes. For routing, the quality of each model's answer, out of sample.
 
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows. Their unit does not matter: whole multiples of the smallest
-            weight, up to 16, count rows, and other weights get the mean 1. A row of weight 0 is
-            left out. None weights all rows alike.
+            Weights of the rows. Their unit does not matter: whole multiples of the
+            smallest weight, up to 16, count rows, and other weights get the mean 1. A
+            row of weight 0 is left out. None weights all rows alike.
 
         Returns
         -------
@@ -172,7 +177,8 @@ class BaggedNeighborsRegressor(
 
     @_fit_context(prefer_skip_nested_validation=True)
     def _fit(self, X, y, sample_weight):
-        # Refuses 0 here rather than in `predict`.
+        """Check the arguments of :meth:`fit`, and store the reference rows."""
+        # Raises an error for n_jobs=0 here instead of in `predict`.
         effective_n_jobs(self.n_jobs)
         if not hasattr(X, "tocsr"):
             refuse_texts(X=X)
@@ -189,21 +195,24 @@ class BaggedNeighborsRegressor(
         weight = given_weights(sample_weight, rows)
         if weight is not None:
             weight = relative_weights(weight)
-            kept = weight > 0
-            rows, outcomes = rows[kept], outcomes[kept]
-            self._row_weight = none_if_equal(weight[kept])
+            has_weight = weight > 0
+            rows = rows[has_weight]
+            outcomes = outcomes[has_weight]
+            self._row_weight = none_if_equal(weight[has_weight])
             n_rows = round(weight.sum())
         size = self.subset_size
         if size is not None and size > n_rows:
             raise ValueError(
-                f"subset_size={size!r} is more than the n_samples = {n_rows} given to fit; "
-                f"it can be at most {n_rows}."
+                f"subset_size={size!r} is more than the n_samples = {n_rows} given to "
+                f"fit; it can be at most {n_rows}."
             )
-        self.subset_size_ = max(1, n_rows // _SUBSETS) if size is None else size
+        if size is None:
+            size = max(1, n_rows // _ROWS_PER_SUBSET_ROW)
+        self.subset_size_ = size
         self._metric = self.metric
-        # Feature by feature, as the search reads them.
+        # (n_features, n_rows): the search reads feature by feature.
         self._columns = np.ascontiguousarray(rows.T, dtype=np.float64)
-        # scikit-learn looks for NaN among numbers, not for None among objects.
+        # scikit-learn refuses NaN among numbers, but not None among objects.
         self._outcomes = check_numbers(outcomes, "y")
         self.weights_ = nearest_weights(n_rows, self.subset_size_)
         return self
@@ -227,31 +236,45 @@ class BaggedNeighborsRegressor(
             The estimates.
 
         y_std : ndarray of the same shape, dtype=float64
-            Their standard errors given the reference rows; only if `return_std`. With weights w
-            and estimate f, ``sqrt(sum(w**2) * sum(w * (y - f)**2) / (1 - sum(w**2)))``: unbiased
-            (squared) where the nearest rows have the same expected outcome and noise, too large
-            rather than too small where the expected outcomes differ. NaN where a single
-            row decides (`subset_size` equal to the number of rows).
+            Their standard errors given the reference rows. Only if `return_std`. With
+            weights w and estimate f, they are ``sqrt(sum(w**2) * sum(w * (y - f)**2) /
+            (1 - sum(w**2)))``. Their square is unbiased if the nearest rows have the
+            same expected outcome and noise. If the expected outcomes differ, it is too
+            large on average. NaN if a single row has all the weight (`subset_size`
+            equal to the number of rows).
         """
         check_is_fitted(self)
         queries = whole_rows(X, self)
-        each = max(1, _DISTANCES // self._columns.shape[1])
-        estimates = (
-            self._estimates if self._row_weight is None else self._weighted_estimates
-        )
-        parts = Parallel(n_jobs=self.n_jobs, require="sharedmem")(
-            delayed(estimates)(queries[some], return_std)
-            for some in gen_batches(len(queries), each)
+        estimate_block = self._estimates
+        if self._row_weight is not None:
+            estimate_block = self._weighted_estimates
+        rows_of_block = max(1, _DISTANCES // self._columns.shape[1])
+        blocks = Parallel(n_jobs=self.n_jobs, require="sharedmem")(
+            delayed(estimate_block)(queries[block], return_std)
+            for block in gen_batches(len(queries), rows_of_block)
         )
         shape = (len(queries), *self._outcomes.shape[1:])
-        found = [np.concatenate(part).reshape(shape) for part in zip(*parts)]
-        return tuple(found) if return_std else found[0]
+        mean = np.concatenate([block.mean for block in blocks]).reshape(shape)
+        if not return_std:
+            return mean
+        std = np.concatenate([block.std for block in blocks]).reshape(shape)
+        return mean, std
 
     def _distances(self, queries):
-        """Distances of all reference rows; for the order alone those of euclidean are squared."""
+        """Return distances to all reference rows, squared for the euclidean metric.
+
+        They are used for the order of the reference rows alone.
+
+        Parameters
+        ----------
+        queries : ndarray of shape (n_queries, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_queries, n_rows)
+        """
         if self._metric != "chebyshev":
-            name = {"manhattan": "cityblock", "euclidean": "sqeuclidean"}[self._metric]
-            return cdist(queries, self._columns.T, name)
+            return cdist(queries, self._columns.T, _SCIPY_METRICS[self._metric])
         from skroute.quality._kernels import chebyshev
 
         distances = np.empty((len(queries), self._columns.shape[1]))
@@ -259,72 +282,173 @@ class BaggedNeighborsRegressor(
         return distances
 
     def _estimates(self, queries, return_std):
-        """Weighted means of the nearest rows' outcomes, ties sharing their weights."""
-        distances, k = self._distances(queries), len(self.weights_)
+        """Return estimates if all reference rows weigh one.
+
+        Parameters
+        ----------
+        queries : ndarray of shape (n_queries, n_features)
+        return_std : bool
+
+        Returns
+        -------
+        _Estimates
+        """
+        distances = self._distances(queries)
         outcomes = self._outcomes.reshape(len(self._outcomes), -1)
-        nearest = np.argpartition(distances, k - 1, axis=1)[:, :k]
-        near = np.take_along_axis(distances, nearest, axis=1)
-        order = near.argsort(axis=1)
-        nearest, near = (
-            np.take_along_axis(part, order, axis=1) for part in (nearest, near)
-        )
-        weights = share_tied_weights(self.weights_, near)
-        # Rows that are as far as the last one, and share its weight.
-        n_tied = np.count_nonzero(distances <= near[:, -1:], axis=1)
+        nearest = _nearest_rows(distances, len(self.weights_))
+        nearest_distances = np.take_along_axis(distances, nearest, axis=1)
+        weights = share_tied_weights(self.weights_, nearest_distances)
+        last_distances = nearest_distances[:, -1]
+        tied_neighbors = _tied_with_last(distances, last_distances, nearest, weights)
         mean = np.einsum("qk,qko->qo", weights, outcomes[nearest])
-        tied = {}
-        for q in np.flatnonzero(n_tied > k):
-            rows = np.flatnonzero(distances[q] <= near[q, -1])
-            own = np.zeros(distances.shape[1])
-            own[nearest[q]] = weights[q]
-            at_end = rows[distances[q, rows] == near[q, -1]]
-            own[at_end] = own[at_end].sum() / len(at_end)
-            tied[q] = rows, own[rows]
-            mean[q] = own[rows] @ outcomes[rows]
+        for tied in tied_neighbors:
+            mean[tied.query] = tied.weights @ outcomes[tied.rows]
         if not return_std:
-            return (mean,)
-        spread = np.einsum(
-            "qk,qko->qo", weights, (outcomes[nearest] - mean[:, None]) ** 2
-        )
+            return _Estimates(mean, std=None)
+        squared_residuals = (outcomes[nearest] - mean[:, None]) ** 2
+        spread = np.einsum("qk,qko->qo", weights, squared_residuals)
         squares = (weights**2).sum(axis=1)
-        for q, (rows, own) in tied.items():
-            spread[q] = own @ (outcomes[rows] - mean[q]) ** 2
-            squares[q] = (own**2).sum()
-        with np.errstate(divide="ignore", invalid="ignore"):
-            inflation = np.where(squares < 1, squares / (1 - squares), np.nan)
-        return mean, np.sqrt(spread * inflation[:, None])
+        for tied in tied_neighbors:
+            squared_residuals = (outcomes[tied.rows] - mean[tied.query]) ** 2
+            spread[tied.query] = tied.weights @ squared_residuals
+            squares[tied.query] = (tied.weights**2).sum()
+        return _Estimates(mean, _standard_errors(spread, squares))
 
     def _weighted_estimates(self, queries, return_std):
-        """Return weighted means of outcomes, where rows weigh differently."""
+        """Return estimates if reference rows have different weights.
+
+        Parameters
+        ----------
+        queries : ndarray of shape (n_queries, n_features)
+        return_std : bool
+
+        Returns
+        -------
+        _Estimates
+        """
         outcomes = self._outcomes.reshape(len(self._outcomes), -1)
         shares = weighted_shares(
-            self._distances(queries), self._row_weight, self.weights_
+            self._distances(queries), self._row_weight, weights=self.weights_
         )
         mean = shares @ outcomes
         if not return_std:
-            return (mean,)
+            return _Estimates(mean, std=None)
         spread = np.empty(mean.shape)
         for output in range(mean.shape[1]):
-            apart = outcomes[:, output] - mean[:, [output]]
-            spread[:, output] = (shares * apart**2).sum(axis=1)
+            residuals = outcomes[:, output] - mean[:, [output]]
+            spread[:, output] = (shares * residuals**2).sum(axis=1)
         # A row of weight 2 is two rows with half of its share each.
         squares = (shares**2 / self._row_weight).sum(axis=1)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            inflation = np.where(squares < 1, squares / (1 - squares), np.nan)
-        return mean, np.sqrt(spread * inflation[:, None])
+        return _Estimates(mean, _standard_errors(spread, squares))
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "weights_")
 
 
-def nearest_weights(n_rows, subset_size, tail=_TAIL):
-    """Probability that the j-th nearest row is the nearest one of a random subset.
+class _Estimates(NamedTuple):
+    """Estimates of some queries.
 
-    Of the ``C(n_rows, subset_size)`` subsets, those whose nearest row is the j-th nearest
-    of all hold it and ``subset_size - 1`` of the ``n_rows - j`` rows beyond it:
-    ``w_j = C(n_rows - j, subset_size - 1) / C(n_rows, subset_size)``. Hence
-    ``w_1 = subset_size / n_rows`` and
-    ``w_{j+1} / w_j = (n_rows - j - subset_size + 1) / (n_rows - j)``.
+    Attributes
+    ----------
+    mean : ndarray of shape (n_queries, n_outputs)
+    std : ndarray of shape (n_queries, n_outputs), or None
+        Standard errors. None if they are not needed.
+    """
+
+    mean: np.ndarray
+    std: np.ndarray | None
+
+
+class _TiedNeighbors(NamedTuple):
+    """The neighbours of a query that has further rows at the distance of the last one.
+
+    Attributes
+    ----------
+    query : int
+    rows : ndarray of int, of shape (n_neighbors,)
+    weights : ndarray of shape (n_neighbors,)
+        All rows at the last distance have the same weight.
+    """
+
+    query: int
+    rows: np.ndarray
+    weights: np.ndarray
+
+
+def _nearest_rows(distances, n_neighbors):
+    """Return the nearest rows of each query by rising distance.
+
+    Parameters
+    ----------
+    distances : ndarray of shape (n_queries, n_rows)
+    n_neighbors : int
+
+    Returns
+    -------
+    ndarray of shape (n_queries, n_neighbors), dtype=intp
+    """
+    nearest = np.argpartition(distances, n_neighbors - 1, axis=1)[:, :n_neighbors]
+    order = np.take_along_axis(distances, nearest, axis=1).argsort(axis=1)
+    return np.take_along_axis(nearest, order, axis=1)
+
+
+def _tied_with_last(distances, last_distances, nearest, weights):
+    """Return the neighbours of queries that have more of them because of ties.
+
+    Parameters
+    ----------
+    distances : ndarray of shape (n_queries, n_rows)
+    last_distances : ndarray of shape (n_queries,)
+        Distance of the last of the nearest rows.
+    nearest : ndarray of shape (n_queries, n_neighbors), dtype=intp
+    weights : ndarray of shape (n_queries, n_neighbors)
+        Weights of the nearest rows.
+
+    Returns
+    -------
+    list of _TiedNeighbors
+    """
+    n_neighbors = nearest.shape[1]
+    n_within = np.count_nonzero(distances <= last_distances[:, None], axis=1)
+    tied_neighbors = []
+    for query in np.flatnonzero(n_within > n_neighbors):
+        distances_of_query = distances[query]
+        rows = np.flatnonzero(distances_of_query <= last_distances[query])
+        last_rows = np.flatnonzero(distances_of_query == last_distances[query])
+        weight_of_row = np.zeros(distances.shape[1])
+        weight_of_row[nearest[query]] = weights[query]
+        weight_of_row[last_rows] = weight_of_row[last_rows].sum() / len(last_rows)
+        tied_neighbors.append(_TiedNeighbors(query, rows, weight_of_row[rows]))
+    return tied_neighbors
+
+
+def _standard_errors(spread, squares):
+    """Return the standard errors of weighted means, NaN if one row has all the weight.
+
+    Parameters
+    ----------
+    spread : ndarray of shape (n_queries, n_outputs)
+        Weighted means of squared residuals.
+    squares : ndarray of shape (n_queries,)
+        Sums of squared weights.
+
+    Returns
+    -------
+    ndarray of shape (n_queries, n_outputs)
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        inflation = np.where(squares < 1, squares / (1 - squares), np.nan)
+    return np.sqrt(spread * inflation[:, None])
+
+
+def nearest_weights(n_rows, subset_size, tail=_TAIL):
+    """Return the probability that the j-th nearest row is the nearest one of a subset.
+
+    There are ``C(n_rows, subset_size)`` subsets. Those whose nearest row is the j-th
+    nearest of all consist of it and of ``subset_size - 1`` of the ``n_rows - j`` rows
+    beyond it: ``w_j = C(n_rows - j, subset_size - 1) / C(n_rows, subset_size)``. Hence
+    ``w_1 = subset_size / n_rows`` and ``w_{j+1} / w_j = (n_rows - j - subset_size + 1)
+    / (n_rows - j)``.
 
     Parameters
     ----------
@@ -343,8 +467,8 @@ def nearest_weights(n_rows, subset_size, tail=_TAIL):
     """
     j = np.arange(1, n_rows - subset_size + 1, dtype=np.float64)
     log_ratios = np.log((n_rows - j - subset_size + 1) / (n_rows - j))
-    # The weight beyond the j-th row is the chance that a subset avoids the j nearest,
-    # C(n_rows - j, s) / C(n_rows, s), a product that does not cancel.
+    # The weight beyond the j-th row is the probability that a subset has none of the j
+    # nearest rows, C(n_rows - j, s) / C(n_rows, s). This product has no cancellation.
     rows_left = n_rows - j + 1
     log_beyond = np.cumsum(np.log((rows_left - subset_size) / rows_left))
     n_neighbors = 1 + int(np.count_nonzero(log_beyond >= np.log(tail)))
@@ -356,7 +480,8 @@ def nearest_weights(n_rows, subset_size, tail=_TAIL):
 def weighted_shares(distances, row_weight, weights):
     """Return the share of each row in the estimate of each query.
 
-    A row takes as many of the places among the nearest rows as it weighs.
+    The nearest rows have places on a line, by rising distance. A row of weight w has w
+    places. Rows at one distance have their places in common.
 
     Parameters
     ----------
@@ -371,31 +496,46 @@ def weighted_shares(distances, row_weight, weights):
     ndarray of shape (n_queries, n_rows)
     """
     order = distances.argsort(axis=1, kind="stable")
-    near = np.take_along_axis(distances, order, axis=1)
-    own_weight = row_weight[order]
-    end = own_weight.cumsum(axis=1)
-    begin = end - own_weight
+    sorted_distances = np.take_along_axis(distances, order, axis=1)
+    sorted_weight = row_weight[order]
+    # Places of each row by rising distance, then those of all rows at its distance.
+    end = sorted_weight.cumsum(axis=1)
+    begin = np.zeros(end.shape)
     begin[:, 1:] = end[:, :-1]
-    begin[:, 0] = 0.0
-    # Rows at one distance have all the places of these rows in common.
-    differs = near[:, 1:] != near[:, :-1]
-    begin[:, 1:][~differs] = -np.inf
+    is_tied = sorted_distances[:, 1:] == sorted_distances[:, :-1]  # with the row before
+    begin[:, 1:][is_tied] = -np.inf
     begin = np.maximum.accumulate(begin, axis=1)
-    end[:, :-1][~differs] = np.inf
+    end[:, :-1][is_tied] = np.inf
     end = np.minimum.accumulate(end[:, ::-1], axis=1)[:, ::-1]
-    places = np.arange(len(weights) + 1)
-    taken = np.append(0.0, np.cumsum(weights))
-    of_distance = np.interp(end, places, taken) - np.interp(begin, places, taken)
+    # Total weight of the places before a point of the line.
+    points = np.arange(len(weights) + 1)
+    total = np.append(0.0, np.cumsum(weights))
+    weight_of_distance = np.interp(end, points, total) - np.interp(begin, points, total)
     shares = np.empty(distances.shape)
-    np.put_along_axis(shares, order, of_distance * own_weight / (end - begin), axis=1)
+    sorted_shares = weight_of_distance * sorted_weight / (end - begin)
+    np.put_along_axis(shares, order, sorted_shares, axis=1)
     return shares / shares.sum(axis=1, keepdims=True)
 
 
 def share_tied_weights(weights, distances):
-    """Weights by rank, averaged over rows at the same distance; distances rise along a row."""
-    new = np.ones(distances.shape, dtype=bool)
-    new[:, 1:] = distances[:, 1:] != distances[:, :-1]
-    starts = np.flatnonzero(new)
+    """Return weights by rank, averaged over rows at the same distance.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (n_neighbors,)
+        Weight of each rank.
+    distances : ndarray of shape (n_queries, n_neighbors)
+        Rising along each row.
+
+    Returns
+    -------
+    ndarray of shape (n_queries, n_neighbors)
+    """
+    is_new = np.ones(distances.shape, dtype=bool)
+    is_new[:, 1:] = distances[:, 1:] != distances[:, :-1]
+    # Groups of equal distances, in the flat array of all queries.
+    starts = np.flatnonzero(is_new)
     counts = np.diff(starts, append=distances.size)
-    sums = np.add.reduceat(np.broadcast_to(weights, distances.shape).ravel(), starts)
+    all_weights = np.broadcast_to(weights, distances.shape).ravel()
+    sums = np.add.reduceat(all_weights, starts)
     return np.repeat(sums / counts, counts).reshape(distances.shape)

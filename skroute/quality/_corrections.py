@@ -1,122 +1,230 @@
-"""Curves that bring estimates to the outcomes of other rows, and no further than noise allows."""
+"""Calibration of estimates: shrunken curves, and the range and size of the outcomes."""
+
+from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial.legendre import legvander
 
-# Highest power of a curve, points that it is kept at, and how far its ends are from the extremes.
+# Degree of the polynomial of a calibration curve.
 _DEGREE = 4
+# Number of points at which a curve is kept; it is linear between them.
 _POINTS = 33
+# Share of the estimates that are below the first point, and above the last point.
 _ENDS = 0.005
-# What is left of a power after those below it: less is rounding.
-_APART = 1e-3
-# Of the size of outcomes: a width that is less is rounding. Choices are alike in size up to this.
-_ROUNDING, _ALIKE = 1e-9, 16
-# A range of more standard deviations than so many is that of a tail: 1,000 normal rows have 6.5,
-# right and wrong have 2 and, of one wrong in a hundred, 10.
+# A column of the basis has a root mean square of about 1. If less than this is left of
+# it after the columns of lower degree are projected out, the rest is rounding.
+_LEAST_REST = 1e-3
+# A range that is narrower than this share of the largest outcome is rounding.
+_ROUNDING = 1e-9
+# Ranges of choices are alike up to this ratio.
+_MOST_RATIO = 16
+# A range above this many standard deviations counts as heavy-tailed. 1,000 normal rows
+# have about 6.5; right and wrong have 2, and 10 if one row in a hundred is wrong.
 _TAIL = 8
+# The unit of estimates is the widest range times two to the power of minus this: a
+# millionth.
+_BITS_OF_RANGE = 20
 
 
-def corrections(estimate, quality, weight=None):
-    """What to add to estimates, by their size; the order of estimates of a choice stays.
+class CorrectionCurves(NamedTuple):
+    """Calibration curves of all choices: amounts to add to estimates, by their size.
 
-    For each choice a polynomial of the estimate. Of each of its powers what is noise is shrunk
-    away, judged over all choices together: with coefficients ``c`` of orthonormal polynomials and
-    their variances ``v`` by ``t / (t + v)``, ``t = max(mean(c ** 2 - v), 0)`` (empirical Bayes).
+    Attributes
+    ----------
+    low : ndarray of shape (n_choices,)
+        Estimate at the first point of each curve. Lower estimates have its correction.
+    width : ndarray of shape (n_choices,)
+        Distance from the first point to the last one; infinite if all estimates are
+        equal.
+    added : ndarray of shape (n_choices, n_points)
+        Amount to add at evenly spaced points.
+    """
+
+    low: np.ndarray
+    width: np.ndarray
+    added: np.ndarray
+
+    def apply(self, estimate):
+        """Return corrected estimates, an array of shape (n_rows, n_choices)."""
+        # np.clip takes twice the time for a single row.
+        share = np.minimum(np.maximum((estimate - self.low) / self.width, 0), 1)
+        place = (_POINTS - 1) * share
+        left = np.minimum(place.astype(np.intp), _POINTS - 2)
+        choice = np.arange(len(self.low))
+        before = self.added[choice, left]
+        after = self.added[choice, left + 1]
+        return estimate + before + (place - left) * (after - before)
+
+    def scaled(self, sizes):
+        """Return the curves of estimates times `sizes`, of shape (n_choices,)."""
+        return CorrectionCurves(
+            low=self.low * sizes,
+            width=self.width * sizes,
+            added=self.added * sizes[:, None],
+        )
+
+
+def fit_corrections(estimate, quality, weight=None):
+    """Fit calibration curves that keep the order of the estimates of each choice.
+
+    The correction of each choice is a polynomial of the estimate. Its coefficients are
+    shrunk by their noise, see :func:`_fit_shrunken`.
 
     Parameters
     ----------
-    estimate, quality : ndarray of shape (n_rows, n_choices)
-        Out of sample, and what came out.
+    estimate : ndarray of shape (n_rows, n_choices)
+        Out-of-fold estimates.
+    quality : ndarray of shape (n_rows, n_choices)
+        Outcomes of the same rows.
     weight : ndarray of shape (n_rows,), default=None
         Weights of the rows, in units of one row. None: each row weighs one.
 
     Returns
     -------
-    ndarray of shape (n_choices, 2 + n_points)
-        For each choice the lowest estimate of its curve, the width, infinite where there is none,
-        and what to add at even steps; in between it is interpolated.
+    CorrectionCurves
     """
     low, high = np.quantile(estimate, [_ENDS, 1 - _ENDS], axis=0)
-    width, n_rows = real_widths(low, high), len(estimate)
-    degree, at = min(_DEGREE, n_rows - 1), np.linspace(low, high, _POINTS)
-
-    def powers(values):
-        """Legendre polynomials of the places of values between the ends."""
-        return legvander(2 * np.clip((values - low) / width, 0, 1) - 1, degree)
-
-    of_rows, residual = powers(estimate).swapaxes(0, 1), quality - estimate
+    width = real_widths(low, high)
+    n_rows = len(estimate)
+    degree = min(_DEGREE, n_rows - 1)
+    # (n_choices, n_rows, degree + 1)
+    columns = _polynomials(estimate, low, width, degree).swapaxes(0, 1)
+    residual = quality - estimate
     if weight is not None:
         # Weighted least squares are those of rows times the root of their weights.
         root = np.sqrt(weight)[:, None]
-        of_rows, residual, n_rows = root * of_rows, root * residual, weight.sum()
-    basis, triangle = np.linalg.qr(of_rows)
-    size = np.abs(np.diagonal(triangle, axis1=1, axis2=2)) / np.sqrt(n_rows)
-    # Few different values have few powers: what is left of the others is rounding.
-    used = np.logical_and.accumulate(size > _APART, axis=1)[:, None]
-    products = np.where(used, basis, 0) * residual.T[..., None]
-    coef = products.sum(axis=1)
-    noise = np.maximum((products**2).sum(axis=1) - coef**2 / n_rows, 0)
-    real = np.maximum((coef**2 - noise).mean(axis=0), 0.0)
-    shrink = np.divide(
-        real, real + noise, out=np.zeros_like(noise), where=real + noise > 0
-    )
-    triangle = np.where(used, triangle, np.eye(degree + 1))
-    of_powers = np.linalg.solve(triangle, (shrink * coef)[..., None])[..., 0]
-    add = (powers(at) * of_powers).sum(axis=2)
-    add = np.maximum.accumulate(at + add) - at
-    return np.column_stack([low, width, add.T])
+        columns = root * columns
+        residual = root * residual
+        n_rows = weight.sum()
+    coef = _fit_shrunken(columns, residual, n_rows)
+    points = np.linspace(low, high, _POINTS)  # (n_points, n_choices)
+    added = (_polynomials(points, low, width, degree) * coef).sum(axis=2)
+    # The corrected estimate must not fall where the estimate rises.
+    added = np.maximum.accumulate(points + added) - points
+    return CorrectionCurves(low, width, np.ascontiguousarray(added.T))
 
 
-def corrected(estimate, knots):
-    """Estimates with the corrections of each choice, interpolated between even points."""
-    low, width, add = knots[:, 0], knots[:, 1], knots[:, 2:]
-    place = (_POINTS - 1) * np.minimum(np.maximum((estimate - low) / width, 0), 1)
-    left, choice = np.minimum(place.astype(np.intp), _POINTS - 2), np.arange(len(knots))
-    before, after = add[choice, left], add[choice, left + 1]
-    return estimate + before + (place - left) * (after - before)
+def _polynomials(values, low, width, degree):
+    """Return Legendre polynomials of values, mapped from a curve's range to [-1, 1].
 
+    Parameters
+    ----------
+    values : ndarray of shape (n_values, n_choices)
+    low, width : ndarray of shape (n_choices,)
+        As in :class:`CorrectionCurves`.
+    degree : int
 
-def finished(estimate, low, high, unit):
-    """Estimates in the range of what was seen, rounded; the arguments are those of `range_of`.
-
-    Otherwise rounding would buy the more expensive of choices that are equally good.
+    Returns
+    -------
+    ndarray of shape (n_values, n_choices, degree + 1)
     """
-    if unit is not None:
-        estimate = np.rint(estimate / unit) * unit
-    return np.minimum(np.maximum(estimate, low), high)
+    share = np.clip((values - low) / width, 0, 1)
+    return legvander(2 * share - 1, degree)
+
+
+def _fit_shrunken(columns, residual, n_rows):
+    """Fit residuals by least squares, with coefficients that are shrunk by their noise.
+
+    The columns are made orthonormal. The coefficients ``c`` of one degree, with the
+    variances ``v``, are shrunk by ``t / (t + v)``, where ``t = max(mean(c ** 2 - v),
+    0)`` is a mean over the choices (empirical Bayes).
+
+    Parameters
+    ----------
+    columns : ndarray of shape (n_choices, n_rows, n_columns)
+    residual : ndarray of shape (n_rows, n_choices)
+    n_rows : float
+        Number of rows, or the sum of their weights.
+
+    Returns
+    -------
+    ndarray of shape (n_choices, n_columns)
+        Coefficients of `columns`.
+    """
+    basis, triangle = np.linalg.qr(columns)
+    rest = np.abs(np.diagonal(triangle, axis1=1, axis2=2)) / np.sqrt(n_rows)
+    # Estimates with few different values determine few coefficients.
+    is_used = np.logical_and.accumulate(rest > _LEAST_REST, axis=1)[:, None]
+    products = np.where(is_used, basis, 0) * residual.T[..., None]
+    coef = products.sum(axis=1)
+    variance = np.maximum((products**2).sum(axis=1) - coef**2 / n_rows, 0)
+    signal = np.maximum((coef**2 - variance).mean(axis=0), 0.0)
+    shrinkage = np.divide(
+        signal,
+        signal + variance,
+        out=np.zeros_like(variance),
+        where=signal + variance > 0,
+    )
+    triangle = np.where(is_used, triangle, np.eye(columns.shape[2]))
+    return np.linalg.solve(triangle, (shrinkage * coef)[..., None])[..., 0]
+
+
+class OutcomeRange(NamedTuple):
+    """The range and the rounding unit of estimates.
+
+    Attributes
+    ----------
+    low, high : ndarray of shape (n_choices,)
+        Smallest and largest estimate of each choice.
+    unit : float or None
+        Estimates are whole multiples of it. None: they are not rounded.
+    """
+
+    low: np.ndarray
+    high: np.ndarray
+    unit: float | None
+
+    def limit(self, estimate):
+        """Return estimates that are rounded to the unit and clipped to the range.
+
+        Without rounding, choices of equal quality would differ in the last digits, and
+        the more expensive one might be taken.
+        """
+        if self.unit is not None:
+            estimate = np.rint(estimate / self.unit) * self.unit
+        # np.clip takes twice the time for a single row.
+        return np.minimum(np.maximum(estimate, self.low), self.high)
 
 
 def range_of(quality):
-    """The least and the largest outcome of each choice, and the unit of their estimates.
+    """Return the range of the outcomes of each choice, and the unit of estimates.
 
-    The unit is about a millionth of the widest range, a power of two; None where no range has a
-    width. Ranges far wider than the narrowest do not count: the others would be rounded off.
+    The unit is a power of two, about a millionth of the widest range. Ranges far wider
+    than the narrowest one are left out: their unit would round off the estimates of
+    other choices.
+
+    Parameters
+    ----------
+    quality : ndarray of shape (n_rows, n_choices)
+
+    Returns
+    -------
+    OutcomeRange
     """
-    low, high = quality.min(axis=0), quality.max(axis=0)
-    widest = min(
-        float((high - low).max()), _ALIKE * float(real_widths(low, high).min())
-    )
-    return (
-        low,
-        high,
-        float(2.0 ** (np.ceil(np.log2(widest)) - 20)) if widest > 0 else None,
-    )
+    low = quality.min(axis=0)
+    high = quality.max(axis=0)
+    narrowest = float(real_widths(low, high).min())
+    widest = min(float((high - low).max()), _MOST_RATIO * narrowest)
+    unit = None
+    if widest > 0:
+        unit = float(2.0 ** (np.ceil(np.log2(widest)) - _BITS_OF_RANGE))
+    return OutcomeRange(low, high, unit)
 
 
 def real_widths(low, high):
-    """Widths of ranges; infinite where they are rounding."""
+    """Return the widths of ranges, infinite where a width is rounding."""
     width = high - low
-    return np.where(
-        width > _ROUNDING * np.maximum(np.abs(low), np.abs(high)), width, np.inf
-    )
+    largest = np.maximum(np.abs(low), np.abs(high))
+    return np.where(width > _ROUNDING * largest, width, np.inf)
 
 
 def sizes_of(quality):
-    """By what outcomes of each choice are divided, so that one does not drown the others.
+    """Return divisors of outcomes, so that no choice dominates squared errors.
 
-    Squared errors are added up over choices. Where losses have no bound, one choice with a heavy
-    tail would decide alone how all of them are estimated. One that varies far more and has no
-    tail is left as it is: what it varies by is what decisions turn on.
+    Squared errors are added up over choices. If losses have no bound, one choice with a
+    heavy tail would determine the estimates of all choices. A choice without a tail is
+    not divided, even if it varies far more than others: decisions depend on this
+    variation.
 
     Parameters
     ----------
@@ -125,13 +233,18 @@ def sizes_of(quality):
     Returns
     -------
     ndarray of shape (n_choices,)
-        Powers of two. Choices with a tail that range over far more than the narrowest one get
-        about its standard deviation; the others are 1.
+        Powers of two. For choices with a heavy tail and a range far wider than the
+        narrowest one, about the ratio of their standard deviation to that of the
+        narrowest; otherwise 1.
     """
-    low, high, spread = quality.min(axis=0), quality.max(axis=0), quality.std(axis=0)
-    width, least = high - low, real_widths(low, high).min()
-    sizes, wide = np.ones(len(low)), (width > _ALIKE * least) & (width > _TAIL * spread)
-    if wide.any():
-        ratio = spread[wide] / spread[width == least].max()
-        sizes[wide] = 2.0 ** np.maximum(np.round(np.log2(ratio)), 0)
+    low = quality.min(axis=0)
+    high = quality.max(axis=0)
+    spread = quality.std(axis=0)
+    width = high - low
+    narrowest = real_widths(low, high).min()
+    has_tail = (width > _MOST_RATIO * narrowest) & (width > _TAIL * spread)
+    sizes = np.ones(len(low))
+    if has_tail.any():
+        ratio = spread[has_tail] / spread[width == narrowest].max()
+        sizes[has_tail] = 2.0 ** np.maximum(np.round(np.log2(ratio)), 0)
     return sizes

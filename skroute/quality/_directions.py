@@ -1,17 +1,18 @@
-"""Directions of rows: a truncated singular value decomposition that treats its own rows as new."""
+"""Truncated singular value decomposition, whose own rows can be read as new ones."""
 
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.decomposition import TruncatedSVD
 
-# Least part of a direction that other rows have: a direction of one row alone has none.
+# Smallest share of a direction that is due to other rows. It is 0 if only one row has
+# the direction.
 _LEAST_REST = 1e-12
-# Rows that a mean over all rows is estimated by, which bounds the time.
+# Rows that estimate a mean over all rows. Bounds the time.
 _SAMPLED_ROWS = 50
 
 
 def fit_directions(rows, n_directions, seed):
-    """Return the directions in which rows are longest.
+    """Return the leading right singular vectors of rows.
 
     Parameters
     ----------
@@ -26,14 +27,14 @@ def fit_directions(rows, n_directions, seed):
         Orthonormal columns.
     """
     decomposition = TruncatedSVD(n_directions, random_state=seed)
-    # Rows that are all alike have no variance, and its shares are not used.
+    # If all rows are equal, shares of variance are NaN. They are not used here.
     with np.errstate(invalid="ignore", divide="ignore"):
         decomposition.fit(rows)
     return decomposition.components_.T
 
 
 def along(rows, directions):
-    """Return the coordinates of rows along directions, of shape (n_rows, n_directions)."""
+    """Return coordinates of rows along directions, (n_rows, n_directions)."""
     coordinates = rows @ directions
     if issparse(coordinates):
         coordinates = coordinates.toarray()
@@ -41,28 +42,29 @@ def along(rows, directions):
 
 
 def along_directions_of_others(rows, directions, rows_as_new=None):
-    """Return the coordinates of each row along the directions that the other rows have.
+    """Return the coordinates of each row along the directions of the other rows.
 
-    Directions turn towards the rows that they are fitted on, and most where rows are few and
-    columns are many. So the rows of a fit are longer along the directions than new rows are. A
-    model that is trained on such coordinates has other estimates for new rows than for its own
-    rows, held-out ones included.
+    Directions turn towards the rows that they are fitted on, most of all if rows are
+    few and columns are many. So the rows of a fit are longer along the directions than
+    new rows are. A model that is trained on such coordinates is biased on new rows, and
+    its held-out rows do not show it.
 
-    Let ``A`` be the rows, ``V`` the directions, ``a`` one row, ``z = V.T @ a``, ``r = a - V @ z``,
-    ``L = V.T @ A.T @ A @ V``, which is diagonal, and ``w`` the sum of squares of the other rows
-    along ``r``. In ``A.T @ A - a @ a.T``, the directions turn away from ``r``: to the first order,
-    they are ``V - r @ z.T @ inv(L - w - z @ z.T)``. The row as a new one, ``b``, has the
-    coordinates ``V.T @ b - D @ z * (r @ b) / (1 - z @ D @ z)`` along them, with
-    ``D = inv(L - w)``.
+    Let ``A`` be the rows, ``V`` the directions, ``a`` one row, ``z = V.T @ a``, ``r = a
+    - V @ z``, ``L = V.T @ A.T @ A @ V``, which is diagonal, and ``w`` the sum of
+    squares of the other rows along ``r``. Without the row, the matrix is ``A.T @ A - a
+    @ a.T``, and its directions turn away from ``r``. To the first order, they are ``V -
+    r @ z.T @ inv(L - w - z @ z.T)``. The row as a new one, ``b``, has the coordinates
+    ``V.T @ b - D @ z * (r @ b) / (1 - z @ D @ z)`` along them, with ``D = inv(L - w)``.
 
     Parameters
     ----------
     rows : {ndarray, sparse array} of shape (n_rows, n_columns)
         The rows that the directions were fitted on.
     directions : ndarray of shape (n_columns, n_directions)
-        Those of `fit_directions`.
+        From `fit_directions`.
     rows_as_new : {ndarray, sparse array} of shape (n_rows, n_columns), default=None
-        The same rows as they would be if they were not among `rows`. None: as `rows`.
+        The same rows as they would be if they were not among `rows`, the ``b`` above.
+        None takes `rows`.
 
     Returns
     -------
@@ -70,31 +72,47 @@ def along_directions_of_others(rows, directions, rows_as_new=None):
     """
     if rows_as_new is None:
         rows_as_new = rows
-    coordinates = along(rows, directions)
-    coordinates_as_new = along(rows_as_new, directions)
+    coordinates = along(rows, directions)  # z of each row
+    coordinates_as_new = along(rows_as_new, directions)  # V.T @ b
+    # r @ r and r @ b of each row.
     rests = _products_of_rows(rows, rows) - (coordinates**2).sum(axis=1)
     rests_as_new = _products_of_rows(rows, rows_as_new)
     rests_as_new -= (coordinates * coordinates_as_new).sum(axis=1)
-    squares = (coordinates**2).sum(axis=0)
-    gaps = squares - _squares_along_rests(rows, coordinates, rests)
+    squares = (coordinates**2).sum(axis=0)  # diagonal of L
+    gaps = squares - _squares_along_rests(rows, coordinates, rests)  # L - w
+    # D @ z of each row.
     shares = np.divide(
         coordinates, gaps, out=np.zeros_like(coordinates), where=gaps > 0
     )
-    leverage = (coordinates * shares).sum(axis=1)
-    rest = rests_as_new / np.maximum(1 - leverage, _LEAST_REST)
-    own_part = shares * rest[:, np.newaxis]
-    # The first order may overshoot: a row takes away at most what it has.
+    leverage = (coordinates * shares).sum(axis=1)  # z @ D @ z
+    scaled_rests = rests_as_new / np.maximum(1 - leverage, _LEAST_REST)
+    due_to_row = shares * scaled_rests[:, np.newaxis]
+    # The first order may overshoot. A coordinate shrinks to 0 at most.
     lowest = np.minimum(coordinates_as_new, 0)
     highest = np.maximum(coordinates_as_new, 0)
-    return np.clip(coordinates_as_new - own_part, lowest, highest)
+    return np.clip(coordinates_as_new - due_to_row, lowest, highest)
 
 
 def _squares_along_rests(rows, coordinates, rests):
-    """Return the sum of squares of the other rows along what directions leave out of a row.
+    """Return the mean sum of squares of the other rows along the rest of a row.
 
-    It is the mean over some rows, weighted by the square of what is left out.
+    The rest of a row is its part that is orthogonal to the directions. The mean is over
+    some rows, weighted by the squared lengths of their rests.
+
+    Parameters
+    ----------
+    rows : {ndarray, sparse array} of shape (n_rows, n_columns)
+    coordinates : ndarray of shape (n_rows, n_directions)
+        Coordinates of the rows along the directions.
+    rests : ndarray of shape (n_rows,)
+        Squared lengths of the rests of the rows.
+
+    Returns
+    -------
+    float
+        It is 0 if the sampled rows have no rest.
     """
-    step = -(-len(coordinates) // _SAMPLED_ROWS)
+    step = -(-len(coordinates) // _SAMPLED_ROWS)  # rounded up
     products = rows @ rows[::step].T
     if issparse(products):
         products = products.toarray()

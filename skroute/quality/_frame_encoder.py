@@ -1,5 +1,6 @@
-"""Rows of a log as numbers: texts, categories, dates and numbers."""
+"""Encode rows of a log as numbers: texts, categories, dates and numbers."""
 
+from abc import ABC, abstractmethod
 from typing import Any, Self
 
 import numpy as np
@@ -43,48 +44,57 @@ from skroute.utils._typing import ArrayLike, NDArray
 
 # A column of strings with at most this many different values is one of categories.
 _MOST_CATEGORIES = 50
-# Characters of a text whose sequences are counted; its words are all counted.
+# Characters at the start of a text whose sequences are counted. All its words are
+# counted.
 _CHARACTERS = 500
+# Columns that words and sequences are hashed to.
+_HASHED_COLUMNS = 2**17
 # Words and sequences that are kept of a column of texts.
 _MOST_WORDS = 10_000
-# Columns of sparse rows that are read as an array. As many as the linear member of
-# QualityRegressor takes. More of them are words, of which an array would not fit the memory.
+# A direction needs this many rows at least.
+_ROWS_OF_DIRECTION = 5
+# Largest number of columns of sparse rows that are made dense. As many as the linear
+# member of QualityRegressor takes. A dense table of more columns, of words, would not
+# fit memory.
 _MOST_DENSE_COLUMNS = 1000
 
 
 class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
     """Encode a data frame, or texts, as numbers.
 
-    Each column is read by what it holds.
+    The encoding of a column depends on its cells.
 
-    - Numbers and booleans are scaled to variance one. A missing one becomes the mean, and a column
-      that had missing cells in `fit` gets a second column that marks them.
-    - Strings with few different values, and columns of a category dtype, are categories: one
-      column each. A category that `fit` did not see has 0 in all of them.
-    - Other strings are texts: their words, pairs of words and sequences of 3 to 5 characters are
-      hashed, weighted by how rare they are, and reduced to `n_components` directions.
+    - Numbers and booleans are scaled to variance one. A missing one becomes the mean. A
+      column with missing cells in `fit` gets a second column that marks them.
+    - Strings with few different values, and columns of a category dtype, are
+      categories: one column each. A category that `fit` did not see has 0 in all of
+      them.
+    - Other strings are texts. Their words, pairs of words and sequences of 3 to 5
+      characters are hashed, weighted by their rarity, and reduced to `n_components`
+      directions.
     - Dates are numbers: seconds.
 
-    A string stays a string, also one of digits: "007" and "7" are two article numbers, and "nan"
-    is a word. Convert columns whose strings are numbers, for example with
+    A string stays a string, also one of digits: "007" and "7" are two article numbers,
+    and "nan" is a word. Convert columns whose strings are numbers, for example with
     ``frame.astype({"size": float})``. Bytes are read as UTF-8.
 
-    Sparse rows are read as the array of the same numbers. With more than 1,000 columns, such as
-    those of :class:`~sklearn.feature_extraction.text.TfidfVectorizer`, they are reduced to
-    `n_components` directions instead.
+    Sparse rows are read as the array of the same numbers. If they have more than 1,000
+    columns, such as those of :class:`~sklearn.feature_extraction.text.TfidfVectorizer`,
+    they are reduced to `n_components` directions instead.
 
     Parameters
     ----------
     n_components : int, default=100
-        Directions that each column of texts is reduced to, at most a fifth of the rows. Raising
-        it keeps more of a text, and takes longer.
+        Directions that each column of texts is reduced to, at most a fifth of the rows.
+        Raising it keeps more of a text, and takes longer.
 
     text : "hashing", callable or transformer, default="hashing"
-        How columns of texts are read. A callable takes a list of different strings and gives a row
-        of numbers for each: an embedding, for example ``model.encode`` of a sentence model. A
-        transformer is cloned, and fitted on the texts of each column. What either gives is reduced
-        to `n_components` directions, too, where it has more. Copies of the encoder, and pickles,
-        hold a copy of what the callable holds: a function of a module is held by its name.
+        Encoder of columns of texts. A callable takes a list of different strings and
+        returns a row of numbers for each: an embedding, for example ``model.encode`` of
+        a sentence model. A transformer is cloned, and fitted on the texts of each
+        column. Their numbers are reduced to `n_components` directions, too, if there
+        are more. Copies of the encoder, and pickles, contain a copy of the callable. A
+        function of a module is stored by its name.
 
     random_state : int, RandomState instance or None, default=0
         Determines the reduction. Pass an int for the same result at every fit.
@@ -106,12 +116,13 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    Outcomes are not used. Columns of a data frame are found by name, so `transform` takes them in
-    any order, where scikit-learn's transformers refuse another order.
+    Outcomes are not used. Columns of a data frame are found by name, so `transform`
+    takes them in any order. scikit-learn's transformers refuse another order.
 
     ``fit_transform(X)`` is not ``fit(X).transform(X)`` for texts, as in
-    :class:`~sklearn.preprocessing.TargetEncoder`: it gives each row as if the row was new, so that
-    a model trained on it finds new rows alike. Train models on `fit_transform`, as pipelines do.
+    :class:`~sklearn.preprocessing.TargetEncoder`. It returns each row as a new row, so
+    that a model that is trained on it has similar rows later. Train models on
+    `fit_transform`, as pipelines do.
 
     Examples
     --------
@@ -143,12 +154,12 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn what the columns hold.
+        """Learn the kinds of the columns, and their encodings.
 
         Parameters
         ----------
-        X : data frame, {array-like, sparse matrix} of shape (n_samples, n_features), or \
-                sequence of str
+        X : data frame, {array-like, sparse matrix} of shape (n_samples, n_features), \
+                or sequence of str
             The rows. A list, array or series of strings is one column of texts.
 
         y : None
@@ -161,14 +172,14 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
         Raises
         ------
         TypeError or ValueError
-            For a column that holds neither numbers nor strings, or an infinite number, and where
-            `text` does not give a row of finite numbers for each text.
+            If a column contains neither numbers nor strings, or an infinite number, or
+            if `text` does not return a row of finite numbers for each text.
         """
         self._fit_rows(X)
         return self
 
     def fit_transform(self, X, y=None):
-        """Learn what the columns hold, and return the rows as numbers.
+        """Learn the encodings of the columns, and return the rows as numbers.
 
         Parameters
         ----------
@@ -178,46 +189,53 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples, n_outputs), dtype=float64
-            Rows as `transform` would give them after a fit without them. Directions of texts
-            turn towards the texts that they are fitted on, so ``fit(X).transform(X)`` has larger
-            numbers than new rows have. Or a data frame, see `set_output`.
+            Each row as `transform` would return it after a fit without this row.
+            Directions of texts turn towards the texts that they are fitted on, so
+            ``fit(X).transform(X)`` has larger numbers than new rows have. Or a data
+            frame, see `set_output`.
         """
         return self._fit_rows(X)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def _fit_rows(self, X):
-        """Learn what the columns hold, and return the rows as an array of numbers."""
+        """Learn the encodings of the columns, and return an array of numbers."""
         vars(self).pop("kinds_", None)
         vars(self).pop("feature_names_in_", None)
         X = _checked_rows(X)
         # One seed for all columns.
         seed = seed_of(self.random_state)
         if issparse(X):
-            self.n_features_in_ = X.shape[1]
-            self._columns = [_SparseColumns(X, self, seed)]
-            kinds = ["number"] * X.shape[1]
             columns = [X]
+            self.n_features_in_ = X.shape[1]
+            n_components = _most_directions(self.n_components, n_rows=X.shape[0])
+            self._columns = [_SparseRows(n_components, seed)]
+            kinds = ["number"] * X.shape[1]
         else:
             names, columns = names_and_columns(X)
             self.n_features_in_ = len(columns)
             if names is not None:
-                self.feature_names_in_ = np.array(
-                    [str(name) for name in names], dtype=object
+                names = [str(name) for name in names]
+                self.feature_names_in_ = np.array(names, dtype=object)
+            self._columns = []
+            for position, column in enumerate(columns):
+                encoder = _Column(
+                    column,
+                    # Messages name a column by its position if it has no name.
+                    name=position if names is None else names[position],
+                    text=self.text,
+                    n_components=self.n_components,
+                    seed=seed,
                 )
-            self._columns = [
-                _Column(column, at if names is None else str(names[at]), self, seed)
-                for at, column in enumerate(columns)
-            ]
+                self._columns.append(encoder)
             kinds = [encoder.kind for encoder in self._columns]
-        # The transformers inside give arrays, whatever output the user has set for all.
+        tables = []
+        # The transformers inside return arrays, for any output that the user has set.
         with config_context(transform_output="default"):
-            parts = [
-                encoder.fit_transform(column)
-                for encoder, column in zip(self._columns, columns)
-            ]
-        self._widths = [part.shape[1] for part in parts]
+            for encoder, column in zip(self._columns, columns):
+                tables.append(encoder.fit_transform(column))
+        self._widths = [table.shape[1] for table in tables]
         self.kinds_ = kinds
-        return np.hstack(parts)
+        return np.hstack(tables)
 
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return rows as numbers.
@@ -225,7 +243,7 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : as in `fit`
-            The same columns; those of a data frame are found by name, in any order.
+            The same columns. Those of a data frame are found by name, in any order.
 
         Returns
         -------
@@ -235,7 +253,7 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            For other columns than `fit` saw.
+            If the columns are not those of `fit`.
         """
         check_is_fitted(self)
         rows: Any = X
@@ -248,35 +266,34 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
                 f"X has {n_columns} features, but FrameEncoder is expecting "
                 f"{self.n_features_in_} features as input."
             )
-        if isinstance(self._columns[0], _SparseColumns):
+        if isinstance(self._columns[0], _SparseRows):
             columns = [rows]
         else:
-            columns = names_and_columns(rows)[1]
+            _, columns = names_and_columns(rows)
+        tables = []
         with config_context(transform_output="default"):
-            parts = [
-                encoder.transform(column)
-                for encoder, column in zip(self._columns, columns)
-            ]
-        return np.hstack(parts)
+            for encoder, column in zip(self._columns, columns):
+                tables.append(encoder.transform(column))
+        return np.hstack(tables)
 
     def get_feature_names_out(
         self, input_features: ArrayLike | None = None
     ) -> NDArray[np.object_]:
-        """Return the names of the columns that `transform` makes.
+        """Return the names of the columns of `transform`.
 
         Parameters
         ----------
         input_features : array-like of str, default=None
-            Names of the columns of X where `fit` saw none; otherwise they must be those of `fit`.
+            Names of the columns of X. If X had names in `fit`, they must be the same.
             None takes ``feature_names_in_``, or ``x0``, ``x1``, ...
 
         Returns
         -------
         ndarray of str objects
-            A number has the name of its column, the mark of a missing one starts with
-            ``missingindicator_``, a category is ``column_value``, and directions are
-            ``column_text0``, ``column_text1``, ... Directions of sparse rows are ``direction0``,
-            ...
+            A number has the name of its column. The mark of a missing number starts
+            with ``missingindicator_``. A category is ``column_value``. Directions are
+            ``column_text0``, ``column_text1``, ... Directions of sparse rows are
+            ``direction0``, ``direction1``, ...
         """
         check_is_fitted(self)
         names_in = check_feature_names_in(self, input_features)
@@ -298,34 +315,39 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
 
 
 def _checked_rows(X):
-    """Return rows with columns: a frame, an array, a series of texts or wide sparse rows."""
+    """Return valid rows: a frame, an array, a series of texts or wide sparse rows.
+
+    Raises
+    ------
+    TypeError or ValueError
+        If they are a single text, or have no rows or columns.
+    """
     if isinstance(X, (str, bytes)):
         raise TypeError(
             f"X must be rows, got {type(X).__name__}. One row is a list of one."
         )
-    series = X
-    X = as_rows(X)
-    if is_frame(X):
-        if 0 in X.shape:
+    rows = as_rows(X)
+    if is_frame(rows):
+        if 0 in rows.shape:
             raise ValueError(
-                f"X must have rows and columns, got shape {tuple(X.shape)}."
+                f"X must have rows and columns, got shape {tuple(rows.shape)}."
             )
-        return X
-    if issparse(X):
-        X = few_columns_dense(X)
-    if issparse(X):
-        return check_array(X, accept_sparse="csr", dtype=np.float64, input_name="X")
-    if X.ndim == 1 and len(X) and _are_texts(X):
-        # The dtype of a series may be that of categories.
-        return series if hasattr(series, "dtype") else X
-    check_array(X, dtype=None, ensure_all_finite=False, input_name="X")
-    return X
+        return rows
+    if issparse(rows):
+        rows = few_columns_dense(rows)
+    if issparse(rows):
+        return check_array(rows, accept_sparse="csr", dtype=np.float64, input_name="X")
+    if rows.ndim == 1 and len(rows) and _are_texts(rows):
+        # A series is returned as it is: its dtype may be that of categories.
+        return X if hasattr(X, "dtype") else rows
+    check_array(rows, dtype=None, ensure_all_finite=False, input_name="X")
+    return rows
 
 
 def few_columns_dense(X):
-    """Return sparse rows of at most 1,000 columns, and frames of sparse columns, as dense ones.
+    """Return narrow sparse rows, and frames of sparse columns, as dense ones.
 
-    Anything else is returned as it is.
+    Narrow rows have at most 1,000 columns. Any other rows are returned as they are.
     """
     if issparse(X):
         narrow = X.ndim == 2 and X.shape[1] <= _MOST_DENSE_COLUMNS
@@ -337,67 +359,126 @@ def few_columns_dense(X):
 
 
 def _are_texts(cells):
-    """Return True if single cells are texts, some of which may be missing."""
+    """Return True if cells of one dimension are texts.
+
+    They are if one of them is a text, or if all are missing.
+    """
     cells = cells_of(cells)
-    return all(cell is None or is_text(cell) for cell in cells) or any(
-        map(is_text, cells)
-    )
+    if any(is_text(cell) for cell in cells):
+        return True
+    return all(cell is None for cell in cells)
 
 
-class _SparseColumns:
+def _most_directions(n_components, n_rows):
+    """Return the number of directions that some rows are reduced to."""
+    return min(n_components, max(1, n_rows // _ROWS_OF_DIRECTION))
+
+
+class _ColumnEncoder(ABC):
+    """An encoder of one column, or of all columns of sparse rows."""
+
+    @abstractmethod
+    def fit_transform(self, column):
+        """Learn the encoding of a column, and return the column as numbers.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_outputs), dtype=float64
+            Each row as a new row would be.
+        """
+
+    @abstractmethod
+    def transform(self, column):
+        """Return a column of other rows as numbers."""
+
+    @abstractmethod
+    def names_out(self, name, width):
+        """Return the names of the outputs.
+
+        Parameters
+        ----------
+        name : str
+            Name of the column.
+        width : int
+            Number of outputs.
+
+        Returns
+        -------
+        list of str
+        """
+
+
+class _SparseRows(_ColumnEncoder):
     """All columns of sparse rows, reduced to a few directions."""
 
-    def __init__(self, rows, encoder, seed):
-        self.n_components = min(encoder.n_components, max(1, rows.shape[0] // 5))
+    def __init__(self, n_components, seed):
+        self.n_components = n_components
         self.seed = seed
 
-    def fit_transform(self, rows):
+    def fit_transform(self, column):
         """Learn the directions, and return each row along those of the other rows."""
-        rows = csr_array(rows)
+        rows = csr_array(column)
         self.directions = fit_directions(rows, self.n_components, self.seed)
         return along_directions_of_others(rows, self.directions)
 
-    def transform(self, rows):
+    def transform(self, column):
         """Return other rows along the directions."""
-        return along(csr_array(rows), self.directions)
+        return along(csr_array(column), self.directions)
 
     def names_out(self, name, width):
         """Return the names of the directions."""
-        return [f"direction{at}" for at in range(width)]
+        return [f"direction{number}" for number in range(width)]
 
 
-class _Column:
-    """One column: what its cells are, and a transformer of them."""
+class _Column(_ColumnEncoder):
+    """One column of a frame or an array.
 
-    def __init__(self, column, name, encoder, seed):
+    Parameters
+    ----------
+    column : series or ndarray of shape (n_rows,)
+        The column of `fit`.
+    name : str or int
+        Name or position, for messages.
+    text, n_components
+        Parameters of :class:`FrameEncoder`.
+    seed : int
+
+    Attributes
+    ----------
+    reader : ColumnReader
+        Reads the cells.
+    kind : str
+        ``"number"``, ``"date"``, ``"category"`` or ``"text"``.
+    transformer : transformer
+        Takes cells of shape (n_rows, 1).
+    """
+
+    def __init__(self, column, name, *, text, n_components, seed):
         self.reader = ColumnReader.fit(column, name)
         self.kind = self.reader.kind
         if self.kind != CATEGORY:
-            scaled = make_pipeline(
-                StandardScaler(),
-                SimpleImputer(
-                    strategy="constant", fill_value=0.0, keep_empty_features=True
-                ),
-            )
-            # Beside the scaler: of a column without a known number it knows no scale.
-            self.transformer = make_union(scaled, MissingIndicator(error_on_new=False))
+            self.transformer = _transformer_of_numbers()
             return
-        texts = self._cells(column)
-        different = len(np.unique(texts))
-        few = different <= min(_MOST_CATEGORIES, max(2, len(texts) // 2))
-        if few and different < len(texts):
+        cells = self._cells(column)
+        if _are_categories(cells):
             self.transformer = OneHotEncoder(
                 handle_unknown="ignore", sparse_output=False
             )
             return
         self.kind = "text"
-        n_components = min(encoder.n_components, max(1, len(texts) // 5))
-        if isinstance(encoder.text, str):
-            self.transformer = _Text(n_components, seed)
+        n_directions = _most_directions(n_components, n_rows=len(cells))
+        if isinstance(text, str):
+            self.transformer = _HashedTexts(n_directions, seed)
         else:
-            self.transformer = _Encoded(encoder.text, name, n_components, seed)
+            self.transformer = _EmbeddedTexts(
+                text, name, n_components=n_directions, seed=seed
+            )
 
     def _cells(self, column):
+        """Return the cells as strings or numbers, of shape (n_rows, 1).
+
+        A missing string is empty, a missing number is NaN.
+        """
         if self.reader.kind == CATEGORY:
             texts = texts_of(column)
             texts[[text is None for text in texts]] = ""
@@ -410,128 +491,219 @@ class _Column:
         return numbers[:, None]
 
     def fit_transform(self, column):
-        """The column as numbers, learned from it."""
-        # A column without a known number has no moments; all of it becomes 0.
+        """Learn the encoding of the column, and return it as numbers."""
+        # A column of missing numbers alone has no mean and no variance. It becomes 0.
         with np.errstate(invalid="ignore", divide="ignore"):
             return self.transformer.fit_transform(self._cells(column))
 
     def transform(self, column):
-        """Another column as numbers."""
+        """Return the column of other rows as numbers."""
         return self.transformer.transform(self._cells(column))
 
     def names_out(self, name, width):
-        """Return the names of what the column becomes."""
+        """Return the names of the outputs of the column."""
         if self.kind == "text":
-            return [f"{name}_text{at}" for at in range(width)]
+            return [f"{name}_text{number}" for number in range(width)]
         if self.kind == CATEGORY:
-            return [
-                f"{name}_{category}" for category in self.transformer.categories_[0]
-            ]
+            categories = self.transformer.categories_[0]
+            return [f"{name}_{category}" for category in categories]
+        # There is no second column if no cell was missing in `fit`.
         return [name, f"missingindicator_{name}"][:width]
 
 
-class _Text:
+def _transformer_of_numbers():
+    """Return a transformer that scales numbers, fills missing ones and marks them."""
+    scaled = make_pipeline(
+        StandardScaler(),
+        SimpleImputer(strategy="constant", fill_value=0.0, keep_empty_features=True),
+    )
+    # The indicator reads the numbers before they are filled.
+    return make_union(scaled, MissingIndicator(error_on_new=False))
+
+
+def _are_categories(cells):
+    """Return True if strings have few different values, of which one is repeated.
+
+    Parameters
+    ----------
+    cells : ndarray of shape (n_rows, 1), dtype=object
+    """
+    n_rows = len(cells)
+    n_different = len(np.unique(cells))
+    most_categories = min(_MOST_CATEGORIES, max(2, n_rows // 2))
+    return n_different <= most_categories and n_different < n_rows
+
+
+class _HashedTexts:
+    """Counts of words and sequences of characters, reduced to a few directions.
+
+    Attributes
+    ----------
+    used : ndarray of int
+        Hashed columns that are kept, rising.
+    rarity : ndarray of shape (n_used,), dtype=float32
+        Weights of these columns.
+    directions : ndarray of shape (n_used, n_directions), dtype=float32, or None
+        None if the texts have hardly a word in common. All outputs are then 0.
+    """
+
     def __init__(self, n_components, seed):
-        self.n_components, self.seed = n_components, seed
+        self.n_components = n_components
+        self.seed = seed
 
     def _counts(self, column):
+        """Return log counts of words, pairs of words and sequences of characters.
+
+        Parameters
+        ----------
+        column : ndarray of shape (n_texts, 1)
+
+        Returns
+        -------
+        csr matrix of shape (n_texts, 2 * _HASHED_COLUMNS), dtype=float32
+        """
         texts = column[:, 0]
-        how = {
-            "n_features": 2**17,
+        options = {
+            "n_features": _HASHED_COLUMNS,
             "alternate_sign": False,
             "norm": None,
             "dtype": np.float32,
         }
-        words = HashingVectorizer(ngram_range=(1, 2), **how)
-        characters = HashingVectorizer(analyzer="char_wb", ngram_range=(3, 5), **how)
-        both = [
-            words.transform(texts),
-            characters.transform([t[:_CHARACTERS] for t in texts]),
-        ]
-        counts = hstack(both, format="csr")
+        words = HashingVectorizer(ngram_range=(1, 2), **options)
+        characters = HashingVectorizer(
+            analyzer="char_wb", ngram_range=(3, 5), **options
+        )
+        beginnings = [text[:_CHARACTERS] for text in texts]
+        tables = [words.transform(texts), characters.transform(beginnings)]
+        counts = hstack(tables, format="csr")
         np.log1p(counts.data, out=counts.data)
         return counts
 
-    def _weighted(self, counts, rarity):
-        return normalize(counts.multiply(rarity).tocsr(), copy=False)
-
     def fit_transform(self, column):
+        """Learn the words and the directions, and return each text as a new one."""
         counts = self._counts(column)
+        n_texts = len(column)
         texts_with = np.bincount(counts.indices, minlength=counts.shape[1])
-        # Of what occurs more than once, what occurs most.
-        often = np.argsort(-texts_with, kind="stable")[:_MOST_WORDS]
-        self.used = np.sort(often[texts_with[often] > 1])
-        self.rarity = _rarity(texts_with[self.used], n_texts=len(column))
+        most_frequent = np.argsort(-texts_with, kind="stable")[:_MOST_WORDS]
+        is_repeated = texts_with[most_frequent] > 1
+        self.used = np.sort(most_frequent[is_repeated])
+        self.rarity = _rarity(texts_with[self.used], n_texts=n_texts)
         self.directions = None
         if len(self.used) < 2:
-            return np.zeros((len(column), 1))
+            return np.zeros((n_texts, 1))
         n_components = min(self.n_components, len(self.used) - 1)
         counts = counts[:, self.used]
-        rows = self._weighted(counts, self.rarity)
-        self.directions = fit_directions(rows, n_components, self.seed).astype(
-            np.float32
-        )
-        # As if a text had not been there: what it has in common with one other occurs once.
+        rows = _weighted_rows(counts, self.rarity)
+        directions = fit_directions(rows, n_components, self.seed)
+        self.directions = directions.astype(np.float32)
+        # Each text as if it had not been in `fit`. A word that it shares with one other
+        # text occurs once among the others, and would not be used.
         others_with = texts_with[self.used] - 1
-        rarity_in_others = _rarity(others_with, n_texts=len(column) - 1)
+        rarity_in_others = _rarity(others_with, n_texts=n_texts - 1)
         rarity_in_others[others_with == 1] = 0
-        rows_as_new = self._weighted(counts, rarity_in_others)
+        rows_as_new = _weighted_rows(counts, rarity_in_others)
         return along_directions_of_others(rows, self.directions, rows_as_new)
 
     def transform(self, column):
+        """Return other texts along the directions."""
         if self.directions is None:
             return np.zeros((len(column), 1))
         counts = self._counts(column)[:, self.used]
-        return along(self._weighted(counts, self.rarity), self.directions)
+        return along(_weighted_rows(counts, self.rarity), self.directions)
+
+
+def _weighted_rows(counts, rarity):
+    """Return counts times the weights of their columns, in rows of length 1."""
+    return normalize(counts.multiply(rarity).tocsr(), copy=False)
 
 
 def _rarity(texts_with, n_texts):
-    """Return the weight of words by the number of texts that have them."""
+    """Return weights of words that fall with the number of texts that have them."""
     return (np.log((1 + n_texts) / (1 + texts_with)) + 1).astype(np.float32)
 
 
-class _Encoded:
-    def __init__(self, encoder, name, n_components, seed):
-        self.encoder, self.name = encoder, name
-        self.n_components, self.seed = n_components, seed
+class _EmbeddedTexts:
+    """Numbers of a user's callable or transformer, reduced to a few directions.
+
+    Parameters
+    ----------
+    encoder : callable or transformer
+    name : str or int
+        Name or position of the column, for messages.
+    n_components : int
+        Largest number of directions.
+    seed : int
+
+    Attributes
+    ----------
+    width : int or None
+        Number of numbers for each text. None before the first text.
+    directions : ndarray of shape (width, n_components), or None
+        None if `width` is at most `n_components`. The numbers are then returned as they
+        are.
+    """
+
+    def __init__(self, encoder, name, *, n_components, seed):
+        self.encoder = encoder
+        self.name = name
+        self.n_components = n_components
+        self.seed = seed
         self.width = None
 
     def _vectors(self, texts):
-        """What the encoder makes of texts; of equal ones once."""
-        different, place = np.unique(texts, return_inverse=True)
+        """Return the numbers of each text. The encoder gets different texts only.
+
+        Parameters
+        ----------
+        texts : ndarray of shape (n_texts,), dtype=object
+
+        Returns
+        -------
+        {ndarray, sparse matrix} of shape (n_texts, width)
+        """
+        different, position_of_text = np.unique(texts, return_inverse=True)
         different = different.tolist()
-        own = self.encoder
-        found = (
-            own.transform(different) if hasattr(own, "transform") else own(different)
-        )
-        if not issparse(found):
-            found = np.asarray(on_host(found), dtype=np.float64)
-        width = found.shape[-1] if self.width is None else self.width
-        if found.shape != (len(different), width):
+        if hasattr(self.encoder, "transform"):
+            vectors = self.encoder.transform(different)
+        else:
+            vectors = self.encoder(different)
+        if not issparse(vectors):
+            vectors = np.asarray(on_host(vectors), dtype=np.float64)
+        width = vectors.shape[-1] if self.width is None else self.width
+        if vectors.shape != (len(different), width):
             raise ValueError(
-                f"text must give an array of shape (n_texts, n_numbers), here {len(different)} by "
-                f"{width}, got shape {found.shape} for column {self.name!r}."
+                "text must give an array of shape (n_texts, n_numbers), here "
+                f"{len(different)} by {width}, got shape {vectors.shape} for column "
+                f"{self.name!r}."
             )
-        if not np.isfinite(found.data if issparse(found) else found).all():
+        numbers = vectors.data if issparse(vectors) else vectors
+        if not np.isfinite(numbers).all():
             raise ValueError(
                 f"text must give finite numbers, got others in column {self.name!r}."
             )
         self.width = width
-        return found[place]
+        return vectors[position_of_text]
 
     def fit_transform(self, column):
+        """Learn the directions, and return each text as a new one."""
         texts = column[:, 0]
         if hasattr(self.encoder, "transform"):
             self.encoder = clone(self.encoder).fit(texts)
         vectors = self._vectors(texts)
         self.directions = None
         if self.n_components >= self.width:
-            return vectors.toarray() if issparse(vectors) else vectors
+            return _dense(vectors)
         self.directions = fit_directions(vectors, self.n_components, self.seed)
         return along_directions_of_others(vectors, self.directions)
 
     def transform(self, column):
+        """Return other texts along the directions."""
         vectors = self._vectors(column[:, 0])
         if self.directions is None:
-            return vectors.toarray() if issparse(vectors) else vectors
+            return _dense(vectors)
         return along(vectors, self.directions)
+
+
+def _dense(rows):
+    """Return sparse rows as an array, and others as they are."""
+    return rows.toarray() if issparse(rows) else rows

@@ -1,18 +1,20 @@
-"""Compiled loops: distances under chebyshev.
+"""Compiled loops: Chebyshev distances.
 
-Imported on first use, since importing numba takes longer than a small prediction.
+This module is imported at its first use, because the import of numba takes longer than
+a small prediction.
 """
 
 from numba import njit
 
-# Reference rows whose distances are found together: they stay in the cache.
+# Reference rows whose distances are computed together. They stay in the processor's
+# cache.
 _BLOCK = 512
 
 
-# No NaN comes here: the maximum of two numbers is one instruction for several rows then.
+# Without NaN, the compiler computes the maximum for several rows in one instruction.
 @njit(cache=True, nogil=True, fastmath={"nnan", "nsz"})
 def chebyshev(columns, queries, out):
-    """Largest difference of a feature, of each query and each reference row.
+    """Compute the largest difference in a feature between queries and reference rows.
 
     Parameters
     ----------
@@ -20,7 +22,7 @@ def chebyshev(columns, queries, out):
         The reference rows, feature by feature.
     queries : ndarray of shape (n_queries, n_features), dtype=float64
     out : ndarray of shape (n_queries, n_rows), dtype=float64
-        Changed: the distances.
+        Overwritten with the distances.
     """
     n_rows = columns.shape[1]
     for first in range(0, n_rows, _BLOCK):
@@ -29,7 +31,8 @@ def chebyshev(columns, queries, out):
             largest = out[query, first:last]
             largest[:] = 0.0
             for feature in range(len(columns)):
-                values, value = columns[feature, first:last], queries[query, feature]
+                values = columns[feature, first:last]
+                value = queries[query, feature]
                 for i in range(len(values)):
                     difference = abs(values[i] - value)
-                    largest[i] = difference if difference > largest[i] else largest[i]
+                    largest[i] = max(largest[i], difference)

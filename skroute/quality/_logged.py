@@ -1,11 +1,9 @@
-"""What a log of one answer per request says: propensities, estimates, pseudo-outcomes."""
+"""Models of a log with one answer per request: propensities and unknown cells."""
 
 import warnings
-from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
-from scipy.stats import sem
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 from sklearn.exceptions import ConvergenceWarning
@@ -17,30 +15,38 @@ from sklearn.preprocessing import StandardScaler
 from skroute.quality._frame_encoder import FrameEncoder
 from skroute.utils._frames import is_frame, needs_encoding, table_of_numbers
 from skroute.utils._tensors import on_host
-from skroute.utils._typing import NDArray
-from skroute.utils._validation import check_numbers, relative_weights
+from skroute.utils._validation import relative_weights
 
-# Estimated propensities are mixed with this share of the choices' shares in the log.
+# Weight of the choices' shares in the log, which are mixed into estimated propensities.
+# It bounds them away from 0.
 _FLOOR = 0.02
+# Trees of each forest.
 _N_TREES = 40
-# Room for the rounding of a mean, as a share of the largest number.
-_ROUNDING = 1e-9
-# A choice that was never made may be needed for fewer rows than these.
-_LEAST_ROWS, _LEAST_SHARE = 10, 0.02
-_EXPECTED = 7.0
-# Rows of equal weight that an estimate needs at least.
-_LEAST_SIZE = 10
-# The weights of the rows on which log and policy agree have the mean 1. Where the mean is smaller
-# by more than this share, and by more than this many standard errors, there is no overlap.
-_LACKS, _ERRORS = 0.1, 5.0
-# Of a table with more known cells as many are drawn.
+# Iterations of logistic regression.
+_MOST_ITERATIONS = 300
+# Rows that are added to the count of each choice, so that no share is 0.
+_ADDED_ROWS = 0.5
+# Features that a split of a forest of cells compares, as a share of all.
+_SPLIT_FEATURES = 0.5
+# Cells that a forest is fitted on. More are drawn at random. Bounds the time of a fit.
 _MOST_CELLS = 200_000
+# Folds of the estimates that fill unknown cells for a user's estimator.
+_FOLDS_OF_FILLING = 3
 
 
 def as_numbers(X):
-    """Rows of anything as a table that trees and linear models read."""
+    """Return rows of any kind as a table for trees and linear models.
+
+    Parameters
+    ----------
+    X : data frame, array-like, sparse matrix, tensor or sequence of str
+
+    Returns
+    -------
+    {ndarray, csr matrix} of shape (n_rows, n_features)
+    """
     if needs_encoding(X):
-        # The outcomes are not read: one encoder serves all folds.
+        # The encoder does not use outcomes, so one fit serves all folds.
         return FrameEncoder().fit_transform(X)
     if sparse.issparse(X):
         return X.tocsr()
@@ -51,22 +57,36 @@ def as_numbers(X):
 
 
 def folds_of_log(n_rows, cv=5):
-    """Shuffled folds with a fixed seed; fewer where rows are few."""
+    """Return shuffled folds with a fixed seed, at most one for each row.
+
+    Parameters
+    ----------
+    n_rows : int
+    cv : int, default=5
+        Number of folds.
+
+    Returns
+    -------
+    list of (ndarray of int, ndarray of int)
+        For each fold the rows outside of it and its rows.
+    """
     if n_rows < 2:
         raise ValueError(
             f"X must have at least two rows to learn from some of them, got {n_rows}."
         )
-    return list(
-        KFold(min(cv, n_rows), shuffle=True, random_state=0).split(np.empty(n_rows))
-    )
+    splitter = KFold(min(cv, n_rows), shuffle=True, random_state=0)
+    return list(splitter.split(np.empty(n_rows)))
+
+
+# Propensities -------------------------------------------------------------------------
 
 
 def estimate_propensities(rows, choice, n_choices, folds):
-    """P(choice | row) out of sample, by whichever of three models foretells choices best.
+    """Return out-of-fold propensities, by the model with the lowest log loss.
 
-    The choices' shares, a multinomial logistic regression and a forest are compared by
-    their log loss on rows that did not fit them. It is supposed that the log chose by what
-    is in the rows, and by chance, and by nothing else that says something of quality.
+    Three models of P(choice | row) are compared: the choices' shares, a forest and a
+    multinomial logistic regression. The log is supposed to have chosen by the rows and
+    by chance only, not by anything else that is related to quality.
 
     Parameters
     ----------
@@ -78,100 +98,212 @@ def estimate_propensities(rows, choice, n_choices, folds):
     Returns
     -------
     ndarray of shape (n_rows,)
-        Of the choice that was made.
+        Propensities of the choices that were made.
     """
     linear = make_pipeline(
         StandardScaler(with_mean=not sparse.issparse(rows)),
-        LogisticRegression(max_iter=300),
+        LogisticRegression(max_iter=_MOST_ITERATIONS),
     )
-    leaf = int(np.clip(len(choice) // 100, 5, 50))
-    forest = ExtraTreesClassifier(_N_TREES, min_samples_leaf=leaf, random_state=0)
-    found: list[Any] = [np.empty(len(choice)) for _ in range(3)]
+    min_samples_leaf = int(np.clip(len(choice) // 100, 5, 50))
+    forest = ExtraTreesClassifier(
+        _N_TREES, min_samples_leaf=min_samples_leaf, random_state=0
+    )
+    by_shares = np.empty(len(choice))
+    by_forest = np.empty(len(choice))
+    by_linear = np.empty(len(choice))
     for train, test in folds:
-        shares = (np.bincount(choice[train], minlength=n_choices) + 0.5) / (
-            len(train) + 0.5 * n_choices
+        shares = _shares_of_choices(choice[train], n_choices)
+        fallback = shares[choice[test]]
+        by_shares[test] = fallback
+        by_forest[test] = fallback
+        by_linear[test] = fallback
+        if len(np.unique(choice[train])) == 1:
+            continue
+        by_forest[test] = _modelled_propensities(
+            forest, rows, choice, train=train, test=test, fallback=fallback
         )
-        own = shares[choice[test]]
-        found[0][test] = own
-        for into, model in zip(found[1:], (forest, linear)):
-            into[test] = own
-            if len(np.unique(choice[train])) == 1 or (
-                model is linear and np.isnan(rows.sum())
-            ):
-                continue
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                model.fit(rows[train], choice[train])
-            table = np.zeros((len(test), n_choices))
-            table[:, model.classes_] = model.predict_proba(rows[test])
-            known = table[np.arange(len(test)), choice[test]]
-            into[test] = (1 - _FLOOR) * known + _FLOOR * own
-    return min(found, key=lambda known: -np.log(known).mean())
+        # Logistic regression takes no missing values.
+        if not np.isnan(rows.sum()):
+            by_linear[test] = _modelled_propensities(
+                linear, rows, choice, train=train, test=test, fallback=fallback
+            )
+    return min([by_shares, by_forest, by_linear], key=_log_loss)
+
+
+def _shares_of_choices(choice, n_choices):
+    """Return the share of each choice, above 0, of shape (n_choices,)."""
+    counts = np.bincount(choice, minlength=n_choices)
+    n_rows = len(choice)
+    return (counts + _ADDED_ROWS) / (n_rows + _ADDED_ROWS * n_choices)
+
+
+def _modelled_propensities(model, rows, choice, *, train, test, fallback):
+    """Fit a classifier of choices, and return the propensities of other rows.
+
+    Parameters
+    ----------
+    model : classifier
+    rows : {ndarray, csr matrix} of shape (n_rows, n_features)
+    choice : ndarray of shape (n_rows,), dtype=int64
+    train, test : ndarray of int
+        Rows that the model is fitted on, and rows of the result.
+    fallback : ndarray of shape (n_test_rows,)
+        Propensities that are mixed in, so that none is 0.
+
+    Returns
+    -------
+    ndarray of shape (n_test_rows,)
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(rows[train], choice[train])
+    probability = model.predict_proba(rows[test])
+    # Choices that the rows of `train` never made have the probability 0.
+    n_columns = choice.max() + 1
+    table = np.zeros((len(test), n_columns))
+    table[:, model.classes_] = probability
+    modelled = table[np.arange(len(test)), choice[test]]
+    return (1 - _FLOOR) * modelled + _FLOOR * fallback
+
+
+def _log_loss(propensity):
+    """Return the mean log loss of the choices that were made."""
+    return -np.log(propensity).mean()
+
+
+# Unknown cells ------------------------------------------------------------------------
 
 
 class CellForest:
-    """A forest that reads a row and a choice: cells of a table in which most may be unknown.
+    """A forest of the cells of a table, by row and choice. Most may be unknown.
 
-    What makes a row hard for all choices is learned from all rows, whichever choice was made.
+    All choices share one forest. So the difficulty of rows is learned from all known
+    cells.
 
     Parameters
     ----------
     ratio : bool, default=False
-        Whether values of a choice lie at a ratio to its mean, as costs do, and not at a
-        distance.
+        Whether the forest estimates the ratio of values to the mean of their choice, as
+        suits costs. If False, it estimates the difference from this mean.
+
+    Attributes
+    ----------
+    mean_ : ndarray of shape (n_choices,)
+        Mean of the known cells of each choice. The mean of all known cells for a choice
+        without any.
+    unit_ : ndarray of shape (n_choices,)
+        Divisor of the differences from the mean: the mean itself for a ratio, else 1.
+    forest_ : ExtraTreesRegressor
+        Estimates ``(value - mean_) / unit_``.
     """
 
     def __init__(self, ratio=False):
         self.ratio = ratio
 
     def fit(self, rows, table, row_weight=None):
-        """Learn from rows (n_rows, n_features) and a table (n_rows, n_choices) with NaN.
+        """Fit the forest on the known cells of a table.
 
-        `row_weight` are the weights of the rows; None weights all alike.
+        Parameters
+        ----------
+        rows : {ndarray, csr matrix} of shape (n_rows, n_features)
+        table : ndarray of shape (n_rows, n_choices)
+            NaN where a value is not known.
+        row_weight : ndarray of shape (n_rows,), default=None
+            Weights of the rows. None weights all alike.
+
+        Returns
+        -------
+        self
         """
-        row, choice = np.nonzero(~np.isnan(table))
-        if len(row) > _MOST_CELLS:
-            some = np.random.default_rng(0).choice(len(row), _MOST_CELLS, replace=False)
-            row, choice = row[some], choice[some]
-        values, n_choices = table[row, choice], table.shape[1]
-        weight = np.ones(len(row)) if row_weight is None else row_weight[row]
-        known = np.bincount(choice, weight, n_choices)
-        # That of all cells where a choice was never made.
-        self.mean = np.full(n_choices, np.average(values, weights=weight))
-        total = np.bincount(choice, weight * values, n_choices)
-        np.divide(total, known, out=self.mean, where=known > 0)
-        self.unit = np.where(self.ratio & (self.mean > 0), self.mean, 1.0)
-        leaf = int(np.clip(len(row) // 200, 3, 50))
-        self.forest = ExtraTreesRegressor(
-            _N_TREES, min_samples_leaf=leaf, max_features=0.5, random_state=0
+        n_choices = table.shape[1]
+        row_of_cell, choice_of_cell = _known_cells(table)
+        values = table[row_of_cell, choice_of_cell]
+        weight = None if row_weight is None else row_weight[row_of_cell]
+        self.mean_ = _means_of_choices(values, choice_of_cell, n_choices, weight=weight)
+        self.unit_ = np.ones(n_choices)
+        if self.ratio:
+            # A mean of 0 or less has no ratios.
+            self.unit_ = np.where(self.mean_ > 0, self.mean_, 1.0)
+        cells = _cells(rows[row_of_cell], np.eye(n_choices)[choice_of_cell])
+        target = (values - self.mean_[choice_of_cell]) / self.unit_[choice_of_cell]
+        self.forest_ = ExtraTreesRegressor(
+            _N_TREES,
+            min_samples_leaf=int(np.clip(len(values) // 200, 3, 50)),
+            max_features=_SPLIT_FEATURES,
+            random_state=0,
         )
-        target = (values - self.mean[choice]) / self.unit[choice]
-        cells = _beside(rows[row], np.eye(n_choices)[choice])
-        self.forest.fit(
-            cells, target, sample_weight=None if row_weight is None else weight
-        )
+        self.forest_.fit(cells, target, sample_weight=weight)
         return self
 
     def predict(self, rows):
-        """Estimates of all choices, of shape (n_rows, n_choices)."""
-        n, k = rows.shape[0], len(self.mean)
-        cells = _beside(rows[np.repeat(np.arange(n), k)], np.tile(np.eye(k), (n, 1)))
-        found = self.mean + self.unit * self.forest.predict(cells).reshape(n, k)
-        return np.maximum(found, 0.0) if self.ratio else found
+        """Return estimates of all choices, of shape (n_rows, n_choices)."""
+        n_rows = rows.shape[0]
+        n_choices = len(self.mean_)
+        row_of_cell = np.repeat(np.arange(n_rows), n_choices)
+        choices = np.tile(np.eye(n_choices), (n_rows, 1))
+        target = self.forest_.predict(_cells(rows[row_of_cell], choices))
+        estimates = self.mean_ + self.unit_ * target.reshape(n_rows, n_choices)
+        if self.ratio:
+            # Costs are not negative.
+            estimates = np.maximum(estimates, 0.0)
+        return estimates
 
 
-def _beside(rows, columns):
-    """Rows with more columns, sparse where the rows are."""
-    parts = [rows, columns]
-    return (
-        sparse.hstack(parts, format="csr")
-        if sparse.issparse(rows)
-        else np.hstack(parts)
-    )
+def _known_cells(table):
+    """Return the rows and the choices of known cells, at most `_MOST_CELLS`."""
+    row_of_cell, choice_of_cell = np.nonzero(~np.isnan(table))
+    n_cells = len(row_of_cell)
+    if n_cells > _MOST_CELLS:
+        rng = np.random.default_rng(0)
+        drawn = rng.choice(n_cells, _MOST_CELLS, replace=False)
+        row_of_cell = row_of_cell[drawn]
+        choice_of_cell = choice_of_cell[drawn]
+    return row_of_cell, choice_of_cell
+
+
+def _means_of_choices(values, choice_of_cell, n_choices, *, weight):
+    """Return the mean value of each choice; for one without values, that of all.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_cells,)
+    choice_of_cell : ndarray of shape (n_cells,), dtype=intp
+    n_choices : int
+    weight : ndarray of shape (n_cells,), or None
+
+    Returns
+    -------
+    ndarray of shape (n_choices,)
+    """
+    if weight is None:
+        weight = np.ones(len(values))
+    means = np.full(n_choices, np.average(values, weights=weight))
+    weight_of_choice = np.bincount(choice_of_cell, weight, n_choices)
+    total = np.bincount(choice_of_cell, weight * values, n_choices)
+    np.divide(total, weight_of_choice, out=means, where=weight_of_choice > 0)
+    return means
+
+
+def _cells(rows, choices):
+    """Return features of cells: those of the row, then indicators of the choice.
+
+    Parameters
+    ----------
+    rows : {ndarray, csr matrix} of shape (n_cells, n_features)
+    choices : ndarray of shape (n_cells, n_choices)
+        1 at the choice of the cell, else 0.
+
+    Returns
+    -------
+    {ndarray, csr matrix} of shape (n_cells, n_features + n_choices)
+    """
+    if sparse.issparse(rows):
+        return sparse.hstack([rows, choices], format="csr")
+    return np.hstack([rows, choices])
 
 
 def estimate_cells(rows, table, folds, *, ratio=False, row_weight=None):
-    """Estimates of all cells of a table, each row's from the other folds.
+    """Return out-of-fold estimates of all cells of a table.
 
     Parameters
     ----------
@@ -188,26 +320,35 @@ def estimate_cells(rows, table, folds, *, ratio=False, row_weight=None):
     -------
     ndarray of shape (n_rows, n_choices)
     """
-    found = np.empty(table.shape)
+    estimates = np.empty(table.shape)
     for train, test in folds:
-        weights = {} if row_weight is None else {"row_weight": row_weight[train]}
-        forest = CellForest(ratio).fit(rows[train], table[train], **weights)
-        found[test] = forest.predict(rows[test])
-    return found
+        weight = None if row_weight is None else row_weight[train]
+        forest = CellForest(ratio).fit(rows[train], table[train], row_weight=weight)
+        estimates[test] = forest.predict(rows[test])
+    return estimates
 
 
 class KnownCellsRegressor(RegressorMixin, BaseEstimator):
-    """Any multi-output regressor on a table in which most cells may be NaN: not known.
+    """Any multi-output regressor, on a table in which most cells may be unknown (NaN).
 
-    Unknown cells are filled with what a `CellForest` makes of the others, each row's without
-    it; known ones stay as they are.
+    Unknown cells are filled with out-of-fold estimates of a `CellForest`. Known cells
+    stay as they are.
 
     Parameters
     ----------
     estimator : multi-output regressor or None
-        None: the forest itself is the estimate.
+        None: the estimates are those of the forest itself.
     ratio : bool, default=False
-        As in `CellForest`.
+        As in `CellForest`. Only used if `estimator` is None.
+
+    Attributes
+    ----------
+    encoder_ : FrameEncoder or None
+        Makes numbers of rows for the forest. None for rows of numbers.
+    estimator_ : regressor or None
+        The fitted estimator, on the rows as they are. None if `estimator` is None.
+    forest_ : CellForest
+        The fitted forest. Only if `estimator` is None.
     """
 
     def __init__(self, estimator=None, ratio=False):
@@ -215,7 +356,23 @@ class KnownCellsRegressor(RegressorMixin, BaseEstimator):
         self.ratio = ratio
 
     def fit(self, X, y, sample_weight=None, **fit_params):
-        """Fit on rows and a table (n_rows, n_choices) with NaN."""
+        """Fit on rows and on a table with unknown cells.
+
+        Parameters
+        ----------
+        X : as in `as_numbers`
+            The rows.
+        y : ndarray of shape (n_rows,) or (n_rows, n_choices)
+            NaN where a value is not known.
+        sample_weight : array-like of shape (n_rows,), default=None
+            Weights of the rows. The estimator gets them without a change of unit.
+        **fit_params : dict
+            Parameters of the estimator's `fit`.
+
+        Returns
+        -------
+        self
+        """
         table = y.reshape(len(y), -1)
         self.encoder_ = None
         if needs_encoding(X):
@@ -225,226 +382,37 @@ class KnownCellsRegressor(RegressorMixin, BaseEstimator):
             rows = as_numbers(X)
         row_weight = None
         if sample_weight is not None:
-            # The estimator gets the weights as they are given.
-            fit_params = fit_params | {"sample_weight": sample_weight}
             row_weight = relative_weights(np.asarray(sample_weight, dtype=np.float64))
+            fit_params = fit_params | {"sample_weight": sample_weight}
         self.estimator_ = None
         if self.estimator is None:
             self.forest_ = CellForest(self.ratio).fit(rows, table, row_weight)
             return self
-        filled = table
-        if np.isnan(table).any():
-            inner = folds_of_log(len(table), 3)
-            estimates = estimate_cells(rows, table, inner, row_weight=row_weight)
-            filled = np.where(np.isnan(table), estimates, table)
+        filled = _filled(table, rows, row_weight)
+        # One choice is a single-output regression: not every regressor takes (n, 1).
         target = filled[:, 0] if filled.shape[1] == 1 else filled
         self.estimator_ = clone(self.estimator).fit(X, target, **fit_params)
         return self
 
     def predict(self, X):
-        """Estimates of all choices, of shape (n_rows, n_choices)."""
+        """Return estimates of all choices, of shape (n_rows, n_choices)."""
         if self.estimator_ is not None:
             return self.estimator_.predict(X)
-        return self.forest_.predict(self._rows(X))
+        if self.encoder_ is not None:
+            return self.forest_.predict(self.encoder_.transform(X))
+        return self.forest_.predict(as_numbers(X))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
 
-    def _rows(self, X):
-        return as_numbers(X) if self.encoder_ is None else self.encoder_.transform(X)
 
-
-def effective_size(weight):
-    """``(sum w)^2 / sum w^2``: rows of equal weight that say as much."""
-    squares = float(weight @ weight)
-    return float(weight.sum()) ** 2 / squares if squares > 0 else 0.0
-
-
-def never_matched(needed, matched, made, n_rows):
-    """Return True if the log lacks a choice on the rows where a policy makes it, beyond chance.
-
-    Parameters
-    ----------
-    needed : float
-        Rows for which the policy makes the choice.
-    matched : int
-        Those of them on which the log made it.
-    made : int
-        Rows on which the log made it at all.
-    n_rows : int
-
-    Returns
-    -------
-    bool
-    """
-    if made == 0:
-        return needed >= max(_LEAST_SHARE * n_rows, _LEAST_ROWS)
-    # Of a log that made it anywhere alike as many would be expected: e^-7 is one in a thousand.
-    return matched < 0.5 and needed * made / n_rows > _EXPECTED
-
-
-class Agreement(NamedTuple):
-    """Where a log made the choices that a policy makes.
-
-    Attributes
-    ----------
-    needed : ndarray of shape (n_choices,), dtype=float64
-        Number of rows for which the policy makes each choice.
-
-    matched : ndarray of shape (n_choices,), dtype=float64
-        Number of these rows on which the log made the same choice.
-
-    made : ndarray of shape (n_choices,), dtype=int64
-        Number of rows on which the log made each choice at all.
-
-    weight : ndarray of shape (n_rows,), dtype=float64
-        One over the propensity where log and policy agree, else 0.
-    """
-
-    needed: NDArray[np.float64]
-    matched: NDArray[np.float64]
-    made: NDArray[np.int64]
-    weight: NDArray[np.float64]
-
-
-def lack_of_overlap(agreement, names):
-    """Return why a log cannot say how good a policy is, or None if it can.
-
-    This is the one test of overlap: fits of logs and off-policy curves make it.
-
-    Parameters
-    ----------
-    agreement : Agreement
-    names : list of str
-        The choices.
-
-    Returns
-    -------
-    str or None
-        The end of a sentence that begins with the policy's budget.
-    """
-    weight = agreement.weight
-    n_rows = len(weight)
-    for name, needed, matched, made in zip(
-        names, agreement.needed, agreement.matched, agreement.made
-    ):
-        if never_matched(needed, matched, made, n_rows):
-            return (
-                f"the policy sends {needed / n_rows:.1%} of the rows to {name!r}, and on none of "
-                "them has the log made this choice: it cannot say what that is worth."
-            )
-    missing_share = 1 - weight.mean()
-    if missing_share > max(_LACKS, _ERRORS * sem(weight)):
-        return (
-            f"the rows on which log and policy agree stand for {weight.mean():.1%} of all rows by "
-            "their propensities: the log never made the policy's choice on the others (or "
-            "propensities are too large), and cannot say what it is worth there."
-        )
-    size = effective_size(weight)
-    n_agreed = np.count_nonzero(weight)
-    if n_agreed < (1 - _LACKS) * n_rows:
-        # A row stands for itself and for rows on which the log made another choice. A rule with
-        # few exceptions has many rows of the first kind and few that stand for any other row.
-        size = min(size, effective_size(np.maximum(weight - 1, 0.0)))
-    if size < _LEAST_SIZE:
-        return (
-            f"the log agrees with the policy on {n_agreed} of {n_rows} rows, which stand for the "
-            f"others with an effective sample size of {size:.1f}, below {_LEAST_SIZE}: too few to "
-            "say what the policy is worth."
-        )
-    return None
-
-
-def beyond_range(estimates, known, what):
-    """Return a message if means of quality are outside of the qualities in a log, else None.
-
-    Parameters
-    ----------
-    estimates : float or ndarray of float
-        Estimates of means, NaN where there is none.
-    known : ndarray of float
-        The qualities in the log, NaN where they are not known.
-    what : str
-        Name of the estimates.
-
-    Returns
-    -------
-    str or None
-    """
-    low = np.nanmin(known)
-    high = np.nanmax(known)
-    room = _ROUNDING * max(abs(low), abs(high))
-    found = np.ravel(estimates)
-    outside = found[(found < low - room) | (found > high + room)]
-    if not len(outside):
-        return None
-    return (
-        f"{what} of {outside[0]:.4g} is outside of the qualities in the log, {low:.4g} to "
-        f"{high:.4g}: a few rows with large weights decide it. Do not rely on it. Log more "
-        "requests at random, with their propensities."
-    )
-
-
-def read_choice(choice, names, n_rows):
-    """Positions of logged choices among names; what is none of them is added behind.
-
-    Parameters
-    ----------
-    choice : array-like of shape (n_rows,)
-        Names, or numbers of columns: positions among the names.
-    names : list of str
-    n_rows : int
-
-    Returns
-    -------
-    positions : ndarray of shape (n_rows,), dtype=int64
-    names : list of str
-        With those that were added.
-    """
-    found = np.asarray(choice)
-    if found.shape != (n_rows,):
-        raise ValueError(
-            f"choice must name one choice for each of the {n_rows} rows, got shape {found.shape}."
-        )
-    if found.dtype.kind in "iu":
-        if found.min() < 0:
-            raise ValueError(
-                f"choice must have numbers from 0 up, got {int(found.min())!r}."
-            )
-        if found.max() >= max(len(names), n_rows):
-            raise ValueError(
-                f"choice has the column number {int(found.max())!r}, but there are not as many "
-                "choices nor rows. Give names, or the numbers of columns."
-            )
-        added = [f"choice{k}" for k in range(len(names), int(found.max()) + 1)]
-        return found.astype(np.int64), [*names, *added]
-    if found.dtype.kind not in "OUST" or not all(
-        isinstance(name, str) for name in found.tolist()
-    ):
-        raise ValueError(
-            "choice must be names of choices or whole numbers of columns, got an array of "
-            f"{found.dtype}."
-        )
-    labels, code = np.unique(found.astype(str), return_inverse=True)
-    names = [*names, *(label for label in labels.tolist() if label not in names)]
-    return np.array([names.index(label) for label in labels.tolist()])[code], names
-
-
-def read_propensity(propensity, n_rows):
-    """Probabilities of the choices made, checked."""
-    found = check_numbers(propensity, "propensity", shape=(n_rows,), high=1.0)
-    if not (found > 0).all():
-        raise ValueError(
-            f"propensity must have numbers above 0, got {float(found.min())!r}."
-        )
-    return found
-
-
-def read_values(values, name, n_rows, *, least=-np.inf, allow_nan=False):
-    """One finite number per row, or NaN where it is not known; not NaN in every row."""
-    found = check_numbers(values, name, shape=(n_rows,), low=least, allow_nan=allow_nan)
-    if np.isnan(found).all():
-        raise ValueError(f"{name} must have a number for some row, and all are NaN.")
-    return found
+def _filled(table, rows, row_weight):
+    """Return a table with out-of-fold estimates of its unknown cells."""
+    is_unknown = np.isnan(table)
+    if not is_unknown.any():
+        return table
+    folds = folds_of_log(len(table), cv=_FOLDS_OF_FILLING)
+    estimates = estimate_cells(rows, table, folds, row_weight=row_weight)
+    return np.where(is_unknown, estimates, table)

@@ -1,13 +1,13 @@
-"""The estimators that `QualityRegressor` compares: trees, boosted trees, ridge, similarities.
+"""Members of `QualityRegressor`: trees, boosted trees, ridge, similarities.
 
-Each of `MEMBERS` is a function ``(rows, deviations, seed)`` that fits standardised float32 rows, in
-C order, to outcomes less their mean and gives a fitted member. A member has ``predict(rows)``,
-deviations from the mean, and ``weighted(level, difference, sizes)``, the same member with its
-outputs weighted by :func:`weigh_outputs`.
+Each of `MEMBERS` is a function ``(rows, deviations, seed, weight=None)`` that fits a
+:class:`Member`. Its arguments are standardised rows in single precision and in C order,
+outcomes less their mean, a seed, and weights of the rows.
 """
 
-from dataclasses import replace
-from typing import NamedTuple
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields, replace
+from typing import NamedTuple, Self
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -17,20 +17,38 @@ from skroute.forests import Forest, ForestBuilder
 from skroute.forests._code_walk import walk_of
 from skroute.forests._rules import ReadRule
 from skroute.forests._trees import FEATURE_MASK, MISSING_RIGHT, NODE, Trees, joined
+from skroute.utils._tolerances import TINY
 from skroute.utils._validation import read_only
 
-# Bounds on the time of a fit: rows that a tree sees, features that a cut compares, and columns of
-# the ridge regression.
+# Largest number of rows that a tree is fitted on. Bounds the time of a fit.
 _MOST_ROWS = 10_000
+# Largest number of features that a split of a tree compares. Bounds the time of a fit.
 _MOST_CANDIDATES = 40
+# Largest number of columns of the ridge regression. Bounds the time of a fit.
 _MOST_COLUMNS = 1000
-# Trees of a forest that was fitted without a fold, of all of which so many are kept; steps of
-# boosting and their rate.
-_TREES, _KEPT = 24, 60
-_STEPS, _RATE = 60, 0.1
+# Trees that are fitted without each fold.
+_TREES = 24
+# Trees that are kept for new rows, those of all folds together.
+_KEPT_TREES = 60
+# Steps of boosting.
+_STEPS = 60
+# Learning rate of boosting.
+_RATE = 0.1
+# Share of the rows that each step of boosting is fitted on.
+_SUBSAMPLE = 0.7
+# Depth of the trees of boosting.
+_BOOSTED_DEPTH = 4
+# Largest number of cluster centres.
 _CENTRES = 200
+# Rows that are drawn for each centre.
+_ROWS_OF_CENTRE = 20
+# Rows whose distances determine the width of similarities. Bounds the time of a fit.
+_ROWS_OF_WIDTH = 300
+# Ridge penalties that are compared, relative to the mean squared singular value.
 _PENALTIES = np.geomspace(1e-4, 1e3, 22)
-# Rows of the members are standardised and in single precision.
+# A squared singular value below this share of the largest one is rounding.
+_LEAST_SQUARE = 1e-10
+# Rows of the members are in single precision.
 _READ_RULE = ReadRule(dtype="float32")
 # Output of a tree whose leaves have one number for each output.
 _ALL_OUTPUTS = -1
@@ -39,12 +57,54 @@ _LEAF = -1
 
 
 def weigh_outputs(values, level, difference, sizes=1.0):
-    """Weigh the mean over outputs, the last axis, and what tells them apart, times `sizes`."""
+    """Weigh the mean over outputs, and the differences from this mean.
+
+    Parameters
+    ----------
+    values : ndarray of shape (..., n_outputs)
+    level : float or ndarray
+        Weight of the mean over outputs.
+    difference : float or ndarray
+        Weight of the differences of the outputs from their mean.
+    sizes : float or ndarray of shape (n_outputs,), default=1.0
+        Factors of the weighted outputs.
+
+    Returns
+    -------
+    ndarray of the shape of `values`
+    """
     mean = values.mean(axis=-1, keepdims=True)
     return (difference * (values - mean) + level * mean) * sizes
 
 
-class SummedTrees:
+class Member(ABC):
+    """A fitted estimator of the deviations of rows, all outputs at once."""
+
+    @abstractmethod
+    def predict(self, rows) -> np.ndarray:
+        """Return the deviations of rows, of shape (n_rows, n_outputs).
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n_rows, n_features), dtype=float32
+            Standardised rows in C order.
+        """
+
+    @abstractmethod
+    def weighted(self, level, difference, sizes=1.0) -> Self:
+        """Return the member whose outputs are weighted by :func:`weigh_outputs`."""
+
+    @abstractmethod
+    def to_arrays(self) -> dict:
+        """Return the numbers and arrays that `from_arrays` takes, by name."""
+
+    @classmethod
+    @abstractmethod
+    def from_arrays(cls, arrays) -> Self:
+        """Return the member that has these numbers and arrays."""
+
+
+class SummedTrees(Member):
     """Trees whose leaf values are summed.
 
     Parameters
@@ -55,21 +115,21 @@ class SummedTrees:
 
     def __init__(self, forest):
         self.forest = forest
-        # For a single row each look-up counts.
+        # Kept here because each look-up counts in the time of a single row.
         self._n_trees = forest.n_members
         self._n_outputs = forest.n_outputs
-        self._every_output = np.arange(forest.n_outputs)
+        self._all_outputs = np.arange(forest.n_outputs)
 
     @classmethod
-    def of(cls, regressor, weight):
-        """Return a fitted regression tree of scikit-learn, times `weight`."""
+    def from_tree(cls, regressor, weight):
+        """Return a fitted tree of scikit-learn, with leaves times `weight`."""
         tree = regressor.tree_
         value = (weight * tree.value[:, :, 0]).astype(np.float32)
         builder = ForestBuilder()
         builder.add_tree(
             left=tree.children_left,
             right=tree.children_right,
-            # Leaves have a negative feature.
+            # Leaves have a negative feature in scikit-learn.
             feature=np.maximum(tree.feature, 0),
             threshold=_in_single_precision(tree.threshold),
             value=value,
@@ -78,200 +138,407 @@ class SummedTrees:
         )
         builder.end_member()
         offset = np.zeros(value.shape[1])
-        return cls(
-            builder.build(offset, regressor.n_features_in_, read_rule=_READ_RULE)
-        )
+        forest = builder.build(offset, regressor.n_features_in_, read_rule=_READ_RULE)
+        return cls(forest)
 
     @classmethod
-    def joined(cls, members):
+    def sum_of(cls, members):
         """Return the sum of several members of this class."""
         forest = members[0].forest
         trees = joined([member.forest.trees for member in members])
         return cls(replace(forest, trees=trees))
 
-    def kept(self, n_folds):
-        """Return the share of a fold's trees in the forest of all folds."""
-        n_trees = min(-(-_KEPT // n_folds), self.forest.n_members)
+    def first_trees(self, n_folds):
+        """Return as many trees as one fold adds to the forest of all folds.
+
+        They have the outputs of a forest of full size: leaves are multiplied by the
+        ratio of the numbers of trees.
+        """
+        trees_of_fold = -(-_KEPT_TREES // n_folds)  # rounded up
+        n_trees = min(trees_of_fold, self.forest.n_members)
         forest = self.forest.taken(range(n_trees))
         values = forest.trees.values.astype(np.float32) * _TREES / n_trees
         return SummedTrees(replace(forest, trees=forest.trees.with_values(values)))
 
     def predict(self, rows):
-        """Return the sums of the leaves of rows, an array of float32 in C order."""
+        """Return the sums of the leaves of rows, of shape (n_rows, n_outputs)."""
         rows = read_only(rows)
         n_rows = len(rows)
         n_trees = self._n_trees
         out = np.zeros((n_rows, self._n_outputs))
         walk, layout = walk_of(self.forest, n_rows, 0, n_trees)
-        walk(rows, 0, n_rows, layout, 0, n_trees, self._every_output, out)
+        walk(rows, 0, n_rows, layout, 0, n_trees, self._all_outputs, out)
         return out
 
     def weighted(self, level, difference, sizes=1.0):
-        """Return the same trees with weighted outputs, see :func:`weigh_outputs`."""
+        """Return the trees with leaves that are weighted by :func:`weigh_outputs`."""
         trees = self.forest.trees
         values = weigh_outputs(
-            trees.values.astype(np.float32), level, difference, sizes
+            trees.values.astype(np.float32), level, difference, sizes=sizes
         )
         trees = trees.with_values(values.astype(np.float32))
         return SummedTrees(replace(self.forest, trees=trees))
 
+    def to_arrays(self):
+        """Return the arrays of the trees, with leaves in half precision."""
+        return _packed_trees(self.forest)._asdict()
+
+    @classmethod
+    def from_arrays(cls, arrays):
+        """Return the trees of these arrays, or raise a ValueError for damaged ones."""
+        return cls(_unpacked_forest(_PackedTrees(**arrays)))
+
 
 def _in_single_precision(threshold):
-    """Round thresholds down: a float32 row is at most the result where it is at most both."""
+    """Return thresholds rounded down to float32.
+
+    A float32 row is at most the result if and only if it is at most the threshold.
+    """
     rounded = threshold.astype(np.float32)
     below = np.nextafter(rounded, np.float32(-np.inf))
     return np.where(rounded > threshold, below, rounded)
 
 
-class Linear(NamedTuple):
-    """A matrix and an offset, on some columns of the rows (None: all)."""
+@dataclass(frozen=True)
+class Linear(Member):
+    """A linear function of some columns of the rows.
+
+    Parameters
+    ----------
+    columns : ndarray of int, or None
+        The columns that are read. None: all.
+    coef : ndarray of shape (n_columns, n_outputs)
+    offset : ndarray of shape (n_outputs,)
+    """
 
     columns: np.ndarray | None
     coef: np.ndarray
     offset: np.ndarray
 
     def predict(self, rows):
+        """Return the linear function of rows, of shape (n_rows, n_outputs)."""
         X = rows if self.columns is None else rows[:, self.columns]
         return X @ self.coef + self.offset
 
     def weighted(self, level, difference, sizes=1.0):
-        coef, offset = (
-            weigh_outputs(part, level, difference, sizes)
-            for part in (self.coef, self.offset)
-        )
-        return self._replace(coef=coef, offset=offset)
+        """Return the function with outputs weighted by :func:`weigh_outputs`."""
+        coef = weigh_outputs(self.coef, level, difference, sizes=sizes)
+        offset = weigh_outputs(self.offset, level, difference, sizes=sizes)
+        return Linear(self.columns, coef, offset)
+
+    def to_arrays(self):
+        """Return the columns, the coefficients and the offset by name."""
+        return _values_of_fields(self)
+
+    @classmethod
+    def from_arrays(cls, arrays):
+        """Return the function that has these columns, coefficients and offset."""
+        return cls(**arrays)
 
 
-class Landmarks(NamedTuple):
-    """A linear member on similarities ``exp(-distance**2 / 2)`` to centres, in units of a width.
+@dataclass(frozen=True)
+class Similarities:
+    """Similarities ``exp(-distance**2 / 2)`` to centres, in units of a width.
 
-    The centres are columns, of which half the squared lengths are `halves`.
+    Parameters
+    ----------
+    centres : ndarray of shape (n_features, n_centres)
+        The centres divided by the width.
+    half_squares : ndarray of shape (n_centres,)
+        Half the squared length of each column of `centres`.
+    width : float
     """
 
     centres: np.ndarray
-    halves: np.ndarray
+    half_squares: np.ndarray
     width: float
-    linear: Linear
 
-    def similarities(self, rows):
+    def to(self, rows):
+        """Return similarities of rows to the centres, (n_rows, n_centres)."""
         X = rows.astype(np.float64) / self.width
-        exponent = X @ self.centres - self.halves - (X**2).sum(axis=1)[:, None] / 2
+        half_squares_of_rows = (X**2).sum(axis=1)[:, None] / 2
+        exponent = X @ self.centres - self.half_squares - half_squares_of_rows
         return np.exp(np.minimum(exponent, 0))
 
+
+@dataclass(frozen=True)
+class Landmarks(Member):
+    """A linear function of similarities to centres.
+
+    Parameters
+    ----------
+    similarities : Similarities
+    coef : ndarray of shape (n_centres, n_outputs)
+    offset : ndarray of shape (n_outputs,)
+    """
+
+    similarities: Similarities
+    coef: np.ndarray
+    offset: np.ndarray
+
     def predict(self, rows):
-        return self.linear.predict(self.similarities(rows))
+        """Return the function of the similarities, (n_rows, n_outputs)."""
+        return self.similarities.to(rows) @ self.coef + self.offset
 
     def weighted(self, level, difference, sizes=1.0):
-        return self._replace(linear=self.linear.weighted(level, difference, sizes))
+        """Return the member with outputs that are weighted by :func:`weigh_outputs`."""
+        coef = weigh_outputs(self.coef, level, difference, sizes=sizes)
+        offset = weigh_outputs(self.offset, level, difference, sizes=sizes)
+        return Landmarks(self.similarities, coef, offset)
+
+    def to_arrays(self):
+        """Return the centres, the coefficients and the offset by name."""
+        arrays = _values_of_fields(self.similarities)
+        return arrays | {"coef": self.coef, "offset": self.offset}
+
+    @classmethod
+    def from_arrays(cls, arrays):
+        """Return the member that has these centres, coefficients and offset."""
+        similarities = Similarities(
+            centres=arrays["centres"],
+            half_squares=arrays["half_squares"],
+            width=arrays["width"],
+        )
+        return cls(similarities, arrays["coef"], arrays["offset"])
 
 
-def _grown(rows, outcomes, rng, n_used, weight=None, **limits):
-    """An extremely randomised tree on so many of the rows, drawn at random, within some limits."""
+def _values_of_fields(record):
+    """Return the values of a dataclass by name, without copies."""
+    return {field.name: getattr(record, field.name) for field in fields(record)}
+
+
+# Fits ---------------------------------------------------------------------------------
+
+
+def _random_tree(rows, outcomes, rng, n_used, *, weight, min_samples_leaf, max_depth):
+    """Fit an extremely randomised tree on rows that are drawn at random.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows, n_features), dtype=float32
+    outcomes : ndarray of shape (n_rows, n_outputs)
+    rng : RandomState
+    n_used : int
+        Number of rows that are drawn, at most `_MOST_ROWS`.
+    weight : ndarray of shape (n_rows,), or None
+    min_samples_leaf : int
+    max_depth : int or None
+        None: the depth has no bound.
+
+    Returns
+    -------
+    ExtraTreeRegressor
+    """
     n_used = min(n_used, _MOST_ROWS)
-    some = rng.permutation(len(rows))[:n_used] if n_used < len(rows) else slice(None)
+    used_rows = slice(None)
+    if n_used < len(rows):
+        used_rows = rng.permutation(len(rows))[:n_used]
     tree = ExtraTreeRegressor(
-        max_features=min(rows.shape[1], _MOST_CANDIDATES), random_state=rng, **limits
+        max_features=min(rows.shape[1], _MOST_CANDIDATES),
+        min_samples_leaf=min_samples_leaf,
+        max_depth=max_depth,
+        random_state=rng,
     )
-    # Unchecked: that takes as long as a tree.
-    own_weight = None if weight is None else weight[some]
+    used_weight = None if weight is None else weight[used_rows]
+    # The check of the input would take as long as the tree.
     return tree.fit(
-        rows[some], outcomes[some], sample_weight=own_weight, check_input=False
+        rows[used_rows],
+        outcomes[used_rows],
+        sample_weight=used_weight,
+        check_input=False,
     )
 
 
 def fit_trees(rows, deviations, seed, weight=None):
-    """Extremely randomised trees, with leaves of a thousandth of the rows."""
-    rng, leaf = np.random.RandomState(seed), int(np.clip(len(rows) // 1000, 5, 100))
-    trees = [
-        _grown(rows, deviations, rng, len(rows), weight, min_samples_leaf=leaf)
-        for _ in range(_TREES)
-    ]
-    return SummedTrees.joined([SummedTrees.of(tree, 1 / _TREES) for tree in trees])
+    """Fit extremely randomised trees, with leaves of a thousandth of the rows."""
+    rng = np.random.RandomState(seed)
+    min_samples_leaf = int(np.clip(len(rows) // 1000, 5, 100))
+    trees = []
+    for _ in range(_TREES):
+        tree = _random_tree(
+            rows,
+            deviations,
+            rng=rng,
+            n_used=len(rows),
+            weight=weight,
+            min_samples_leaf=min_samples_leaf,
+            max_depth=None,
+        )
+        trees.append(SummedTrees.from_tree(tree, weight=1 / _TREES))
+    return SummedTrees.sum_of(trees)
 
 
 def fit_boosted(rows, deviations, seed, weight=None):
-    """Shallow trees, each fitted to what those before leave over on part of the rows."""
-    rng, leaf = np.random.RandomState(seed), int(np.clip(len(rows) // 50, 5, 50))
-    left, trees = deviations.copy(), []
+    """Fit gradient boosting of shallow trees on random subsamples."""
+    rng = np.random.RandomState(seed)
+    min_samples_leaf = int(np.clip(len(rows) // 50, 5, 50))
+    residual = deviations.copy()
+    trees = []
     for _ in range(_STEPS):
-        n_used = int(np.ceil(0.7 * len(rows)))
-        tree = _grown(
-            rows, left, rng, n_used, weight, max_depth=4, min_samples_leaf=leaf
+        tree = _random_tree(
+            rows,
+            residual,
+            rng=rng,
+            n_used=int(np.ceil(_SUBSAMPLE * len(rows))),
+            weight=weight,
+            min_samples_leaf=min_samples_leaf,
+            max_depth=_BOOSTED_DEPTH,
         )
-        trees.append(SummedTrees.of(tree, _RATE))
-        left -= trees[-1].predict(rows)
-    return SummedTrees.joined(trees)
+        step = SummedTrees.from_tree(tree, weight=_RATE)
+        residual -= step.predict(rows)
+        trees.append(step)
+    return SummedTrees.sum_of(trees)
 
 
 def fit_linear(rows, deviations, seed, weight=None):
-    """Ridge regression on factors that the choices share."""
+    """Fit a ridge regression on factors that the choices share.
+
+    If the rows have many columns, those of the largest covariances with the deviations
+    are used.
+    """
     columns = None
+    X = rows
     if rows.shape[1] > _MOST_COLUMNS:
-        aims = deviations if weight is None else weight[:, None] * deviations
-        strength = np.abs(rows.T @ aims.astype(np.float32)).sum(axis=1)
-        columns = np.sort(np.argsort(-strength, kind="stable")[:_MOST_COLUMNS])
-    X = rows if columns is None else rows[:, columns]
-    return Linear(columns, *shared_ridge(X.astype(np.float64), deviations, weight))
+        target = deviations
+        if weight is not None:
+            target = weight[:, None] * deviations
+        covariance = np.abs(rows.T @ target.astype(np.float32)).sum(axis=1)
+        strongest = np.argsort(-covariance, kind="stable")[:_MOST_COLUMNS]
+        columns = np.sort(strongest)
+        X = rows[:, columns]
+    coef, offset = shared_ridge(X.astype(np.float64), deviations, weight)
+    return Linear(columns, coef, offset)
+
+
+def fit_landmarks(rows, deviations, seed, weight=None):
+    """Fit a ridge regression on similarities to cluster centres.
+
+    The centres are means of rows that are drawn at random, around some of the drawn
+    rows.
+    """
+    rng = np.random.RandomState(seed)
+    drawn = rng.permutation(len(rows))[: _ROWS_OF_CENTRE * _CENTRES]
+    drawn_rows = rows[drawn].astype(np.float64)
+    width = _typical_distance(drawn_rows[:_ROWS_OF_WIDTH])
+    n_centres = max(1, min(_CENTRES, len(rows) // 4))
+    centres = _cluster_centres(drawn_rows, n_centres)
+    centres /= width
+    half_squares = (centres**2).sum(axis=1) / 2
+    similarities = Similarities(centres.T, half_squares, width)
+    coef, offset = shared_ridge(similarities.to(rows), deviations, weight)
+    return Landmarks(similarities, coef, offset)
+
+
+def _cluster_centres(rows, n_centres):
+    """Return the means of the rows that are nearest to each of the first rows.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows, n_features)
+    n_centres : int
+        Number of first rows. Equal ones give one centre.
+
+    Returns
+    -------
+    ndarray of shape (at most n_centres, n_features)
+    """
+    first_rows = np.unique(rows[:n_centres], axis=0)
+    # The nearest one by squared distance, less the squared length of the row, which is
+    # the same for all first rows.
+    closeness = rows @ first_rows.T - (first_rows**2).sum(axis=1) / 2
+    cluster_of_row = closeness.argmax(axis=1)
+    clusters = np.unique(cluster_of_row)
+    return np.array(
+        [rows[cluster_of_row == cluster].mean(axis=0) for cluster in clusters]
+    )
+
+
+def _typical_distance(rows):
+    """Return the root of half the median squared distance, or 1 for equal rows."""
+    first, second = np.array_split(rows, 2)
+    squared_distances = cdist(first, second, "sqeuclidean")
+    positive = squared_distances[squared_distances > 0]
+    if not len(positive):
+        return 1.0
+    return float(np.median(positive) / 2) ** 0.5
 
 
 def shared_ridge(X, Y, weight=None):
-    """Ridge regression of several outputs, shrunk on their common factors.
+    """Fit a ridge regression of several outputs, shrunk on their common factors.
 
-    The outputs are rotated to their principal components. Each component gets the penalty of
-    least generalised cross-validation, so that what choices have in common, which varies most, is
-    shrunk least.
+    The outputs are rotated to their principal components. Each component gets the
+    penalty of least generalised cross-validation. So the common part of the choices,
+    which varies most, is shrunk least.
 
     Parameters
     ----------
     X : ndarray of shape (n_rows, n_columns)
     Y : ndarray of shape (n_rows, n_outputs)
     weight : ndarray of shape (n_rows,), default=None
-        Weights in units of one row; None: each row weighs one.
+        Weights in units of one row. None: each row weighs one.
 
     Returns
     -------
     coef : ndarray of shape (n_columns, n_outputs)
     offset : ndarray of shape (n_outputs,)
     """
-    n, centre, mean = len(X), X.mean(axis=0), Y.mean(axis=0)
-    if weight is not None:
-        n = weight.sum()
-        centre, mean = (np.average(table, axis=0, weights=weight) for table in (X, Y))
-    Z, D = X - centre, Y - mean
-    if weight is not None:
+    if weight is None:
+        n_rows = len(X)
+        x_mean = X.mean(axis=0)
+        y_mean = Y.mean(axis=0)
+        x_centred = X - x_mean
+        y_centred = Y - y_mean
+    else:
+        n_rows = weight.sum()
+        x_mean = np.average(X, axis=0, weights=weight)
+        y_mean = np.average(Y, axis=0, weights=weight)
+        # Weighted least squares are those of rows times the root of their weights.
         root = np.sqrt(weight)[:, None]
-        Z, D = root * Z, root * D
-    rotation = np.linalg.eigh(D.T @ D)[1]
-    targets = D @ rotation
-    squares, basis = np.linalg.eigh(Z.T @ Z)
-    keep = squares > 1e-10 * max(squares[-1], 1e-300)
-    squares, basis = squares[keep], basis[:, keep]
+        x_centred = root * (X - x_mean)
+        y_centred = root * (Y - y_mean)
+    _, rotation = np.linalg.eigh(y_centred.T @ y_centred)
+    components = y_centred @ rotation
+    rotated = _cross_validated_ridge(x_centred, components, n_rows)
+    if rotated is None:
+        return np.zeros((X.shape[1], Y.shape[1])), y_mean
+    coef = rotated @ rotation.T
+    return coef, y_mean - x_mean @ coef
+
+
+def _cross_validated_ridge(X, Y, n_rows):
+    """Fit a ridge regression of each output, with a cross-validated penalty.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_rows, n_columns)
+        Centred columns.
+    Y : ndarray of shape (n_rows, n_outputs)
+        Centred outputs.
+    n_rows : float
+        Number of rows, or the sum of their weights.
+
+    Returns
+    -------
+    ndarray of shape (n_columns, n_outputs), or None
+        Coefficients. None if the columns do not vary.
+    """
+    squares, basis = np.linalg.eigh(X.T @ X)  # squared singular values, rising
+    is_kept = squares > _LEAST_SQUARE * max(squares[-1], TINY)
+    squares = squares[is_kept]
+    basis = basis[:, is_kept]
     if len(squares) == 0:
-        return np.zeros((X.shape[1], Y.shape[1])), mean
-    along = basis.T @ (Z.T @ targets)
-    shrink = squares / (squares + _PENALTIES[:, None] * squares.mean())
-    freedom = np.minimum(shrink.sum(axis=1), n - 2)
-    explained = ((2 * shrink - shrink**2) / squares) @ along**2
-    residual = np.maximum((targets**2).sum(axis=0) - explained, 0)
-    best = (residual / np.maximum(n - 1 - freedom, 1)[:, None] ** 2).argmin(axis=0)
-    coef = basis @ (along * (shrink / squares)[best].T) @ rotation.T
-    return coef, mean - centre @ coef
-
-
-def fit_landmarks(rows, deviations, seed, weight=None):
-    """Ridge regression on similarities to cluster centres: means around rows drawn at random."""
-    drawn = np.random.RandomState(seed).permutation(len(rows))[: 20 * _CENTRES]
-    drawn = rows[drawn].astype(np.float64)
-    first = np.unique(drawn[: max(1, min(_CENTRES, len(rows) // 4))], axis=0)
-    # Nearest by squared distance, less what is the same for all.
-    near = (drawn @ first.T - (first**2).sum(axis=1) / 2).argmax(axis=1)
-    centres = np.array([drawn[near == k].mean(axis=0) for k in np.unique(near)])
-    apart = cdist(*np.array_split(drawn[:300], 2), "sqeuclidean")
-    width = float(np.median(apart[apart > 0]) / 2) ** 0.5 if (apart > 0).any() else 1.0
-    centres /= width
-    found = Landmarks(centres.T, (centres**2).sum(axis=1) / 2, width, None)
-    linear = Linear(None, *shared_ridge(found.similarities(rows), deviations, weight))
-    return found._replace(linear=linear)
+        return None
+    products = basis.T @ (X.T @ Y)  # (n_kept, n_outputs)
+    # (n_penalties, n_kept)
+    shrinkage = squares / (squares + _PENALTIES[:, None] * squares.mean())
+    freedom = np.minimum(shrinkage.sum(axis=1), n_rows - 2)
+    explained = ((2 * shrinkage - shrinkage**2) / squares) @ products**2
+    residual = np.maximum((Y**2).sum(axis=0) - explained, 0)
+    rest = np.maximum(n_rows - 1 - freedom, 1)
+    # (n_penalties, n_outputs)
+    cross_validation = residual / rest[:, None] ** 2
+    best_penalty = cross_validation.argmin(axis=0)
+    return basis @ (products * (shrinkage / squares)[best_penalty].T)
 
 
 MEMBERS = {
@@ -282,25 +549,22 @@ MEMBERS = {
 }
 
 
-def pack(part):
-    """Return a member as the name of its type and a list of plain arrays.
+# Plain arrays -------------------------------------------------------------------------
 
-    Leaves of trees are in half precision.
+_CLASSES = {"SummedTrees": SummedTrees, "Linear": Linear, "Landmarks": Landmarks}
+
+
+def pack(member):
+    """Return the name of a member's class, and its plain numbers and arrays by name.
+
+    Leaves of trees are rounded to half precision.
     """
-    if isinstance(part, Landmarks):
-        return "Landmarks", [*part[:-1], *part.linear]
-    if isinstance(part, Linear):
-        return "Linear", list(part)
-    return "SummedTrees", list(_packed_trees(part.forest))
+    return type(member).__name__, member.to_arrays()
 
 
-def unpack(kind, values):
+def unpack(class_name, arrays):
     """Return the member that :func:`pack` packed."""
-    if kind == "Landmarks":
-        return Landmarks(*values[:3], Linear(*values[3:]))
-    if kind == "Linear":
-        return Linear(*values)
-    return SummedTrees(_unpacked_forest(_PackedTrees(*values)))
+    return _CLASSES[class_name].from_arrays(arrays)
 
 
 class _PackedTrees(NamedTuple):
@@ -310,22 +574,18 @@ class _PackedTrees(NamedTuple):
     ----------
     n_features : int
         Number of columns of a row.
-
-    roots, depths : ndarray of shape (n_trees,), dtype=int32
-        First node and depth of each tree.
-
+    roots : ndarray of shape (n_trees,), dtype=int32
+        First node of each tree.
+    depths : ndarray of shape (n_trees,), dtype=int32
+        Depth of each tree.
     feature : ndarray of shape (n_nodes,), dtype=int16 or int32
         Feature of an inner node, `_LEAF` of a leaf.
-
     threshold : ndarray of shape (n_nodes,), dtype=float32
         Rows up to it go left.
-
     child : ndarray of shape (n_nodes,), dtype=int32
         Left child. A leaf is its own child.
-
-    halves : ndarray of shape (n_leaves, n_outputs), dtype=float16
-        What leaves add, in units.
-
+    leaf_values : ndarray of shape (n_leaves, n_outputs), dtype=float16
+        Values of the leaves, divided by `unit`.
     unit : ndarray of shape (n_outputs,), dtype=float64
         Unit of each output, a power of two.
     """
@@ -336,49 +596,50 @@ class _PackedTrees(NamedTuple):
     feature: np.ndarray
     threshold: np.ndarray
     child: np.ndarray
-    halves: np.ndarray
+    leaf_values: np.ndarray
     unit: np.ndarray
 
 
 def _packed_trees(forest):
-    """Return a forest with leaves in half precision."""
+    """Return the arrays of a forest, with leaves in half precision."""
     trees = forest.trees
     nodes = trees.nodes
-    leaf = nodes["child"] == np.arange(len(nodes))
-    feature = np.where(leaf, _LEAF, nodes["feature"] & FEATURE_MASK)
-    small = np.int16 if feature.max(initial=0) < 2**15 else np.int32
-    values = trees.values[leaf]
+    is_leaf = nodes["child"] == np.arange(len(nodes))
+    feature = np.where(is_leaf, _LEAF, nodes["feature"] & FEATURE_MASK)
+    feature_dtype = np.int32
+    if feature.max(initial=0) < 2**15:
+        feature_dtype = np.int16
+    values = trees.values[is_leaf]
     largest = np.abs(values).max(axis=0, initial=0)
     unit = 2.0 ** np.ceil(np.log2(np.where(largest > 0, largest, 1.0)))
-    # Leaves that are small beside the largest one become 0, on purpose.
+    # Leaves that are far smaller than the largest one become 0, on purpose.
     with np.errstate(under="ignore"):
-        halves = (values / unit).astype(np.float16)
+        leaf_values = (values / unit).astype(np.float16)
     return _PackedTrees(
         n_features=forest.n_features,
         roots=trees.roots,
         depths=trees.depths,
-        feature=feature.astype(small),
+        feature=feature.astype(feature_dtype),
         threshold=nodes["threshold"].astype(np.float32),
         child=np.ascontiguousarray(nodes["child"]),
-        halves=halves,
+        leaf_values=leaf_values,
         unit=unit,
     )
 
 
 def _unpacked_forest(packed):
-    """Return the forest of packed trees; a ValueError if their arrays are damaged."""
+    """Return the forest of packed trees, or raise a ValueError for damaged ones."""
     n_nodes = len(packed.child)
     n_trees = len(packed.roots)
     n_outputs = len(packed.unit)
-    leaf = packed.feature == _LEAF
+    is_leaf = packed.feature == _LEAF
     nodes = np.empty(n_nodes, dtype=NODE)
     nodes["threshold"] = packed.threshold
-    nodes["feature"] = np.where(
-        leaf, 0, packed.feature.astype(np.int32) | MISSING_RIGHT
-    )
+    inner_feature = packed.feature.astype(np.int32) | MISSING_RIGHT
+    nodes["feature"] = np.where(is_leaf, 0, inner_feature)
     nodes["child"] = packed.child
     values = np.zeros((n_nodes, n_outputs))
-    values[leaf] = (packed.halves * packed.unit).astype(np.float32)
+    values[is_leaf] = (packed.leaf_values * packed.unit).astype(np.float32)
     trees = Trees(
         nodes=nodes,
         values=values,

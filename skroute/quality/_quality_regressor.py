@@ -1,4 +1,4 @@
-"""The default estimate of quality: a family compared by the decisions that it leads to."""
+"""The default estimate of quality: a stack that is selected by its decisions."""
 
 from typing import NamedTuple, Self
 
@@ -14,18 +14,18 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from skroute.quality._corrections import corrected, finished, range_of, sizes_of
-from skroute.quality._frame_encoder import FrameEncoder, few_columns_dense
-from skroute.quality._members import MEMBERS, SummedTrees, pack, unpack
-from skroute.quality._stacking import (
-    Compared,
-    as_one_price_each,
-    choose_weights,
-    mean_of,
-    some_of,
-    weigh,
+from skroute.quality._corrections import (
+    CorrectionCurves,
+    OutcomeRange,
+    range_of,
+    sizes_of,
 )
-from skroute.quality._uncertainty import error_curves, made_up_outcomes
+from skroute.quality._frame_encoder import FrameEncoder, few_columns_dense
+from skroute.quality._gains import cost_of_choices
+from skroute.quality._members import MEMBERS, SummedTrees, pack, unpack
+from skroute.quality._row_means import mean_of, weights_of_rows
+from skroute.quality._stacking import Compared, choose_weights
+from skroute.quality._uncertainty import ErrorCurves, error_curves, simulate_outcomes
 from skroute.utils._compat import (
     Integral,
     Interval,
@@ -43,6 +43,7 @@ from skroute.utils._pickles import VersionedPickleMixin
 from skroute.utils._random import N_SEEDS, seed_of
 from skroute.utils._scored import CheckedScoreMixin
 from skroute.utils._tensors import on_host
+from skroute.utils._tolerances import ROUNDING
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import (
     folds_among,
@@ -53,12 +54,21 @@ from skroute.utils._validation import (
     whole_rows,
 )
 
-# Rows that are estimated at once, which bounds the memory.
+# Rows that are estimated at once. Bounds the memory.
 _BLOCK = 4096
-# With fewer rows than this there is nothing to compare by: the means are the estimate.
+# With fewer rows than this, members are not compared: the means are the estimate.
 _FEWEST_ROWS = 20
-# Squares of larger outcomes, times the rows of a table, are beyond all floats.
+# Largest outcome. The sum of the squares of a table must not overflow.
 _LARGEST = 1e30
+# Largest standardised feature. Squared distances of rows must not overflow in single
+# precision.
+_LARGEST_FEATURE = 1e18
+# Attributes that are records in memory and tuples in a file.
+_RECORDS = {
+    "_curves": CorrectionCurves,
+    "_errors": ErrorCurves,
+    "_limits": OutcomeRange,
+}
 
 
 class CrossEstimates(NamedTuple):
@@ -66,14 +76,128 @@ class CrossEstimates(NamedTuple):
 
     Attributes
     ----------
-    estimate, kept : ndarray of shape (n_rows, n_choices)
+    estimate : ndarray of shape (n_rows, n_choices)
+        Out-of-fold estimates.
+    as_new : ndarray of shape (n_rows, n_choices)
+        Estimates on the scale of new rows, called `kept` in `cross_fit`.
     by_fold : ndarray of shape (n_folds, n_rows, n_choices), or None
-        None where nobody needs them.
+        For each fold, estimates of all rows by the combination of the fold. None if
+        they are not needed.
     """
 
     estimate: np.ndarray
-    kept: np.ndarray
+    as_new: np.ndarray
     by_fold: np.ndarray | None
+
+
+class _Problem(NamedTuple):
+    """The validated arguments of a fit.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n_rows, n_features)
+        Rows as finite numbers.
+    quality : ndarray of shape (n_rows, n_choices)
+    folds : list of (ndarray of int, ndarray of int), or None
+        For each fold the rows outside of it and its rows. None: folds are drawn.
+    costs : array-like of shape (n_choices,) or (n_rows, n_choices), or None
+        None: better choices are supposed to cost more.
+    weight : ndarray of shape (n_rows,), or None
+        Weights of the rows in units of one row. None: each row weighs one.
+    names : list of str
+        Members to compare.
+    """
+
+    X: np.ndarray
+    quality: np.ndarray
+    folds: list | None
+    costs: ArrayLike | None
+    weight: np.ndarray | None
+    names: list[str]
+
+    def taken(self, rows):
+        """Return the problem of some rows. Folds without any of them are left out."""
+        folds = self.folds
+        if folds is not None:
+            folds = folds_among(folds, rows, len(self.X))
+        costs = self.costs
+        if np.ndim(costs) == 2:
+            costs = np.asarray(costs)[rows]
+        return self._replace(
+            X=self.X[rows],
+            quality=self.quality[rows],
+            folds=folds,
+            costs=costs,
+            weight=none_if_equal(self.weight[rows]),
+        )
+
+
+class _TrainingTable(NamedTuple):
+    """The rows and outcomes that members are fitted on.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n_rows, n_features), dtype=float32
+        Standardised rows.
+    quality : ndarray of shape (n_rows, n_choices)
+        Outcomes divided by their sizes.
+    folds : list of (ndarray of int, ndarray of int)
+        For each fold the rows outside of it and its rows.
+    weight : ndarray of shape (n_rows,), or None
+        Weights of the rows. None weights all alike.
+    """
+
+    rows: np.ndarray
+    quality: np.ndarray
+    folds: list
+    weight: np.ndarray | None
+
+    def means_of_other_folds(self):
+        """Return the mean outcomes of the other folds, (n_rows, n_choices)."""
+        means = np.empty(self.quality.shape)
+        for train, test in self.folds:
+            means[test] = mean_of(
+                self.quality[train], weights_of_rows(self.weight, train)
+            )
+        return means
+
+
+class _FoldJob(NamedTuple):
+    """The fit of one member without one fold.
+
+    Attributes
+    ----------
+    position : int
+        Position of the member in the family.
+    name : str
+        Name of the member in `MEMBERS`.
+    train : ndarray of int
+        Rows outside of the fold.
+    test : ndarray of int
+        Rows of the fold.
+    seed : int
+    """
+
+    position: int
+    name: str
+    train: np.ndarray
+    test: np.ndarray
+    seed: int
+
+
+class _FoldFits(NamedTuple):
+    """Members that were fitted without each fold, and their estimates.
+
+    Attributes
+    ----------
+    deviations : ndarray of shape (n_members, n_rows, n_choices)
+        Out-of-fold estimates of the members: quality less the mean of the other folds.
+    members : dict of list of Member
+        For each name, the member as it was fitted without each fold.
+    """
+
+    deviations: np.ndarray
+    members: dict
 
 
 class QualityRegressor(
@@ -83,38 +207,42 @@ class QualityRegressor(
     RegressorMixin,
     BaseEstimator,
 ):
-    """Estimate the quality of each choice, with several estimators that are stacked and compared.
+    """Estimate the quality of each choice, with several estimators that are stacked.
 
-    The routers' default. From rows and the quality of each choice it fits extremely
-    randomised trees, boosted trees, ridge regression on factors that the choices share, and the
-    same on similarities to cluster centres, all with all choices in one model. Estimates of rows
-    that did not fit them then decide how much of each member is taken: weights of at least zero,
-    one for what tells the choices of a row apart and one for their level. What is compared is
-    what a router makes of the estimates: the realised quality over the best random mix at equal
-    spend, at five budgets. A member takes all the weight where it decides better than the stack
-    by more than noise, and where even the stack decides worse than a coin, the estimate is each
-    choice's mean. Last, the estimates of each choice are corrected where outcomes of other rows
-    say, beyond noise, that they are off.
+    It is the routers' default. The members of the family are extremely randomised
+    trees, boosted trees, ridge regression on factors that the choices share, and the
+    same regression on similarities to cluster centres. Each member estimates all
+    choices in one model.
+
+    The members are stacked with weights of at least zero, which are fitted on held-out
+    rows. Each member has one weight for the differences between the choices of a row,
+    and one for their level. Members and the stack are compared by the decisions that
+    they lead to: the realised quality over the best random mix at equal spend, at five
+    budgets. A member gets all the weight if its decisions are better than those of the
+    stack by more than noise. If even the decisions of the stack are worse than the
+    random mix, the estimate is each choice's mean. Last, the estimates of each choice
+    are calibrated on held-out rows, with corrections that are shrunk by their noise.
 
     Parameters
     ----------
     family : list of str, default=None
-        Members to compare: of ``"trees"``, ``"boosted"``, ``"linear"`` and ``"landmarks"``.
-        None compares all.
+        Members to compare, from ``"trees"``, ``"boosted"``, ``"linear"`` and
+        ``"landmarks"``. None compares all.
 
     cv : int, default=5
-        Shuffled folds that the family is compared on. Raising it leaves each member more
-        rows, and takes longer.
+        Number of shuffled folds that the family is compared on. Raising it leaves each
+        member more rows, and takes longer.
 
     standard_errors : bool, default=False
-        Whether `fit` finds the standard errors that ``predict(X, return_std=True)`` returns.
-        They come from outcomes that are made up: the out-of-sample estimates stand for the truth,
-        each row's error for its noise, with a sign drawn at random, and what is taken of the
-        family is fitted on these again, which takes about half as long as the rest of `fit`.
+        Whether `fit` estimates the standard errors that ``predict(X, return_std=True)``
+        returns. They are errors on simulated outcomes, whose true quality is the
+        out-of-fold estimate. The noise of a row is its residual with a random sign. The
+        members with weight are fitted again on these outcomes, which takes about half
+        as long as the rest of `fit`.
 
     random_state : int, RandomState instance or None, default=0
-        Determines the folds, the trees and the clusters. Pass an int for the same result at
-        every fit.
+        Determines the folds, the trees and the clusters. Pass an int for the same
+        result at every fit.
 
     n_jobs : int, default=None
         Threads that fit members and folds. None means one, -1 all processors.
@@ -125,12 +253,13 @@ class QualityRegressor(
         Mean quality of each choice.
 
     compared_ : list of Compared
-        For the stack and for each member: its `name`, the `gain` over the random mix out of
-        sample with its standard error `gain_se`, and its weights, `difference` and `level`.
+        For the stack and for each member: its `name`, the out-of-fold `gain` over the
+        random mix with its standard error `gain_se`, and its weights, `difference` and
+        `level`.
 
     encoder_ : FrameEncoder or None
-        Makes numbers of rows that hold texts, categories, dates or missing values, or that are
-        sparse with more than 1,000 columns. None for other rows of numbers.
+        Makes numbers of rows with texts, categories, dates or missing values, and of
+        sparse rows with more than 1,000 columns. None for other rows of numbers.
 
     n_features_in_ : int
         Number of features seen during `fit`.
@@ -141,20 +270,20 @@ class QualityRegressor(
     See Also
     --------
     BaggedNeighborsRegressor : OCCAM's estimator of the same.
-    skroute.quality.FrameEncoder : What reads texts and data frames.
+    skroute.quality.FrameEncoder : Encoder of texts and data frames.
 
     Notes
     -----
-    Time is bounded: a tree sees at most 10,000 rows and a cut at most 40 features, and the
-    linear member takes at most 1,000 columns. The forest is that of all folds together, about
-    sixty trees, at least one of each fold; what else has weight is fitted again on all rows, none
-    of which is kept.
+    Time is bounded. A tree is fitted on at most 10,000 rows, a split compares at most
+    40 features, and the linear member uses at most 1,000 columns. The forest for new
+    rows is that of all folds together, about sixty trees, at least one of each fold.
+    Other members with weight are fitted again on all rows. Rows are not stored.
 
-    Texts and categories are encoded once, from all rows, without their outcomes; the
-    out-of-sample estimates are of members that did not see the outcomes of a row.
+    Texts and categories are encoded once, from all rows, without their outcomes.
+    Out-of-fold estimates of a row are by members that were fitted without its outcomes.
 
-    Standard errors are known by the size of the estimate only: a row far from all others has
-    that of its estimate.
+    Standard errors depend on the size of the estimate only. A row far from all others
+    has the standard error of its estimate.
 
     Examples
     --------
@@ -190,24 +319,25 @@ class QualityRegressor(
     def fit(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Compare the estimators, and fit those that get a weight.
+        """Compare the members, and fit those that get a weight.
 
         Parameters
         ----------
-        X : data frame, {array-like, sparse matrix} of shape (n_samples, n_features), or \
-                sequence of str
-            The rows. Texts, categories, dates, missing values and sparse rows of many columns are
-            made numbers by :class:`~skroute.quality.FrameEncoder` first.
+        X : data frame, {array-like, sparse matrix} of shape (n_samples, n_features), \
+                or sequence of str
+            The rows. :class:`~skroute.quality.FrameEncoder` encodes texts, categories,
+            dates, missing values and sparse rows of many columns.
 
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Quality of each choice, finite numbers of any scale.
 
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, in the fit of every member and in the comparison of them. Their
-            unit does not matter: whole multiples of the smallest weight, up to 16, count rows, and
-            other weights get the mean 1. A row of weight 0 is left out. The number of rows in a
-            leaf, the places of landmarks, the encoding of texts and the curve of standard errors
-            are not weighted. None weights all rows alike.
+            Weights of the rows, for the fits of all members and for their comparison.
+            Their unit does not matter: whole multiples of the smallest weight, up to
+            16, count rows, and other weights get the mean 1. A row of weight 0 is left
+            out. The number of rows in a leaf, the places of landmarks, the encoding of
+            texts and the curve of standard errors are not weighted. None weights all
+            rows alike.
 
         Returns
         -------
@@ -216,7 +346,8 @@ class QualityRegressor(
         Raises
         ------
         ValueError
-            For an unknown member of the family, an infinite number in X, or a y that is not finite.
+            If a member of the family is unknown, `X` has an infinite number, or `y` is
+            not finite.
         """
         self.cross_fit(X, y, sample_weight=sample_weight)
         return self
@@ -232,9 +363,9 @@ class QualityRegressor(
         sample_weight: ArrayLike | None = None,
         return_by_fold: bool = False,
     ) -> NDArray[np.float64] | tuple[NDArray[np.float64], ...]:
-        """Fit, and give the estimates of the same rows out of sample.
+        """Fit, and return out-of-fold estimates of the same rows.
 
-        It saves a router that needs both from fitting each fold again.
+        A router needs both, and does not fit each fold again.
 
         Parameters
         ----------
@@ -242,15 +373,15 @@ class QualityRegressor(
             As in `fit`.
 
         folds : list of (ndarray of int, ndarray of int), default=None
-            A partition of the rows: those that fit and those that are estimated. None draws
-            `cv` folds.
+            For each fold the rows outside of it and its rows. The folds are a partition
+            of the rows. None draws `cv` folds.
 
         costs : array-like of shape (n_outputs,) or (n_samples, n_outputs), default=None
-            Cost of each choice, for the budgets that decisions are compared at. None supposes
-            that better choices cost more, in even steps.
+            Cost of each choice, for the budgets at which decisions are compared. None
+            supposes that better choices cost more, in even steps.
 
         n_jobs : int, default=None
-            Threads, where the constructor names none.
+            Number of threads, if the parameter `n_jobs` of the estimator is None.
 
         return_kept : bool, default=False
             Whether to return `kept` as well.
@@ -264,206 +395,414 @@ class QualityRegressor(
         Returns
         -------
         estimate : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            Estimates of each row by members and means that did not see its outcomes, weighted,
-            chosen and corrected by what the rows of the other folds say. (The members that
-            estimate those rows have seen it, as in every stack that is not nested: its outcome
-            weighs about one over the number of rows, and against itself.)
+            Out-of-fold estimates. Members and means are fitted without the fold of the
+            row, and weights and corrections are fitted and selected on the other folds.
+            (The members that estimate those other folds were fitted with the row, as in
+            every stack that is not nested. The effect is about one over the number of
+            rows, against the outcome of the row.)
 
         kept : ndarray of the same shape
-            The same members' estimates, weighted and corrected as `predict` does it, by what all
-            rows say. They judge nothing, but new rows are estimated like this: a price that is
-            to hold for them is set by these. Only if `return_kept`.
+            Estimates on the scale of new rows: out-of-fold estimates of the members,
+            with the weights and corrections of `predict`, which are fitted on all rows.
+            Use them to set prices for new rows, never to judge. Only if `return_kept`.
 
-        by_fold : ndarray of shape (n_folds, n_samples) or (n_folds, n_samples, n_outputs)
-            For each fold, estimates of all rows as its rows are estimated: the members' estimates,
-            weighted, chosen and corrected by what the rows of the other folds say. The rows of
-            the fold have those of `estimate`. A price that is to hold for the rows of a fold is
-            set by the other rows of its table. Only if `return_by_fold`.
+        by_fold : ndarray of shape (n_folds, n_samples) or \
+                (n_folds, n_samples, n_outputs)
+            For each fold, estimates of all rows with the weights and corrections of
+            this fold, which are fitted and selected on the other folds. They are equal
+            to `estimate` on the rows of the fold. Use its other rows to set prices for
+            the rows of a fold. Only if `return_by_fold`.
         """
         self.__dict__.pop("mean_", None)
         refuse_masked(X=X, y=y)
         check_rows_match(X=X, y=y, costs=costs, sample_weight=sample_weight)
-        found = self._validate_and_fit(
-            X, y, folds, costs, n_jobs, sample_weight, with_by_fold=return_by_fold
+        estimates = self._validate_and_fit(
+            X,
+            y,
+            folds=folds,
+            costs=costs,
+            n_jobs=n_jobs,
+            sample_weight=sample_weight,
+            with_by_fold=return_by_fold,
         )
-        tables = [found.estimate]
+        tables = [estimates.estimate]
         if return_kept:
-            tables.append(found.kept)
+            tables.append(estimates.as_new)
         if return_by_fold:
-            tables.append(found.by_fold)
-        return _in_shape(tables, self._is_single)
+            tables.append(estimates.by_fold)
+        return _in_shape_of_y(tables, self._is_single)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def _validate_and_fit(
         self, X, y, folds, costs, n_jobs, sample_weight, with_by_fold
     ):
+        """Check the arguments of `cross_fit`, fit, and return `CrossEstimates`."""
         self._threads = n_jobs if self.n_jobs is None else self.n_jobs
         self._seed = seed_of(self.random_state)
-        names = names_of(self.family)
-        read = {"dtype": [np.float64, np.float32], "order": "C"}
-        read |= {"multi_output": True, "y_numeric": True}
+        names = check_family(self.family)
+        checks = {
+            "dtype": [np.float64, np.float32],
+            "order": "C",
+            "multi_output": True,
+            "y_numeric": True,
+        }
         self.encoder_ = None
         X = few_columns_dense(indexable_rows(X))
         if issparse(X) or needs_encoding(X) or holds_missing(X):
             validate_data(self, X, skip_check_array=True)
             encoder = FrameEncoder(random_state=self._seed)
-            # An array, whatever output the user has set for all transformers.
+            # An array, for any output that the user has set for all transformers.
             self.encoder_ = encoder.set_output(transform="default")
-            rows, outcomes = check_X_y(
-                self.encoder_.fit_transform(X), on_host(y), **read
-            )
+            numbers = self.encoder_.fit_transform(X)
+            numbers, outcomes = check_X_y(numbers, on_host(y), **checks)
             self.n_features_in_ = self.encoder_.n_features_in_
         else:
-            rows, outcomes = validate_data(self, on_host(X), on_host(y), **read)
+            numbers, outcomes = validate_data(self, on_host(X), on_host(y), **checks)
         outcomes = np.asarray(outcomes, dtype=np.float64)
-        # Of small matrices several threads of BLAS only wait for one another.
+        self._is_single = outcomes.ndim == 1
+        problem = _Problem(
+            X=numbers,
+            quality=outcomes.reshape(len(outcomes), -1),
+            folds=folds,
+            costs=costs,
+            weight=None,
+            names=names,
+        )
+        # For small matrices, several threads of BLAS only wait for one another.
         with threadpool_controller().limit(limits=1, user_api="blas"):
             if sample_weight is None:
-                return self._cross_fit(
-                    rows, outcomes, folds, costs, names, with_by_fold=with_by_fold
-                )
-            return self._weighted_cross_fit(
-                rows,
-                outcomes,
-                folds,
-                costs,
-                names,
-                sample_weight,
-                with_by_fold=with_by_fold,
-            )
+                return self._cross_fit(problem, with_by_fold)
+            weight = relative_weights(given_weights(sample_weight, numbers))
+            problem = problem._replace(weight=weight)
+            return self._weighted_cross_fit(problem, with_by_fold)
 
-    def _weighted_cross_fit(
-        self, X, y, folds, costs, names, sample_weight, *, with_by_fold
-    ):
-        """Fit on the rows that have weight; the others get the estimates of new rows."""
-        weight = relative_weights(given_weights(sample_weight, X))
-        kept = np.flatnonzero(weight)
-        if len(kept) == len(weight):
-            return self._cross_fit(
-                X,
-                y,
-                folds,
-                costs,
-                names,
-                none_if_equal(weight),
-                with_by_fold=with_by_fold,
-            )
-        folds_of_kept = folds
-        if folds is not None:
-            folds_of_kept = folds_among(folds, kept, len(weight))
-        costs = np.asarray(costs)[kept] if np.ndim(costs) == 2 else costs
-        of_kept = self._cross_fit(
-            X[kept],
-            y[kept],
-            folds_of_kept,
-            costs,
-            names,
-            none_if_equal(weight[kept]),
-            with_by_fold=with_by_fold,
-        )
-        as_new = self._estimates_of(X)
+    def _weighted_cross_fit(self, problem, with_by_fold):
+        """Fit on the rows with weight. Other rows get the estimates of new rows.
+
+        Parameters
+        ----------
+        problem : _Problem
+            With weights.
+        with_by_fold : bool
+            Whether to compute `CrossEstimates.by_fold`.
+
+        Returns
+        -------
+        CrossEstimates
+            Of all rows.
+        """
+        weight = problem.weight
+        fitted_rows = np.flatnonzero(weight)
+        if len(fitted_rows) == len(weight):
+            problem = problem._replace(weight=none_if_equal(weight))
+            return self._cross_fit(problem, with_by_fold)
+        fitted_estimates = self._cross_fit(problem.taken(fitted_rows), with_by_fold)
+        as_new = self._estimates_of(problem.X)
         estimate = as_new.copy()
-        estimate[kept] = of_kept.estimate
-        estimate_as_kept = as_new.copy()
-        estimate_as_kept[kept] = of_kept.kept
+        estimate[fitted_rows] = fitted_estimates.estimate
+        estimate_as_new = as_new.copy()
+        estimate_as_new[fitted_rows] = fitted_estimates.as_new
         by_fold = None
         if with_by_fold:
-            has_kept_rows = np.ones(len(of_kept.by_fold), dtype=bool)
-            if folds is not None:
-                # `folds_among` leaves the other folds out.
-                has_kept_rows = np.array([weight[test].any() for _, test in folds])
-            by_fold = np.tile(as_new, (len(has_kept_rows), 1, 1))
-            by_fold[np.ix_(has_kept_rows, kept)] = of_kept.by_fold
-        return CrossEstimates(estimate, estimate_as_kept, by_fold)
+            has_fitted_rows = np.ones(len(fitted_estimates.by_fold), dtype=bool)
+            if problem.folds is not None:
+                # `fitted_estimates` has no table for a fold without weight.
+                has_fitted_rows = np.array(
+                    [weight[test].any() for _, test in problem.folds]
+                )
+            by_fold = np.tile(as_new, (len(has_fitted_rows), 1, 1))
+            by_fold[np.ix_(has_fitted_rows, fitted_rows)] = fitted_estimates.by_fold
+        return CrossEstimates(estimate, estimate_as_new, by_fold)
 
-    def _cross_fit(self, X, y, folds, costs, names, weight=None, *, with_by_fold):
-        self._is_single = y.ndim == 1
-        quality = y.reshape(len(y), -1)
-        if not np.abs(quality).max() <= _LARGEST:
+    def _cross_fit(self, problem, with_by_fold):
+        """Fit on all rows of a problem, and return `CrossEstimates` of them.
+
+        Parameters
+        ----------
+        problem : _Problem
+            All weights are above zero.
+        with_by_fold : bool
+            Whether to compute `CrossEstimates.by_fold`.
+
+        Returns
+        -------
+        CrossEstimates
+        """
+        largest = np.abs(problem.quality).max()
+        # NaN is refused as well.
+        if not largest <= _LARGEST:
             raise ValueError(
                 f"y must have entries of at most {_LARGEST:g} in size, got "
-                f"{np.abs(quality).max():g}. Give quality in another unit."
+                f"{largest:g}. Give quality in another unit."
             )
-        if folds is None and len(X) >= _FEWEST_ROWS:
+        n_rows = len(problem.X)
+        if problem.folds is None and n_rows >= _FEWEST_ROWS:
             splitter = KFold(self.cv, shuffle=True, random_state=self._seed)
-            folds = list(splitter.split(X))
-        mean = mean_of(quality, weight)
-        self.compared_, self._parts, self._knots, self._errors = [], [], None, None
-        # No estimate leaves the range of what was seen.
-        self._range = range_of(quality)
-        self._centre, self._spread = _scale(X, weight)
-        if len(X) < _FEWEST_ROWS or len(folds) < 2:
-            if self.standard_errors:
-                error = (
-                    quality.std(axis=0, ddof=1)
-                    if len(X) > 1
-                    else np.full(mean.shape, np.nan)
-                )
-                self._errors = np.stack([mean, error / len(X) ** 0.5], axis=1)[
-                    ..., None
-                ]
-            self._range = mean, mean, None
-            estimate = quality.copy()
-            means_by_fold = []
-            for train, test in folds or ():
-                mean_without_fold = mean_of(quality[train], some_of(weight, train))
-                estimate[test] = mean_without_fold
-                means_by_fold.append(mean_without_fold)
-            by_fold = None
-            if with_by_fold:
-                by_fold = np.empty((len(means_by_fold), *quality.shape))
-                for number, mean_without_fold in enumerate(means_by_fold):
-                    by_fold[number] = mean_without_fold
-            self.mean_ = mean
-            return CrossEstimates(estimate, np.tile(mean, (len(X), 1)), by_fold)
-        rows, costs = self._rows(X), as_one_price_each(costs, quality)
-        # Errors are added up over choices: from here to the end they are of one size.
-        sizes, means = sizes_of(quality), np.empty(quality.shape)
-        quality = quality / sizes
-        for train, test in folds:
-            means[test] = mean_of(quality[train], some_of(weight, train))
-        estimates, of_folds = self._out_of_sample(names, rows, quality, folds, weight)
-        choice = choose_weights(
-            names,
-            estimates,
-            quality - means,
-            quality,
-            [test for _, test in folds],
-            costs,
-            sizes,
-            row_weight=weight,
-        )
-        self._fit_members(
-            names, choice, of_folds, rows, quality - mean / sizes, sizes, weight
-        )
+            problem = problem._replace(folds=list(splitter.split(problem.X)))
+        self.compared_ = []
+        self._terms = []
+        self._curves = None
+        self._errors = None
+        # Estimates stay in the range of the outcomes.
+        self._limits = range_of(problem.quality)
+        self._centre, self._spread = _scale(problem.X, problem.weight)
+        if n_rows < _FEWEST_ROWS or len(problem.folds) < 2:
+            return self._fit_means(problem, with_by_fold)
+        return self._fit_family(problem, with_by_fold)
+
+    def _fit_means(self, problem, with_by_fold):
+        """Fit the mean of each choice alone, and return `CrossEstimates`.
+
+        Without folds, the estimate of a row is its own outcome.
+        """
+        quality = problem.quality
+        n_rows = len(quality)
+        mean = mean_of(quality, problem.weight)
         if self.standard_errors:
-            self._errors = self._made_up_errors(
-                names, choice, rows, quality, folds, weight
+            spread = np.full(mean.shape, np.nan)
+            if n_rows > 1:
+                spread = quality.std(axis=0, ddof=1)
+            # One bin for each choice.
+            self._errors = ErrorCurves(
+                estimate=mean[:, None], error=(spread / n_rows**0.5)[:, None]
             )
-            self._errors *= sizes[:, None, None]
-        self.compared_ = choice.compared
-        if choice.combination.knots is not None:
-            self._knots = choice.combination.knots * sizes[:, None]
-        if not self._parts:
-            self._range = mean, mean, None
-        self.mean_ = mean
+        self._limits = OutcomeRange(mean, mean, unit=None)
+        estimate = quality.copy()
+        means_by_fold = []
+        for train, test in problem.folds or ():
+            mean_without_fold = mean_of(
+                quality[train], weights_of_rows(problem.weight, train)
+            )
+            estimate[test] = mean_without_fold
+            means_by_fold.append(mean_without_fold)
         by_fold = None
         if with_by_fold:
-            by_fold = np.empty((len(folds), *quality.shape))
-            for number, combination in enumerate(choice.of_folds):
-                by_fold[number] = combination.estimate(estimates) * sizes
-        kept = choice.combination.estimate(estimates)
-        return CrossEstimates(choice.estimate * sizes, kept * sizes, by_fold)
+            by_fold = np.empty((len(means_by_fold), *quality.shape))
+            for number, mean_without_fold in enumerate(means_by_fold):
+                by_fold[number] = mean_without_fold
+        self.mean_ = mean
+        return CrossEstimates(estimate, np.tile(mean, (n_rows, 1)), by_fold)
 
-    def _rows(self, X):
-        """Standardised rows in single precision; what it cannot hold is clipped."""
+    def _fit_family(self, problem, with_by_fold):
+        """Fit, compare and stack the members, and return `CrossEstimates`."""
+        mean = mean_of(problem.quality, problem.weight)
+        costs = cost_of_choices(problem.costs, problem.quality)
+        # Squared errors are added up over choices, so outcomes are divided by their
+        # sizes.
+        sizes = sizes_of(problem.quality)
+        table = _TrainingTable(
+            rows=self._standardised(problem.X),
+            quality=problem.quality / sizes,
+            folds=problem.folds,
+            weight=problem.weight,
+        )
+        fold_fits = self._fit_folds(problem.names, table)
+        selection = choose_weights(
+            problem.names,
+            fold_fits.deviations,
+            outcome_deviations=table.quality - table.means_of_other_folds(),
+            quality=table.quality,
+            folds=[test for _, test in table.folds],
+            costs=costs,
+            sizes=sizes,
+            row_weight=table.weight,
+        )
+        combination = selection.combination
+        deviations = table.quality - mean / sizes
+        self._terms = self._fit_terms(
+            fold_fits,
+            weights=combination.weights,
+            table=table,
+            deviations=deviations,
+            sizes=sizes,
+        )
+        if self.standard_errors:
+            errors = self._simulate_errors(problem.names, selection, table)
+            self._errors = errors.scaled(sizes)
+        self.compared_ = selection.compared
+        if combination.curves is not None:
+            self._curves = combination.curves.scaled(sizes)
+        if not self._terms:
+            self._limits = OutcomeRange(mean, mean, unit=None)
+        self.mean_ = mean
+        as_new = combination.estimate(fold_fits.deviations) * sizes
+        by_fold = None
+        if with_by_fold:
+            by_fold = selection.estimates_by_fold(fold_fits.deviations) * sizes
+        return CrossEstimates(selection.estimate * sizes, as_new, by_fold)
+
+    def _standardised(self, X):
+        """Return standardised rows in single precision, clipped to what it can hold."""
         with np.errstate(over="ignore"):
             rows = (X - self._centre) / self._spread
-        # What np.clip does, in half the time for a single row.
-        return np.minimum(np.maximum(rows, -1e18), 1e18).astype(np.float32)
+        # np.clip takes twice the time for a single row.
+        clipped = np.minimum(np.maximum(rows, -_LARGEST_FEATURE), _LARGEST_FEATURE)
+        return clipped.astype(np.float32)
+
+    def _fit_folds(self, names, table):
+        """Fit members without each fold, and estimate the rows of the fold.
+
+        Parameters
+        ----------
+        names : list of str
+            Members to fit.
+        table : _TrainingTable
+
+        Returns
+        -------
+        _FoldFits
+        """
+        jobs = []
+        for position, name in enumerate(names):
+            for number, (train, test) in enumerate(table.folds):
+                seed = (self._seed + number + 1) % N_SEEDS
+                jobs.append(_FoldJob(position, name, train, test, seed))
+        fits = self._in_threads(delayed(_fit_without_fold)(job, table) for job in jobs)
+        fold_fits = _FoldFits(
+            deviations=np.empty((len(names), *table.quality.shape)),
+            members={name: [] for name in names},
+        )
+        for job, (member, deviations) in zip(jobs, fits):
+            fold_fits.members[job.name].append(member)
+            fold_fits.deviations[job.position, job.test] = deviations
+        return fold_fits
+
+    def _in_threads(self, jobs):
+        """Return the results of delayed calls, in their order."""
+        return Parallel(n_jobs=self._threads, require="sharedmem")(jobs)
+
+    def _fit_terms(self, fold_fits, *, weights, table, deviations, sizes):
+        """Return weighted members for new rows.
+
+        The estimate is the mean plus the sum of their predictions.
+
+        Parameters
+        ----------
+        fold_fits : _FoldFits
+        weights : MemberWeights
+        table : _TrainingTable
+        deviations : ndarray of shape (n_rows, n_choices)
+            Outcomes less their mean over all rows.
+        sizes : ndarray of shape (n_choices,)
+            Divisors of the outcomes.
+
+        Returns
+        -------
+        list of Member
+        """
+        names = list(fold_fits.members)
+        used_members = weights.used_members()
+        jobs = []
+        for position in used_members:
+            name = names[position]
+            jobs.append(
+                delayed(_fit_for_new_rows)(
+                    name,
+                    fold_fits.members[name],
+                    table=table,
+                    deviations=deviations,
+                    seed=self._seed,
+                )
+            )
+        terms = []
+        forests = []
+        for position, members in zip(used_members, self._in_threads(jobs)):
+            level = weights.level[position] / len(members)
+            difference = weights.difference[position] / len(members)
+            for member in members:
+                term = member.weighted(level, difference, sizes=sizes)
+                if isinstance(term, SummedTrees):
+                    forests.append(term)
+                else:
+                    terms.append(term)
+        if forests:
+            terms.append(SummedTrees.sum_of(forests))
+        # So leaves are rounded as in a member that is read from a file.
+        return [unpack(*pack(term)) for term in terms]
+
+    def _simulate_errors(self, names, selection, table):
+        """Estimate standard errors on simulated outcomes, whose true quality is known.
+
+        The members that have weight are fitted again, out of fold and with the same
+        weights and corrections.
+
+        Parameters
+        ----------
+        names : list of str
+        selection : skroute.quality._stacking.Selection
+        table : _TrainingTable
+
+        Returns
+        -------
+        ErrorCurves
+        """
+        rng = np.random.default_rng(self._seed)
+        truth = selection.estimate
+        simulated = table._replace(
+            quality=simulate_outcomes(truth, table.quality, rng=rng)
+        )
+        weights = selection.combination.weights
+        curves = selection.combination.curves
+        used_members = weights.used_members()
+        used_names = [names[position] for position in used_members]
+        fold_fits = self._fit_folds(used_names, simulated)
+        estimate = weights.taken(used_members).weigh(fold_fits.deviations)
+        estimate += simulated.means_of_other_folds()
+        if curves is not None:
+            estimate = curves.apply(estimate)
+        lowest = table.quality.min(axis=0)
+        highest = table.quality.max(axis=0)
+        estimate = np.clip(estimate, lowest, highest)
+        return error_curves(estimate, estimate - truth, spread=truth.std(axis=0))
+
+    def predict(
+        self, X: ArrayLike, return_std: bool = False
+    ) -> NDArray[np.float64] | tuple[NDArray[np.float64], ...]:
+        """Estimate the quality of each choice.
+
+        Parameters
+        ----------
+        X : data frame, {array-like, sparse matrix} of shape (n_samples, n_features), \
+                or sequence of str
+            The rows, as in `fit`. A missing number becomes the mean if none was missing
+            in `fit`.
+
+        return_std : bool, default=False
+            Whether to return the standard error of each estimate as well. It needs
+            ``standard_errors=True`` in `fit`.
+
+        Returns
+        -------
+        y_mean : ndarray of shape (n_samples,) or (n_samples, n_outputs), dtype=float64
+            The estimates.
+
+        y_std : ndarray of the same shape, dtype=float64
+            Root mean squared difference of estimates of this size from the true
+            quality. It does not include the spread of single outcomes. Only if
+            `return_std`. NaN after a fit on one row.
+
+        Raises
+        ------
+        ValueError
+            If `return_std` and `fit` did not estimate standard errors.
+        """
+        check_is_fitted(self)
+        if return_std and self._errors is None:
+            raise ValueError(
+                "return_std=True needs the standard errors that fit estimates with "
+                "QualityRegressor(standard_errors=True). Set it and fit again."
+            )
+        if self.encoder_ is None:
+            numbers = self._plain_rows(X)
+        else:
+            numbers = self.encoder_.transform(X)
+        tables = [self._estimates_of(numbers)]
+        if return_std:
+            tables.append(self._errors.standard_errors(tables[0]))
+        return _in_shape_of_y(tables, self._is_single)
 
     def _plain_rows(self, X):
-        """Return rows of numbers as an array; what is missing of them becomes the mean of `fit`."""
+        """Return rows of numbers as an array, with means for missing numbers."""
         X = few_columns_dense(indexable_rows(X))
         if not holds_missing(X):
             return whole_rows(X, self, dtype=[np.float64, np.float32])
@@ -473,141 +812,49 @@ class QualityRegressor(
         check_array(rows, ensure_all_finite="allow-nan", input_name="X")
         return np.where(np.isnan(rows), self._centre, rows)
 
-    def _out_of_sample(self, names, rows, quality, folds, weight=None):
-        """Deviations from the fold's means, (n_members, n_rows, n_outputs), and members by fold."""
-
-        def fitted(name, k, train, test):
-            own_weight = some_of(weight, train)
-            deviations = quality[train] - mean_of(quality[train], own_weight)
-            seed = (self._seed + k + 1) % N_SEEDS
-            member = MEMBERS[name](rows[train], deviations, seed, own_weight)
-            found[names.index(name), test] = member.predict(rows[test])
-            return member
-
-        found = np.empty((len(names), *quality.shape))
-        jobs = [(name, k, *fold) for name in names for k, fold in enumerate(folds)]
-        members = self._in_threads(delayed(fitted)(*job) for job in jobs)
-        return found, [
-            members[i : i + len(folds)] for i in range(0, len(jobs), len(folds))
-        ]
-
-    def _in_threads(self, jobs):
-        return Parallel(n_jobs=self._threads, require="sharedmem")(jobs)
-
-    def _fit_members(
-        self, names, choice, of_folds, rows, deviations, sizes, weight=None
-    ):
-        """What has weight, fitted on all rows; the forests of the folds together have seen all."""
-
-        def fitted(i):
-            if names[i] == "trees":
-                return [forest.kept(len(of_folds[i])) for forest in of_folds[i]]
-            return [MEMBERS[names[i]](rows, deviations, self._seed, weight)]
-
-        weights = choice.combination.weights
-        used, parts = np.flatnonzero(weights.any(axis=0)), []
-        for i, members in zip(used, self._in_threads(delayed(fitted)(i) for i in used)):
-            difference, level = weights[:, i] / len(members)
-            parts += [member.weighted(level, difference, sizes) for member in members]
-        forests = [part for part in parts if isinstance(part, SummedTrees)]
-        parts = [part for part in parts if not isinstance(part, SummedTrees)]
-        if forests:
-            parts.append(SummedTrees.joined(forests))
-        # As they come back from a file, where leaves are in half precision.
-        self._parts = [unpack(*pack(part)) for part in parts]
-
-    def _made_up_errors(self, names, choice, rows, quality, folds, weight=None):
-        """Errors of what is taken on rows whose quality is known, as it is made up.
-
-        The members are fitted again, out of sample and with the same weights and corrections.
-        """
-        rng, truth = np.random.default_rng(self._seed), choice.estimate
-        outcomes = made_up_outcomes(truth, quality, rng)
-        weights, knots = choice.combination.weights, choice.combination.knots
-        used = np.flatnonzero(weights.any(axis=0))
-        parts, _ = self._out_of_sample(
-            [names[i] for i in used], rows, outcomes, folds, weight
-        )
-        estimate = weigh(parts, weights[:, used])
-        for train, test in folds:
-            estimate[test] += mean_of(outcomes[train], some_of(weight, train))
-        if knots is not None:
-            estimate = corrected(estimate, knots)
-        estimate = np.clip(estimate, quality.min(axis=0), quality.max(axis=0))
-        return error_curves(estimate, estimate - truth, truth.std(axis=0))
-
-    def predict(
-        self, X: ArrayLike, return_std: bool = False
-    ) -> NDArray[np.float64] | tuple[NDArray[np.float64], ...]:
-        """Estimate the quality of each choice.
+    def _estimates_of(self, numbers):
+        """Return the estimates of all choices.
 
         Parameters
         ----------
-        X : data frame, {array-like, sparse matrix} of shape (n_samples, n_features), or \
-                sequence of str
-            The rows, as in `fit`. A number that is missing here and was not in `fit` is read as
-            the mean.
-
-        return_std : bool, default=False
-            Whether to return the standard error of each estimate as well; needs
-            ``standard_errors=True`` in `fit`.
+        numbers : ndarray of shape (n_rows, n_features)
+            Rows as numbers, not standardised.
 
         Returns
         -------
-        y_mean : ndarray of shape (n_samples,) or (n_samples, n_outputs), dtype=float64
-            The estimates.
-
-        y_std : ndarray of the same shape, dtype=float64
-            How far estimates of this size are from the true quality, root mean square; the
-            spread of single outcomes is not in it. Only if `return_std`. NaN after a fit
-            on one row.
-
-        Raises
-        ------
-        ValueError
-            If `return_std` and `fit` was without ``standard_errors=True``.
+        ndarray of shape (n_rows, n_choices)
         """
-        check_is_fitted(self)
-        if return_std and self._errors is None:
-            raise ValueError(
-                "return_std=True needs the standard errors that fit finds with "
-                "QualityRegressor(standard_errors=True). Set it and fit again."
-            )
-        if self.encoder_ is None:
-            given = self._plain_rows(X)
-        else:
-            given = self.encoder_.transform(X)
-        found = [self._estimates_of(given)]
-        if return_std:
-            levels = zip(found[0].T, self._errors)
-            found.append(np.column_stack([np.interp(e, *curve) for e, curve in levels]))
-        return _in_shape(found, self._is_single)
-
-    def _estimates_of(self, given):
-        """Return the estimates of all choices for rows of numbers."""
-        estimate = np.full((len(given), len(self.mean_)), self.mean_)
-        for first in range(0, len(given), _BLOCK):
-            some = estimate[first : first + _BLOCK]
-            rows = self._rows(given[first : first + _BLOCK])
-            for part in self._parts:
-                some += part.predict(rows)
-        if self._knots is not None:
-            estimate = corrected(estimate, self._knots)
-        return finished(estimate, *self._range)
+        estimate = np.full((len(numbers), len(self.mean_)), self.mean_)
+        for first in range(0, len(numbers), _BLOCK):
+            block = slice(first, first + _BLOCK)
+            rows = self._standardised(numbers[block])
+            estimate_of_block = estimate[block]  # a view: it is changed in place
+            for term in self._terms:
+                estimate_of_block += term.predict(rows)
+        if self._curves is not None:
+            estimate = self._curves.apply(estimate)
+        return self._limits.limit(estimate)
 
     def __getstate__(self):
-        # Plain arrays: a skops file lists the types of this package that it would build.
+        # Plain arrays, because a skops file lists the types of this package that it
+        # would build.
         state = dict(super().__getstate__())
-        if "_parts" in state:
-            state["_parts"] = [pack(part) for part in state["_parts"]]
-            state["compared_"] = [tuple(found) for found in state["compared_"]]
+        if "_terms" in state:
+            state["_terms"] = [pack(term) for term in state["_terms"]]
+            state["compared_"] = [tuple(result) for result in state["compared_"]]
+        for name in _RECORDS:
+            if state.get(name) is not None:
+                state[name] = tuple(state[name])
         return state
 
     def __setstate__(self, state):
         state = dict(state)
-        if "_parts" in state:
-            state["_parts"] = [unpack(*part) for part in state["_parts"]]
-            state["compared_"] = [Compared(*found) for found in state["compared_"]]
+        if "_terms" in state:
+            state["_terms"] = [unpack(*packed) for packed in state["_terms"]]
+            state["compared_"] = [Compared(*result) for result in state["compared_"]]
+        for name, record_class in _RECORDS.items():
+            if state.get(name) is not None:
+                state[name] = record_class(*state[name])
         super().__setstate__(state)
 
     def __sklearn_is_fitted__(self):
@@ -622,27 +869,86 @@ class QualityRegressor(
         return tags
 
 
-def _in_shape(tables, is_single):
-    """Tables as those of one output where there is one; one table alone is no tuple."""
-    found = tuple(table[..., 0] if is_single else table for table in tables)
-    return found if len(found) > 1 else found[0]
+def _fit_without_fold(job, table):
+    """Fit a member on the rows outside of a fold, and estimate the rows of the fold.
+
+    Parameters
+    ----------
+    job : _FoldJob
+    table : _TrainingTable
+
+    Returns
+    -------
+    member : Member
+    deviations : ndarray of shape (n_rows_of_fold, n_choices)
+        Estimates for the rows of the fold, less the means of the rows outside of it.
+    """
+    weight = weights_of_rows(table.weight, job.train)
+    quality = table.quality[job.train]
+    deviations = quality - mean_of(quality, weight)
+    fit = MEMBERS[job.name]
+    member = fit(table.rows[job.train], deviations, seed=job.seed, weight=weight)
+    return member, member.predict(table.rows[job.test])
 
 
-def names_of(family):
-    """Names of the members that are compared."""
+def _fit_for_new_rows(name, members_of_folds, *, table, deviations, seed):
+    """Return members whose mean estimates new rows.
+
+    The forests of the folds are kept, since together they were fitted on all rows. Any
+    other member is fitted again, on all rows.
+
+    Parameters
+    ----------
+    name : str
+        Name of the member in `MEMBERS`.
+    members_of_folds : list of Member
+        The member as it was fitted without each fold.
+    table : _TrainingTable
+    deviations : ndarray of shape (n_rows, n_choices)
+        Outcomes less their mean over all rows.
+    seed : int
+
+    Returns
+    -------
+    list of Member
+    """
+    if name == "trees":
+        n_folds = len(members_of_folds)
+        return [forest.first_trees(n_folds) for forest in members_of_folds]
+    return [MEMBERS[name](table.rows, deviations, seed=seed, weight=table.weight)]
+
+
+def _in_shape_of_y(tables, is_single):
+    """Return a tuple of tables, or the table if there is one.
+
+    Parameters
+    ----------
+    tables : list of ndarray of shape (..., n_outputs)
+    is_single : bool
+        Whether `y` had one dimension. The axis of outputs is then left out.
+    """
+    if is_single:
+        tables = [table[..., 0] for table in tables]
+    return tuple(tables) if len(tables) > 1 else tables[0]
+
+
+def check_family(family):
+    """Return the names of members, or raise a ValueError for an unknown one."""
     names = list(MEMBERS if family is None else family)
     unknown = [
         name for name in names if not isinstance(name, str) or name not in MEMBERS
     ]
     if unknown or not names or len(set(names)) < len(names):
         raise ValueError(
-            f"family must be a list of different members of {list(MEMBERS)!r}, got {names!r}."
+            f"family must be a list of different members of {list(MEMBERS)!r}, got "
+            f"{names!r}."
         )
     return names
 
 
 def _scale(X, weight=None):
-    """Return mean and standard deviation of each feature; 1 where it does not vary."""
+    """Return mean and standard deviation of each feature, 1 if it does not vary."""
+    # Divided by the largest number first, so that squares do not overflow.
     largest = np.abs(X).max(axis=0).astype(np.float64)
     unit = np.where(largest > 0, largest, 1.0)
     scaled = X / unit
@@ -652,6 +958,5 @@ def _scale(X, weight=None):
     else:
         mean = mean_of(scaled, weight)
         spread = np.sqrt(mean_of((scaled - mean) ** 2, weight))
-    # Rounding of equal entries is no spread.
-    spread = np.where(spread > 1e-12, spread * unit, 1.0)
+    spread = np.where(spread > ROUNDING, spread * unit, 1.0)
     return mean * unit, spread

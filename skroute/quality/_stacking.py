@@ -1,178 +1,157 @@
-"""Weights for several estimates of quality, judged by the decisions that they lead to."""
+"""Stack the members of a family, with weights selected by their decisions.
+
+A *deviation* is an estimate, or an outcome, less the mean quality of its choice.
+Members estimate deviations. A *candidate* is a set of members with fitted weights, with
+or without calibration.
+"""
 
 from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import nnls
 
-from skroute.assignment import assignment_path, choose_at_price
-from skroute.quality._corrections import corrected, corrections, finished, range_of
+from skroute.quality._corrections import (
+    CorrectionCurves,
+    OutcomeRange,
+    fit_corrections,
+    range_of,
+)
+from skroute.quality._gains import gain_over_mix
 from skroute.quality._members import weigh_outputs
+from skroute.quality._row_means import beyond_noise, mean_of, weights_of_rows
 from skroute.utils._statistics import standard_error
 
-# Where between the cheapest choice and the best one the decisions are judged.
-SHARES = np.array([0.1, 0.25, 0.5, 0.75, 1.0])
-# Of the mean square of the members: penalty on the weights. And the largest weight: where
-# estimates hardly vary, least squares would multiply their rounding.
-_PENALTY, _LARGEST_WEIGHT = 0.02, 2.0
-# Prices that differ by less, relatively, are one.
-_TIE = 1e-9
+# Ridge penalty on the weights, relative to the mean square of the members.
+_PENALTY = 0.02
+# Largest weight. Where estimates hardly vary, least squares would multiply their
+# rounding.
+_LARGEST_WEIGHT = 2.0
+# Name of the candidates of all members together.
+_STACK = "stack"
 
 
-def weigh(estimates, weights):
-    """The weighted sum of members' deviations.
+# Weights of members -------------------------------------------------------------------
 
-    Parameters
+
+class MemberWeights(NamedTuple):
+    """Weights of the members in the estimate.
+
+    Attributes
     ----------
-    estimates : ndarray of shape (n_members, n_rows, n_choices)
-    weights : ndarray of shape (2, n_members)
-        Of what tells the choices of a row apart, and of their mean.
-
-    Returns
-    -------
-    ndarray of shape (n_rows, n_choices)
+    difference : ndarray of shape (n_members,)
+        Weights of the differences between the choices of a row.
+    level : ndarray of shape (n_members,)
+        Weights of the mean over the choices of a row.
     """
-    difference, level = weights[..., None, None]
-    return weigh_outputs(estimates, level, difference).sum(axis=0)
+
+    difference: np.ndarray
+    level: np.ndarray
+
+    @classmethod
+    def zeros(cls, n_members):
+        """Return weights of zero."""
+        return cls(np.zeros(n_members), np.zeros(n_members))
+
+    def used_members(self):
+        """Return the positions of the members that have a weight."""
+        return np.flatnonzero((self.difference != 0) | (self.level != 0))
+
+    def taken(self, members):
+        """Return the weights of some members."""
+        return MemberWeights(self.difference[members], self.level[members])
+
+    def weigh(self, deviations):
+        """Return the weighted sum of the deviations that the members estimate.
+
+        Parameters
+        ----------
+        deviations : ndarray of shape (n_members, n_rows, n_choices)
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_choices)
+        """
+        level = self.level[:, None, None]
+        difference = self.difference[:, None, None]
+        return weigh_outputs(deviations, level, difference).sum(axis=0)
 
 
-def mean_of(values, weight=None):
-    """Return means over rows, the first axis, where each row counts by its weight."""
-    return (
-        values.mean(axis=0)
-        if weight is None
-        else np.average(values, axis=0, weights=weight)
-    )
-
-
-def some_of(weight, rows):
-    """Return the weights of some rows; None if all rows weigh one."""
-    return None if weight is None else weight[rows]
-
-
-def stacked_weights(estimates, outcomes, members, row_weight=None):
-    """Least squares with weights of at least zero, for differences and for the level.
+def stacked_weights(deviations, outcome_deviations, members, row_weight=None):
+    """Fit weights of at least zero by least squares, for differences and for the level.
 
     Parameters
     ----------
-    estimates : ndarray of shape (n_members, n_rows, n_choices)
-        Deviations from the mean quality of each choice, out of sample.
-    outcomes : ndarray of shape (n_rows, n_choices)
-        The same of the outcomes.
+    deviations : ndarray of shape (n_members, n_rows, n_choices)
+        Out-of-fold estimates of the members.
+    outcome_deviations : ndarray of shape (n_rows, n_choices)
+        Deviations of the outcomes.
     members : list of int
-        Those that may have weight.
+        Members that may have weight. The others have weight 0.
     row_weight : ndarray of shape (n_rows,), default=None
         Weights of the rows. None weights all alike.
 
     Returns
     -------
-    ndarray of shape (2, n_members)
+    MemberWeights
     """
-    weights, used = np.zeros((2, len(estimates))), estimates[members]
+    used = deviations[members]
     if row_weight is not None:
         root = np.sqrt(row_weight)[:, None]
-        used, outcomes = root * used, root * outcomes
-    level, target = used.mean(axis=2), outcomes.mean(axis=1)
-    apart = (used - level[..., None]).reshape(len(used), -1)
-    pairs = (apart, (outcomes - target[:, None]).ravel()), (level, target)
-    for found, (columns, aim) in zip(weights, pairs):
-        scale = (columns**2).sum() / len(used)
-        if scale > 0:
-            gram = columns @ columns.T / scale + _PENALTY * np.eye(len(used))
-            root = np.linalg.cholesky(gram).T
-            found[members] = nnls(root, np.linalg.solve(root.T, columns @ aim / scale))[
-                0
-            ]
-    return np.minimum(weights, _LARGEST_WEIGHT)
+        used = root * used
+        outcome_deviations = root * outcome_deviations
+    level = used.mean(axis=2)  # (n_used, n_rows)
+    outcome_level = outcome_deviations.mean(axis=1)
+    difference = (used - level[..., None]).reshape(len(used), -1)
+    outcome_difference = (outcome_deviations - outcome_level[:, None]).ravel()
+    weights = MemberWeights.zeros(len(deviations))
+    weights.difference[members] = _non_negative_ridge(difference, outcome_difference)
+    weights.level[members] = _non_negative_ridge(level, outcome_level)
+    return weights
 
 
-def supposed_costs(quality):
-    """Costs where none are known: evenly spaced, in the order of mean quality."""
-    costs = np.empty(quality.shape[1])
-    costs[np.argsort(quality.mean(axis=0), kind="stable")] = np.arange(
-        1, len(costs) + 1
-    )
-    return costs
-
-
-def as_one_price_each(costs, quality):
-    """Costs of one row or of each, or None, as one number for each choice."""
-    if costs is None:
-        return supposed_costs(quality)
-    costs = np.asarray(costs, dtype=np.float64)
-    return costs.mean(axis=0) if costs.ndim == 2 else costs
-
-
-def gain_over_mix(estimate, quality, costs, weight=None):
-    """What deciding by estimates gains over the best random mix that spends the same.
-
-    Five budgets between the cheapest choice and the best one are spent as routers spend them: at
-    the price for these estimates, where rows that are tied at the price are mixed. Outcomes
-    judge and do not decide.
+def _non_negative_ridge(columns, target):
+    """Return the coefficients of a ridge regression with coefficients from 0 to 2.
 
     Parameters
     ----------
-    estimate, quality : ndarray of shape (n_rows, n_choices)
-        Estimates that did not see the outcomes of these rows, and what came out.
-    costs : ndarray of shape (n_choices,)
-    weight : ndarray of shape (n_rows,), default=None
-        Weights of the rows. None weights all alike.
+    columns : ndarray of shape (n_columns, n_entries)
+    target : ndarray of shape (n_entries,)
 
     Returns
     -------
-    ndarray of shape (n_rows,)
-        Mean over the budgets, for each row; where it is tied, of its two choices.
+    ndarray of shape (n_columns,)
     """
-    path, mean, hull = (
-        assignment_path(estimate, costs, weight=weight),
-        mean_of(quality, weight),
-        [],
-    )
-    for j in np.lexsort((-mean, costs)):
-        # Choices that mix to the best mean quality at each cost, by rising cost.
-        while len(hull) > 1 and not _is_above(hull[-1], hull[-2], j, costs, mean):
-            hull.pop()
-        if not hull or mean[j] > mean[hull[-1]]:
-            hull.append(j)
-    low, high = costs.min(), costs[hull[-1]]
-    high = high if high > low else costs.max()
-    rows, total = np.arange(len(quality)), np.zeros(len(quality))
-    for budget in low + SHARES * (high - low):
-        rule = path.rule(budget)
-        below = above = choose_at_price(estimate, costs, rule.price)
-        if rule.share:
-            above = choose_at_price(estimate, costs, rule.price, tolerance=-_TIE)
-        spent = (1 - rule.share) * mean_of(costs[below], weight)
-        spent += rule.share * mean_of(costs[above], weight)
-        total += (1 - rule.share) * quality[rows, below] + rule.share * quality[
-            rows, above
-        ]
-        place = np.interp(spent, costs[hull], np.arange(len(hull)))
-        below, above = hull[int(place)], hull[int(np.ceil(place))]
-        total -= (1 - place % 1) * quality[:, below] + place % 1 * quality[:, above]
-    return total / len(SHARES)
+    n_columns = len(columns)
+    mean_square = (columns**2).sum() / n_columns
+    if mean_square <= 0:
+        return np.zeros(n_columns)
+    gram = columns @ columns.T / mean_square + _PENALTY * np.eye(n_columns)
+    products = columns @ target / mean_square
+    # With gram = root.T @ root, the penalised problem is plain least squares on `root`.
+    root = np.linalg.cholesky(gram).T
+    coef, _ = nnls(root, np.linalg.solve(root.T, products))
+    return np.minimum(coef, _LARGEST_WEIGHT)
 
 
-def _is_above(middle, left, right, costs, mean):
-    """Whether a choice has more quality than the mix of a cheaper and a more expensive one."""
-    along = (mean[right] - mean[left]) * (costs[middle] - costs[left])
-    return (mean[middle] - mean[left]) * (costs[right] - costs[left]) > along
+# Selection of weights -----------------------------------------------------------------
 
 
 class Compared(NamedTuple):
-    """What a member of the family, or several together, did out of sample.
+    """Out-of-fold results of the stack or of one member of the family.
 
     Attributes
     ----------
     name : str
-        Of the member; ``"stack"`` for all together.
+        Name of the member, or ``"stack"`` for all together.
     gain : float
         Mean quality over the best random mix at equal spend, mean of five budgets.
     gain_se : float
         Standard error of `gain`.
-    difference, level : float
-        Weight of the member in the estimate: of what tells choices apart, and of the mean
-        over choices. The sums for ``"stack"``.
+    difference : float
+        Weight of the member in what tells the choices of a row apart. For ``"stack"``
+        the sum.
+    level : float
+        Weight of the member in the mean over choices. For ``"stack"`` the sum.
     """
 
     name: str
@@ -189,18 +168,18 @@ class Combination(NamedTuple):
     ----------
     mean : ndarray of shape (n_choices,)
         Mean quality of each choice.
-    weights : ndarray of shape (2, n_members)
-        As in `weigh`. All are zero where the means are the estimate.
-    knots : ndarray of shape (n_choices, 2 + n_points), or None
-        Corrections of the weighted sum.
-    limits : tuple
-        Range and unit of estimates, from `range_of`.
+    weights : MemberWeights
+        All are zero if the means are the estimate.
+    curves : CorrectionCurves or None
+        Corrections of the weighted sum. None: it is not corrected.
+    limits : OutcomeRange
+        Range and unit of the estimates.
     """
 
     mean: np.ndarray
-    weights: np.ndarray
-    knots: np.ndarray | None
-    limits: tuple
+    weights: MemberWeights
+    curves: CorrectionCurves | None
+    limits: OutcomeRange
 
     def estimate(self, deviations):
         """Return the estimates of rows.
@@ -213,58 +192,178 @@ class Combination(NamedTuple):
         -------
         ndarray of shape (n_rows, n_choices)
         """
-        if not self.weights.any():
+        if not len(self.weights.used_members()):
             return np.tile(self.mean, (deviations.shape[1], 1))
-        estimate = self.mean + weigh(deviations, self.weights)
-        if self.knots is not None:
-            estimate = corrected(estimate, self.knots)
-        return finished(estimate, *self.limits)
+        estimate = self.mean + self.weights.weigh(deviations)
+        if self.curves is not None:
+            estimate = self.curves.apply(estimate)
+        return self.limits.limit(estimate)
 
 
-class Choice(NamedTuple):
-    """The combination that all rows choose, and those that the rows outside each fold choose.
+class Selection(NamedTuple):
+    """The combinations that all rows select, and the rows outside of each fold.
 
     Attributes
     ----------
     combination : Combination
-        Weights, corrections, and choice between stack, members and means by all rows.
-    of_folds : list of Combination
-        For each fold, the same by the rows of the other folds.
+        The combination that all rows select.
+    by_fold : list of Combination
+        For each fold, the combination that the rows of the other folds select.
     estimate : ndarray of shape (n_rows, n_choices)
         Estimates of each row by the combination of its fold.
     compared : list of Compared
+        Results of the stack and of each member.
     """
 
     combination: Combination
-    of_folds: list[Combination]
+    by_fold: list[Combination]
     estimate: np.ndarray
     compared: list[Compared]
 
+    def estimates_by_fold(self, deviations):
+        """Return the estimates of all rows by the combination of each fold.
+
+        Parameters
+        ----------
+        deviations : ndarray of shape (n_members, n_rows, n_choices)
+
+        Returns
+        -------
+        ndarray of shape (n_folds, n_rows, n_choices)
+        """
+        tables = [combination.estimate(deviations) for combination in self.by_fold]
+        return np.stack(tables)
+
 
 class Candidate(NamedTuple):
-    """Some members, as they are or corrected, by what the rows of other folds say."""
+    """A set of members, with or without calibration, and its out-of-fold results.
+
+    Attributes
+    ----------
+    members : list of int
+        Members that may have weight.
+    is_corrected : bool
+        Whether calibration curves are applied.
+    deviation : ndarray of shape (n_rows, n_choices)
+        Weighted sums of the members, with the weights of the other folds.
+    estimate : ndarray of shape (n_rows, n_choices)
+        Estimates, with the weights and the curves of the other folds.
+    gain : ndarray of shape (n_rows,)
+        Gain over the best random mix, see :func:`gain_over_mix`.
+    """
 
     members: list[int]
-    curved: bool
+    is_corrected: bool
     deviation: np.ndarray
     estimate: np.ndarray
     gain: np.ndarray
 
+    def mean_gain(self, rows, weight):
+        """Return the mean gain of some rows, weighted by `weight`."""
+        return mean_of(self.gain[rows], weight)
+
+    def squared_error(self, quality, rows, weight):
+        """Return the mean squared error on some rows, weighted by `weight`."""
+        squares = (self.estimate - quality)[rows] ** 2
+        if weight is None:
+            return float(squares.mean())
+        return float(np.average(squares.mean(axis=1), weights=weight))
+
+
+class _Split(NamedTuple):
+    """One fold.
+
+    Attributes
+    ----------
+    rows : ndarray of int
+        Rows of the fold.
+    rest : ndarray of int
+        Rows of the other folds.
+    """
+
+    rows: np.ndarray
+    rest: np.ndarray
+
+
+class _Table(NamedTuple):
+    """Out-of-fold estimates of the members, and the outcomes of the same rows.
+
+    Attributes
+    ----------
+    deviations : ndarray of shape (n_members, n_rows, n_choices)
+        Deviations that the members estimate.
+    outcome_deviations : ndarray of shape (n_rows, n_choices)
+        Deviations of the outcomes.
+    quality : ndarray of shape (n_rows, n_choices)
+        The outcomes.
+    weight : ndarray of shape (n_rows,), or None
+        Weights of the rows. None weights all alike.
+    limits : OutcomeRange
+        Range and unit of the outcomes of all rows.
+    """
+
+    deviations: np.ndarray
+    outcome_deviations: np.ndarray
+    quality: np.ndarray
+    weight: np.ndarray | None
+    limits: OutcomeRange
+
+    def mean(self, rows):
+        """Return the mean quality of each choice on some rows."""
+        return mean_of(self.quality[rows], weights_of_rows(self.weight, rows))
+
+    def fit_weights(self, members, rows):
+        """Return weights of some members that are fitted on some rows."""
+        return stacked_weights(
+            self.deviations[:, rows],
+            self.outcome_deviations[rows],
+            members=members,
+            row_weight=weights_of_rows(self.weight, rows),
+        )
+
+    def fit_curves(self, deviation, rows):
+        """Return calibration curves of weighted sums that are fitted on some rows.
+
+        Parameters
+        ----------
+        deviation : ndarray of shape (n_all_rows, n_choices)
+            Weighted sums of members, for all rows.
+        rows : ndarray of int or slice
+            Rows that the curves are fitted on.
+
+        Returns
+        -------
+        CorrectionCurves
+        """
+        return fit_corrections(
+            self.mean(rows) + deviation[rows],
+            self.quality[rows],
+            weight=weights_of_rows(self.weight, rows),
+        )
+
 
 def choose_weights(
-    names, estimates, outcomes, quality, folds, costs, sizes=1.0, row_weight=None
+    names,
+    deviations,
+    outcome_deviations,
+    quality,
+    folds,
+    costs,
+    sizes=1.0,
+    row_weight=None,
 ):
-    """Stack a family, or take one member where that is better by more than noise.
+    """Stack a family, or take one member if its lead is beyond noise.
 
-    Weights and corrections are compared as they are used: those of each fold are learned on
-    the others.
+    Weights and corrections are compared out of fold: those of each fold are fitted on
+    the other folds.
 
     Parameters
     ----------
     names : list of str
-    estimates : ndarray of shape (n_members, n_rows, n_choices)
-        Deviations, out of sample.
-    outcomes : ndarray of shape (n_rows, n_choices)
+        Names of the members.
+    deviations : ndarray of shape (n_members, n_rows, n_choices)
+        Out-of-fold deviations that the members estimate.
+    outcome_deviations : ndarray of shape (n_rows, n_choices)
         Outcomes less the means that the deviations are from.
     quality : ndarray of shape (n_rows, n_choices)
         The outcomes.
@@ -272,107 +371,159 @@ def choose_weights(
         The rows of each fold.
     costs : ndarray of shape (n_choices,)
     sizes : ndarray of shape (n_choices,), default=1.0
-        What outcomes were divided by (:func:`~skroute.quality._corrections.sizes_of`): errors
-        are added up so, decisions are judged as they were.
+        Divisors of the outcomes (:func:`~skroute.quality._corrections.sizes_of`).
+        Squared errors are those of the divided outcomes. Decisions are those of the
+        outcomes times `sizes`.
     row_weight : ndarray of shape (n_rows,), default=None
         Weights of the rows. None weights all alike.
 
     Returns
     -------
-    Choice
+    Selection
     """
-    seen = range_of(quality)
-    splits = [(rows, np.setdiff1d(np.arange(len(quality)), rows)) for rows in folds]
-
-    def candidates(members):
-        """The members' stack, out of sample, as it is and corrected."""
-        deviation, curved = np.empty(quality.shape), np.empty(quality.shape)
-        for rows, rest in splits:
-            of_rest = some_of(row_weight, rest)
-            weights = stacked_weights(
-                estimates[:, rest], outcomes[rest], members, of_rest
-            )
-            deviation[rows] = weigh(estimates[:, rows], weights)
-        for rows, rest in splits:
-            of_rest = some_of(row_weight, rest)
-            mean = mean_of(quality[rest], of_rest)
-            knots = corrections(mean + deviation[rest], quality[rest], of_rest)
-            curved[rows] = corrected(mean + deviation[rows], knots)
-        plain = quality - outcomes + deviation
-        for is_curved, found in ((False, plain), (True, curved)):
-            found = finished(found, *seen)
-            gain = gain_over_mix(found * sizes, quality * sizes, costs, row_weight)
-            yield Candidate(members, is_curved, deviation, found, gain)
-
-    every = list(range(len(names)))
-    found = [list(candidates(members)) for members in (every, *([i] for i in every))]
-
-    def taken(rows):
-        """What decides best on some rows; None where that is worse than a coin."""
-        of_rows = some_of(row_weight, rows)
-        best = _nearest(found[0], quality, rows, of_rows)
-        ahead = [
-            one
-            for pair in found
-            for one in pair
-            if beyond_noise((one.gain - best.gain)[rows], of_rows)
-        ]
-        best = max(
-            ahead, key=lambda one: mean_of(one.gain[rows], of_rows), default=best
-        )
-        return None if mean_of(best.gain[rows], of_rows) < 0 else best
-
-    def combination_of(rows):
-        """Return the combination that some rows choose, learned from these rows."""
-        weight_of_rows = some_of(row_weight, rows)
-        mean = mean_of(quality[rows], weight_of_rows)
-        weights = np.zeros((2, len(names)))
-        knots = None
-        best = taken(rows)
-        if best is not None:
-            weights = stacked_weights(
-                estimates[:, rows], outcomes[rows], best.members, weight_of_rows
-            )
-            if best.curved and weights.any():
-                knots = corrections(
-                    mean + best.deviation[rows], quality[rows], weight_of_rows
-                )
-        return Combination(mean, weights, knots, limits=seen)
-
+    table = _Table(
+        deviations, outcome_deviations, quality, row_weight, range_of(quality)
+    )
+    splits = _splits_of(folds, len(quality))
+    all_members = list(range(len(names)))
+    # For each name the candidate as it is, and the corrected one.
+    candidates = {_STACK: _candidates(all_members, table, splits, costs, sizes)}
+    for member, name in enumerate(names):
+        candidates[name] = _candidates([member], table, splits, costs, sizes)
+    by_fold = []
     estimate = np.empty(quality.shape)
-    of_folds = []
+    for split in splits:
+        combination = _select(candidates, table, split.rest)
+        estimate[split.rows] = combination.estimate(deviations[:, split.rows])
+        by_fold.append(combination)
+    combination = _select(candidates, table, slice(None))
+    compared = _compare(candidates, table, combination.weights)
+    return Selection(combination, by_fold, estimate, compared)
+
+
+def _splits_of(folds, n_rows):
+    """Return the rows inside and outside of each fold."""
+    splits = []
+    for rows in folds:
+        splits.append(_Split(rows, rest=np.setdiff1d(np.arange(n_rows), rows)))
+    return splits
+
+
+def _candidates(members, table, splits, costs, sizes):
+    """Return the candidates of a set of members: without and with calibration.
+
+    Parameters
+    ----------
+    members : list of int
+    table : _Table
+    splits : list of _Split
+    costs, sizes
+        As in :func:`choose_weights`.
+
+    Returns
+    -------
+    list of two Candidate
+    """
+    deviation = np.empty(table.quality.shape)
     for rows, rest in splits:
-        combination = combination_of(rest)
-        estimate[rows] = combination.estimate(estimates[:, rows])
-        of_folds.append(combination)
-    combination = combination_of(slice(None))
-    weights = combination.weights
+        weights = table.fit_weights(members, rest)
+        deviation[rows] = weights.weigh(table.deviations[:, rows])
+    corrected = np.empty(table.quality.shape)
+    for rows, rest in splits:
+        curves = table.fit_curves(deviation, rest)
+        corrected[rows] = curves.apply(table.mean(rest) + deviation[rows])
+    means = table.quality - table.outcome_deviations
+    plain = means + deviation
+
+    candidates = []
+    for is_corrected, estimate in ((False, plain), (True, corrected)):
+        estimate = table.limits.limit(estimate)
+        gain = gain_over_mix(
+            estimate * sizes, table.quality * sizes, costs=costs, weight=table.weight
+        )
+        candidates.append(Candidate(members, is_corrected, deviation, estimate, gain))
+    return candidates
+
+
+def _select(candidates, table, rows):
+    """Return the combination that some rows select, fitted on these rows.
+
+    Parameters
+    ----------
+    candidates : dict of list of Candidate
+        Candidates of the stack and of each member.
+    table : _Table
+    rows : ndarray of int or slice
+
+    Returns
+    -------
+    Combination
+    """
+    best = _best_candidate(candidates, table, rows)
+    if best is None:
+        weights = MemberWeights.zeros(len(table.deviations))
+        return Combination(table.mean(rows), weights, None, table.limits)
+    weights = table.fit_weights(best.members, rows)
+    curves = None
+    if best.is_corrected and len(weights.used_members()):
+        curves = table.fit_curves(best.deviation, rows)
+    return Combination(table.mean(rows), weights, curves, table.limits)
+
+
+def _best_candidate(candidates, table, rows):
+    """Return the best candidate on some rows, or None if it is worse than a random mix.
+
+    A member is better than the stack only if its lead is beyond noise.
+    """
+    weight = weights_of_rows(table.weight, rows)
+    best = _most_accurate(candidates[_STACK], table, rows)
+    ahead = []
+    for pair in candidates.values():
+        for candidate in pair:
+            lead = candidate.gain - best.gain
+            if beyond_noise(lead[rows], weight):
+                ahead.append(candidate)
+    if ahead:
+        best = max(ahead, key=lambda candidate: candidate.mean_gain(rows, weight))
+    if best.mean_gain(rows, weight) < 0:
+        return None
+    return best
+
+
+def _most_accurate(candidates, table, rows):
+    """Return the candidate of the smallest squared error on some rows."""
+    weight = weights_of_rows(table.weight, rows)
+    return min(
+        candidates,
+        key=lambda candidate: candidate.squared_error(table.quality, rows, weight),
+    )
+
+
+def _compare(candidates, table, weights):
+    """Return the results of the stack and of each member.
+
+    Parameters
+    ----------
+    candidates : dict of list of Candidate
+    table : _Table
+    weights : MemberWeights
+        Those of the combination that all rows select.
+
+    Returns
+    -------
+    list of Compared
+    """
     compared = []
-    for name, pair in zip(["stack", *names], found):
-        gain = _nearest(pair, quality, weight=row_weight).gain
-        of_name = (
-            weights.sum(axis=1) if name == "stack" else weights[:, names.index(name)]
-        )
-        error = standard_error(gain, row_weight)
+    for name, pair in candidates.items():
+        members = pair[0].members
+        gain = _most_accurate(pair, table, rows=slice(None)).gain
         compared.append(
-            Compared(name, float(mean_of(gain, row_weight)), error, *of_name.tolist())
+            Compared(
+                name=name,
+                gain=float(mean_of(gain, table.weight)),
+                gain_se=standard_error(gain, table.weight),
+                difference=float(weights.difference[members].sum()),
+                level=float(weights.level[members].sum()),
+            )
         )
-    return Choice(combination, of_folds, estimate, compared)
-
-
-def _nearest(candidates, quality, rows=slice(None), weight=None):
-    """Return the candidate of the least squared error on some rows, which have these weights."""
-
-    def squared_error(candidate):
-        squares = (candidate.estimate - quality)[rows] ** 2
-        if weight is None:
-            return float(squares.mean())
-        return float(np.average(squares.mean(axis=1), weights=weight))
-
-    return min(candidates, key=squared_error)
-
-
-def beyond_noise(lead, weight=None):
-    """Return True if a mean is above zero by more than two standard errors."""
-    # The standard error of a single row is NaN, and nothing is beyond it.
-    return mean_of(lead, weight) > 2 * standard_error(lead, weight)
+    return compared

@@ -1,69 +1,139 @@
-"""How far estimates are from the true quality: errors where the truth is known, made up."""
+"""Estimate the errors of predictions by simulating outcomes."""
+
+from typing import NamedTuple
 
 import numpy as np
 
-# Errors on made-up outcomes fall short, since the made-up truth is an estimate: smoother than the
-# truth. By how much was chosen on made-up tables of several kinds; to make outcomes up a second
-# time, and to take the ratio of the errors (the iterated bootstrap), adds more noise than it tells.
-_FALL_SHORT = 1.15
-# The truth varies more than its estimate; by no more than this is believed.
+# Errors on simulated outcomes are too small, because the simulated truth is an
+# estimate, which is smoother than the truth. They are multiplied by this factor, which
+# was chosen on simulated tables of several kinds. An iterated bootstrap would estimate
+# it with more noise than it removes.
+_ERROR_FACTOR = 1.15
+# The truth varies more than its estimate. Upper bound of the factor that corrects for
+# it.
 _MOST_INFLATION = 2.0
-# Rows of a bin at least, and bins at most.
-_ROWS_EACH, _MOST_BINS = 100, 10
+# Smallest number of rows of a bin.
+_ROWS_OF_BIN = 100
+# Largest number of bins.
+_MOST_BINS = 10
 
 
-def made_up_outcomes(estimate, quality, rng):
-    """Outcomes whose true quality is the estimate (the wild bootstrap).
+class ErrorCurves(NamedTuple):
+    """Standard errors of the estimates of each choice, by the size of the estimate.
 
-    Each row keeps what it is off, with one sign for all choices, drawn at random: noise of its
-    own size, alike in what choices have in common.
+    Attributes
+    ----------
+    estimate : ndarray of shape (n_choices, n_bins)
+        Mean estimate of each bin, rising.
+    error : ndarray of shape (n_choices, n_bins)
+        Standard error of each bin.
+    """
+
+    estimate: np.ndarray
+    error: np.ndarray
+
+    def standard_errors(self, estimate):
+        """Return standard errors of estimates, both (n_rows, n_choices)."""
+        errors = np.empty(estimate.shape)
+        for choice in range(estimate.shape[1]):
+            errors[:, choice] = np.interp(
+                estimate[:, choice], self.estimate[choice], self.error[choice]
+            )
+        return errors
+
+    def scaled(self, sizes):
+        """Return the curves of estimates times `sizes`, of shape (n_choices,)."""
+        return ErrorCurves(
+            estimate=self.estimate * sizes[:, None], error=self.error * sizes[:, None]
+        )
+
+
+def simulate_outcomes(estimate, quality, rng):
+    """Return simulated outcomes, whose true quality is the estimate (wild bootstrap).
+
+    Each row keeps its residuals, multiplied by a random sign that all choices of the
+    row share. So the size of the noise of a row stays, and its correlation between
+    choices.
 
     Parameters
     ----------
-    estimate, quality : ndarray of shape (n_rows, n_choices)
-        Out of sample, and what came out.
+    estimate : ndarray of shape (n_rows, n_choices)
+        Out-of-fold estimates.
+    quality : ndarray of shape (n_rows, n_choices)
+        Outcomes of the same rows.
     rng : numpy Generator
 
     Returns
     -------
     ndarray of shape (n_rows, n_choices)
     """
-    return estimate + rng.choice([-1.0, 1.0], (len(estimate), 1)) * (quality - estimate)
+    signs = rng.choice([-1.0, 1.0], (len(estimate), 1))
+    return estimate + signs * (quality - estimate)
 
 
 def error_curves(estimate, error, spread):
-    """Root mean square error by the size of the estimate, for each choice.
+    """Return the root mean squared errors of each choice by the size of the estimate.
 
-    It is more than that of the made-up errors, by what these fall short. Bins are shrunk to the
-    choice's mean square as far as they differ by no more than noise.
+    Simulated errors are multiplied by two factors that correct for a simulated truth
+    that is too smooth. Mean squared errors of bins are shrunk towards that of the
+    choice by their noise.
 
     Parameters
     ----------
-    estimate, error : ndarray of shape (n_rows, n_choices)
-        Made-up estimates, and how far they are from the made-up truth.
+    estimate : ndarray of shape (n_rows, n_choices)
+        Estimates that were fitted on simulated outcomes.
+    error : ndarray of shape (n_rows, n_choices)
+        Their differences from the simulated truth.
     spread : ndarray of shape (n_choices,)
-        Standard deviation of the made-up truth. The truth itself varies by what estimates
-        have missed as well, and half of that in proportion is missed of the rest.
+        Standard deviation of the simulated truth. The variance of the real truth is
+        larger, by about the mean squared error. Estimates miss about half as much of
+        that, in proportion.
 
     Returns
     -------
-    ndarray of shape (n_choices, 2, n_bins)
-        For each choice, mean estimates of bins and the standard errors there.
+    ErrorCurves
     """
-    squares = (_FALL_SHORT * error) ** 2
-    mean = squares.mean(axis=0)
-    missed = np.divide(mean, spread**2, out=np.zeros_like(mean), where=spread > 0)
-    more = np.minimum(np.sqrt(1 + missed / 2), _MOST_INFLATION)
-    n_bins = int(np.clip(len(estimate) // _ROWS_EACH, 1, _MOST_BINS))
-    curves = np.empty((estimate.shape[1], 2, n_bins))
-    for k, order in enumerate(estimate.argsort(axis=0, kind="stable").T):
-        bins = np.array_split(order, n_bins)
-        found = np.array([squares[rows, k].mean() for rows in bins])
-        noise = np.array([squares[rows, k].var() / len(rows) for rows in bins])
-        real = max(((found - mean[k]) ** 2 - noise).mean(), 0.0)
-        share = np.divide(
-            real, real + noise, out=np.zeros(n_bins), where=real + noise > 0
-        )
-        curves[k, 0] = [estimate[rows, k].mean() for rows in bins]
-        curves[k, 1] = more[k] * np.sqrt(mean[k] + share * (found - mean[k]))
+    n_rows, n_choices = estimate.shape
+    squares = (_ERROR_FACTOR * error) ** 2
+    mean_squares = squares.mean(axis=0)
+    missed = np.divide(
+        mean_squares, spread**2, out=np.zeros_like(mean_squares), where=spread > 0
+    )
+    inflation = np.minimum(np.sqrt(1 + missed / 2), _MOST_INFLATION)
+    n_bins = int(np.clip(n_rows // _ROWS_OF_BIN, 1, _MOST_BINS))
+    order = estimate.argsort(axis=0, kind="stable")
+    curves = ErrorCurves(np.empty((n_choices, n_bins)), np.empty((n_choices, n_bins)))
+    for choice in range(n_choices):
+        bins = np.array_split(order[:, choice], n_bins)
+        curves.estimate[choice] = [estimate[rows, choice].mean() for rows in bins]
+        shrunk = _shrunk_means(squares[:, choice], mean_squares[choice], bins)
+        curves.error[choice] = inflation[choice] * np.sqrt(shrunk)
     return curves
+
+
+def _shrunk_means(values, mean, bins):
+    """Return the means of bins, shrunk towards the mean of all values by their noise.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows,)
+    mean : float
+        Mean of `values`.
+    bins : list of ndarray of int
+        Rows of each bin.
+
+    Returns
+    -------
+    ndarray of shape (n_bins,)
+    """
+    bin_means = np.array([values[rows].mean() for rows in bins])
+    variance = np.array([values[rows].var() / len(rows) for rows in bins])
+    # Variance between bins beyond that of noise.
+    signal = max(((bin_means - mean) ** 2 - variance).mean(), 0.0)
+    share = np.divide(
+        signal,
+        signal + variance,
+        out=np.zeros(len(bins)),
+        where=signal + variance > 0,
+    )
+    return mean + share * (bin_means - mean)

@@ -1,4 +1,4 @@
-"""Which model answers: routers that buy the best answers within a budget."""
+"""Routers: they choose the model that answers each row, within a budget."""
 
 from skroute.routing.from_answers._cascade import CascadeRouter, CascadeRun
 from skroute.routing.from_answers._frugal_mct import FrugalMCTClassifier

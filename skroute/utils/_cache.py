@@ -1,8 +1,8 @@
-"""The cache of a sweep over budgets: models are called once about the rows that it judges.
+"""The cache of a sweep over budgets: each model is called once on each row.
 
-A curve, a certificate or a display asks an estimator about the same rows at many budgets. The
-answers of models, estimates and other inputs of a decision do not depend on the budget. A copy of
-the estimator, from :func:`with_cache`, computes them once.
+A curve, a certificate or a display asks an estimator about the same rows at many
+budgets. The answers of models, estimates and other inputs of a decision do not depend
+on the budget. A copy of the estimator, from :func:`with_cache`, computes them once.
 """
 
 from copy import copy
@@ -21,7 +21,7 @@ class CallCache:
     Parameters
     ----------
     row_counts : dict, default=None
-        Shared with another cache, whose counts these calls add to. None starts at zero.
+        Counts of another cache. The calls are added to them. None starts at zero.
 
     Attributes
     ----------
@@ -49,8 +49,8 @@ class CallCache:
         compute : callable
             Without arguments. Called if the key is new.
         keep_alive : object, default=None
-            Object whose ``id`` is part of the key. The cache holds a reference to it, so that no
-            other object gets this id.
+            Object whose ``id`` is part of the key. The cache holds a reference to it,
+            so that no other object gets this id.
         """
         if key not in self._values:
             self._values[key] = compute(), keep_alive
@@ -58,7 +58,7 @@ class CallCache:
         return value
 
     def get_or_compute_rows(self, key, rows, n_rows, compute):
-        """Return the values of some rows, of which only the new ones are computed.
+        """Return the values of some rows. Only those of new rows are computed.
 
         Parameters
         ----------
@@ -68,8 +68,8 @@ class CallCache:
         n_rows : int
             Number of all rows of the sweep.
         compute : callable
-            ``compute(new_rows)`` returns an array with an entry for each row. Called with the
-            positions that the key has no values of, if there are any.
+            ``compute(new_rows)`` returns an array with an entry for each row. It is
+            called with the positions of the rows that have no value, if there are any.
         """
         if key in self._row_values:
             values, is_computed = self._row_values[key]
@@ -84,7 +84,7 @@ class CallCache:
                     (n_rows, *new_values.shape[1:]), dtype=new_values.dtype
                 )
             elif values.dtype != new_values.dtype:
-                # Texts may be longer than those before.
+                # New texts may be longer than the stored ones.
                 values = values.astype(np.result_type(values, new_values))
             values[new_rows] = new_values
             is_computed[new_rows] = True
@@ -118,16 +118,15 @@ def cache_of(estimator):
 def with_cache(estimator, row_counts=None):
     """Return a shallow copy of a fitted decision estimator with a new, empty cache.
 
-    All calls of the copy must be about the same rows. It holds values for them: use it for one
-    sweep.
+    All calls of the copy must be about the same rows, since it stores values for them.
 
     Parameters
     ----------
     estimator : CostAwareMixin
-        Fitted. ``_share_cache(cache)`` is called on the copy: a wrapper replaces the estimator
-        inside there.
+        Fitted. ``_share_cache(cache)`` is called on the copy. A wrapper replaces its
+        inner estimator there.
     row_counts : dict, default=None
-        Counts that the calls of the copy add to, see :class:`CallCache`.
+        The calls of the copy are added to these counts, see :class:`CallCache`.
     """
     cached = copy(estimator)
     cache = CallCache(row_counts)

@@ -1,7 +1,8 @@
-"""Every private scikit-learn name that skroute uses, and what not every scikit-learn has.
+"""All private names of scikit-learn that skroute uses, and its newer features.
 
-When a new scikit-learn moves one of them, mend this file. The names of `INHERITED` also stand in
-the classes that inherit them. ``doc/contributing/maintaining.rst`` gives the reason for each name.
+If a new scikit-learn moves one of them, change this file. The names of `INHERITED` also
+stand in the classes that inherit them. ``doc/contributing/maintaining.rst`` gives the
+reason for each name.
 """
 
 # ruff: noqa: F401
@@ -37,11 +38,12 @@ try:
 except ImportError:  # scikit-learn 1.7 and 1.8 have no callbacks.
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Takes no callbacks."""
+        """Stand-in that takes no callbacks."""
 
 
-# Private names that classes of skroute inherit from a base class of scikit-learn, or that
-# scikit-learn looks for. They are called on `self`, overridden or defined, so they have no import.
+# Private names that classes of skroute inherit from a base class of scikit-learn, or
+# that scikit-learn looks for. They are called on `self`, overridden or defined, so they
+# have no import.
 INHERITED = frozenset(
     {
         # BaseEstimator
@@ -102,16 +104,17 @@ def positive_label_of(model):
 
 
 def is_scorer(value):
-    """Return True for a scorer of one metric, such as ``make_scorer`` makes it."""
+    """Return True for a scorer of one metric, as ``make_scorer`` returns it."""
     return hasattr(value, "_score_func")
 
 
 def will_have(estimator, method):
     """Return True if an estimator has a method, or gets it from `fit`.
 
-    scikit-learn hides a method until fit where it is that of an estimator that fit will choose:
-    the default final estimator of a StackingClassifier. Such an estimator has no `predict` yet
-    either. A Pipeline or a search has the methods of what it holds.
+    scikit-learn hides a method until `fit` if `fit` chooses the estimator that has it,
+    as the default final estimator of a StackingClassifier. Such an estimator has no
+    `predict` before `fit`. A Pipeline or a search has the methods of its inner
+    estimator.
 
     Parameters
     ----------
@@ -142,16 +145,31 @@ class HasMethods(_HasMethodsNow):
 
 
 class FitTask:
-    """A step of a fit, a context manager: callbacks hear of its begin and, if it ends well, end.
+    """A step of a fit, as a context manager that reports to the callbacks.
 
-    They are those of the estimator, and are shown `X` and `y`. `context` is scikit-learn's, None
-    where there are no callbacks.
+    The callbacks of the estimator are called at the begin of the step and, if it does
+    not fail, at its end.
+
+    Parameters
+    ----------
+    estimator : estimator
+        The estimator that is fitted.
+
+    context : sklearn.callback.CallbackContext or None
+        None if there are no callbacks.
+
+    X, y : object, default=None
+        Rows and targets, which callbacks get.
     """
 
     def __init__(self, estimator, context, X=None, y=None):
-        self.estimator, self.context, self.X, self.y = estimator, context, X, y
+        self.estimator = estimator
+        self.context = context
+        self.X = X
+        self.y = y
 
     def __enter__(self):
+        """Report the begin of the step."""
         if self.context is not None:
             self.context.call_on_fit_task_begin(
                 estimator=self.estimator, X=self.X, y=self.y
@@ -159,16 +177,29 @@ class FitTask:
         return self
 
     def __exit__(self, kind, error, traceback):
+        """Report the end of the step, unless it failed."""
         if kind is None and self.context is not None:
             self.context.call_on_fit_task_end(
                 estimator=self.estimator, X=self.X, y=self.y
             )
 
     def step(self, name, n_steps=0):
-        """A step within this one; `n_steps` is the number of steps within it, None if unknown.
+        """Return a step within this one.
 
-        Steps of a parallel loop are made before the loop: a worker must not change the
-        estimator.
+        Steps of a parallel loop are created before the loop, since a worker must not
+        change the estimator.
+
+        Parameters
+        ----------
+        name : str
+            Description of the step.
+
+        n_steps : int or None, default=0
+            Number of steps within the new step. None is unknown.
+
+        Returns
+        -------
+        FitTask
         """
         context = self.context
         if context is not None:
@@ -177,7 +208,7 @@ class FitTask:
 
 
 def fit_task(estimator, name, X, y):
-    """The outermost step of a fit."""
+    """Return the outermost step of a fit."""
     context = None
     if hasattr(estimator, "_init_callback_context"):
         context = estimator._init_callback_context(task_name=name, max_subtasks=None)

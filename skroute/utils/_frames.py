@@ -1,4 +1,4 @@
-"""Columns of frames as numbers, read one by one as `fit` saw them: the one way in all rooms."""
+"""Columns of frames as numbers, read in the way that `fit` read them."""
 
 import sys
 from collections.abc import Mapping
@@ -11,10 +11,13 @@ from scipy.sparse import issparse
 
 from skroute.utils._tensors import on_host
 
-NUMBER, DATE, CATEGORY = "number", "date", "category"
+# Kinds of columns.
+NUMBER = "number"
+DATE = "date"
+CATEGORY = "category"
 
 
-# Containers ------------------------------------------------------------------------------------
+# Containers ---------------------------------------------------------------------------
 
 
 def is_arrow(X):
@@ -23,11 +26,11 @@ def is_arrow(X):
 
 
 def column_keys(X):
-    """Return the keys of the columns of a data frame or Arrow table, None for anything else."""
+    """Return the keys of the columns of a data frame or Arrow table, or else None."""
     if not (hasattr(X, "columns") and hasattr(X, "__getitem__")):
         return None
     if is_arrow(X):
-        # The `columns` of an Arrow table are what is in them.
+        # The `columns` of an Arrow table are the values.
         return list(X.schema.names)
     return list(X.columns)
 
@@ -38,15 +41,15 @@ def is_frame(X):
 
 
 def is_mapping(X):
-    """Return True for a mapping, unless it is a sparse matrix: "dok" matrices are mappings, too."""
+    """Return True for a mapping. Sparse "dok" matrices are mappings, but not here."""
     return isinstance(X, Mapping) and not issparse(X)
 
 
 def indexable_rows(X):
     """Return rows of Arrow in a container that scikit-learn indexes and models read.
 
-    A record batch becomes a table, a chunked array or array becomes a NumPy array. Anything else
-    is returned as it is.
+    A record batch becomes a table, a chunked array or array becomes a NumPy array.
+    Anything else is returned as it is.
     """
     if not is_arrow(X):
         return X
@@ -59,9 +62,10 @@ def indexable_rows(X):
 
 
 def as_rows(X):
-    """Return rows whose columns can be taken: a frame, a sparse matrix or an array on the host.
+    """Return rows whose columns can be taken: a frame, sparse matrix or array.
 
-    Lists and series become arrays. Their texts stay texts and their numbers stay numbers.
+    Lists and series become arrays. Their texts stay texts and their numbers stay
+    numbers.
     """
     X = indexable_rows(on_host(X))
     if issparse(X):
@@ -77,14 +81,14 @@ def as_rows(X):
         and not isinstance(X, memoryview)
     ):
         return X
-    # Lists, and objects that have an array interface alone.
+    # Lists, and objects that have only an array interface.
     return array_of(X)
 
 
 def array_of(values):
-    """Return values as an array, of objects where some are texts and others are not.
+    """Return values as an array. Texts next to other values become objects.
 
-    NumPy alone would make texts of the numbers, and of NaN, next to a text.
+    NumPy alone would turn numbers and NaN into texts if they stand next to a text.
     """
     array = np.asarray(values)
     if array.dtype.kind in "US" and not hasattr(values, "dtype"):
@@ -95,16 +99,16 @@ def array_of(values):
 
 
 def _array_of_series(series):
-    """Return a series as an array, without pandas' own missing values among objects."""
+    """Return a series as an array. Missing values among objects become None."""
     array = np.asarray(series)
     return cells_of(series) if array.dtype.kind == "O" else array
 
 
-# Cells -----------------------------------------------------------------------------------------
+# Cells --------------------------------------------------------------------------------
 
 
 def with_dense_columns(X):
-    """Return a frame of pandas whose sparse columns are dense; anything else as it is."""
+    """Return a pandas frame with dense columns. Anything else is returned as it is."""
     if not hasattr(X, "iloc") or X.ndim != 2:
         return X
     sparse = [column for column, dtype in enumerate(X.dtypes) if is_sparse_type(dtype)]
@@ -117,7 +121,7 @@ def with_dense_columns(X):
 
 
 def is_sparse_type(dtype):
-    """Return whether the type of a column is pandas' sparse one, which cannot be written to."""
+    """Return True for pandas' type of sparse columns, which are read-only."""
     return type(dtype).__name__ == "SparseDtype"
 
 
@@ -134,50 +138,54 @@ def is_missing(cell):
 
 
 def cells_of(column):
-    """A column as an array of Python's objects, None where a cell is missing."""
+    """Return a column as an array of Python objects. Missing cells are None."""
     cells = column.to_pylist() if hasattr(column, "to_pylist") else list(column)
     return np.fromiter(map(_cell, cells), dtype=object, count=len(cells))
 
 
 def _cell(cell):
+    """Return a cell as a Python object, None if it is missing."""
     if is_missing(cell):
         return None
     if isinstance(cell, (np.datetime64, np.timedelta64)):
-        # numpy makes whole numbers of those finer than microseconds.
+        # `item` turns those finer than microseconds into whole numbers.
         cell = cell.astype(f"{cell.dtype.kind}8[us]")
     return cell.item() if isinstance(cell, np.generic) else cell
 
 
 def is_text(cell):
-    """Return True for a text, also one in bytes."""
+    """Return True for str and bytes."""
     return isinstance(cell, (str, bytes))
 
 
 def texts_of(column):
-    """Return the cells of a column as texts that depend on their values alone, None where missing.
+    """Return the cells of a column as texts. Missing cells are None.
 
-    The same whole number is the same text however the rows hold it: pandas makes 1.0 of 1 as
-    soon as a cell of the column is missing, and a file of codes gives "1" next to another text.
-    True is 1, as in an array of numbers. A text is itself: "1.0" and "01" differ from "1". Bytes
-    are read as UTF-8.
+    A whole number has the same text in all containers: pandas turns 1 into 1.0 if
+    another cell of the column is missing, and a file of codes has "1" next to other
+    texts. True is 1, as in an array of numbers. A text is itself: "1.0" and "01" differ
+    from "1". Bytes are read as UTF-8.
     """
     return np.array([_text(cell) for cell in cells_of(column)], dtype=object)
 
 
 def _text(cell):
+    """Return one cell as a text, None if it is missing."""
     if cell is None or isinstance(cell, str):
         return cell
     if isinstance(cell, bytes):
         return cell.decode(errors="backslashreplace")
-    whole = isinstance(cell, (bool, float)) and float(cell).is_integer()
-    return str(int(cell) if whole else cell)
+    if isinstance(cell, (bool, float)) and float(cell).is_integer():
+        return str(int(cell))
+    return str(cell)
 
 
 def numbers_of(column, lenient=False):
-    """Return a column as float64, NaN where a cell is missing, or None if a cell is no number.
+    """Return a column as float64, or None if a cell is not a number.
 
-    A text is no number, even if it consists of digits: "007" and "7" are two article numbers.
-    If `lenient`, cells that are not numbers become NaN.
+    Missing cells are NaN. A text is not a number, even if it consists of digits: "007"
+    and "7" are two article numbers. If `lenient`, cells that are not numbers become
+    NaN.
     """
     if not np.ma.isMaskedArray(column):
         array = np.asarray(column)
@@ -192,7 +200,7 @@ def numbers_of(column, lenient=False):
 
 
 def _number(cell):
-    """Return a cell as a float, NaN if it is missing, or None if it is no number."""
+    """Return a cell as a float, NaN if it is missing, None if it is not a number."""
     if cell is None:
         return np.nan
     # Python's `float` also reads texts: "1_1" would be 11, and "nan" missing.
@@ -205,22 +213,27 @@ def _number(cell):
 
 
 def type_of(column):
-    """Return the dtype of a column, None where it has none."""
+    """Return the dtype of a column, or None if it has none."""
     if is_arrow(column):
         return column.type
     return getattr(column, "dtype", None)
 
 
 def kind_of_type(dtype):
-    """Return the kind of cells that a dtype stands for, None if only the cells can show it."""
+    """Return the kind of a column with this dtype, or None if the cells decide."""
     name = str(dtype).lower()
     if name.startswith(("categor", "enum", "dictionary")):
         return CATEGORY
-    return DATE if name.startswith(("date", "timestamp")) else None
+    if name.startswith(("date", "timestamp")):
+        return DATE
+    return None
 
 
 def dates_of(column):
-    """Seconds since 1970 of a column of dates; None where an entry is no date."""
+    """Return a column of dates as seconds since 1970, or None if a cell is not a date.
+
+    Missing cells are NaN.
+    """
     cells = cells_of(column)
     if not all(cell is None or isinstance(cell, date) for cell in cells):
         return None
@@ -229,42 +242,58 @@ def dates_of(column):
 
 
 def _universal(moment):
-    """A date without its time zone: the same moment in universal time."""
+    """Return a date without a time zone: the same moment in universal time."""
     offset = moment.utcoffset() if isinstance(moment, datetime) else None
-    return moment if offset is None else (moment - offset).replace(tzinfo=None)
+    if offset is None:
+        return moment
+    return (moment - offset).replace(tzinfo=None)
 
 
-# Columns ---------------------------------------------------------------------------------------
+# Columns ------------------------------------------------------------------------------
 
 
 class ColumnReader(NamedTuple):
-    """How one column of `fit` is read: as numbers, dates or categories."""
+    """Reader of one column: as numbers, dates or categories, by its cells in `fit`.
 
-    # For messages.
+    Attributes
+    ----------
+    name : object
+        Name of the column, for messages.
+    kind : {NUMBER, DATE, CATEGORY}
+        Kind of the cells.
+    all_missing : bool, default=False
+        True if all cells were missing in `fit`. Cells that are not numbers are then
+        read as missing.
+    codes : dict from str to int, default=None
+        Codes of the categories in the order of their texts. None for another kind.
+    """
+
     name: Any
     kind: str
-    # All cells were missing in `fit`: then any cell but a number stays missing.
     all_missing: bool = False
-    # Of the texts of a category, sorted.
     codes: dict[str, int] | None = None
 
     @classmethod
     def fit(cls, column, name):
-        """Return the reader for the cells that `fit` saw.
+        """Return the reader for the cells of `fit`.
 
-        Texts are categories, also those that consist of digits. A pandas, polars or Arrow
-        category is a category, whatever its cells are.
+        Texts are categories, also those that consist of digits. A pandas, polars or
+        Arrow category is a category, also if its cells are numbers.
         """
         kind = kind_of_type(type_of(column))
         if kind is None:
             cells = [cell for cell in cells_of(column) if cell is not None]
             if numbers_of(column) is not None:
                 return cls(name, NUMBER, all_missing=not cells)
-            kind = DATE if all(isinstance(cell, date) for cell in cells) else CATEGORY
-            if kind == CATEGORY and not any(map(is_text, cells)):
+            if all(isinstance(cell, date) for cell in cells):
+                kind = DATE
+            elif any(map(is_text, cells)):
+                kind = CATEGORY
+            else:
                 raise TypeError(
-                    f"Column {name!r} must hold numbers, strings, categories or dates, got cells "
-                    f"of {type(cells[0]).__name__}. Turn them into one of these first."
+                    f"Column {name!r} must hold numbers, strings, categories or dates, "
+                    f"got cells of {type(cells[0]).__name__}. Turn them into one of "
+                    "these first."
                 )
         if kind == DATE:
             return cls(name, kind)
@@ -272,7 +301,7 @@ class ColumnReader(NamedTuple):
         return cls(name, kind, codes={text: code for code, text in enumerate(texts)})
 
     def read(self, column):
-        """Return cells as float64, NaN for a missing cell and a category that `fit` did not see."""
+        """Return cells as float64. Missing cells and unknown categories are NaN."""
         if self.kind == CATEGORY:
             codes = [self.codes.get(text, np.nan) for text in texts_of(column)]
             return np.array(codes, dtype=np.float64)
@@ -281,22 +310,25 @@ class ColumnReader(NamedTuple):
         else:
             numbers = numbers_of(column, self.all_missing)
         if numbers is None:
-            # Without the cell, which may be the text of a user.
+            # The message does not show the cell, which may be private.
             raise ValueError(
-                f"Column {self.name!r} held {self.kind}s in fit, and now something else."
-                + self._advice(column)
+                f"Column {self.name!r} held {self.kind}s in fit, and now something "
+                "else." + self._advice(column)
             )
         return numbers
 
     def _advice(self, column):
-        """Return what to do about texts in a column of numbers."""
+        """Return advice about texts in a column of numbers, or an empty text."""
         if self.kind == NUMBER and any(map(is_text, cells_of(column))):
-            return " Texts stay texts: convert the column to numbers, for example by astype(float)."
+            return (
+                " Texts stay texts: convert the column to numbers, for example by "
+                "astype(float)."
+            )
         return ""
 
 
 def names_and_columns(X):
-    """Return the names of the columns, or None, and the columns as the rows hold them."""
+    """Return the names of the columns, or None, and a list of the columns."""
     names = column_keys(X)
     if names is None:
         if len(getattr(X, "shape", ())) == 1:
@@ -313,17 +345,17 @@ def names_and_columns(X):
 
 
 def _columns_of_frame(X):
-    """Return the columns of a data frame or Arrow table as it holds them."""
+    """Return a list of the columns of a data frame or Arrow table."""
     if is_arrow(X):
         return list(X.columns)
     if hasattr(X, "iloc"):
-        # By position: pandas allows two columns of one name.
-        return [X.iloc[:, at] for at in range(X.shape[1])]
+        # By position, since pandas allows two columns of one name.
+        return [X.iloc[:, position] for position in range(X.shape[1])]
     return [X[name] for name in column_keys(X)]
 
 
 def needs_encoding(X):
-    """Return True if rows hold texts, categories or dates, which a regressor cannot read."""
+    """Return True if rows have texts, categories or dates, which regressors refuse."""
     if hasattr(X, "tocsr"):
         return False
     if is_frame(X):
@@ -335,7 +367,7 @@ def needs_encoding(X):
 
 
 def _cells_of_rows(X):
-    """Return rows of single cells as an array, None for rows that only their own models read."""
+    """Return rows of single cells as an array, or None for any other rows."""
     try:
         X = as_rows(X)
         array = np.asarray(X)
@@ -352,11 +384,12 @@ def _cells_of_rows(X):
 
 
 def _plain_numbers(column):
+    """Return True if a column has numbers only and is not a category."""
     return kind_of_type(type_of(column)) is None and numbers_of(column) is not None
 
 
 def holds_missing(X):
-    """Return True if rows of numbers, in an array or a frame, have a missing one."""
+    """Return True if rows of numbers, in an array or a frame, have a missing cell."""
     if hasattr(X, "tocsr"):
         return bool(np.isnan(X.tocsr().data).any())
     rows = as_rows(X)
@@ -372,7 +405,7 @@ def holds_missing(X):
 
 
 def table_of_numbers(X):
-    """Return rows of numbers as a float64 array, NaN where a cell is missing.
+    """Return rows of numbers as a float64 array. Missing cells are NaN.
 
     Parameters
     ----------

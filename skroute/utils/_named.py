@@ -1,4 +1,4 @@
-"""Columns and rows are put together by name: of series, of frames, and of a model's classes."""
+"""Alignment by names: labels of series, columns of frames, classes of models."""
 
 from collections.abc import Mapping
 
@@ -8,45 +8,52 @@ from skroute.utils._frames import column_keys, is_arrow
 
 
 def by_label(values):
-    """A series whose labels are names as a mapping; anything else as it is."""
-    if not hasattr(values, "iloc") or values.ndim != 1:
+    """Return a series whose labels are names as a dict. Other values are returned."""
+    if not hasattr(values, "iloc") or values.ndim != 1 or not len(values):
         return values
-    named = len(values) and all(isinstance(label, str) for label in values.index)
-    return values.to_dict() if named and values.index.is_unique else values
+    has_names = all(isinstance(label, str) for label in values.index)
+    if has_names and values.index.is_unique:
+        return values.to_dict()
+    return values
 
 
 def part_of(frame, columns):
-    """A data frame, or an Arrow table, of some of its columns, by their keys."""
+    """Return some columns of a data frame or Arrow table, by their keys."""
     return frame.select(columns) if is_arrow(frame) else frame[columns]
 
 
 def in_order(table, names, name=None):
-    """A frame's columns in the order of names; anything else as it is.
+    """Return a frame with its columns in the order of `names`.
 
     Parameters
     ----------
     table : array-like or dataframe of shape (n_rows, n_columns)
     names : sequence of str
     name : str, default=None
-        Of the argument: a frame that has other columns is then an error. None leaves it.
+        Name of the argument. A frame with other columns is then an error. None returns
+        such a frame as it is.
 
     Returns
     -------
     array-like or dataframe
+        A table without names of columns is returned as it is.
     """
     columns = column_keys(table)
     if columns is None:
         return table
-    names, own = list(names), {str(column): column for column in columns}
-    if sorted(own) == sorted(names):
-        return part_of(table, [own[column] for column in names])
+    names = list(names)
+    key_of_name = {str(column): column for column in columns}
+    if sorted(key_of_name) == sorted(names):
+        return part_of(table, [key_of_name[column] for column in names])
     if name is not None:
-        raise ValueError(f"{name} must have the columns {names!r}, got {list(own)!r}.")
+        raise ValueError(
+            f"{name} must have the columns {names!r}, got {list(key_of_name)!r}."
+        )
     return table
 
 
 def align_by_class(scores, own_classes, classes):
-    """Return probabilities or scores of the classes of a model as columns of all classes.
+    """Return the probabilities or scores of a model as columns of all classes.
 
     Parameters
     ----------
@@ -59,8 +66,8 @@ def align_by_class(scores, own_classes, classes):
     Returns
     -------
     ndarray of shape (n_rows, n_classes)
-        Of the type of `scores`. The column of a class that the model does not know is 0. It is
-        `scores` itself if the classes are the same.
+        The column of a class that the model does not know is 0. It is `scores` itself
+        if the classes are the same.
     """
     if np.array_equal(own_classes, classes):
         return scores
@@ -72,14 +79,14 @@ def align_by_class(scores, own_classes, classes):
 def check_rows_match(**tables):
     """Refuse tables whose rows have the same labels in another order.
 
-    Rows belong together by position: labels that say otherwise are either stale, or the tables
-    are not sorted alike. Of tables with other labels nothing is said.
+    Rows belong together by position. If the labels are in another order, either the
+    labels are old, or the tables are not sorted alike. Tables with different labels
+    pass.
 
     Parameters
     ----------
     **tables : array-like, series or dataframe
-        By the names of the arguments; each with labels is compared with those before it. A
-        mapping stands for the tables in it.
+        Tables by the names of the arguments. A mapping stands for the tables in it.
 
     Raises
     ------
@@ -91,15 +98,15 @@ def check_rows_match(**tables):
             if not _is_reordered(table.index, index):
                 continue
             raise ValueError(
-                f"{first} and {name} have the same index, in another order: which rows belong "
-                f"together is not clear. Give {name}.loc[{first}.index] where the labels say it, "
-                f"{name}.to_numpy() where the order does."
+                f"{first} and {name} have the same index, in another order: which rows "
+                f"belong together is not clear. Give {name}.loc[{first}.index] where "
+                f"the labels say it, {name}.to_numpy() where the order does."
             )
         labelled[name] = table.index
 
 
 def _with_labels(tables):
-    """Yield the tables whose rows have labels, with their names; also those inside mappings."""
+    """Yield names and tables whose rows have labels, also those inside mappings."""
     for name, table in tables.items():
         inner = {}
         if isinstance(table, Mapping):
@@ -111,7 +118,7 @@ def _with_labels(tables):
 
 
 def _is_reordered(index, other):
-    """Return whether two indices have the same labels in another order."""
+    """Return True if two indices have the same labels in another order."""
     if len(index) != len(other) or index.equals(other):
         return False
     return bool(index.isin(other).all() and other.isin(index).all())

@@ -2,12 +2,12 @@
 
 import importlib
 
-# Extras of another name than their package.
+# Extras whose name is not that of their package.
 _EXTRAS = {"skorch": "torch", "matplotlib": "plot", "vl_convert": "report"}
 
 
 def import_optional(module, caller):
-    """Import an optional module for a `caller`, or say in an ImportError which extra has it."""
+    """Import an optional module. The ImportError names the `caller` and the extra."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -21,9 +21,9 @@ def import_optional(module, caller):
 
 
 def axes_of(display, ax):
-    """The matplotlib axes that a display draws on; None makes a new figure."""
+    """Return the matplotlib axes that a display draws on. None creates a new figure."""
     pyplot = import_optional("matplotlib.pyplot", f"{type(display).__name__}.plot")
     if ax is None:
-        # Constrained: a legend beside the axes keeps its place when the figure is saved.
+        # With this layout, a legend next to the axes keeps its place in a saved figure.
         _, ax = pyplot.subplots(layout="constrained")
     return ax

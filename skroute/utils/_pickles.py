@@ -10,8 +10,9 @@ _VERSION = "_skroute_version"
 class VersionedPickleMixin:
     """Mixin for estimators whose pickles carry a version, as scikit-learn's own do.
 
-    Loading a pickle of another version warns with both versions. A pickle without a version was
-    written before 0.1.0, when fitted estimators had other attributes: loading it raises.
+    Loading a pickle of another version warns with both versions. A pickle without a
+    version was written before 0.1.0, when fitted estimators had other attributes:
+    loading it raises.
     """
 
     def __getstate__(self):
@@ -23,13 +24,14 @@ class VersionedPickleMixin:
         name = type(self).__name__
         if written_by is None:
             raise ValueError(
-                f"This pickle of {name} has no version of skroute: it was written before 0.1.0, "
-                f"and skroute {skroute.__version__} cannot load it. Fit the estimator again."
+                f"This pickle of {name} has no version of skroute: it was written "
+                f"before 0.1.0, and skroute {skroute.__version__} cannot load it. Fit "
+                "the estimator again."
             )
         if written_by != skroute.__version__:
             warn(
-                f"This pickle of {name} was written by skroute {written_by}, and is loaded by "
-                f"{skroute.__version__}. Its answers may differ. Fit the estimator again, or load "
-                f"it with skroute {written_by}."
+                f"This pickle of {name} was written by skroute {written_by}, and is "
+                f"loaded by {skroute.__version__}. Its answers may differ. Fit the "
+                f"estimator again, or load it with skroute {written_by}."
             )
         super().__setstate__(state)

@@ -1,8 +1,8 @@
 """Hashes of rows, and random numbers that are drawn by them.
 
-The number that is drawn for a row depends on the values in the row. It does not depend on the
-batch or on the container that the row comes in. Rows with equal values have equal keys, and
-their draws are told apart by how often the row came before.
+The number that is drawn for a row depends on the values in the row. It does not depend
+on the batch or on the container that the row comes in. Rows with equal values have
+equal keys, and their draws are told apart by how often the row came before.
 """
 
 import sys
@@ -17,8 +17,8 @@ from skroute.utils._compat import _safe_indexing, num_samples
 from skroute.utils._frames import as_rows, cells_of, is_arrow, is_frame
 from skroute.utils._tensors import on_host, torch_of
 
-# Values that are hashed at a time: they fit into a processor's cache, and X is never copied as a
-# whole.
+# Values that are hashed at a time: they fit into a processor's cache, and X is never
+# copied as a whole.
 _BLOCK = 1 << 15
 
 # The golden ratio minus 1. Its multiples modulo 1 are spread evenly over [0, 1).
@@ -38,14 +38,14 @@ _SECOND_FACTOR = np.uint64(0x94D049BB133111EB)
 _NAN = np.uint64(0x7FF8000000000000)
 
 
-# Draws --------------------------------------------------------------------------------------
+# Draws --------------------------------------------------------------------------------
 
 
 def row_uniforms(X, n_columns, random_state=0, request_id=None):
     """Return uniform numbers in [0, 1) for each row.
 
-    They depend on the values in the row, or on its id, on the number of equal rows before it,
-    and on `random_state`.
+    They depend on the values in the row, or on its id, on the number of equal rows
+    before it, and on `random_state`.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def row_uniforms(X, n_columns, random_state=0, request_id=None):
 
 
 def tie_draws(X, request_id=None):
-    """Return a function from positions of rows of `X` to a uniform number for each of them.
+    """Return a function that gives rows of `X`, by position, a uniform number each.
 
     The numbers divide ties. Those of equal rows of one call are spread evenly.
     """
@@ -84,27 +84,28 @@ def _tie_draws_at(source, rows):
 
 
 def even_draws(keys):
-    """Return a number in [0, 1) for each key of `feature_keys`, spread evenly for equal keys."""
+    """Return a number in [0, 1) for each key, spread evenly for equal keys."""
     return _spread_evenly(_uniform(keys), keys)
 
 
 def _spread_evenly(first, keys):
-    """Return `first` moved by one golden-ratio step for each equal key that comes before."""
+    """Return `first` plus a golden-ratio step for each equal key before, modulo 1."""
     return (first + GOLDEN * _n_equal_before(keys)) % 1.0
 
 
 def _hashed_source(X, request_id):
-    """Return what is hashed: the rows, or their ids as rows of one column."""
+    """Return the rows to hash: those of X, or the ids as rows of one column."""
     if request_id is None:
         return X
     ids = np.asarray(request_id)
     if ids.shape != (num_samples(X),):
         raise ValueError(
-            f"request_id must have one entry for each of {num_samples(X)} rows, got shape "
-            f"{ids.shape}."
+            f"request_id must have one entry for each of {num_samples(X)} rows, got "
+            f"shape {ids.shape}."
         )
     if ids.dtype.kind in "iu":
-        # Whole numbers by their digits: as floats, neighbours beyond 2**53 are one.
+        # Whole numbers are hashed by their digits. As floats, neighbours beyond 2**53
+        # would be equal.
         ids = ids.astype(str)
     return ids.reshape(-1, 1)
 
@@ -123,14 +124,14 @@ def _n_equal_before(keys):
     return n_before
 
 
-# Keys ---------------------------------------------------------------------------------------
+# Keys ---------------------------------------------------------------------------------
 
 
 def feature_keys(values):
     """Return a key for each row of a table of floats, equal for equal rows.
 
-    The columns are chained, in place of summed as in :func:`row_keys`. Gates draw by these keys,
-    whose tables are always dense.
+    The columns are hashed one after another. Gates draw by these keys, since their
+    tables are always dense.
 
     Parameters
     ----------
@@ -150,11 +151,11 @@ def feature_keys(values):
 
 
 def row_keys(X):
-    """Return a key for each row, equal where the rows hold equal values.
+    """Return a key for each row, equal for rows with equal values.
 
-    Numbers are compared as float64, 0 equals -0, and missing values are alike. Other values are
-    compared by their text. A key is a sum over the columns, so that zeros of a sparse matrix add
-    nothing.
+    Numbers are compared as float64, 0 equals -0, and missing values are alike. Other
+    values are compared by their text. A key is a sum over the columns, so that zeros of
+    a sparse matrix add nothing.
 
     Parameters
     ----------
@@ -178,7 +179,7 @@ def row_keys(X):
 
 
 def _keys_of_unread(dataset):
-    """Return keys of rows that a data set refers to and has not read: by their positions."""
+    """Return keys of the rows of a data set by their positions. Rows are not read."""
     positions = dataset.indices_
     if dataset.indices is None:
         positions = np.arange(num_samples(dataset))
@@ -191,7 +192,8 @@ def _keys_of_sparse(matrix):
         _terms(_float_bits(matrix.data))
         * _column_weights(matrix.shape[1])[matrix.indices]
     )
-    # Running sums wrap around and differences come out right. Rows may be empty.
+    # Running sums overflow, modulo 2**64, and their differences are right. Rows may be
+    # empty.
     sums = np.append(np.uint64(0), np.cumsum(terms, dtype=np.uint64))
     return sums[matrix.indptr[1:]] - sums[matrix.indptr[:-1]]
 
@@ -233,7 +235,7 @@ def _as_array(X):
     return values
 
 
-# Bits ---------------------------------------------------------------------------------------
+# Bits ---------------------------------------------------------------------------------
 
 
 def _uniform(keys):
@@ -242,7 +244,7 @@ def _uniform(keys):
 
 
 def _mixed(x):
-    """Return the finaliser of splitmix64: neighbouring inputs give unrelated outputs."""
+    """Return the finaliser of splitmix64, whose outputs look unrelated."""
     x = (x ^ (x >> np.uint64(30))) * _FIRST_FACTOR
     x = (x ^ (x >> np.uint64(27))) * _SECOND_FACTOR
     return x ^ (x >> np.uint64(31))
@@ -254,7 +256,7 @@ def _column_weights(n_columns):
 
 
 def _terms(bits):
-    """Return bits spread over all places, as sums of products need them. 0 stays 0."""
+    """Return bits spread over all places, so that sums differ. 0 stays 0."""
     bits = bits ^ (bits >> np.uint64(32))
     bits *= _FIRST_FACTOR
     bits ^= bits >> np.uint64(29)
@@ -262,7 +264,10 @@ def _terms(bits):
 
 
 def _float_bits(values):
-    """Return the bits of numbers as float64, alike for 0 and -0 and for all missing ones."""
+    """Return the bits of numbers as float64. Those of -0 are those of 0.
+
+    All missing values have the same bits.
+    """
     values = np.array(values, dtype=np.float64)
     # -0 + 0 is 0.
     values += 0.0
@@ -279,7 +284,7 @@ def _object_bits(column):
 
 
 def _bits_of(value):
-    """Return the bits of one value: of a number as float64, else a hash of its text."""
+    """Return the bits of a number as float64, or else a hash of the value's text."""
     if isinstance(value, (Real, Decimal)):
         return _float_bits([float(value)])[0]
     if value is None or type(value).__name__ in ("NAType", "NaTType"):

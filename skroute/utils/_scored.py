@@ -1,4 +1,4 @@
-"""Scores of estimators that take scikit-learn's own."""
+"""Scores of estimators that inherit scikit-learn's `score`."""
 
 from typing import Any
 
@@ -6,7 +6,10 @@ from skroute.utils._validation import check_truth
 
 
 class CheckedScoreMixin:
-    """Mixin for estimators with scikit-learn's `score`: it stands before scikit-learn's mixin."""
+    """Mixin that checks the true answers before scikit-learn's `score`.
+
+    It stands before scikit-learn's mixin among the bases.
+    """
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Score the answers: accuracy of a classifier, R2 of a regressor.
@@ -29,8 +32,9 @@ class CheckedScoreMixin:
         Raises
         ------
         ValueError
-            If a true answer is missing, or if rows have the same labels in another order.
+            If a true answer is missing, or if rows have the same labels in another
+            order.
         """
         check_truth(X=X, sample_weight=sample_weight, y=y)
-        # A mixin: the estimator has the score of scikit-learn behind it.
+        # The next class among the bases has scikit-learn's `score`.
         return super().score(X, y, sample_weight)  # type: ignore[misc]

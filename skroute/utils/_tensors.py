@@ -1,6 +1,6 @@
-"""Torch tensors, data sets and devices, without importing torch before it is asked for.
+"""Torch tensors, data sets and devices, without importing torch.
 
-Whoever passes a tensor has loaded torch; a process without torch in ``sys.modules`` has none.
+A process that passes a tensor has imported torch, so that ``sys.modules`` has it.
 """
 
 import sys
@@ -9,23 +9,25 @@ from skroute.utils._optional import import_optional
 
 
 def torch_of(X):
-    """The torch module if `X` is a tensor, else None."""
+    """Return the torch module if `X` is a tensor, else None."""
     torch = sys.modules.get("torch")
-    return torch if torch is not None and isinstance(X, torch.Tensor) else None
+    if torch is not None and isinstance(X, torch.Tensor):
+        return torch
+    return None
 
 
 def holds_numbers(X):
-    """Whether the type of `X` says numbers: a tensor, or an array of a numeric dtype."""
-    return (
-        torch_of(X) is not None
-        or getattr(getattr(X, "dtype", None), "kind", "O") in "biuf"
-    )
+    """Return True for a tensor and for an array of a numeric dtype."""
+    if torch_of(X) is not None:
+        return True
+    dtype = getattr(X, "dtype", None)
+    return getattr(dtype, "kind", "O") in "biuf"
 
 
 def on_host(array):
-    """A tensor as a NumPy array in host memory; anything else as it is.
+    """Return a tensor as a NumPy array in host memory. Anything else is returned as is.
 
-    bfloat16 and the floats of 8 bits, which NumPy does not know, become float32.
+    NumPy does not have bfloat16 and floats of 8 bits. They become float32.
     """
     if torch_of(array) is None:
         return array
@@ -37,22 +39,22 @@ def on_host(array):
 
 
 def _is_a(X, module, name):
-    """Whether `X` is an instance of a class, if its module is loaded."""
+    """Return True if `X` is an instance of a class whose module is loaded."""
     return isinstance(X, getattr(sys.modules.get(module), name, ()))
 
 
 def is_dataset(X):
-    """Whether `X` is a torch data set, or skorch's view of one."""
+    """Return True for a torch data set, or skorch's view of one."""
     return _is_a(X, "torch.utils.data", "Dataset") or _is_a(
         X, "skorch.helper", "SliceDataset"
     )
 
 
 def indexable_dataset(X):
-    """A torch data set that rows can be taken from; anything else as it is.
+    """Return a torch data set that can be indexed. Anything else is returned as is.
 
-    skorch's SliceDataset refers to rows without reading them: they are loaded in the
-    batches of the net that is asked about them.
+    skorch's SliceDataset refers to rows without reading them. A net loads them batch by
+    batch.
     """
     if not _is_a(X, "torch.utils.data", "Dataset"):
         return X

@@ -7,43 +7,49 @@ import numpy as np
 
 from skroute.utils._compat import _safe_indexing, num_samples
 
+# Seconds. A name of its own, so that tests can replace it.
 _clock = time.perf_counter
+
+# Calls that are timed, and rows of a call, at most.
+_N_CALLS = 5
+_MAX_ROWS = 1000
 
 
 def synchronize_device():
     """Wait until every accelerator that this process already uses is idle.
 
-    Device work is asynchronous: a clock read without this measures the launch.
-    Nothing is imported; a process that has not loaded torch has nothing to wait for.
+    Work on devices is asynchronous. Without waiting, a clock measures the launch only.
+    Torch is not imported: a process that has not loaded it has nothing to wait for.
     """
     torch = sys.modules.get("torch")
     if torch is None:
         return
     for backend in (torch.cuda, torch.xpu):
         for device in range(backend.device_count() if backend.is_initialized() else 0):
-            # Waiting for a device that is not in use would set it up: memory on it says so.
+            # Waiting for an unused device would initialise it. A used one has memory.
             if backend.memory_reserved(device):
                 backend.synchronize(device)
     if torch.backends.mps.is_available():
         torch.mps.synchronize()
 
 
-def timed(call, *given):
-    """Seconds that a call takes, those of devices included."""
+def timed(call, *arguments):
+    """Return the seconds that a call takes, those of devices included."""
     synchronize_device()
     start = _clock()
-    call(*given)
+    call(*arguments)
     synchronize_device()
     return _clock() - start
 
 
 def seconds_per_sample(call, X):
-    """Median seconds that a call takes per row of `X`, of five with the first 1,000 rows.
+    """Return the median seconds that a call takes per row of `X`.
 
-    One call with many rows measures throughput, which is what a batch prediction pays. A first
-    call is not counted.
+    The call gets the first 1,000 rows, and is repeated five times. Many rows in one
+    call measure the throughput of batch prediction. A first call is not counted.
     """
-    n = min(num_samples(X), 1000)
-    rows = _safe_indexing(X, np.arange(n))
+    n_rows = min(num_samples(X), _MAX_ROWS)
+    rows = _safe_indexing(X, np.arange(n_rows))
     call(rows)
-    return float(np.median([timed(call, rows) for _ in range(5)])) / n
+    seconds = [timed(call, rows) for _ in range(_N_CALLS)]
+    return float(np.median(seconds)) / n_rows

@@ -1,4 +1,4 @@
-"""Array types for annotations. `help` prints their names, not what they stand for."""
+"""Array types for annotations. `help` prints their names, not their expansion."""
 
 import types
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 else:
 
     class ArrayLike:
-        """Stand-in for ``numpy.typing.ArrayLike``, a union of 600 characters in a signature."""
+        """Stand-in for ``numpy.typing.ArrayLike``, a union of 600 characters."""
 
     class NDArray:
         """Stand-in for ``numpy.typing.NDArray``."""
@@ -18,6 +18,7 @@ else:
         def __class_getitem__(cls, scalar_type):
             return types.GenericAlias(cls, (scalar_type,))
 
-    # Signatures print a class with its module, unless the module is that of the built-in types.
+    # Signatures print a class with its module, unless the module is that of the
+    # built-in types.
     ArrayLike.__module__ = "builtins"
     NDArray.__module__ = "builtins"

@@ -1,4 +1,4 @@
-"""The assignment room against brute force, HiGHS, cvxpy and the LP's own optimality."""
+"""Plans and paths against brute force, HiGHS, cvxpy, and optimality of the LP."""
 
 import itertools
 import re
@@ -23,16 +23,23 @@ OCCAM_COSTS = np.array([0.15, 0.22, 0.29, 0.52, 0.53, 0.98, 1.0])
 
 
 def random_problem(seed, n, m, *, per_row, degenerate):
+    """Return values, costs and a feasible budget. Ties are many if `degenerate`."""
     rng = np.random.default_rng(seed)
-    values = rng.integers(0, 6, (n, m)) / 5 if degenerate else rng.random((n, m))
-    shape = (n, m) if per_row else m
-    costs = rng.integers(0, 4, shape).astype(float) if degenerate else rng.random(shape)
-    full = np.broadcast_to(costs, (n, m))
-    low, high = full.min(axis=1).mean(), full.max(axis=1).mean()
+    costs_shape = (n, m) if per_row else m
+    if degenerate:
+        values = rng.integers(0, 6, (n, m)) / 5
+        costs = rng.integers(0, 4, costs_shape).astype(float)
+    else:
+        values = rng.random((n, m))
+        costs = rng.random(costs_shape)
+    row_costs = np.broadcast_to(costs, (n, m))
+    low = row_costs.min(axis=1).mean()
+    high = row_costs.max(axis=1).mean()
     return values, costs, low + rng.random() * (high - low)
 
 
 def brute_force(values, costs, budget, objective="mean"):
+    """Return the best objective of all plans within the budget."""
     n, m = values.shape
     full = np.broadcast_to(costs, (n, m))
     rows = np.arange(n)
@@ -40,7 +47,8 @@ def brute_force(values, costs, budget, objective="mean"):
     for plan in itertools.product(range(m), repeat=n):
         if full[rows, plan].mean() <= budget * (1 + 1e-12) + 1e-12:
             taken = values[rows, plan]
-            best = max(best, taken.mean() if objective == "mean" else taken.min())
+            value = taken.mean() if objective == "mean" else taken.min()
+            best = max(best, value)
     return best
 
 
@@ -52,7 +60,7 @@ def brute_force(values, costs, budget, objective="mean"):
     per_row=st.booleans(),
     degenerate=st.booleans(),
 )
-def test_plans_beside_brute_force(seed, n, m, per_row, degenerate):
+def test_plans_against_brute_force(seed, n, m, per_row, degenerate):
     values, costs, budget = random_problem(
         seed, n, m, per_row=per_row, degenerate=degenerate
     )
@@ -66,10 +74,9 @@ def test_plans_beside_brute_force(seed, n, m, per_row, degenerate):
     assert exact.upper_bound >= best - 1e-9
     assert exact.status == "optimal"
     assert greedy.objective <= best + 1e-9 <= greedy.upper_bound + 2e-9
-    # Within one increment of the optimum, as the relaxation promises.
-    assert (
-        greedy.upper_bound - greedy.objective <= np.ptp(values, axis=1).max() / n + 1e-9
-    )
+    # Within one increment of the optimum.
+    largest_increment = np.ptp(values, axis=1).max()
+    assert greedy.upper_bound - greedy.objective <= largest_increment / n + 1e-9
     assert max_min.objective == brute_force(values, costs, budget, "min")
     assert max_min.gap == 0
 
@@ -88,7 +95,7 @@ def test_exact_equals_highs(seed, per_row, degenerate):
 
 
 def test_subset_sum_is_closed_by_the_search():
-    # Values equal costs: every plan lies on one line, all losses vanish, only slack is left.
+    # Values equal costs: all losses are 0, and the gap is the slack.
     costs = np.random.default_rng(0).random((40, 4))
     exact = solve_assignment(costs, costs, 0.5, solver="auto", tol=1e-6)
     assert 0.5 - 1e-6 <= exact.objective <= 0.5
@@ -96,7 +103,7 @@ def test_subset_sum_is_closed_by_the_search():
 
 
 def test_highs_meets_the_cap_exactly():
-    # Every budget is reached to within HiGHS's own tolerance: its first answer may exceed it.
+    # HiGHS meets a budget up to its tolerance: its first plan may exceed it.
     costs = np.random.default_rng(0).random((10, 3))
     for budget in [0.5, 0.6]:
         highs = solve_assignment(costs, costs, budget, solver="highs")
@@ -135,12 +142,10 @@ def test_path_is_the_linear_relaxation(seed, per_row, degenerate):
     )
     assert path.objective(budget) == pytest.approx(-lp.fun / n, abs=1e-9)
     greedy = solve_assignment(values, costs, budget, solver="greedy", tol=0)
-    assert path.price(budget) == np.inf or path.price(budget) == pytest.approx(
-        greedy.price
-    )
-    assert greedy.upper_bound == pytest.approx(
-        max(-lp.fun / n, greedy.objective), abs=1e-9
-    )
+    price = path.price(budget)
+    assert price == np.inf or price == pytest.approx(greedy.price)
+    expected_bound = max(-lp.fun / n, greedy.objective)
+    assert greedy.upper_bound == pytest.approx(expected_bound, abs=1e-9)
     # No single change that can be paid gains anything.
     rows = np.arange(n)
     gain = values - values[rows, greedy.choices][:, np.newaxis]
@@ -148,7 +153,6 @@ def test_path_is_the_linear_relaxation(seed, per_row, degenerate):
     assert not ((gain > 1e-9) & (extra < n * (budget - greedy.spent) - 1e-9)).any()
     assert (np.diff(path.budgets) > 0).all() and (np.diff(path.prices) < 0).all()
     # Optimality of the dual price: L(p) equals the primal value (strong duality).
-    price = path.price(budget)
     if 0 < price < np.inf:
         dual = (values - price * full).max(axis=1).mean() + price * budget
         assert dual == pytest.approx(path.objective(budget), abs=1e-9)
@@ -168,14 +172,12 @@ def test_the_price_meets_the_budget_row_by_row(seed, per_row, degenerate):
     score = values - price * full
     best = score.max(axis=1)
     np.testing.assert_allclose(score[rows, choices], best, atol=1e-7)
-    # Ties to the cheaper choice: nothing as good costs less.
+    # Ties go to the cheaper choice: no choice that is as good costs less.
     tied = np.where(score >= best[:, None] - 1e-12, full, np.inf).min(axis=1)
     assert (full[rows, choices] <= tied + 1e-7).all()
     # A row is decided alone.
-    assert (
-        choose_at_price(values[7:8], costs[7:8] if per_row else costs, price)
-        == choices[7]
-    )
+    costs_alone = costs[7:8] if per_row else costs
+    assert choose_at_price(values[7:8], costs_alone, price) == choices[7]
 
 
 @pytest.mark.parametrize("per_row", [False, True])
@@ -184,11 +186,13 @@ def test_a_price_chooses_by_definition(per_row):
     values, costs, _ = random_problem(2, 400, 6, per_row=per_row, degenerate=False)
     for price in [0.0, 0.1, 0.5, 2.0]:
         expected = []
-        for v, c in zip(values, np.broadcast_to(costs, values.shape)):
-            order = np.lexsort((-v, c))
+        row_costs = np.broadcast_to(costs, values.shape)
+        for value, cost in zip(values, row_costs, strict=True):
+            order = np.lexsort((-value, cost))
             best = order[0]
             for i in order[1:]:
-                if v[i] - v[best] > price * (c[i] - c[best]) * (1 + 1e-9) + 1e-15:
+                needed = price * (cost[i] - cost[best]) * (1 + 1e-9) + 1e-15
+                if value[i] - value[best] > needed:
                     best = i
             expected.append(best)
         np.testing.assert_array_equal(choose_at_price(values, costs, price), expected)
@@ -277,14 +281,14 @@ def test_value_grid_finds_the_step_in_any_unit_and_rejects_noise(unit, offset):
     assert grid.error < 1e-8 * unit
     noisy = unit * (rng.random((100, 7)) + offset)
     assert _exact.value_grid(noisy) is None
-    # The tie-breakers are no rounding: two plans may differ by less than a step.
+    # Tie-breakers are larger than rounding: two plans may differ by less than a step.
     with_tie_breakers = unit * (multiples + 1e-5 * rng.random((100, 7)) + offset)
     grid = _exact.value_grid(with_tie_breakers)
     assert grid is None or grid.error > 1e-6 * unit
 
 
 def test_a_plan_of_highs_above_the_budget_is_asked_for_again(monkeypatch):
-    """HiGHS meets rows to a tolerance, a budget is a hard cap."""
+    """HiGHS meets constraints up to a tolerance, and a budget is a hard cap."""
     values = np.random.default_rng(5).random((40, 7))
     problem = problem_of(*check_values_and_costs(values, OCCAM_COSTS), 0.4)
     excess = [problem.slack_for_rounding + 0.05]
@@ -301,15 +305,15 @@ def test_a_plan_of_highs_above_the_budget_is_asked_for_again(monkeypatch):
     # The first choice is the cheapest one of all rows.
     gains = values - values[:, :1]
     best_gain = gains[np.arange(40), expected].sum()
-    # The plan is of a smaller budget, the bound of the whole one: it holds for what was asked.
+    # The plan is that of a smaller budget, the bound that of the whole budget.
     assert gains[np.arange(40), choices].sum() < best_gain <= bound + 1e-9
     assert total_cost(problem, choices) <= problem.total
 
 
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 10_000), degenerate=st.booleans())
-def test_plans_of_cvxpy_beside_brute_force(seed, degenerate):
-    """A solver that stops on a gap reports a value below the optimum as if it bounded it."""
+def test_plans_of_cvxpy_against_brute_force(seed, degenerate):
+    """The bound holds also for a solver that stops at a gap."""
     pytest.importorskip("cvxpy")
     values, costs, budget = random_problem(
         seed, 4, 3, per_row=False, degenerate=degenerate
@@ -326,7 +330,7 @@ def test_plans_of_cvxpy_beside_brute_force(seed, degenerate):
     assert free.objective == pytest.approx(values.max(axis=1).mean(), rel=1e-6)
 
 
-# Units ------------------------------------------------------------------------------------
+# Units --------------------------------------------------------------------------------
 
 UNITS = [2.0**k for k in (-40, -7, 0, 13, 40)] + [
     10.0**k for k in (-12, -9, -6, -3, 3, 6, 9, 12)
@@ -334,7 +338,7 @@ UNITS = [2.0**k for k in (-40, -7, 0, 13, 40)] + [
 
 
 def small_problem(seed, kind):
-    """A problem of six rows whose values are of one of the kinds that mislead a tolerance."""
+    """Return a problem of six rows with values that may mislead a tolerance."""
     rng = np.random.default_rng(seed)
     shape = (6, 3)
     values = {
@@ -370,7 +374,7 @@ KINDS = (
 
 
 def gain_of(values, costs, plan):
-    """What a plan adds to the cheapest choices, as a mean: an offset does not hide it."""
+    """Return the mean value of a plan minus that of the cheapest choices."""
     rows = np.arange(len(values))
     cheapest = np.lexsort((-values, costs), axis=1)[:, 0]
     return (values[rows, plan] - values[rows, cheapest]).mean()
@@ -449,7 +453,7 @@ def test_another_unit_has_the_same_path(seed, kind, value_unit, cost_unit):
 
 
 def test_highs_ends_where_the_costs_of_one_problem_differ_beyond_its_tolerance():
-    """Some costs are a billionth of others: HiGHS cannot see them beside those."""
+    """Some costs are a billionth of others, below the tolerance of HiGHS."""
     rng = np.random.default_rng(3)
     for _ in range(5):
         costs = rng.random((8, 3)) * 10.0 ** rng.integers(-11, 1, (8, 3))

@@ -1,4 +1,4 @@
-"""Batches of known rows: the promise, the label budget, who is asked, and what is counted."""
+"""Batches of known rows: the promise, the label budget, calls and costs."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skroute.base import Call, Routed
 from skroute.certified import CertifiedRouter
-from skroute.certified._batch import BatchTest, walk
+from skroute.certified._batch import BatchTest, RowSet, certify_path
 from skroute.certified._loss import Loss
 from skroute.guarantees import mean_p_value
 from skroute.metrics._objectives import OF_LABELS
@@ -28,8 +28,14 @@ RIGHT = Loss(OF_LABELS["accuracy"], 1.0, "wrong answers per row", exact=True)
 
 
 def around(**options):
-    given = {"max_loss": 0.1, "reference": "full", "confidence": 0.9, "random_state": 0}
-    return CertifiedRouter(FROZEN, **{**given, **options})
+    """Return a certified router of the fitted table, not fitted itself."""
+    defaults = {
+        "max_loss": 0.1,
+        "reference": "full",
+        "confidence": 0.9,
+        "random_state": 0,
+    }
+    return CertifiedRouter(FROZEN, **{**defaults, **options})
 
 
 @pytest.mark.slow
@@ -44,16 +50,16 @@ def test_the_promise_holds_over_draws_of_labels_and_a_naive_rule_does_not():
         )
         batch = router.certify_batch(X, n_labels=60)
         broken += (batch.y_pred != X[:, 2]).mean() > max_loss + 1e-9
-        # The mutation: the cheapest budget at which a tenth of the labelled rows differs.
+        # The mutation: the cheapest budget at which a tenth of the labelled rows
+        # differs.
         rows = batch.labelled
         for budget in np.linspace(10, 1, 30):
-            if (
-                FROZEN.estimator.predict(X[rows], budget=budget) != X[rows, 2]
-            ).mean() > max_loss:
+            answers = FROZEN.estimator.predict(X[rows], budget=budget)
+            if (answers != X[rows, 2]).mean() > max_loss:
                 break
-            kept = budget
+            naive_budget = budget
         rest = np.delete(np.arange(600), rows)
-        wrong = FROZEN.estimator.predict(X[rest], budget=kept) != X[rest, 2]
+        wrong = FROZEN.estimator.predict(X[rest], budget=naive_budget) != X[rest, 2]
         naive += wrong.sum() / 600 > max_loss
     assert broken <= stats.binom.ppf(0.99, n_draws, level)
     assert naive > stats.binom.ppf(0.99, n_draws, level)
@@ -119,10 +125,10 @@ def test_a_member_is_asked_once_about_a_row_and_only_where_it_answers(occam, ref
         expected = X[others, 0][batch.route[others] == choice]
         np.testing.assert_array_equal(np.sort(asked[~labelled]), np.sort(expected))
     if reference == "logreg":
-        own = router.named_estimators_["logreg"].predict(X[batch.labelled])
-        np.testing.assert_array_equal(batch.y_pred[batch.labelled], own)
+        answers = router.named_estimators_["logreg"].predict(X[batch.labelled])
+        np.testing.assert_array_equal(batch.y_pred[batch.labelled], answers)
         assert (batch.route[batch.labelled] == 1).all()
-        # What was bought, and the tree beside it where the path came to it.
+        # The bought answer, and that of the tree if the path came to it.
         paid = batch.cost[batch.labelled]
         assert set(np.round(paid, 9)) <= {10.0, 11.0} and (paid == 11).any()
 
@@ -135,10 +141,8 @@ def test_a_person_behind_predict_and_their_price():
     batch = router.certify_batch(X, label_cost=50.0)
     assert (batch.route[batch.labelled] == -1).all()
     assert (batch.cost[batch.labelled] >= 50).all()
-    assert (
-        batch.certificate.reference_cost == 50
-        and batch.certificate.reference == "Expensive"
-    )
+    assert batch.certificate.reference_cost == 50
+    assert batch.certificate.reference == "Expensive"
 
 
 def test_losses_of_ones_own_are_bet_on_without_replacement():
@@ -150,10 +154,9 @@ def test_losses_of_ones_own_are_bet_on_without_replacement():
     batch = half.certify_batch(X, n_labels=300)
     assert 0.5 * (batch.y_pred != X[:, 2]).mean() <= 0.05
     assert batch.certificate.cost >= 0.9 * plain.certificate.cost
+    negative = around(loss=lambda y, y_pred: -1.0 * (y != y_pred), loss_range=1.0)
     with pytest.raises(ValueError, match="must lie between 0 and loss_range=1.0"):
-        around(
-            loss=lambda y, y_pred: -1.0 * (y != y_pred), loss_range=1.0
-        ).certify_batch(X)
+        negative.certify_batch(X)
 
 
 def test_a_budget_of_a_batch_is_known_before_it_is_spent():
@@ -178,7 +181,7 @@ def test_too_few_labels_are_refused_before_any_is_bought(monkeypatch):
     around().certify_batch(X, n_labels=int(re.search(words, str(refused.value))[1]))
 
 
-def test_labels_that_do_not_vouch_for_the_safe_end_say_what_they_can_promise():
+def test_labels_that_do_not_certify_the_safe_end_say_what_they_can_promise():
     X = table(600)
 
     class Truth:
@@ -190,13 +193,13 @@ def test_labels_that_do_not_vouch_for_the_safe_end_say_what_they_can_promise():
         ValueError, match=r"promised by 100 labels.*would need about \d+ labels"
     ):
         router.certify_batch(X, label_cost=0)
-    found = pytest.raises(ValueError, router.certify_batch, X, label_cost=0)
-    smallest = float(re.search(r"promise is ([\d.]+);", str(found.value))[1])
+    refused = pytest.raises(ValueError, router.certify_batch, X, label_cost=0)
+    smallest = float(re.search(r"promise is ([\d.]+);", str(refused.value))[1])
     router.set_params(max_loss=smallest + 0.002).certify_batch(X, label_cost=0)
 
 
 @pytest.mark.parametrize(
-    "options, given, message",
+    "options, arguments, message",
     [
         ({"reference": "best"}, {}, "Which choice is best is not known"),
         ({"max_loss": None, "budget": 3.0}, {}, "max_loss must be given"),
@@ -208,9 +211,9 @@ def test_labels_that_do_not_vouch_for_the_safe_end_say_what_they_can_promise():
         ({"confidence": 2}, {}, "confidence"),
     ],
 )
-def test_bad_batches_are_refused_in_words(options, given, message):
+def test_bad_batches_are_refused_in_words(options, arguments, message):
     with pytest.raises(ValueError, match=message):
-        around(**options).certify_batch(table(100), **{"n_labels": 60, **given})
+        around(**options).certify_batch(table(100), **{"n_labels": 60, **arguments})
 
 
 def test_what_must_be_fitted_is_and_names_are_no_answers():
@@ -228,7 +231,7 @@ def test_what_must_be_fitted_is_and_names_are_no_answers():
 
 
 class Script:
-    """A path whose answers to each row are written down, budget by budget."""
+    """Router with given answers to all rows for each budget."""
 
     choices_ = ["a", "b"]
 
@@ -245,42 +248,49 @@ class Script:
 
 
 def test_disagreements_at_different_budgets_add_up():
-    """Each budget has its own few rows that differ: what counts is all of them up to it."""
-    test = BatchTest(60, 30, 0.3, 0.1, RIGHT)
-    few = test.tolerated
+    """Each budget has other rows that differ. All rows up to a budget count."""
+    test = BatchTest(n_rows=60, n_labels=30, max_loss=0.3, level=0.1, loss=RIGHT)
+    few = test.n_tolerated
     assert few >= 2
     rows = np.arange(30)
     script = Script({3.0: rows * 0, 2.0: 1 * (rows < few), 1.0: 1 * (rows >= 30 - few)})
     bought = Routed(np.zeros(30), np.full(30, -1), np.ones(30))
-    grid, X = np.array([3.0, 2.0, 1.0]), np.zeros((30, 1))
-    assert walk(script, grid, X, {}, bought, test, from_full=False)[0] == 1
-    assert walk(script, grid[[0, 2]], X, {}, bought, test, from_full=False)[0] == 1
+    grid = np.array([3.0, 2.0, 1.0])
+    X = np.zeros((30, 1))
+
+    def last_certified(script, budgets, test=test):
+        rows = RowSet(script, X, {})
+        return certify_path(rows, budgets, bought, test, from_full=False).last
+
+    assert last_certified(script, grid) == 1
+    assert last_certified(script, grid[[0, 2]]) == 1
     # A row that differs at one budget and agrees at a cheaper one still counts.
     script = Script({3.0: rows * 0, 2.0: rows * 0 + 1, 1.0: rows * 0})
-    assert walk(script, grid, X, {}, bought, test, from_full=False)[0] == 0
-    assert walk(script, grid[[0, 2]], X, {}, bought, test, from_full=False)[0] == 1
-    # Losses in between are not added up, but nothing behind a budget that fails is tried.
+    assert last_certified(script, grid) == 0
+    assert last_certified(script, grid[[0, 2]]) == 1
+    # Losses in between are not added up, but nothing behind a budget that fails is
+    # tried.
     script = Script({3.0: rows * 0, 2.0: 1 - 0 * rows, 1.0: rows * 0})
     between = replace(test, loss=Loss(OF_LABELS["accuracy"], 1.0, ""))
-    assert walk(script, grid, X, {}, bought, between, from_full=False)[0] == 0
+    assert last_certified(script, grid, between) == 0
 
 
 @pytest.mark.parametrize("exact", [True, False])
 @pytest.mark.slow
 def test_the_test_of_a_batch_holds_over_draws_of_its_labels(exact):
-    """At the first population that breaks the promise; taking rows for independent costs power."""
+    """At the first population that breaks the promise, with more power."""
     rng = np.random.default_rng(0)
     n, k, max_loss, level, n_draws = 205, 120, 0.1, 0.1, 500
-    test = BatchTest(
-        n, k, max_loss, level, Loss(OF_LABELS["accuracy"], 1.0, "", exact=exact)
-    )
-    assert test.allowed == 20
+    loss = Loss(OF_LABELS["accuracy"], 1.0, "", exact=exact)
+    test = BatchTest(n_rows=n, n_labels=k, max_loss=max_loss, level=level, loss=loss)
+    assert test.n_allowed == 20
     passed = independent = power = 0
     for _ in range(n_draws):
         order = rng.permutation(n)
-        # The labelled rows' answers are used: in the exact test the others alone are at risk.
+        # The labelled rows' answers are used: in the exact test the others alone are at
+        # risk.
         if exact:
-            marked = order < test.allowed + 1 + test.tolerated
+            marked = order < test.n_allowed + 1 + test.n_tolerated
             passed += test.passes(marked[:k], marked[:k] * 1.0)
             continue
         values = np.r_[np.full(42, 0.5), np.zeros(n - 42)][order]
@@ -292,33 +302,33 @@ def test_the_test_of_a_batch_holds_over_draws_of_its_labels(exact):
     assert exact or power > 1.2 * independent
     if not exact:
         values = rng.random(n) * 0.2
-        found = replace(test, n_labels=n).upper(values > 0, values)
-        assert found == pytest.approx(values.mean(), abs=1e-6)
+        upper = replace(test, n_labels=n).loss_upper(values > 0, values)
+        assert upper == pytest.approx(values.mean(), abs=1e-6)
 
 
 @pytest.mark.parametrize("max_loss", [0.02, 0.1, 0.13, 0.3])
 def test_what_is_allowed_is_no_more_than_was_asked(max_loss):
     for n in range(1, 200):
-        allowed = BatchTest(n, 1, max_loss, 0.1, RIGHT).allowed
+        allowed = BatchTest(n, 1, max_loss, 0.1, RIGHT).n_allowed
         assert allowed / n <= max_loss + 1e-9 and max_loss < (allowed + 1) / n
 
 
-def test_what_is_tried_beside_the_bought_answers_is_on_the_bill():
-    """Of choices that are no members: what the plan without a budget has asked is paid once."""
+def test_answers_that_are_tried_in_addition_to_bought_ones_are_paid():
+    """The answers of the plan without a budget are paid once."""
     X = table(800)
     full = around(n_points=20).certify_batch(X, n_labels=100)
     rows = full.labelled
-    beside = full.cost[rows] - (1 + 9 * X[rows, 3])
+    extra_cost = full.cost[rows] - (1 + 9 * X[rows, 3])
     # The cheap model, on the rows that a smaller budget would leave to it.
     tried = X[rows, 0] > (full.certificate.operating_budget - 1) / 9
-    assert set(beside[tried]) == {1.0} and tried.any()
-    assert set(beside) == {0.0, 1.0} and (X[rows, 0][beside == 1]).min() > 0.1
+    assert set(extra_cost[tried]) == {1.0} and tried.any()
+    assert set(extra_cost) == {0.0, 1.0} and (X[rows, 0][extra_cost == 1]).min() > 0.1
     person = around(n_points=20, reference=Expensive()).certify_batch(
         X, n_labels=100, label_cost=5
     )
     rows = person.labelled
-    beside = person.cost[rows] - (5 + 1 + 9 * X[rows, 3])
-    assert set(beside.round(9)) <= {0.0, 1.0}
+    extra_cost = person.cost[rows] - (5 + 1 + 9 * X[rows, 3])
+    assert set(extra_cost.round(9)) <= {0.0, 1.0}
 
 
 def test_label_sets_are_promised_by_what_they_have_in_common():

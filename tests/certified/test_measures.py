@@ -45,7 +45,7 @@ def test_numbers_need_a_bound_and_are_counted_by_the_routers_own_quality(quality
     unasked = clone(made).set_params(tree=Unasked(), ridge=Unasked())
     for loss, message in (
         (None, "has no known bounds.*give loss_range.*or a loss"),
-        (lambda y, y_pred: 0 * y, "loss_range must be given beside loss"),
+        (lambda y, y_pred: 0 * y, "loss_range must be given together with loss"),
     ):
         with pytest.raises(ValueError, match=message):
             CertifiedRouter(unasked, max_loss=0.05, loss=loss).fit(X, y)
@@ -61,18 +61,16 @@ def test_numbers_need_a_bound_and_are_counted_by_the_routers_own_quality(quality
     rows, truth = X[300:][order], y[300:][order]
     evidence = router._selection.evidence
     assert evidence.single == "ridge"
-    own = fitted.row_quality(rows, truth, budget=np.inf).quality
-    np.testing.assert_allclose(evidence.losses[:, 1], -own)
+    quality_of_rows = fitted.row_quality(rows, truth, budget=np.inf).quality
+    np.testing.assert_allclose(evidence.losses[:, 1], -quality_of_rows)
     power = 2 if quality == "squared_error" else 1
     np.testing.assert_allclose(
-        evidence.references[:, 0],
+        evidence.reference_losses[:, 0],
         np.abs(truth - fitted.named_estimators_.ridge.predict(rows)) ** power,
     )
-    unit = (
-        "by the router's own quality"
-        if callable(quality)
-        else quality.replace("_", " ")
-    )
+    unit = "by the router's own quality"
+    if not callable(quality):
+        unit = quality.replace("_", " ")
     assert f"({unit})" in str(router.certificate_)
     assert "the losses of no row differ by more than 400" in str(router.certificate_)
     # What nobody's model is: the answer of the cheap one is no loss of 0.
@@ -122,7 +120,7 @@ def test_labels_are_counted_by_the_routers_own_quality(quality, unit, bound):
         }[quality]
         with pytest.raises(ValueError, match="is one of probabilities"):
             router.certify_batch(X[400:], n_labels=60)
-    np.testing.assert_allclose(evidence.references[:, 0], expected)
+    np.testing.assert_allclose(evidence.reference_losses[:, 0], expected)
 
 
 def test_what_is_no_mean_over_rows_is_refused_before_anything_is_asked():
@@ -144,34 +142,32 @@ def test_frames_of_qualities_are_read_by_name(frozen):
     costs = {"m": 2, "l": 9, "s": 1}
     model = BudgetRouter(Ridge(alpha=1e-3), costs=costs, cv=2)
     if frozen:
-        own = FrozenEstimator(model.fit(*[part[:300] for part in (X, Q)]))
-    other = ["l", "s", "m"]
-    found = []
-    for columns in (["s", "m", "l"], other):
-        router = CertifiedRouter(own if frozen else model, max_loss=0.25, **OPTIONS)
+        model = FrozenEstimator(model.fit(X[:300], Q[:300]))
+    one_order = ["s", "m", "l"]
+    other_order = ["l", "s", "m"]
+    results = []
+    for columns in (one_order, other_order):
+        router = CertifiedRouter(model, max_loss=0.25, **OPTIONS)
         router.fit(X[300:], Q.iloc[300:][columns])
+        certificate = router.certificate_
         routed = np.array(router.choices_)[router.route(X)]
-        found.append(
-            (router.certificate_.loss, router.certificate_.cost, routed.tolist())
-        )
+        results.append((certificate.loss, certificate.cost, routed.tolist()))
         path = router.estimator_
-        assert dict(zip(path.choices_, path.costs_)) == costs
+        assert dict(zip(path.choices_, path.costs_, strict=True)) == costs
         # The same evidence, the same promise.
-        again = [
-            router.recertify(X, Q[order]).certificate_
-            for order in (["s", "m", "l"], other)
-        ]
-        assert again[0] == again[1]
-    assert found[0] == found[1]
-    arrow = pytest.importorskip("pyarrow").table({name: Q[name] for name in other})
-    assert router.recertify(X, arrow).certificate_ == again[0]
+        again = router.recertify(X, Q[one_order]).certificate_
+        assert router.recertify(X, Q[other_order]).certificate_ == again
+    assert results[0] == results[1]
+    pyarrow = pytest.importorskip("pyarrow")
+    arrow = pyarrow.table({name: Q[name] for name in other_order})
+    assert router.recertify(X, arrow).certificate_ == again
     router.fit(X[300:], arrow.slice(300))
-    assert (router.certificate_.loss, router.certificate_.cost) == found[0][:2]
+    assert (router.certificate_.loss, router.certificate_.cost) == results[0][:2]
     with pytest.raises(ValueError, match=r"y must have the columns"):
         router.recertify(X, Q.rename(columns={"s": "tiny"}))
 
 
-# Handing over, and losses of one's own ------------------------------------------------------
+# Abstaining, and losses of the user ---------------------------------------------------
 
 MATRICES = {
     "a right answer costs": [[1.0, 2.0], [4.0, 1.0]],
@@ -183,8 +179,8 @@ MATRICES = {
 @pytest.mark.parametrize(
     "quality", [*MATRICES, "accuracy", "probability", "brier", "log_loss"]
 )
-def test_a_row_that_is_handed_over_counts_as_the_router_has_it(quality):
-    """Whatever the best quality is, and never beyond the range of losses."""
+def test_a_row_that_abstains_counts_as_the_router_has_it(quality):
+    """For any best quality, and never beyond the range of losses."""
     rng = np.random.default_rng(0)
     X, y = make_classification(700, 6, flip_y=0.3, random_state=0)
     router = OccamRouterClassifier(
@@ -201,42 +197,41 @@ def test_a_row_that_is_handed_over_counts_as_the_router_has_it(quality):
         ).fit(X[300:], y[300:])
         order = np.random.RandomState(0).permutation(400)[5:]
         evidence = certified._selection.evidence
-        handed = 0
+        n_abstained = 0
         for k in range(int(evidence.single is not None), len(evidence.budgets)):
             budget = evidence.budgets[k]
             seen = router.row_quality(X[300:][order], y[300:][order], budget=budget)
             np.testing.assert_allclose(evidence.losses[:, k], -seen.quality)
-            handed += (seen.route == 2).sum()
-        assert handed
-        worth = -router.abstain_quality_
+            n_abstained += (seen.route == 2).sum()
+        assert n_abstained
+        abstain_loss = -router.abstain_quality_
         if quality in MATRICES:
-            every = np.column_stack([MATRICES[quality], [worth, worth]])
-            assert certified._selection.loss_range == pytest.approx(
-                np.ptp(every, axis=1).max()
-            )
+            losses = np.column_stack([MATRICES[quality], [abstain_loss, abstain_loss]])
+            expected = np.ptp(losses, axis=1).max()
+            assert certified._selection.loss_range == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
-    ("quality", "own"),
+    ("quality", "loss_options"),
     [(MATRIX, {}), ("accuracy", {"loss": np.not_equal, "loss_range": 1.0})],
-    ids=["cost matrix", "loss of one's own"],
+    ids=["cost matrix", "loss of the user"],
 )
-def test_what_is_certified_by_any_loss_can_be_pickled(quality, own):
+def test_a_router_certified_by_any_loss_can_be_pickled(quality, loss_options):
     X, y = make_classification(300, n_informative=5, random_state=0)
     router = OccamRouterClassifier(
         MEMBERS, costs=[1, 10], quality=quality, quality_estimator=Ridge(), cv=2
     )
-    made = CertifiedRouter(router, max_loss=0.9, fallback="safe", **own, **OPTIONS).fit(
-        X, y
-    )
+    made = CertifiedRouter(
+        router, max_loss=0.9, fallback="safe", **loss_options, **OPTIONS
+    ).fit(X, y)
     copied = pickle.loads(pickle.dumps(made))
     assert copied.certificate_ == made.certificate_
     np.testing.assert_array_equal(copied.predict(X), made.predict(X))
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_a_loss_of_ones_own_is_that_of_the_references_too(named):
-    """In another unit the same is promised: of the single choices, and of what is left of them."""
+def test_a_loss_of_the_user_is_that_of_the_references_too(named):
+    """In another unit the same is promised, about the same single choices."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1500, 2))
     P = np.column_stack(
@@ -245,34 +240,34 @@ def test_a_loss_of_ones_own_is_that_of_the_references_too(named):
     Q = (rng.random(P.shape) < P).astype(float)
     names = ["a", "b", "c"] if named else [0, 1, 2]
     costs = {"a": 1, "b": 10, "c": 5} if named else [1, 10, 5]
-    router = BudgetRouter(Ridge(), costs=costs).fit(X[:500], Q[:500])
-    found = []
-    for unit in (None, 10.0, 0.1, 1.0):
+    router = FrozenEstimator(BudgetRouter(Ridge(), costs=costs).fit(X[:500], Q[:500]))
+    mean_quality = Q[500:].mean(axis=0)
+    plain = CertifiedRouter(router, max_loss=0.08, **OPTIONS).fit(X[500:], Q[500:])
+    # Without a loss, it is minus the quality: its distance to 1 is not known.
+    references = plain._selection.evidence.reference_losses
+    np.testing.assert_allclose(references.mean(axis=0), -mean_quality, atol=0.02)
+    assert plain.certificate_.cost < 8
+    for unit in (10.0, 0.1, 1.0):
 
         def loss(Q, answers, unit=unit):
-            at = [names.index(answer) for answer in answers.tolist()]
-            return unit * (1 - Q[np.arange(len(Q)), at])
+            choices = [names.index(answer) for answer in answers.tolist()]
+            return unit * (1 - Q[np.arange(len(Q)), choices])
 
-        own = {} if unit is None else {"loss": loss, "loss_range": unit}
         certified = CertifiedRouter(
-            FrozenEstimator(router), max_loss=0.08 * (unit or 1.0), **own, **OPTIONS
+            router, max_loss=0.08 * unit, loss=loss, loss_range=unit, **OPTIONS
         ).fit(X[500:], Q[500:])
-        references = certified._selection.evidence.references
-        # Of a quality what it falls short of is not known.
-        expected = (unit is not None) - Q[500:].mean(axis=0)
+        references = certified._selection.evidence.reference_losses
         np.testing.assert_allclose(
-            references.mean(axis=0) / (unit or 1.0), expected, atol=0.02
+            references.mean(axis=0) / unit, 1 - mean_quality, atol=0.02
         )
-        one = certified.certificate_
-        found.append((one.cost, one.loss / (unit or 1.0), one.single))
-    for one in found[1:]:
-        assert one[::2] == found[0][::2] and one[1] == pytest.approx(
-            found[0][1], abs=1e-12
-        )
-    assert found[0][0] < 8
+        certificate = certified.certificate_
+        assert certificate.cost == plain.certificate_.cost
+        assert certificate.single == plain.certificate_.single
+        expected = pytest.approx(plain.certificate_.loss, abs=1e-12)
+        assert certificate.loss / unit == expected
 
 
-# What is measured, by counting all answers ----------------------------------------------------
+# The range of losses, by counting all answers -----------------------------------------
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 4])
@@ -284,48 +279,54 @@ def test_the_range_is_what_two_answers_to_a_row_can_differ_by(quality, n_classes
     rng = np.random.default_rng(n_classes)
     matrix = rng.integers(5, 20, (n_classes, n_classes)).astype(float)
     np.fill_diagonal(matrix, rng.integers(-4, 5, n_classes))
-    given = matrix if quality == "matrix" else quality
-    router, y = (
-        OccamRouterClassifier(MEMBERS, costs=[1, 10], quality=given),
-        np.arange(n_classes),
+    router = OccamRouterClassifier(
+        MEMBERS, costs=[1, 10], quality=matrix if quality == "matrix" else quality
     )
-    measure = loss_of(router, y, None, None)
-    sure = np.eye(n_classes) if measure.worth.asks == "predict_proba" else y
-    found = np.array([-measure.worth.of(y, np.array([sure[j]] * n_classes)) for j in y])
-    assert measure.range == pytest.approx(np.ptp(found, axis=0).max())
-    assert measure.exact == (quality == "accuracy")
+    y = np.arange(n_classes)
+    loss = loss_of(router, y, None, None)
+    # An answer for each class: its label, or a probability of 1.
+    sure_answers = y
+    if loss.objective.asks == "predict_proba":
+        sure_answers = np.eye(n_classes)
+    losses = np.empty((n_classes, n_classes))  # (true class, answer)
+    for j in y:
+        same_answer = np.array([sure_answers[j]] * n_classes)
+        losses[:, j] = -loss.objective.of(y, same_answer)
+    assert loss.range == pytest.approx(np.ptp(losses, axis=1).max())
+    assert loss.exact == (quality == "accuracy")
     if quality == "matrix":
-        np.testing.assert_allclose(found.T, matrix)
-        excess = [measure.against(y, np.full(n_classes, j)) for j in y]
-        np.testing.assert_allclose(
-            np.transpose(excess), matrix - np.diag(matrix)[:, None]
-        )
+        np.testing.assert_allclose(losses, matrix)
+        for j in y:
+            excess = loss.against(y, np.full(n_classes, j))
+            np.testing.assert_allclose(excess, matrix[:, j] - np.diag(matrix))
 
 
 @pytest.mark.parametrize("kind", [float, int, bool, object])
 def test_only_whole_qualities_are_right_or_wrong_by_what_they_are(kind):
-    """What loses a third of a point is no right answer, as the exact test would have it."""
+    """An answer that loses a third of a point is neither right nor wrong."""
     Q = np.array([[1, 0], [0, 1], [1, 1]]).astype(kind)
-    measure = loss_of(BudgetRouter(Ridge(), costs=[1, 10]), Q, None, None)
-    assert measure.exact == (kind in (int, bool)) and measure.range == 1
+    loss = loss_of(BudgetRouter(Ridge(), costs=[1, 10]), Q, None, None)
+    assert loss.exact == (kind in (int, bool)) and loss.range == 1
     with pytest.raises(ValueError, match="trinomial"):
         mean_p_value([1 / 3, 0.0], 0.2, bounds=(-1.0, 1.0), method="trinomial")
 
 
-@pytest.mark.parametrize("known", [[0, 2], [1, 2], [0, 1, 2]])
-def test_probabilities_of_a_reference_are_those_of_its_own_classes(known):
+@pytest.mark.parametrize("classes", [[0, 2], [1, 2], [0, 1, 2]])
+def test_probabilities_of_a_reference_are_those_of_its_own_classes(classes):
     X, y = make_classification(600, n_informative=5, n_classes=3, random_state=0)
     fitted = OccamRouterClassifier(
         MEMBERS, costs=[1, 10], quality="brier", quality_estimator=Ridge(), cv=2
     ).fit(X[:300], y[:300])
-    part = np.isin(y, known)
-    other = LogisticRegression().fit(X[part], y[part])
+    rows = np.isin(y, classes)
+    other = LogisticRegression().fit(X[rows], y[rows])
     router = CertifiedRouter(
         FrozenEstimator(fitted), max_loss=1.9, reference=other, **OPTIONS
     )
     router.fit(X[300:], y[300:])
     order = np.random.RandomState(0).permutation(300)[5:]
     proba = np.zeros((295, 3))
-    proba[:, known] = other.predict_proba(X[300:][order])
+    proba[:, classes] = other.predict_proba(X[300:][order])
     expected = ((proba - np.eye(3)[y[300:][order]]) ** 2).sum(axis=1)
-    np.testing.assert_allclose(router._selection.evidence.references[:, 0], expected)
+    np.testing.assert_allclose(
+        router._selection.evidence.reference_losses[:, 0], expected
+    )

@@ -1,4 +1,4 @@
-"""What is promised holds as often as it says, over fresh draws; rules without a test do not."""
+"""Promises hold as often as they say, over fresh draws. Rules without a test fail."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ BUDGETS = np.linspace(1, 10, 50)
 
 
 def allowed(n_draws, level):
-    """The most broken promises that the level allows: upper 99 % limit."""
+    """Return the largest number of broken promises that the level allows (99 %)."""
     return stats.binom.ppf(0.99, n_draws, level)
 
 
@@ -45,22 +45,21 @@ def test_promises_hold_over_fresh_draws_and_naive_ones_do_not(budget):
         y_pred, _, cost = router.predict_routed(X)
         loss = X[:, 2].mean() - y_pred.mean()
         broken += loss > max_loss or (budget is not None and cost.mean() > budget)
-        # The mutation: the cheapest point whose mean on the evidence is within the limit.
-        lost = [
-            drawn[:, 2].mean() - FROZEN.estimator.predict(drawn, b).mean()
-            for b in BUDGETS
-        ]
-        plain = FROZEN.estimator.predict(
-            X, BUDGETS[np.argmax(np.array(lost) <= max_loss)]
-        )
-        naive += X[:, 2].mean() - plain.mean() > max_loss
+        # The mutation: the cheapest point whose mean on the evidence is within the
+        # limit.
+        for naive_budget in BUDGETS:
+            answers = FROZEN.estimator.predict(drawn, naive_budget)
+            if drawn[:, 2].mean() - answers.mean() <= max_loss:
+                break
+        naive_answers = FROZEN.estimator.predict(X, naive_budget)
+        naive += X[:, 2].mean() - naive_answers.mean() > max_loss
     assert broken <= allowed(n_draws, level)
     assert budget is not None or naive > allowed(n_draws, level)
 
 
 @pytest.mark.slow
 def test_evidence_drawn_by_weights_promises_the_weighted_mean():
-    """A population whose hard rows weigh ten times as much. Rows that count once break it."""
+    """Hard rows weigh ten times as much. Evidence of the plain population fails."""
     X = table()
     weight = np.where((X[:, 0] > 0.3) & (X[:, 1] < X[:, 2]), 10.0, 1.0)
     population = np.random.default_rng(2).choice(
@@ -68,11 +67,13 @@ def test_evidence_drawn_by_weights_promises_the_weighted_mean():
     )
     rng = np.random.default_rng(3)
     n_draws, max_loss, level = 40, 0.06, 0.2
-    broken, promised = {"by weight": 0, "once": 0}, 0
+    broken = {"by weight": 0, "once": 0}
+    promised = 0
     for _ in range(n_draws):
         rows = rng.integers(len(X), size=1500)
-        kept = rows[rng.random(1500) < weight[rows] / weight.max()]
-        for name, drawn in (("by weight", kept), ("once", rows[: len(kept)])):
+        drawn_by_weight = rows[rng.random(1500) < weight[rows] / weight.max()]
+        samples = {"by weight": drawn_by_weight, "once": rows[: len(drawn_by_weight)]}
+        for name, drawn in samples.items():
             options = {
                 "max_loss": max_loss,
                 "confidence": 1 - level,
@@ -95,9 +96,12 @@ def test_logged_qualities_of_a_router_over_fresh_draws():
     problem = make_routing_problem(6000, n_features=3, random_state=0)
     X, Q = problem.data, problem.quality
     router = BudgetRouter(Ridge(), costs=problem.costs, cv=2).fit(X[:500], Q[:500])
-    X, Q, frozen = X[500:], Q[500:], FrozenEstimator(router)
-    best, n_draws, level = Q.mean(axis=0).max(), 40, 0.2
-    budget, broken, promised = 0.8 * max(problem.costs), 0, 0
+    frozen = FrozenEstimator(router)
+    X, Q = X[500:], Q[500:]
+    best = Q.mean(axis=0).max()
+    n_draws, level = 40, 0.2
+    budget = 0.8 * max(problem.costs)
+    broken = promised = 0
     for seed in range(n_draws):
         rows = np.random.default_rng(seed).integers(len(X), size=300)
         options = {
@@ -121,9 +125,11 @@ def test_logged_qualities_of_a_router_over_fresh_draws():
 
 @pytest.mark.slow
 def test_the_best_of_several_at_the_end_is_tested():
-    """Two choices that are nearly as good: which one is better, the evidence has to say."""
+    """Two choices that are nearly as good: only the evidence shows the better one."""
     rng = np.random.default_rng(0)
-    X, broken, n_draws, level = rng.random((4000, 1)), 0, 30, 0.2
+    n_draws, level = 30, 0.2
+    broken = 0
+    X = rng.random((4000, 1))
     Q = (rng.random((4000, 2)) < [0.9, 0.93]).astype(int)
     # Fitted where the worse one looks better.
     wrong = BudgetRouter(DummyRegressor(), costs=[1, 2], cv=2).fit(X - 1, 1 - Q)
@@ -145,8 +151,9 @@ def test_the_best_of_several_at_the_end_is_tested():
 
 @pytest.mark.slow
 def test_groups_are_promised_each():
-    """One group is lost by the cheap model; on average nobody sees it."""
-    rng, n_draws, level = np.random.default_rng(0), 40, 0.2
+    """The cheap model fails in one group, which the average does not show."""
+    rng = np.random.default_rng(0)
+    n_draws, level = 40, 0.2
     X = table()
     group = np.where(rng.random(4000) < 0.1, "rare", "common")
     X[:, 1] = np.where(group == "rare", 0, X[:, 2])
@@ -162,28 +169,41 @@ def test_groups_are_promised_each():
     assert broken["within"] <= allowed(n_draws, level) < broken["average"]
 
 
-# The level ------------------------------------------------------------------------------------
+# The level ----------------------------------------------------------------------------
 
 
 def selection(losses, costs, single=None, **terms):
-    """Points of these losses and costs on the evidence rows, against a reference that loses 0."""
+    """Return a selection from losses and costs, against two references that lose 0."""
     n, k = losses.shape
     evidence = Evidence(
-        np.r_[[np.inf] * (k - 1), 1.0], losses, costs, np.zeros(k), np.zeros((n, 2)),
-        {"a": 1.0, "b": 1.0}, 0 if single else -1, single, {}, False, True, {}, set(),
-    )  # fmt: skip
-    asked = {
+        budgets=np.r_[[np.inf] * (k - 1), 1.0],
+        losses=losses,
+        costs=costs,
+        abstained_share=np.zeros(k),
+        reference_losses=np.zeros((n, 2)),
+        reference_costs={"a": 1.0, "b": 1.0},
+        first_reference=0 if single else None,
+        single=single,
+        groups={},
+        exact=False,
+        costs_known=True,
+        row_counts={},
+        call_keywords=set(),
+    )
+    parameters = {
         "max_loss": 0.1,
         "max_cost": 1.0,
         "confidence": 0.9,
         "fallback": "raise",
         **terms,
     }
-    return Selection(evidence, loss_range=1.0, asserted=False, unit="losses", **asked)
+    return Selection(
+        evidence, loss_range=1.0, range_is_given=False, unit="losses", **parameters
+    )
 
 
 def test_a_safe_end_that_fails_keeps_its_share_of_the_level():
-    """p-values between what is left of the level and all of it: only behind a certified end."""
+    """P-values just below the level pass only behind a certified end."""
     made = selection(np.zeros((80, 2)), np.full((80, 2), 0.2), single="a")
     for end, other, expected in [
         (0.5, 0.095, [False, False]),
@@ -192,7 +212,7 @@ def test_a_safe_end_that_fails_keeps_its_share_of_the_level():
         (0.0101, 0.095, [False, False]),
     ]:
         made.p_values = np.array([end, other])
-        assert made.sequence(made.level()).tolist() == expected
+        assert made.loss_certified(made.level()).tolist() == expected
 
 
 def test_both_promises_share_the_level_and_costs_are_tested_from_the_cheap_end():
@@ -203,14 +223,15 @@ def test_both_promises_share_the_level_and_costs_are_tested_from_the_cheap_end()
     alone = selection(np.zeros((80, 4)), costs, max_loss=None)
     assert alone.level(5.0) == pytest.approx(0.1)
     # No bound counts that is below one of a cheaper point: a test in a fixed sequence.
-    bounds, found = alone.cost_upper(alone.level()), alone.certified(0.9)[1]
+    bounds = alone.cost_uppers(alone.level())
     assert bounds[1] < bounds[2]
-    np.testing.assert_array_equal(found, np.maximum.accumulate(bounds[::-1])[::-1])
+    expected = np.maximum.accumulate(bounds[::-1])[::-1]
+    np.testing.assert_array_equal(alone.promised_costs(0.9), expected)
 
 
 @pytest.mark.slow
 def test_points_behind_the_first_that_fails_are_not_certified():
-    """Fifty points at the limit: where each is tested alone, one of them gets through."""
+    """Fifty points at the limit: if each is tested alone, one of them passes."""
     rng, n_draws, level = np.random.default_rng(0), 100, 0.2
     broken = alone = 0
     for _ in range(n_draws):
@@ -218,6 +239,6 @@ def test_points_behind_the_first_that_fails_are_not_certified():
             [np.zeros(200), (rng.random((200, 50)) < 0.1001) * 1.0]
         )
         made = selection(losses, np.ones((200, 51)), confidence=1 - level)
-        broken += made.sequence(level)[1:].any()
+        broken += made.loss_certified(level)[1:].any()
         alone += (stats.binom.cdf(losses[:, 1:].sum(axis=0), 200, 0.1) <= level).any()
     assert broken <= allowed(n_draws, level) < alone

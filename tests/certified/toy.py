@@ -1,4 +1,4 @@
-"""A cascade over a table, whose truth is known; models that note what they are asked."""
+"""A cascade over a table with a known truth, and models that note their calls."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from sklearn.frozen import FrozenEstimator
 from skroute.base import CostAwareMixin, Plan, check_affordable
 from skroute.certified import CertifiedRouter
 
-# What few evidence rows say of themselves, and a test is not about.
+# Warnings about few evidence rows, which most tests are not about.
 QUIET = [
     pytest.mark.filterwarnings("ignore:What is certified saves nothing"),
     pytest.mark.filterwarnings("ignore:On validation rows"),
@@ -16,10 +16,11 @@ QUIET = [
 
 
 class Table(CostAwareMixin, BaseEstimator):
-    """A cascade over a table: each row is (score, cheap right, expensive right, extra cost).
+    """A cascade over a table.
 
-    The cheap model answers the rows of the largest scores, the expensive one the rest; the
-    budget says which share. It answers 1 where the model is right, so that y is 1.
+    Each row is (score, cheap right, expensive right, extra cost). The cheap model
+    answers the rows of the largest scores, the expensive one the others. The budget
+    sets their share. The answer is 1 if the model is right, so that y is 1.
     """
 
     def __init__(self, budget=None):
@@ -38,6 +39,7 @@ class Table(CostAwareMixin, BaseEstimator):
 
     def _answer(self, plan, response):
         rows = np.asarray(plan.X)
+        # Column 1 or 2, by the choice.
         return rows[np.arange(len(rows)), 1 + plan.route].astype(int)
 
 
@@ -49,6 +51,7 @@ class Expensive:
 
 
 def table(n=4000, seed=0):
+    """Return rows of the table: the cheap model is better on rows of large scores."""
     rng = np.random.default_rng(seed)
     score = rng.random(n)
     expensive = rng.random(n) < 0.9
@@ -60,20 +63,23 @@ FROZEN = FrozenEstimator(Table().fit([[0, 0, 0, 0]]))
 
 
 def certified(X, **options):
+    """Return a router of the table that is certified on `X`."""
     options = {"reference": Expensive(), "random_state": 0, "n_points": 12, **options}
     return CertifiedRouter(FROZEN, **options).fit(X, np.ones(len(X), dtype=int))
 
 
+# First feature of each row that a model was called on, by the name of the model.
 ASKED = {}
 
 
 def note(name, X):
+    """Note the rows of a call of a model."""
     for row in np.asarray(X)[:, 0].tolist():
         ASKED.setdefault(name, []).append(row)
 
 
 class Counted(ClassifierMixin, BaseEstimator):
-    """Notes every row that it is asked about after `fit`."""
+    """A model that notes all rows of its calls after `fit`."""
 
     def __init__(self, model, name):
         self.model = model

@@ -1,4 +1,4 @@
-"""A router over Dask collections answers as the router itself, and calls nobody twice."""
+"""A router over Dask collections answers as the router, and asks no member twice."""
 
 import numpy as np
 import pandas as pd
@@ -47,29 +47,31 @@ def problem():
 @pytest.mark.parametrize("chunks", [(100, 2), (900, 6), (250, 6)])
 def test_it_answers_as_the_estimator_and_asks_once(table, chunks):
     X, y = table
-    told = {"costs": COSTS, "cv": 2}
+    options = {"costs": COSTS, "cv": 2}
+    tree = DecisionTreeRegressor(max_depth=3)
     for router in (
-        OccamRouterClassifier(members(), budget=2.0, quality_estimator=Ridge(), **told),
-        FrugalMLClassifier(members(), budget=2.0, **told),
-        SequentialRouterClassifier(
-            members(), quality_estimator=DecisionTreeRegressor(max_depth=3), **told
+        OccamRouterClassifier(
+            members(), budget=2.0, quality_estimator=Ridge(), **options
         ),
+        FrugalMLClassifier(members(), budget=2.0, **options),
+        SequentialRouterClassifier(members(), quality_estimator=tree, **options),
     ):
         expected = router.fit(X[:300], y[:300]).predict_routed(X)
         with dask.config.set(scheduler="threads"):
-            asked = router.estimators_[1].rows_
-            asked.clear()
+            asked_rows = router.estimators_[1].rows_
+            asked_rows.clear()
             router.predict(X)
-            once = sorted(asked)
-            asked.clear()
-            wrapped, rows = DaskRouter(router), da.from_array(X, chunks=chunks)
+            expected_rows = sorted(asked_rows)
+            asked_rows.clear()
+            wrapped = DaskRouter(router)
+            rows = da.from_array(X, chunks=chunks)
             routed = wrapped.predict_routed(rows)
-            assert not asked, "nothing is asked before it is computed"
+            assert not asked_rows, "a member is asked before the answers are computed"
             assert routed.y_pred.dtype == expected.y_pred.dtype
-            found = dask.compute(*routed)
-            assert sorted(asked) == once
-            for ours, theirs in zip(found, expected):
-                np.testing.assert_array_equal(ours, theirs)
+            computed = dask.compute(*routed)
+            assert sorted(asked_rows) == expected_rows
+            for lazy_values, values in zip(computed, expected):
+                np.testing.assert_array_equal(lazy_values, values)
             np.testing.assert_array_equal(wrapped.predict(rows), expected.y_pred)
             np.testing.assert_array_equal(wrapped.route(rows), expected.route)
             np.testing.assert_array_equal(wrapped.predict_cost(rows), expected.cost)
@@ -88,17 +90,19 @@ def test_several_labels_in_a_row(kind):
         (name, DecisionTreeClassifier(max_depth=2, random_state=0)) for name in COSTS
     ]
     router = kind(trees, costs=COSTS, cv=2).fit(X, Y)
-    wrapped, rows = DaskRouter(router), da.from_array(X, chunks=(70, -1))
+    wrapped = DaskRouter(router)
+    rows = da.from_array(X, chunks=(70, -1))
+    no_rows = rows[X[:, 0] > X[:, 0].max()]
     with dask.config.set(scheduler="synchronous"):
         for method in ("predict", "predict_proba"):
-            lazy, expected = getattr(wrapped, method)(rows), getattr(router, method)(X)
-            assert (
-                lazy.shape == expected.shape == Y.shape and lazy.dtype == expected.dtype
-            )
+            lazy = getattr(wrapped, method)(rows)
+            expected = getattr(router, method)(X)
+            assert lazy.shape == expected.shape == Y.shape
+            assert lazy.dtype == expected.dtype
             np.testing.assert_allclose(lazy.compute(), expected)
-            # A block of no rows has the shape of the others.
-            some = getattr(wrapped, method)(rows[X[:, 0] > X[:, 0].max()])
-            assert some.compute().shape == (0, 3)
+            # A block without rows has the shape of the others.
+            no_answers = getattr(wrapped, method)(no_rows)
+            assert no_answers.compute().shape == (0, 3)
         routed = wrapped.predict_routed(rows)
         np.testing.assert_array_equal(
             routed.y_pred[100:103, 1], router.predict(X)[100:103, 1]
@@ -116,25 +120,19 @@ def test_data_frames_and_context(problem):
     sizes = tuple(parts.map_partitions(len).compute())
     table = da.from_array(costs, chunks=(sizes, -1))
     with dask.config.set(scheduler="synchronous"):
-        found = DaskRouter(router).route(parts, costs=table).compute()
-        np.testing.assert_array_equal(found, router.route(frame, costs=costs))
+        route = DaskRouter(router).route(parts, costs=table).compute()
+        np.testing.assert_array_equal(route, router.route(frame, costs=costs))
         allowed = np.ones((1200, 3), bool)
         allowed[:, 2] = False
         mask = da.from_array(allowed, chunks=(sizes, -1))
-        found = (
-            DaskRouter(router)
-            .route(parts, costs=table, allowed=mask, exclude=None)
-            .compute()
-        )
-        np.testing.assert_array_equal(
-            found, router.route(frame, costs=costs, allowed=allowed)
-        )
+        lazy = DaskRouter(router).route(parts, costs=table, allowed=mask, exclude=None)
+        expected = router.route(frame, costs=costs, allowed=allowed)
+        np.testing.assert_array_equal(lazy.compute(), expected)
+        other_blocks = da.from_array(costs, chunks=(600, -1))
         with pytest.raises(
             ValueError, match="costs must have the rows of X in the same blocks"
         ):
-            DaskRouter(router).route(
-                parts, costs=da.from_array(costs, chunks=(600, -1))
-            )
+            DaskRouter(router).route(parts, costs=other_blocks)
 
 
 @pytest.mark.parametrize("n_blocks", [1, 7])
@@ -145,12 +143,12 @@ def test_a_cap_over_all_blocks_is_that_of_memory(problem, n_blocks):
     ).fit(X[:400], Q[:400])
     blocks = da.from_array(X, chunks=(-(-len(X) // n_blocks), -1))
     with dask.config.set(scheduler="threads"):
-        found = DaskRouter(router).predict_routed(blocks)
-        y_pred, route, cost = dask.compute(*found)
+        lazy = DaskRouter(router).predict_routed(blocks)
+        y_pred, route, cost = dask.compute(*lazy)
     expected = router.predict_routed(X)
     assert cost.mean() <= 0.4 * (1 + 1e-12)
     np.testing.assert_array_equal(y_pred, route)
-    assert y_pred.dtype == found.y_pred.dtype == expected.y_pred.dtype
+    assert y_pred.dtype == lazy.y_pred.dtype == expected.y_pred.dtype
     values = router.predict_quality(X) - router._policy().penalty
     rows = np.arange(len(X))
     assert values[rows, route].sum() == pytest.approx(
@@ -184,14 +182,15 @@ def test_what_is_refused(problem, table):
     ):
         DaskRouter(per_row).route(rows, costs=costs)
     X, y = table
-    asks = FrugalMLClassifier(members(), costs=COSTS, cv=2).fit(X, y)
-    with pytest.raises(TypeError, match="others ask a model before they decide"):
-        DaskRouter(asks, policy="batch")
+    for kind in (FrugalMLClassifier, FrugalMCTClassifier):
+        asks = kind(members(), costs=COSTS, cv=2).fit(X, y)
+        with pytest.raises(TypeError, match="others ask a model before they decide"):
+            DaskRouter(asks, policy="batch")
 
 
 @pytest.mark.parametrize("empty", [0, 1, 2])
 def test_partitions_that_a_filter_empties(table, empty):
-    """They change neither the dtype of answers nor which rows get which choice."""
+    """They change neither the dtype of answers nor the choices of rows."""
     frames = pytest.importorskip("dask.dataframe")
     X, y = table
     frame = pd.DataFrame(X[:90]).add_prefix("x")
@@ -205,37 +204,38 @@ def test_partitions_that_a_filter_empties(table, empty):
         (y == "ant", None),
         ((y == "ant").astype(int), 0.3),
     ):
-        told = {
-            "budget": 2.0,
-            "quality_estimator": Ridge(),
-            "abstain_cost": abstain_cost,
-        }
-        router = OccamRouterClassifier(members(), costs=COSTS, cv=2, **told)
-        router.fit(pd.DataFrame(X, columns=names), target)
-        ours, lazy = (
-            router.predict_routed(rows),
-            DaskRouter(router).predict_routed(blocks),
+        router = OccamRouterClassifier(
+            members(),
+            costs=COSTS,
+            budget=2.0,
+            quality_estimator=Ridge(),
+            abstain_cost=abstain_cost,
+            cv=2,
         )
+        router.fit(pd.DataFrame(X, columns=names), target)
+        expected = router.predict_routed(rows)
+        lazy = DaskRouter(router).predict_routed(blocks)
         y_pred, route = dask.compute(lazy.y_pred, lazy.route)
-        assert y_pred.tolist() == ours.y_pred.tolist()
+        assert y_pred.tolist() == expected.y_pred.tolist()
         assert y_pred.dtype == lazy.y_pred.dtype
-        assert abstain_cost is not None or y_pred.dtype == ours.y_pred.dtype
-        np.testing.assert_array_equal(route, ours.route)
+        if abstain_cost is None:
+            assert y_pred.dtype == expected.y_pred.dtype
+        np.testing.assert_array_equal(route, expected.route)
         np.testing.assert_allclose(
             DaskRouter(router).predict_proba(blocks).compute(),
             router.predict_proba(rows),
         )
 
 
-@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("has_known_sizes", [True, False])
 @pytest.mark.parametrize("policy", ["online", "batch"])
-def test_without_rows_there_are_no_answers(problem, policy, known):
+def test_without_rows_there_are_no_answers(problem, policy, has_known_sizes):
     router = BudgetRouter(Ridge(), costs=problem.costs, budget=0.4).fit(
         problem.data, problem.quality
     )
     rows = da.from_array(problem.data, chunks=(500, -1))
     rows = rows[rows[:, 0] > np.inf]
-    if known:
+    if has_known_sizes:
         rows = rows.compute_chunk_sizes()
     routed = dask.compute(*DaskRouter(router, policy=policy).predict_routed(rows))
-    assert [len(part) for part in routed if part is not None] == [0, 0, 0]
+    assert [len(values) for values in routed] == [0, 0, 0]

@@ -1,4 +1,4 @@
-"""The assignment in passes, beside the solver in memory."""
+"""The assignment in passes has the plan of the solver in memory."""
 
 import numpy as np
 import pytest
@@ -15,56 +15,64 @@ da = pytest.importorskip("dask.array")
 
 
 def problem(n, m, rng, per_row=False, tied=False):
+    """Return random values (n, m) and costs (n, m) or (m,), rounded if `tied`."""
     values = rng.uniform(size=(n, m))
+    costs = rng.uniform(0.1, 5, size=(n, m) if per_row else m)
     if tied:
         values = np.round(4 * values) / 4
-    costs = rng.uniform(0.1, 5, size=(n, m) if per_row else m)
-    return values, np.round(2 * costs) / 2 if tied else costs
+        costs = np.round(2 * costs) / 2
+    return values, costs
 
 
 def spent_by(choices, costs):
-    return np.broadcast_to(costs, (len(choices), np.shape(costs)[-1]))[
-        np.arange(len(choices)), choices
-    ]
+    """Return the cost of each row of a plan."""
+    row_costs = np.broadcast_to(costs, (len(choices), np.shape(costs)[-1]))
+    return row_costs[np.arange(len(choices)), choices]
+
+
+def split_rows(values, costs, cuts):
+    """Return blocks of values and costs, divided in front of the rows `cuts`."""
+    blocks = []
+    for rows in np.split(np.arange(len(values)), cuts):
+        block_costs = costs[rows] if np.ndim(costs) == 2 else costs
+        blocks.append((values[rows], block_costs))
+    return blocks
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_the_plan_is_that_of_the_solver_in_memory(data):
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
-    n, m = data.draw(st.integers(1, 40)), data.draw(st.integers(1, 5))
-    per_row, tied = data.draw(st.booleans()), data.draw(st.booleans())
+    n = data.draw(st.integers(1, 40))
+    m = data.draw(st.integers(1, 5))
+    per_row = data.draw(st.booleans())
+    tied = data.draw(st.booleans())
     values, costs = problem(n, m, rng, per_row, tied)
     path = assignment_path(values, costs)
     share = data.draw(st.sampled_from([0.0, 0.3, 0.6, 1.0, 2.0]))
     budget = path.budgets[0] + share * (path.budgets[-1] - path.budgets[0])
     budget = data.draw(st.sampled_from([budget, None]))
-    cuts = np.sort(rng.choice(n, size=min(n - 1, 3), replace=False)) if n > 1 else []
-    cuts = [cut for cut in np.unique(cuts) if cut > 0]
-    blocks = [
-        (part, rows if per_row else costs)
-        for part, rows in zip(
-            np.split(values, cuts),
-            np.split(costs, cuts) if per_row else [None] * (len(cuts) + 1),
-        )
-    ]
+    cuts = rng.choice(n, size=min(n - 1, 3), replace=False)
+    blocks = split_rows(values, costs, np.unique(cuts[cuts > 0]))
     core = data.draw(st.sampled_from([1, 5, 100_000]))
-    before, passes._CORE = passes._CORE, core
-    read = [lambda block=block: block for block in blocks]
+    before = passes._MAX_CORE
+    passes._MAX_CORE = core
+    readers = [lambda block=block: block for block in blocks]
     try:
-        plan = solve_in_passes(data.draw(st.sampled_from([blocks, read])), budget)
+        plan = solve_in_passes(data.draw(st.sampled_from([blocks, readers])), budget)
     finally:
-        passes._CORE = before
+        passes._MAX_CORE = before
     choices = np.concatenate(
         [plan.choices(i, *block) for i, block in enumerate(blocks)]
     )
-    found, expected = values[np.arange(n), choices], in_memory(values, costs, budget)
+    objective = values[np.arange(n), choices].mean()
+    expected = in_memory(values, costs, budget)
     spent = spent_by(choices, costs)
     if budget is not None:
         assert spent.mean() <= budget * (1 + 1e-11)
-        # The bound is the relaxation's.
+        # The bound is that of the relaxation.
         assert plan.upper_bound == pytest.approx(path.objective(budget), abs=1e-9)
-    assert plan.objective == pytest.approx(found.mean(), abs=1e-12)
+    assert plan.objective == pytest.approx(objective, abs=1e-12)
     assert plan.spent == pytest.approx(spent.mean(), abs=1e-12)
     assert plan.objective <= expected.upper_bound + 1e-9 <= plan.upper_bound + 2e-9
     if core == 100_000:
@@ -79,11 +87,9 @@ def test_the_objective_is_that_of_memory_and_of_any_partitioning(per_row):
     objectives = []
     for n_blocks in (1, 2, 16, 160):
         bounds = np.linspace(0, len(values), n_blocks + 1).astype(int)
-        blocks = [
-            (lambda a=a, b=b: (values[a:b], costs[a:b] if per_row else costs))
-            for a, b in zip(bounds[:-1], bounds[1:])
-        ]
-        plan = solve_in_passes(blocks, budget)
+        blocks = split_rows(values, costs, bounds[1:-1])
+        readers = [lambda block=block: block for block in blocks]
+        plan = solve_in_passes(readers, budget)
         objectives.append(plan.objective)
         assert plan.spent <= budget * (1 + 1e-12)
         assert plan.gap < 1e-7
@@ -95,25 +101,26 @@ def test_the_objective_is_that_of_memory_and_of_any_partitioning(per_row):
 def test_dask_arrays(per_row):
     values, costs = problem(2000, 4, np.random.default_rng(1), per_row)
     array = da.from_array(values, chunks=(300, 2))
-    told = da.from_array(costs, chunks=(500, 4)) if per_row else costs
+    lazy_costs = da.from_array(costs, chunks=(500, 4)) if per_row else costs
     with dask.config.set(scheduler="threads"):
-        found = solve_assignment(array, told, 1.5)
-        choices = found.choices.compute()
-    expected = in_memory(values, costs, 1.5)
-    assert values[np.arange(2000), choices].mean() == pytest.approx(
-        expected.objective, rel=1e-9
-    )
+        assignment = solve_assignment(array, lazy_costs, 1.5)
+        choices = assignment.choices.compute()
+    expected = in_memory(values, costs, 1.5).objective
+    objective = values[np.arange(2000), choices].mean()
+    assert objective == pytest.approx(expected, rel=1e-9)
     assert spent_by(choices, costs).mean() <= 1.5 * (1 + 1e-12)
-    assert found.plan.n_passes <= 5 and found.plan.n_rows == 2000
-    assert found.choices.chunks == ((300,) * 6 + (200,),)
+    assert assignment.plan.n_passes <= 5 and assignment.plan.n_rows == 2000
+    assert assignment.choices.chunks == ((300,) * 6 + (200,),)
     # Costs in memory are divided as the values are.
     plain = solve_assignment(array, costs, 1.5)
-    assert plain.plan.objective == found.plan.objective
-    # Blocks whose sizes are unknown, as they come from data frames.
-    unknown = array[array[:, 0] >= 0]
-    beside = told.rechunk((300, 4))[array[:, 0] >= 0] if per_row else costs
-    again = solve_assignment(unknown, beside, 1.5)
-    assert again.plan.objective == pytest.approx(found.plan.objective, rel=1e-12)
+    assert plain.plan.objective == assignment.plan.objective
+    # Blocks of unknown sizes, as those of data frames. All rows are selected.
+    is_selected = array[:, 0] >= 0
+    selected_costs = costs
+    if per_row:
+        selected_costs = lazy_costs.rechunk((300, 4))[is_selected]
+    again = solve_assignment(array[is_selected], selected_costs, 1.5)
+    assert again.plan.objective == pytest.approx(assignment.plan.objective, rel=1e-12)
 
 
 def test_what_is_no_problem_is_refused_in_words():

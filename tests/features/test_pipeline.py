@@ -46,16 +46,19 @@ COLUMNS = [column for columns in PANELS.values() for column in columns]
 
 
 def hospital(n=500, seed=0, missing=0.1):
-    """Twelve raw columns in five panels, rare categories, a tenth of the cells missing."""
+    """Return twelve raw columns in five panels, and labels.
+
+    Some categories are rare. A tenth of the cells is missing.
+    """
     rng = np.random.default_rng(seed)
     ill = rng.random(n) < 0.5
-    rare = np.where(rng.random(n) < 0.01, "rare", "usual")
+    is_burnt = rng.random(n) < 0.01
     frame = pd.DataFrame(
         {
             "age": rng.integers(20, 90, n).astype(float),
             "sex": rng.choice(["f", "m"], n),
             "ward": np.where(
-                rare == "rare", "burns", rng.choice(["er", "onco", "general"], n)
+                is_burnt, "burns", rng.choice(["er", "onco", "general"], n)
             ),
             "bp": rng.normal(120, 15, n) + 8 * ill,
             "pulse": rng.normal(70, 10, n) + 6 * ill,
@@ -73,6 +76,7 @@ def hospital(n=500, seed=0, missing=0.1):
 
 
 def encoder():
+    """Return a transformer of all columns, which keeps panels apart."""
     text = ["sex", "ward", "group", "color", "finding"]
     numbers = [column for column in COLUMNS if column not in text]
     return make_column_transformer(
@@ -90,18 +94,23 @@ class CountingSource:
         self.lazy = LazyFeatures(self.cells, n_samples=len(frame))
 
     def cells(self, columns, rows):
-        """What a query for some columns of some rows returns."""
-        at = [COLUMNS.index(name) for name in columns]
-        self.fetched[np.ix_(rows, at)] += 1
-        return self.table.iloc[rows, at].to_numpy()
+        """Return the cells of some columns of some rows."""
+        positions = [COLUMNS.index(name) for name in columns]
+        self.fetched[np.ix_(rows, positions)] += 1
+        return self.table.iloc[rows, positions].to_numpy()
 
     def paid(self):
-        """What the fetched cells of each row cost; panels are fetched whole, and once."""
+        """Return the cost of the fetched cells of each row.
+
+        Panels must have been fetched whole, and once.
+        """
         total = np.zeros(len(self.table))
         for panel, columns in PANELS.items():
-            own = self.fetched[:, [COLUMNS.index(name) for name in columns]]
-            assert (own == own[:, :1]).all() and own.max() <= 1
-            total += COSTS[panel] * own[:, 0]
+            positions = [COLUMNS.index(name) for name in columns]
+            fetched = self.fetched[:, positions]
+            assert (fetched == fetched[:, :1]).all()
+            assert fetched.max() <= 1
+            total += COSTS[panel] * fetched[:, 0]
         return total
 
 
@@ -114,7 +123,7 @@ def adapt(**params):
 
 
 def miser(**params):
-    """Boosted trees that pay for what they read."""
+    """Return boosted trees that pay for the features they read, without a gate."""
     gate = BoostedGate(n_estimators=2)
     return AdaptGatingClassifier(GaussianNB(), gate=gate, p_full=0, cv=2, **params)
 
@@ -126,23 +135,28 @@ def test_what_a_source_delivers_is_what_rows_cost(last):
     new, _ = hospital(100, seed=1)
     if last == "adapt":
         pipe = CostAwarePipeline([("encode", encoder()), ("buy", adapt())])
-        scoring = {"accuracy": "accuracy", "cost": mean_cost_scorer}
-        grid, refit = {"buy__gamma": [0.01, 0.02]}, best_within_budget(18.0)
-        model = GridSearchCV(pipe, grid, scoring=scoring, refit=refit, cv=2).fit(
-            past, y
+        model = GridSearchCV(
+            pipe,
+            {"buy__gamma": [0.01, 0.02]},
+            scoring={"accuracy": "accuracy", "cost": mean_cost_scorer},
+            refit=best_within_budget(18.0),
+            cv=2,
         )
-        pipe, budget = model.best_estimator_, model.best_estimator_.min_budget_ + 1.5
+        model.fit(past, y)
+        pipe = model.best_estimator_
+        budget = pipe.min_budget_ + 1.5
     else:
         buy = SequentialFeatureClassifier(
             feature_groups=PANELS, feature_costs=COSTS, budget=8.0, random_state=0
         )
         pipe = CostAwarePipeline([("encode", encoder()), ("buy", buy)])
-        model, budget = pipe.fit(past, y), 6.0
+        model = pipe.fit(past, y)
+        budget = 6.0
     expected = pipe.predict_routed(new)
     assert len(np.unique(expected.cost)) > 1
-    for asked in (model, FrozenEstimator(pipe)):
+    for fitted in (model, FrozenEstimator(pipe)):
         source = CountingSource(new)
-        np.testing.assert_array_equal(asked.predict(source.lazy), expected.y_pred)
+        np.testing.assert_array_equal(fitted.predict(source.lazy), expected.y_pred)
         np.testing.assert_allclose(source.paid(), expected.cost)
     source = CountingSource(new)
     routed = pipe.predict_routed(source.lazy, budget=budget)
@@ -155,31 +169,26 @@ def test_rows_late_and_at_once_get_the_same_answers(library):
     past, y = hospital(200)
     past["age"] = past["age"].fillna(50).astype(int)
     new, _ = hospital(80, seed=2)
-    table = {
-        name: np.array([None if pd.isna(c) else c for c in new[name]], dtype=object)
-        for name in COLUMNS
-    }
-    encode, groups, names = encoder(), PANELS, COLUMNS
+    # The new rows as a mapping from a column to its cells, None where one is missing.
+    table = {}
+    for name in COLUMNS:
+        cells = [None if pd.isna(cell) else cell for cell in new[name]]
+        table[name] = np.array(cells, dtype=object)
+    encode = encoder()
+    groups = PANELS
     if library == "polars":
-        past, new = pl.from_pandas(past), pl.from_pandas(new)
+        past = pl.from_pandas(past)
+        new = pl.from_pandas(new)
     if library == "object":
-        past, new = (
-            f.astype(object).where(f.notna(), None).to_numpy() for f in (past, new)
-        )
-        names = list(range(len(COLUMNS)))
-        groups = {g: [COLUMNS.index(c) for c in own] for g, own in PANELS.items()}
-        text = [COLUMNS.index(c) for c in ("sex", "ward", "group", "color", "finding")]
-        numbers = [at for at in names if at not in text]
-        number = FunctionTransformer(lambda part: np.array(part, dtype=np.float64))
-        encode = make_column_transformer(
-            (OneHotEncoder(handle_unknown="ignore"), text),
-            (make_pipeline(number, SimpleImputer()), numbers),
-        )
+        past = past.astype(object).where(past.notna(), None).to_numpy()
+        new = new.astype(object).where(new.notna(), None).to_numpy()
+        encode = encoder_of_positions()
+        groups = {}
+        for panel, names in PANELS.items():
+            groups[panel] = [COLUMNS.index(name) for name in names]
         table = dict(enumerate(table.values()))
-    pipe = CostAwarePipeline(
-        [("encode", encode), ("buy", adapt(feature_groups=groups))]
-    )
-    pipe.fit(past, y)
+    buy = adapt(feature_groups=groups)
+    pipe = CostAwarePipeline([("encode", encode), ("buy", buy)]).fit(past, y)
     for budget in (pipe.min_budget_ + 1.5, None):
         expected = pipe.predict_routed(new, budget=budget)
         late = pipe.predict_routed(table, budget=budget)
@@ -189,10 +198,24 @@ def test_rows_late_and_at_once_get_the_same_answers(library):
     assert pipe.choices_ == pipe[-1].choices_ == ["cheap", "full"]
 
 
+def encoder_of_positions():
+    """Return a transformer of an array of objects, which keeps panels apart."""
+    text = [
+        COLUMNS.index(name) for name in ("sex", "ward", "group", "color", "finding")
+    ]
+    numbers = [column for column in range(len(COLUMNS)) if column not in text]
+    to_numbers = FunctionTransformer(lambda cells: np.array(cells, dtype=np.float64))
+    return make_column_transformer(
+        (OneHotEncoder(handle_unknown="ignore"), text),
+        (make_pipeline(to_numbers, SimpleImputer()), numbers),
+    )
+
+
 @pytest.mark.parametrize("mixer", [PCA(2), Normalizer()])
 def test_a_transformer_that_mixes_groups_is_refused(mixer):
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(80, 4)), rng.integers(0, 2, 80)
+    X = rng.normal(size=(80, 4))
+    y = rng.integers(0, 2, 80)
     mix = make_column_transformer((StandardScaler(), [0]), (mixer, [1, 2, 3]))
     steps = [("scale", StandardScaler()), ("mix", mix)]
     groups = {"a": [0], "b": [1, 2], "c": [3]}
@@ -210,35 +233,37 @@ def test_a_transformer_that_mixes_groups_is_refused(mixer):
 
 
 def test_what_is_constant_in_fit_has_its_group():
-    """A column, a category and a sign of missing cells that are never otherwise in `fit`."""
+    """Outputs that are constant in `fit`: a column, a category, an indicator of missing."""
     rng = np.random.default_rng(0)
     past = pd.DataFrame(
         {"a": rng.normal(size=60), "b": np.ones(60), "c": rng.normal(size=60)}
     )
     y = (past["a"] > 0).to_numpy()
     costs = {"a": 1, "b": 2, "c": 4}
-    for encode in (
+    imputer = SimpleImputer(add_indicator=True)
+    encoders = [
         StandardScaler().set_output(transform="pandas"),
-        ColumnTransformer(
-            [("all", SimpleImputer(add_indicator=True), ["a", "b", "c"])]
-        ),
+        ColumnTransformer([("all", imputer, ["a", "b", "c"])]),
         make_pipeline(
             FunctionTransformer(lambda X: X.isna().add_prefix("no_").join(X.fillna(0)))
         ),
-    ):
+    ]
+    for encode in encoders:
         buy = miser(feature_costs=costs)
         pipe = CostAwarePipeline([("encode", encode), ("buy", buy)]).fit(past, y)
         new = past.head(10).assign(b=np.arange(10.0)).mask(rng.random((10, 3)) < 0.3)
-        seen = pipe[:-1].transform(new)
-        late = pipe._late(LazyFeatures({name: new[name] for name in new}))
-        for at, name in enumerate(buy._column_names()):
-            found = late.read([name], np.arange(10))[:, 0]
-            np.testing.assert_allclose(found, np.asarray(seen, dtype=float)[:, at])
+        expected = np.asarray(pipe[:-1].transform(new), dtype=float)
+        lazy = LazyFeatures({name: new[name] for name in new})
+        late = pipe.rows_for_decision(lazy)
+        for column, name in enumerate(buy._column_names()):
+            values = late.read([name], np.arange(10))[:, 0]
+            np.testing.assert_allclose(values, expected[:, column])
 
 
 def test_a_router_at_the_end_of_a_pipeline():
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(60, 2)), rng.integers(0, 2, 60)
+    X = rng.normal(size=(60, 2))
+    y = rng.integers(0, 2, 60)
     router = DummyRouterClassifier(
         [("a", LogisticRegression()), ("b", GaussianNB())],
         costs=[1, 3],
@@ -258,11 +283,14 @@ def test_a_router_at_the_end_of_a_pipeline():
 def test_parts_of_lazy_rows_share_the_receipt():
     X = np.arange(12.0).reshape(6, 2)
     lazy = LazyFeatures(lambda columns, rows: X[np.ix_(rows, columns)], n_samples=6)
-    part = lazy[np.array([5, 1, 3])][1:]
-    np.testing.assert_array_equal(part.read([1], np.array([1, 0])), X[[3, 1]][:, [1]])
+    selection = lazy[np.array([5, 1, 3])][1:]
+    values = selection.read([1], np.array([1, 0]))
+    np.testing.assert_array_equal(values, X[[3, 1]][:, [1]])
     (purchase,) = lazy.acquisition_log_
-    assert purchase.columns == [1] and purchase.rows.tolist() == [3, 1]
-    assert part.shape == (2,) and len(part) == 2
+    assert purchase.columns == [1]
+    assert purchase.rows.tolist() == [3, 1]
+    assert selection.shape == (2,)
+    assert len(selection) == 2
 
 
 @pytest.mark.parametrize(
@@ -270,16 +298,13 @@ def test_parts_of_lazy_rows_share_the_receipt():
     [check_classifier_data_not_an_array, check_estimators_pickle, check_n_features_in],
 )
 def test_checks_of_scikit_learn(check):
-    """Those of mutated `steps`, and of NaN by the first step's tag, Pipeline itself fails."""
-    buy = miser()
-    check(
-        "CostAwarePipeline",
-        CostAwarePipeline([("scale", StandardScaler()), ("buy", buy)]),
-    )
+    """Checks that Pipeline passes: it fails those of mutated `steps`, and of NaN."""
+    pipe = CostAwarePipeline([("scale", StandardScaler()), ("buy", miser())])
+    check("CostAwarePipeline", pipe)
 
 
 def test_a_category_that_decides_is_bought():
-    """LightGBM's own categories: of twenty levels without an order, half are ill."""
+    """LightGBM splits categories as sets: half of twenty levels are ill, in no order."""
     rng = np.random.default_rng(0)
     level = rng.integers(0, 20, 800)
     ill = (rng.permutation(20) < 10)[level]

@@ -1,4 +1,4 @@
-"""Forests that routers fit for themselves: the numbers of scikit-learn without its calls."""
+"""Forests of routers: the numbers of scikit-learn without a call for each tree."""
 
 import pickle
 
@@ -34,10 +34,11 @@ def test_numbers_of_scikit_learn_to_the_last_bit(kind, seed):
     model.fit(X, y[:, 0] if n_outputs == 1 else y)
     for n_rows in (1, 47, 48, 1100):
         Z = rows(n_rows, d, rng)
-        expected, found = model.predict(Z), average_of(model, Z)
-        assert found.shape == expected.shape
-        assert found.dtype == expected.dtype
-        np.testing.assert_array_equal(found, expected)
+        expected = model.predict(Z)
+        averages = average_of(model, Z)
+        assert averages.shape == expected.shape
+        assert averages.dtype == expected.dtype
+        np.testing.assert_array_equal(averages, expected)
         double = Z + rng.normal(scale=1e-9, size=Z.shape)
         np.testing.assert_array_equal(average_of(model, double), model.predict(double))
 
@@ -84,22 +85,22 @@ def test_what_is_no_plain_forest_answers_by_itself():
 @pytest.mark.parametrize("abstain_cost", [None, 0.4])
 @pytest.mark.parametrize("kind", [FrugalMCTClassifier, SequentialRouterClassifier])
 def test_routers_do_not_call_tree_by_tree(kind, abstain_cost, monkeypatch):
-    """Two thirds of a call of SequentialRouterClassifier were such calls of 100 trees."""
+    """These calls took two thirds of a call of SequentialRouterClassifier."""
     X, y = load_digits(return_X_y=True)
     members = [("bayes", GaussianNB()), ("near", KNeighborsClassifier())]
     router = kind(members, costs=[1, 5], budget=3, abstain_cost=abstain_cost, cv=2)
     router.fit(X[:300], y[:300])
     calls = []
-    own = DecisionTreeRegressor.predict
+    predict_of_tree = DecisionTreeRegressor.predict
     with monkeypatch.context() as patch:
         patch.setattr(
             DecisionTreeRegressor,
             "predict",
-            lambda *a, **k: calls.append(1) or own(*a, **k),
+            lambda *a, **k: calls.append(1) or predict_of_tree(*a, **k),
         )
-        found = router.predict_routed(X[900:1300])
+        answers = router.predict_routed(X[900:1300])
     assert calls == []
     name = "skroute.forests._answers.average_of"
     monkeypatch.setattr(name, lambda model, X: model.predict(X))
-    for ours, expected in zip(found, router.predict_routed(X[900:1300])):
-        np.testing.assert_array_equal(ours, expected)
+    for values, expected in zip(answers, router.predict_routed(X[900:1300])):
+        np.testing.assert_array_equal(values, expected)

@@ -1,4 +1,4 @@
-"""Bit vectors against the walk from leaf to leaf and its numpy twin; sums of a booster's leaves."""
+"""Bit vectors against the walk to the leaves, against numpy, and against boosters."""
 
 import pickle
 from dataclasses import replace
@@ -17,26 +17,30 @@ from skroute.utils._validation import read_only
 from tests.early_exit.reference import member_scores_reference
 
 N_FEATURES = 4
-CATEGORIES = 3  # The feature that is categorical, where one is.
+# The feature that is categorical, if one is.
+CATEGORIES = 3
 
 
 def random_tree(rng, n_leaves, width, cuts, flags, add_set):
-    """Parallel arrays of a tree grown by splitting leaves at random, deep or level."""
+    """Return parallel arrays of a tree whose leaves are split node random.
+
+    The tree is deep or level. The order of the arrays is that of `add_tree`.
+    """
     left, right, feature, threshold, flag = [-1], [-1], [0], [0.0], [0]
     leaves = [0]
     deep = rng.random() < 0.5
     for _ in range(n_leaves - 1):
-        at = leaves.pop(-1 if deep else rng.integers(len(leaves)))
-        feature[at] = int(rng.integers(N_FEATURES))
-        threshold[at] = rng.choice(cuts)
-        flag[at] = int(rng.choice(flags)) & ~CATEGORICAL
-        if feature[at] == CATEGORIES and CATEGORICAL in flags:
+        node = leaves.pop(-1 if deep else rng.integers(len(leaves)))
+        feature[node] = int(rng.integers(N_FEATURES))
+        threshold[node] = rng.choice(cuts)
+        flag[node] = int(rng.choice(flags)) & ~CATEGORICAL
+        if feature[node] == CATEGORIES and CATEGORICAL in flags:
             words = rng.integers(0, 2**32, rng.integers(1, 4))
-            threshold[at], flag[at] = (
+            threshold[node], flag[node] = (
                 add_set(words),
-                CATEGORICAL | (flag[at] & MISSING_RIGHT),
+                CATEGORICAL | (flag[node] & MISSING_RIGHT),
             )
-        left[at], right[at] = len(left), len(left) + 1
+        left[node], right[node] = len(left), len(left) + 1
         leaves += [len(left), len(left) + 1]
         for column, value in zip(
             (left, right, feature, threshold, flag), (-1, -1, 0, 0.0, 0)
@@ -75,7 +79,8 @@ def forests(draw, most_leaves=64):
     cuts = np.concatenate([cuts, special]) if draw(st.booleans()) else cuts
     if draw(st.booleans()):
         cuts = np.clip(cuts, -3e38, 3e38).astype(np.float32).astype(np.float64)
-    # Each pair of a precision and a width of words is compiled for seconds: 64 bits come with one.
+    # Each pair of a precision and a width of words is compiled for seconds. Words of 64
+    # bits come with one precision only.
     most_leaves = 32 if most_leaves == 64 and dtype == "float64" else most_leaves
     builder = ForestBuilder()
     for _ in range(draw(st.integers(1, 6))):
@@ -97,15 +102,15 @@ def forests(draw, most_leaves=64):
 
 
 def rows_near(rng, cuts, dtype, n):
-    """Rows at the cuts, one step beside them, and at all that is special."""
+    """Return rows with the cuts, the numbers next to them, and special values."""
     with np.errstate(over="ignore"):
-        at = cuts.astype(dtype)
+        cells = cuts.astype(dtype)
         pool = [
-            at,
-            np.nextafter(at, np.inf, dtype=dtype),
-            np.nextafter(at, -np.inf, dtype=dtype),
+            cells,
+            np.nextafter(cells, np.inf, dtype=dtype),
+            np.nextafter(cells, -np.inf, dtype=dtype),
         ]
-        odd = [
+        special = [
             np.nan,
             np.inf,
             -np.inf,
@@ -118,7 +123,7 @@ def rows_near(rng, cuts, dtype, n):
             5e-324,
             1e300,
         ]
-        pool += [np.array(odd, dtype=dtype)] * 2
+        pool += [np.array(special, dtype=dtype)] * 2
     X = rng.choice(np.concatenate(pool), (n, N_FEATURES))
     codes = np.r_[
         np.arange(-2, 100), -0.5, 0.7, 31.9, 2.0**31, 3e9, -3e9, np.inf, -np.inf, np.nan
@@ -129,6 +134,7 @@ def rows_near(rng, cuts, dtype, n):
 
 
 def walked(forest, X, outputs, first, last):
+    """Return the sums of some outputs by the walk from the root to a leaf."""
     column = np.full(forest.n_outputs, -1)
     column[outputs] = np.arange(len(outputs))
     out = np.zeros((len(X), len(outputs)))
@@ -146,13 +152,13 @@ def test_sums_equal_those_of_the_walk_bit_for_bit(drawn, data):
     last = data.draw(st.integers(first, forest.n_members))
     expected = walked(forest, X, outputs, first, last)
     assert forest.bits is not None
-    found = leaf_sums(forest, X, outputs, first=first, last=last)
-    np.testing.assert_array_equal(found, expected)
-    assert np.array_equal(np.signbit(found), np.signbit(expected))
-    twin = np.zeros_like(expected)
+    sums = leaf_sums(forest, X, outputs, first=first, last=last)
+    np.testing.assert_array_equal(sums, expected)
+    assert np.array_equal(np.signbit(sums), np.signbit(expected))
+    by_numpy = np.zeros_like(expected)
     for scores in member_scores_reference(forest, X)[first:last]:
-        twin += scores[:, outputs]
-    np.testing.assert_array_equal(found, twin)
+        by_numpy += scores[:, outputs]
+    np.testing.assert_array_equal(sums, by_numpy)
 
 
 @settings(max_examples=40, deadline=None)
@@ -170,9 +176,9 @@ def test_oblivious_trees_have_a_test_for_each_level(
     cuts, builder = rng.normal(size=9), ForestBuilder()
     for depth in depths:
         n_inner = 2**depth - 1
-        at = np.arange(2 * n_inner + 1)
-        inner = at < n_inner
-        level = np.floor(np.log2(at + 1)).astype(int)
+        nodes = np.arange(2 * n_inner + 1)
+        inner = nodes < n_inner
+        level = np.floor(np.log2(nodes + 1)).astype(int)
         feature = rng.integers(N_FEATURES, size=depth + 1)[level]
         threshold = rng.choice(cuts, depth + 1)[level]
         flags = rng.choice([0, MISSING_RIGHT, ZERO_MISSING], depth + 1)[level]
@@ -180,8 +186,8 @@ def test_oblivious_trees_have_a_test_for_each_level(
             if feature[2**k - 1] == CATEGORIES:
                 number = builder.add_set(rng.integers(0, 2**32, 2))
                 threshold[level == k], flags[level == k] = number, CATEGORICAL
-        left = np.where(inner, 2 * at + 1, -1)
-        value = rng.normal(size=(len(at), n_outputs))
+        left = np.where(inner, 2 * nodes + 1, -1)
+        value = rng.normal(size=(len(nodes), n_outputs))
         args = [np.where(inner, a, 0) for a in (feature, threshold)]
         builder.add_tree(
             left,
@@ -300,7 +306,7 @@ def test_the_layout_follows_the_trees_and_is_not_pickled():
 def test_sums_of_leaves_are_the_scores_of_the_booster(
     n_outputs, n_rounds, missing, seed
 ):
-    """Of some rounds and of all, of a booster with an objective of its own."""
+    """Sums of some rounds and of all, for a booster with an objective of its own."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(120, 4)).round(1)
     if missing:
@@ -335,8 +341,8 @@ def test_sums_of_leaves_are_the_scores_of_the_booster(
         expected = booster.predict(queries, num_iteration=n, raw_score=True).reshape(
             -1, n_outputs
         )
-        found = leaf_sums(forest, queries, last=n)
-        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
-        np.testing.assert_array_equal(leaf_sums(forest.taken(range(n)), queries), found)
+        sums = leaf_sums(forest, queries, last=n)
+        np.testing.assert_allclose(sums, expected, rtol=1e-10, atol=1e-10)
+        np.testing.assert_array_equal(leaf_sums(forest.taken(range(n)), queries), sums)
     used = np.flatnonzero(booster.feature_importance())
     np.testing.assert_array_equal(forest.features_of(range(n_outputs)), used)

@@ -1,4 +1,4 @@
-"""Models of CatBoost with any loss, scale and bias, and sums of them, answer as CatBoost does."""
+"""Models of CatBoost with any loss, scale and bias, and their sums."""
 
 import numpy as np
 import pytest
@@ -41,14 +41,14 @@ def drawn(seed):
 
 
 def check(model, X, new):
-    """Compare what is read of a model with its own answers to rows that it has not seen."""
+    """Compare the answers of a forest and of its model to rows that are not of fit."""
     fast = FastForest.from_ensemble(model)
     expected = np.ravel(model.predict(new))
-    found = fast.predict(new)
+    answers = fast.predict(new)
     if expected.dtype.kind == "f":
-        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(answers, expected, rtol=1e-12, atol=1e-12)
     else:
-        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(answers, expected)
     forest, classes = read_forest(model)
     sums = leaf_sums(forest, new) + forest.offset
     if type(model).__name__ != "CatBoostRanker":
@@ -129,13 +129,13 @@ def test_a_loss_of_the_user():
 
 @pytest.mark.parametrize("seed", range(12))
 def test_sums_of_models(seed):
-    """With weights, of models with a scale and a bias, and as a class that takes sums."""
+    """Sums with weights, of models with scale and bias, and of a class for sums."""
     rng = np.random.default_rng(seed)
     X, numbers, two, three, new = drawn(seed)
     kind = ["two", "three", "numbers"][seed % 3]
     models = []
-    for part in range(int(rng.integers(1, 4))):
-        options = OPTIONS | {"random_seed": part}
+    for random_seed in range(int(rng.integers(1, 4))):
+        options = OPTIONS | {"random_seed": random_seed}
         if kind == "numbers":
             options["loss_function"] = rng.choice(["RMSE", "Poisson", "MAE"])
             model = cat.CatBoostRegressor(**options).fit(X, numbers)

@@ -17,6 +17,7 @@ from tests.early_exit.reference import member_scores_reference
 
 
 def draw(rng, n, d, dtype, missing):
+    """Return random rows on a grid, with missing values and zeros if `missing`."""
     X = rng.normal(size=(n, d)).round(rng.randint(1, 4)).astype(dtype)
     if missing:
         X[rng.rand(n, d) < 0.1] = np.nan
@@ -25,16 +26,21 @@ def draw(rng, n, d, dtype, missing):
 
 
 def drawn(kind, rng, seed):
-    """A forest whose trees are deep and not balanced."""
+    """Return a forest of deep trees, its number of features, and `missing`."""
     n, d = 600, rng.randint(1, 9)
     missing = kind != "extra"
     X = draw(rng, n, d, np.float64, missing)
     y = rng.randint(0, rng.randint(2, 5), n)
     if kind == "light":
         model = lgb.LGBMClassifier(
-            n_estimators=20, num_leaves=150, min_child_samples=1, verbose=-1, n_jobs=1,
-            zero_as_missing=bool(seed % 2), random_state=seed,
-        )  # fmt: skip
+            n_estimators=20,
+            num_leaves=150,
+            min_child_samples=1,
+            zero_as_missing=bool(seed % 2),
+            verbose=-1,
+            n_jobs=1,
+            random_state=seed,
+        )
     elif kind == "extra":
         model = ExtraTreesClassifier(20, random_state=seed)
     elif kind == "numbers":
@@ -75,8 +81,15 @@ def test_few_trees_and_categories_are_walked_as_before():
     np.testing.assert_array_equal(fast.predict(X), few.predict(X))
     assert "coded" not in vars(fast.forest_)
     X[:, 0] = rng.randint(0, 40, 900)
-    given = {"min_child_samples": 1, "num_leaves": 150, "cat_smooth": 0, "verbose": -1}
-    cats = lgb.LGBMClassifier(n_estimators=20, n_jobs=1, random_state=0, **given)
+    cats = lgb.LGBMClassifier(
+        n_estimators=20,
+        min_child_samples=1,
+        num_leaves=150,
+        cat_smooth=0,
+        verbose=-1,
+        n_jobs=1,
+        random_state=0,
+    )
     cats.fit(X, y, categorical_feature=[0])
     forest = find_reader(cats).read(cats)
     assert coded_trees(forest.trees, forest.read_rule.dtype) is None

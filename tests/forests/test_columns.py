@@ -1,4 +1,4 @@
-"""Columns of categories, in any container and order, are read as the library of the forest does."""
+"""Columns of categories, in any container and order, are read as by the library."""
 
 import warnings
 
@@ -60,7 +60,7 @@ def number_column(rng, kind):
 
 def category_column(rng, kind):
     values = pd.Index(CATEGORIES[kind], dtype=object if kind == "mixed" else None)
-    # XGBoost reads memory that is not the column's where an index is a view of another one.
+    # XGBoost reads memory beyond the column if an index is a view of another one.
     values = values.take(rng.permutation(len(values)))
     codes = rng.integers(-1 if rng.random() < 0.5 else 0, len(values), N_ROWS)
     return pd.Categorical.from_codes(
@@ -69,7 +69,7 @@ def category_column(rng, kind):
 
 
 def drawn_frame(rng, kinds, numbers=NUMBERS):
-    """One to three columns of categories among up to three of numbers, in any order."""
+    """Return a frame of some columns of categories and some of numbers, and labels."""
     columns = [
         category_column(rng, rng.choice(kinds)) for _ in range(rng.integers(1, 4))
     ]
@@ -77,13 +77,15 @@ def drawn_frame(rng, kinds, numbers=NUMBERS):
         number_column(rng, rng.choice(numbers)) for _ in range(rng.integers(1, 4))
     ]
     order = rng.permutation(len(columns))
-    frame = pd.DataFrame({f"f{i}": columns[at] for i, at in enumerate(order)})
+    frame = pd.DataFrame(
+        {f"f{i}": columns[position] for i, position in enumerate(order)}
+    )
     signal = sum(codes_of(frame[name]) % 2 for name in frame)
     return frame, (signal % 2 == 0).astype(int) ^ (rng.random(N_ROWS) < 0.1)
 
 
 def codes_of(column):
-    """Whole numbers that say something of each cell."""
+    """Return whole numbers from 0, equal for equal cells."""
     codes = (
         column.cat.codes
         if hasattr(column, "cat")
@@ -93,13 +95,13 @@ def codes_of(column):
 
 
 def altered_frames(rng, frame):
-    """Rows that a service may send: other orders of categories, fewer, more, none, other types."""
+    """Yield names and rows that a service may send, with other categories or types."""
     names = [name for name in frame if hasattr(frame[name], "cat")]
     name = rng.choice(names)
-    known = frame[name].cat.categories
-    new = "never seen" if isinstance(known[0], str) else 99
-    shuffled = known.take(rng.permutation(len(known)))
-    fewer = frame[name].cat.remove_categories(known[:1])
+    categories = frame[name].cat.categories
+    new = "never seen" if isinstance(categories[0], str) else 99
+    shuffled = categories.take(rng.permutation(len(categories)))
+    fewer = frame[name].cat.remove_categories(categories[:1])
     missing = frame[name].where(rng.random(len(frame)) < 0.7)
     yield "as they are", frame
     yield "one row", frame[:1]
@@ -116,12 +118,12 @@ def altered_frames(rng, frame):
         frame.assign(**{name: frame[name].where(np.zeros(len(frame), dtype=bool))}),
     )
     yield (
-        "found anew",
+        "inferred categories",
         frame.assign(**{name: frame[name].astype(object).astype("category")}),
     )
     yield (
         "unseen",
-        frame.assign(**{name: frame[name].cat.rename_categories({known[0]: new})}),
+        frame.assign(**{name: frame[name].cat.rename_categories({categories[0]: new})}),
     )
     yield "codes", frame.assign(**{name: frame[name].cat.codes})
     yield "values", frame.assign(**{name: frame[name].astype(object)})
@@ -138,7 +140,7 @@ def altered_frames(rng, frame):
 
 
 def numbers_of_column(column):
-    """Codes of categories, and numbers, as float64."""
+    """Return the codes of categories, or the numbers of a column, as float64."""
     if hasattr(column, "cat"):
         codes = column.cat.codes.to_numpy(dtype=np.float64)
         return np.where(codes < 0, np.nan, codes)
@@ -146,59 +148,59 @@ def numbers_of_column(column):
 
 
 def check_same(model, readers, rows, method="predict_proba", may_refuse=()):
-    """Compare all that was read of a model with its own answers; the number of comparisons."""
+    """Compare the answers of readers and of their model, and return their number."""
     n_compared = 0
-    for name, some in rows:
+    for name, cells in rows:
         try:
-            expected = getattr(model, method)(some)
+            expected = getattr(model, method)(cells)
         except Exception:
             # The library refuses such rows: there is no wrong answer.
             continue
         for reader in readers:
             try:
-                found = getattr(reader, method)(some)
+                answers = getattr(reader, method)(cells)
             except ValueError as error:
                 assert name in may_refuse, (name, error)
                 continue
             if isinstance(reader, QWYCEnsemble):
                 np.testing.assert_allclose(
-                    found, expected, rtol=1e-4, atol=1e-5, err_msg=name
+                    answers, expected, rtol=1e-4, atol=1e-5, err_msg=name
                 )
             else:
-                np.testing.assert_array_equal(found, expected, err_msg=name)
+                np.testing.assert_array_equal(answers, expected, err_msg=name)
             n_compared += 1
     return n_compared
 
 
 def readers_of(model, X):
-    """All that reads a fitted model: with rows and without, and the early exit of all members."""
+    """Return forests that were read without and with rows, and an early exit."""
     early = QWYCEnsemble(FrozenEstimator(model), alpha=0, random_state=0).optimize(X)
     return [FastForest.from_ensemble(model), FastForest.from_ensemble(model, X), early]
 
 
 @pytest.mark.parametrize("seed", range(N_DRAWS))
 def test_categories_that_lightgbm_was_told(seed):
-    """Listed by name or by number, in `fit` or in a data set, next to others that are not."""
+    """Categories are listed by name or by number, in `fit` or in parameters."""
     rng = np.random.default_rng(seed)
     X, y = drawn_frame(rng, list(CATEGORIES))
     names = [
         name for name in X if X[name].dtype.kind in "iu" or hasattr(X[name], "cat")
     ]
     listed = [name for name in names if rng.random() < 0.5]
-    # Whole numbers that are told to be categories must not be negative.
+    # Whole numbers that are listed as categories must not be negative.
     X = X.assign(**{name: X[name] + 3 for name in names if not hasattr(X[name], "cat")})
-    how = rng.choice(["auto", "names", "numbers", "params"])
+    way = rng.choice(["auto", "names", "numbers", "params"])
     options = {"n_estimators": 8, "min_child_samples": 3, "verbose": -1, "n_jobs": 1}
-    told = {}
-    if how == "names":
-        told["categorical_feature"] = listed
-    elif how == "numbers":
-        told["categorical_feature"] = [X.columns.get_loc(name) for name in listed]
-    elif how == "params" and listed:
+    fit_params = {}
+    if way == "names":
+        fit_params["categorical_feature"] = listed
+    elif way == "numbers":
+        fit_params["categorical_feature"] = [X.columns.get_loc(name) for name in listed]
+    elif way == "params" and listed:
         options["categorical_feature"] = "name:" + ",".join(listed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = lgb.LGBMClassifier(**options).fit(X, y, **told)
+        model = lgb.LGBMClassifier(**options).fit(X, y, **fit_params)
         rows = list(altered_frames(rng, X))
         assert check_same(model, readers_of(model, X), rows) > 20
         booster = model.booster_
@@ -210,10 +212,10 @@ def test_categories_that_lightgbm_was_told(seed):
 
 @pytest.mark.parametrize("seed", range(N_DRAWS))
 def test_categories_that_xgboost_was_told(seed):
-    """By the types of columns, or by `feature_types` of codes in frames and in arrays."""
+    """Categories by types of columns, or by `feature_types` in frames and arrays."""
     rng = np.random.default_rng(seed)
     X, y = drawn_frame(rng, KINDS_OF_XGBOOST)
-    how = rng.choice(["types of columns", "codes of some", "array of codes", "numbers"])
+    way = rng.choice(["types of columns", "codes of some", "array of codes", "numbers"])
     names = [name for name in X if hasattr(X[name], "cat")]
     options = {
         "n_estimators": 8,
@@ -222,22 +224,28 @@ def test_categories_that_xgboost_was_told(seed):
         "max_cat_to_onehot": 2,
     }
     trained = X
-    if how == "codes of some":
+    if way == "codes of some":
         name = rng.choice(names)
         types = ["c" if column in names else "q" for column in X]
         trained = X.assign(**{name: X[name].cat.codes.where(X[name].cat.codes >= 0)})
         options["feature_types"] = types
-    elif how == "array of codes":
+    elif way == "array of codes":
         trained = np.column_stack([numbers_of_column(X[column]) for column in X])
         options["feature_types"] = ["c" if column in names else "q" for column in X]
-    elif how == "numbers":
+    elif way == "numbers":
         trained = np.column_stack([numbers_of_column(X[column]) for column in X])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = xgb.XGBClassifier(**options).fit(trained, y)
         rows = [("trained", trained), *altered_frames(rng, X)]
-        # XGBoost answers by chance for a category that it has not seen, where it does not raise.
-        may_refuse = ("unseen", "texts", "found anew", "more categories", "values")
+        # XGBoost raises, or answers by chance, for a category that it has not seen.
+        may_refuse = (
+            "unseen",
+            "texts",
+            "inferred categories",
+            "more categories",
+            "values",
+        )
         readers = readers_of(model, trained)
         assert check_same(model, readers, rows, may_refuse=may_refuse) > 3
 
@@ -290,35 +298,35 @@ def test_categories_of_histogram_boosting(seed):
 
 
 def told_to_catboost(rng, X, y):
-    """A model of categories, texts or embeddings, told in one of the ways that there are."""
+    """Return a model of CatBoost with categories or texts, listed in a random way."""
     options = {
         "iterations": 3,
         "verbose": 0,
         "thread_count": 1,
         "allow_writing_files": False,
     }
-    how = rng.choice(
+    way = rng.choice(
         ["names", "numbers", "constructor", "pool", "array", "texts", "one hot"]
     )
     frame = pd.DataFrame({"x": X, "c": rng.choice(["a", "b", "c"], N_ROWS)})
-    if how == "texts":
+    if way == "texts":
         frame["c"] = frame["c"] + " word " + frame["c"]
         return cat.CatBoostClassifier(**options).fit(frame, y, text_features=["c"])
-    if how == "array":
+    if way == "array":
         return cat.CatBoostClassifier(**options).fit(
             frame.to_numpy(object), y, cat_features=[1]
         )
-    if how == "pool":
+    if way == "pool":
         return cat.CatBoostClassifier(**options).fit(
             cat.Pool(frame, y, cat_features=["c"])
         )
-    if how == "constructor":
+    if way == "constructor":
         return cat.CatBoostClassifier(**options, cat_features=["c"]).fit(frame, y)
-    if how == "one hot":
+    if way == "one hot":
         options["one_hot_max_size"] = 10
-    told = {"cat_features": [1] if how == "numbers" else ["c"]}
+    fit_params = {"cat_features": [1] if way == "numbers" else ["c"]}
     return cat.CatBoostClassifier(**options).fit(
-        frame.astype({"c": "category"}), y, **told
+        frame.astype({"c": "category"}), y, **fit_params
     )
 
 
@@ -359,7 +367,7 @@ def test_tables_that_libraries_hold_for_themselves_are_refused(kind):
 
 @pytest.mark.parametrize("library", ["lightgbm", "xgboost"])
 def test_codes_between_minus_one_and_zero_from_a_file(library, tmp_path):
-    """LightGBM cuts them off to 0, to XGBoost they are missing, and a file says which."""
+    """LightGBM cuts them off to 0, and to XGBoost they are missing."""
     rng = np.random.default_rng(0)
     codes, numbers = rng.integers(0, 6, N_ROWS), rng.normal(size=N_ROWS)
     X, y = np.column_stack([codes, numbers]), (codes % 3 == 0).astype(int)

@@ -1,4 +1,4 @@
-"""Rows in any container give the answers that the library of the forest gives to them."""
+"""Rows in any container get the answers of the library of the forest."""
 
 import warnings
 

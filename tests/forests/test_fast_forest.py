@@ -123,22 +123,24 @@ MISSING = {
 
 
 def same(model, fast, rows):
-    """All that both answer, on rows together and one by one, to the last bit."""
+    """Assert that answers to rows together and one by one are equal to the last bit."""
     names = [
         n for n in ("predict", "predict_proba", "decision_function") if hasattr(fast, n)
     ]
     for name in names:
-        found = getattr(fast, name)(rows)
+        answers = getattr(fast, name)(rows)
         if hasattr(model, name):
             expected = getattr(model, name)(rows)
-            np.testing.assert_array_equal(found, expected)
-            assert found.dtype == expected.dtype and found.shape == expected.shape
+            np.testing.assert_array_equal(answers, expected)
+            assert answers.dtype == expected.dtype and answers.shape == expected.shape
         for i in range(0, len(rows), 17):
             np.testing.assert_array_equal(
-                getattr(fast, name)(rows[i : i + 1])[0], found[i]
+                getattr(fast, name)(rows[i : i + 1])[0], answers[i]
             )
         for few in (2, 47, 48):
-            np.testing.assert_array_equal(getattr(fast, name)(rows[:few]), found[:few])
+            np.testing.assert_array_equal(
+                getattr(fast, name)(rows[:few]), answers[:few]
+            )
 
 
 CATBOOST = {
@@ -184,7 +186,7 @@ def test_catboost_of_any_kind(
     text,
     frame,
 ):
-    """Sums to the last bit; its exponential is its own, so that probabilities are to 1e-12."""
+    """Sums are equal to the last bit. Probabilities have another exponential: 1e-12."""
     classifies = kind in ("classifier", "one against all")
     n_classes = n_classes if classifies else 2 if kind == "scores" else 0
     X, y = data(n_classes, seed, missing)
@@ -290,8 +292,8 @@ def test_a_booster_of_xgboost(objective, seed, frame):
     options |= {"num_class": 3} if objective.startswith("multi") else {}
     booster = xgb.train(options, xgb.DMatrix(rows, y), 7)
     fast = FastForest.from_ensemble(booster, rows)
-    own = booster.predict(xgb.DMatrix(rows))
-    np.testing.assert_array_equal(fast.predict(rows), own)
+    expected = booster.predict(xgb.DMatrix(rows))
+    np.testing.assert_array_equal(fast.predict(rows), expected)
     assert not hasattr(fast, "predict_proba")
 
 
@@ -470,7 +472,7 @@ def test_a_catboost_model_from_a_pickle():
 
 
 def test_zeros_of_lightgbm_are_in_single_precision():
-    """Values that its rows leave out count as zero; seen to fail with 1e-35 as a double."""
+    """Values up to this bound count as zero. The test fails with 1e-35 as a double."""
     zero = float(np.float32(1e-35))
     values = [
         0.0,
@@ -617,9 +619,9 @@ def test_a_pickle_needs_no_library(tmp_path):
     X, y = data(2, 0)
     made = {kind: CLASSIFIERS[kind](3, 0) for kind in ("lightgbm", "xgboost")}
     made["catboost"] = cat.CatBoostClassifier(iterations=3, **CATS)
-    fasts = [FastForest.from_ensemble(model.fit(X, y)) for model in made.values()]
-    kept = [(pickle.dumps(fast), X, fast.predict_proba(X)) for fast in fasts]
-    (tmp_path / "forests.pkl").write_bytes(pickle.dumps(kept))
+    forests = [FastForest.from_ensemble(model.fit(X, y)) for model in made.values()]
+    pickles = [(pickle.dumps(fast), X, fast.predict_proba(X)) for fast in forests]
+    (tmp_path / "forests.pkl").write_bytes(pickle.dumps(pickles))
     script = """
         import pickle, sys
         for name in ("lightgbm", "xgboost", "catboost"):
@@ -741,20 +743,20 @@ def test_numbers_beyond_single_precision_as_lightgbm_reads_them(kind, n, tmp_pat
         n_estimators=5, min_child_samples=1, min_data_in_bin=1, **QUIET
     )
     model.fit(X.astype(np.float64), (X[:, 0] // 8) % 2)
-    given = X[:n].tolist() if kind == "list" else X[:n].astype(kind)
-    for own in (model, model.booster_):
-        fast = FastForest.from_ensemble(own)
-        np.testing.assert_array_equal(fast.predict(given), own.predict(given))
+    rows = X[:n].tolist() if kind == "list" else X[:n].astype(kind)
+    for ensemble in (model, model.booster_):
+        fast = FastForest.from_ensemble(ensemble)
+        np.testing.assert_array_equal(fast.predict(rows), ensemble.predict(rows))
     quick = QWYCEnsemble(FrozenEstimator(model), alpha=0.0, order="natural").optimize(X)
-    np.testing.assert_array_equal(quick.predict(given), model.predict(given))
+    np.testing.assert_array_equal(quick.predict(rows), model.predict(rows))
     export_ensemble(quick, tmp_path / "quick.npz")
     portable = PortableEnsemble.load(tmp_path / "quick.npz")
-    np.testing.assert_array_equal(portable.predict(given), model.predict(given))
+    np.testing.assert_array_equal(portable.predict(rows), model.predict(rows))
     assert (model.predict(X) != model.predict(X.astype(np.float64))).any()
 
 
 def test_base_scores_of_xgboost_to_the_last_bit():
-    """Given and found by the library, which rounds them in single precision."""
+    """Scores of the user and of the library, which rounds them to single precision."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(100, 3)).astype(np.float32)
     for i in range(20):

@@ -1,4 +1,4 @@
-"""Names that LightGBM's fit was given, types of labels, and weights without metadata routing."""
+"""Names for LightGBM's fit, types of labels, and weights without metadata routing."""
 
 import numpy as np
 import pandas as pd
@@ -71,8 +71,8 @@ def test_names_that_fit_of_lightgbm_was_given(names, rows_given, frozen):
         "numbers": range(4),
     }
     frame = pd.DataFrame(X, columns=columns[names])
-    told = {} if names == "spaces" else {"feature_name": ["w", "x", "y", "z"]}
-    model = lgb.LGBMClassifier(**LIGHTGBM).fit(frame, y, **told)
+    fit_params = {} if names == "spaces" else {"feature_name": ["w", "x", "y", "z"]}
+    model = lgb.LGBMClassifier(**LIGHTGBM).fit(frame, y, **fit_params)
     if frozen:
         fast = FastForest(FrozenEstimator(model)).fit(frame if rows_given else X, y)
     else:
@@ -128,9 +128,9 @@ def test_labels_have_the_type_of_the_library(kind, n_classes):
             X
         )
         for reader in (FastForest.from_ensemble(model), early):
-            found = reader.predict(X)
-            assert found.dtype == expected.dtype
-            np.testing.assert_array_equal(found, expected)
+            answers = reader.predict(X)
+            assert answers.dtype == expected.dtype
+            np.testing.assert_array_equal(answers, expected)
         np.testing.assert_array_equal(
             FastForest.from_ensemble(model).classes_, model.classes_
         )
@@ -227,8 +227,8 @@ def test_with_routing_requests_decide_about_weights(make):
         forest = RandomForestClassifier(5, max_depth=3, random_state=0)
         asked = make(clone(forest).set_fit_request(sample_weight=True), **options)
         expected = clone(forest).fit(X, y, sample_weight=weight).predict_proba(X)
-        found = asked.fit(X, y, sample_weight=weight).predict_proba(X)
-        np.testing.assert_allclose(found, expected, rtol=1e-6)
+        proba = asked.fit(X, y, sample_weight=weight).predict_proba(X)
+        np.testing.assert_allclose(proba, expected, rtol=1e-6)
         declined = make(clone(forest).set_fit_request(sample_weight=False), **options)
         with pytest.raises(TypeError, match="not routed to any object"):
             declined.fit(X, y, sample_weight=weight)

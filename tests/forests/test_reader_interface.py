@@ -1,4 +1,4 @@
-"""What ForestReader promises, damaged forests, and forests that are joined."""
+"""The interface of readers, damaged forests, and forests that are joined."""
 
 from dataclasses import replace
 
@@ -111,7 +111,7 @@ def test_the_condition_that_does_not_hold_is_named(name):
 
 
 def test_joined_trees_are_those_of_each_forest():
-    """Categories among them: bit sets are numbered anew."""
+    """Some trees have categories: bit sets get new numbers."""
     rng = np.random.default_rng(0)
     X = rng.integers(0, 9, (300, 3)).astype(np.float64)
     forests = []
@@ -127,6 +127,6 @@ def test_joined_trees_are_those_of_each_forest():
     first = 0
     for forest in forests:
         last = first + forest.n_members
-        found = leaf_sums(total, X, first=first, last=last)
-        np.testing.assert_array_equal(found, leaf_sums(forest, X))
+        sums = leaf_sums(total, X, first=first, last=last)
+        np.testing.assert_array_equal(sums, leaf_sums(forest, X))
         first = last

@@ -6,9 +6,20 @@ GATES = {"gbrt": BoostedGate, "lin": LinearGate}
 
 
 def adapt_of(estimator, method="gbrt", **params):
-    """An AdaptGatingClassifier whose gate takes the parameters that are its own."""
-    kind = GATES[method]
-    own = {name: params.pop(name) for name in kind().get_params() if name in params}
-    others = {name for each in GATES.values() for name in each().get_params()}
-    rest = {name: value for name, value in params.items() if name not in others}
-    return AdaptGatingClassifier(estimator, gate=kind(**own), **rest)
+    """Return an AdaptGatingClassifier whose gate takes the parameters that it has.
+
+    Parameters that only the other gate has are left out.
+    """
+    gate_names = GATES[method]().get_params()
+    names_of_any_gate = set()
+    for gate_class in GATES.values():
+        names_of_any_gate |= set(gate_class().get_params())
+    gate_params = {}
+    classifier_params = {}
+    for name, value in params.items():
+        if name in gate_names:
+            gate_params[name] = value
+        elif name not in names_of_any_gate:
+            classifier_params[name] = value
+    gate = GATES[method](**gate_params)
+    return AdaptGatingClassifier(estimator, gate=gate, **classifier_params)

@@ -27,12 +27,20 @@ from tests.router_checks import Counting
 
 
 def problem(n=600, n_classes=2, seed=0):
+    """Return training rows and labels, and as many new rows and labels."""
     X, y = make_classification(
-        n, n_features=8, n_informative=6, n_redundant=0, n_classes=n_classes, random_state=seed,
-        flip_y=0.02, class_sep=0.8,
-    )  # fmt: skip
+        n,
+        n_features=8,
+        n_informative=6,
+        n_redundant=0,
+        n_classes=n_classes,
+        random_state=seed,
+        flip_y=0.02,
+        class_sep=0.8,
+    )
     labels = np.array(["ant", "bee", "cat"])[y]
-    return X[: n // 2], labels[: n // 2], X[n // 2 :], labels[n // 2 :]
+    half = n // 2
+    return X[:half], labels[:half], X[half:], labels[half:]
 
 
 def forest(**params):
@@ -40,7 +48,7 @@ def forest(**params):
 
 
 def counted_forests():
-    """Notes in a mock the fits of forests while it is entered."""
+    """Return a context in which a mock notes the fits of forests."""
     fit = RandomForestClassifier.fit
     return patch.object(RandomForestClassifier, "fit", autospec=True, side_effect=fit)
 
@@ -53,7 +61,7 @@ def adapt(estimator=None, **params):
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("method", ["gbrt", "lin"])
 def test_rows_with_a_positive_gate_go_to_the_full_model(method, n_classes):
-    # Where the full model gains something on held-out rows.
+    # With these seeds the full model gains something on held-out rows.
     X, y, X_new, y_new = problem(n_classes=n_classes, seed=n_classes - 2)
     model = adapt(method=method, tol=1e-3).fit(X, y)
     routed = model.predict_routed(X_new)
@@ -62,15 +70,15 @@ def test_rows_with_a_positive_gate_go_to_the_full_model(method, n_classes):
     assert_array_equal(
         model.classes_[model.predict_proba(X_new).argmax(axis=1)], routed.y_pred
     )
-    sent = routed.route == 1
-    assert_array_equal(routed.y_pred[sent], model.estimator_.predict(X_new[sent]))
-    table, used = model.cost_table_, model.features_used_
-    assert_array_equal(routed.cost, np.where(sent, table["full"], table["cheap"]))
-    assert (
-        table["cheap"] == len(np.union1d(used["gate"], used["cheap"]))
-        and table["full"] == 8
-    )
-    assert len(model.objective_) and model.n_iter_ >= 1
+    is_sent = routed.route == 1
+    assert_array_equal(routed.y_pred[is_sent], model.estimator_.predict(X_new[is_sent]))
+    costs = model.cost_table_
+    used = model.features_used_
+    assert_array_equal(routed.cost, np.where(is_sent, costs["full"], costs["cheap"]))
+    assert costs["cheap"] == len(np.union1d(used["gate"], used["cheap"]))
+    assert costs["full"] == 8
+    assert len(model.objective_)
+    assert model.n_iter_ >= 1
 
 
 def test_full_model_is_called_on_its_rows_only():
@@ -79,11 +87,14 @@ def test_full_model_is_called_on_its_rows_only():
     model.estimator_.rows_.clear()
     routed = model.predict_routed(X_new)
     assert len(model.estimator_.rows_) == routed.route.sum() > 0
-    model.route(X_new), model.predict_cost(X_new), model.gate_function(X_new)
+    model.route(X_new)
+    model.predict_cost(X_new)
+    model.gate_function(X_new)
     assert len(model.estimator_.rows_) == routed.route.sum()
     never = clone(model).set_params(p_full=0.0).fit(X, y)
     never.estimator_.rows_.clear()
-    assert (never.route(X_new) == 0).all() and len(never.predict(X_new))
+    assert (never.route(X_new) == 0).all()
+    assert len(never.predict(X_new))
     assert not never.estimator_.rows_
     assert_array_equal(never.gate_function(X_new), np.full(len(X_new), -np.inf))
 
@@ -91,27 +102,29 @@ def test_full_model_is_called_on_its_rows_only():
 def test_out_of_sample_probabilities_are_the_ones_used():
     """An overfit full model that knows nothing must not be trusted."""
     rng = np.random.default_rng(0)
-    X, new = rng.normal(size=(400, 4)), rng.normal(size=(400, 4))
+    X = rng.normal(size=(400, 4))
+    X_new = rng.normal(size=(400, 4))
     y = (X[:, 0] > 0) ^ (rng.random(400) < 0.1)
-    tree, how = (
-        DecisionTreeClassifier(random_state=0),
-        {"full_features": [1, 2, 3], "gamma": 0.001},
-    )
-    sent = adapt(tree, **how).fit(X, y).route(new).mean()
-    known = FrozenEstimator(tree.fit(X[:, 1:], y))
-    assert sent < adapt(known, **how).fit(X, y).route(new).mean()
+    tree = DecisionTreeClassifier(random_state=0)
+    params = {"full_features": [1, 2, 3], "gamma": 0.001}
+    share_out_of_sample = adapt(tree, **params).fit(X, y).route(X_new).mean()
+    # A frozen model is believed on the rows that it was fitted on.
+    frozen = FrozenEstimator(tree.fit(X[:, 1:], y))
+    share_in_sample = adapt(frozen, **params).fit(X, y).route(X_new).mean()
+    assert share_out_of_sample < share_in_sample
 
 
 def test_out_of_bag_votes_replace_cross_validation():
     X, y, X_new, _ = problem()
-    few = RandomForestClassifier(2, oob_score=True, random_state=0)
+    two_trees = RandomForestClassifier(2, oob_score=True, random_state=0)
     with counted_forests() as fit:
         adapt(forest(oob_score=True, n_estimators=30)).fit(X, y)
         # With two trees some rows have no vote, and scikit-learn warns.
         with pytest.warns(UserWarning):
-            adapt(few).fit(X, y)
-    sizes = [len(call.args[1]) for call in fit.call_args_list]
-    assert sizes[0] == 300 and sorted(sizes[1:]) == [200, 200, 200, 300]
+            adapt(two_trees).fit(X, y)
+    n_rows_of_fits = [len(call.args[1]) for call in fit.call_args_list]
+    assert n_rows_of_fits[0] == 300
+    assert sorted(n_rows_of_fits[1:]) == [200, 200, 200, 300]
 
 
 @settings(max_examples=4, deadline=None)
@@ -119,11 +132,12 @@ def test_out_of_bag_votes_replace_cross_validation():
 def test_a_batch_never_exceeds_a_budget_and_leaves_less_than_a_row(seed):
     X, y, X_new, _ = problem(n=1200, seed=seed)
     model = adapt(p_full=0.9, policy="batch", n_estimators=4).fit(X, y)
-    cheap, unlimited = model.cost_table_["cheap"], model.predict_cost(X_new).mean()
+    cheap = model.cost_table_["cheap"]
+    unlimited = model.predict_cost(X_new).mean()
     for share in (0.0, 0.25, 0.5, 0.75, 1.0, 2.0):
         budget = cheap + share * (unlimited - cheap)
         cost = model.predict_cost(X_new, budget=budget).mean()
-        # Another row would not fit, but for rows that the gate keeps.
+        # The budget of the batch has no room for another row, unless the gate sends none.
         step = (8 - cheap) / len(X_new)
         assert min(budget, unlimited) - step <= cost <= budget + 1e-9
 
@@ -145,16 +159,16 @@ def test_model_costs():
     assert_allclose(
         priced.cost_table_["gate"], 0.25 + len(priced.features_used_["gate"])
     )
-    # Where the full model is the cheaper one, p_full still bounds who is sent there.
-    odd = adapt(
-        model_costs={"gate": 0, "cheap": 50, "full": 0}, method="lin", tol=1e-3
-    ).fit(X, y)
-    assert odd.cost_table_["full"] < odd.cost_table_["cheap"]
+    # If the full model is the cheaper one, p_full still bounds the rows it gets.
+    reversed_costs = {"gate": 0, "cheap": 50, "full": 0}
+    model = adapt(model_costs=reversed_costs, method="lin", tol=1e-3).fit(X, y)
+    assert model.cost_table_["full"] < model.cost_table_["cheap"]
     for policy in ("online", "batch"):
-        odd.set_params(policy=policy)
-        assert odd.predict_cost(X_new, budget=odd.min_budget_).mean() <= odd.min_budget_
+        model.set_params(policy=policy)
+        least = model.min_budget_
+        assert model.predict_cost(X_new, budget=least).mean() <= least
         with pytest.raises(ValueError, match="the smallest feasible budget"):
-            odd.route(X_new, budget=30)
+            model.route(X_new, budget=30)
 
 
 def test_sample_weight_and_metadata_routing():
@@ -162,14 +176,11 @@ def test_sample_weight_and_metadata_routing():
     weight = np.random.default_rng(0).random(len(y))
     weight[:20] = 0
     model = adapt(LogisticRegression()).fit(X, y, sample_weight=weight)
-    assert_allclose(
-        model.estimator_.coef_,
-        LogisticRegression().fit(X, y, sample_weight=weight).coef_,
-    )
+    weighted_coef = LogisticRegression().fit(X, y, sample_weight=weight).coef_
+    assert_allclose(model.estimator_.coef_, weighted_coef)
+    pipeline = make_pipeline(StandardScaler(), GaussianNB())
     with pytest.raises(ValueError, match="does not take it"):
-        adapt(make_pipeline(StandardScaler(), GaussianNB())).fit(
-            X, y, sample_weight=weight
-        )
+        adapt(pipeline).fit(X, y, sample_weight=weight)
     with pytest.raises(ValueError, match="metadata"):
         adapt().fit(X, y, groups=weight)
     with sklearn.config_context(enable_metadata_routing=True):
@@ -177,8 +188,8 @@ def test_sample_weight_and_metadata_routing():
         routed = adapt(full).fit(X, y, sample_weight=weight)
         assert_allclose(routed.estimator_.coef_, model.estimator_.coef_)
         full = LogisticRegression().set_fit_request(sample_weight=False)
-        apart = adapt(full).fit(X, y, sample_weight=weight)
-        assert_allclose(apart.estimator_.coef_, LogisticRegression().fit(X, y).coef_)
+        model = adapt(full).fit(X, y, sample_weight=weight)
+        assert_allclose(model.estimator_.coef_, LogisticRegression().fit(X, y).coef_)
 
 
 @pytest.mark.parametrize(
@@ -209,21 +220,19 @@ def test_bad_parameters(params, message):
     with counted_forests() as fit, pytest.raises(ValueError, match=message):
         model.fit(X, y)
     assert not hasattr(model, "choices_")
-    assert "cv" in params or not fit.called, (
-        "a model was fitted before parameters were checked"
-    )
+    if "cv" not in params:
+        assert not fit.called, "a model was fitted before parameters were checked"
 
 
 def test_columns_of_a_frame_go_by_name_or_by_position():
     X, y, X_new, _ = problem()
     names = [f"x{i}" for i in range(X.shape[1])]
-    frame, new = pd.DataFrame(X, columns=names), pd.DataFrame(X_new, columns=names)
-    found = [
-        adapt(full_features=columns).fit(frame, y).predict_routed(new)
-        for columns in (["x0", "x1", "x4"], [0, 1, 4])
-    ]
-    assert_array_equal(found[0].y_pred, found[1].y_pred)
-    assert_array_equal(found[0].cost, found[1].cost)
+    frame = pd.DataFrame(X, columns=names)
+    new = pd.DataFrame(X_new, columns=names)
+    by_name = adapt(full_features=["x0", "x1", "x4"]).fit(frame, y).predict_routed(new)
+    by_position = adapt(full_features=[0, 1, 4]).fit(frame, y).predict_routed(new)
+    assert_array_equal(by_name.y_pred, by_position.y_pred)
+    assert_array_equal(by_name.cost, by_position.cost)
 
 
 def test_bad_data():
@@ -232,34 +241,39 @@ def test_bad_data():
         adapt().fit(X, np.zeros(len(X)))
     with pytest.raises(ValueError, match="at least 2 classes"):
         adapt().fit(X, y, sample_weight=(y == "ant").astype(float))
-    frozen = FrozenEstimator(
-        LogisticRegression().fit(X, np.where(y == "ant", "ape", "bee"))
-    )
+    other_labels = np.where(y == "ant", "ape", "bee")
+    frozen = FrozenEstimator(LogisticRegression().fit(X, other_labels))
     with pytest.raises(ValueError, match="estimator must know the classes"):
         adapt(frozen).fit(X, y)
 
 
 def test_an_integer_weight_is_a_repetition():
-    """More rows than LightGBM has bins; all that is fitted, gate's level included."""
+    """Weights act as repetitions in all that is fitted, the gate's level included."""
+    # More rows than LightGBM has bins.
     X, y, X_new, _ = problem(800, n_classes=3, seed=1)
     rng = np.random.default_rng(0)
     weight = rng.integers(0, 4, len(y))
     weight[:3] = 0
     fold = rng.integers(0, 3, len(y))
-    repeated = rng.permutation(np.repeat(np.arange(len(y)), weight))
+    rows = rng.permutation(np.repeat(np.arange(len(y)), weight))
     full = LogisticRegression(tol=1e-10, max_iter=1000)
-    how = {"method": "lin", "tol": 1e-3}
-    one = adapt(full, cv=PredefinedSplit(fold), **how).fit(X, y, sample_weight=weight)
-    other = adapt(full, cv=PredefinedSplit(fold[repeated]), **how).fit(
-        X[repeated], y[repeated]
-    )
-    assert one.cost_table_ == other.cost_table_
-    # p0 of f0 itself agrees to the tolerance of its solver only.
+    params = {"method": "lin", "tol": 1e-3}
+    weighted = adapt(full, cv=PredefinedSplit(fold), **params)
+    weighted.fit(X, y, sample_weight=weight)
+    repeated = adapt(full, cv=PredefinedSplit(fold[rows]), **params)
+    repeated.fit(X[rows], y[rows])
+    assert weighted.cost_table_ == repeated.cost_table_
+    # The probabilities of the full model agree to the tolerance of its solver only.
     assert_allclose(
-        one.gate_function(X_new), other.gate_function(X_new), rtol=1e-4, atol=1e-4
+        weighted.gate_function(X_new),
+        repeated.gate_function(X_new),
+        rtol=1e-4,
+        atol=1e-4,
     )
-    assert np.mean(one.route(X_new) != other.route(X_new)) <= 0.005
-    assert_allclose(one.predict_proba(X_new), other.predict_proba(X_new), atol=1e-4)
+    assert np.mean(weighted.route(X_new) != repeated.route(X_new)) <= 0.005
+    assert_allclose(
+        weighted.predict_proba(X_new), repeated.predict_proba(X_new), atol=1e-4
+    )
 
 
 def test_gate_function_asks_for_the_gate_only():
@@ -269,9 +283,9 @@ def test_gate_function_asks_for_the_gate_only():
         lambda columns, rows: X_new[np.ix_(rows, columns)], n_samples=len(X_new)
     )
     assert_array_equal(model.gate_function(lazy), model.gate_function(X_new))
-    ((columns, rows),) = lazy.acquisition_log_
-    assert_array_equal(columns, model.features_used_["gate"])
-    assert_array_equal(rows, np.arange(len(X_new)))
+    (purchase,) = lazy.acquisition_log_
+    assert_array_equal(purchase.columns, model.features_used_["gate"])
+    assert_array_equal(purchase.rows, np.arange(len(X_new)))
     as_mapping = {i: X_new[:, i] for i in range(8)}
     assert_array_equal(model.gate_function(as_mapping), model.gate_function(X_new))
 
@@ -295,9 +309,7 @@ def test_bad_answers_of_a_source():
     frame = pd.DataFrame(X, columns=list("abcdefgh"))
 
     def renamed(columns, rows):
-        return pd.DataFrame(
-            {f"{name}?": frame[name].to_numpy()[rows] for name in columns}
-        )
+        return frame.iloc[rows][columns].add_suffix("?")
 
     named = adapt().fit(frame, y)
     with pytest.raises(ValueError, match="returned no column"):

@@ -4,60 +4,82 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import expit
 from sklearn.datasets import make_classification
 
 from skroute.forests import leaf_sums
 from skroute.gating import BoostedGate
-from skroute.gating import _boosting as gbrt
+from skroute.gating._boosting import best_round, boost
 from skroute.gating._levels import best_level
-from skroute.gating._objective import Problem, Rows, class_losses, doubt
+from skroute.gating._objective import class_losses, doubt
+from skroute.gating._pairs import Problem, Rows
 
 
-def rows(n=400, n_classes=2, seed=0):
+def make_rows(n_rows=400, n_classes=2, seed=0):
+    """Return rows of eight features with weight 1, and random losses of a full model."""
     X, y = make_classification(
-        n, n_features=8, n_informative=6, n_redundant=0, n_classes=n_classes, random_state=seed,
+        n_rows,
+        n_features=8,
+        n_informative=6,
+        n_redundant=0,
+        n_classes=n_classes,
+        random_state=seed,
         flip_y=0.1,
-    )  # fmt: skip
-    rng = np.random.default_rng(seed)
-    return X, y, rng.exponential(0.2, n), np.ones(n)
-
-
-def splits(boosted):
-    """Features of all inner nodes."""
-    nodes = boosted.forest.trees.nodes
-    return nodes["feature"][nodes["child"] != np.arange(len(nodes))]
-
-
-KIND = {"n_estimators": 20, "max_iter": 5, "learning_rate": 0.2, "max_leaf_nodes": 6}
-
-
-def grow(X, y, full_loss, weight, **changes):
-    kind = BoostedGate(
-        **{name: changes.pop(name, value) for name, value in KIND.items()}
     )
-    kind.set_params(l2_regularization=changes.pop("l2_regularization", 1.0))
+    full_loss = np.random.default_rng(seed).exponential(0.2, n_rows)
+    return Rows(X, y, full_loss, np.ones(n_rows), full_quality=np.zeros(n_rows))
+
+
+def make_gate(**params):
+    """Return a small gate, whose trees have few leaves."""
+    defaults = {
+        "n_estimators": 20,
+        "max_iter": 5,
+        "learning_rate": 0.2,
+        "max_leaf_nodes": 6,
+    }
+    return BoostedGate(**(defaults | params))
+
+
+def grow(rows, gate=None, **problem_changes):
+    """Return the fit of a gate on rows; features cost 1, unless `problem_changes`."""
+    gate = make_gate() if gate is None else gate
+    n_features = rows.values.shape[1]
     problem = Problem(
-        len(np.unique(y)), 0.3, 0.01, np.arange(X.shape[1]), np.ones(X.shape[1])
+        n_classes=len(np.unique(rows.y)),
+        p_full=0.3,
+        gamma=0.01,
+        group_of=np.arange(n_features),
+        group_costs=np.ones(n_features),
     )
-    given = Rows(X, y, full_loss, weight, None)
-    data = kind.ready(given, np.zeros(X.shape[1], dtype=bool))
-    return gbrt.boost(data, given, problem._replace(**changes), kind, n_threads=1)
+    data = gate.ready(rows, np.zeros(n_features, dtype=bool))
+    return boost(data, rows, problem._replace(**problem_changes), gate, n_threads=1)
+
+
+def split_features(pair):
+    """Return the features of all inner nodes."""
+    nodes = pair.forest.trees.nodes
+    # A leaf is its own child.
+    is_inner = nodes["child"] != np.arange(len(nodes))
+    return nodes["feature"][is_inner]
 
 
 def test_penalty_is_charged_once_over_outputs_and_rounds():
     """Free features lose to one that was bought, unless they gain more than it cost."""
-    X, y, full_loss, weight = rows(n_classes=3)
-    bought = []
+    rows = make_rows(n_classes=3)
+    n_bought = []
     for gamma in (0.0, 0.003, 0.01, 0.03, 0.1, 10.0):
-        pair, *_ = grow(X, y, full_loss, weight, gamma=gamma)
-        bought.append(len(pair.forest.features_of(range(4))))
-    assert bought[0] == 8 and bought[-1] == 0
-    assert (np.diff(bought) <= 0).all() and 0 < bought[3] < 8
+        pair = grow(rows, gamma=gamma).pair
+        n_bought.append(len(pair.forest.features_of(range(4))))
+    assert n_bought[0] == 8
+    assert n_bought[-1] == 0
+    assert (np.diff(n_bought) <= 0).all()
+    assert 0 < n_bought[3] < 8
     # A feature that is bought early is split on by many trees, of f1 and of the gate.
-    pair, *_ = grow(X, y, full_loss, weight, gamma=0.03)
+    pair = grow(rows, gamma=0.03).pair
     used = pair.forest.features_of(range(4))
     assert set(pair.forest.features_of([3])) <= set(used)
-    assert len(splits(pair)) > 10 * len(used)
+    assert len(split_features(pair)) > 10 * len(used)
 
 
 def test_penalty_has_the_scale_of_the_mean_loss():
@@ -65,81 +87,80 @@ def test_penalty_has_the_scale_of_the_mean_loss():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(500, 1))
     y = (X[:, 0] + rng.normal(size=500) > 0).astype(int)
-    weight = np.full(500, 3.0)
-    how = {
-        "p_full": 0.0, "n_estimators": 1, "max_iter": 1, "max_leaf_nodes": 2,
-        "l2_regularization": 0.0, "learning_rate": 1.0,
-    }  # fmt: skip
-    nothing = np.zeros(500)
-    pair, *_ = grow(X, y, nothing, weight, gamma=0.0, **how)
-    left = X[:, 0] <= pair.forest.trees.nodes["threshold"][0]
+    rows = Rows(X, y, np.zeros(500), np.full(500, 3.0), full_quality=np.zeros(500))
+    stump = make_gate(
+        n_estimators=1,
+        max_iter=1,
+        max_leaf_nodes=2,
+        l2_regularization=0.0,
+        learning_rate=1.0,
+    )
+    pair = grow(rows, stump, p_full=0.0, gamma=0.0).pair
+    is_left = X[:, 0] <= pair.forest.trees.nodes["threshold"][0]
     p = y.mean()
-    G, H = p - y, p * (1 - p)
+    gradient = p - y
+    hessian = p * (1 - p)
     # Decrease of the quadratic model of the mean loss.
-    decrease = sum(G[s].sum() ** 2 / (2 * H * s.sum()) for s in (left, ~left)) / 500
-    for factor, grows in ((0.99, True), (1.01, False)):
-        pair, *_ = grow(
-            X,
-            y,
-            nothing,
-            weight,
-            gamma=factor * decrease / 5,
-            group_costs=np.array([5.0]),
-            **how,
-        )
-        assert (len(splits(pair)) > 0) is grows
+    decrease = 0.0
+    for leaf in (is_left, ~is_left):
+        decrease += gradient[leaf].sum() ** 2 / (2 * hessian * leaf.sum())
+    decrease /= 500
+    cost = 5.0
+    for factor, is_bought in ((0.99, True), (1.01, False)):
+        gamma = factor * decrease / cost
+        fit = grow(rows, stump, p_full=0.0, gamma=gamma, group_costs=np.array([cost]))
+        assert (len(split_features(fit.pair)) > 0) is is_bought
 
 
 def test_features_of_a_group_are_free_once_one_is_bought():
-    X, y, full_loss, weight = rows()
-    groups = {"group_of": np.repeat([0, 1], 4), "group_costs": np.array([1.0, 1e6])}
-    pair, *_ = grow(X, y, full_loss, weight, gamma=0.02, **groups)
-    assert_array_equal(pair.forest.features_of([0, 1]), [0, 1, 2, 3])
-    alone, *_ = grow(
-        X, y, full_loss, weight, gamma=0.02, group_costs=np.repeat([1.0, 1e6], 4)
-    )
+    rows = make_rows()
+    two_groups = {
+        "group_of": np.repeat([0, 1], 4),
+        "group_costs": np.array([1.0, 1e6]),
+    }
+    grouped = grow(rows, gamma=0.02, **two_groups).pair
+    assert_array_equal(grouped.forest.features_of([0, 1]), [0, 1, 2, 3])
+    alone = grow(rows, gamma=0.02, group_costs=np.repeat([1.0, 1e6], 4)).pair
     assert len(alone.forest.features_of([0, 1])) < 4
 
 
 def test_weights_scale_the_penalty_and_not_the_trees():
-    """Ten times the weight is ten times the rows: same splits, same features bought."""
-    X, y, full_loss, weight = rows()
-    how = {
-        "l2_regularization": 0.0,
-        "max_leaf_nodes": 3,
-        "n_estimators": 8,
-        "max_iter": 2,
-    }
-    one, of_one, _ = grow(X, y, full_loss, 16 * weight, **how)
-    ten, of_ten, _ = grow(X, y, full_loss, 32 * weight, **how)
-    assert_array_equal(splits(one), splits(ten))
-    assert_allclose(of_one, of_ten, rtol=1e-5)
+    """Twice the weight is twice the rows: same splits, same features bought."""
+    rows = make_rows()
+    gate = make_gate(
+        l2_regularization=0.0, max_leaf_nodes=3, n_estimators=8, max_iter=2
+    )
+    single = grow(rows._replace(weight=16 * rows.weight), gate)
+    double = grow(rows._replace(weight=32 * rows.weight), gate)
+    assert_array_equal(split_features(single.pair), split_features(double.pair))
+    assert_allclose(single.objectives, double.objectives, rtol=1e-5)
 
 
 def test_without_a_gate_the_objective_is_loss_plus_cost():
-    X, y, _, weight = rows()
-    pair, objectives, _ = grow(X, y, np.zeros(len(X)), weight, p_full=0.0)
-    scores = leaf_sums(pair.forest, X, [0]) + pair.base[0]
-    used = pair.forest.features_of([0])
-    expected = class_losses(scores, y).mean() + 0.01 * len(used)
-    assert_allclose(objectives[-1], expected)
+    rows = make_rows()
+    rows = rows._replace(full_loss=np.zeros(len(rows.y)))
+    fit = grow(rows, p_full=0.0)
+    scores = leaf_sums(fit.pair.forest, rows.values, [0]) + fit.pair.base[0]
+    n_used = len(fit.pair.forest.features_of([0]))
+    expected = class_losses(scores, rows.y).mean() + 0.01 * n_used
+    assert_allclose(fit.objectives[-1], expected)
 
 
 def test_calibrated_gate_sends_what_it_should_on_new_rows():
     """In sample f1 looks too good to ask for help; held out it does not."""
-    X, y, full_loss, weight = rows(3000)
-    half = np.arange(3000) < 1500
-    pair, _, ends = grow(
-        X[half], y[half], full_loss[half], weight[half], n_estimators=60, max_leaf_nodes=31,
-    )  # fmt: skip
-    test = X[~half], y[~half], full_loss[~half], weight[~half]
-    rounds, coef, objectives = gbrt.best_round(pair, ends, Rows(*test, None), 0.3)
-    assert rounds == ends[int(np.argmin(objectives))]
-    state = pair.first(rounds, coef)
-    scores = leaf_sums(state.forest, test[0]) + np.append(state.base, 0.0)
-    gate = coef[0] * doubt(scores[:, :1]) + coef[1] + scores[:, 1]
-    assert_allclose(gate, state.gate_scores(test[0], state.cheap_scores(test[0])))
-    assert_allclose((1 / (1 + np.exp(-gate))).mean(), 0.3, atol=0.01)
+    rows = make_rows(3000)
+    is_training = np.arange(3000) < 1500
+    held_out = rows.of(~is_training)
+    gate = make_gate(n_estimators=60, max_leaf_nodes=31)
+    fit = grow(rows.of(is_training), gate)
+    choice = best_round(fit.pair, fit.round_counts, held_out, p_full=0.3)
+    assert choice.n_rounds == fit.round_counts[int(np.argmin(choice.objectives))]
+    pair = fit.pair.with_rounds(choice.n_rounds, choice.doubt_coef)
+    scores = leaf_sums(pair.forest, held_out.values) + np.append(pair.base, 0.0)
+    slope, intercept = choice.doubt_coef
+    gate_scores = slope * doubt(scores[:, :1]) + intercept + scores[:, 1]
+    assert_allclose(gate_scores, pair.scores(held_out.values).gate)
+    assert_allclose(expit(gate_scores).mean(), 0.3, atol=0.01)
 
 
 @settings(max_examples=30, deadline=None)
@@ -147,17 +168,15 @@ def test_calibrated_gate_sends_what_it_should_on_new_rows():
 def test_best_level_by_brute_force(seed):
     rng = np.random.default_rng(seed)
     gate = rng.integers(0, 6, 12).astype(float)
-    gain, weight = (
-        rng.integers(-1, 2, 12).astype(float),
-        rng.integers(1, 4, 12).astype(float),
-    )
+    gain = rng.integers(-1, 2, 12).astype(float)
+    weight = rng.integers(1, 4, 12).astype(float)
     p_full = rng.random()
     level = best_level(gate, gain, weight, p_full)
-    best = 0.0
+    best_gain = 0.0
     for cut in np.unique(gate) - 0.5:
-        sent = gate > cut
-        if weight[sent].sum() <= p_full * weight.sum():
-            best = max(best, weight[sent] @ gain[sent])
-    sent = gate > level
-    assert weight[sent].sum() <= p_full * weight.sum() + 1e-9
-    assert_allclose(weight[sent] @ gain[sent], best)
+        is_sent = gate > cut
+        if weight[is_sent].sum() <= p_full * weight.sum():
+            best_gain = max(best_gain, weight[is_sent] @ gain[is_sent])
+    is_sent = gate > level
+    assert weight[is_sent].sum() <= p_full * weight.sum() + 1e-9
+    assert_allclose(weight[is_sent] @ gain[is_sent], best_gain)

@@ -1,4 +1,4 @@
-"""What the gate promises: a share of rows, a budget, features that were really bought."""
+"""Promises of the gate: a share of rows, a budget, features that were really bought."""
 
 import os
 import subprocess
@@ -29,14 +29,14 @@ METHODS = ("gbrt", "lin")
 
 
 def make_gate(method, estimator=None, **params):
-    full = RandomForestClassifier(15, oob_score=True, random_state=0)
-    full = full if estimator is None else estimator
-    return adapt_of(
-        full, method, **{"gamma": 0.02, "n_estimators": 25, "tol": 1e-3} | params
-    )
+    if estimator is None:
+        estimator = RandomForestClassifier(15, oob_score=True, random_state=0)
+    params = {"gamma": 0.02, "n_estimators": 25, "tol": 1e-3} | params
+    return adapt_of(estimator, method, **params)
 
 
 def problem(kind, n, n_fresh, seed):
+    """Return training rows and labels, and fresh rows and labels."""
     X, y = make_classification(
         n + n_fresh,
         n_features=10,
@@ -53,7 +53,7 @@ def problem(kind, n, n_fresh, seed):
 
 
 def within(share, bound, n_held_out, n_fresh):
-    """Whether a share of fresh rows keeps a bound, but for four standard errors."""
+    """Return True if a share of fresh rows keeps a bound up to four standard errors."""
     error = np.sqrt(bound * (1 - bound) * (1 / n_held_out + 1 / n_fresh))
     return share <= bound + 4 * error
 
@@ -73,15 +73,17 @@ def test_share_of_rows_sent_is_bounded(method, kind, n, p_full, gamma, seed):
     """p_full bounds the share sent: exactly on training rows, on average on fresh ones."""
     X, y, fresh, _ = problem(kind, n, 4000, seed)
     with warnings.catch_warnings():
-        # Of few rows some are in every bag.
+        # With few rows some are in every bag.
         warnings.simplefilter("ignore", UserWarning)
         gate = make_gate(method, p_full=p_full, gamma=gamma).fit(X, y)
     assert gate.route(X).mean() <= p_full
     assert within(gate.route(fresh).mean(), p_full, n / 5, 4000)
     # An online budget is met by the same scores.
-    cheap, full = gate.cost_table_["cheap"], gate.cost_table_["full"]
+    cheap = gate.cost_table_["cheap"]
+    full = gate.cost_table_["full"]
     for share in (1e-9, 0.5 * p_full):
         spent = gate.predict_cost(fresh, budget=cheap + share * (full - cheap)).mean()
+        # If the full model is no more expensive, a budget does not limit its rows.
         sent = 0.0 if full <= cheap else (spent - cheap) / (full - cheap)
         assert within(sent, max(share, 5 / n), n / 5, 4000)
 
@@ -97,21 +99,28 @@ def test_cuts_by_brute_force(rows, share, seed):
 
     values, weight = np.array(rows, dtype=float).T
     weight[0] += 1
-    # Ties are ties whatever rounding did to them.
+    # Rounding makes no difference of a tie.
     gate = values + np.random.default_rng(seed).normal(0, 1e-13, len(values))
-    levels, shares = find_cuts(gate, weight)
-    assert (np.diff(levels) < 0).all() and (np.diff(shares) >= 0).all()
-    for level, sent in zip(levels, shares):
-        assert_allclose(weight[gate > level].sum() / weight.sum(), sent, atol=1e-12)
-    assert shares[0] == 0 and len(levels) == len(np.unique(values)) + 1
-    level = lowest_level(gate, weight, share)
-    sent = weight[gate > level].sum() / weight.sum()
+
+    def share_above(level):
+        return weight[gate > level].sum() / weight.sum()
+
+    cuts = find_cuts(gate, weight)
+    assert (np.diff(cuts.levels) < 0).all()
+    assert (np.diff(cuts.shares) >= 0).all()
+    for level, expected in zip(cuts.levels, cuts.shares):
+        assert_allclose(share_above(level), expected, atol=1e-12)
+    assert cuts.shares[0] == 0
+    assert len(cuts.levels) == len(np.unique(values)) + 1
+    sent = share_above(lowest_level(gate, weight, share))
     assert sent <= share + 1e-9
-    lower = [
-        weight[values > v].sum() / weight.sum()
-        for v in np.append(np.unique(values), -9)
-    ]
-    assert_allclose(sent, max(s for s in lower if s <= share + 1e-9), atol=1e-9)
+    # The largest share within the bound, by sending all values above one of them.
+    best = 0.0
+    for value in np.append(np.unique(values), -9):
+        possible = weight[values > value].sum() / weight.sum()
+        if possible <= share + 1e-9:
+            best = max(best, possible)
+    assert_allclose(sent, best, atol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -123,15 +132,21 @@ def test_bought_features_are_checked_like_arrays(fault):
 
     def source(columns, rows):
         values = fresh[np.ix_(rows, columns)]
-        return {
-            "nan": lambda: np.where(rows[:, None] == rows[0], np.nan, values),
-            "none": lambda: np.full(values.shape, None),
-            "inf": lambda: values + np.inf,
-            "masked": lambda: np.ma.masked_array(values, mask=values < np.inf),
-            "complex": lambda: values + 1j,
-            "text": lambda: np.full(values.shape, "Maria"),
-            "shape": lambda: values[:, :1][1:],
-        }[fault]()
+        is_first_row = rows[:, None] == rows[0]
+        if fault == "nan":
+            return np.where(is_first_row, np.nan, values)
+        if fault == "none":
+            return np.full(values.shape, None)
+        if fault == "inf":
+            return values + np.inf
+        if fault == "masked":
+            return np.ma.masked_array(values, mask=values < np.inf)
+        if fault == "complex":
+            return values + 1j
+        if fault == "text":
+            return np.full(values.shape, "Maria")
+        assert fault == "shape"
+        return values[:, :1][1:]
 
     lazy = LazyFeatures(source, n_samples=50)
     with pytest.raises(ValueError, match="feature source returned") as caught:
@@ -142,42 +157,47 @@ def test_bought_features_are_checked_like_arrays(fault):
 @pytest.mark.parametrize("method", METHODS)
 def test_missing_values_may_be_bought_where_they_may_be_given(method):
     X, y, fresh, _ = problem("continuous", 300, 60, 0)
-    X, fresh = np.where(X > 2, np.nan, X), np.where(fresh > 1, np.nan, fresh)
+    X = np.where(X > 2, np.nan, X)
+    fresh = np.where(fresh > 1, np.nan, fresh)
     with pytest.raises(ValueError, match="NaN"):
         make_gate(method, LogisticRegression()).fit(X, y)
     gate = make_gate(method).fit(X, y)
     expected = gate.predict(fresh)
-    for cells in (
-        fresh,
-        np.where(np.isnan(fresh), None, fresh),
-        np.ma.masked_invalid(fresh),
-    ):
-        lazy = LazyFeatures(lambda c, r, cells=cells: cells[np.ix_(r, c)], n_samples=60)
-        assert_array_equal(gate.predict(lazy), expected)
-    with pytest.raises(ValueError, match="infinit"):
-        gate.predict(
-            LazyFeatures(lambda c, r: np.full((len(r), len(c)), np.inf), n_samples=60)
+    with_none = np.where(np.isnan(fresh), None, fresh)
+    masked = np.ma.masked_invalid(fresh)
+    for cells in (fresh, with_none, masked):
+        lazy = LazyFeatures(
+            lambda columns, rows, cells=cells: cells[np.ix_(rows, columns)],
+            n_samples=60,
         )
+        assert_array_equal(gate.predict(lazy), expected)
+    infinite = LazyFeatures(
+        lambda columns, rows: np.full((len(rows), len(columns)), np.inf), n_samples=60
+    )
+    with pytest.raises(ValueError, match="infinit"):
+        gate.predict(infinite)
 
 
 def test_full_model_with_unsorted_classes():
     X, y, fresh, _ = problem("continuous", 400, 100, 0)
-    how = {"cv": 3, "p_full": 0.6, "gamma": 0.01}
-    one = make_gate("gbrt", Reversed(), **how).fit(X, y)
-    other = make_gate("gbrt", GaussianNB(), **how).fit(X, y)
-    for ours, theirs in zip(one.predict_routed(fresh), other.predict_routed(fresh)):
-        assert_array_equal(ours, theirs)
-    assert_allclose(one.predict_proba(fresh), other.predict_proba(fresh))
-    assert one.route(fresh).any()
+    params = {"cv": 3, "p_full": 0.6, "gamma": 0.01}
+    unsorted = make_gate("gbrt", Reversed(), **params).fit(X, y)
+    expected = make_gate("gbrt", GaussianNB(), **params).fit(X, y)
+    routed = unsorted.predict_routed(fresh)
+    expected_routed = expected.predict_routed(fresh)
+    assert_array_equal(routed.y_pred, expected_routed.y_pred)
+    assert_array_equal(routed.route, expected_routed.route)
+    assert_array_equal(routed.cost, expected_routed.cost)
+    assert_allclose(unsorted.predict_proba(fresh), expected.predict_proba(fresh))
+    assert unsorted.route(fresh).any()
 
 
 def test_groups_of_columns_that_an_encoder_renamed():
     X, y, _, _ = problem("continuous", 120, 20, 0)
     frame = pd.DataFrame(X[:, :3], columns=["cat__sex_F", "cat__sex_M", "num__age"])
     model = make_gate("gbrt", feature_groups={"triage": ["sex"], "age": ["num__age"]})
-    with pytest.raises(
-        ValueError, match=r"names column 'sex'.*\['cat__sex_F', 'cat__sex_M'\]"
-    ):
+    message = r"names column 'sex'.*\['cat__sex_F', 'cat__sex_M'\]"
+    with pytest.raises(ValueError, match=message):
         model.fit(frame, y)
 
 
@@ -190,16 +210,19 @@ def test_groups_stay_together_in_all_that_is_out_of_sample(method):
     fold = np.empty(150, dtype=int)
     for number, (_, test) in enumerate(splits):
         fold[test] = number
+    fit = LogisticRegression.fit
     for cv in (splits, iter(splits), PredefinedSplit(fold)):
-        fit = LogisticRegression.fit
         with patch.object(
             LogisticRegression, "fit", autospec=True, side_effect=fit
-        ) as fitted:
+        ) as counted_fit:
             make_gate(method, LogisticRegression(), cv=cv).fit(X, y)
-        rows = [set(call.args[1][:, 0]) for call in fitted.call_args_list]
-        assert len(rows) == 4
-        for train, (_, test) in zip(rows[1:], splits):
-            assert not train & set(groups[test])
+        # The first column is the group. The first fit is on all rows.
+        groups_of_fits = [
+            set(call.args[1][:, 0]) for call in counted_fit.call_args_list
+        ]
+        assert len(groups_of_fits) == 4
+        for train_groups, (_, test) in zip(groups_of_fits[1:], splits):
+            assert not train_groups & set(groups[test])
     with pytest.raises(ValueError, match="groups.*metadata routing"):
         make_gate(method, LogisticRegression(), cv=GroupKFold(3)).fit(X, y)
     with sklearn.config_context(enable_metadata_routing=True):
@@ -222,7 +245,7 @@ def test_splits_that_cannot_hold_out_are_refused():
         make_gate("lin", full, cv=[(rows[30:], rows[:30])]).fit(
             X, y, sample_weight=weight
         )
-    # A row at a time: as many are held out as make a tenth.
+    # A tenth of the rows is held out, in test sets of one row.
     gate = make_gate("gbrt", full, cv=LeaveOneOut(), p_full=0.5).fit(X, y)
     assert gate.route(X).mean() <= 0.5
 
@@ -256,17 +279,20 @@ sys.exit(os.waitpid(child, 0)[1] != 0)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["continuous", "few values", "one value", "both"])
 def test_shares_are_met_on_average_over_fresh_rows(kind):
-    """Whether scores tie or not, also for shares of less than one held-out row.
+    """Budgets are met if scores tie, and for shares of less than one held-out row.
 
-    Fails where shares are cut between held-out scores without drawing (few values: -.1), and
-    where n rows make n parts instead of n + 1 (continuous: -.004 at .01), or tied ones share
-    n of n parts (few values).
+    The test fails if shares are cut between held-out scores without drawing (few values:
+    -.1), if n rows make n places in place of n + 1 (continuous: -.004 at .01), or if tied
+    ones share n of n places (few values).
     """
     from skroute.gating._levels import Ranks
     from skroute.utils._row_hash import feature_keys
 
     rng = np.random.default_rng(0)
-    shares, found, drawn = (0.01, 0.1, 0.5, 0.9), [], []
+    shares = (0.01, 0.1, 0.5, 0.9)
+    # Realised shares, with ranks drawn by the values of rows and by random keys.
+    sent_by_values = []
+    sent_by_random_keys = []
     for _ in range(600):
         values = rng.normal(size=(240, 1))
         if kind == "few values":
@@ -277,26 +303,31 @@ def test_shares_are_met_on_average_over_fresh_rows(kind):
             values[rng.random(240) < 0.5] = 0.3
         gate = values[:, 0]
         ranks = Ranks.of(gate[:40], np.ones(40))
-        rank = ranks.of_rows(gate[40:], feature_keys(values[40:]))
-        found.append([(rank < share).mean() for share in shares])
+        fresh_gate = gate[40:]
+        drawn = ranks.draw(fresh_gate, feature_keys(values[40:]))
+        sent_by_values.append([(drawn < share).mean() for share in shares])
         keys = rng.integers(0, 2**64, 200, dtype=np.uint64)
-        drawn.append(
-            [(ranks.of_rows(gate[40:], keys) < share).mean() for share in shares]
+        drawn_randomly = ranks.draw(fresh_gate, keys)
+        sent_by_random_keys.append(
+            [(drawn_randomly < share).mean() for share in shares]
         )
-        low, high = ranks.between(gate[40:])
-        falling = np.argsort(-gate[40:])
-        assert (np.diff(low[falling]) >= 0).all() and (
-            np.diff(high[falling]) >= 0
-        ).all()
-        assert (low <= rank).all() and (rank <= high).all()
-    # Those of a rare value have all the same key here.
-    for of_keys, slack in (
-        (found, 0.0 if kind == "continuous" else 0.006),
-        (drawn, 0.0),
-    ):
-        error = np.std(of_keys, axis=0) / np.sqrt(len(of_keys))
-        bias = np.mean(of_keys, axis=0) - shares
-        assert (np.abs(bias) < 4 * error + slack + 1e-12).all()
+        lowest, highest = ranks.bounds(fresh_gate)
+        falling = np.argsort(-fresh_gate)
+        assert (np.diff(lowest[falling]) >= 0).all()
+        assert (np.diff(highest[falling]) >= 0).all()
+        assert (lowest <= drawn).all()
+        assert (drawn <= highest).all()
+    assert_no_bias(sent_by_random_keys, shares, slack=0.0)
+    # Rows of a rare value all have the same key here.
+    slack = 0.0 if kind == "continuous" else 0.006
+    assert_no_bias(sent_by_values, shares, slack=slack)
+
+
+def assert_no_bias(sent, shares, slack):
+    """Check that mean realised shares differ from `shares` by chance and `slack` only."""
+    error = np.std(sent, axis=0) / np.sqrt(len(sent))
+    bias = np.mean(sent, axis=0) - shares
+    assert (np.abs(bias) < 4 * error + slack + 1e-12).all()
 
 
 def test_draws_of_equal_rows_are_spread_evenly():
@@ -318,60 +349,61 @@ def test_draws_of_equal_rows_are_spread_evenly():
 @pytest.mark.parametrize("method", METHODS)
 def test_validation_figures_are_those_of_fresh_rows(method):
     """Realised cost and quality at a budget, in standard errors of the validation figures."""
+    # Differences of cost and quality, in standard errors.
     z = []
     for seed in range(12):
-        X, y, fresh, y_fresh = problem(
-            "few values" if seed % 2 else "continuous", 600, 4000, seed
-        )
+        kind = "few values" if seed % 2 else "continuous"
+        X, y, fresh, y_fresh = problem(kind, 600, 4000, seed)
         gate = make_gate(method, p_full=1.0, gamma=0.03).fit(X, y)
-        cheap, full = gate.cost_table_["cheap"], gate.cost_table_["full"]
+        cheap = gate.cost_table_["cheap"]
+        full = gate.cost_table_["full"]
         gate.set_params(budget=cheap + 0.15 * (full - cheap))
         routed = gate.predict_routed(fresh)
-        if gate.predict_cost(fresh, budget=np.inf).mean() > gate.budget:
-            assert abs(gate.validation_cost_ / gate.budget - 1) < 0.1
-            z.append(
-                [
-                    (routed.cost.mean() - gate.validation_cost_)
-                    / gate.validation_cost_se_,
-                    ((routed.y_pred == y_fresh).mean() - gate.validation_quality_)
-                    / gate.validation_quality_se_,
-                ]
-            )
+        if gate.predict_cost(fresh, budget=np.inf).mean() <= gate.budget:
+            # The budget does not bind.
+            continue
+        assert abs(gate.validation_cost_ / gate.budget - 1) < 0.1
+        cost_difference = routed.cost.mean() - gate.validation_cost_
+        accuracy = (routed.y_pred == y_fresh).mean()
+        quality_difference = accuracy - gate.validation_quality_
+        z.append(
+            [
+                cost_difference / gate.validation_cost_se_,
+                quality_difference / gate.validation_quality_se_,
+            ]
+        )
     assert len(z) >= 6
     assert (np.abs(np.mean(z, axis=0)) < 4 / np.sqrt(len(z))).all()
     assert (np.std(z, axis=0) < 2).all()
 
 
 def test_a_gate_that_gains_nothing_is_not_paid():
-    """Where the full model says nothing, no row is sent, and no gate is bought."""
+    """If the full model answers at random, no row is sent and no gate is bought."""
     X, y, fresh, _ = problem("continuous", 400, 50, 0)
-
-    full = FrozenEstimator(
-        DummyClassifier(strategy="uniform", random_state=0).fit(X, y)
-    )
-    gate = adapt_of(full, "gbrt", gamma=0.02, n_estimators=25).fit(X, y)
-    assert (gate.gate_function(fresh) == -np.inf).all() and not gate.route(fresh).any()
+    at_random = DummyClassifier(strategy="uniform", random_state=0).fit(X, y)
+    gate = adapt_of(FrozenEstimator(at_random), "gbrt", gamma=0.02, n_estimators=25)
+    gate.fit(X, y)
+    assert (gate.gate_function(fresh) == -np.inf).all()
+    assert not gate.route(fresh).any()
     assert len(gate.features_used_["gate"]) == 0
     assert gate.cost_table_["cheap"] == len(gate.features_used_["cheap"])
-    assert (
-        gate.validation_cost_ == gate.cost_table_["cheap"]
-        and gate.validation_cost_se_ == 0
-    )
+    assert gate.validation_cost_ == gate.cost_table_["cheap"]
+    assert gate.validation_cost_se_ == 0
+    without_gate = gate.set_params(p_full=0.0).fit(X, y)
     with pytest.raises(AttributeError, match="p_full=0"):
-        _ = gate.set_params(p_full=0.0).fit(X, y).validation_cost_
+        _ = without_gate.validation_cost_
 
 
 def test_a_full_model_that_gives_logits_is_refused():
     X, y, *_ = problem("continuous", 100, 0, 0)
     for full in (Scores("logits"), FrozenEstimator(Scores("logits").fit(X, y))):
-        with pytest.raises(
-            ValueError, match="predict_proba of 'estimator' must give prob"
-        ):
+        message = "predict_proba of 'estimator' must give prob"
+        with pytest.raises(ValueError, match=message):
             adapt_of(full, "lin").fit(X, y)
 
 
 def test_a_given_lightgbm_takes_one_thread_for_few_rows():
-    """Its default, all cores, took a minute instead of a second where others use them."""
+    """LightGBM's default, all cores, took a minute in place of a second on a busy machine."""
     from lightgbm import LGBMClassifier
 
     X, y, _, _ = problem("continuous", 200, 0, 0)

@@ -1,4 +1,4 @@
-"""Bounds of means: the formulas of the paper, properties, and validity over fresh draws."""
+"""Bounds of means: formulas of the paper, properties, validity over fresh draws."""
 
 import re
 import time
@@ -33,7 +33,7 @@ samples = st.lists(shares, min_size=1, max_size=60)
 
 
 def broken_at_most(broken, n_draws, level):
-    """Whether a count of broken promises is one that the level allows: upper 99 % limit."""
+    """Return True if the level allows this count of broken promises (99 % limit)."""
     return broken <= stats.binom.ppf(0.99, n_draws, level)
 
 
@@ -62,17 +62,14 @@ def test_capital_is_that_of_the_paper(values, mean, extra, finite):
 def test_bounds_are_in_range_monotone_and_mirrored(data, method):
     kind = st.sampled_from([0.0, 1.0]) if method == "binomial" else shares
     values = data.draw(st.lists(kind, min_size=2, max_size=60))
-    n_population = (
-        len(values) + data.draw(st.integers(0, 50))
-        if data.draw(st.booleans())
-        else None
-    )
+    n_population = None
+    if data.draw(st.booleans()):
+        n_population = len(values) + data.draw(st.integers(0, 50))
     options = {"method": method, "n_population": n_population}
     low, high = data.draw(st.sampled_from([(0, 1), (-1, 1), (5, 5.5)]))
     scaled = low + (high - low) * np.array(values)
-    less, more = sorted(
-        data.draw(st.tuples(st.floats(0.5, 0.999), st.floats(0.5, 0.999)))
-    )
+    confidences = st.tuples(st.floats(0.5, 0.999), st.floats(0.5, 0.999))
+    less, more = sorted(data.draw(confidences))
     bound = mean_upper_bound(scaled, bounds=(low, high), confidence=less, **options)
     wider = mean_upper_bound(scaled, bounds=(low, high), confidence=more, **options)
     tol = 1e-9 * (high - low)
@@ -90,10 +87,8 @@ def test_bounds_are_in_range_monotone_and_mirrored(data, method):
     # The bound is where the test begins to refuse.
     if bound < high:
         above = bound + 1e-8 * (high - low)
-        assert (
-            mean_p_value(scaled, above, bounds=(low, high), **options)
-            <= 1 - less + 1e-9
-        )
+        p_value = mean_p_value(scaled, above, bounds=(low, high), **options)
+        assert p_value <= 1 - less + 1e-9
     p_values = [
         mean_p_value(values, limit, **options) for limit in np.linspace(0, 1, 9)
     ]
@@ -103,7 +98,8 @@ def test_bounds_are_in_range_monotone_and_mirrored(data, method):
 def test_exact_methods_are_those_of_scipy():
     options = {"method": "binomial", "confidence": 0.9}
     hits = np.array([1.0] * 7 + [0.0] * 93)
-    # Without replacement: the largest number of marked rows that 7 of 100 do not refuse.
+    # Without replacement: the largest number of marked rows that 7 of 100 do not
+    # refuse.
     marked = [m for m in range(301) if stats.hypergeom.cdf(7, 300, m, 100) > 0.1][-1]
     bound = mean_upper_bound(hits, n_population=300, **options)
     np.testing.assert_allclose(bound, marked / 300, atol=1e-9)
@@ -137,7 +133,7 @@ LAWS = {
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("n", [30, 300])
 def test_betting_bounds_hold_over_fresh_draws(law, n):
-    """800 draws each; the bound without its correction, the plain mean, is seen to fail."""
+    """800 draws each. The plain mean, a bound without its correction, fails."""
     draw, mean = LAWS[law]
     n_draws, level = 800, 0.1
     rng = np.random.default_rng(1)
@@ -154,7 +150,7 @@ def test_betting_bounds_hold_over_fresh_draws(law, n):
 
 @pytest.mark.slow
 def test_betting_bounds_hold_without_replacement():
-    """Bets that take the rows for independent ones of a mean that they know are worse."""
+    """Bets for independent rows are worse."""
     rng = np.random.default_rng(2)
     population = (rng.random(400) < 0.2) * 1.0
     mean, n_draws, level = population.mean(), 800, 0.1
@@ -186,20 +182,22 @@ def test_the_normal_law_is_seen_to_fail_where_the_bounds_hold():
 
 @pytest.mark.slow
 def test_sequences_hold_over_fresh_draws():
-    """Twenty candidates of rising loss, two risks. Testing each alone is seen to fail."""
+    """Twenty candidates of rising loss, two risks. Testing each alone fails."""
     rng = np.random.default_rng(0)
     limit, n_draws, level = 0.1, 300, 0.1
-    # Many candidates just above the limit: where each is tested, one of them gets through.
+    # Many candidates just above the limit: where each is tested, one of them gets
+    # through.
     rates = np.r_[np.linspace(0.02, 0.09, 5), np.full(15, 0.101)]
     broken = alone = 0
     for _ in range(n_draws):
         losses = (rng.random((150, 20, 2)) < rates[:, None]) * 1.0
-        p = [
-            [mean_p_value(losses[:, k, r], limit) for r in range(2)] for k in range(20)
-        ]
-        certified = fixed_sequence_test(np.max(p, axis=1), confidence=1 - level)
+        p_values = np.empty((20, 2))
+        for k in range(20):
+            for risk in range(2):
+                p_values[k, risk] = mean_p_value(losses[:, k, risk], limit)
+        certified = fixed_sequence_test(p_values.max(axis=1), confidence=1 - level)
         broken += certified[5:].any()
-        alone += (np.array(p)[5:, 0] <= level).any()
+        alone += (p_values[5:, 0] <= level).any()
     assert broken_at_most(broken, n_draws, level)
     assert not broken_at_most(alone, n_draws, level)
 
@@ -207,34 +205,44 @@ def test_sequences_hold_over_fresh_draws():
 @given(
     seed=st.integers(0, 10**6),
     n=st.integers(1, 120),
-    every=st.integers(1, 40),
+    interval=st.integers(1, 40),
     bets=st.lists(st.floats(0.01, 0.9), min_size=1, max_size=4),
     cut=st.floats(0, 1),
 )
 @settings(deadline=None, max_examples=100)
-def test_one_sum_for_each_bet_stands_for_all_bettors(seed, n, every, bets, cut):
-    """Fed in two pieces, beside each bettor's own money; and the first row at a threshold."""
+def test_one_sum_for_each_bet_stands_for_all_bettors(seed, n, interval, bets, cut):
+    """In two calls: the capital of all bettors, and the first row at a threshold."""
     values = np.random.default_rng(seed).exponential(1.5, n)
-    bets, held, found = np.array(bets), np.full(len(bets), -np.inf), -1
+    bets = np.array(bets)
+    log_capitals = np.full(len(bets), -np.inf)
     leaders = Leaders(
-        held.copy(), np.zeros(len(bets), dtype=np.int64), np.zeros(len(bets))
+        growth=np.full(len(bets), -np.inf),
+        since=np.zeros(len(bets), dtype=np.int64),
+        total=np.zeros(len(bets)),
     )
-    expected = reference.money(values, 1.0, bets, every)
+    expected = reference.money(values, 1.0, bets, interval)
     threshold = np.log(np.median(expected)) + 1e-9
-    for start, part in (
-        (0, values[: int(cut * n)]),
-        (int(cut * n), values[int(cut * n) :]),
-    ):
-        at = _kernels.restarted_bets(
-            part, start, 1.0, np.inf, bets, held, leaders, threshold, every
+    first = _kernels.NO_ALARM
+    n_first = int(cut * n)
+    for start, some_values in ((0, values[:n_first]), (n_first, values[n_first:])):
+        position = _kernels.restarted_bets(
+            some_values,
+            start,
+            1.0,
+            np.inf,
+            bets,
+            log_capitals,
+            leaders,
+            threshold,
+            interval,
         )
-        found = start + at if found < 0 <= at else found
-    np.testing.assert_allclose(
-        np.logaddexp.reduce(held), np.log(expected[-1]), atol=1e-9
-    )
-    assert found == (
-        int(np.argmax(over)) if (over := np.log(expected) >= threshold).any() else -1
-    )
+        if first == _kernels.NO_ALARM and position != _kernels.NO_ALARM:
+            first = start + position
+    log_capital = np.logaddexp.reduce(log_capitals)
+    np.testing.assert_allclose(log_capital, np.log(expected[-1]), atol=1e-9)
+    is_reached = np.log(expected) >= threshold
+    expected_first = int(np.argmax(is_reached)) if is_reached.any() else -1
+    assert first == expected_first
 
 
 def test_all_bettors_together_begin_with_less_than_one():
@@ -244,21 +252,23 @@ def test_all_bettors_together_begin_with_less_than_one():
     assert 0.9 < shares.sum() < shares.sum() + 1 / np.log(k[-1]) / 2.11 < 1
 
 
-# Labels on a few rows of a batch: the hypergeometric test.
+# Labels on a few rows of a batch: the hypergeometric test -----------------------------
+
+
 def counted(n, k, allowed, level):
-    """`tolerated_disagreements` by counting draws, at the fewest rows that are too many."""
+    """Compute `tolerated_disagreements` by counting draws of a batch just too bad."""
 
     def chance(d):
         marked = allowed + 1 + d
         ways = sum(comb(marked, i) * comb(n - marked, k - i) for i in range(d + 1))
         return ways / comb(n, k)
 
-    found = -1
+    tolerated = -1
     for d in range(k + 1):
         if allowed + 1 + d <= n and chance(d) > level:
             break
-        found = d
-    return found
+        tolerated = d
+    return tolerated
 
 
 @given(data=st.data(), level=st.sampled_from([0.0307, 0.1003, 0.2501, 0.4999]))
@@ -266,27 +276,25 @@ def counted(n, k, allowed, level):
 def test_tolerated_disagreements_are_those_of_counted_draws(data, level):
     """Neither more, which breaks the promise, nor fewer."""
     n = data.draw(st.integers(1, 40))
-    k, allowed = data.draw(st.integers(1, n)), data.draw(st.integers(0, n))
-    assert tolerated_disagreements(n, k, allowed, level) == counted(
-        n, k, allowed, level
-    )
-    found = data.draw(st.integers(0, k))
-    vouched = [a for a in range(n + 1) if counted(n, k, a, level) >= found]
-    assert smallest_allowed(n, k, found, level) == vouched[0]
+    k = data.draw(st.integers(1, n))
+    allowed = data.draw(st.integers(0, n))
+    expected = counted(n, k, allowed, level)
+    assert tolerated_disagreements(n, k, allowed, level) == expected
+    n_disagreements = data.draw(st.integers(0, k))
+    accepted = [a for a in range(n + 1) if counted(n, k, a, level) >= n_disagreements]
+    assert smallest_allowed(n, k, n_disagreements, level) == accepted[0]
     enough = [j for j in range(1, n + 1) if counted(n, j, allowed, level) >= 0]
     assert labels_needed(n, allowed, level) == enough[0]
     assert labels_needed(n, allowed, level, 0.2) >= enough[0]
 
 
 def served_wrongly(differ, labelled, tolerated):
-    """Unlabelled rows that differ, in the longest prefix with so many labelled ones or fewer."""
-    found = np.zeros(len(differ), dtype=int)
-    found[labelled] = differ[labelled]
-    stop = (
-        np.searchsorted(np.cumsum(found), tolerated, side="right")
-        if tolerated >= 0
-        else 0
-    )
+    """Count the unlabelled rows that differ, in the longest tolerated prefix."""
+    is_seen_to_differ = np.zeros(len(differ), dtype=int)
+    is_seen_to_differ[labelled] = differ[labelled]
+    stop = 0
+    if tolerated >= 0:
+        stop = np.searchsorted(np.cumsum(is_seen_to_differ), tolerated, side="right")
     return int((differ[:stop] & ~np.isin(np.arange(stop), labelled)).sum())
 
 
@@ -294,7 +302,8 @@ def served_wrongly(differ, labelled, tolerated):
 @settings(deadline=None, max_examples=20)
 def test_the_promise_holds_over_all_draws_of_labels_of_a_small_batch(data, level):
     n = data.draw(st.integers(4, 11))
-    k, allowed = data.draw(st.integers(1, n - 1)), data.draw(st.integers(0, n - 1))
+    k = data.draw(st.integers(1, n - 1))
+    allowed = data.draw(st.integers(0, n - 1))
     differ = np.array(data.draw(st.lists(st.booleans(), min_size=n, max_size=n)))
     tolerated = tolerated_disagreements(n, k, allowed, level)
     draws = [np.array(draw) for draw in combinations(range(n), k)]
@@ -336,15 +345,18 @@ def test_words_about_large_batches_are_quick():
 )
 def test_rows_needed_are_about_enough(std, mean, limit):
     n = int(rows_needed(limit, mean=mean, std=std, power=0.8))
-    rng, square, enough = np.random.default_rng(5), std**2 + mean**2, {}
+    rng = np.random.default_rng(5)
+    square = std**2 + mean**2
+    share_passed = {}
     p = [(square - mean) / 2, 1 - square, (square + mean) / 2]
     for size in (n // 3, int(1.3 * n)):
         draws = rng.choice([-1.0, 0, 1], p=p, size=(200, size))
         passed = [
             mean_p_value(values, limit, bounds=(-1, 1)) <= 0.05 for values in draws
         ]
-        enough[size] = np.mean(passed)
-    assert enough[n // 3] < 0.6 and enough[int(1.3 * n)] > 0.75, (n, enough)
+        share_passed[size] = np.mean(passed)
+    assert share_passed[n // 3] < 0.6, (n, share_passed)
+    assert share_passed[int(1.3 * n)] > 0.75, (n, share_passed)
 
 
 @given(gap=st.floats(1e-7, 1e-3), std=st.floats(0.05, 0.6), mean=st.floats(-0.1, 0.1))
@@ -352,18 +364,19 @@ def test_rows_needed_are_about_enough(std, mean, limit):
 def test_a_mean_just_below_the_limit_needs_many_rows_and_not_infinitely_many(
     gap, std, mean
 ):
-    """About the two-sided rule of a normal law: 2 log(1 / level) (std / gap) ** 2 at half power."""
-    found = rows_needed(mean + gap, mean=mean, std=std, power=0.5)
-    assert 0.5 < found / (2 * np.log(20) * (std / gap) ** 2) < 2 or std < 30 * gap
-    assert np.isfinite(found)
+    """By a normal law it is about 2 log(1 / level) (std / gap) ** 2 at half power."""
+    needed = rows_needed(mean + gap, mean=mean, std=std, power=0.5)
+    assert 0.5 < needed / (2 * np.log(20) * (std / gap) ** 2) < 2 or std < 30 * gap
+    assert np.isfinite(needed)
     assert rows_needed(mean, mean=mean, std=std) == np.inf
 
 
 def test_rows_needed_at_the_ends():
-    """With losses in [0, 1] that are all 0, (1 - limit)^n <= 0.05: the smallest n there is."""
+    """With losses in [0, 1] that are all 0: the smallest n of (1 - limit)^n <= 0.05."""
     n = rows_needed(0.02, std=0.0, bounds=(0, 1))
     assert np.log(0.05) / np.log(0.98) <= n <= np.log(0.05) / np.log(0.98) + 4
-    enough, few = np.zeros(int(n) + 3), np.zeros(int(n) - 9)
+    enough = np.zeros(int(n) + 3)
+    few = np.zeros(int(n) - 9)
     assert mean_p_value(enough, 0.02) <= 0.05 < mean_p_value(few, 0.02)
     # A mean near the upper end, where a standard deviation more would leave the range.
     with np.errstate(invalid="raise"):
@@ -374,7 +387,7 @@ def test_rows_needed_at_the_ends():
     "bounds, mean", [((-1, 1), 0.1), ((0, 2), 0.5), ((-3, 1), -1.0)]
 )
 def test_no_values_spread_more_than_their_range_allows(bounds, mean):
-    """Of values in [low, high] the variance is at most (mean - low) (high - mean)."""
+    """The variance of values in [low, high] is at most (mean - low) (high - mean)."""
     most = np.sqrt((mean - bounds[0]) * (bounds[1] - mean))
     needed = rows_needed(mean + 0.1, mean=mean, std=most, bounds=bounds)
     assert rows_needed(mean + 0.1, mean=mean, std=5.0, bounds=bounds) == needed
@@ -410,7 +423,8 @@ def test_bad_input_is_refused_in_words(values, options, message):
 
 @pytest.mark.parametrize("bounds", [(-1.0, 1.0), (0.0, 1e6)])
 def test_values_may_miss_the_ends_of_their_range_by_rounding(bounds):
-    size, end = bounds[1] - bounds[0], bounds[1]
+    size = bounds[1] - bounds[0]
+    end = bounds[1]
     assert mean_upper_bound([end + 5e-10 * size] * 20, bounds=bounds) == end
     with pytest.raises(ValueError, match="values must lie in bounds"):
         mean_upper_bound([end + 1e-8 * size], bounds=bounds)

@@ -1,4 +1,4 @@
-"""The exact test of signed losses: its level by summation, its bounds, and what it saves."""
+"""The trinomial test of signed losses: its level by summation, bounds, and power."""
 
 import numpy as np
 import pytest
@@ -15,15 +15,19 @@ def losses(n, lost, won):
     return np.r_[np.ones(lost), -np.ones(won), np.zeros(n - lost - won)]
 
 
+def outcomes(n):
+    """Return all pairs of numbers of lost and won rows."""
+    return [(lost, won) for lost in range(n + 1) for won in range(n + 1 - lost)]
+
+
 def level_of(n, limit, level, p_value):
-    """The largest probability of a refusal where the limit is reached or exceeded, by summation."""
-    lost, won = np.meshgrid(np.arange(n + 1), np.arange(n + 1), indexing="ij")
-    lost, won = lost[lost + won <= n], won[lost + won <= n]
-    refused = np.array(
-        [p_value(n, int(a), int(b), limit) <= level for a, b in zip(lost, won)]
-    )
-    lost, won = lost[refused], won[refused]
-    counts = np.column_stack([lost, won, n - lost - won])
+    """Sum the largest probability of refusing a limit that is reached or exceeded."""
+    refused = [
+        (lost, won, n - lost - won)
+        for lost, won in outcomes(n)
+        if p_value(n, lost, won, limit) <= level
+    ]
+    counts = np.array(refused).reshape(-1, 3)
     worst = 0.0
     for above in (0.0, 0.03):
         for p_won in np.linspace(0, (1 - limit - above) / 2, 40):
@@ -43,11 +47,9 @@ def test_the_normal_law_is_seen_to_fail_where_the_exact_one_holds():
     def normal(n, lost, won, limit):
         values = losses(n, lost, won)
         error = values.std(ddof=1) / np.sqrt(n)
-        return (
-            stats.norm.cdf((values.mean() - limit) / error)
-            if error
-            else values.mean() >= limit
-        )
+        if error == 0:
+            return values.mean() >= limit
+        return stats.norm.cdf((values.mean() - limit) / error)
 
     assert level_of(30, 0.04, 0.02, normal) > 0.05
 
@@ -66,14 +68,12 @@ def test_the_root_is_that_of_a_search(n, shares, limit):
         p = np.array([p_won + limit, p_won, 1 - 2 * p_won - limit])
         counts = np.array([lost, won, n - lost - won])
         with np.errstate(divide="ignore"):
-            return -np.sum(
-                np.where(counts > 0, counts * np.log(np.maximum(p, 1e-300)), 0.0)
-            )
+            terms = counts * np.log(np.maximum(p, 1e-300))
+            return -np.sum(np.where(counts > 0, terms, 0.0))
 
-    found = optimize.minimize_scalar(
-        minus_log, bounds=(0, (1 - limit) / 2), method="bounded"
-    )
-    held = min(found.fun, minus_log(0.0), minus_log((1 - limit) / 2))
+    largest = (1 - limit) / 2
+    minimum = optimize.minimize_scalar(minus_log, bounds=(0, largest), method="bounded")
+    held = min(minimum.fun, minus_log(0.0), minus_log(largest))
     counts = np.array([lost, won, n - lost - won])
     free = -np.sum(counts * np.log(np.maximum(counts / n, 1e-300)))
     root = float(room.signed_root(n, np.array(lost), np.array(won), limit))
@@ -128,17 +128,16 @@ def test_a_grid_of_shares_is_fine_enough(monkeypatch):
     # Few unequal rows, whose shares differ by powers of ten.
     cases += [(3, 0, 1, 1e-4), (59, 0, 1, 1e-8), (642, 0, 3, 1e-9), (964, 0, 5, 3e-5)]
     coarse = [room.trinomial_p_value.__wrapped__(*case) for case in cases]
-    monkeypatch.setattr(room, "_GRID", 2000)
+    monkeypatch.setattr(room, "_N_GRID", 2000)
     fine = [room.trinomial_p_value.__wrapped__(*case) for case in cases]
     np.testing.assert_allclose(coarse, fine, rtol=2e-3)
 
 
 @pytest.mark.parametrize("limit", [0.02, 0.1])
 def test_p_values_are_hardly_above_the_largest_probability(limit):
-    """Summed over all outcomes, at all shares of unequal rows: neither below nor far above it."""
+    """By summation over all outcomes, at all shares of unequal rows."""
     n = 25
-    lost, won = np.meshgrid(np.arange(n + 1), np.arange(n + 1), indexing="ij")
-    lost, won = lost[lost + won <= n], won[lost + won <= n]
+    lost, won = np.array(outcomes(n)).T
     roots = room.signed_root(n, lost, won, limit)
     p_won = np.r_[0, np.geomspace(1e-6, (1 - limit) / 2, 300)]
     p = np.column_stack([p_won + limit, p_won, np.maximum(1 - 2 * p_won - limit, 0)])
@@ -148,8 +147,8 @@ def test_p_values_are_hardly_above_the_largest_probability(limit):
     for a, b in [(0, 0), (0, 2), (0, 5), (1, 6), (3, 3), (2, 9), (0, 12)]:
         seen = room.signed_root(n, np.array(a), np.array(b), limit)
         largest = chances[roots <= seen + 1e-9].sum(axis=0).max()
-        found = room.trinomial_p_value(n, a, b, limit)
-        assert largest * (1 - 1e-4) <= found <= 1.005 * largest + 1.5e-5
+        p_value = room.trinomial_p_value(n, a, b, limit)
+        assert largest * (1 - 1e-4) <= p_value <= 1.005 * largest + 1.5e-5
 
 
 def test_ends():
@@ -181,31 +180,28 @@ def test_it_holds_over_fresh_draws_and_needs_fewer_rows_than_betting():
     [((7, 2, 4), 0.3), ((12, 1, 3), 0.2), ((5, 2, 2), 0.2), ((11, 1, 4), 0.02)],
 )
 def test_the_bound_is_behind_every_step_up_of_the_p_value(counts, level):
-    """Of few rows: the first limit that is refused is far before the last that is not."""
-    bound = room.trinomial_upper_bound(*counts, level)
+    """With few rows the first refused limit is far before the last accepted one."""
+    n, lost, won = counts
+    bound = room.trinomial_upper_bound(n, lost, won, level)
     limits = np.linspace(0.0, 1 - 1e-6, 1000)
-    refused = room.trinomial_p_values(*counts, limits) <= level
-    seen = (counts[1] - counts[2]) / counts[0]
-    first, last = (
-        limits[part].min() for part in (refused & (limits > seen), limits > bound)
-    )
-    assert refused[limits > bound].all() and first < bound - 0.02 and last > first
+    refused = room.trinomial_p_values(n, lost, won, limits) <= level
+    first_refused = limits[refused & (limits > (lost - won) / n)].min()
+    assert refused[limits > bound].all()
+    assert first_refused < bound - 0.02
 
 
 def test_p_values_are_not_below_those_of_a_finer_grid(monkeypatch):
-    """The largest probability may lie between the shares of the grid: there is room for it."""
+    """The largest probability may lie between the shares of the grid."""
     rng = np.random.default_rng(0)
     cases = []
     for _ in range(40):
         n = int(rng.integers(5, 400))
-        lost, won = (
-            int(count) for count in rng.binomial(n, rng.uniform(0.002, 0.2, 2))
-        )
+        lost, won = rng.binomial(n, rng.uniform(0.002, 0.2, 2)).tolist()
         limit = max((lost - won) / n, 0.0) + rng.uniform(0.001, 0.2)
         if lost + won <= n and limit < 1:
             cases.append((n, lost, won, np.array([limit])))
-    found = [room._largest(*case)[0] for case in cases]
-    monkeypatch.setattr(room, "_GRID", 1500)
-    monkeypatch.setattr(room, "_BETWEEN", 1.0, raising=False)
-    for p_value, case in zip(found, cases):
-        assert p_value >= room._largest(*case)[0]
+    p_values = [room._maximized_p_values(*case)[0] for case in cases]
+    monkeypatch.setattr(room, "_N_GRID", 1500)
+    monkeypatch.setattr(room, "_GRID_ROOM", 1.0)
+    for p_value, case in zip(p_values, cases, strict=True):
+        assert p_value >= room._maximized_p_values(*case)[0]

@@ -1,4 +1,4 @@
-"""A router simple enough to know by heart."""
+"""A router whose curve is known exactly."""
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -7,10 +7,10 @@ from skroute.base import CostAwareMixin, Plan
 
 
 class RankRouter(CostAwareMixin, ClassifierMixin, BaseEstimator):
-    """Sends the rows with the largest first feature to a costly model that is always right.
+    """Router between a cheap model and a costly one that is always right.
 
-    The cheap model always answers 0. Costs are 1 and 3; the first feature of the rows is
-    taken to be uniform on [0, 1].
+    The rows with the largest first feature go to the costly model. The first feature
+    must be uniform on [0, 1]. The cheap model always answers 0. Costs are 1 and 3.
     """
 
     def __init__(self, budget=None, shift=0.0):
@@ -42,7 +42,7 @@ class RankRouter(CostAwareMixin, ClassifierMixin, BaseEstimator):
 
 
 def problem(n=200):
-    """Rows with the label as second feature: half of them 1."""
+    """Return rows with the label as second feature, and labels: half of them are 1."""
     rank = np.arange(n) / n
     y = np.arange(n) % 2
     return np.column_stack([rank, y]), y

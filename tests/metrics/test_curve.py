@@ -1,4 +1,4 @@
-"""accuracy_cost_curve and what it rests on."""
+"""accuracy_cost_curve, risk_coverage_curve, and the helpers of both."""
 
 import re
 
@@ -57,11 +57,10 @@ def test_numbers():
 @pytest.mark.parametrize("kind", [OccamRouterClassifier, FrugalMLClassifier])
 def test_no_model_is_asked_twice_about_a_row(kind):
     X, y = make_classification(300, random_state=0)
-    stump, tree = (
-        DecisionTreeClassifier(max_depth=1),
-        DecisionTreeClassifier(random_state=0),
-    )
-    members = [("stump", Counting(stump)), ("tree", Counting(tree))]
+    members = [
+        ("stump", Counting(DecisionTreeClassifier(max_depth=1))),
+        ("tree", Counting(DecisionTreeClassifier(random_state=0))),
+    ]
     router = kind(members, costs=[1, 10]).fit(X[:150], y[:150])
     for member in router.estimators_:
         member.rows_.clear()
@@ -85,7 +84,8 @@ def test_sample_weight_counts_rows():
     [
         (
             [],
-            "budgets must be a non-empty list of numbers (mean costs per sample), got [].",
+            "budgets must be a non-empty list of numbers (mean costs per sample), got "
+            "[].",
         ),
         (
             [1, -1],
@@ -148,7 +148,8 @@ def test_the_curve_and_scorers_of_a_router_are_its_own_scores(per_row):
         params = {"costs": costs * np.linspace(0.5, 1.5, 400)[:, None]}
         router = BudgetRouter(Ridge()).fit(X, Q, **params)
     else:
-        router, params = BudgetRouter(Ridge(), costs=costs).fit(X, Q), {}
+        params = {}
+        router = BudgetRouter(Ridge(), costs=costs).fit(X, Q)
     budgets = [0.2, 0.5, 1.5]
     curve = accuracy_cost_curve(router, X, Q, budgets, **params)
     scorer = make_curve_scorer(cost_quality_auc, budgets)
@@ -159,8 +160,8 @@ def test_the_curve_and_scorers_of_a_router_are_its_own_scores(per_row):
         assert_allclose(quality, router.score(X, Q, budget=budget, **params))
         assert_allclose(cost, router.predict_cost(X, budget=budget, **params).mean())
         for scoring, value in ((None, quality), (mean_cost_scorer, cost)):
-            own = make_budget_scorer(budget, scoring=scoring)
-            assert_allclose(own(router, X, Q, **params), value)
+            budget_scorer = make_budget_scorer(budget, scoring=scoring)
+            assert_allclose(budget_scorer(router, X, Q, **params), value)
     with pytest.raises(ValueError, match=r"for each of its choices_ \(there are 3\)"):
         accuracy_cost_curve(router, X, Q[:, :2], budgets, **params)
 
@@ -179,9 +180,9 @@ def test_a_function_of_label_sets_is_given_truth_values_as_in_fit():
         cv=2,
     ).fit(X, Y)
     curve = accuracy_cost_curve(router, X, Y, [2])
-    own = router.row_quality(X, Y, budget=2).quality
-    assert_allclose(curve.row_quality[:, 0], own)
-    assert_allclose(own, (router.predict(X, budget=2) == Y).mean(axis=1))
+    row_quality = router.row_quality(X, Y, budget=2).quality
+    assert_allclose(curve.row_quality[:, 0], row_quality)
+    assert_allclose(row_quality, (router.predict(X, budget=2) == Y).mean(axis=1))
 
 
 @settings(max_examples=60, deadline=None)
@@ -202,7 +203,7 @@ def test_it_is_the_mean_loss_of_all_rows_above_each_threshold(seed, n, weighted)
     assert (np.diff(curve.coverage) > 0).all() and (np.diff(curve.thresholds) < 0).all()
     repeated = np.repeat(np.arange(n), weight.astype(int))
     loss, confidence = loss[repeated], confidence[repeated]
-    risks = [loss[confidence >= own].mean() for own in confidence]
+    risks = [loss[confidence >= threshold].mean() for threshold in confidence]
     assert curve.area == pytest.approx(np.mean(risks))
 
 
@@ -213,7 +214,7 @@ def test_weights_that_are_negative_are_refused():
         risk_coverage_curve([0, 1, 0], [0.9, 0.6, 0.2], sample_weight=[1, -1, 1])
 
 
-def test_scorer_of_classifiers_of_routers_and_of_cascades_that_hand_over():
+def test_scorer_of_classifiers_of_routers_and_of_cascades_that_abstain():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 2))
     y = (X[:, 0] + rng.normal(size=400) > 0).astype(int)
@@ -223,8 +224,8 @@ def test_scorer_of_classifiers_of_routers_and_of_cascades_that_hand_over():
     for weight in (None, rng.integers(0, 4, 200)):
         ranked = proba.argmax(axis=1) != y[200:], proba.max(axis=1)
         by_hand = risk_coverage_curve(*ranked, sample_weight=weight).area
-        found = risk_coverage_scorer(router, X[200:], y[200:], sample_weight=weight)
-        assert found == pytest.approx(-by_hand)
+        score = risk_coverage_scorer(router, X[200:], y[200:], sample_weight=weight)
+        assert score == pytest.approx(-by_hand)
     Q = (rng.uniform(size=(400, 2)) < 1 / (1 + np.exp(-X[:, [0, 0]]))).astype(float)
     logged = BudgetRouter(Ridge(), costs=[1, 2]).fit(X, Q)
     assert -1 < risk_coverage_scorer(logged, X, Q) < 0

@@ -1,4 +1,4 @@
-"""The displays: what is drawn, from what."""
+"""The displays: numbers, lines and labels."""
 
 import numpy as np
 import pytest
@@ -76,10 +76,8 @@ class TestAccuracyCost:
         assert AccuracyCostDisplay.from_estimator(router, X, Q, **asked).singles is None
 
     def test_single_choices_are_weighted_as_the_curve_is(self):
-        weight, chance = (
-            1.0 + 4 * y,
-            DummyClassifier(strategy="uniform", random_state=0),
-        )
+        weight = 1.0 + 4 * y
+        chance = DummyClassifier(strategy="uniform", random_state=0)
         members = [("prior", DummyClassifier()), ("chance", chance)]
         router = DummyRouterClassifier(
             members, costs=[1, 2], quality="balanced_accuracy"

@@ -1,4 +1,4 @@
-"""decision_report: its numbers, what it asks of models, and the page in a real browser."""
+"""decision_report: its numbers, its calls of models, and the page in a real browser."""
 
 import json
 import re
@@ -43,26 +43,35 @@ def spec_of(page):
 
 
 def shown(page):
-    """What stands at each stop, the shares of the choices, and the single choices."""
+    """Return the numbers, the shares and the single choices of a page.
+
+    Returns
+    -------
+    lines : dict of str to list
+        Numbers and texts at each stop of the slider, by name.
+    shares : ndarray of shape (n_stops, n_choices)
+    singles : dict of str to dict
+        Mean cost and mean quality of each single choice.
+    """
     spec = spec_of(page)
-    numbers, (_, bars) = spec["data"]["values"], spec["vconcat"][0]["hconcat"]
-    rows = {"budget": spec["params"][1]["value"]}
-    for what in dict.fromkeys(row["what"] for row in numbers):
-        column = [row for row in numbers if row["what"] == what]
-        assert [row["stop"] for row in column] == list(range(len(rows["budget"])))
-        rows[what], rows["text of " + what] = (
-            [row[key] for row in column] for key in ("value", "text")
-        )
-        if what == "router":
-            rows |= {
-                key: [row[key] for row in column] for key in ("cost", "low", "high")
-            }
-    share = np.array([row["share"] for row in bars["data"]["values"]]).reshape(
-        len(rows["cost"]), -1
-    )
-    layers = spec["vconcat"][1]["layer"]
-    singles = [one for part in layers for one in part.get("data", {}).get("values", [])]
-    return rows, share, {one["name"]: one for one in singles}
+    numbers = spec["data"]["values"]
+    budgets = spec["params"][1]["value"]
+    lines = {"budget": budgets}
+    for name in dict.fromkeys(row["what"] for row in numbers):
+        line = [row for row in numbers if row["what"] == name]
+        assert [row["stop"] for row in line] == list(range(len(budgets)))
+        lines[name] = [row["value"] for row in line]
+        lines["text of " + name] = [row["text"] for row in line]
+        if name == "router":
+            for key in ("cost", "low", "high"):
+                lines[key] = [row[key] for row in line]
+    _, bars = spec["vconcat"][0]["hconcat"]
+    shares = np.array([row["share"] for row in bars["data"]["values"]])
+    singles = {}
+    for layer in spec["vconcat"][1]["layer"]:
+        for single in layer.get("data", {}).get("values", []):
+            singles[single["name"]] = single
+    return lines, shares.reshape(len(budgets), -1), singles
 
 
 @pytest.fixture(scope="module")
@@ -85,31 +94,38 @@ def digits():
 
 @pytest.mark.parametrize("per_row", [False, True])
 def test_every_stop_is_what_the_router_does(router, problem, tmp_path, per_row):
-    X, Q, costs, told = problem.data, problem.quality, problem.costs, {}
+    X, Q, costs = problem.data, problem.quality, problem.costs
+    params = {}
     if per_row:
         costs = costs * np.linspace(0.5, 1.5, 600)[:, None]
         router = BudgetRouter(Ridge(), budget=0.4, cv=2).fit(
             X[:300], Q[:300], costs=costs[:300]
         )
         costs = costs[300:]
-        told = {"costs": costs}
+        params = {"costs": costs}
     X, Q, budgets = X[300:], Q[300:], [0.2, 0.4, 0.7, np.inf]
     page = decision_report(
-        router, X, Q, path=tmp_path / "r.html", budgets=budgets, n_resamples=400, **told
+        router,
+        X,
+        Q,
+        path=tmp_path / "r.html",
+        budgets=budgets,
+        n_resamples=400,
+        **params,
     )
     rows, share, singles = shown(page)
-    curve = accuracy_cost_curve(router, X, Q, budgets, **told)
+    curve = accuracy_cost_curve(router, X, Q, budgets, **params)
     assert rows["budget"] == ["unlimited" if b == np.inf else f"{b:g}" for b in budgets]
     for name, expected in {"router": curve.quality, "cost": curve.cost}.items():
         assert_allclose(rows[name], expected, atol=1e-12)
     assert_allclose(share, curve.route_share, atol=1e-12)
-    beside = reference_curves(Q, costs, curve.cost)
+    references = reference_curves(Q, costs, curve.cost)
     for name in ("random", "single", "oracle"):
         key = {"random": "random mix", "single": "best single choice"}.get(name, name)
-        assert_allclose(rows[key], getattr(beside, name), atol=1e-12)
-    assert_allclose([one["value"] for one in singles.values()], Q.mean(axis=0))
+        assert_allclose(rows[key], getattr(references, name), atol=1e-12)
+    assert_allclose([single["value"] for single in singles.values()], Q.mean(axis=0))
     gain = [float(text.split()[0]) for text in rows["text of above the random mix"]]
-    assert_allclose(gain, curve.quality - beside.random, rtol=1e-3)
+    assert_allclose(gain, curve.quality - references.random, rtol=1e-3)
     # Intervals are those of means.
     half = 1.96 * curve.row_quality[:, 1].std() / np.sqrt(300)
     assert (rows["high"][1] - rows["low"][1]) / 2 == pytest.approx(half, rel=0.15)
@@ -178,7 +194,9 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize("estimator", OTHERS, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize(
+    "estimator", OTHERS, ids=lambda estimator: type(estimator).__name__
+)
 def test_other_paths(estimator, tmp_path):
     X, y = make_classification(200, 6, n_informative=4, random_state=0)
     stops = {"budgets": [0.0, np.inf]} if is_regressor(estimator) else {"n_budgets": 3}
@@ -190,10 +208,10 @@ def test_other_paths(estimator, tmp_path):
     curve = accuracy_cost_curve(fitted, X[100:], y[100:], [np.inf])
     assert_allclose(rows["router"][-1], curve.quality[0])
     assert_allclose(share[-1], curve.route_share[0])
-    handing_over = singles.pop("abstain", None)
+    abstaining = singles.pop("abstain", None)
     assert len(singles) == 2
     if is_regressor(estimator):
-        assert handing_over["cost"] == 0
+        assert abstaining["cost"] == 0
 
 
 @pytest.mark.parametrize(
@@ -245,16 +263,20 @@ def test_in_a_browser_the_slider_moves_the_numbers(router, problem, tmp_path):
         "playwright.sync_api", reason="playwright drives the browser"
     )
     names = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"]
-    if (browser := next(filter(None, map(shutil.which, names)), None)) is None:
+    browsers = [shutil.which(name) for name in names if shutil.which(name)]
+    if not browsers:
         pytest.skip("there is no chromium here")
     X, Q = problem.data[300:], problem.quality[300:]
     path = decision_report(
         router, X, Q, path=tmp_path / "r.html", cost_unit="USD", **FEW
     )
-    rows, noted = shown(path)[0], []
+    rows, _, _ = shown(path)
+    noted = []
     with driver.sync_playwright() as started:
-        # Without its sandbox, which containers do not let it have; the page is our own.
-        opened = started.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+        # Containers do not allow the sandbox. The page is our own.
+        opened = started.chromium.launch(
+            executable_path=browsers[0], args=["--no-sandbox"]
+        )
         page = opened.new_page()
         page.on("request", lambda request: noted.append(request.url))
         page.on("console", lambda message: noted.append(message.text))

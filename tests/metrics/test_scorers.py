@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skroute.metrics import (
+    BudgetSearchCV,
     average_performance_gap_recovered,
     best_within_budget,
     cost_quality_auc,
@@ -35,11 +36,10 @@ def both_scores(estimator, X, y):
 def test_mean_cost():
     router = RankRouter(budget=2).fit(X, y)
     assert mean_cost_scorer(router, X, y) == 2.0
-    assert (
-        mean_cost_scorer(make_pipeline(FunctionTransformer(), router).fit(X, y), X)
-        == 2.0
-    )
-    assert router.n_calls_ == 0  # Deciding is enough; nobody is asked.
+    pipeline = make_pipeline(FunctionTransformer(), router).fit(X, y)
+    assert mean_cost_scorer(pipeline, X) == 2.0
+    # The cost is known from the decision, without an answer.
+    assert router.n_calls_ == 0
     with pytest.raises(TypeError, match="cost-aware"):
         mean_cost_scorer(DummyClassifier().fit(X, y), X, y)
 
@@ -70,7 +70,7 @@ class TestBestWithinBudget:
     @pytest.mark.parametrize("scoring", [SCORING, both_scores])
     @pytest.mark.parametrize("routing", [False, True])
     def test_the_search_can_be_used(self, routing, scoring):
-        """All that a fitted search offers works, as far as scikit-learn has it for a function."""
+        """Scores, predictions and clones of a fitted search work with the rule."""
         with sklearn.config_context(enable_metadata_routing=routing):
             search = GridSearchCV(
                 RankRouter(), GRID, scoring=scoring, refit=best_within_budget(2.2), cv=2
@@ -80,12 +80,37 @@ class TestBestWithinBudget:
                 assert copy.score(X, y) == copy.best_estimator_.score(X, y)
                 assert_array_equal(copy.predict(X), copy.best_estimator_.predict(X))
                 assert copy.predict_proba(X).shape == (len(X), 2)
-                quality, cost = (
-                    copy.cv_results_[f"mean_test_{name}"] for name in SCORING
-                )
+                quality = copy.cv_results_["mean_test_accuracy"]
+                cost = copy.cv_results_["mean_test_cost"]
                 assert quality[copy.best_index_] == quality[cost <= 2.2].max()
                 # scikit-learn: "not available if refit is a function".
                 assert not hasattr(copy, "best_score_")
+
+    @pytest.mark.parametrize(
+        "search",
+        [
+            GridSearchCV(
+                RankRouter(),
+                GRID,
+                scoring=SCORING,
+                refit=best_within_budget(2.2),
+                cv=2,
+            ),
+            BudgetSearchCV(RankRouter(), GRID, budget=2.2, cv=2),
+        ],
+        ids=lambda search: type(search).__name__,
+    )
+    def test_skops_stores_the_search(self, search):
+        """The rule keeps its budget, and no object refers to itself."""
+        skops = pytest.importorskip("skops.io")
+        search = clone(search).fit(X, y)
+        data = skops.dumps(search)
+        types = skops.get_untrusted_types(data=data)
+        stored = skops.loads(data, trusted=types)
+        assert_array_equal(stored.predict(X), search.predict(X))
+        assert stored.score(X, y) == search.score(X, y)
+        results = search.cv_results_
+        assert stored.refit(results) == search.refit(results) == search.best_index_
 
     def test_ties_go_to_the_cheaper_then_the_first(self):
         results = {

@@ -1,4 +1,4 @@
-"""A search within a budget: what it finds, how it is asked, and why candidates fail."""
+"""A search within a budget: its results, its calls, and candidates that fail."""
 
 import numpy as np
 import pytest
@@ -26,8 +26,9 @@ GRID = [0.0005, 0.02, 0.05]
 
 
 def miser(**params):
-    how = {"gate": BoostedGate(n_estimators=5), "p_full": 0, "cv": 2} | params
-    return AdaptGatingClassifier(DummyClassifier(), **how)
+    """Return a classifier that buys few features."""
+    defaults = {"gate": BoostedGate(n_estimators=5), "p_full": 0, "cv": 2}
+    return AdaptGatingClassifier(DummyClassifier(), **{**defaults, **params})
 
 
 SCALED = [("scale", StandardScaler()), ("buy", miser())]
@@ -53,8 +54,8 @@ def test_it_finds_what_a_grid_search_finds_and_is_asked_like_it(model, name):
         cv=2,
     ).fit(X, Y)
     assert search.best_params_ == theirs.best_params_
-    of_theirs = theirs.cv_results_["mean_test_accuracy"][theirs.best_index_]
-    assert search.best_score_ == of_theirs and search.best_cost_ <= 5
+    best_accuracy = theirs.cv_results_["mean_test_accuracy"][theirs.best_index_]
+    assert search.best_score_ == best_accuracy and search.best_cost_ <= 5
     routed = search.predict_routed(X)
     np.testing.assert_array_equal(routed.y_pred, theirs.predict(X))
     np.testing.assert_array_equal(routed.y_pred, search.predict(X, budget=np.inf))
@@ -75,9 +76,10 @@ def test_it_finds_what_a_grid_search_finds_and_is_asked_like_it(model, name):
             lambda columns, rows: X[np.ix_(rows, columns)], n_samples=len(X)
         )
         np.testing.assert_array_equal(search.predict(lazy), routed.y_pred)
-        assert (
-            sum(len(c) * len(r) for c, r in lazy.acquisition_log_) == routed.cost.sum()
+        n_bought = sum(
+            len(columns) * len(rows) for columns, rows in lazy.acquisition_log_
         )
+        assert n_bought == routed.cost.sum()
 
 
 def test_candidates_that_fail_say_why():
@@ -87,7 +89,7 @@ def test_candidates_that_fail_say_why():
     assert search.best_params_["feature_costs"] is None
     too_little = BudgetSearchCV(miser(), grid, budget=0, cv=2)
     with (
-        # Why they failed is said by scikit-learn, while it searches.
+        # scikit-learn warns of the reason while it searches.
         pytest.warns(FitFailedWarning, match="feature_costs must have one number"),
         pytest.raises(ValueError, match="No candidate keeps"),
     ):

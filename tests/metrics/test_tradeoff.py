@@ -1,4 +1,4 @@
-"""Numbers on curves, each against a second way to get it."""
+"""Numbers of curves, each compared with a second way to compute it."""
 
 import numpy as np
 import pytest
@@ -41,14 +41,14 @@ class TestCostReduction:
             for c, q in zip(cost, quality)
             if q >= reference_quality - max_drop
         ]
-        found = cost_reduction_at(
+        saving = cost_reduction_at(
             cost,
             quality,
             reference_cost=2,
             reference_quality=reference_quality,
             max_drop=max_drop,
         )
-        assert_allclose(found, max(savings) if savings else np.nan)
+        assert_allclose(saving, max(savings) if savings else np.nan)
 
     def test_rounding_of_means_does_not_lose_a_point(self):
         assert (
@@ -74,7 +74,7 @@ class TestArea:
         )
 
     def test_jump(self):
-        # From 0.2 to 0.8 at cost 1: the area does not care where the jump belongs.
+        # From 0.2 to 0.8 at cost 1: the side of the jump makes no difference.
         cost, quality = [0, 1, 1, 2], [0.2, 0.2, 0.8, 0.8]
         assert_allclose(cost_quality_auc(cost, quality), 0.5)
         assert_allclose(cost_quality_auc(cost, quality, low=1), 0.8)
@@ -88,13 +88,11 @@ class TestGapRecovered:
         share = np.linspace(0, 1, 11)
         accuracy = np.sort(np.r_[0.6, state.uniform(0.6, 0.8, size=9), 0.8])
         # Prices of the two models: 0.24 and 24.7.
-        cost, ends = (
-            0.24 + share * (24.7 - 0.24),
-            {"weak": (0.24, 0.6), "strong": (24.7, 0.8)},
-        )
-        auc, weak, strong = (
-            np.trapezoid(y + 0 * share, share) for y in (accuracy, 0.6, 0.8)
-        )
+        cost = 0.24 + share * (24.7 - 0.24)
+        ends = {"weak": (0.24, 0.6), "strong": (24.7, 0.8)}
+        auc = np.trapezoid(accuracy, share)
+        weak = np.trapezoid(np.full(11, 0.6), share)
+        strong = np.trapezoid(np.full(11, 0.8), share)
         assert_allclose(cost_quality_auc(cost, accuracy), auc)
         apgr = average_performance_gap_recovered(cost, accuracy, **ends)
         assert_allclose(apgr, (auc - weak) / (strong - weak))
@@ -169,16 +167,14 @@ class TestParetoFront:
     def test_brute_force(self, curve):
         cost, quality = curve
         front = pareto_front(cost, quality)
-        beaten = [
-            any(
-                (c <= cost[i] and q > quality[i]) or (c < cost[i] and q >= quality[i])
-                for c, q in zip(cost, quality)
-            )
-            for i in range(len(cost))
-        ]
-        kept = {(cost[i], quality[i]) for i in range(len(cost)) if not beaten[i]}
-        assert [(cost[i], quality[i]) for i in front] == sorted(kept)
-        # Of equal points the first.
+        best_points = set()
+        for i in range(len(cost)):
+            is_better = (cost <= cost[i]) & (quality > quality[i])
+            is_cheaper = (cost < cost[i]) & (quality >= quality[i])
+            if not (is_better | is_cheaper).any():
+                best_points.add((cost[i], quality[i]))
+        assert [(cost[i], quality[i]) for i in front] == sorted(best_points)
+        # The front has the first of equal points.
         for i in front:
             assert not any(
                 cost[j] == cost[i] and quality[j] == quality[i] for j in range(i)
@@ -189,28 +185,32 @@ class TestReferenceCurves:
     @settings(max_examples=60, deadline=None)
     @given(st.data())
     def test_linear_programs(self, data):
-        n, m = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 4))
+        n = data.draw(st.integers(1, 5))
+        m = data.draw(st.integers(1, 4))
         Q = data.draw(arrays(float, (n, m), elements=grid))
         per_row = data.draw(st.booleans())
         costs = data.draw(arrays(float, (n, m) if per_row else m, elements=grid))
         C = np.broadcast_to(costs, (n, m))
         budget = float(C.min(axis=1).mean() + data.draw(grid))
-        found = reference_curves(Q, costs, [budget])
+        references = reference_curves(Q, costs, [budget])
 
         one_each = np.kron(np.eye(n), np.ones(m))
         oracle = linprog(-Q.ravel(), C.ravel()[None], n * budget, one_each, np.ones(n))
-        assert_allclose(found.oracle, -oracle.fun / n, atol=1e-7)
+        assert_allclose(references.oracle, -oracle.fun / n, atol=1e-7)
 
-        cost, quality = C.mean(axis=0), Q.mean(axis=0)
+        cost = C.mean(axis=0)
+        quality = Q.mean(axis=0)
         if cost.min() > budget + 1e-9:
-            assert np.isnan(found.random).all()
-            assert np.isnan(found.single).all()
+            assert np.isnan(references.random).all()
+            assert np.isnan(references.single).all()
         elif cost.min() <= budget:
             mix = linprog(-quality, cost[None], budget, np.ones((1, m)), [1])
-            assert_allclose(found.random, -mix.fun, atol=1e-7)
-            assert_allclose(found.single, quality[cost <= budget * (1 + 1e-12)].max())
-            assert found.single <= found.random + 1e-12
-            assert found.random <= found.oracle + 1e-7
+            assert_allclose(references.random, -mix.fun, atol=1e-7)
+            assert_allclose(
+                references.single, quality[cost <= budget * (1 + 1e-12)].max()
+            )
+            assert references.single <= references.random + 1e-12
+            assert references.random <= references.oracle + 1e-7
 
 
 def test_pairs_are_compared_where_both_are_known():
@@ -234,7 +234,7 @@ BUDGETS = np.array([0.1, 0.2, 0.4, 0.6, 0.8, 1.0])
 
 
 def curve_of(routes, Q, costs):
-    """The curve of given routes, (n_budgets, n_samples)."""
+    """Return the curve of some routes, (n_budgets, n_samples)."""
     rows = np.arange(len(Q))
     row_costs = np.broadcast_to(costs, Q.shape)
     quality = np.column_stack([Q[rows, route] for route in routes])
@@ -267,16 +267,16 @@ def case(request):
 
 def test_numbers_of_the_router(case):
     curve, Q, costs = case
-    found = compare_with_references(curve, Q, costs, n_resamples=5, random_state=0)
-    models = np.broadcast_to(costs, Q.shape).mean(axis=0), Q.mean(axis=0)
-    ends = {
-        "weak": (models[0][0], models[1][0]),
-        "strong": (models[0][2], models[1][2]),
-    }
-    points = curve.cost, curve.quality
+    numbers = compare_with_references(curve, Q, costs, n_resamples=5, random_state=0)
+    model_costs = np.broadcast_to(costs, Q.shape).mean(axis=0)
+    model_qualities = Q.mean(axis=0)
+    weak = (model_costs[0], model_qualities[0])
+    strong = (model_costs[2], model_qualities[2])
+    ends = {"weak": weak, "strong": strong}
+    points = (curve.cost, curve.quality)
 
     def of(metric, who="router"):
-        return found[metric][who].estimate
+        return numbers[metric][who].estimate
 
     assert_allclose(of("apgr"), average_performance_gap_recovered(*points, **ends))
     assert_allclose(of("cpt_50"), call_performance_threshold(*points, 0.5, **ends))
@@ -285,17 +285,21 @@ def test_numbers_of_the_router(case):
         of("saving"),
         cost_reduction_at(
             *points,
-            reference_cost=ends["strong"][0],
-            reference_quality=ends["strong"][1],
+            reference_cost=strong[0],
+            reference_quality=strong[1],
         ),
     )
-    best = [max(q for c, q in zip(*models) if c <= cost) for cost in curve.cost]
+    best = [model_qualities[model_costs <= cost].max() for cost in curve.cost]
     assert_allclose(of("distance"), np.maximum(best - curve.quality, 0).mean())
-    ended = [np.r_[ends["weak"][i], points[i], ends["strong"][i]] for i in range(2)]
-    low, high = ends["weak"][0], ends["strong"][0]
-    if curve.cost[0] > low and curve.cost[-1] < high:
-        assert_allclose(of("auc"), cost_quality_auc(*ended, low=low, high=high))
-    for metric in found:
+    if curve.cost[0] > weak[0] and curve.cost[-1] < strong[0]:
+        area = cost_quality_auc(
+            np.r_[weak[0], curve.cost, strong[0]],
+            np.r_[weak[1], curve.quality, strong[1]],
+            low=weak[0],
+            high=strong[0],
+        )
+        assert_allclose(of("auc"), area)
+    for metric in numbers:
         assert_allclose(
             of(metric, "gain"), of(metric) - of(metric, "random"), atol=1e-15
         )
@@ -303,42 +307,42 @@ def test_numbers_of_the_router(case):
 
 def test_references(case):
     curve, Q, costs = case
-    compared = compare_with_references(curve, Q, costs, n_resamples=5, random_state=0)
-    found = compared["auc"]
-    assert not any(
-        compared["distance"][who].estimate for who in ("random", "single", "oracle")
-    )
+    numbers = compare_with_references(curve, Q, costs, n_resamples=5, random_state=0)
+    areas = numbers["auc"]
+    for who in ("random", "single", "oracle"):
+        assert numbers["distance"][who].estimate == 0
     mean_cost = np.broadcast_to(costs, Q.shape).mean(axis=0)
     # Fine grids: area of the reference curves themselves.
     budgets = np.linspace(mean_cost[0], mean_cost[2], 4001)
     references = reference_curves(Q, costs, budgets)
-    assert_allclose(found["random"].estimate, references.random.mean(), atol=1e-3)
-    assert_allclose(found["single"].estimate, references.single.mean(), atol=1e-3)
+    assert_allclose(areas["random"].estimate, references.random.mean(), atol=1e-3)
+    assert_allclose(areas["single"].estimate, references.single.mean(), atol=1e-3)
     # Between its points the oracle's curve is straight, the real one concave.
-    assert found["oracle"].estimate <= references.oracle.mean() + 1e-3
-    order = [found[who].estimate for who in ("single", "random", "router", "oracle")]
+    assert areas["oracle"].estimate <= references.oracle.mean() + 1e-3
+    order = [areas[who].estimate for who in ("single", "random", "router", "oracle")]
     assert order == sorted(order)
 
 
 def test_intervals(case):
     curve, Q, costs = case
-    told = {"n_resamples": 40, "random_state": 0}
-    found, again = (compare_with_references(curve, Q, costs, **told) for _ in range(2))
-    narrow = compare_with_references(curve, Q, costs, confidence_level=0.5, **told)
-    assert found == again
-    apgr = found["apgr"]["router"]
+    options = {"n_resamples": 40, "random_state": 0}
+    numbers = compare_with_references(curve, Q, costs, **options)
+    again = compare_with_references(curve, Q, costs, **options)
+    narrow = compare_with_references(curve, Q, costs, confidence_level=0.5, **options)
+    assert numbers == again
+    apgr = numbers["apgr"]["router"]
     assert apgr.low < apgr.estimate < apgr.high
     assert apgr.n_samples == N
     assert apgr.low < narrow["apgr"]["router"].low
-    # Paired: the gain is surer than the two numbers are apart.
-    error = {who: value.standard_error for who, value in found["auc"].items()}
+    # The two numbers are paired: the error of their difference is smaller.
+    error = {who: value.standard_error for who, value in numbers["auc"].items()}
     assert error["gain"] < np.hypot(error["router"], error["random"])
 
 
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=15, deadline=None)
 def test_an_interval_belongs_to_a_number(seed):
-    """Where a number is not defined on the rows, neither is what resamples say of it."""
+    """A number that is not defined on the rows has no interval either."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(4, 40))
     Q = (rng.uniform(size=(n, 2)) < [0.5, 0.7]).astype(float)
@@ -348,9 +352,11 @@ def test_an_interval_belongs_to_a_number(seed):
     share = rng.uniform(size=(6, 1)) * rng.choice([0.5, 1.0])
     routes = (rng.uniform(size=(6, n)) < share).astype(int)
     curve = curve_of(routes, Q, np.array([1.0, 2.0]))._replace(budget=BUDGETS + 1)
-    found = compare_with_references(curve, Q, [1.0, 2.0], n_resamples=8, random_state=0)
-    for metric in found:
-        for value in found[metric].values():
+    numbers = compare_with_references(
+        curve, Q, [1.0, 2.0], n_resamples=8, random_state=0
+    )
+    for by_contender in numbers.values():
+        for value in by_contender.values():
             undefined = np.isnan(
                 [value.estimate, value.low, value.high, value.standard_error]
             )
@@ -360,12 +366,13 @@ def test_an_interval_belongs_to_a_number(seed):
 
 def test_is_the_plain_bootstrap():
     state = np.random.RandomState(0)
-    a, b = state.normal(size=30), state.normal(size=(30, 2))
+    a = state.normal(size=30)
+    b = state.normal(size=(30, 2))
 
     def statistic(x, y):
         return x - y.prod()
 
-    found = bootstrap_interval(
+    interval = bootstrap_interval(
         statistic, a, b, n_resamples=50, confidence_level=0.8, random_state=1
     )
     state = np.random.RandomState(1)
@@ -373,10 +380,10 @@ def test_is_the_plain_bootstrap():
     for _ in range(50):
         rows = state.randint(30, size=30)
         values.append(statistic(a[rows].mean(), b[rows].mean(axis=0)))
-    assert_allclose(found.estimate, statistic(a.mean(), b.mean(axis=0)))
-    assert_allclose([found.low, found.high], np.quantile(values, [0.1, 0.9]))
-    assert_allclose(found.standard_error, np.std(values))
-    assert found.n_samples == 30
+    assert_allclose(interval.estimate, statistic(a.mean(), b.mean(axis=0)))
+    assert_allclose([interval.low, interval.high], np.quantile(values, [0.1, 0.9]))
+    assert_allclose(interval.standard_error, np.std(values))
+    assert interval.n_samples == 30
 
 
 @pytest.mark.slow
@@ -386,26 +393,28 @@ def test_coverage():
     covered = 0
     for _ in range(n_trials):
         rows = state.uniform(size=200) < 0.7
-        found = bootstrap_interval(
+        interval = bootstrap_interval(
             float, rows, confidence_level=0.9, n_resamples=200, random_state=state
         )
-        covered += found.low <= 0.7 <= found.high
+        covered += interval.low <= 0.7 <= interval.high
     # Nominal 0.9; percentile intervals of a share of 200 rows fall a little short.
     assert binomtest(covered, n_trials, 0.88).pvalue > 1e-3
 
 
 def test_undefined_resamples_are_left_out():
     rows = np.r_[np.zeros(3), np.ones(3)]
-    found = bootstrap_interval(
+    interval = bootstrap_interval(
         lambda mean: np.nan if mean > 0.5 else mean,
         rows,
         n_resamples=200,
         random_state=0,
     )
-    assert 0 <= found.low <= found.high <= 0.5
-    found = bootstrap_interval(lambda mean: np.nan, rows, n_resamples=5, random_state=0)
-    assert np.isnan(found[:4]).all()
-    assert found.n_samples == 6
+    assert 0 <= interval.low <= interval.high <= 0.5
+    interval = bootstrap_interval(
+        lambda mean: np.nan, rows, n_resamples=5, random_state=0
+    )
+    assert np.isnan(interval[:4]).all()
+    assert interval.n_samples == 6
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ METRICS = ["chebyshev", "manhattan", "euclidean"]
 
 
 def distances_to(X, query, metric):
+    """Return distances of rows to one query, squared for the euclidean metric."""
     difference = np.abs(np.asarray(X, dtype=np.float64) - query)
     if metric == "chebyshev":
         return difference.max(axis=1)
@@ -27,7 +28,7 @@ def distances_to(X, query, metric):
 
 
 def mean_over_all_subsets(X, y, subset_size, query, metric):
-    """The exact limit by enumeration; equally near rows of a subset are averaged."""
+    """Return the exact limit by enumeration, with means over equally near rows."""
     distances = distances_to(X, query, metric)
     answers = []
     for subset in combinations(range(len(X)), subset_size):
@@ -64,18 +65,17 @@ def test_weights_of_many_rows_are_cut_and_sum_to_one(n_rows, size):
     weights = nearest_weights(n_rows, size)
     np.testing.assert_allclose(weights.sum(), 1, rtol=1e-12)
     assert (np.diff(weights) <= 0).all()
-    # The chance that none of the k nearest rows is drawn is what was cut off.
-    k = len(weights)
-    log_beyond = (
-        np.log1p(-size / (n_rows - np.arange(k - 1))).sum()
-        if size < n_rows
-        else -np.inf
-    )
-    assert k == n_rows or size == n_rows or log_beyond >= np.log(1e-6)
-    if k < n_rows - size:
-        assert log_beyond + np.log1p(-size / (n_rows - k + 1)) < np.log(1e-6)
+    n_neighbors = len(weights)
+    if size < n_rows:
+        # The weight that was cut off is the probability that a subset has none of the
+        # nearest rows.
+        log_beyond = np.log1p(-size / (n_rows - np.arange(n_neighbors - 1))).sum()
+        assert n_neighbors == n_rows or log_beyond >= np.log(1e-6)
+        if n_neighbors < n_rows - size:
+            log_of_next = np.log1p(-size / (n_rows - n_neighbors + 1))
+            assert log_beyond + log_of_next < np.log(1e-6)
     if size == 1000:
-        assert 500 < k < 600
+        assert 500 < n_neighbors < 600
 
 
 @settings(max_examples=60, deadline=None)
@@ -92,20 +92,22 @@ def test_exact_limit_is_the_mean_over_all_subsets(seed, n_rows, metric, discrete
     X = rng.integers(0, 3, (n_rows + 3, 2)).astype(float)
     if not discrete:
         X = rng.standard_normal((n_rows + 3, 2))
-    X, Q = X[:-3], X[-3:]
+    queries = X[-3:]
+    X = X[:-3]
     y = rng.standard_normal((n_rows, 2))
     model = BaggedNeighborsRegressor(subset_size=size, metric=metric).fit(X, y)
-    expected = [mean_over_all_subsets(X, y, size, query, metric) for query in Q]
-    np.testing.assert_allclose(model.predict(Q), expected, atol=1e-5)
+    expected = [mean_over_all_subsets(X, y, size, query, metric) for query in queries]
+    np.testing.assert_allclose(model.predict(queries), expected, atol=1e-5)
 
 
 def test_standard_errors_match_the_spread_over_samples():
-    """Redrawing the outcomes, the estimates spread as the standard errors say."""
+    """The outputs are 600 draws of the outcomes of one model."""
     rng = np.random.default_rng(0)
-    X, Q = rng.random((400, 2)), rng.random((20, 2))
+    X = rng.random((400, 2))
+    queries = rng.random((20, 2))
     success = rng.random((600, 400)) < 0.7
     model = BaggedNeighborsRegressor(subset_size=40)
-    mean, std = model.fit(X, success.T).predict(Q, return_std=True)
+    mean, std = model.fit(X, success.T).predict(queries, return_std=True)
     assert mean.shape == std.shape == (20, 600)
     # Unbiased for the variance under equal success probabilities.
     ratio = (std**2).mean(axis=1) / mean.var(axis=1, ddof=1)
@@ -115,7 +117,8 @@ def test_standard_errors_match_the_spread_over_samples():
 
 def test_standard_error_formula():
     rng = np.random.default_rng(0)
-    X, y = rng.random((30, 1)), rng.standard_normal(30)
+    X = rng.random((30, 1))
+    y = rng.standard_normal(30)
     model = BaggedNeighborsRegressor(subset_size=5).fit(X, y)
     query = np.array([[0.4]])
     order = np.argsort(np.abs(X - query)[:, 0])
@@ -135,16 +138,16 @@ def test_standard_error_formula():
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_tied_rows_share_and_their_order_is_of_no_effect(metric):
+def test_tied_rows_share_weights_and_their_order_has_no_effect(metric):
     rng = np.random.default_rng(0)
     X = rng.integers(0, 4, (500, 3)).astype(float)
     y = rng.standard_normal((500, 2))
-    Q = rng.integers(0, 4, (40, 3)).astype(float)
+    queries = rng.integers(0, 4, (40, 3)).astype(float)
     model = BaggedNeighborsRegressor(subset_size=60, metric=metric)
-    expected = model.fit(X, y).predict(Q, return_std=True)
+    expected = model.fit(X, y).predict(queries, return_std=True)
     order = rng.permutation(500)
-    found = model.fit(X[order], y[order]).predict(Q, return_std=True)
-    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    in_other_order = model.fit(X[order], y[order]).predict(queries, return_std=True)
+    np.testing.assert_allclose(in_other_order, expected, rtol=1e-10)
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -152,27 +155,31 @@ def test_tied_rows_share_and_their_order_is_of_no_effect(metric):
 @given(data=st.data())
 def test_distances_are_those_of_double_precision(metric, data):
     rng = np.random.default_rng(data.draw(st.integers(0, 2**31)))
-    n, d = data.draw(st.integers(1, 1200)), data.draw(st.integers(1, 70))
-    X = rng.standard_normal((n + 3, d)) * 10.0 ** rng.uniform(-6, 6, d)
+    n_rows = data.draw(st.integers(1, 1200))
+    n_features = data.draw(st.integers(1, 70))
+    scales = 10.0 ** rng.uniform(-6, 6, n_features)
+    X = rng.standard_normal((n_rows + 3, n_features)) * scales
     X = X.astype(data.draw(st.sampled_from([np.float32, np.float64])))
-    model = BaggedNeighborsRegressor(metric=metric).fit(X[:n], np.zeros(n))
-    queries = X[n:].astype(np.float64)
-    expected = [distances_to(X[:n], query, metric) for query in queries]
-    found = model._distances(queries)
-    np.testing.assert_allclose(
-        found, expected, rtol=0 if metric == "chebyshev" else 1e-12
-    )
+    queries = X[n_rows:].astype(np.float64)
+    X = X[:n_rows]
+    model = BaggedNeighborsRegressor(metric=metric).fit(X, np.zeros(n_rows))
+    expected = [distances_to(X, query, metric) for query in queries]
+    rtol = 0 if metric == "chebyshev" else 1e-12
+    np.testing.assert_allclose(model._distances(queries), expected, rtol=rtol)
 
 
 def test_extreme_sizes():
-    X, y = np.arange(5.0)[:, None], np.array([1.0, 2, 3, 4, 9])
-    # One subset of all rows is the nearest neighbour, whose error one row does not show.
+    X = np.arange(5.0)[:, None]
+    y = np.array([1.0, 2, 3, 4, 9])
+    # The one subset of all rows has the nearest neighbour: one row has no spread.
     model = BaggedNeighborsRegressor(subset_size=5).fit(X, y)
-    assert np.isnan(model.predict([[3.2], [0.0]], return_std=True)[1]).all()
+    _, std = model.predict([[3.2], [0.0]], return_std=True)
+    assert np.isnan(std).all()
     model = BaggedNeighborsRegressor().fit(X[:1], y[:1])
     assert model.subset_size_ == 1
     mean, std = model.predict([[7.0]], return_std=True)
-    assert mean[0] == 1 and np.isnan(std[0])
+    assert mean[0] == 1
+    assert np.isnan(std[0])
     message = "subset_size=6 is more than the n_samples = 5 given to fit"
     with pytest.raises(ValueError, match=re.escape(message)):
         BaggedNeighborsRegressor(subset_size=6).fit(X, y)
@@ -195,22 +202,25 @@ def test_a_weight_of_2_is_a_row_twice(seed, metric):
         for unit in (1.0, 1e-9, 3e5):
             weighted = clone(model).fit(X, Y, sample_weight=unit * counts)
             assert weighted.subset_size_ == repeated.subset_size_
-            found = weighted.predict(queries, return_std=True)
-            for own, other in zip(found, repeated.predict(queries, return_std=True)):
-                np.testing.assert_allclose(own, other, rtol=1e-9, atol=1e-12)
+            estimates = weighted.predict(queries, return_std=True)
+            expected = repeated.predict(queries, return_std=True)
+            np.testing.assert_allclose(estimates[0], expected[0], rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(estimates[1], expected[1], rtol=1e-9, atol=1e-12)
 
 
 def test_weights_that_count_nothing_change_nothing():
     rng = np.random.default_rng(0)
-    X, y = rng.random((100, 3)), rng.random(100)
+    X = rng.random((100, 3))
+    y = rng.random(100)
     plain = BaggedNeighborsRegressor().fit(X, y)
     for weight in (np.ones(100), np.full(100, 1e-3)):
         weighted = BaggedNeighborsRegressor().fit(X, y, sample_weight=weight)
         np.testing.assert_allclose(weighted.predict(X), plain.predict(X), rtol=1e-12)
-    real = rng.random(100)
-    expected = BaggedNeighborsRegressor().fit(X, y, sample_weight=real).predict(X)
-    found = BaggedNeighborsRegressor().fit(X, y, sample_weight=1e-5 * real).predict(X)
-    np.testing.assert_array_equal(expected, found)
-    for wrong in (-real, 0 * real, real[:-1]):
+    weight = rng.random(100)
+    model = BaggedNeighborsRegressor()
+    expected = model.fit(X, y, sample_weight=weight).predict(X)
+    in_other_unit = model.fit(X, y, sample_weight=1e-5 * weight).predict(X)
+    np.testing.assert_array_equal(expected, in_other_unit)
+    for wrong in (-weight, 0 * weight, weight[:-1]):
         with pytest.raises(ValueError, match="(?i)sample.weight"):
             BaggedNeighborsRegressor().fit(X, y, sample_weight=wrong)

@@ -1,4 +1,4 @@
-"""Texts, categories and numbers of a frame as they are, and routers that read them."""
+"""Encoding of texts, categories and numbers, and routers that read them."""
 
 import pickle
 
@@ -24,32 +24,31 @@ from skroute.utils._frames import needs_encoding
 WORDS = ["alpha", "beta", "gamma", "delta", "sum", "proof", "poem", "recipe"]
 
 
-def frame(n=80, seed=0):
+def frame(n_rows=80, seed=0):
+    """Return a log with a column of texts, one of categories and one of numbers."""
     rng = np.random.default_rng(seed)
-    prompts = [" ".join(rng.choice(WORDS, 6)) + f" {i}" for i in range(n)]
-    length = rng.random(n)
+    prompts = [" ".join(rng.choice(WORDS, 6)) + f" {i}" for i in range(n_rows)]
+    length = rng.random(n_rows)
     length[::7] = np.nan
-    return pd.DataFrame(
-        {"prompt": prompts, "tenant": rng.choice(["red", "blue"], n), "length": length}
-    )
+    tenant = rng.choice(["red", "blue"], n_rows)
+    return pd.DataFrame({"prompt": prompts, "tenant": tenant, "length": length})
 
 
-def test_each_column_is_read_as_what_it_holds():
+def test_each_column_is_read_by_its_kind():
     log = frame()
     encoder = FrameEncoder(n_components=4).fit(log)
     assert encoder.kinds_ == ["text", "category", "number"]
-    found = encoder.transform(log)
-    assert found.shape == (80, 4 + 2 + 2)
-    np.testing.assert_array_equal(found[:, 4], log["tenant"] == "blue")
-    np.testing.assert_array_equal(found[:, -1], log["length"].isna())
-    known = log["length"].notna()
-    assert abs(found[known, -2].mean()) < 1e-12 and found[
-        known, -2
-    ].std() == pytest.approx(1)
-    # Texts alone are encoded as new ones by fit_transform.
+    rows = encoder.transform(log)
+    assert rows.shape == (80, 4 + 2 + 2)
+    np.testing.assert_array_equal(rows[:, 4], log["tenant"] == "blue")
+    np.testing.assert_array_equal(rows[:, -1], log["length"].isna())
+    scaled = rows[log["length"].notna(), -2]
+    assert abs(scaled.mean()) < 1e-12
+    assert scaled.std() == pytest.approx(1)
+    # fit_transform has other rows for texts alone: it encodes them as new ones.
     as_new = FrameEncoder(n_components=4).fit_transform(log)
-    np.testing.assert_allclose(found[:, 4:], as_new[:, 4:], atol=1e-5)
-    assert np.linalg.norm(as_new[:, :4]) < np.linalg.norm(found[:, :4])
+    np.testing.assert_allclose(rows[:, 4:], as_new[:, 4:], atol=1e-5)
+    assert np.linalg.norm(as_new[:, :4]) < np.linalg.norm(rows[:, :4])
 
 
 def test_columns_are_found_by_name_and_libraries_agree():
@@ -73,19 +72,18 @@ def test_columns_are_found_by_name_and_libraries_agree():
 def test_equal_texts_are_equal_rows_and_alike_ones_are_near():
     log = frame()
     log.loc[1, "prompt"] = log.loc[0, "prompt"]
-    found = FrameEncoder(n_components=10).fit_transform(log[["prompt"]])
-    np.testing.assert_allclose(found[0], found[1])
-    texts = [
-        f"{text} {i}"
-        for i in range(20)
-        for text in ("red wine", "white wine", "loud music")
-    ]
+    rows = FrameEncoder(n_components=10).fit_transform(log[["prompt"]])
+    np.testing.assert_allclose(rows[0], rows[1])
+    topics = ["red wine", "white wine", "loud music"]
+    texts = []
+    for number in range(20):
+        texts += [f"{topic} {number}" for topic in topics]
     encoder = FrameEncoder(n_components=10).fit(texts)
-    wine, white, music = encoder.transform(["red wine", "white wine", "loud music"])
-    assert wine @ white > wine @ music + 0.1
+    red_wine, white_wine, music = encoder.transform(topics)
+    assert red_wine @ white_wine > red_wine @ music + 0.1
 
 
-def test_what_fit_did_not_see_is_read():
+def test_cells_that_were_not_in_fit_are_read():
     encoder = FrameEncoder().fit(frame())
     new = pd.DataFrame(
         {"prompt": ["", None], "tenant": ["green", None], "length": [None, 3]}
@@ -115,9 +113,11 @@ def test_what_needs_encoding(X, needed):
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "array", "list"])
 def test_a_router_reads_a_log_as_it_is(library):
-    log, rng = frame(200), np.random.default_rng(1)
+    log = frame(200)
+    rng = np.random.default_rng(1)
     hard = log["prompt"].str.contains("proof").to_numpy()
-    Q = np.column_stack([(rng.random(200) < np.where(hard, 0.1, 0.95)), np.ones(200)])
+    right = rng.random(200) < np.where(hard, 0.1, 0.95)
+    Q = np.column_stack([right, np.ones(200)])
     X = {
         "pandas": log[["prompt", "tenant"]],
         "polars": pl.from_pandas(log[["prompt", "tenant"]]),
@@ -135,14 +135,14 @@ NUMBERS = ["Int64", "Float64", "float", "boolean", "bool"]
 
 
 def column_of(dtype, missing, rng):
-    """A column of a dtype, with missing values where it can have them."""
-    n = 40
+    """Return a column of a dtype, with missing values if it can have them."""
+    n_rows = 40
     if dtype in CATEGORIES:
-        values = rng.choice(["red", "blue"], n).astype(object)
+        values = rng.choice(["red", "blue"], n_rows).astype(object)
     elif dtype.startswith("bool"):
-        values = rng.integers(0, 2, n).astype(bool).astype(object)
+        values = rng.integers(0, 2, n_rows).astype(bool).astype(object)
     else:
-        values = rng.integers(0, 9, n).astype(object)
+        values = rng.integers(0, 9, n_rows).astype(object)
     if missing and dtype != "bool":
         values[::5] = np.nan if dtype in ("float", "object", "category") else pd.NA
     return pd.Series(values).astype(dtype)
@@ -157,13 +157,13 @@ def test_every_dtype_of_pandas_is_read(dtype, missing, seed):
     X = pd.DataFrame({"a": column_of(dtype, missing, rng), "b": rng.normal(size=40)})
     encoder = FrameEncoder().fit(X)
     assert encoder.kinds_ == ["category" if dtype in CATEGORIES else "number", "number"]
-    found = encoder.transform(X)
-    assert found.dtype == np.float64 and np.isfinite(found).all()
-    # As the same rows in plain objects, None where a value is missing.
+    rows = encoder.transform(X)
+    assert rows.dtype == np.float64
+    assert np.isfinite(rows).all()
+    # The same rows as plain objects, with None for a missing value.
     plain = X.astype(object).where(X.notna(), None)
-    np.testing.assert_allclose(FrameEncoder().fit_transform(plain), found)
+    np.testing.assert_allclose(FrameEncoder().fit_transform(plain), rows)
     if dtype in CATEGORIES or not X["a"].isna().any():
-        # Missing numbers alone are refused by it, whatever their dtype.
         model = QualityRegressor(family=["linear"], cv=2).fit(X, rng.random((40, 2)))
         assert np.isfinite(model.predict(X)).all()
 
@@ -241,9 +241,12 @@ def test_texts_become_numbers_only_where_the_user_converts_them():
 
 
 def letters(texts):
-    """How often each of ten letters occurs: an encoder of one's own."""
+    """Return the counts of ten letters in each text, as an encoder of a user."""
     assert len(set(texts)) == len(texts)
-    return np.array([[text.count(letter) for letter in "abcdefghij"] for text in texts])
+    counts = np.empty((len(texts), 10))
+    for number, letter in enumerate("abcdefghij"):
+        counts[:, number] = [text.count(letter) for text in texts]
+    return counts
 
 
 def by_words():
@@ -255,24 +258,23 @@ def test_texts_are_read_by_an_encoder_of_ones_own(text):
     log = frame(40)
     encoder = FrameEncoder(text=text, n_components=200).fit(log)
     assert encoder.kinds_ == ["text", "category", "number"]
-    found = encoder.transform(log)
+    rows = encoder.transform(log)
     texts = log["prompt"].tolist()
-    peer = (
-        letters(texts) if text is letters else by_words().fit_transform(texts).toarray()
-    )
-    if peer.shape[1] <= 8:
-        np.testing.assert_allclose(found[:, : peer.shape[1]], peer)
+    if text is letters:
+        peer = letters(texts)
     else:
-        # At most a fifth of the rows: the directions of most variation.
+        peer = by_words().fit_transform(texts).toarray()
+    if peer.shape[1] <= 8:
+        np.testing.assert_allclose(rows[:, : peer.shape[1]], peer)
+    else:
+        # A fifth of the rows bounds the number of directions.
         values = np.linalg.svd(peer, compute_uv=False)[:8]
-        np.testing.assert_allclose(
-            np.linalg.norm(found[:, :8], axis=0), values, rtol=1e-3, atol=1e-9
-        )
+        lengths = np.linalg.norm(rows[:, :8], axis=0)
+        np.testing.assert_allclose(lengths, values, rtol=1e-3, atol=1e-9)
     # A row is the same alone, among others and after a round trip.
-    np.testing.assert_allclose(encoder.transform(log[3:4]), found[3:4], atol=1e-12)
-    np.testing.assert_array_equal(
-        pickle.loads(pickle.dumps(encoder)).transform(log), found
-    )
+    np.testing.assert_allclose(encoder.transform(log[3:4]), rows[3:4], atol=1e-12)
+    copied = pickle.loads(pickle.dumps(encoder))
+    np.testing.assert_array_equal(copied.transform(log), rows)
     assert text is letters or not hasattr(text, "vocabulary_")
 
 
@@ -291,30 +293,31 @@ def test_an_encoder_that_gives_no_numbers_is_refused(text, match):
         encoder.fit(frame(20))
     assert not any(word in str(caught.value) for word in frame(20)["prompt"])
     assert not hasattr(encoder, "kinds_")
-    # What holds no texts asks none.
+    # The encoder of texts is not called for a table without texts.
     if not isinstance(text, str):
         assert encoder.fit_transform(frame()[["length"]]).shape == (80, 2)
 
 
 @pytest.mark.parametrize("nothing", [None, np.nan])
-def test_a_column_of_which_fit_knew_nothing_may_say_anything_later(nothing):
+def test_a_column_of_missing_cells_may_have_any_cells_later(nothing):
     log = pd.DataFrame({"prompt": ["ab cd", "ab ef"] * 20, "tenant": [nothing] * 40})
     encoder = FrameEncoder(n_components=2)
     rows = encoder.fit_transform(log)
     assert encoder.kinds_ == ["category", "number"]
     later = log.assign(tenant=pd.Series(["red", 7, "7", None] * 10, dtype=object))
-    found = encoder.transform(later)
-    assert np.isfinite(found).all()
-    np.testing.assert_array_equal(found[::4], rows[::4])
-    # The one number among them is known.
-    np.testing.assert_array_equal(found[:, -1], [1, 0, 1, 1] * 10)
+    later_rows = encoder.transform(later)
+    assert np.isfinite(later_rows).all()
+    np.testing.assert_array_equal(later_rows[::4], rows[::4])
+    # Only the number is not missing.
+    np.testing.assert_array_equal(later_rows[:, -1], [1, 0, 1, 1] * 10)
 
 
 def test_masked_cells_are_missing():
     X = frame().to_numpy()
     encoder = FrameEncoder(n_components=2).fit(frame())
     missing = X.copy()
-    missing[3], missing[5, 2] = None, None
+    missing[3] = None
+    missing[5, 2] = None
     masked = np.ma.masked_array(X, mask=missing == np.array(None))
     np.testing.assert_array_equal(encoder.transform(masked), encoder.transform(missing))
 
@@ -324,7 +327,7 @@ OUTPUTS = {"default": np.ndarray, "pandas": pd.DataFrame, "polars": pl.DataFrame
 
 @pytest.mark.parametrize("output", OUTPUTS)
 @pytest.mark.parametrize("place", ["alone", "global", "pipeline", "columns"])
-def test_outputs_are_named_and_set_as_of_any_transformer(output, place):
+def test_names_and_types_of_outputs_are_those_of_transformers(output, place):
     log = frame()
     plain = FrameEncoder(n_components=4).fit_transform(log)
     encoder = FrameEncoder(n_components=4)
@@ -339,22 +342,25 @@ def test_outputs_are_named_and_set_as_of_any_transformer(output, place):
         )
     if place == "global":
         with config_context(transform_output=output):
-            found = encoder.fit_transform(log)
-            again = encoder.transform(log)
+            rows = encoder.fit_transform(log)
+            later_rows = encoder.transform(log)
     else:
         encoder.set_output(transform=output)
-        found = encoder.fit_transform(log)
-        again = encoder.transform(log)
-    assert type(found) is type(again) is OUTPUTS[output]
-    np.testing.assert_array_equal(np.asarray(found), plain)
+        rows = encoder.fit_transform(log)
+        later_rows = encoder.transform(log)
+    assert type(rows) is OUTPUTS[output]
+    assert type(later_rows) is OUTPUTS[output]
+    np.testing.assert_array_equal(np.asarray(rows), plain)
     assert list(encoder.get_feature_names_out()) == names
     if output != "default":
-        assert list(found.columns) == list(again.columns) == names
+        assert list(rows.columns) == names
+        assert list(later_rows.columns) == names
 
 
 @pytest.mark.parametrize("output", ["pandas", "polars"])
 def test_estimates_do_not_depend_on_the_output_of_transformers(output):
-    log, rng = frame(), np.random.default_rng(0)
+    log = frame()
+    rng = np.random.default_rng(0)
     Q = rng.random((80, 2))
     expected = QualityRegressor(family=["linear"], cv=2).fit(log, Q).predict(log)
     with config_context(transform_output=output):
@@ -374,9 +380,8 @@ def test_many_sparse_columns_are_reduced_to_directions(kind):
     np.testing.assert_allclose(rows, peer, atol=1e-10)
     assert list(encoder.get_feature_names_out()) == [f"direction{k}" for k in range(4)]
     np.testing.assert_allclose(encoder.transform(wide.toarray()), rows, atol=1e-10)
-    model = QualityRegressor(family=["linear"], cv=2).fit(
-        X, np.eye(2)[np.arange(60) % 2]
-    )
+    Q = np.eye(2)[np.arange(60) % 2]
+    model = QualityRegressor(family=["linear"], cv=2).fit(X, Q)
     assert model.predict(X[:3] if kind == "csr_matrix" else X).shape[1] == 2
     missing = wide.copy()
     missing.data[0] = np.nan
@@ -385,7 +390,7 @@ def test_many_sparse_columns_are_reduced_to_directions(kind):
 
 
 def language(n_words=2000):
-    """Different words of four to eight letters."""
+    """Return different words of four to eight letters."""
     rng = np.random.default_rng(0)
     letters_of_words = rng.choice(list("abcdefghijklmnopqrstuvwxyz"), (2 * n_words, 8))
     lengths = rng.integers(4, 9, 2 * n_words)
@@ -396,12 +401,12 @@ def language(n_words=2000):
 LANGUAGE = language()
 
 
-def prompts(n, rng):
-    """Texts of words as frequent as those of a language, some of them of one of four topics."""
+def prompts(n_texts, rng):
+    """Return texts with the word frequencies of a language, and their topics."""
     n_words = len(LANGUAGE)
     share = 1 / np.arange(1, n_words + 1)
     share /= share.sum()
-    topic = rng.integers(0, 4, n)
+    topic = rng.integers(0, 4, n_texts)
     texts = []
     for number in topic:
         common = rng.choice(n_words, 20, p=share)
@@ -420,8 +425,9 @@ def dense_words(texts):
 
 @pytest.mark.parametrize("text", ["hashing", many_words(), dense_words])
 def test_training_texts_are_encoded_as_new_ones(text):
-    """Directions turn towards the texts that they are fitted on: there, those are longer."""
-    as_new, in_sample = [], []
+    """Otherwise they would be longer: directions turn towards the texts of `fit`."""
+    as_new = []
+    in_sample = []
     for seed in range(5):
         rng = np.random.default_rng(seed)
         texts, _ = prompts(600, rng)
@@ -441,12 +447,12 @@ def test_training_texts_are_encoded_as_new_ones(text):
 def test_training_texts_have_finite_rows_that_are_hardly_longer_than_in_sample(
     seed, n_words
 ):
-    """Texts that are equal, empty, alone with a word, or all there is of a direction."""
+    """Some texts are equal, empty, or the only ones with a word or a direction."""
     rng = np.random.default_rng(seed)
     words = LANGUAGE[:n_words]
     texts = [" ".join(rng.choice(words, rng.integers(0, 4))) for _ in range(20)]
     texts[0] = "alone with words twice twice"
-    # Fewer different ones are categories.
+    # With fewer different texts, the column would be one of categories.
     texts += [f"text {number}" for number in range(60)]
     encoder = FrameEncoder(n_components=5, random_state=0)
     rows = encoder.fit_transform(texts)
@@ -460,7 +466,7 @@ def test_training_texts_have_finite_rows_that_are_hardly_longer_than_in_sample(
 
 @pytest.mark.slow
 def test_budgets_hold_on_new_texts():
-    """Texts of two kinds in many words: paired with rows that are encoded in-sample, by draw."""
+    """Routers on texts encoded as new ones are compared with in-sample ones."""
     odds = np.array([[2.0, 2.2, 2.4], [-2.0, 0.0, 2.2]])
     budget = 2.0
     missed = []

@@ -1,3 +1,5 @@
+"""BudgetRouter on complete tables of outcomes: policy, costs, input and errors."""
+
 import re
 import warnings
 from unittest.mock import patch
@@ -43,10 +45,8 @@ def test_fit_is_cross_fitted_estimates_at_the_price_of_the_budget():
     router = BudgetRouter(
         KernelRidge(), costs=COSTS, budget=2.5, reg_lambda=0.7, cv=3
     ).fit(X, Q)
-    estimate, folds = (
-        np.empty_like(Q),
-        list(KFold(3, shuffle=True, random_state=0).split(X)),
-    )
+    estimate = np.empty_like(Q)
+    folds = list(KFold(3, shuffle=True, random_state=0).split(X))
     for train, test in folds:
         estimate[test] = KernelRidge().fit(X[train], Q[train]).predict(X[test])
     sigma = (estimate - Q).std(axis=0)
@@ -57,21 +57,26 @@ def test_fit_is_cross_fitted_estimates_at_the_price_of_the_budget():
     # The plan of a price that is nearest to the budget: no increment brings it nearer.
     assert abs(spent - 2.5) <= 4 / len(X) / 2 + 1e-9
     # The figures are of prices that were learned without the rows that they judge.
-    quality, cost = np.empty(len(X)), np.empty(len(X))
+    quality = np.empty(len(X))
+    cost = np.empty(len(X))
     for train, test in folds:
         price = assignment_path(values[train], [1, 5]).rule(2.5).price
-        own = choose_at_price(values[test], [1, 5], price)
-        quality[test], cost[test] = Q[test, own], np.array([1.0, 5.0])[own]
+        test_route = choose_at_price(values[test], [1, 5], price)
+        quality[test] = Q[test, test_route]
+        cost[test] = np.array([1.0, 5.0])[test_route]
     assert router.validation_cost_ == pytest.approx(cost.mean())
     assert router.validation_quality_ == pytest.approx(quality.mean())
-    for rows, now, error in [
-        (cost, np.array([1.0, 5.0])[route], router.validation_cost_se_),
-        (quality, Q[np.arange(len(X)), route], router.validation_quality_se_),
+    new_cost = np.array([1.0, 5.0])[route]
+    new_quality = Q[np.arange(len(X)), route]
+    for held_out, new_rows, error in [
+        (cost, new_cost, router.validation_cost_se_),
+        (quality, new_quality, router.validation_quality_se_),
     ]:
-        between = np.std([rows[test].mean() for _, test in folds], ddof=1) / 3**0.5
-        apart = now.mean() - rows.mean()
-        spread = max(rows.std(ddof=1) / len(X) ** 0.5, between)
-        assert error == pytest.approx(np.hypot(apart, spread))
+        fold_means = [held_out[test].mean() for _, test in folds]
+        between_folds = np.std(fold_means, ddof=1) / 3**0.5
+        spread = max(held_out.std(ddof=1) / len(X) ** 0.5, between_folds)
+        difference = new_rows.mean() - held_out.mean()
+        assert error == pytest.approx(np.hypot(difference, spread))
     # New rows: the estimator fitted on all rows, at the same price.
     X_new, _ = log(50, seed=1)
     new = KernelRidge().fit(X, Q).predict(X_new)
@@ -94,7 +99,7 @@ def test_protocol():
     assert router.score(X, Q) == pytest.approx(realised.mean())
     expected = np.average(realised, weights=weight)
     assert router.score(X, Q, sample_weight=weight) == pytest.approx(expected)
-    # At the smallest budget nothing is bought, whatever a row far out promises.
+    # At the smallest budget nothing is bought, also for a row with a large estimate.
     assert (router.predict_cost(X, budget=1.25) == 1.25).all()
     assert router.predict_quality([[9.0]]).argmax() == 1
     assert router.predict([[9.0]], budget=1.25).tolist() == ["small"]
@@ -147,15 +152,14 @@ def test_a_budget_that_only_the_row_wise_cheapest_meets():
 def test_expected_costs_are_those_that_each_choice_had_in_the_log():
     """One choice costs twice its list price, the other one half of it."""
     X, Q = log(2000)
-    had = np.array([2.0, 2.5])
+    logged_costs = np.array([2.0, 2.5])
     router = BudgetRouter(Ridge(), costs=COSTS, budget=2.25)
     with pytest.warns(UserWarning, match="but costs says"):
-        router.fit(X, Q, costs=np.tile(had, (2000, 1)))
+        router.fit(X, Q, costs=np.tile(logged_costs, (2000, 1)))
     routed = router.predict_routed(X)
-    for choice, cost in enumerate(had):
-        assert routed.expected_cost[routed.route == choice].mean() == pytest.approx(
-            cost, rel=0.1
-        )
+    for choice, cost in enumerate(logged_costs):
+        expected_costs = routed.expected_cost[routed.route == choice]
+        assert expected_costs.mean() == pytest.approx(cost, rel=0.1)
     assert routed.expected_cost.mean() == pytest.approx(2.25, rel=0.02)
 
 
@@ -172,14 +176,13 @@ def test_learned_costs():
     true = C_new[np.arange(2000), routed.route].mean()
     assert true == pytest.approx(4.0, rel=0.1) == routed.expected_cost.mean()
     # A batch that pays for deciding as well stays within the budget by these estimates.
-    deciding = (
-        clone(router).set_params(policy="batch", routing_cost=0.5).fit(X, Q, costs=C)
-    )
-    assert 3.9 < deciding.predict_cost(X_new).mean() <= 4.0 * (1 + 1e-12)
+    with_routing_cost = clone(router).set_params(policy="batch", routing_cost=0.5)
+    with_routing_cost.fit(X, Q, costs=C)
+    assert 3.9 < with_routing_cost.predict_cost(X_new).mean() <= 4.0 * (1 + 1e-12)
     # Costs that are known after all take precedence.
     known = router.predict_routed(X_new, costs=C_new)
     np.testing.assert_allclose(known.cost, C_new[np.arange(2000), known.route])
-    # Estimates below zero are no costs.
+    # Estimates below zero become zero.
     low = clone(router).set_params(budget=None)
     low.set_params(
         cost_estimator=DummyRegressor(strategy="constant", constant=[-1, -1])
@@ -209,7 +212,7 @@ def test_frames_are_read_by_name(library):
 @settings(max_examples=15, deadline=None)
 @given(st.data())
 def test_parameters_of_now_are_those_of_a_new_fit(data):
-    """Any order of settings and calls: what is not refused is what a new fit would do."""
+    """After any order of settings and calls, decisions are those of a new fit."""
     X, Q = log(60, seed=data.draw(st.integers(0, 50)))
     Q = np.column_stack([Q, Q.mean(axis=1)])
     estimator = data.draw(
@@ -228,9 +231,9 @@ def test_parameters_of_now_are_those_of_a_new_fit(data):
         router.set_params(**{name: data.draw(value)})
         try:
             new = clone(router).fit(X, Q)
-        except ValueError as refused:
+        except ValueError as error:
             for call in (router.predict, router.predict_cost):
-                with pytest.raises(ValueError, match=re.escape(str(refused))):
+                with pytest.raises(ValueError, match=re.escape(str(error))):
                     call(X)
             continue
         np.testing.assert_array_equal(router.route(X), new.route(X))
@@ -275,10 +278,10 @@ def test_costs_of_a_call_decide_what_is_feasible():
         router.set_params(policy=policy)
         with pytest.raises(ValueError, match="smallest feasible budget is 2"):
             router.predict(X, costs=C * [2.0, 1.0])
-        # What was infeasible on the log may be feasible now.
+        # A budget that was infeasible on the log may be feasible now.
         cheap = router.predict_cost(X, costs=C / 4, budget=0.3)
         assert cheap.mean() <= 0.3
-    # One row has no mean: the online price decides it, whatever it costs.
+    # One row has no mean: the online price decides it, also if it exceeds the budget.
     router.set_params(policy="online")
     assert router.predict_cost(X[:1], costs=[[7.0, 90.0]]).tolist() == [7.0]
 
@@ -292,33 +295,30 @@ def test_the_smallest_budget_that_reaches_a_quality():
         # The small model is right below .6, the large one nine times of ten.
         return X, np.column_stack([X[:, 0] < 0.6, rng.random(n) < 0.9]).astype(float)
 
-    tree, found = DecisionTreeRegressor(min_samples_leaf=30), []
+    tree = DecisionTreeRegressor(min_samples_leaf=30)
+    smallest = []
     for _ in range(12):
         router = BudgetRouter(tree, costs=COSTS).fit(*easy_and_hard(800))
-        found.append(router.smallest_budget())
-    best = [each.quality for each in found]
+        smallest.append(router.smallest_budget())
+    best = [figures.quality for figures in smallest]
     assert np.mean(best) == pytest.approx(0.9, abs=0.02)
-    budgets, errors = (
-        np.array([getattr(each, name) for each in found])
-        for name in ("budget", "budget_se")
-    )
+    budgets = np.array([figures.budget for figures in smallest])
+    errors = np.array([figures.budget_se for figures in smallest])
     # .9 is reached where the large model answers (.9 - .6) / .9 of the rows, all of them above .6.
     assert budgets.mean() == pytest.approx(1 + 4 * 0.3 / 0.9, abs=0.15)
     assert 0.4 < budgets.std(ddof=1) / errors.mean() < 2.5
     X, Q = easy_and_hard(5000)
-    assert router.score(X, Q, budget=found[-1].budget) == pytest.approx(
-        best[-1], abs=0.03
-    )
-    assert all(each.reached == 1 for each in found)
-    # The same answer by name, a lower quality for less, one that nobody has for no budget.
-    assert router.smallest_budget(best[-1]) == found[-1]
-    assert router.smallest_budget(0.8).budget < found[-1].budget
+    last = smallest[-1]
+    score = router.score(X, Q, budget=last.budget)
+    assert score == pytest.approx(best[-1], abs=0.03)
+    assert all(figures.reached == 1 for figures in smallest)
+    # The same quality as a number, a lower one for less, one that no budget reaches.
+    assert router.smallest_budget(best[-1]) == last
+    assert router.smallest_budget(0.8).budget < last.budget
     nothing = router.smallest_budget(1.01)
-    assert (
-        np.isnan(nothing.budget)
-        and np.isnan(nothing.budget_se)
-        and nothing.reached == 0
-    )
+    assert np.isnan(nothing.budget)
+    assert np.isnan(nothing.budget_se)
+    assert nothing.reached == 0
 
 
 def test_errors_do_not_quote_rows():
@@ -405,10 +405,13 @@ def test_metadata_routing():
         seen = [call.kwargs.get("sample_weight") for call in fit.call_args_list]
         alphas = [call.args[0].alpha for call in fit.call_args_list]
         # The fit on all rows, and three cross-fits with their rows' weights.
-        folds = [train for train, _ in folds_of(3, X)]
-        for own, rows in zip(seen[:4], [np.arange(60), *folds], strict=True):
-            np.testing.assert_array_equal(own, weight[rows])
-        assert [own is None for own in seen] == [alpha == 2 for alpha in alphas]
+        fitted_rows = [np.arange(60)]
+        for train, _ in folds_of(3, X):
+            fitted_rows.append(train)
+        for fit_weight, rows in zip(seen[:4], fitted_rows, strict=True):
+            np.testing.assert_array_equal(fit_weight, weight[rows])
+        for fit_weight, alpha in zip(seen, alphas, strict=True):
+            assert (fit_weight is None) == (alpha == 2)
         assert alphas.count(2) == 4 and alphas.count(1) == 8
         unrequested = BudgetRouter(Ridge(), costs=COSTS)
         with pytest.raises(TypeError, match="nonsense"):
@@ -427,10 +430,8 @@ def test_metadata_routing():
         search = GridSearchCV(
             make_pipeline(per_row), {"budgetrouter__reg_lambda": [0, 1]}, cv=2
         )
-        if SKLEARN >= (
-            1,
-            8,
-        ):  # 1.7 does not hand a pipeline's score what its last step asks for.
+        # 1.7 does not pass to a pipeline's score what its last step requests.
+        if SKLEARN >= (1, 8):
             search.fit(X, Q, costs=C)
             assert np.isfinite(search.best_score_)
         step = per_row.set_predict_request(budget=True, costs=True)
@@ -499,7 +500,7 @@ def test_warns_when_a_single_choice_is_better():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         BudgetRouter(Ridge(), costs=COSTS, budget=5).fit(X, Q)
-        # No single choice fits this budget but the cheap one; of one row nothing is known.
+        # Only the cheap choice fits this budget.
         BudgetRouter(Wrong(), costs=COSTS, budget=1).fit(X, Q)
 
 

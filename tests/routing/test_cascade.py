@@ -15,17 +15,28 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from skroute.metrics import accuracy_cost_curve
 from skroute.routing import CascadeRouter
 from skroute.routing.from_answers._cascade_rules import (
-    Outcomes,
+    CascadeLog,
+    LogRegressions,
     choose_and_judge,
     choose_simple,
     fit_cascade,
 )
-from skroute.routing.from_answers._signals import RankScores, StateBasis, fit_logistic
+from skroute.routing.from_answers._signals import (
+    RankScores,
+    RowSignals,
+    SignalScales,
+    StateBasis,
+    fit_logistic,
+)
 from skroute.routing.from_answers._states import (
+    STOP,
+    StateEstimates,
+    StateFit,
+    StateLearner,
     any_order,
     best_move,
     fixed_order,
-    roll_back,
+    induce_backward,
 )
 from skroute.routing.parts._estimates import estimates_without_folds
 
@@ -43,23 +54,45 @@ def log_of(n=300, seed=0, noise=0.5):
 
 
 def as_log(Q, S, abstain_quality=None):
-    costs, shown = np.tile(list(COSTS.values()), (len(Q), 1)), [np.empty((len(Q), 0))]
-    return Outcomes(
-        Q, costs, [*shown, *(S[:, [k]] for k in range(3))], abstain_quality, 0.0, 1.0
+    """Return a log in which each model has one signal, and nothing is known before."""
+    nothing = np.empty((len(Q), 0))
+    return CascadeLog(
+        quality=Q,
+        costs=np.tile(list(COSTS.values()), (len(Q), 1)),
+        signals=RowSignals(nothing, [S[:, [k]] for k in range(3)]),
+        abstain_quality=abstain_quality,
+        low=0.0,
+        span=1.0,
     )
 
 
 def play(states, log, prices):
     """Quality and cost at each price of a cascade on the rows that it has learned from."""
-    scores = [RankScores(part).transform(part) for part in log.shown]
-    fitted = fit_cascade(states, log, scores, prices, {})
-    price_at = np.tile(np.arange(len(prices)), (len(log.quality), 1))
-    state, choice, _ = fitted.follow(scores, price_at)
-    handed = np.full(
-        len(choice), np.nan if log.abstain_quality is None else log.abstain_quality
-    )
-    quality = np.take_along_axis(np.column_stack([log.quality, handed]), choice, axis=1)
-    return quality, states.asked[state] @ np.array(list(COSTS.values()))
+    scores = SignalScales(log.signals).transform(log.signals)
+    fitted = fit_cascade(states, log, prices, LogRegressions(log, scores))
+    price_index = np.tile(np.arange(len(prices)), (len(log.quality), 1))
+    ends = fitted.follow(scores, price_index)
+    quality = np.take_along_axis(log.outcomes(), ends.choice, axis=1)
+    return quality, states.asked[ends.state] @ np.array(list(COSTS.values()))
+
+
+class Oracle(StateLearner):
+    """Estimates that are the targets themselves."""
+
+    def fit(self, state, targets):
+        return StateFit(None, targets)
+
+
+class Recorder(StateLearner):
+    """Estimates made of the targets by a function. It keeps the targets of each state."""
+
+    def __init__(self, estimate):
+        self.estimate = estimate
+        self.targets = {}
+
+    def fit(self, state, targets):
+        self.targets[state] = targets
+        return StateFit(None, self.estimate(targets))
 
 
 @pytest.fixture(scope="module")
@@ -80,18 +113,11 @@ def test_a_logistic_line_is_that_of_scikit_learn_and_its_estimates_leave_one_out
     np.testing.assert_allclose(
         coef, [theirs.intercept_[0], *theirs.coef_[0]], atol=1e-4
     )
-    without = np.array(
-        [
-            1
-            / (
-                1
-                + np.exp(
-                    -F[i] @ fit_logistic(np.delete(F, i, 0), np.delete(y, i), ridge)[0]
-                )
-            )
-            for i in range(80)
-        ]
-    )
+    without = np.empty(80)
+    for row in range(80):
+        others = np.arange(80) != row
+        coef_of_others, _ = fit_logistic(F[others], y[others], ridge)
+        without[row] = 1 / (1 + np.exp(-F[row] @ coef_of_others))
     np.testing.assert_allclose(estimate, without, atol=0.01)
     inside = 1 / (1 + np.exp(-F @ coef))
     assert np.abs(estimate - without).max() < 0.2 * np.abs(inside - without).max()
@@ -99,10 +125,11 @@ def test_a_logistic_line_is_that_of_scikit_learn_and_its_estimates_leave_one_out
 
 def test_values_of_going_on_are_estimated_without_their_row():
     rng = np.random.default_rng(1)
-    features, values = rng.normal(size=(60, 2)), rng.normal(size=(60, 3))
+    features = rng.normal(size=(60, 2))
+    values = rng.normal(size=(60, 3))
     quality = (rng.uniform(size=(60, 1)) < 0.5).astype(float)
-    own = np.array([[True, False]])
-    basis = StateBasis(features, own, quality)
+    is_own_signal = np.array([[True, False]])
+    basis = StateBasis(features, is_own_signal, quality)
     _, estimate = basis.fit(values)
     # A row whose own value is changed is estimated as before.
     changed = values.copy()
@@ -135,87 +162,78 @@ def test_scores_of_ranks_know_no_scale(seed, missing):
 def test_a_move_takes_what_pays_and_stops_at_ties():
     ways = np.array([[0.5, 0.1], [0.5, 0.1], [0.5, 0.1], [0.2, 0.9]])
     going = np.array([[0.7, 0.9], [0.8, 0.8], [0.6, 0.7], [1.0, 1.0]])[:, :, np.newaxis]
-    move = best_move(ways, going, np.array([1.0, 2.0]), np.array([0.1]))
-    np.testing.assert_array_equal(move.onward[:, 0], [1, 0, -1, -1])
-    np.testing.assert_array_equal(move.way, [0, 0, 0, 1])
-    np.testing.assert_allclose(move.worth[:, 0], [0.7, 0.7, 0.5, 0.9])
+    estimates = StateEstimates(ways, going)
+    move = best_move(estimates, np.array([1.0, 2.0]), np.array([0.1]))
+    np.testing.assert_array_equal(move.next_position[:, 0], [1, 0, STOP, STOP])
+    np.testing.assert_array_equal(move.ending, [0, 0, 0, 1])
+    np.testing.assert_allclose(move.value[:, 0], [0.7, 0.7, 0.5, 0.9])
 
 
 @given(st.integers(0, 10_000), st.sampled_from([None, 0.6]))
 @settings(max_examples=15, deadline=None)
 def test_with_full_knowledge_each_row_ends_in_the_best_set(seed, abstain_quality):
     rng = np.random.default_rng(seed)
-    n, costs, prices = 20, np.array([1.0, 2.0, 4.0]), np.array([0.3, 0.1, 0.0])
+    n = 20
+    costs = np.array([1.0, 2.0, 4.0])
+    prices = np.array([0.3, 0.1, 0.0])
     states = any_order(3, 3)
     realised = [rng.random((n, row.sum())) for row in states.asked]
-    found = roll_back(
-        states,
-        realised,
-        costs,
-        prices,
-        lambda state, target: (None, target),
-        abstain_quality=abstain_quality,
+    induced = induce_backward(
+        states, realised, costs, prices, Oracle(), abstain_quality=abstain_quality
     )
-    _, quality, spent = found
     set_costs = states.asked @ costs
     best = [table.max(axis=1, initial=-np.inf) for table in realised]
     if abstain_quality is not None:
-        best = [best[0], *(np.maximum(part, abstain_quality) for part in best[1:])]
-    for state, row in enumerate(states.asked):
-        reachable = [s for s, other in enumerate(states.asked) if (other >= row).all()]
-        for j, price in enumerate(prices):
-            net = [
-                best[s] - price * (set_costs[s] - set_costs[state]) for s in reachable
-            ]
-            worth = quality[state][:, j] - price * spent[state][:, j]
-            np.testing.assert_allclose(worth, np.max(net, axis=0))
+        # In the first state, in which nothing has been asked, no row may abstain.
+        for state in range(1, len(best)):
+            best[state] = np.maximum(best[state], abstain_quality)
+    for state, asked in enumerate(states.asked):
+        outcomes = induced.outcomes[state]
+        reachable = np.flatnonzero((states.asked >= asked).all(axis=1))
+        for position, price in enumerate(prices):
+            net = []
+            for end in reachable:
+                further_cost = set_costs[end] - set_costs[state]
+                net.append(best[end] - price * further_cost)
+            further_cost = outcomes.cost[:, position]
+            value = outcomes.quality[:, position] - price * further_cost
+            np.testing.assert_allclose(value, np.max(net, axis=0))
 
 
 def test_what_is_not_reached_is_not_learned():
-    states, asked = any_order(2, 2), []
-
-    def fit(state, target):
-        asked.append(state)
-        return state, target
-
+    states = any_order(2, 2)
+    learner = Recorder(lambda targets: targets)
     realised = [np.ones((5, row.sum())) for row in states.asked]
-    values, quality, _ = roll_back(
-        states, realised, np.ones(2), np.array([0.0]), fit, only=[1, 3]
+    induced = induce_backward(
+        states, realised, np.ones(2), np.array([0.0]), learner, reached=[1, 3]
     )
-    assert asked == [3, 1] and sorted(quality) == [1, 3]
-    assert values[0] is values[2] is None
+    assert list(learner.targets) == [3, 1]
+    assert sorted(induced.outcomes) == [1, 3]
+    assert induced.values[0] is induced.values[2] is None
 
 
 def test_where_nothing_is_to_be_decided_rows_get_the_only_answer():
-    states, prices = any_order(2, 1), np.array([0.5, 0.0])
+    states = any_order(2, 1)
+    prices = np.array([0.5, 0.0])
     realised = [np.empty((2, 0)), np.array([[1.0], [0.0]]), np.array([[1.0], [1.0]])]
-    _, quality, spent = roll_back(
-        states,
-        realised,
-        np.ones(2),
-        prices,
-        lambda state, target: (None, 1 - target),
-        only=[1, 2],
+    learner = Recorder(lambda targets: 1 - targets)
+    induced = induce_backward(
+        states, realised, np.ones(2), prices, learner, reached=[1, 2]
     )
     for state in (1, 2):
         np.testing.assert_array_equal(
-            quality[state], np.repeat(realised[state], 2, axis=1)
+            induced.outcomes[state].quality, np.repeat(realised[state], 2, axis=1)
         )
-        assert not spent[state].any()
+        assert not induced.outcomes[state].cost.any()
 
 
 def test_trust_mixes_what_is_estimated_with_what_came_of_it():
     """Estimates of 1 for a state whose outcomes are 0: half of either, at a trust of a half."""
     states = fixed_order(2, (0, 1))
-    targets = {}
-
-    def fit(state, target):
-        targets[state] = target
-        return None, np.ones_like(target)
-
+    learner = Recorder(np.ones_like)
     realised = [np.empty((3, 0)), np.zeros((3, 1)), np.zeros((3, 1))]
-    roll_back(states, realised, np.zeros(2), np.zeros(1), fit, trust=0.5)
-    np.testing.assert_allclose(targets[1], [[0.0, 0.5]] * 3)
+    induce_backward(states, realised, np.zeros(2), np.zeros(1), learner, trust=0.5)
+    np.testing.assert_allclose(learner.targets[1], [[0.0, 0.5]] * 3)
 
 
 @pytest.mark.parametrize("abstain_quality", [None, 0.55])
@@ -228,20 +246,22 @@ def test_where_signals_tell_all_the_best_plan_of_each_row_is_found(abstain_quali
     )
     prices = np.array([0.2, 0.02, 0.005])
     quality, cost = play(any_order(3, 3), log, prices)
-    found = (quality - prices * cost).mean(axis=0)
-    mean, costs = Q.mean(axis=0), np.array(list(COSTS.values()))
+    gains = (quality - prices * cost).mean(axis=0)
+    mean = Q.mean(axis=0)
+    costs = np.array(list(COSTS.values()))
 
     def best(asked, price):
         """Value of a state in which all of `asked` are wrong, answers independent."""
-        stop = abstain_quality if abstain_quality and asked else 0.0
-        on = [
-            mean[k] + (1 - mean[k]) * best((*asked, k), price) - price * costs[k]
-            for k in range(3)
-            if k not in asked
-        ]
-        return max([*([stop] if asked else []), *on])
+        values = []
+        if asked:
+            values.append(0.0 if abstain_quality is None else abstain_quality)
+        for k in range(3):
+            if k not in asked:
+                later = (1 - mean[k]) * best((*asked, k), price)
+                values.append(mean[k] + later - price * costs[k])
+        return max(values)
 
-    for price, value in zip(prices, found):
+    for price, value in zip(prices, gains):
         assert value == pytest.approx(best((), price), abs=0.02)
 
 
@@ -272,7 +292,8 @@ def test_of_equals_the_simplest_is_taken_and_a_clear_winner_always():
 
 def test_the_rows_that_pick_do_not_judge():
     """A hundred policies of pure noise: the winner's own figure is far off, the honest is not."""
-    picked, honest = [], []
+    picked = []
+    honest = []
     for seed in range(40):
         rng = np.random.default_rng(seed)
         quality = (rng.uniform(size=(100, 100)) < 0.5).astype(float)
@@ -309,9 +330,9 @@ def test_only_what_is_paid_for_is_read(router):
     np.testing.assert_allclose(cost, asked @ list(COSTS.values()))
     assert asked[np.arange(500), route].all()
     np.testing.assert_array_equal(y_pred, np.array(NAMES)[route])
-    told = np.random.default_rng(0).uniform(size=(500, 3))
-    paid = router.predict_cost(None, signals=S, costs=told)
-    np.testing.assert_allclose(paid, (told * asked).sum(axis=1))
+    costs = np.random.default_rng(0).uniform(size=(500, 3))
+    paid = router.predict_cost(None, signals=S, costs=costs)
+    np.testing.assert_allclose(paid, (costs * asked).sum(axis=1))
 
 
 def test_a_live_request_goes_the_way_of_the_batch(router):
@@ -348,7 +369,7 @@ def test_a_live_request_refuses_what_cannot_be(router):
     assert again.answer == run.answer
 
 
-def test_handing_over_is_a_choice():
+def test_abstaining_is_a_choice():
     Q, S, _ = log_of(n=800)
     router = CascadeRouter(costs=COSTS, abstain_cost=0.15).fit(
         None, Q, signals=S[:, :, None]
@@ -356,14 +377,14 @@ def test_handing_over_is_a_choice():
     assert router.choices_ == [*NAMES, "abstain"]
     new, signals, _ = log_of(n=2000, seed=9)
     y_pred, route, _ = router.predict_routed(None, signals=signals)
-    handed = y_pred == "abstain"
-    np.testing.assert_array_equal(handed, route == 3)
-    assert 0.05 < handed.mean() < 0.9
-    answered = np.flatnonzero(~handed)
+    abstains = y_pred == "abstain"
+    np.testing.assert_array_equal(abstains, route == 3)
+    assert 0.05 < abstains.mean() < 0.9
+    answered = np.flatnonzero(~abstains)
     realised = new[answered, route[answered]]
     # What is answered is right more often than not abstaining is worth.
     assert realised.mean() > 0.85
-    expected = (realised.sum() + 0.85 * handed.sum()) / 2000
+    expected = (realised.sum() + 0.85 * abstains.sum()) / 2000
     assert router.score(None, new, signals=signals) == pytest.approx(expected)
     curve = accuracy_cost_curve(router, None, new, [np.inf], signals=signals)
     assert curve.quality[0] == pytest.approx(expected)
@@ -385,9 +406,9 @@ def test_what_is_known_before_is_used():
         hard, Q, signals=S[:, :, None]
     )
     new, signals, hard = log_of(n=2000, seed=2, noise=50)
-    found = router.score(hard, new, signals=signals)
+    score = router.score(hard, new, signals=signals)
     cost = router.predict_cost(hard, signals=signals).mean()
-    assert found > np.interp(cost, list(COSTS.values()), new.mean(axis=0)) + 0.02
+    assert score > np.interp(cost, list(COSTS.values()), new.mean(axis=0)) + 0.02
     run = router.start(hard[0])
     assert router.start(hard[:1]).next == run.next in NAMES
     while run.next is not None:
@@ -410,19 +431,21 @@ def test_quality_has_any_unit(router, scale, shift):
     np.testing.assert_allclose(
         other.mixture_.quality, scale * router.mixture_.quality + shift
     )
-    found, expected = (r.predict_quality(None, signals=S) for r in (other, router))
-    np.testing.assert_allclose(found, scale * expected + shift)
+    quality, expected = (r.predict_quality(None, signals=S) for r in (other, router))
+    np.testing.assert_allclose(quality, scale * expected + shift)
 
 
 def test_order_of_models_does_not_matter_but_order_given_does():
     Q, S, _ = log_of()
-    at = [2, 0, 1]
-    costs = [list(COSTS.values())[k] for k in at]
-    one = CascadeRouter(costs=COSTS, budget=8).fit(None, Q, signals=S[:, :, None])
-    other = CascadeRouter(costs=dict(zip([NAMES[k] for k in at], costs)), budget=8)
-    other.fit(None, Q[:, at], signals=S[:, at, None])
+    permutation = [2, 0, 1]
+    costs = [list(COSTS.values())[k] for k in permutation]
+    router = CascadeRouter(costs=COSTS, budget=8).fit(None, Q, signals=S[:, :, None])
+    other = CascadeRouter(
+        costs=dict(zip([NAMES[k] for k in permutation], costs)), budget=8
+    )
+    other.fit(None, Q[:, permutation], signals=S[:, permutation, None])
     np.testing.assert_array_equal(
-        one.predict(None, signals=S), other.predict(None, signals=S[:, at])
+        router.predict(None, signals=S), other.predict(None, signals=S[:, permutation])
     )
     fixed = CascadeRouter(costs=COSTS, order=["middle", "large"]).fit(
         None, Q, signals=S
@@ -461,7 +484,8 @@ def test_what_fit_refuses(options, arguments, message):
 
 def test_what_calls_and_frames_may_not_say(router):
     Q, S, _ = log_of()
-    X, frame = np.zeros((300, 1)), pd.DataFrame(S, columns=NAMES)
+    X = np.zeros((300, 1))
+    frame = pd.DataFrame(S, columns=NAMES)
     twice = frame.set_axis(["small", "small", "large"], axis=1)
     for arguments, message in [
         ({"signals": {"small": S[:, 0]}}, "has nothing of"),
@@ -480,8 +504,8 @@ def test_what_calls_and_frames_may_not_say(router):
             router.predict(X, **arguments)
     with pytest.raises(ValueError, match="signals must say"):
         router.predict(None)
-    part = CascadeRouter(costs=COSTS).fit(None, Q, signals=frame[["large"]])
-    assert part.predict(None, signals=frame[["large"]]).shape == (300,)
+    router_of_large = CascadeRouter(costs=COSTS).fit(None, Q, signals=frame[["large"]])
+    assert router_of_large.predict(None, signals=frame[["large"]]).shape == (300,)
     with pytest.raises(ValueError, match="not among the models"):
         CascadeRouter(costs=list(COSTS.values())).fit(None, Q, signals=frame)
 
@@ -513,13 +537,13 @@ def test_signals_of_a_frame_are_found_by_name(of_fit, of_call, library):
     S[::9, 1] = np.nan
     columns = dict(zip(NAMES, S.T))
     expected = CascadeRouter(costs=COSTS, budget=8, n_prices=3, max_calls=2, cv=2)
-    found = clone(expected)
-    found.fit(
+    router = clone(expected)
+    router.fit(
         None, Q, signals=FRAMES[library]({name: columns[name] for name in of_fit})
     )
     answers = expected.fit(None, Q, signals=columns).predict(None, signals=columns)
     frame = FRAMES[library]({name: columns[name] for name in of_call})
-    np.testing.assert_array_equal(found.predict(None, signals=frame), answers)
+    np.testing.assert_array_equal(router.predict(None, signals=frame), answers)
 
 
 def test_columns_of_one_model_are_found_by_name():
@@ -535,10 +559,11 @@ def test_columns_of_one_model_are_found_by_name():
     np.testing.assert_array_equal(
         router.predict(None, signals={"small": turned}), expected
     )
-    one, other = router.start(budget=np.inf), router.start(budget=np.inf)
-    one.observe("small", two.iloc[[3]])
+    run = router.start(budget=np.inf)
+    other = router.start(budget=np.inf)
+    run.observe("small", two.iloc[[3]])
     other.observe("small", turned.iloc[[3]])
-    assert one.quality == other.quality
+    assert run.quality == other.quality
     with pytest.raises(ValueError, match="must have the columns"):
         router.predict(None, signals={"small": two.rename(columns={"sure": "shy"})})
 
@@ -546,8 +571,8 @@ def test_columns_of_one_model_are_found_by_name():
 def test_rows_asked_one_by_one_hold_the_budget_by_their_ids(router):
     _, S, _ = log_of(n=1000, seed=8)
     # Between two rules that cost clearly different amounts.
-    at = int(np.diff(router.mixture_.cost).argmax())
-    budget = router.mixture_.cost[at : at + 2].mean()
+    gap = int(np.diff(router.mixture_.cost).argmax())
+    budget = router.mixture_.cost[gap : gap + 2].mean()
     ids = np.array([f"request {i}" for i in range(1000)])
     batch = router.predict_cost(None, signals=S, budget=budget, request_id=ids)
     single = [
@@ -557,12 +582,12 @@ def test_rows_asked_one_by_one_hold_the_budget_by_their_ids(router):
     np.testing.assert_array_equal(single, batch)
     error = 4 * np.std(single) / np.sqrt(1000)
     low, high, share = router.mixture_.share(budget)
-    ends = [
-        router.predict_cost(None, signals=S, budget=router.mixture_.cost[at]).mean()
-        for at in (low, high)
+    low_cost, high_cost = [
+        router.predict_cost(None, signals=S, budget=router.mixture_.cost[rule]).mean()
+        for rule in (low, high)
     ]
     assert np.mean(single) == pytest.approx(
-        (1 - share) * ends[0] + share * ends[1], abs=error
+        (1 - share) * low_cost + share * high_cost, abs=error
     )
     # Without ids the position stands for the row: a single one always has the first.
     first = {router.predict(None, signals=S[[0]], budget=budget)[0] for _ in range(3)}
@@ -576,24 +601,25 @@ def test_rows_asked_one_by_one_hold_the_budget_by_their_ids(router):
 @pytest.mark.slow
 def test_standard_errors_are_those_over_fresh_logs():
     """The spread of the validated numbers of a fixed rule from log to log."""
-    found, prices = [], np.array(list(COSTS.values()))
+    figures = []
+    prices = np.array(list(COSTS.values()))
     for seed in range(60):
         Q, S, _ = log_of(n=200, seed=seed)
         router = CascadeRouter(costs=COSTS, order=["small", "large"], n_prices=2)
         router = router.fit(None, Q, signals=S)
         costs = np.random.default_rng(seed).lognormal(size=(200, 3)) * prices
-        one = CascadeRouter(order=["choice1"], n_prices=2).fit(
+        alone = CascadeRouter(order=["choice1"], n_prices=2).fit(
             None, Q, signals=S, costs=costs
         )
-        found.append(
+        figures.append(
             [
                 router.validation_quality_,
-                one.validation_cost_,
+                alone.validation_cost_,
                 router.validation_quality_se_,
-                one.validation_cost_se_,
+                alone.validation_cost_se_,
             ]
         )
-    quality, cost, quality_se, cost_se = np.array(found).T
+    quality, cost, quality_se, cost_se = np.array(figures).T
     assert quality.std(ddof=1) == pytest.approx(quality_se.mean(), rel=0.35)
     assert cost.std(ddof=1) == pytest.approx(cost_se.mean(), rel=0.35)
 
@@ -603,14 +629,15 @@ def test_standard_errors_are_those_over_fresh_logs():
 def test_no_model_of_a_training_row_saw_that_row_or_the_judged_fold(n_folds, seed, gap):
     n = 30
     parts = np.array_split(np.random.default_rng(seed).permutation(n), n_folds)
-    folds = [(np.setdiff1d(np.arange(n), part), np.sort(part)) for part in parts]
+    folds = [(np.setdiff1d(np.arange(n), test), np.sort(test)) for test in parts]
     if gap and n_folds > 3:
         folds = [(train[:-1], test) for train, test in folds]
-    X, Q = np.arange(n)[:, None], np.zeros((n, 2))
+    X = np.arange(n)[:, None]
+    Q = np.zeros((n, 2))
     within = estimates_without_folds(Seen(), X, Q, folds, name="seen")
-    for (train, test), own in zip(folds, within):
-        assert own.shape == (len(train), 2) and np.isfinite(own).all()
-        for row, (number, _) in zip(train, own):
+    for (train, test), estimates in zip(folds, within):
+        assert estimates.shape == (len(train), 2) and np.isfinite(estimates).all()
+        for row, (number, _) in zip(train, estimates):
             seen = SEEN[int(number)]
             assert len(seen) and row not in seen and not set(seen) & set(test)
             assert set(seen) <= set(train)

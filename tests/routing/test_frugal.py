@@ -28,8 +28,6 @@ from skroute.routing import (
     FrugalMLClassifier,
     SequentialRouterClassifier,
 )
-from skroute.routing.from_answers._frugal_ml import LabelRules
-from skroute.routing.parts._mixtures import Mixture
 
 LABELS = np.array(["ant", "bee", "hornet"])
 COSTS = {"cheap": 1.0, "middle": 3.0, "costly": 10.0}
@@ -146,14 +144,16 @@ def test_every_call_is_paid_and_none_is_made_twice(make, options, problem):
 @pytest.mark.parametrize("make", POLICIES)
 def test_budget_holds_on_average_and_more_buys_more(make):
     budgets = (1.0, 2.0, 4.0, 8.0, np.inf)
-    cost, accuracy = np.zeros((4, 5)), np.zeros((4, 5))
+    cost = np.zeros((4, 5))
+    accuracy = np.zeros((4, 5))
     for seed in range(4):
         estimators, X, y = services(1200, seed)
-        own = {} if make is frugal_ml else {"quality_estimator": None}
-        router = make(estimators, **own).fit(X[:600], y[:600])
+        options = {} if make is frugal_ml else {"quality_estimator": None}
+        router = make(estimators, **options).fit(X[:600], y[:600])
         for j, budget in enumerate(budgets):
             y_pred, _, spent = router.predict_routed(X[600:], budget=budget)
-            cost[seed, j], accuracy[seed, j] = spent.mean(), np.mean(y_pred == y[600:])
+            cost[seed, j] = spent.mean()
+            accuracy[seed, j] = np.mean(y_pred == y[600:])
     assert_allclose(cost[:, 0], 1)
     error = cost.std(axis=0, ddof=1) / np.sqrt(len(cost))
     assert (cost.mean(axis=0) <= np.array(budgets) * 1.02 + 3 * error).all()
@@ -202,7 +202,7 @@ def test_stream_decides_as_predict_and_pays_what_it_asks(problem):
         # Where the base is enough it has answered already.
         assert ticket.answer == (label if ticket.cost == 0 else None)
         stream.refund(ticket)
-    # What the base took is spent whatever became of the add-on.
+    # The base was paid, whether the add-on is refunded or not.
     assert stream.status().spent == pytest.approx(100 * COSTS[router.base_])
 
     forget(router)
@@ -283,7 +283,8 @@ def test_mct_quality_estimator_and_ablation(problem):
 @pytest.mark.slow
 def test_mct_spends_on_a_base_what_is_better_beyond_noise(monkeypatch):
     """An expensive base that answers no better, over fresh logs, is not taken for its luck."""
-    took, costs = {"rule": 0, "best": 0, "better": 0}, [1.0, 10.0]
+    took = {"rule": 0, "best": 0, "better": 0}
+    costs = [1.0, 10.0]
     for seed in range(40):
         rng = np.random.default_rng(seed)
         y = rng.integers(0, 2, 300)
@@ -302,7 +303,7 @@ def test_mct_spends_on_a_base_what_is_better_beyond_noise(monkeypatch):
             took["rule"] += router.base_ == "costly"
             with monkeypatch.context() as patch:
                 patch.setattr(
-                    "skroute.routing.from_answers._frugal_mct.best_of",
+                    "skroute.routing.from_answers._frugal_mct.best_or_cheaper",
                     lambda quality, *_: quality.argmax(),
                 )
                 took["best"] += router.base_ == "costly"
@@ -359,10 +360,8 @@ def test_sequential_buys_a_third_answer_when_two_differ():
         logs.append(
             (name, FrozenEstimator(Log(np.eye(2)[answer], LABELS[:2]).fit(None, None)))
         )
-    X, kw = (
-        np.arange(n)[:, np.newaxis],
-        {"costs": [1.0, 1.0, 1.0], "quality_estimator": TREE},
-    )
+    X = np.arange(n)[:, np.newaxis]
+    kw = {"costs": [1.0, 1.0, 1.0], "quality_estimator": TREE}
     router = SequentialRouterClassifier(logs, **kw).fit(X[:2000], LABELS[y[:2000]])
     y_pred, route, cost = router.predict_routed(X[2000:], budget=2.4)
     mct = FrugalMCTClassifier(logs, **kw).fit(X[:2000], LABELS[y[:2000]])
@@ -384,14 +383,16 @@ def test_validation_of_mixed_rules_is_that_of_rows_left_out():
     """FrugalML by hand: thresholds of the other folds, and the mixture that they have chosen."""
     logs, X, y = services(400, 1)
     router = FrugalMLClassifier(logs, costs=[1.0, 2.0, 5.0], budget=2.2).fit(X, y)
-    cost, right = np.empty(400), np.empty(400)
+    cost = np.empty(400)
+    right = np.empty(400)
     for others, rows in KFold(5, shuffle=True, random_state=0).split(X):
         apart = clone(router).fit(X[others], y[others])
-        low, high, share = Mixture(apart.rules_.cost, apart.rules_.quality).share(2.2)
-        cost[rows], right[rows] = 0.0, 0.0
+        low, high, share = apart.rules_.mixture.share(2.2)
+        cost[rows] = 0.0
+        right[rows] = 0.0
         for rule, weight in ((low, 1 - share), (high, share)):
             alone = copy.deepcopy(apart)
-            alone.rules_ = LabelRules(*(table[[rule]] for table in apart.rules_))
+            alone.rules_ = apart.rules_.take([rule])
             routed = alone.predict_routed(X[rows])
             cost[rows] += weight * routed.cost
             right[rows] += weight * (routed.y_pred == y[rows])
@@ -420,9 +421,9 @@ def test_frugalml_mixes_bases_and_refuses_what_it_cannot_do(problem):
     router = FrugalMLClassifier(estimators, costs=COSTS).fit(X[:300], y[:300])
     policies = router.rules_
     assert (np.diff(policies.cost) > 0).all() and (np.diff(policies.quality) > 0).all()
-    at = np.flatnonzero(np.diff(policies.base) != 0)
-    assert len(at) > 0
-    between = policies.cost[at[0] : at[0] + 2].mean()
+    changes = np.flatnonzero(np.diff(policies.base) != 0)
+    assert len(changes) > 0
+    between = policies.cost[changes[0] : changes[0] + 2].mean()
     route = router.route(X, budget=between)
     bases = {router.choices_[choice].split(" > ")[0] for choice in np.unique(route)}
     assert len(bases) == 2

@@ -12,6 +12,7 @@ from skroute.assignment import assignment_path, choose_at_price
 from skroute.metrics import sample_quality
 from skroute.routing.from_answers._combining import (
     GRID,
+    JudgedAnswers,
     combine,
     named_labels,
     search_combination,
@@ -20,13 +21,13 @@ from skroute.routing.from_answers._combining import (
 )
 from skroute.routing.from_answers._frugal_mct import addon_options, search_delta
 from skroute.routing.from_answers._frugal_ml import (
-    between,
     label_groups,
     label_options,
     label_rules,
+    thresholds_between,
 )
 from skroute.routing.parts._estimates import answers_forest
-from skroute.routing.parts._mixtures import best_mixture, best_of
+from skroute.routing.parts._mixtures import best_mixture, best_or_cheaper
 from skroute.routing.parts._policy import Policy
 
 seeds = st.integers(0, 2**32 - 1)
@@ -80,18 +81,22 @@ def test_combination_of_services_that_agree():
 @settings(max_examples=10, deadline=None)
 def test_larger_sets_are_no_worse_than_what_they_grew_from(multilabel, seed):
     scores, target = answers(seed, multilabel=multilabel)
-    found = search_combinations(scores, target, sample_quality, 3)
-    assert len(found) == 7
-    for part, (weights, theta, per_row) in found.items():
+    judged = JudgedAnswers(scores, None, target, sample_quality)
+    combination_of = search_combinations(judged, 3)
+    assert len(combination_of) == 7
+    for members, (weights, theta, per_row) in combination_of.items():
         assert weights.sum() == pytest.approx(1)
-        assert set(np.flatnonzero(weights)) <= part
+        assert set(np.flatnonzero(weights)) <= members
         assert_array_equal(
             per_row,
             sample_quality(target, named_labels(combine(scores, weights), theta)),
         )
-        for k in part if len(part) > 1 else ():
-            assert per_row.mean() >= found[part - {k}][2].mean() - 1e-12
-    assert len(search_combinations(scores, target, sample_quality, 2)) == 6
+        if len(members) == 1:
+            continue
+        for member in members:
+            smaller = combination_of[members - {member}]
+            assert per_row.mean() >= smaller.row_quality.mean() - 1e-12
+    assert len(search_combinations(judged, 2)) == 6
 
 
 def test_threshold_zero_names_what_has_a_score():
@@ -103,15 +108,14 @@ def test_threshold_zero_names_what_has_a_score():
 
 def test_addon_options_offer_the_addon_alone():
     scores, target = answers(0, n=200)
-    addons, weights, _, _ = addon_options(scores, 1, target, sample_quality, GRID, GRID)
-    assert addons[0] == 1 and weights[0] == 1
-    for k in (0, 2):
-        assert 0 in np.array(weights)[addons == k]
-    addons, weights, _, _ = addon_options(
-        scores, 1, target, sample_quality, [0.5], GRID
-    )
-    assert_array_equal(addons, [1, 0, 2])
-    assert_array_equal(weights, [1, 0.5, 0.5])
+    judged = JudgedAnswers(scores, None, target, sample_quality)
+    options = addon_options(judged, 1, GRID, GRID)
+    assert options[0].service == 1 and options[0].weight == 1
+    for service in (0, 2):
+        assert 0 in [option.weight for option in options if option.service == service]
+    options = addon_options(judged, 1, [0.5], GRID)
+    assert [option.service for option in options] == [1, 0, 2]
+    assert [option.weight for option in options] == [1, 0.5, 0.5]
 
 
 points = st.lists(
@@ -121,25 +125,20 @@ points = st.lists(
 
 @given(points, st.integers(0, 25))
 @settings(max_examples=60, deadline=None)
-def test_hull_mixture_is_the_best_mixture_of_two(found, budget):
-    cost, value = np.array(found, dtype=float).T
-    hull, kept = best_mixture(cost, value)
-    assert_array_equal(hull.cost, cost[kept])
+def test_hull_mixture_is_the_best_mixture_of_two(pairs, budget):
+    cost, value = np.array(pairs, dtype=float).T
+    hull, positions = best_mixture(cost, value)
+    assert_array_equal(hull.cost, cost[positions])
     assert (np.diff(hull.cost) > 0).all() and (np.diff(hull.quality) > 0).all()
     budget = max(budget, cost.min())
     best = -np.inf
     for i, j in product(range(len(cost)), repeat=2):
-        for share in {
-            0.0,
-            1.0,
-            (budget - cost[i]) / (cost[j] - cost[i])
-            if i != j and cost[i] != cost[j]
-            else 0.0,
-        }:
-            if (
-                0 <= share <= 1
-                and (1 - share) * cost[i] + share * cost[j] <= budget + 1e-9
-            ):
+        shares = {0.0, 1.0}
+        if cost[i] != cost[j]:
+            shares.add((budget - cost[i]) / (cost[j] - cost[i]))
+        for share in shares:
+            mixed_cost = (1 - share) * cost[i] + share * cost[j]
+            if 0 <= share <= 1 and mixed_cost <= budget + 1e-9:
                 best = max(best, (1 - share) * value[i] + share * value[j])
     low, high, share = hull.share(budget)
     cost, value = hull
@@ -150,9 +149,10 @@ def test_hull_mixture_is_the_best_mixture_of_two(found, budget):
 
 def policy_of(estimate, quality, costs, deciding):
     """A policy of estimates that are out of sample as they stand."""
-    n, sigma = len(estimate), np.zeros(len(costs))
-    part = np.zeros(n, dtype=int)
-    table = (None, estimate, estimate, quality, costs, part, sigma)
+    n = len(estimate)
+    sigma = np.zeros(len(costs))
+    fold_of_row = np.zeros(n, dtype=int)
+    table = (None, estimate, estimate, quality, costs, fold_of_row, sigma)
     return Policy(*table, deciding=deciding)
 
 
@@ -160,11 +160,13 @@ def policy_of(estimate, quality, costs, deciding):
 @settings(max_examples=10, deadline=None)
 def test_delta_is_from_the_papers_grid_and_keeps_the_budget(seed):
     rng = np.random.default_rng(seed)
-    n, costs = 200, np.array([1.0, 3.0])
+    n = 200
+    costs = np.array([1.0, 3.0])
     estimate = rng.random((n, 2))
     realised = (rng.random((n, 2)) < estimate).astype(float)
     policy = policy_of(estimate, realised, costs, 1.0)
-    halves, found = np.array_split(np.random.default_rng(0).permutation(n), 2), []
+    halves = np.array_split(np.random.default_rng(0).permutation(n), 2)
+    allowed = []
     for delta in np.arange(10, -11, -1) * np.log(n) / n:
         route = np.empty(n, dtype=int)
         for learn, check in (halves, halves[::-1]):
@@ -172,9 +174,9 @@ def test_delta_is_from_the_papers_grid_and_keeps_the_budget(seed):
             price = path.price(max((1 - delta) * 2.0, 1.0))
             route[check] = choose_at_price(estimate[check], costs, price)
         if 1 + costs[route].mean() <= 3 + 1e-9:
-            found.append((realised[np.arange(n), route].mean(), delta))
+            allowed.append((realised[np.arange(n), route].mean(), delta))
     # Which of several that are as good is a matter of rounding.
-    best = [delta for quality, delta in found if quality >= max(found)[0] - 1e-9]
+    best = [delta for quality, delta in allowed if quality >= max(allowed)[0] - 1e-9]
     assert np.isclose(search_delta(policy, 3.0), best).any()
     assert search_delta(policy, np.inf) == 0
     assert search_delta(policy_of(estimate[:3], realised[:3], costs, 1.0), 3.0) == 0
@@ -182,7 +184,8 @@ def test_delta_is_from_the_papers_grid_and_keeps_the_budget(seed):
 
 def test_delta_is_the_largest_where_none_keeps_the_budget():
     # What one half learns buys for every row of the other.
-    n, budget = 100, 0.4
+    n = 100
+    budget = 0.4
     costly, _ = np.array_split(np.random.default_rng(0).permutation(n), 2)
     estimate = np.column_stack([np.zeros(n), np.linspace(0.1, 0.2, n)])
     estimate[costly, 1] += 1.0
@@ -193,9 +196,11 @@ def test_delta_is_the_largest_where_none_keeps_the_budget():
 
 
 def test_thresholds_are_between_the_scores_as_far_as_rows_are_below():
-    found = between(np.array([0.1, 0.5, 0.9]), np.array([0.1, 0.5, 0.9, np.inf]))
+    thresholds = thresholds_between(
+        np.array([0.1, 0.5, 0.9]), np.array([0.1, 0.5, 0.9, np.inf])
+    )
     np.testing.assert_allclose(
-        found, [-np.inf, 0.1 + 0.4 / 3, 0.5 + 0.4 * 2 / 3, np.inf]
+        thresholds, [-np.inf, 0.1 + 0.4 / 3, 0.5 + 0.4 * 2 / 3, np.inf]
     )
 
 
@@ -203,8 +208,10 @@ def test_thresholds_are_between_the_scores_as_far_as_rows_are_below():
 @settings(max_examples=15, deadline=None)
 def test_label_options_are_what_they_say(seed):
     rng = np.random.default_rng(seed)
-    n, costs = 60, np.array([1.0, 2.0, 5.0])
-    groups, scores = rng.integers(0, 3, n), rng.random(n).round(1)
+    n = 60
+    costs = np.array([1.0, 2.0, 5.0])
+    groups = rng.integers(0, 3, n)
+    scores = rng.random(n).round(1)
     correct = (rng.random((n, 3)) < 0.5).astype(float)
     options = label_options(groups, scores, correct, costs, 1, 4, 5)
     assert options.quality.shape == (4, 1 + 2 * 5)
@@ -223,7 +230,8 @@ def test_label_options_are_what_they_say(seed):
 @pytest.mark.slow
 def test_thresholds_send_as_many_later_rows():
     """Over fresh draws: a row of fit that is a threshold does not stand for later rows."""
-    sent, n_draws = [], 400
+    sent = []
+    n_draws = 400
     for seed in range(n_draws):
         rng = np.random.default_rng(seed)
         # Uniform: a threshold is the share of later rows below it.
@@ -239,7 +247,7 @@ def test_thresholds_send_as_many_later_rows():
 
 @pytest.mark.slow
 def test_estimates_that_set_a_price_are_spread_as_those_of_later_rows():
-    """Of few rows trees differ: out of bag, a mean of a third of 30 is spread wider than of 30."""
+    """Trees of few rows differ: an out-of-bag mean of 10 trees is spread wider than of 30."""
     ratio = []
     for seed in range(6):
         rng = np.random.default_rng(seed)
@@ -255,7 +263,8 @@ def test_estimates_that_set_a_price_are_spread_as_those_of_later_rows():
 def test_label_policies_are_the_best_plans(seed, budget):
     """One option per label and the mixture of two plans: no single plan of any base beats it."""
     rng = np.random.default_rng(seed)
-    n, costs = 40, np.array([1.0, 3.0])
+    n = 40
+    costs = np.array([1.0, 3.0])
     correct = (rng.random((n, 2)) < 0.5).astype(float)
     groups = [rng.integers(0, 2, n) for _ in range(2)]
     options = [
@@ -281,8 +290,11 @@ def test_rare_labels_share_a_group():
 
 @pytest.mark.parametrize("lead, taken", [(0.1, 0), (0.001, 1)])
 def test_a_cheaper_policy_is_taken_within_the_noise_of_their_difference(lead, taken):
-    """What two policies have in common is no noise of the lead of one."""
+    """Noise that two policies have in common is no noise of the lead of one."""
     rng = np.random.default_rng(0)
-    common, own = rng.standard_normal(400), 0.1 * rng.standard_normal((2, 400))
-    rows = common + own - own.mean(axis=1, keepdims=True) + np.array([[lead], [0.0]])
-    assert best_of(rows.mean(axis=1), np.array([2.0, 1.0]), rows) == taken
+    common = rng.standard_normal(400)
+    noise = 0.1 * rng.standard_normal((2, 400))
+    rows = (
+        common + noise - noise.mean(axis=1, keepdims=True) + np.array([[lead], [0.0]])
+    )
+    assert best_or_cheaper(rows.mean(axis=1), np.array([2.0, 1.0]), rows) == taken

@@ -21,6 +21,7 @@ TREE = DecisionTreeRegressor(max_depth=3, random_state=0)
 
 
 def log(n=400, seed=0, k=3):
+    """Return rows, and right or wrong answers of up to four models."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 3))
     odds = np.column_stack([X[:, 0], 1 + 0.5 * X[:, 1], np.full(n, 2.0), 1.5 + X[:, 0]])
@@ -40,13 +41,14 @@ def test_without_a_choice_it_decides_as_one_fitted_without_it(
 ):
     """Estimates of a choice do not depend on the others here, so that the two are equal."""
     X, Q = log(120, seed)
-    names, rng = list(COSTS), np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
+    names = list(COSTS)
     prices = list(COSTS.values())
     if kind not in ("fixed", "logged"):
         exclude = [f"choice{names.index(name)}" for name in exclude]
         names = [f"choice{k}" for k in range(3)]
     C = rng.uniform(0.5, 1.5, (120, 3)) * prices
-    keep = [k for k, name in enumerate(names) if name not in exclude]
+    positions = [k for k, name in enumerate(names) if name not in exclude]
 
     def fit(columns):
         costs = {names[k]: prices[k] for k in columns}
@@ -58,19 +60,23 @@ def test_without_a_choice_it_decides_as_one_fitted_without_it(
         logged = None if kind == "fixed" else C[:, columns]
         return router.fit(X, Q[:, columns], costs=logged)
 
-    router, without = fit([0, 1, 2]), fit(keep)
-    new, _ = log(80, seed + 1)
-    told = rng.uniform(0.5, 1.5, (80, 3)) * prices if kind == "known" else None
+    router = fit([0, 1, 2])
+    without = fit(positions)
+    X_new, _ = log(80, seed + 1)
+    call = {}
+    call_without = {}
+    if kind == "known":
+        C_new = rng.uniform(0.5, 1.5, (80, 3)) * prices
+        call["costs"] = C_new
+        call_without["costs"] = C_new[:, positions]
     budgets = without.price_path_.budgets
     budget = budgets[0] + share * (budgets[-1] - budgets[0]) + 1.0
-    call = {} if told is None else {"costs": told}
-    ours = router.predict_routed(new, budget=budget, exclude=exclude, **call)
-    call = {} if told is None else {"costs": told[:, keep]}
-    theirs = without.predict_routed(new, budget=budget, **call)
-    np.testing.assert_array_equal(ours.route, np.array(keep)[theirs.route])
-    np.testing.assert_allclose(ours.cost, theirs.cost)
-    np.testing.assert_allclose(ours.expected_quality, theirs.expected_quality)
-    np.testing.assert_allclose(ours.expected_cost, theirs.expected_cost)
+    routed = router.predict_routed(X_new, budget=budget, exclude=exclude, **call)
+    expected = without.predict_routed(X_new, budget=budget, **call_without)
+    np.testing.assert_array_equal(routed.route, np.array(positions)[expected.route])
+    np.testing.assert_allclose(routed.cost, expected.cost)
+    np.testing.assert_allclose(routed.expected_quality, expected.expected_quality)
+    np.testing.assert_allclose(routed.expected_cost, expected.expected_cost)
 
 
 @settings(max_examples=20, deadline=None)
@@ -155,18 +161,16 @@ def test_a_member_that_is_down_is_not_called():
     ]
     X, y, _, _ = problem(seed=1)
     for kind in (OccamRouterClassifier, FrugalMCTClassifier):
-        router = kind(models, costs=[1, 2, 5], budget=6, quality_estimator=TREE).fit(
-            X, y
-        )
+        router = kind(models, costs=[1, 2, 5], budget=6, quality_estimator=TREE)
+        router.fit(X, y)
         for down, member in models:
             member.estimator.rows_.clear()
             routed = router.predict_routed(X_test, exclude=[down])
             assert not member.estimator.rows_
             assert down not in " ".join(np.array(router.choices_)[routed.route]).split()
+    based_on_tree = clone(router).set_params(base="tree").fit(X, y)
     with pytest.raises(ValueError, match="leaves no base: base='tree'"):
-        clone(router).set_params(base="tree").fit(X, y).predict(
-            X_test, exclude=["tree"]
-        )
+        based_on_tree.predict(X_test, exclude=["tree"])
     with pytest.raises(ValueError, match="exclude names"):
         router.predict(X_test, exclude=["cnn"])
 
@@ -201,33 +205,32 @@ def test_equal_requests_one_by_one_are_mixed_by_their_ids():
     np.testing.assert_array_equal(alone, together)
     assert len({router.route([[1.0]])[0] for _ in range(20)}) == 1
     # Neighbouring whole numbers are different requests.
-    draws = [
-        tie_draws(np.ones((1, 2)), [2**60 + i])(np.array([0]))[0] for i in range(200)
-    ]
-    assert len(set(draws)) == 200 and abs(np.mean(draws) - 0.5) < 0.1
+    draws = []
+    for number in range(200):
+        draw = tie_draws(np.ones((1, 2)), [2**60 + number])
+        draws.append(draw(np.array([0]))[0])
+    assert len(set(draws)) == 200
+    assert abs(np.mean(draws) - 0.5) < 0.1
 
 
 @settings(max_examples=8, deadline=None)
 @given(st.permutations(sorted(COSTS)))
 def test_frames_of_limits_and_costs_are_read_by_name(order):
-    """Where the mapping of costs has named the choices; where Q has: `tests/test_labels.py`."""
+    """The mapping of costs names the choices. `tests/test_labels.py` has frames of Q."""
     X, Q = log(150)
     router = BudgetRouter(Ridge(), costs=COSTS, budget=4.0, cv=2).fit(X, Q)
-    may = np.random.default_rng(0).random((150, 3)) < 0.5
-    may[:, 0] |= ~may.any(axis=1)
-    allowed = pd.DataFrame(may, columns=list(COSTS))
-    expected = router.route(X, allowed=may)
-    assert may[np.arange(150), expected].all()
-    np.testing.assert_array_equal(
-        router.route(X, allowed=allowed[list(order)]), expected
-    )
-    logged = pd.DataFrame(
-        np.outer(1 + np.abs(X[:, 0]), list(COSTS.values())), columns=list(COSTS)
-    )
-    by_name = clone(router).fit(X, Q, costs=logged[list(order)])
-    np.testing.assert_array_equal(
-        by_name.route(X), clone(router).fit(X, Q, costs=logged).route(X)
-    )
+    mask = np.random.default_rng(0).random((150, 3)) < 0.5
+    mask[:, 0] |= ~mask.any(axis=1)
+    allowed = pd.DataFrame(mask, columns=list(COSTS))
+    expected = router.route(X, allowed=mask)
+    assert mask[np.arange(150), expected].all()
+    route = router.route(X, allowed=allowed[list(order)])
+    np.testing.assert_array_equal(route, expected)
+    row_costs = np.outer(1 + np.abs(X[:, 0]), list(COSTS.values()))
+    logged = pd.DataFrame(row_costs, columns=list(COSTS))
+    permuted = clone(router).fit(X, Q, costs=logged[list(order)])
+    in_order = clone(router).fit(X, Q, costs=logged)
+    np.testing.assert_array_equal(permuted.route(X), in_order.route(X))
     for wrong in (
         allowed.rename(columns={"small": "tiny"}),
         allowed[["small", "large"]],
@@ -254,8 +257,8 @@ def test_a_batch_that_may_use_only_what_is_too_expensive_is_refused(kind):
 
 @pytest.mark.slow
 def test_equal_rows_have_no_estimate_alone():
-    """Of ten copies none is the nearest row alone: what a choice is worth is found elsewhere."""
-    off = []
+    """The neighbours of a row are its ten copies, whose mean outcome is noise."""
+    errors = []
     for seed in range(12):
         rng = np.random.default_rng(seed)
         X = np.repeat(rng.random((30, 2)), 10, axis=0)
@@ -263,8 +266,7 @@ def test_equal_rows_have_no_estimate_alone():
         router = BudgetRouter(
             BaggedNeighborsRegressor(), costs=[1, 3], budget=2, cv=3
         ).fit(X, Q)
-        off.append(
-            router.predict_routed(rng.random((500, 2))).expected_quality.mean() - 0.5
-        )
-    # Of noise nothing can be expected but a half.
-    assert abs(np.mean(off)) < 3 * np.std(off) / np.sqrt(12) + 0.015
+        routed = router.predict_routed(rng.random((500, 2)))
+        # The quality of every choice is 0.5 on average.
+        errors.append(routed.expected_quality.mean() - 0.5)
+    assert abs(np.mean(errors)) < 3 * np.std(errors) / np.sqrt(12) + 0.015

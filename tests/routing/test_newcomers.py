@@ -1,4 +1,4 @@
-"""Choices that come and go after fit."""
+"""Choices that are added after fit."""
 
 import copy
 import pickle
@@ -28,30 +28,32 @@ def fitted(budget=4.0, **params):
 def test_shrunk_regression_is_a_gaussian_process_over_choices(seed, k, n):
     """The dual form: its kernel is the covariance of the other choices, and a level."""
     rng = np.random.default_rng(seed)
-    outputs, q = rng.normal(0.5, 0.3, (n, k)), rng.normal(0.5, 0.4, n)
+    outputs = rng.normal(0.5, 0.3, (n, k))
+    q = rng.normal(0.5, 0.4, n)
     new = rng.normal(0.5, 0.3, (7, k))
     model, noise = shrunk_regression(outputs, q, 0.2, -9.0, 9.0)
 
     def deviations(rows):
         return rows - rows.mean(axis=1, keepdims=True)
 
-    found, levels = 0.2, outputs.mean(axis=0)
+    expected_noise = 0.2
+    spread = outputs.mean(axis=0).var(ddof=1) if k > 1 else 0.0
     for _ in range(3):
-        level = (levels.var(ddof=1) if k > 1 else 0.0) / 16 + found / (24 * k)
+        level = spread / 16 + expected_noise / (24 * k)
 
         def kernel(a, b, level=level):
             return deviations(a) @ deviations(b).T / max(k - 1, 1) + level
 
-        solve = np.linalg.inv(kernel(outputs, outputs) + found * np.eye(n))
-        surprise = q - outputs.mean(axis=1)
-        left = surprise - kernel(outputs, outputs) @ solve @ surprise
+        inverse = np.linalg.inv(kernel(outputs, outputs) + expected_noise * np.eye(n))
+        centred = q - outputs.mean(axis=1)
+        residuals = centred - kernel(outputs, outputs) @ inverse @ centred
         cross = kernel(new, outputs)
-        mean = new.mean(axis=1) + cross @ solve @ surprise
-        variance = np.diag(kernel(new, new) - cross @ solve @ cross.T)
-        found = (left @ left + 10 * 0.2) / (n + 10)
+        mean = new.mean(axis=1) + cross @ inverse @ centred
+        variance = np.diag(kernel(new, new) - cross @ inverse @ cross.T)
+        expected_noise = (residuals @ residuals + 10 * 0.2) / (n + 10)
     np.testing.assert_allclose(model.expected(new), mean, atol=1e-8)
     np.testing.assert_allclose(model.std(new), np.sqrt(variance), atol=1e-7)
-    assert noise == pytest.approx(found)
+    assert noise == pytest.approx(expected_noise)
 
 
 @pytest.mark.parametrize("logged", [False, True])
@@ -59,7 +61,9 @@ def test_shrunk_regression_is_a_gaussian_process_over_choices(seed, k, n):
 def test_a_new_choice_is_decided_by_estimates_prices_and_no_fit(policy, logged):
     X, Q = log(1500, k=4)
     rng = np.random.default_rng(0)
-    C = rng.uniform(0.5, 1.5, (400, 1)) * np.array([1.0, 3.0, 8.0]) if logged else None
+    C = None
+    if logged:
+        C = rng.uniform(0.5, 1.5, (400, 1)) * np.array([1.0, 3.0, 8.0])
     router = BudgetRouter(Ridge(), costs=COSTS, budget=4.0, policy=policy)
     router.fit(X[:400], Q[:400, :3], costs=C)
     before = router.predict_quality(X)
@@ -84,7 +88,7 @@ def test_a_new_choice_is_decided_by_estimates_prices_and_no_fit(policy, logged):
 
 
 @pytest.mark.parametrize("reg_lambda", [0.0, 0.5])
-def test_what_is_made_of_a_router_knows_its_choices(reg_lambda):
+def test_copies_exports_and_streams_have_the_new_choice(reg_lambda):
     X, Q = log(1000, k=4)
     router = fitted(reg_lambda=reg_lambda)
     stream = router.stream(1000)
@@ -113,7 +117,7 @@ def test_what_is_made_of_a_router_knows_its_choices(reg_lambda):
     assert "new" not in router.predict(rows, exclude=["new"])
     fresh = clone(router)
     assert not hasattr(fresh, "choices_") and repr(fresh) == repr(router)
-    # A new fit knows what it is given.
+    # A new fit has only the choices of its log.
     router.set_params(costs=COSTS).fit(X, Q[:, :3])
     assert router.choices_ == list(COSTS)
 
@@ -180,20 +184,19 @@ def test_few_scores_do_little_harm():
     """A choice that is worse than the others, with ten scores, over fresh draws."""
     X, Q = log(3000)
     router = BudgetRouter(Ridge(), costs=COSTS, budget=4.0).fit(X[:1000], Q[:1000])
-    truth, without = Q[1000:], router.score(X[1000:], Q[1000:])
-    lost = []
+    score_without = router.score(X[1000:], Q[1000:])
+    losses = []
     for seed in range(40):
         rng = np.random.default_rng(seed)
         worse = (rng.random(3000) < 0.6).astype(float)
         other = copy.deepcopy(router).add_choice("new", X[:10], worse[:10], cost=3.0)
-        lost.append(
-            without - other.score(X[1000:], np.column_stack([truth, worse[1000:]]))
-        )
-    assert np.quantile(lost, 0.9) < 0.005
+        quality = np.column_stack([Q[1000:], worse[1000:]])
+        losses.append(score_without - other.score(X[1000:], quality))
+    assert np.quantile(losses, 0.9) < 0.005
 
 
-def test_scores_in_per_cent_are_not_taken_in_without_a_word():
-    """They made the new choice the best of all, for every row."""
+def test_scores_in_per_cent_raise_a_warning():
+    """Without it, they made the new choice the best of all, for every row."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 2))
     Q = (rng.random((300, 2)) < [0.5, 0.8]).astype(float)

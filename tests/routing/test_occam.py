@@ -32,16 +32,15 @@ def blobs():
 
 
 def test_it_learns_where_the_cheap_model_is_enough():
-    """Right where the first feature is above zero, and always wrong elsewhere."""
+    """The cheap model is right if the first feature is above zero, and else wrong."""
     X, X_test = np.random.default_rng(0).uniform(-1, 1, (2, 600, 3))
-    y, y_test = (np.where(rows[:, 2] > 0, "yes", "no") for rows in (X, X_test))
+    y = np.where(X[:, 2] > 0, "yes", "no")
+    y_test = np.where(X_test[:, 2] > 0, "yes", "no")
     turned = FunctionTransformer(lambda X: X[:, [2]] * np.sign(X[:, [0]]))
-    cheap, near = (
-        make_pipeline(turned, DecisionTreeClassifier(max_depth=1)),
-        X[:, 0] > 0,
-    )
+    cheap = make_pipeline(turned, DecisionTreeClassifier(max_depth=1))
+    is_right = X[:, 0] > 0
     members = [
-        ("cheap", FrozenEstimator(cheap.fit(X[near], y[near]))),
+        ("cheap", FrozenEstimator(cheap.fit(X[is_right], y[is_right]))),
         ("costly", DecisionTreeClassifier(max_depth=1)),
     ]
     forest = RandomForestRegressor(30, random_state=0)
@@ -115,21 +114,19 @@ def test_measured_time_is_charged_with_the_routers_own():
         router.predict(X, budget=0.99 * router.min_budget_)
     with pytest.raises(ValueError, match="smallest feasible budget"):
         router.set_params(budget=1e-12).fit(X, y)
-    embedded = OccamRouterClassifier(blob_members(), embedding="cheap", **params).fit(
-        X, y
-    )
+    embedded = OccamRouterClassifier(blob_members(), embedding="cheap", **params)
+    embedded.fit(X, y)
     assert embedded.predict_cost(X).min() > embedded.costs_[0]
-    own = OccamRouterClassifier(blob_members(), routing_cost=0.0, **params).fit(X, y)
-    np.testing.assert_array_equal(own.predict_cost(X), own.costs_[own.route(X)])
-    priced = own.set_params(costs=COSTS).fit(X, y)
+    free = OccamRouterClassifier(blob_members(), routing_cost=0.0, **params).fit(X, y)
+    np.testing.assert_array_equal(free.predict_cost(X), free.costs_[free.route(X)])
+    priced = free.set_params(costs=COSTS).fit(X, y)
     with pytest.raises(ValueError, match="set after fit, which measures"):
         priced.set_params(costs="time").predict(X)
 
 
 def test_text_with_a_pipeline_as_member():
-    texts = [f"cheap thing {i}" for i in range(40)] + [
-        f"hard question {i}" for i in range(40)
-    ]
+    texts = [f"cheap thing {i}" for i in range(40)]
+    texts += [f"hard question {i}" for i in range(40)]
     y = np.array(["a", "b"] * 40)
     members = [
         ("prior", DummyClassifier()),
@@ -144,26 +141,24 @@ def test_text_with_a_pipeline_as_member():
     ).fit(texts, y)
     assert not hasattr(router, "n_features_in_")
     assert router.predict(texts[:5]).shape == (5,)
-    # Of its own rows the estimator knows more than of new ones.
+    # Validation is out of fold: the estimator is less sure of new rows.
     assert router.validation_cost_ <= 0.7
 
 
 def test_rows_that_the_default_estimator_cannot_read_are_refused_before_any_fit():
     X, y = blobs()
-    mixed = (
-        pd.DataFrame(X)
-        .rename(columns=str)
-        .assign(colour=np.where(y == 1, "red", "blue"))
-    )
+    mixed = pd.DataFrame(X).rename(columns=str)
+    mixed["colour"] = np.where(y == 1, "red", "blue")
     numbers = ColumnTransformer([("numbers", "passthrough", [0, 1])])
     members = [
-        (name, Counting(make_pipeline(numbers, m))) for name, m in blob_members()
+        (name, Counting(make_pipeline(numbers, member)))
+        for name, member in blob_members()
     ]
     router = OccamRouterClassifier(members, costs=COSTS, cv=2)
     with patch.object(Counting, "fit", side_effect=AssertionError("fitted")):
         with pytest.raises((TypeError, ValueError), match="as embedding") as caught:
             router.fit(mixed.assign(colour=[{"red": 1}] * len(y)), y)
-    # The row itself is not said.
+    # The message does not contain the row.
     assert "red" not in str(caught.value)
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
     router = OccamRouterClassifier(members, costs=COSTS, embedding=numbers, cv=2).fit(
@@ -207,15 +202,14 @@ def test_a_decision_tree_that_allows_missing_values():
 
 
 class Memory(ClassifierMixin, BaseEstimator):
-    """Sure about rows that it was fitted on, undecided about others: shows what is in-sample."""
+    """A classifier that is sure about rows of its fit, and undecided about others.
+
+    Its probabilities show which rows were in-sample.
+    """
 
     def __init__(self, threshold=0.0, remembers=True):
         self.threshold = threshold
         self.remembers = remembers
-
-    @property
-    def predicts_best_score(self):
-        return self.threshold == 0
 
     def fit(self, X, y):
         self.classes_ = np.unique(y)
@@ -252,11 +246,12 @@ def test_a_stream_of_known_length_after_the_member_that_embeds_has_a_new_price()
 @pytest.mark.parametrize("threshold", [0.0, 0.05, 0.3])
 @pytest.mark.parametrize("frozen", [True, False])
 def test_the_answer_of_the_member_that_embeds_is_its_own(threshold, frozen):
-    """Its probabilities say another label than it answers: it is asked again, and paid again."""
-    # The first column names the row.
+    """If its answer is not its most probable label, it is asked and paid again."""
+    # The first column is the number of the row.
     X = np.column_stack([np.arange(60), np.random.default_rng(0).normal(size=60)])
     y = np.arange(60) % 2
-    memory, other = Memory(threshold, not frozen), Memory(-0.2, False)
+    memory = Memory(threshold, remembers=not frozen)
+    other = Memory(-0.2, remembers=False)
     if frozen:
         memory = FrozenEstimator(memory.fit(X, y))
     router = OccamRouterClassifier(
@@ -272,19 +267,26 @@ def test_the_answer_of_the_member_that_embeds_is_its_own(threshold, frozen):
     for response in ("predict", "predict_proba"):
         member.rows_.clear()
         answers = getattr(router, response)(fresh)
-        route, cost = router.route(fresh), router.predict_cost(fresh)
+        route = router.route(fresh)
+        cost = router.predict_cost(fresh)
         assert (route == 0).any()
-        own = np.stack([getattr(each, response)(fresh) for each in router.estimators_])
-        np.testing.assert_array_equal(answers, own[route, np.arange(len(fresh))])
-    once = threshold == 0
-    np.testing.assert_array_equal(cost, np.array([1.0 if once else 2.0, 4.0])[route])
-    # What is charged is what is asked.
+        of_members = [getattr(model, response)(fresh) for model in router.estimators_]
+        expected = np.stack(of_members)[route, np.arange(len(fresh))]
+        np.testing.assert_array_equal(answers, expected)
+    # The cost of the member that embeds, and the number of rows that it is asked about.
+    n_asked = len(fresh)
+    embedder_cost = 1.0
+    if threshold > 0.1:
+        n_asked += (route == 0).sum()
+        embedder_cost = 2.0
+    np.testing.assert_array_equal(cost, np.array([embedder_cost, 4.0])[route])
     member.rows_.clear()
     router.predict(fresh)
-    assert len(member.rows_) == len(fresh) + (0 if once else (route == 0).sum())
+    assert len(member.rows_) == n_asked
     # A stream does not mix ties at the price of a budget.
     router.set_params(budget=None)
-    stream, cost = router.stream(1e6), router.predict_cost(fresh)
+    stream = router.stream(1e6)
+    cost = router.predict_cost(fresh)
     for x, label, price in zip(fresh, router.predict(fresh), cost):
         spent = stream.status().spent
         assert stream.predict(x[None]) == label

@@ -116,7 +116,7 @@ def price_floors(policy, judges):
         means = [np.average(one, weights=weight[judges]) for one in net]
         best = int(np.argmax(np.round(means, 9)))
         for price, mean, one, error in zip(prices, means, net, missing):
-            noise = standard_error(net[best] - one, weight[judges], policy.part[judges])
+            noise = standard_error(net[best] - one, weight[judges], policy.fold[judges])
             last = one is net[best]
             # Where cost is money the best is taken.
             if least and not last:
@@ -125,7 +125,7 @@ def price_floors(policy, judges):
                 continue
             # Where the last price gains as much as was estimated, it is taken.
             short = missing[-1] - error
-            unsure = 2 * standard_error(short, weight[judges], policy.part[judges])
+            unsure = 2 * standard_error(short, weight[judges], policy.fold[judges])
             honest = least == 0 and np.average(short, weights=weight[judges]) <= unsure
             if honest and not last:
                 continue
@@ -165,8 +165,8 @@ def test_validation_is_by_the_rows_of_other_folds(seed):
         quality, cost = np.empty((2, len(values)))
         for p in range(3):
             rows, others = (
-                np.flatnonzero(policy.part == p),
-                np.flatnonzero(policy.part != p),
+                np.flatnonzero(policy.fold == p),
+                np.flatnonzero(policy.fold != p),
             )
             seen, costs = values.copy(), full.copy()
             if policy.by_fold is not None:
@@ -254,7 +254,7 @@ def test_rows_of_a_call_are_decided_at_the_price_or_together(seed):
         if budget == np.inf or budget - policy.deciding < cheapest:
             continue
         told = policy.decide(
-            estimates, costs, budget, policy="batch", told=True, **draws
+            estimates, costs, budget, policy="batch", costs_given=True, **draws
         )
         net = values - price_floors(policy, slice(None))[0] * full
         best = brute_force(net, full, budget - policy.deciding)
@@ -282,7 +282,7 @@ def test_one_row_and_some_choices(seed):
             and whole is not None
         ):
             np.testing.assert_array_equal(part, whole[..., [2]])
-        elif field.name not in ("_kept", "columns"):
+        elif field.name not in ("_cache", "columns"):
             assert part is whole
     assert list(some.kept) == [2] and policy.restricted(np.arange(3)) is policy
 

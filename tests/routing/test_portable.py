@@ -26,6 +26,7 @@ def log(n=400, seed=0):
 
 
 def reread(router):
+    """Return the policy of a router as a reader of its JSON has it."""
     return PortablePolicy(
         json.loads(json.dumps(export_policy(router), allow_nan=False))
     )
@@ -82,7 +83,8 @@ def test_the_budget_holds_where_rows_are_tied():
     X = np.eye(2)[rng.integers(0, 2, 4000)]
     Q = (rng.random((4000, 2)) < [0.5, 0.8]).astype(float)
     router = BudgetRouter(Ridge(1e-3), costs=[1, 5]).fit(X[:2000], Q[:2000])
-    policy, quality = reread(router), router.predict_quality(X[2000:])
+    policy = reread(router)
+    quality = router.predict_quality(X[2000:])
     route = policy.decide(quality, 3.0, draw=rng.random(2000))
     assert policy.costs[route].mean() == pytest.approx(3.0, abs=0.3)
     # Without draws ties go to the cheaper choice.
@@ -101,17 +103,17 @@ def test_the_reader_is_one_file_of_numpy(tmp_path):
         "print(policy.decide(np.load('quality.npy'), 2.5).tolist()); "
         "assert not {'skroute', 'sklearn', 'scipy'} & set(sys.modules)"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script],
         cwd=tmp_path,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert json.loads(done.stdout) == router.route(X).tolist()
+    assert json.loads(process.stdout) == router.route(X).tolist()
 
 
-def test_what_has_no_price_list_is_refused():
+def test_a_router_without_a_price_list_is_refused():
     X, Q = log(100)
     with pytest.raises(ValueError, match="has no price list"):
         export_policy(BudgetRouter(Ridge(), cv=2).fit(X, Q, costs=np.ones(Q.shape)))

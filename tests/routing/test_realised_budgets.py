@@ -25,17 +25,16 @@ from skroute.routing.parts._estimates import folds_of
 from skroute.routing.parts._policy import choose_by_rule, error_by_level
 from skroute.utils._statistics import standard_error
 
+PRICES = np.array([1.0, 4.0, 12.0])
+
 
 def draw(n, rng, tail=1.2):
-    """Hard rows are long: what a row costs goes with how good the choices are."""
+    """Return rows, quality and real costs. Hard rows are long, and cost more."""
     X = rng.normal(size=(n, 3))
     odds = np.column_stack([1 - 1.5 * X[:, 0], 2 - 0.5 * X[:, 0], np.full(n, 2.5)])
     Q = (rng.random((n, 3)) < 1 / (1 + np.exp(-odds))).astype(float)
     length = np.exp(tail * (0.6 * X[:, 0] + 0.6 * rng.normal(size=n)) - tail**2 * 0.36)
     return X, Q, np.outer(length, PRICES)
-
-
-PRICES = np.array([1.0, 4.0, 12.0])
 
 
 @settings(max_examples=60, deadline=None)
@@ -90,74 +89,86 @@ def test_budgets_hold_where_few_rows_differ(n_tenants, estimator):
     for seed in range(4):
         rng = np.random.default_rng(seed)
         odds = np.sort(rng.uniform(0.3, 0.9, (n_tenants, 2)), axis=1) + [0.0, 0.05]
-        of, new = rng.integers(0, n_tenants, 2000), rng.integers(0, n_tenants, 20_000)
-        Q = (rng.random((2000, 2)) < odds[of]).astype(float)
-        X, fresh = np.eye(n_tenants)[of], np.eye(n_tenants)[new]
+        tenant = rng.integers(0, n_tenants, 2000)
+        new_tenant = rng.integers(0, n_tenants, 20_000)
+        Q = (rng.random((2000, 2)) < odds[tenant]).astype(float)
+        X = np.eye(n_tenants)[tenant]
+        X_new = np.eye(n_tenants)[new_tenant]
         router = BudgetRouter(clone(estimator), costs=[1, 5]).fit(X, Q)
         for budget in (2.0, 3.0, 4.0):
             if router.price_path_.budgets[-1] < budget:
                 continue
-            cost = router.predict_cost(fresh, budget=budget)
-            # Which tenants the rows of fit are of is drawn, and so are ties.
-            share = np.bincount(of, minlength=n_tenants) / 2000
-            noise = 4 * np.sqrt(share @ (1 - share) / 2000) + 4 * 4 * 0.5 / np.sqrt(
-                20_000
-            )
+            cost = router.predict_cost(X_new, budget=budget)
+            # The tenants of the rows of fit are drawn, and so are ties.
+            share = np.bincount(tenant, minlength=n_tenants) / 2000
+            noise_of_tenants = 4 * np.sqrt(share @ (1 - share) / 2000)
+            noise_of_ties = 4 * 4 * 0.5 / np.sqrt(20_000)
+            noise = noise_of_tenants + noise_of_ties
             assert abs(cost.mean() - budget) < noise + 0.02
-            few = router.predict_cost(fresh[:400], budget=budget)
-            np.testing.assert_array_equal(few, cost[:400])
+            first_costs = router.predict_cost(X_new[:400], budget=budget)
+            np.testing.assert_array_equal(first_costs, cost[:400])
             order = rng.permutation(400)
-            again = router.predict_cost(fresh[:400][order], budget=budget)
-            assert (
-                np.bincount(again.astype(int)).tolist()
-                == np.bincount(few.astype(int)).tolist()
+            permuted_costs = router.predict_cost(X_new[:400][order], budget=budget)
+            np.testing.assert_array_equal(
+                np.bincount(permuted_costs.astype(int)),
+                np.bincount(first_costs.astype(int)),
             )
 
 
 def test_copies_that_the_folds_keep_together_stay_out_of_sample():
     """Then rows to come are new tenants, of which no fold has seen a copy."""
     rng = np.random.default_rng(0)
-    of = np.repeat(np.arange(10), 50)
-    X, Q = np.eye(10)[of], (rng.random((500, 2)) < [0.5, 0.8]).astype(float)
-    splits = [
-        (np.flatnonzero(of % 5 != k), np.flatnonzero(of % 5 == k)) for k in range(5)
-    ]
-    assert (
-        BudgetRouter(Ridge(), costs=[1, 5], cv=splits).fit(X, Q)._policy().kind is None
-    )
-    assert BudgetRouter(Ridge(), costs=[1, 5]).fit(X, Q)._policy().kind is not None
+    tenant = np.repeat(np.arange(10), 50)
+    X = np.eye(10)[tenant]
+    Q = (rng.random((500, 2)) < [0.5, 0.8]).astype(float)
+    splits = []
+    for number in range(5):
+        is_test = tenant % 5 == number
+        splits.append((np.flatnonzero(~is_test), np.flatnonzero(is_test)))
+    kept_together = BudgetRouter(Ridge(), costs=[1, 5], cv=splits).fit(X, Q)
+    assert kept_together._policy().kind is None
+    shuffled = BudgetRouter(Ridge(), costs=[1, 5]).fit(X, Q)
+    assert shuffled._policy().kind is not None
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("learned", [True, False])
 def test_the_budget_is_met_in_what_is_paid(learned):
     """Over draws: planned costs are below what is paid, since rows are chosen for them."""
-    over, planned, batch, quality = [], [], [], []
+    # Relative differences from the budget, or from the real cost of the same choices.
+    online_errors = []
+    planned_errors = []
+    batch_errors = []
+    # Differences from the real quality.
+    quality_errors = []
     for seed in range(16):
         rng = np.random.default_rng(seed)
         X, Q, C = draw(600, rng)
-        new, Q_new, C_new = draw(8000, rng)
-        router = (
-            BudgetRouter(Ridge(), cost_estimator=KNeighborsRegressor(5), budget=4.0)
-            if learned
-            else BudgetRouter(Ridge(), costs=PRICES, budget=4.0)
-        ).fit(X, Q, costs=C)
+        X_new, Q_new, C_new = draw(8000, rng)
+        router = BudgetRouter(Ridge(), budget=4.0)
+        if learned:
+            router.set_params(cost_estimator=KNeighborsRegressor(5))
+        else:
+            router.set_params(costs=PRICES)
+        router.fit(X, Q, costs=C)
         rows = np.arange(8000)
-        routed = router.predict_routed(new)
+        routed = router.predict_routed(X_new)
         paid = C_new[rows, routed.route].mean()
-        over.append(paid / 4 - 1)
-        planned.append(routed.cost.mean() / paid - 1)
-        quality.append(
-            routed.expected_quality.mean() - Q_new[rows, routed.route].mean()
-        )
-        route = router.set_params(policy="batch").predict_routed(new).route
-        batch.append(C_new[rows, route].mean() / 4 - 1)
-    error = np.std(over, ddof=1) / 4
-    assert abs(np.mean(over)) < 3 * error + 0.01
-    assert abs(np.mean(batch)) < 3 * np.std(batch, ddof=1) / 4 + 0.01
-    # The mutation: a price by planned costs would be this much over.
-    assert np.mean(planned) < -0.05
-    assert abs(np.mean(quality)) < 3 * np.std(quality, ddof=1) / 4
+        quality = Q_new[rows, routed.route].mean()
+        online_errors.append(paid / 4 - 1)
+        planned_errors.append(routed.cost.mean() / paid - 1)
+        quality_errors.append(routed.expected_quality.mean() - quality)
+        route = router.set_params(policy="batch").predict_routed(X_new).route
+        batch_errors.append(C_new[rows, route].mean() / 4 - 1)
+    # 16 draws: the standard error of a mean is a fourth of the standard deviation.
+    noise = np.std(online_errors, ddof=1) / 4
+    assert abs(np.mean(online_errors)) < 3 * noise + 0.01
+    batch_noise = np.std(batch_errors, ddof=1) / 4
+    assert abs(np.mean(batch_errors)) < 3 * batch_noise + 0.01
+    # A price by planned costs would spend too much by this share.
+    assert np.mean(planned_errors) < -0.05
+    quality_noise = np.std(quality_errors, ddof=1) / 4
+    assert abs(np.mean(quality_errors)) < 3 * quality_noise
 
 
 @pytest.mark.slow
@@ -166,28 +177,29 @@ def test_intervals_of_the_validation_figures_cover_new_rows():
     for seed in range(60):
         rng = np.random.default_rng(seed)
         X, Q, C = draw(400, rng, tail=0.5)
-        new, Q_new, C_new = draw(4000, rng, tail=0.5)
+        X_new, Q_new, C_new = draw(4000, rng, tail=0.5)
         router = BudgetRouter(Ridge(), costs=PRICES, budget=4.0).fit(X, Q, costs=C)
-        route, rows = router.route(new), np.arange(4000)
-        for true, mean, error in [
-            (C_new[rows, route], router.validation_cost_, router.validation_cost_se_),
-            (
-                Q_new[rows, route],
-                router.validation_quality_,
-                router.validation_quality_se_,
-            ),
+        route = router.route(X_new)
+        rows = np.arange(4000)
+        cost = C_new[rows, route]
+        quality = Q_new[rows, route]
+        for new_rows, mean, error in [
+            (cost, router.validation_cost_, router.validation_cost_se_),
+            (quality, router.validation_quality_, router.validation_quality_se_),
         ]:
-            inside.append(
-                abs(true.mean() - mean) < 1.96 * np.hypot(error, true.std() / 63.2)
-            )
+            # 63.2 is the square root of the number of new rows.
+            noise = np.hypot(error, new_rows.std() / 63.2)
+            inside.append(abs(new_rows.mean() - mean) < 1.96 * noise)
     # 120 of them, binomial at .95: below .87 once in a thousand.
     assert np.mean(inside) > 0.87
 
 
 @pytest.mark.slow
 def test_intervals_of_costs_cover_where_no_budget_binds():
-    """Choices about as good: the fit of all rows prefers another one than the folds' fits."""
-    z = {"found": [], "rows": []}
+    """Choices have about the same quality: all rows prefer another one than the folds."""
+    z_scores = []
+    # With the standard error of rows alone.
+    naive_z_scores = []
     for seed in range(40):
         rng = np.random.default_rng([seed, 9])
         X = rng.normal(size=(2600, 5))
@@ -197,27 +209,29 @@ def test_intervals_of_costs_cover_where_no_budget_binds():
             # Nothing is gained by routing here.
             warnings.simplefilter("ignore")
             router = BudgetRouter(Ridge(), costs=PRICES).fit(X[:600], Q[:600])
-        policy, cost = router._policy(), router.predict_cost(X[600:])
-        off, noise = cost.mean() - router.validation_cost_, cost.std() / 2000**0.5
-        by_rows = standard_error(policy.validate(np.inf).cost)
-        # Where every row goes to the cheapest choice the cost is certain, and hit.
-        certain = np.finfo(float).tiny
-        z["found"].append(
-            off / max(np.hypot(router.validation_cost_se_, noise), certain)
-        )
-        z["rows"].append(off / max(np.hypot(by_rows, noise), certain))
+        cost = router.predict_cost(X[600:])
+        difference = cost.mean() - router.validation_cost_
+        noise = cost.std() / 2000**0.5
+        error_of_rows = standard_error(router._policy().validate(np.inf).cost)
+        # If every row goes to the cheapest choice, there is no difference and no error.
+        tiny = np.finfo(float).tiny
+        error = np.hypot(router.validation_cost_se_, noise)
+        z_scores.append(difference / max(error, tiny))
+        naive_error = np.hypot(error_of_rows, noise)
+        naive_z_scores.append(difference / max(naive_error, tiny))
     # 40 of them, binomial at .95: below .82 once in a thousand.
-    assert np.mean(np.abs(z["found"]) < 1.96) > 0.82
+    assert np.mean(np.abs(z_scores) < 1.96) > 0.82
     # The naive error: rows alone, as if all were decided by one fit.
-    assert np.mean(np.abs(z["rows"]) < 1.96) < 0.78
+    assert np.mean(np.abs(naive_z_scores) < 1.96) < 0.78
 
 
 def test_folds_that_differ_widen_the_standard_error():
-    """Independent rows have that of their spread; where folds go two ways it is the folds'."""
-    part = np.arange(1000) % 2
-    alike = np.random.default_rng(0).standard_normal(1000)
-    assert standard_error(alike, part=part) < 0.06
-    np.testing.assert_allclose(standard_error(part.astype(float), part=part), 0.5)
+    """Independent rows have the error of their spread, different folds that of folds."""
+    fold_of_row = np.arange(1000) % 2
+    independent = np.random.default_rng(0).standard_normal(1000)
+    assert standard_error(independent, fold=fold_of_row) < 0.06
+    fold_means = fold_of_row.astype(float)
+    np.testing.assert_allclose(standard_error(fold_means, fold=fold_of_row), 0.5)
 
 
 def test_new_prices_scale_the_log():
@@ -237,18 +251,19 @@ def test_new_prices_scale_the_log():
 def test_return_std_is_the_estimators_own_or_of_its_errors():
     rng = np.random.default_rng(0)
     X, Q, _ = draw(500, rng)
-    own = make_pipeline(StandardScaler(), BaggedNeighborsRegressor())
-    router = BudgetRouter(own, costs=PRICES).fit(X, Q)
+    with_std = make_pipeline(StandardScaler(), BaggedNeighborsRegressor())
+    router = BudgetRouter(with_std, costs=PRICES).fit(X, Q)
     mean, std = router.predict_quality(X[:9], return_std=True)
-    for ours, theirs in zip(
-        (mean, std), router.quality_estimator_.predict(X[:9], return_std=True)
-    ):
-        np.testing.assert_array_equal(ours, theirs)
+    fitted = router.quality_estimator_
+    expected_mean, expected_std = fitted.predict(X[:9], return_std=True)
+    np.testing.assert_array_equal(mean, expected_mean)
+    np.testing.assert_array_equal(std, expected_std)
     router = BudgetRouter(Ridge(), costs=PRICES).fit(X, Q)
     mean, std = router.predict_quality(X, return_std=True)
     np.testing.assert_array_equal(mean, router.predict_quality(X))
-    # Of probabilities the error is about that of a coin; smaller where they are extreme.
-    expected = np.sqrt(np.clip(mean, 0.02, 0.98) * (1 - np.clip(mean, 0.02, 0.98)))
+    # Outcomes are 0 or 1: the error is the standard deviation of a Bernoulli variable.
+    probability = np.clip(mean, 0.02, 0.98)
+    expected = np.sqrt(probability * (1 - probability))
     assert np.abs(std - expected).mean() < 0.06
     (middle, error), _ = error_by_level(np.zeros((5, 2)), np.ones((5, 2)))
     assert middle.tolist() == [0.0] and error.tolist() == [1.0]
@@ -271,7 +286,7 @@ def test_warnings_of_budgets_and_costs_that_do_not_go_together():
     "situation", ["price list", "estimated costs", "abstaining", "weighted"]
 )
 def test_validation_costs_are_those_of_new_rows_where_nothing_is_gained(situation):
-    """Features say nothing: some folds choose means, which are one estimate for all rows."""
+    """Features are noise: some folds choose means, which are one estimate for all rows."""
     estimator = QualityRegressor(family=["linear"])
     options = {"costs": PRICES}
     if situation == "estimated costs":
@@ -284,7 +299,7 @@ def test_validation_costs_are_those_of_new_rows_where_nothing_is_gained(situatio
         Q = (rng.random((n_rows, 3)) < [0.3, 0.5, 0.7]).astype(float)
         return X, Q, np.outer(np.exp(0.5 * rng.normal(size=n_rows) - 0.125), PRICES)
 
-    off = []
+    errors = []
     for seed in range(8):
         rng = np.random.default_rng(seed)
         X, Q, C = draw(300, rng)
@@ -300,9 +315,9 @@ def test_validation_costs_are_those_of_new_rows_where_nothing_is_gained(situatio
         for budget in (2.0, 3.5, 6.0, 9.0):
             route = router.set_params(budget=budget).route(X_new)
             spent = C_new[np.arange(5000), route].mean()
-            off.append((router.validation_cost_ - spent) / budget)
-    # A price from estimates that other folds chose is off by 9 to 16 percent.
-    assert np.sqrt(np.mean(np.square(off))) < 0.05
+            errors.append((router.validation_cost_ - spent) / budget)
+    # A price from estimates that other folds chose is wrong by 9 to 16 percent.
+    assert np.sqrt(np.mean(np.square(errors))) < 0.05
 
 
 @pytest.mark.slow
@@ -318,7 +333,9 @@ def test_budgets_hold_where_errors_are_rare_and_expensive():
         )
         return X, -np.where(positive[:, None], 50.0, 1.0) * wrong
 
-    off, folds_off = [], []
+    errors = []
+    # With a price from the estimates of the folds.
+    errors_of_folds = []
     for seed in range(1, 4):
         router = BudgetRouter(QualityRegressor(), costs=[1, 3, 10])
         policy = router.fit(*draw(700, seed))._policy()
@@ -326,27 +343,29 @@ def test_budgets_hold_where_errors_are_rare_and_expensive():
         values = policy.estimates(X)
         by_folds = replace(policy, as_new=policy.estimate)
         for budget in (2.5, 4.0, 7.0):
-            off.append(router.predict_cost(X, budget=budget).mean() / budget - 1)
-            rule = by_folds.rule(budget)
-            spent = choose_by_rule(values, policy.planned, rule).mean(
-                policy.planned + 0 * values
-            )
-            folds_off.append(spent.mean() / budget - 1)
-    assert np.sqrt(np.mean(np.square(off))) < 0.03 and abs(np.mean(off)) < 0.02
-    assert np.sqrt(np.mean(np.square(folds_off))) > 0.1
+            errors.append(router.predict_cost(X, budget=budget).mean() / budget - 1)
+            choices = choose_by_rule(values, policy.planned, by_folds.rule(budget))
+            spent = choices.mean(np.broadcast_to(policy.planned, values.shape))
+            errors_of_folds.append(spent.mean() / budget - 1)
+    assert np.sqrt(np.mean(np.square(errors))) < 0.03
+    assert abs(np.mean(errors)) < 0.02
+    assert np.sqrt(np.mean(np.square(errors_of_folds))) > 0.1
 
 
 # Real costs in fit, estimates in a call ---------------------------------------------------------
 
 
-def world(seed, n_rows, noise, unit=1.0):
-    """Rows, quality, estimates of costs from the size of a request, and real costs."""
+def draw_requests(seed, n_rows, noise, unit=1.0):
+    """Return rows, quality, estimated costs and real costs of requests.
+
+    Costs are estimated from the size of a request. Real costs vary by chance, with a
+    factor for each call or for each request (`noise`).
+    """
     rng = np.random.default_rng(seed)
     size = rng.lognormal(6.0, 0.6, n_rows)
     X = np.column_stack([size, rng.normal(size=(n_rows, 2))])
-    Q = (
-        rng.random((n_rows, 3)) < 1 / (1 + np.exp(-X[:, 1:2] - [-0.5, 0.3, 1.0]))
-    ) * 1.0
+    odds = X[:, 1:2] + [-0.5, 0.3, 1.0]
+    Q = (rng.random((n_rows, 3)) < 1 / (1 + np.exp(-odds))).astype(float)
     estimates = unit * size[:, np.newaxis] * [0.3, 1.0, 3.0]
     shapes = {"each call": (n_rows, 3), "each request": (n_rows, 1)}
     chance = rng.lognormal(-0.125, 0.5, shapes[noise])
@@ -386,11 +405,11 @@ CALLS = {
 def test_estimates_at_a_price_of_real_costs_are_refused(
     noise, call, holder, policy, unit, n_rows, seed
 ):
-    """They were taken, and 17 % more than the budget was spent."""
-    # A promise about a call is none about a batch.
+    """If they were taken, 17 % more than the budget would be spent."""
+    # Certificates are for decisions made online.
     assume(call != "certificate" or policy == "online")
-    X, Q, estimates, real = world(seed, 400, noise, unit)
-    X_new, Q_new, new_estimates, new_real = world(seed + 1, n_rows, noise, unit)
+    X, Q, estimates, real = draw_requests(seed, 400, noise, unit)
+    X_new, Q_new, new_estimates, new_real = draw_requests(seed + 1, n_rows, noise, unit)
     if holder == "frame":
         names = ["size", "a", "b"]
         X = pd.DataFrame(X, columns=names)
@@ -401,40 +420,42 @@ def test_estimates_at_a_price_of_real_costs_are_refused(
         ValueError, match="cost_estimator .* estimates of its rows.* price list"
     ):
         CALLS[call](mixed, X_new, Q_new, new_estimates)
-    # What is right goes on.
+    # Costs of one kind are not refused.
     CALLS[call](mixed, X_new, Q_new, new_real)
     CALLS[call](clone(router).fit(X, Q, costs=estimates), X_new, Q_new, new_estimates)
     learned = clone(router).set_params(cost_estimator=Ridge()).fit(X, Q, costs=real)
     CALLS[call](learned, X_new, Q_new, new_estimates)
-    # New prices, single requests, and requests that are all alike are no mix.
+    # New prices, single requests and equal requests are not refused either.
     same = clone(router).fit(X, Q, costs=estimates)
     same.route(X_new, costs=3 * new_estimates, budget=np.inf)
     mixed.route(X_new[:1], costs=new_estimates[:1], budget=np.inf)
-    alike = (
-        X_new[:1].iloc[np.zeros(60)]
-        if holder == "frame"
-        else X_new[np.zeros(60, dtype=int)]
+    first_60_times = np.zeros(60, dtype=int)
+    if holder == "frame":
+        equal_rows = X_new.iloc[first_60_times]
+    else:
+        equal_rows = X_new[first_60_times]
+    mixed.route(
+        equal_rows, costs=np.repeat(new_estimates[:1], 60, axis=0), budget=np.inf
     )
-    mixed.route(alike, costs=np.repeat(new_estimates[:1], 60, axis=0), budget=np.inf)
 
 
 @pytest.mark.slow
 def test_quotes_of_one_kind_are_never_refused():
-    """Requests of one customer, quotes that are rounded, and quotes with a chance of their own."""
+    """Rounded quotes, with and without chance, of all requests and of small ones."""
     for seed in range(200):
         rng = np.random.default_rng(seed)
-        X, Q, estimates, real = world(seed, 400, "each call")
-        X_new, _, new_estimates, new_real = world(
-            seed + 1, int(rng.integers(50, 400)), "each call"
-        )
-        some = np.argsort(new_estimates[:, 1])[
-            : max(len(X_new) // int(rng.integers(1, 5)), 10)
-        ]
-        for quotes, new_quotes in ((estimates, new_estimates), (real, new_real)):
-            quotes, new_quotes = quotes.round(-1) + 10, new_quotes.round(-1) + 10
+        X, Q, estimates, real = draw_requests(seed, 400, "each call")
+        n_new = int(rng.integers(50, 400))
+        X_new, _, new_estimates, new_real = draw_requests(seed + 1, n_new, "each call")
+        n_small = max(n_new // int(rng.integers(1, 5)), 10)
+        small = np.argsort(new_estimates[:, 1])[:n_small]
+        for costs, new_costs in ((estimates, new_estimates), (real, new_real)):
+            quotes = costs.round(-1) + 10
+            new_quotes = new_costs.round(-1) + 10
             router = BudgetRouter(Ridge()).fit(X, Q, costs=quotes)
-            assert len(router.route(X_new, costs=new_quotes)) == len(X_new)
-            assert len(router.route(X_new[some], costs=new_quotes[some])) == len(some)
+            assert len(router.route(X_new, costs=new_quotes)) == n_new
+            route_of_small = router.route(X_new[small], costs=new_quotes[small])
+            assert len(route_of_small) == n_small
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -447,9 +468,8 @@ def test_the_price_of_estimated_costs_is_learned_on_estimates_as_those_of_new_ro
         Ridge(), cost_estimator=estimator, budget=4.0, cv=3, abstain_cost=0.3
     )
     policy = router.fit(X, Q, costs=C)._learned
-    estimate, as_new = clone(estimator).cross_fit(
-        X, C, folds=folds_of(3, X), return_kept=True
-    )
+    folds = folds_of(3, X)
+    estimate, as_new = clone(estimator).cross_fit(X, C, folds=folds, return_kept=True)
     assert not np.array_equal(estimate, as_new)
     np.testing.assert_array_equal(policy.planned[:, :3], np.maximum(estimate, 0))
     np.testing.assert_array_equal(policy.planned_as_new[:, :3], np.maximum(as_new, 0))

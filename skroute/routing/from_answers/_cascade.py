@@ -1,4 +1,6 @@
-"""CascadeRouter: ask one model after another, for as long as the next answer is worth it."""
+"""CascadeRouter: ask one model after another, while the next answer is worth it."""
+
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.utils import check_consistent_length, check_random_state
@@ -13,13 +15,16 @@ from skroute.base import (
 )
 from skroute.base._calls import REQUEST_ID
 from skroute.routing.from_answers._cascade_rules import (
-    Outcomes,
-    candidates,
-    learn_path,
-    scores_of,
+    CascadeLog,
+    cascades_to_compare,
+    learn_rules,
 )
-from skroute.routing.from_answers._signals import as_columns, split_signals
-from skroute.routing.from_answers._states import check_sets, fixed_order
+from skroute.routing.from_answers._signals import (
+    RowSignals,
+    as_columns,
+    split_signals,
+)
+from skroute.routing.from_answers._states import STOP, check_sets, fixed_order
 from skroute.routing.parts._estimates import (
     cross_fit,
     estimates_without_folds,
@@ -37,100 +42,122 @@ from skroute.routing.parts._table_router import TableRouter, realised_quality
 from skroute.utils._cache import cache_of
 from skroute.utils._compat import Integral, Interval, num_samples
 from skroute.utils._frames import is_mapping
+from skroute.utils._typing import NDArray
 
-# Sets of models that are compared; each is fitted for each fold.
+# Sets of models that are compared, at most: those of 10 models. It bounds the time of
+# `fit`, since each set is fitted for each fold.
 _MAX_SETS = 1023
+
+
+class _EstimatesOfFit(NamedTuple):
+    """Out-of-sample estimates of quality from X; they have no columns if there is no X.
+
+    Attributes
+    ----------
+    all_rows : ndarray of shape (n_rows, n_models)
+        Estimates of each row without its fold.
+    by_fold : list of ndarray of shape (n_train, n_models)
+        For each fold estimates of its training rows by fits without its test rows.
+    folds : list of (ndarray, ndarray)
+        Training and test rows.
+    """
+
+    all_rows: NDArray[np.float64]
+    by_fold: list[NDArray[np.float64]]
+    folds: list[tuple[NDArray[np.int64], NDArray[np.int64]]]
 
 
 SIGNALS = CallParameter(
     "signals",
     "mapping, data frame or array-like, default=None",
-    """What the models' answers show, as in `fit`, for all rows. What a row does not pay for is not
-    read: any number, or NaN, may stand there.""",
+    """Signals of the models' answers, as in `fit`, for all rows. Those that a row does
+    not pay for are not read: they may be any number, or NaN.""",
 )
 COUNTED_COSTS = CallParameter(
     "costs",
     "array-like or dataframe of shape (n_samples, n_models), default=None",
-    """What each call costs. It is counted and decides nothing. None takes ``costs_``.""",
+    """Cost of each call. It is counted and decides nothing. None takes ``costs_``.""",
 )
 
 
 class CascadeRouter(TableRouter):
-    r"""Ask one model after another; the signals of each answer decide whether to ask the next.
+    r"""Ask models in turn; the signals of each answer decide whether to ask the next.
 
-    For whoever has a log of what several models made of past requests: how good each
-    answer was, what it cost, and what it showed of itself (its signals: a confidence, its
-    length, a judge's score), which is seen only once the answer is paid for. After each
-    answer the row is answered, asks any model that it has not asked yet, or abstains
-    to a person, whichever is worth most:
+    The router learns from a log of what several models answered to past requests: how
+    good each answer was, what it cost, and its signals. A signal is a number that is
+    seen only once the answer is paid for, such as a confidence, the length of a text or
+    a judge's score. After each answer the row is answered, asks any model that it has
+    not asked yet, or abstains to a person. It takes the option with the highest value:
 
-    .. math:: \max\Bigl(\hat q_S(x, s), \; \max_{k \notin S} \hat V_{S \cup k}(x, s) - p\, c_k,
-        \; \bar q - a\Bigr),
+    .. math:: \max\Bigl(\hat q_S(x, s), \;
+        \max_{k \notin S} \hat V_{S \cup k}(x, s) - p\, c_k, \; \bar q - a\Bigr),
 
-    with :math:`S` the models asked so far, :math:`s` their signals, :math:`p` the price of
-    the budget, :math:`\bar q` the best quality in the log and :math:`a` the `abstain_cost`.
+    with :math:`S` the models asked so far, :math:`s` their signals, :math:`p` the price
+    of the budget, :math:`\bar q` the best quality in the log and :math:`a` the
+    `abstain_cost`.
 
-    `fit` compares this with its special cases on rows that fitted neither: each model
-    alone, one-shot routing by X, every fixed order of up to `max_calls` models with a
-    threshold after each (FrugalGPT's cascade [1]_). At each price the simplest that is
-    within a quarter of a standard error of the best is taken, and judged by rows that did
-    not choose it: a log of 300 rows makes some of a hundred cascades look better than they
+    `fit` compares this with its special cases on held-out rows: each model alone, one
+    call that is chosen by X, every fixed order of up to `max_calls` models with a
+    threshold after each (FrugalGPT's cascade [1]_). At each price the simplest one
+    within a quarter of a standard error of the best is taken. Rows that did not choose
+    it judge it: in a log of 300 rows, some of a hundred cascades look better than they
     are.
 
     Parameters
     ----------
     quality_estimator : multi-output regressor, default=None
         Maps X to the quality of each model, before any call. None takes
-        :class:`~skroute.quality.QualityRegressor`. Not used where X is None. It is
+        :class:`~skroute.quality.QualityRegressor`. Not used if X is None. It is
         cross-validated on all rows, and on those without each fold.
 
     costs : mapping from str to float or array-like of shape (n_models,), default=None
-        Cost per call of each model. None when costs differ from row to row: then `fit`
+        Cost per call of each model. None if costs differ from row to row: then `fit`
         takes them as ``costs``, an array of shape (n_samples, n_models), and decides by
         their means.
 
     budget : float, default=None
-        Mean cost per sample, in the unit of `costs`, all calls included. None is unlimited.
-        Raising it buys more answers and more expensive ones. It is spent as far as held-out
-        rows show a gain beyond noise.
+        Mean cost per sample, in the unit of `costs`, all calls included. None is
+        unlimited. Raising it buys more answers and more expensive ones. It is spent as
+        far as held-out rows show a gain beyond noise.
 
     order : list of str, default=None
         Models in the order in which they are asked, beginning with the first: one fixed
         cascade. None compares all orders and all sets.
 
     max_calls : int, default=3
-        Calls per row at most, where `order` is None. Raising it compares more cascades:
+        Calls per row at most, if `order` is None. Raising it compares more cascades:
         the sets of up to that many models, at most 1023.
 
     abstain_cost : float, default=None
-        What it costs, in units of quality, to abstain from a row instead of answering it: the
-        row counts as the best quality in the log minus this. None never does. If it
+        Cost, in units of quality, of abstaining from a row instead of answering it: the
+        row counts as the best quality in the log minus this. None never abstains. If it
         is higher, fewer rows abstain.
 
     n_prices : int, default=24
-        Prices that are fitted. Raising it follows the budget more closely.
+        Number of prices that are fitted. Raising it follows the budget more closely.
 
     cv : int, splitter or iterable of splits, default=5
-        Folds that compare the candidates, and make estimates from X out-of-sample; an int
-        shuffles with a fixed seed. Each row is tested once. Rows that belong together must
-        stay together: give a list of (train, test), or a splitter by groups, which gets
-        ``groups`` through metadata routing.
+        Folds that compare the cascades, and make estimates from X out-of-sample; an int
+        shuffles with a fixed seed. Each row is tested once. Rows that belong together
+        must stay together: give a list of (train, test), or a splitter by groups, which
+        gets ``groups`` through metadata routing.
 
     n_jobs : int, default=None
-        Folds fitted in parallel.
+        Number of folds that are fitted in parallel.
 
     Attributes
     ----------
     choices_ : list of str
-        What `route` indexes: the models, one of which answers, and ``"abstain"`` where an
-        `abstain_cost` is given. Models are named by the columns of Q where it is a data
-        frame, else the keys of `costs`, else ``"choice0"``, ``"choice1"``, ...
+        Names of the choices that `route` indexes: the models, one of which answers, and
+        ``"abstain"`` if an `abstain_cost` is given. Models are named by the columns of
+        Q if it is a data frame, else the keys of `costs`, else ``"choice0"``,
+        ``"choice1"``, ...
 
     model_names_ : list of str
         Names of the models.
 
     costs_ : ndarray of shape (n_models,)
-        Cost of each model's call; the mean of the log where costs are per row.
+        Cost of each model's call; the mean of the log if costs are per row.
 
     abstain_quality_ : float or None
         Quality of a row that abstains. None if no row can abstain.
@@ -139,29 +166,32 @@ class CascadeRouter(TableRouter):
         Mean logged quality of each model.
 
     quality_estimator_ : estimator or None
-        Fitted on all rows; None where `fit` got no X.
+        Fitted on all rows. None if `fit` got no X.
 
     mixture_ : Mixture
         Validated mean cost and quality of the rules at each price, by rising cost. The
         rows that chose a rule do not judge its quality.
 
     rule_names_ : list of str
-        The rules of `mixture_` in words: the models in the order that they are asked in,
-        ``"small > large"``, or how many of them in any order.
+        Names of the rules of `mixture_`: the models in the order in which they are
+        asked, ``"small > large"``, or how many of them are asked in any order.
 
     min_budget_ : float
         The smallest feasible budget.
 
-    validation_quality_, validation_cost_, validation_quality_se_, validation_cost_se_ : float
-        Quality and cost of `mixture_` at `budget`, and their standard errors for new rows.
+    validation_quality_, validation_cost_ : float
+        Quality and cost of `mixture_` at `budget`.
+
+    validation_quality_se_, validation_cost_se_ : float
+        Standard errors of these as estimates for new rows.
 
     n_features_in_, feature_names_in_ : int, ndarray of shape (`n_features_in_`,)
-        Number and names of the features seen during `fit`, where X has them.
+        Number and names of the features seen during `fit`, if X has them.
 
     See Also
     --------
     BudgetRouter : One call per row, chosen by X alone.
-    SequentialRouterClassifier : The same with classifiers that it fits, calls and combines.
+    SequentialRouterClassifier : The same with classifiers that it fits and combines.
 
     Notes
     -----
@@ -170,18 +200,19 @@ class CascadeRouter(TableRouter):
     Signals enter as normal scores of their ranks: a probability, its logarithm and its
     logit are the same signal. Quality is scaled to [0, 1] by its range in the log.
 
-    For a budget between two rules, which of them a row follows is drawn from a hash of its
-    ``request_id``, else of the row, else, where X is None, of its position in the call. The budget
-    holds on average over what differs in that: calls of one row each without X all draw the same,
-    and need ``request_id`` (or :meth:`start`, which draws anew).
+    For a budget between two rules, the rule that a row follows is drawn from a hash of
+    its ``request_id``, else of the row. If X is None, it is drawn from a hash of the
+    row's position in the call. The budget holds on average over rows whose hashes
+    differ. Calls of one row each without X all draw the same. They need ``request_id``,
+    or :meth:`start`, which draws at random.
 
     References
     ----------
-    .. [1] L. Chen, M. Zaharia, J. Zou, "FrugalGPT: How to Use Large Language Models While
-       Reducing Cost and Improving Performance", TMLR 2024, section 3.
-    .. [2] M. J. Zellinger, M. Thomson, "Rational Tuning of LLM Cascades via Probabilistic
-       Modeling", arXiv:2501.09345, 2025; and with R. Liu, "Cost-Saving LLM Cascades with
-       Early Abstention", arXiv:2502.09054, 2025.
+    .. [1] L. Chen, M. Zaharia, J. Zou, "FrugalGPT: How to Use Large Language Models
+       While        Reducing Cost and Improving Performance", TMLR 2024, section 3.
+    .. [2] M. J. Zellinger, M. Thomson, "Rational Tuning of LLM Cascades via
+       Probabilistic        Modeling", arXiv:2501.09345, 2025; and with R. Liu,
+       "Cost-Saving LLM Cascades with Early Abstention", arXiv:2502.09054, 2025.
     .. [3] J. N. Tsitsiklis, B. Van Roy, "Regression Methods for Pricing Complex
        American-Style Options", IEEE Transactions on Neural Networks 12, 2001.
 
@@ -238,22 +269,24 @@ class CascadeRouter(TableRouter):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features) or None
-            What is known of the requests before any call. None is nothing.
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features) or \
+None
+            Features of the requests, known before any call. None: nothing is known.
 
         y : {array-like, dataframe} of shape (n_samples, n_models) or (n_samples,)
             Q: quality of each model's answer on each row, higher is better. Measured on
             rows that the models were not fitted on.
 
         costs : {array-like, dataframe} of shape (n_samples, n_models), default=None
-            What each model cost on each row. Only where the constructor's `costs` is None.
+            Cost of each model on each row. Only if the constructor's `costs` is None.
 
-        signals : mapping from str to array-like, data frame, or array-like, default=None
-            What each answer shows: for a model an array of shape (n_samples,) or
-            (n_samples, n_signals) of numbers, NaN where missing; for all at once a data frame
-            with a column for each model, found by name, or an array of shape
-            (n_samples, n_models) or (n_samples, n_models, n_signals). A model that shows
-            nothing may be left out. None: no answer shows anything.
+        signals : mapping from str to array-like, data frame, or array-like, \
+default=None
+            Signals of each answer. For a model they are an array of shape (n_samples,)
+            or (n_samples, n_signals) of numbers, NaN where missing. For all models at
+            once they are a data frame with a column for each model, found by name, or
+            an array of shape (n_samples, n_models) or (n_samples, n_models, n_signals).
+            A model without signals may be left out. None: no answer has signals.
 
         **params : dict
             Metadata through metadata routing: for `quality_estimator` and for the
@@ -267,107 +300,147 @@ class CascadeRouter(TableRouter):
         Raises
         ------
         ValueError
-            For quality, costs or signals of the wrong shape or that are no numbers, or a
-            budget below the cheapest rule.
+            If quality, costs or signals are not numbers or have the wrong shape, or if
+            the budget is below the cheapest rule.
         """
         return super().fit(X, y, costs=costs, signals=signals, **params)
 
     def _fit(self, X, y, *, task, costs=None, signals=None, **params):
-        routed = self._route_metadata(params)
-        self._informed = X is not None
+        """Check the log, learn the rules from it, and validate them."""
+        metadata = self._route_metadata(params)
         if X is None and signals is None:
             raise ValueError(
-                "X and signals are both None: there is nothing to decide by. Give what is known "
-                "of the requests, or what the models' answers show."
+                "X and signals are both None: there is nothing to decide by. Give what "
+                "is known of the requests, or what the models' answers show."
             )
+        self._has_rows = X is not None
         X = self._rows_of_fit(X, y, optional=True)
         quality = check_matrix(y, "y")
         check_consistent_length(X, quality)
         if self.costs is not None and costs is not None:
             raise ValueError(
-                "costs was given both to the constructor and to fit; costs per row need "
-                "CascadeRouter(costs=None)."
+                "costs was given both to the constructor and to fit; costs per row "
+                "need CascadeRouter(costs=None)."
             )
         log = read_table(y, costs, self.costs)
-        names, self._named = log.names, log.named
+        self._named = log.named
+        self.model_names_ = log.names
         log = log.with_abstaining(self.abstain_cost)
-        n_rows, n_models = quality.shape
-        row_costs = np.broadcast_to(log.paid[..., :n_models], quality.shape)
-        by_name = split_signals(signals, names, X)
-        self._signal_names = [
-            column_names(by_name.get(name), f"signals of {name!r}") for name in names
-        ]
-        columns = [as_columns(by_name.get(name), name, n_rows) for name in names]
-        self.model_names_, self.costs_ = names, row_costs.mean(axis=0)
-        compared, cheapest = self._compared(any(part.shape[1] for part in columns))
+        model_costs = log.paid[..., : len(self.model_names_)]
+        row_costs = np.broadcast_to(model_costs, quality.shape)
+        columns = self._read_signals_of_fit(signals, len(quality))
+        self.costs_ = row_costs.mean(axis=0)
+        cascades = self._cascades_to_compare(columns)
 
-        rows = X if self._informed else quality
-        folds = folds_of(self.cv, rows, quality, **routed["splitter"]["split"])
-        known, self.quality_estimator_ = np.empty((n_rows, 0)), None
-        within = [known[train] for train, _ in folds]
-        if self._informed:
-            options = {
-                "n_jobs": self.n_jobs,
-                "fit_params": routed["quality_estimator"]["fit"],
-            }
-            given = self._readers()["quality_estimator"], X, quality, folds
-            learned = cross_fit(*given, task=task, name="quality_estimator", **options)
-            self.quality_estimator_ = learned.estimator
-            known = learned.estimate
-            within = estimates_without_folds(
-                *given, task=task, name="quality_estimator", **options
-            )
-        low, span = float(quality.min()), float(np.ptp(quality)) or 1.0
-        self.abstain_quality_ = log.abstain_quality
-        abstain_quality = (
-            None if log.abstain_quality is None else (log.abstain_quality - low) / span
+        estimates = self._estimate_quality(X, quality, metadata, task)
+        cascade_log = CascadeLog.scaled(
+            quality,
+            row_costs,
+            signals=RowSignals(estimates.all_rows, columns),
+            abstain_quality=log.abstain_quality,
         )
-        shown = [known, *columns]
-        outcomes = Outcomes(
-            (quality - low) / span, row_costs, shown, abstain_quality, low, span
-        )
+        cheapest = None
+        if self.order is None:
+            # The cascades of one model come first, in the order of the models.
+            cheapest = int(self.costs_.argmin())
         with task.step("compare cascades"):
-            self._scales, self._rules, self.mixture_, self._validated_parts = (
-                learn_path(
-                    compared,
-                    outcomes,
-                    folds,
-                    within,
-                    self.n_prices,
-                    cheapest,
-                    self.n_jobs,
-                )
+            learned = learn_rules(
+                cascades,
+                cascade_log,
+                folds=estimates.folds,
+                estimates_by_fold=estimates.by_fold,
+                n_prices=self.n_prices,
+                cheapest=cheapest,
+                n_jobs=self.n_jobs,
             )
-        self._low, self._span, self._mean_quality = low, span, quality.mean(axis=0)
-        self.rule_names_ = [self._describe(fitted.states) for fitted, _ in self._rules]
+        self._scales = learned.scales
+        self._rules = learned.rules
+        self._validated_parts = learned.validated_parts
+        self._low = cascade_log.low
+        self._span = cascade_log.span
+        self._mean_quality = quality.mean(axis=0)
+        self.abstain_quality_ = log.abstain_quality
+        self.mixture_ = learned.mixture
+        self.rule_names_ = [self._name_of(rule.cascade.states) for rule in self._rules]
         check_affordable(check_budget(self.budget), self._smallest_budget())
         self.choices_ = log.names
 
-    def _compared(self, shown):
-        """The cascades that `fit` compares, and which of them asks the cheapest model alone."""
-        names, n_models = self.model_names_, len(self.model_names_)
+    def _read_signals_of_fit(self, signals, n_rows):
+        """Return the signals of each model, a list of ndarray (n_rows, n_signals).
+
+        Sets ``_signal_names``, for each model the names of its columns, None if they
+        have none.
+        """
+        by_name = split_signals(signals, self.model_names_)
+        self._signal_names = []
+        columns = []
+        for name in self.model_names_:
+            model_signals = by_name.get(name)
+            self._signal_names.append(
+                column_names(model_signals, f"signals of {name!r}")
+            )
+            columns.append(as_columns(model_signals, name, n_rows))
+        return columns
+
+    def _cascades_to_compare(self, columns):
+        """Return the cascades that `fit` compares, a list of `States`.
+
+        `columns` are the signals of each model. Without any, no second call can be
+        decided.
+        """
+        names = self.model_names_
+        n_models = len(names)
         if self.order is not None:
-            given = [str(name) for name in self.order]
-            if (
-                not given
-                or len(set(given)) < len(given)
-                or not set(given) <= set(names)
-            ):
+            order = [str(name) for name in self.order]
+            has_duplicates = len(set(order)) < len(order)
+            if not order or has_duplicates or not set(order) <= set(names):
                 raise ValueError(
-                    f"order must name some of the models {names!r}, each once, got {self.order!r}."
+                    f"order must name some of the models {names!r}, each once, "
+                    f"got {self.order!r}."
                 )
-            return [fixed_order(n_models, [names.index(name) for name in given])], None
+            return [fixed_order(n_models, [names.index(name) for name in order])]
         check_sets(n_models, self.max_calls, _MAX_SETS)
-        by_cost = np.argsort(self.costs_, kind="stable").tolist()
-        max_calls = self.max_calls if shown else 1
-        return candidates(n_models, max_calls, by_cost, self._informed), int(
-            self.costs_.argmin()
+        has_signals = any(signals.shape[1] for signals in columns)
+        max_calls = self.max_calls if has_signals else 1
+        return cascades_to_compare(
+            n_models,
+            max_calls=max_calls,
+            by_cost=np.argsort(self.costs_, kind="stable").tolist(),
+            has_estimates=self._has_rows,
         )
 
-    def _describe(self, states):
-        if (states.following[0] >= 0).sum() > 1:
-            return f"{states.n_calls} of {', '.join(self.model_names_)} in any order"
-        return " > ".join(self.model_names_[k] for (k,) in states.answers[1:])
+    def _estimate_quality(self, X, quality, metadata, task):
+        """Estimate quality out of sample from X, if `fit` got it (`_EstimatesOfFit`).
+
+        Sets ``quality_estimator_``.
+        """
+        rows = X if self._has_rows else quality
+        folds = folds_of(self.cv, rows, quality, **metadata["splitter"]["split"])
+        self.quality_estimator_ = None
+        if not self._has_rows:
+            nothing = np.empty((len(quality), 0))
+            by_fold = [nothing[train] for train, _ in folds]
+            return _EstimatesOfFit(nothing, by_fold, folds)
+        estimator = self._readers()["quality_estimator"]
+        options = {
+            "name": "quality_estimator",
+            "task": task,
+            "n_jobs": self.n_jobs,
+            "fit_params": metadata["quality_estimator"]["fit"],
+        }
+        fitted = cross_fit(estimator, X, quality, folds, **options)
+        self.quality_estimator_ = fitted.estimator
+        by_fold = estimates_without_folds(estimator, X, quality, folds, **options)
+        return _EstimatesOfFit(fitted.estimate, by_fold, folds)
+
+    def _name_of(self, states):
+        """Return the name of a cascade, for ``rule_names_``."""
+        names = self.model_names_
+        if len(states.next_members(0)) > 1:
+            return f"{states.n_calls} of {', '.join(names)} in any order"
+        # In a fixed order one model answers in each state but the first.
+        order = [names[model] for (model,) in states.answering[1:]]
+        return " > ".join(order)
 
     @property
     def mean_quality_(self):
@@ -381,49 +454,63 @@ class CascadeRouter(TableRouter):
     def _validated(self, budget):
         return validated_mixture(self._validated_parts, budget)
 
-    # Decisions ------------------------------------------------------------------------------
+    # Decisions ------------------------------------------------------------------------
 
     def _check_rows(self, X):
-        if self._informed:
+        """Check rows of a call. If `fit` got no X, they only count or are hashed."""
+        if self._has_rows:
             return super()._check_rows(X)
-        if X is not None and (
-            isinstance(X, (str, bytes)) or is_mapping(X) or np.isscalar(X)
-        ):
+        if X is None:
+            return X
+        if isinstance(X, (str, bytes)) or is_mapping(X) or np.isscalar(X):
             raise TypeError(f"X must be rows, or None, got {type(X).__name__}.")
         return X
 
     def _plan(self, X, call):
+        """Draw the rule of each row, and follow it for as long as it asks."""
         check_affordable(call.budget, self._smallest_budget())
-        signals = self._check_signals(X, call.option("signals"))
-        n_rows, n_models = len(signals[0]), len(self.model_names_)
-        costs = self._costs_of(call.costs, n_rows)
-        source = np.arange(n_rows)[:, np.newaxis] if X is None else X
-        rule = self.mixture_.draw(source, call.budget, call.request_id)
+        columns = self._signals_of_call(X, call.option("signals"))
+        n_rows = len(columns[0])
+        costs = self._costs_of_call(call.costs, n_rows)
+        # Without X the position of a row stands for the row.
+        rows_to_draw = np.arange(n_rows)[:, np.newaxis] if X is None else X
+        rule_of_row = self.mixture_.draw(rows_to_draw, call.budget, call.request_id)
         scores = cache_of(self).get_or_compute(
-            "scores", lambda: self._scores(X, signals)
+            "scores", lambda: self._scores(X, columns)
         )
-        route, quality = np.empty(n_rows, dtype=np.int64), np.empty(n_rows)
-        asked = np.empty((n_rows, n_models), dtype=bool)
-        for one in np.unique(rule):
-            (fitted, price_at), rows = self._rules[one], np.flatnonzero(rule == one)
-            state, choice, worth = fitted.follow(
-                [part[rows] for part in scores], np.full((len(rows), 1), price_at)
-            )
-            route[rows], quality[rows] = choice[:, 0], worth[:, 0]
-            asked[rows] = fitted.states.asked[state[:, 0]]
-        cost = (costs * asked).sum(axis=1)
-        return Plan(route, cost, asked, self._low + self._span * quality)
+        route = np.empty(n_rows, dtype=np.int64)
+        quality = np.empty(n_rows)
+        asked = np.empty((n_rows, len(self.model_names_)), dtype=bool)
+        for position in np.unique(rule_of_row):
+            rule = self._rules[position]
+            rows = np.flatnonzero(rule_of_row == position)
+            price_index = np.full((len(rows), 1), rule.price_index)
+            ends = rule.cascade.follow(scores.take(rows), price_index)
+            route[rows] = ends.choice[:, 0]
+            quality[rows] = ends.quality[:, 0]
+            asked[rows] = rule.cascade.states.asked[ends.state[:, 0]]
+        return Plan(
+            route,
+            cost=(costs * asked).sum(axis=1),
+            state=asked,
+            quality=self._low + self._span * quality,
+        )
 
-    def _costs_of(self, costs, n_rows):
-        """Costs of rows as a call gives them, else the means of the log."""
+    def _costs_of_call(self, costs, n_rows):
+        """Return the cost of each model for each row, by default the log's means."""
         shape = (n_rows, len(self.model_names_))
         if costs is None:
             return np.broadcast_to(self.costs_, shape)
-        return check_row_costs(costs, self.model_names_ if self._named else None, shape)
+        # Columns of a frame are found by name only if the models were named in `fit`.
+        names = self.model_names_ if self._named else None
+        return check_row_costs(costs, names, shape)
 
-    def _check_signals(self, X, signals):
-        """What each model's answers show, as columns; everything given is checked."""
-        by_name = split_signals(signals, self.model_names_, X)
+    def _signals_of_call(self, X, signals):
+        """Return the signals of each model in a call, as `_read_signals_of_fit` does.
+
+        All signals are checked, also those that no row pays for.
+        """
+        by_name = split_signals(signals, self.model_names_)
         if X is not None:
             n_rows = num_samples(X)
         elif by_name:
@@ -432,50 +519,54 @@ class CascadeRouter(TableRouter):
             raise ValueError(
                 "Without X, signals must say what the models' answers show."
             )
-        pairs = zip(self.model_names_, self._scales[1:])
-        if missing := [
-            name for name, scale in pairs if scale.knots and name not in by_name
-        ]:
+        missing = []
+        for name, n_signals in zip(self.model_names_, self._scales.n_signals):
+            if n_signals and name not in by_name:
+                missing.append(name)
+        if missing:
             raise ValueError(
-                f"signals has nothing of {missing!r}, whose answers showed something in fit. Give "
-                "them for all rows (of a row that does not ask a model they are not read), or ask "
-                "the models one by one with start()."
+                f"signals has nothing of {missing!r}, whose answers showed something "
+                "in fit. Give them for all rows (of a row that does not ask a model "
+                "they are not read), or ask the models one by one with start()."
             )
-        return [
-            self._signals_of(k, by_name.get(name), n_rows)
-            for k, name in enumerate(self.model_names_)
-        ]
+        columns = []
+        for model, name in enumerate(self.model_names_):
+            columns.append(self._signals_of_model(model, by_name.get(name), n_rows))
+        return columns
 
-    def _signals_of(self, k, given, n_rows):
-        """The signals of one model, with as many columns as in `fit`."""
-        name, n_columns = self.model_names_[k], len(self._scales[1 + k].knots)
-        columns = as_columns(given, name, n_rows, self._signal_names[k])
-        if columns.shape[1] != n_columns:
+    def _signals_of_model(self, model, signals, n_rows):
+        """Return the signals of one model, (n_rows, n_signals), as many as in `fit`."""
+        name = self.model_names_[model]
+        n_signals = self._scales.n_signals[model]
+        columns = as_columns(signals, name, n_rows, self._signal_names[model])
+        if columns.shape[1] != n_signals:
             raise ValueError(
-                f"signals of {name!r} must have the {n_columns} columns that fit saw, got "
-                f"{columns.shape[1]}."
+                f"signals of {name!r} must have the {n_signals} columns that fit saw, "
+                f"got {columns.shape[1]}."
             )
         return columns
 
-    def _scores(self, X, signals):
-        known = np.empty((len(signals[0]), 0))
-        if self._informed:
-            known = predict_matrix(self.quality_estimator_, X, "quality_estimator")
-        return scores_of(self._scales, [known, *signals])
+    def _scores(self, X, columns):
+        """Return the normal scores of all that can be read of rows (`RowSignals`)."""
+        estimates = np.empty((len(columns[0]), 0))
+        if self._has_rows:
+            estimates = predict_matrix(self.quality_estimator_, X, "quality_estimator")
+        return self._scales.transform(RowSignals(estimates, columns))
 
     def _plan_single(self, X, name, call):
-        n_rows = len(self._check_signals(X, call.option("signals"))[0])
+        """Return the plan in which one model answers every row."""
+        columns = self._signals_of_call(X, call.option("signals"))
+        n_rows = len(columns[0])
         model = self.model_names_.index(name)
-        return Plan(
-            np.full(n_rows, model), self._costs_of(call.costs, n_rows)[:, model]
-        )
+        costs = self._costs_of_call(call.costs, n_rows)
+        return Plan(np.full(n_rows, model), costs[:, model])
 
-    # The calls ------------------------------------------------------------------------------
+    # The calls ------------------------------------------------------------------------
 
     def predict_quality(
         self, X, budget=None, *, signals=None, costs=None, request_id=None
     ):
-        """Estimate the quality of each answer, for example to choose rows that a person checks.
+        """Estimate the quality of each answer, for example to find rows to check.
 
         Parameters
         ----------
@@ -485,7 +576,7 @@ class CascadeRouter(TableRouter):
         Returns
         -------
         ndarray of shape (n_samples,)
-            In the unit of Q; of rows that abstain, what that counts as.
+            In the unit of Q. That of a row that abstains is ``abstain_quality_``.
         """
         call = self.make_call(
             budget, signals=signals, costs=costs, request_id=request_id
@@ -493,7 +584,7 @@ class CascadeRouter(TableRouter):
         return self.plan(X, call).quality
 
     def models_asked(self, X, budget=None, *, signals=None, request_id=None):
-        """Which models each row pays for.
+        """Return the models that each row pays for.
 
         Parameters
         ----------
@@ -514,19 +605,21 @@ class CascadeRouter(TableRouter):
         Parameters
         ----------
         x : row, default=None
-            What is known of the request: one row as in `fit`, without its outer dimension, or
-            a table with one row, as streams take it. None where `fit` got no X.
+            Features of the request: one row as in `fit`, without its outer dimension,
+            or a table with one row, as streams take it. None if `fit` got no X.
 
         budget : float, default=None
             Mean cost per request. None takes the constructor's.
 
         random_state : int, RandomState instance or None, default=None
-            Determines which of two rules the request follows, where the budget lies between them.
+            Determines which of two rules the request follows, if the budget lies
+            between them.
 
         Returns
         -------
         CascadeRun
-            Its ``next`` says what to ask; ``observe`` tells it what came back.
+            Its ``next`` is the model to ask. ``observe`` takes the answer's signals and
+            cost.
 
         Examples
         --------
@@ -534,7 +627,8 @@ class CascadeRouter(TableRouter):
         >>> from skroute.routing import CascadeRouter
         >>> rng = np.random.default_rng(0)
         >>> sure = rng.uniform(size=400)
-        >>> Q = np.column_stack([sure > rng.uniform(size=400), rng.uniform(size=400) < 0.9])
+        >>> small = sure > rng.uniform(size=400)
+        >>> Q = np.column_stack([small, rng.uniform(size=400) < 0.9])
         >>> router = CascadeRouter(costs={"small": 1, "large": 10})
         >>> run = router.fit(None, Q, signals={"small": sure}).start()
         >>> while run.next is not None:
@@ -546,30 +640,20 @@ class CascadeRouter(TableRouter):
         check_is_fitted(self)
         budget = self._effective_budget(budget)
         check_affordable(budget, self._smallest_budget())
-        if not self._informed and x is not None:
+        if self._has_rows:
+            x = self._check_rows(_as_table(x))
+        elif x is not None:
             raise ValueError(
                 "x must be None: fit got no X, so that nothing can be read of a row."
             )
-        if self._informed:
-            if x is None:
-                raise ValueError("x must be a row like those of fit, got None.")
-            nested = (
-                isinstance(x, list | tuple)
-                and len(x) > 0
-                and isinstance(x[0], list | tuple)
-            )
-            if not nested and getattr(x, "ndim", 1) != 2:
-                x = x.to_frame().T if hasattr(x, "to_frame") else [x]
-            elif num_samples(x) != 1:
-                raise ValueError(f"x must be one row, got a table of {num_samples(x)}.")
-            x = self._check_rows(x)
-        # What a model shows is not read before it is asked.
-        scores = self._scores(
-            x, [np.zeros((1, len(scale.knots))) for scale in self._scales[1:]]
-        )
-        low, high, share = self.mixture_.share(budget)
+        # Scores of a model's signals are not read before it is asked.
+        nothing = [np.zeros((1, n_signals)) for n_signals in self._scales.n_signals]
+        scores = self._scores(x, nothing)
+        mixed = self.mixture_.share(budget)
         drawn = check_random_state(random_state).uniform()
-        return CascadeRun(self, *self._rules[high if drawn < share else low], scores)
+        position = mixed.high if drawn < mixed.share else mixed.low
+        rule = self._rules[position]
+        return CascadeRun(self, rule.cascade, rule.price_index, scores)
 
     def score(
         self,
@@ -582,7 +666,7 @@ class CascadeRouter(TableRouter):
         costs=None,
         request_id=None,
     ):
-        """Mean quality of the choices made; a row that abstains counts as in `fit`.
+        """Return the mean quality of the choices made; abstaining counts as in `fit`.
 
         Parameters
         ----------
@@ -590,7 +674,8 @@ class CascadeRouter(TableRouter):
             As in `predict_routed`.
 
         y : {array-like, dataframe} of shape (n_samples, n_models)
-            Q: quality of each model's answer on each row, with the columns that `fit` saw.
+            Q: quality of each model's answer on each row, with the columns that `fit`
+            saw.
 
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
@@ -605,25 +690,42 @@ class CascadeRouter(TableRouter):
         return realised_quality(self, X, y, sample_weight, call)
 
 
-class CascadeRun:
-    """One live request: which model to ask next, and at the end, whose answer to use.
+def _as_table(x):
+    """Return one row as a table with one row, as `CascadeRouter.start` takes it."""
+    if x is None:
+        raise ValueError("x must be a row like those of fit, got None.")
+    is_nested_list = (
+        isinstance(x, list | tuple) and len(x) > 0 and isinstance(x[0], list | tuple)
+    )
+    if is_nested_list or getattr(x, "ndim", 1) == 2:
+        if num_samples(x) != 1:
+            raise ValueError(f"x must be one row, got a table of {num_samples(x)}.")
+        return x
+    if hasattr(x, "to_frame"):
+        return x.to_frame().T
+    return [x]
 
-    Made by :meth:`CascadeRouter.start`. The caller asks the model named ``next`` and says
-    with :meth:`observe` what came back, until ``next`` is None.
+
+class CascadeRun:
+    """One live request: the model to ask next, and at the end the one that answers.
+
+    :meth:`CascadeRouter.start` makes it. The caller asks the model named ``next`` and
+    passes the signals of its answer to :meth:`observe`, until ``next`` is None.
 
     Parameters
     ----------
     router : CascadeRouter
         Fitted.
 
-    fitted : object
-        The cascade that the request follows.
+    cascade : object
+        The fitted cascade that the request follows.
 
-    price_at : int
-        Position of the price that it is decided at.
+    price_index : int
+        Position of the price that the request is decided at.
 
-    scores : list of ndarray of shape (1, n_scores)
-        What the router makes of the request before any call, and of what each model shows.
+    scores : object
+        Normal scores of what is known of the request, as one row. Those of models that
+        have not been asked are not read.
 
     Attributes
     ----------
@@ -631,7 +733,7 @@ class CascadeRun:
         Model to ask; None when the request is to be answered.
 
     answer : str or None
-        Whose answer to give, or ``"abstain"``; None before the first answer.
+        Model whose answer to give, or ``"abstain"``. None before the first answer.
 
     quality : float or None
         Estimated quality of that answer.
@@ -640,7 +742,7 @@ class CascadeRun:
         Models whose answers have been observed.
 
     cost : float
-        What they have cost.
+        Sum of the costs of these answers.
 
     Examples
     --------
@@ -654,26 +756,35 @@ class CascadeRun:
     ([], 0.0, None)
     """
 
-    def __init__(self, router, fitted, price_at, scores):
-        self._router, self._fitted, self._price_at = router, fitted, price_at
-        self._scores, self._state = scores, 0
-        self.asked, self.cost = [], 0.0
+    def __init__(self, router, cascade, price_index, scores):
+        self._router = router
+        self._cascade = cascade
+        self._price_index = price_index
+        self._scores = scores
+        # Nothing has been asked in the first state.
+        self._state = 0
+        self.asked = []
+        self.cost = 0.0
         self._set_next()
 
     def __repr__(self):
-        said = f"next={self.next!r}, answer={self.answer!r}"
-        return f"CascadeRun({said}, asked={self.asked!r}, cost={self.cost:.6g})"
+        return (
+            f"CascadeRun(next={self.next!r}, answer={self.answer!r}, "
+            f"asked={self.asked!r}, cost={self.cost:.6g})"
+        )
 
     def _set_next(self):
+        """Set the model to ask next, and the answer in the current state."""
         router = self._router
-        price_at = np.full((1, 1), self._price_at)
-        move, choice = self._fitted.move(self._state, self._scores, price_at)
-        k = int(move.onward[0, 0])
-        self.next = router.model_names_[k] if k >= 0 else None
-        self.answer, self.quality = None, None
+        price_index = np.full((1, 1), self._price_index)
+        move = self._cascade.move(self._state, self._scores, price_index)
+        next_model = int(move.next_model[0, 0])
+        self.next = None if next_model == STOP else router.model_names_[next_model]
+        self.answer = None
+        self.quality = None
         if self.asked:
-            self.answer = router.choices_[choice[0]]
-            self.quality = float(router._low + router._span * move.stop[0])
+            self.answer = router.choices_[move.choice[0]]
+            self.quality = float(router._low + router._span * move.quality[0])
 
     def observe(self, model, signals=None, cost=None):
         """Give the signals and the cost of a model's answer.
@@ -681,37 +792,38 @@ class CascadeRun:
         Parameters
         ----------
         model : str
-            Who was asked: any model that may come next, ``next`` or another.
+            The model that was asked: any one that may come next, ``next`` or another.
 
         signals : array-like of shape (n_signals,), default=None
-            What the answer showed, as in the log.
+            Signals of the answer, as in the log.
 
         cost : float, default=None
-            What the call has cost; None takes the mean cost of the model.
+            Cost of the call. None takes the mean cost of the model.
 
         Raises
         ------
         ValueError
             If `model` may not come next, or `signals` are not as in `fit`.
         """
-        router, following = self._router, self._fitted.states.following[self._state]
+        router = self._router
         names = router.model_names_
-        if model not in names or following[names.index(model)] < 0:
-            allowed = [names[k] for k in np.flatnonzero(following >= 0)]
+        allowed = [names[k] for k in self._cascade.states.next_members(self._state)]
+        if model not in allowed:
             raise ValueError(
                 f"model must be one of {allowed!r}, which may come next, got {model!r}."
             )
-        k = names.index(model)
+        position = names.index(model)
         if signals is not None and not hasattr(signals, "columns"):
             signals = np.reshape(signals, (1, -1))
-        columns = router._signals_of(k, signals, 1)
-        paid = (
-            router.costs_[k]
-            if cost is None
-            else check_costs([cost], [model], name="cost")[0]
+        columns = router._signals_of_model(position, signals, 1)
+        if cost is None:
+            cost = router.costs_[position]
+        else:
+            cost = check_costs([cost], [model], name="cost")[0]
+        self._scores.by_model[position] = router._scales.transform_model(
+            position, columns
         )
-        self._scores[1 + k] = router._scales[1 + k].transform(columns)
-        self._state = int(following[k])
+        self._state = int(self._cascade.states.following[self._state, position])
         self.asked.append(model)
-        self.cost += float(paid)
+        self.cost += float(cost)
         self._set_next()

@@ -1,4 +1,9 @@
-"""Cascades of models: which may be asked in which order, and which is worth it at a price."""
+"""The rules of `CascadeRouter`: cascades to compare, and the one that a price takes.
+
+A *cascade* is a graph of states (`States`). A *rule* is a cascade that is decided at
+one price of a grid. `learn_rules` compares all cascades at all prices on rows that
+fitted none of them, and fits those that are chosen on all rows.
+"""
 
 from itertools import combinations
 from typing import NamedTuple
@@ -6,254 +11,615 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.utils.parallel import Parallel, delayed
 
-from skroute.routing.from_answers._signals import RankScores, StateBasis
+from skroute.routing.from_answers._signals import RowSignals, SignalScales, StateBasis
 from skroute.routing.from_answers._states import (
+    STOP,
+    StateLearner,
     States,
     StateValues,
     any_order,
     best_move,
     fixed_order,
-    roll_back,
+    induce_backward,
 )
 from skroute.routing.parts._estimates import rows_and_others
 from skroute.routing.parts._mixtures import Mixture, ValidatedPart, useful_rules
 from skroute.utils._typing import NDArray
 
-# Share of estimates of later states in the value of going on to them: see `roll_back`.
+# Share of estimates in the value of asking on, see `induce_backward`.
 _TRUST = 0.5
-# Rows that candidates are compared on: enough for differences of half a point.
+# Rows that cascades are compared on, at most: enough for differences of half a point.
 _MAX_JUDGED = 5000
-# Standard errors within which a simpler cascade is preferred to a better one. With none the best
-# of 130 is taken for what it seems to be, with a whole one what is learned is thrown away.
-_SLACK = 0.25
+# Standard errors within which a simpler cascade is preferred to a better one. With
+# none, the best of 130 is taken for its luck. With a whole one, learned gains are
+# thrown away.
+_SIMPLER_WITHIN = 0.25
+# Difference in mean gain, in quality from 0 to 1, up to which cascades are tied:
+# rounding.
+_TIED = 1e-12
+# Decimals of mean costs: rules whose costs agree to these are equally expensive.
+_COST_DECIMALS = 12
+# Largest price times the cheapest call, in quality. The whole range of quality, 1, does
+# not pay for half of the call.
+_NOTHING_BOUGHT = 2.0
+# Smallest positive price times the most expensive call, in quality: a 500th of the
+# range pays.
+_ALL_BOUGHT = 0.002
 
 
-def candidates(n_models, max_calls, by_cost, informed):
-    """What a fit compares: each model alone, one-shot routing, fixed and free orders."""
-    found = [fixed_order(n_models, (k,)) for k in range(n_models)]
-    if informed:
-        found.append(any_order(n_models, 1))
-    for size in range(2, min(max_calls, n_models) + 1):
-        found += [fixed_order(n_models, part) for part in combinations(by_cost, size)]
-        found.append(any_order(n_models, size))
-    return found
+# A log of cascades --------------------------------------------------------------------
 
 
-class Outcomes(NamedTuple):
-    """A log of cascades; tables have one row for each request."""
+class CascadeLog(NamedTuple):
+    """Log that cascades are learned from: tables with one row for each request.
 
-    # From 0 to 1, (n_rows, n_models): low + span * quality is what was logged.
+    Attributes
+    ----------
+    quality : ndarray of shape (n_rows, n_models)
+        From 0 to 1. The logged quality is ``low + span * quality``.
+    costs : ndarray of shape (n_rows, n_models)
+        Cost of each call.
+    signals : RowSignals
+        Out-of-sample estimates of quality, and the signals of the answers.
+    abstain_quality : float or None
+        Quality of a row that abstains, from 0 to 1. None if no row can abstain.
+    low, span : float
+        Smallest logged quality, and the range of logged quality.
+    """
+
     quality: NDArray[np.float64]
     costs: NDArray[np.float64]
-    # What is known before any call, estimates of quality out of sample; then for each model what
-    # its answers show.
-    shown: list[NDArray[np.float64]]
-    # Quality of a row that abstains.
+    signals: RowSignals
     abstain_quality: float | None
     low: float
     span: float
 
+    @classmethod
+    def scaled(cls, quality, costs, signals, abstain_quality):
+        """Return the log with quality, and that of abstaining, scaled to [0, 1]."""
+        low = float(quality.min())
+        # If all answers are equally good, any unit will do.
+        span = float(np.ptp(quality)) or 1.0
+        if abstain_quality is not None:
+            abstain_quality = (abstain_quality - low) / span
+        return cls(
+            (quality - low) / span,
+            costs,
+            signals=signals,
+            abstain_quality=abstain_quality,
+            low=low,
+            span=span,
+        )
+
     def take(self, rows):
-        """The log of some rows."""
+        """Return the log of some rows."""
         return self._replace(
             quality=self.quality[rows],
             costs=self.costs[rows],
-            shown=[part[rows] for part in self.shown],
+            signals=self.signals.take(rows),
+        )
+
+    def outcomes(self):
+        """Return the quality of each choice, (n_rows, n_models + 1).
+
+        The last choice is abstaining. Its quality is NaN if no row can abstain.
+        """
+        abstain_quality = np.nan
+        if self.abstain_quality is not None:
+            abstain_quality = self.abstain_quality
+        return np.column_stack(
+            [self.quality, np.full(len(self.quality), abstain_quality)]
         )
 
 
-def scores_of(scales, shown):
-    """Normal scores of what is known before any call, and of each model's signals."""
-    return [scale.transform(part) for scale, part in zip(scales, shown)]
+def cascades_to_compare(n_models, max_calls, by_cost, has_estimates):
+    """Return the cascades that a fit compares, a list of `States`.
+
+    They are each model alone (the first `n_models`), one call that is chosen by
+    estimates, if there are any, and for each number of calls all fixed orders of rising
+    cost and the free order.
+
+    Parameters
+    ----------
+    n_models : int
+    max_calls : int
+        Calls about one row at most.
+    by_cost : list of int
+        Models by rising cost.
+    has_estimates : bool
+        Whether anything is known before the first call.
+    """
+    cascades = [fixed_order(n_models, (model,)) for model in range(n_models)]
+    if has_estimates:
+        cascades.append(any_order(n_models, 1))
+    for n_calls in range(2, min(max_calls, n_models) + 1):
+        for order in combinations(by_cost, n_calls):
+            cascades.append(fixed_order(n_models, order))
+        cascades.append(any_order(n_models, n_calls))
+    return cascades
 
 
-def features_of(states, state, scores):
-    """What a state decides by: what is known, and the signals of those that may answer there."""
-    return np.column_stack([scores[0], *(scores[1 + k] for k in states.answers[state])])
+# A fitted cascade ---------------------------------------------------------------------
 
 
-class Fitted(NamedTuple):
-    """A cascade with what it has learned: the values of its states, and the costs and prices."""
+class CascadeMove(NamedTuple):
+    """The best move of rows in one state, in terms of models.
+
+    Attributes
+    ----------
+    next_model : ndarray of shape (n_rows, n_prices), dtype=int64
+        Model to ask, or `STOP`.
+    choice : ndarray of shape (n_rows,), dtype=int64
+        Best choice if the row ends here: the model that answers, or the number of
+        models for abstaining. It has no meaning in the first state, in which nothing
+        has been asked.
+    quality : ndarray of shape (n_rows,)
+        Estimated quality of that choice.
+    """
+
+    next_model: NDArray[np.int64]
+    choice: NDArray[np.int64]
+    quality: NDArray[np.float64]
+
+
+class CascadeEnds(NamedTuple):
+    """Last states and choices of rows, arrays of shape (n_rows, n_prices).
+
+    Attributes
+    ----------
+    state : ndarray, dtype=int64
+        Last state.
+    choice : ndarray, dtype=int64
+        As in `CascadeMove`.
+    quality : ndarray
+        Estimated quality of the choice.
+    """
+
+    state: NDArray[np.int64]
+    choice: NDArray[np.int64]
+    quality: NDArray[np.float64]
+
+
+class FittedCascade(NamedTuple):
+    """A cascade with the values of its states.
+
+    Attributes
+    ----------
+    states : States
+    values : list of StateValues
+        For each state.
+    costs : ndarray of shape (n_models,)
+        Mean cost of each call, which decisions are made by.
+    prices : ndarray of shape (n_prices,)
+        The grid of prices that the values were learned for.
+    """
 
     states: States
     values: list[StateValues]
     costs: NDArray[np.float64]
     prices: NDArray[np.float64]
 
-    def move(self, state, scores, price_at):
-        """What is best in a state at prices of the grid, and the choice that would end each row."""
-        nexts, values = (
-            np.flatnonzero(self.states.following[state] >= 0),
-            self.values[state],
-        )
-        features = features_of(self.states, state, scores)
-        ways, going = values.split(values.model.predict(features))
-        going = np.take_along_axis(going, price_at[:, np.newaxis], axis=2)
-        found = best_move(ways, going, self.costs[nexts], self.prices[price_at])
-        # Abstaining comes after the models. -1: nothing has been asked.
-        choices = np.array([*self.states.answers[state], len(self.costs)])
-        return found._replace(onward=np.append(nexts, -1)[found.onward]), choices[
-            found.way
-        ]
+    def move(self, state, scores, price_index):
+        """Return the best move of rows that are in one state (`CascadeMove`).
 
-    def follow(self, scores, price_at):
-        """Where rows end at prices of the grid: state, choice and its estimated quality."""
-        following = self.states.following
-        state = np.zeros(price_at.shape, dtype=np.int64)
-        choice, quality = (
-            np.zeros(price_at.shape, dtype=np.int64),
-            np.zeros(price_at.shape),
+        Parameters
+        ----------
+        state : int
+        scores : RowSignals
+            Normal scores of the rows. Those of models that were not asked are not read.
+        price_index : ndarray of shape (n_rows, n_prices), dtype=int64
+            Positions in `prices`, of each row.
+        """
+        next_models = self.states.next_members(state)
+        answering = self.states.answering[state]
+        values = self.values[state]
+        outputs = values.model.predict(scores.features(answering))
+        estimates = values.split(outputs)
+        at_prices = np.take_along_axis(
+            estimates.continuations, price_index[:, np.newaxis], axis=2
         )
-        for at in range(len(following)):
-            here = state == at
-            rows = np.flatnonzero(here.any(axis=1))
+        move = best_move(
+            estimates._replace(continuations=at_prices),
+            costs=self.costs[next_models],
+            prices=self.prices[price_index],
+        )
+        # `STOP` is -1, so that it takes the last entry.
+        next_model = np.append(next_models, STOP)[move.next_position]
+        # The last choice is abstaining.
+        choices = np.array([*answering, len(self.costs)])
+        return CascadeMove(next_model, choices[move.ending], move.ending_quality)
+
+    def follow(self, scores, price_index):
+        """Return where rows end (`CascadeEnds`); parameters as in `move`."""
+        state = np.zeros(price_index.shape, dtype=np.int64)
+        choice = np.zeros(price_index.shape, dtype=np.int64)
+        quality = np.zeros(price_index.shape)
+        for current in range(len(self.states.asked)):
+            is_here = state == current
+            rows = np.flatnonzero(is_here.any(axis=1))
             if not len(rows):
                 continue
-            move, ends = self.move(at, [part[rows] for part in scores], price_at[rows])
-            i, j = np.nonzero(here[rows])
-            choice[rows[i], j], quality[rows[i], j] = ends[i], move.stop[i]
-            to = move.onward[i, j]
-            state[rows[i], j] = np.where(to >= 0, following[at, to], at)
-        return state, choice, quality
+            move = self.move(current, scores.take(rows), price_index[rows])
+            # Positions among `rows`, and positions of prices.
+            i, j = np.nonzero(is_here[rows])
+            choice[rows[i], j] = move.choice[i]
+            quality[rows[i], j] = move.quality[i]
+            next_model = move.next_model[i, j]
+            next_state = self.states.following[current, next_model]
+            state[rows[i], j] = np.where(next_model == STOP, current, next_state)
+        return CascadeEnds(state, choice, quality)
 
 
-def fit_cascade(states, log, scores, prices, bases):
-    """Learn when to go on; `bases` keeps the regressions that candidates of one log share."""
-    realised = [log.quality[:, list(reads)] for reads in states.answers]
-    costs = log.costs.mean(axis=0)
+class LogRegressions:
+    """Regressions on one log, which the cascades that are fitted to it share.
 
-    def fit(state, target):
-        reads = states.answers[state]
-        if reads not in bases:
-            widths = [scores[1 + k].shape[1] for k in (-1, *reads)]
-            owner = np.repeat([-1, *reads], widths)
-            own = np.array([owner == k for k in reads]).reshape(len(reads), len(owner))
-            bases[reads] = StateBasis(
-                features_of(states, state, scores), own, realised[state]
+    Parameters
+    ----------
+    log : CascadeLog
+    scores : RowSignals
+        Normal scores of its signals.
+    """
+
+    def __init__(self, log, scores):
+        self._log = log
+        self._scores = scores
+        self._basis_of_models = {}
+
+    def basis(self, models):
+        """Return the `StateBasis` on the signals of some models, a tuple of int."""
+        if models not in self._basis_of_models:
+            self._basis_of_models[models] = StateBasis(
+                self._scores.features(models),
+                self._scores.owner_masks(models),
+                quality=self._log.quality[:, list(models)],
             )
-        return bases[reads].fit(target[:, len(reads) :])
+        return self._basis_of_models[models]
 
-    values, _, _ = roll_back(
+
+class _CascadeLearner(StateLearner):
+    """Regressions of a cascade: they read the signals of the models that may answer.
+
+    Parameters
+    ----------
+    states : States
+    regressions : LogRegressions
+    """
+
+    def __init__(self, states, regressions):
+        self._states = states
+        self._regressions = regressions
+
+    def fit(self, state, targets):
+        """Fit the values of asking on. The quality of answers is in the basis."""
+        models = self._states.answering[state]
+        return self._regressions.basis(models).fit(targets[:, len(models) :])
+
+
+def fit_cascade(states, log, prices, regressions):
+    """Learn the values of all states of a cascade (`FittedCascade`).
+
+    Parameters
+    ----------
+    states : States
+    log : CascadeLog
+    prices : ndarray of shape (n_prices,)
+    regressions : LogRegressions
+        On the same log.
+    """
+    costs = log.costs.mean(axis=0)
+    induced = induce_backward(
         states,
-        realised,
-        costs,
-        prices,
-        fit,
+        answer_quality=[log.quality[:, list(models)] for models in states.answering],
+        costs=costs,
+        prices=prices,
+        learner=_CascadeLearner(states, regressions),
         abstain_quality=log.abstain_quality,
         trust=_TRUST,
     )
-    return Fitted(states, values, costs, prices)
+    return FittedCascade(states, induced.values, costs, prices)
 
 
 def price_grid(costs, n_prices):
-    """Prices in quality from 0 to 1 by unit of cost, from where nothing is bought down to 0."""
+    """Return falling prices, from one at which nothing is bought down to 0.
+
+    A price is quality from 0 to 1 for a unit of cost.
+    """
     costs = costs[costs > 0]
     if not len(costs) or n_prices == 1:
         return np.zeros(1)
-    # The whole range of quality is not worth half the cheapest call; a 500th is worth any.
-    return np.append(
-        np.geomspace(2 / costs.min(), 0.002 / costs.max(), n_prices - 1), 0.0
+    largest = _NOTHING_BOUGHT / costs.min()
+    smallest = _ALL_BOUGHT / costs.max()
+    return np.append(np.geomspace(largest, smallest, n_prices - 1), 0.0)
+
+
+# Comparison on held-out rows ----------------------------------------------------------
+
+
+class HeldOutTables(NamedTuple):
+    """Outcomes of all cascades on rows that did not fit them.
+
+    Attributes
+    ----------
+    quality, cost : ndarray of shape (n_cascades, n_rows, n_prices)
+        Of each row under each cascade, at each price.
+    fold_of_row : ndarray of shape (n_rows,), dtype=int64
+        Fold of each row.
+    """
+
+    quality: NDArray[np.float64]
+    cost: NDArray[np.float64]
+    fold_of_row: NDArray[np.int64]
+
+
+class ChosenRule(NamedTuple):
+    """A cascade that is taken at a price.
+
+    Attributes
+    ----------
+    cascade : int
+        Position among the cascades that are compared.
+    price_index : int
+        Position of the price in the grid.
+    honest_quality : ndarray of shape (n_rows,)
+        Quality of each held-out row under the cascade that the rows of other folds
+        take.
+    """
+
+    cascade: int
+    price_index: int
+    honest_quality: NDArray[np.float64]
+
+
+class CascadeRule(NamedTuple):
+    """A fitted cascade, and the position in its grid of the price that decides."""
+
+    cascade: FittedCascade
+    price_index: int
+
+
+class LearnedRules(NamedTuple):
+    """All that a fit learns.
+
+    Attributes
+    ----------
+    scales : SignalScales
+        Of the signals of all rows.
+    rules : list of CascadeRule
+        From the cheapest to the most expensive.
+    mixture : Mixture
+        Mean cost and quality of the rules, by rows that did not choose them.
+    validated_parts : list of ValidatedPart
+        One for each fold.
+    """
+
+    scales: SignalScales
+    rules: list[CascadeRule]
+    mixture: Mixture
+    validated_parts: list[ValidatedPart]
+
+
+def learn_rules(cascades, log, folds, estimates_by_fold, n_prices, *, cheapest, n_jobs):
+    """Compare cascades out of sample at each price, and fit the chosen ones.
+
+    Parameters
+    ----------
+    cascades : list of States
+    log : CascadeLog
+    folds : list of (ndarray, ndarray)
+        Training and test rows.
+    estimates_by_fold : list of ndarray of shape (n_train, n_before)
+        For each fold the estimates of its training rows by fits without its test rows.
+    n_prices : int
+    cheapest : int or None
+        Position of the cascade that the smallest budget takes if no price chooses it.
+    n_jobs : int or None
+
+    Returns
+    -------
+    LearnedRules
+    """
+    prices = price_grid(log.costs.mean(axis=0), n_prices)
+    tables = judge_by_folds(
+        cascades, log, prices, folds, estimates_by_fold=estimates_by_fold, n_jobs=n_jobs
+    )
+    n_calls = np.array([states.n_calls for states in cascades])
+    chosen = choose_rules(tables, prices, n_calls, cheapest=cheapest)
+
+    cost = _tables_of_rules(tables.cost, chosen)
+    quality = _tables_of_rules(tables.quality, chosen)
+    honest_quality = np.array([rule.honest_quality for rule in chosen])
+    honest_quality = log.low + log.span * honest_quality
+    useful = useful_rules(quality, tables.fold_of_row)
+    scales = SignalScales(log.signals)
+    return LearnedRules(
+        scales,
+        rules=_fit_rules([chosen[k] for k in useful], cascades, log, prices, scales),
+        mixture=_mixture_of(cost[useful], honest_quality[useful]),
+        validated_parts=_validate_by_folds(
+            quality, cost, honest_quality, tables.fold_of_row
+        ),
     )
 
 
-def judge(cascades, log, prices, train, test, known):
-    """Quality and cost at each price, on the rows `test`, of cascades that `train` has fitted."""
-    own, other, bases = log.take(train), log.take(test), {}
-    own.shown[0] = known
-    scales = [RankScores(part) for part in own.shown]
-    scores, theirs = (scores_of(scales, part.shown) for part in (own, other))
-    # None, where no row can abstain, becomes NaN.
-    abstaining = np.full(len(test), log.abstain_quality, dtype=np.float64)
-    outcomes = np.column_stack([other.quality, abstaining])
-    price_at = np.tile(np.arange(len(prices)), (len(test), 1))
-    quality, cost = [], []
+def _validate_by_folds(quality, cost, honest_quality, fold_of_row):
+    """Return the validation of each fold by rules that other folds find useful.
+
+    Parameters
+    ----------
+    quality, cost, honest_quality : ndarray of shape (n_rules, n_rows)
+        Of the chosen rules. `quality` finds the useful ones, `honest_quality` is
+        reported.
+    fold_of_row : ndarray of shape (n_rows,)
+
+    Returns
+    -------
+    list of ValidatedPart
+    """
+    validated_parts = []
+    for rows, others in rows_and_others(fold_of_row):
+        useful = useful_rules(quality[:, others], fold_of_row[others])
+        validated = ValidatedPart.from_rows(
+            _mixture_of(cost[useful], honest_quality[useful]),
+            cost[useful][:, rows],
+            honest_quality[useful][:, rows],
+        )
+        validated_parts.append(validated)
+    return validated_parts
+
+
+def _tables_of_rules(table, rules):
+    """Return a table of `HeldOutTables` for some rules only, (n_rules, n_rows)."""
+    return np.array([table[rule.cascade, :, rule.price_index] for rule in rules])
+
+
+def _mixture_of(cost, quality):
+    """Return the mixture of rules from tables of shape (n_rules, n_rows)."""
+    return Mixture(cost.mean(axis=1), quality.mean(axis=1))
+
+
+def _fit_rules(chosen, cascades, log, prices, scales):
+    """Fit chosen rules on all rows of a log. Each cascade is fitted once."""
+    regressions = LogRegressions(log, scales.transform(log.signals))
+    fitted = {}
+    rules = []
+    for rule in chosen:
+        if rule.cascade not in fitted:
+            states = cascades[rule.cascade]
+            fitted[rule.cascade] = fit_cascade(states, log, prices, regressions)
+        rules.append(CascadeRule(fitted[rule.cascade], rule.price_index))
+    return rules
+
+
+def judge_by_folds(cascades, log, prices, folds, *, estimates_by_fold, n_jobs):
+    """Return the outcomes of all cascades on held-out rows (`HeldOutTables`)."""
+    test_rows = _judged_rows(folds, len(log.quality))
+    jobs = []
+    for (train, _), test, estimates in zip(folds, test_rows, estimates_by_fold):
+        train_log = log.take(train)
+        train_signals = train_log.signals._replace(before=estimates)
+        train_log = train_log._replace(signals=train_signals)
+        jobs.append(
+            delayed(judge_cascades)(cascades, train_log, log.take(test), prices)
+        )
+    by_fold = Parallel(n_jobs=n_jobs)(jobs)
+    sizes = [len(test) for test in test_rows]
+    return HeldOutTables(
+        quality=np.concatenate([quality for quality, _ in by_fold], axis=1),
+        cost=np.concatenate([cost for _, cost in by_fold], axis=1),
+        fold_of_row=np.repeat(np.arange(len(sizes)), sizes),
+    )
+
+
+def _judged_rows(folds, n_rows):
+    """Return the test rows of each fold that cascades are compared on, as a list."""
+    share = min(1.0, _MAX_JUDGED / n_rows)
+    if share == 1:
+        return [test for _, test in folds]
+    rng = np.random.default_rng(0)
+    judged = []
+    for _, test in folds:
+        drawn = rng.choice(test, int(share * len(test)), replace=False)
+        judged.append(np.sort(drawn))
+    return judged
+
+
+def judge_cascades(cascades, train_log, test_log, prices):
+    """Return quality and cost of test rows under cascades fitted to training rows.
+
+    Both are tables of shape (n_cascades, n_test, n_prices).
+    """
+    scales = SignalScales(train_log.signals)
+    regressions = LogRegressions(train_log, scales.transform(train_log.signals))
+    test_scores = scales.transform(test_log.signals)
+    outcomes = test_log.outcomes()
+    price_index = np.tile(np.arange(len(prices)), (len(outcomes), 1))
+    quality = []
+    cost = []
     for states in cascades:
-        fitted = fit_cascade(states, own, scores, prices, bases)
-        state, choice, _ = fitted.follow(theirs, price_at)
-        quality.append(np.take_along_axis(outcomes, choice, axis=1))
-        cost.append(np.einsum("ik,ijk->ij", other.costs, states.asked[state]))
+        fitted = fit_cascade(states, train_log, prices, regressions)
+        ends = fitted.follow(test_scores, price_index)
+        quality.append(np.take_along_axis(outcomes, ends.choice, axis=1))
+        # (n_test, n_prices, n_models)
+        asked = states.asked[ends.state]
+        cost.append(np.einsum("ik,ijk->ij", test_log.costs, asked))
     return np.array(quality), np.array(cost)
 
 
+def choose_rules(tables, prices, n_calls, *, cheapest):
+    """Return the rules that prices take, by rising mean cost, each cost once.
+
+    Parameters
+    ----------
+    tables : HeldOutTables
+    prices : ndarray of shape (n_prices,)
+        Falling.
+    n_calls : ndarray of shape (n_cascades,)
+        Calls about one row at most, the complexity of each cascade.
+    cheapest : int or None
+        As in `learn_rules`.
+
+    Returns
+    -------
+    list of ChosenRule
+    """
+    chosen = []
+    if cheapest is not None:
+        chosen.append(ChosenRule(cheapest, 0, tables.quality[cheapest, :, 0]))
+    for index, price in enumerate(prices):
+        quality = tables.quality[:, :, index]
+        gain = quality - price * tables.cost[:, :, index]
+        cascade, honest_quality = choose_and_judge(
+            gain, quality, n_calls, tables.fold_of_row
+        )
+        chosen.append(ChosenRule(cascade, index, honest_quality))
+    # The last of equally expensive rules is kept, which had the lowest price.
+    rule_of_cost = {}
+    for rule in chosen:
+        mean_cost = tables.cost[rule.cascade, :, rule.price_index].mean()
+        rule_of_cost[round(float(mean_cost), _COST_DECIMALS)] = rule
+    return [rule_of_cost[mean_cost] for mean_cost in sorted(rule_of_cost)]
+
+
+def choose_and_judge(gain, quality, complexity, fold_of_row):
+    """Choose a policy by all rows, and judge it by rows that did not choose.
+
+    Parameters
+    ----------
+    gain, quality : ndarray of shape (n_policies, n_rows)
+        Gain is maximised; quality is reported.
+    complexity : ndarray of shape (n_policies,)
+    fold_of_row : ndarray of shape (n_rows,)
+
+    Returns
+    -------
+    chosen : int
+        Position of the policy that all rows choose.
+    honest_quality : ndarray of shape (n_rows,)
+        Quality of each row under the policy that the rows of other folds choose.
+    """
+    honest_quality = np.empty(len(fold_of_row))
+    for rows, others in rows_and_others(fold_of_row):
+        chosen_by_others = choose_simple(gain[:, others], complexity)
+        honest_quality[rows] = quality[chosen_by_others, rows]
+    return choose_simple(gain, complexity), honest_quality
+
+
 def choose_simple(gain, complexity):
-    """The simplest policy that is not clearly worse than the best one, by gains of its rows."""
+    """Return the position of the simplest policy that is about as good as the best.
+
+    Parameters
+    ----------
+    gain : ndarray of shape (n_policies, n_rows)
+    complexity : ndarray of shape (n_policies,)
+
+    Returns
+    -------
+    int
+    """
     mean = gain.mean(axis=1)
     best = int(mean.argmax())
     error = (gain - gain[best]).std(axis=1) / np.sqrt(gain.shape[1])
-    near = np.flatnonzero(mean >= mean[best] - _SLACK * error - 1e-12)
-    simple = near[complexity[near] == complexity[near].min()]
-    return int(simple[mean[simple].argmax()])
-
-
-def choose_and_judge(gain, quality, complexity, fold):
-    """The policy that all rows choose; of each row the quality of what other folds choose."""
-    chosen, honest = choose_simple(gain, complexity), np.empty(len(fold))
-    for rows, others in rows_and_others(fold):
-        honest[rows] = quality[choose_simple(gain[:, others], complexity), rows]
-    return chosen, honest
-
-
-def learn_path(compared, log, folds, known, n_prices, cheapest, n_jobs=None):
-    """Compare cascades out of sample at each price, and fit the chosen ones on all rows.
-
-    `known` has for each fold what is known of its training rows by estimates without its test
-    rows; the smallest budget takes the cascade `cheapest` if no price chooses it. Returns the
-    scales of what is shown; the chosen cascades from the cheapest on, each with the position of
-    its price; their mixture, judged by rows that did not choose; and its validation.
-    """
-    prices = price_grid(log.costs.mean(axis=0), n_prices)
-    rng = np.random.default_rng(0)
-    judged = min(1.0, _MAX_JUDGED / len(log.quality))
-    tests = [
-        test
-        if judged == 1
-        else np.sort(rng.choice(test, int(judged * len(test)), False))
-        for _, test in folds
-    ]
-    found = Parallel(n_jobs=n_jobs)(
-        delayed(judge)(compared, log, prices, train, test, own)
-        for (train, _), test, own in zip(folds, tests, known)
-    )
-    quality, cost = (
-        np.concatenate([part[k] for part in found], axis=1) for k in (0, 1)
-    )
-    fold = np.repeat(np.arange(len(tests)), [len(test) for test in tests])
-    n_calls = np.array([states.n_calls for states in compared])
-    chosen = [] if cheapest is None else [(cheapest, 0, quality[cheapest, :, 0])]
-    for at, price in enumerate(prices):
-        gain = quality[:, :, at] - price * cost[:, :, at]
-        which, honest = choose_and_judge(gain, quality[:, :, at], n_calls, fold)
-        chosen.append((which, at, honest))
-    # Of equally expensive ones the last, which had the lowest price.
-    points = {round(float(cost[one[0], :, one[1]].mean()), 12): one for one in chosen}
-    which, price_at, row_quality = zip(*(points[key] for key in sorted(points)))
-    row_cost = np.array([cost[one, :, at] for one, at in zip(which, price_at)])
-    row_quality = log.low + log.span * np.array(row_quality)
-    # The path is limited by rows that did not fit the chosen cascades.
-    held_out_quality = np.array(
-        [quality[one, :, at] for one, at in zip(which, price_at)]
-    )
-    parts = []
-    for rows, others in rows_and_others(fold):
-        useful = useful_rules(held_out_quality[:, others], fold[others])
-        mixture = Mixture(
-            row_cost[useful].mean(axis=1), row_quality[useful].mean(axis=1)
-        )
-        tables = row_cost[useful][:, rows], row_quality[useful][:, rows]
-        parts.append(ValidatedPart.of(mixture, *tables))
-    useful = useful_rules(held_out_quality, fold)
-    mixture = Mixture(row_cost[useful].mean(axis=1), row_quality[useful].mean(axis=1))
-    which = [which[rule] for rule in useful]
-    price_at = [price_at[rule] for rule in useful]
-    scales, bases = [RankScores(part) for part in log.shown], {}
-    scores = scores_of(scales, log.shown)
-    fitted = {
-        one: fit_cascade(compared[one], log, scores, prices, bases)
-        for one in set(which)
-    }
-    return (
-        scales,
-        [(fitted[one], at) for one, at in zip(which, price_at)],
-        mixture,
-        parts,
-    )
+    as_good = np.flatnonzero(mean >= mean[best] - _SIMPLER_WITHIN * error - _TIED)
+    least = complexity[as_good].min()
+    simplest = as_good[complexity[as_good] == least]
+    return int(simplest[mean[simplest].argmax()])

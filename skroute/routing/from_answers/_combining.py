@@ -1,29 +1,37 @@
 """Routers whose choices are sets of members that are asked and combined."""
 
+from collections.abc import Callable
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from skroute.base import Plan, dispatch
-from skroute.base._inspection import predicts_best_score
+from skroute.base._inspection import names_best_score, predicts_best_score
 from skroute.metrics import sample_quality
 from skroute.metrics._objectives import OF_LABELS
+from skroute.routing.parts._estimates import answers_forest, with_weights
 from skroute.routing.parts._member_router import AMOUNT, MemberRouter
-from skroute.routing.parts._mixtures import mean_of_rows, validated_mixture
+from skroute.routing.parts._mixtures import (
+    mean_of_rows,
+    validated_mixture,
+    weight_of_rows,
+)
 from skroute.routing.parts._targets import MultiLabel, SingleLabel
 from skroute.utils._cache import NO_CACHE, CallCache, cache_of
 from skroute.utils._compat import StrOptions, num_samples
+from skroute.utils._typing import NDArray
 
 # {0, 1/M, ..., 1} with the M = 10 of the paper, for the weight and for the threshold.
 GRID = np.linspace(0.0, 1.0, 11)
-# By how much, relatively, a label must be more probable than others to be the first of them.
-_HAIR = 1e-9
+# Share by which the answered label is made more probable than the others: beyond
+# rounding.
+_MARGIN_OF_ANSWER = 1e-9
 
 
 class MemberAnswers:
-    """What members say of the rows of one call. None is asked twice for the same rows.
+    """Answers of members to the rows of one call. No member is asked twice about a row.
 
     Parameters
     ----------
@@ -38,28 +46,24 @@ class MemberAnswers:
         cache = cache_of(router)
         self._router = router
         self._X = X
-        self._kept = CallCache() if cache is NO_CACHE else cache
+        self._cache = CallCache() if cache is NO_CACHE else cache
 
     def _ask(self, member, method, rows):
-        return self._router._ask_member(self._X, member, method, rows, self._kept)
-
-    def __call__(self, member, rows):
-        """Return the scores of one member on some rows."""
-        return self.scores(member, rows)
+        return self._router._ask_member(self._X, member, method, rows, self._cache)
 
     def scores(self, member, rows):
-        """Return the scores of one member on some rows."""
+        """Return the scores of one member on some rows, (n_rows, n_labels)."""
         return self._ask(member, "scores", rows)
 
     def labels(self, member, rows):
-        """Return the encoded answers of one member: what it predicts."""
+        """Return the encoded labels that one member predicts, (n_rows,)."""
         has_own_labels = self._router._has_own_labels
         if has_own_labels is not None and has_own_labels[member]:
             return self._ask(member, "predict", rows)
         return named_labels(self.scores(member, rows))
 
     def probabilities(self, member, rows):
-        """Return the probabilities of one member."""
+        """Return the probabilities of one member, (n_rows, n_labels)."""
         if hasattr(self._router.estimators_[member], "predict_scores"):
             return self._ask(member, "predict_proba", rows)
         return self.scores(member, rows)
@@ -71,12 +75,80 @@ class SingleMember(NamedTuple):
     position: int
 
 
+class Choice(NamedTuple):
+    """A choice of a combining router.
+
+    Attributes
+    ----------
+    name : str
+    members : ndarray of shape (n_members,), dtype=bool
+        Members that are asked, and paid.
+    weights : ndarray of shape (n_members,)
+        Weight of each member's scores in the answer. They have no meaning if the row
+        abstains.
+    threshold : float or None, default=None
+        Score above which a label is named, if rows have several labels. NaN if the row
+        abstains.
+    """
+
+    name: str
+    members: NDArray[np.bool_]
+    weights: NDArray[np.float64]
+    threshold: float | None = None
+
+
+class JudgedAnswers(NamedTuple):
+    """Out-of-fold answers of all members to the rows of `fit`, and how to judge them.
+
+    Attributes
+    ----------
+    scores : list of ndarray of shape (n_rows, n_labels)
+        Scores of each member.
+    labels : list of ndarray of shape (n_rows,), or None
+        Encoded answers of each member. None takes its best scores, or labels above a
+        threshold.
+    target : ndarray of shape (n_rows,) or (n_rows, n_labels)
+        Encoded true labels, one or several a row.
+    quality : callable
+        ``quality(target, answers)`` is the quality of each answer, ndarray of shape
+        (n_rows,).
+    row_weight : ndarray of shape (n_rows,) or None, default=None
+        Weights of the rows. None weights all alike.
+    """
+
+    scores: list[NDArray[np.float64]]
+    labels: list[NDArray[np.int64]] | None
+    target: NDArray[Any]
+    quality: Callable[..., NDArray[np.float64]]
+    row_weight: NDArray[np.float64] | None = None
+
+    def labels_of(self, member):
+        """Return the encoded answers of a member, None for those of its scores."""
+        return None if self.labels is None else self.labels[member]
+
+    def mean(self, row_quality):
+        """Return the mean of a quality per row, (n_rows,), by the rows' weights."""
+        return mean_of_rows(row_quality, self.row_weight)
+
+    def search_threshold(self, member, thresholds=GRID):
+        """Return the best threshold of one member, and the quality of each row."""
+        return search_threshold(
+            self.scores[member],
+            self.target,
+            self.quality,
+            thresholds=thresholds,
+            labels=self.labels_of(member),
+            row_weight=self.row_weight,
+        )
+
+
 class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
     """Base of classifiers that ask a member, look at its answer, and may ask others.
 
-    Each choice is a set of members and their weights in the answer: ``choice_members_``,
-    ``choice_weights_`` and, for several labels, ``choice_thresholds_``. The state of a plan is
-    a `MemberAnswers`. A row whose answer is that of one member gets what the member predicts.
+    Each choice is a set of members and their weights in the answer:
+    ``choice_members_``, ``choice_weights_`` and, for several labels,
+    ``choice_thresholds_``. The state of a plan is a `MemberAnswers`. A row whose answer
+    is that of one member gets what the member predicts.
     """
 
     _parameter_constraints: dict = {
@@ -86,14 +158,15 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
         "abstain_cost": AMOUNT,
         "abstain_label": "no_validation",
     }
-    # Where it is no parameter.
+    # The default of subclasses that do not have it as a parameter.
     base = "auto"
     _target_kinds: tuple[type, ...] = (SingleLabel, MultiLabel)
     _qualities = ("accuracy", "balanced_accuracy", "cost matrix")
-    # For each member, True if it must be asked for its answers: set by `_read`. None takes the
-    # best scores of all members.
+    # For each member, True if its labels are not those of its best scores, so that it
+    # is asked for `predict`. `_read` sets it. None: the labels of all members are those
+    # of their best scores.
     _has_own_labels = None
-    # Rules were chosen for the costs of fit: new ones act at the next.
+    # Rules were chosen for the costs of `fit`. New costs act at the next `fit`.
     _new_costs_act_at_once = False
 
     def _response_method(self):
@@ -113,68 +186,115 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
                 f'{list(members)!r}. "auto" chooses by validation.'
             )
 
-    def _asked_answers(self, X):
-        """Return what asks members about rows of X, and has what they have answered."""
-        return MemberAnswers(self, X)
-
     def _response_methods_of(self, name, member, target):
         if isinstance(target, MultiLabel) or predicts_best_score(member):
             return ["scores"]
         return ["scores", "predict"]
 
-    def _read(self, answers):
-        """Return the scores of each member on the rows of `fit`, and its encoded answers.
-
-        Answers to several labels are those that the router finds in the scores: None.
-        """
-        scores = answers.to("scores")
-        self._has_own_labels = [
-            "predict" in said and not predicts_best_score(model)
-            for model, said in zip(self._members.models, answers.by_method)
-        ]
-        if self._multilabel:
-            return scores, None
-        labels = [
-            said["predict"] if has_own else named_labels(said["scores"])
-            for said, has_own in zip(answers.by_method, self._has_own_labels)
-        ]
-        return scores, labels
-
-    def _quality_of_abstaining(self, qualities):
-        """What a row counts as that abstains, by tables of the quality of answers."""
-        if self.abstain_cost is None:
-            return None
-        return max(float(table.max()) for table in qualities) - self.abstain_cost
-
-    def _validated(self, budget):
-        # Of rules that other rows have chosen.
-        return validated_mixture(self._validated_parts, budget)
-
     @property
     def _multilabel(self):
-        return isinstance(self._target, MultiLabel)
+        return isinstance(self._members.target, MultiLabel)
 
-    def _set_choices(self, names, used, weights, thresholds=None):
-        """Fitted state of the choices; makes the estimator fitted."""
-        self.choice_members_ = np.asarray(used, dtype=bool)
-        self.choice_weights_ = np.asarray(weights, dtype=np.float64)
+    # Fit ------------------------------------------------------------------------------
+
+    def _read(self, answers):
+        """Read the members' answers to the rows of `fit` (`OutOfFold`).
+
+        Sets ``_has_own_labels``.
+
+        Returns
+        -------
+        scores : list of ndarray of shape (n_rows, n_labels)
+            Of each member.
+        labels : list of ndarray of shape (n_rows,), or None
+            Encoded answers of each member. None for several labels: the router finds
+            them in the scores.
+        """
+        scores = answers.to("scores")
+        self._has_own_labels = []
+        for model, responses in zip(self._members.models, answers.by_method):
+            has_own = "predict" in responses and not names_best_score(
+                model, responses["scores"], responses["predict"]
+            )
+            self._has_own_labels.append(has_own)
         if self._multilabel:
-            self.choice_thresholds_ = np.asarray(thresholds, dtype=np.float64)
-        self.choices_ = list(names)
+            return scores, None
+        labels = []
+        for responses, has_own in zip(answers.by_method, self._has_own_labels):
+            if has_own:
+                labels.append(responses["predict"])
+            else:
+                labels.append(named_labels(responses["scores"]))
+        return scores, labels
+
+    def _judged(self, answers):
+        """Return the answers to the rows of `fit` as `JudgedAnswers`."""
+        scores, labels = self._read(answers)
+        objective = self._objective_of(self._members.target)
+        return JudgedAnswers(
+            scores,
+            labels,
+            target=answers.target,
+            quality=objective.bound(answers.target, answers.weight).of,
+            row_weight=answers.weight,
+        )
+
+    def _estimator_on_answers(self, answers, max_rows):
+        """Return the regressor on answers, not fitted, and the parameters of its `fit`.
+
+        The default is a forest whose trees see at most `max_rows` rows.
+        """
+        if self.quality_estimator is not None:
+            return with_weights(self.quality_estimator, answers.given_weight)
+        forest = answers_forest(len(answers.target), max_rows, self.n_jobs)
+        return with_weights(forest, answers.weight)
+
+    def _quality_of_abstaining(self, qualities):
+        """Return the quality of a row that abstains, None if no row can.
+
+        `qualities` are arrays of the quality of answers.
+        """
+        if self.abstain_cost is None:
+            return None
+        best = max(float(quality.max()) for quality in qualities)
+        return best - self.abstain_cost
+
+    def _set_choices(self, choices):
+        """Set members and weights of the choices, before ``choices_`` itself."""
+        self.choice_members_ = np.array(
+            [choice.members for choice in choices], dtype=bool
+        )
+        self.choice_weights_ = np.array(
+            [choice.weights for choice in choices], dtype=np.float64
+        )
+        if self._multilabel:
+            self.choice_thresholds_ = np.array(
+                [choice.threshold for choice in choices], dtype=np.float64
+            )
 
     @property
     def choice_costs_(self):
         """Cost of each choice, all members that it asks included."""
-        return np.array([self._member_costs[row].sum() for row in self.choice_members_])
+        member_costs = self._member_costs
+        return np.array([member_costs[asked].sum() for asked in self.choice_members_])
+
+    def _validated(self, budget):
+        return validated_mixture(self._validated_parts, budget)
+
+    # Answers --------------------------------------------------------------------------
 
     def _plan_single(self, X, name, call):
+        """Return the plan in which one member answers every row."""
         n_rows = num_samples(X)
         member = self.member_names_.index(name)
+        # -1: that a member answers alone may be no choice, because another one is the
+        # base.
         choice = self.choices_.index(name) if name in self.choices_ else -1
         cost = np.full(n_rows, float(self.costs_[member]))
         return Plan(np.full(n_rows, choice), cost, SingleMember(member))
 
     def _answer(self, plan, response):
+        """Return the answers to all rows of a plan (hook of `CostAwareMixin`)."""
         if isinstance(plan.state, SingleMember):
             return self._answers_of_single(plan.X, plan.state.position, response)
         return super()._answer(plan, response)
@@ -183,53 +303,64 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
         """Return the answers of one member to all rows."""
         n_rows = num_samples(X)
         if self._multilabel:
-            # As the member answers where no other is asked.
+            # The labels are the member's own, not those above a threshold of the
+            # router.
             cache_of(self).count_rows(self.member_names_[member], n_rows)
             return self.estimators_[member].predict(X)
         answers = MemberAnswers(self, X)
         rows = np.arange(n_rows)
         if response == "predict":
-            return self._target.labels(answers.labels(member, rows))
-        return self._target.probabilities(answers.probabilities(member, rows))
+            return self._members.target.labels(answers.labels(member, rows))
+        return self._members.target.probabilities(answers.probabilities(member, rows))
 
     def _answers_to(self, plan, response, rows):
+        """Return the answers to some rows of a plan, none of which abstains."""
         route = plan.route[rows]
         if response == "predict_proba":
-            proba = dispatch(
-                route, lambda k, some: self._mixed(plan.state, k, rows[some])
-            )
-            return self._target.probabilities(proba)
+            answer_of_choice = self._probabilities_of_choice
+        elif self._multilabel:
+            answer_of_choice = self._scores_of_choice
+        else:
+            answer_of_choice = self._labels_of_choice
+
+        def answer(choice, positions):
+            return answer_of_choice(plan.state, choice, rows[positions])
+
+        answers = dispatch(route, answer)
+        if response == "predict_proba":
+            return self._members.target.probabilities(answers)
         if self._multilabel:
-            scores = dispatch(
-                route, lambda k, some: self._combined(plan.state, k, rows[some])
-            )
             thresholds = self.choice_thresholds_[route, np.newaxis]
-            return self._target.labels(named_labels(scores, thresholds))
-        labels = dispatch(route, lambda k, some: self._named(plan.state, k, rows[some]))
-        return self._target.labels(labels)
+            answers = named_labels(answers, thresholds)
+        return self._members.target.labels(answers)
 
-    def _combined(self, asked, choice, rows):
-        """Return the combined scores of the members of a choice, all of which are asked."""
-        used = np.flatnonzero(self.choice_members_[choice])
-        scores = [asked.scores(k, rows) for k in used]
-        return combine(scores, self.choice_weights_[choice, used])
+    def _scores_of_choice(self, answers, choice, rows):
+        """Return the combined scores of a choice. All of its members are asked."""
+        members = np.flatnonzero(self.choice_members_[choice])
+        scores = [answers.scores(member, rows) for member in members]
+        return combine(scores, self.choice_weights_[choice, members])
 
-    def _named(self, asked, choice, rows):
+    def _labels_of_choice(self, answers, choice, rows):
         """Return the encoded answers of a choice."""
-        combined = self._combined(asked, choice, rows)
+        scores = self._scores_of_choice(answers, choice, rows)
         single = single_member(self.choice_weights_[choice])
-        return named_labels(combined) if single is None else asked.labels(single, rows)
+        if single is None:
+            return named_labels(scores)
+        return answers.labels(single, rows)
 
-    def _mixed(self, asked, choice, rows):
-        """Return the probabilities of a choice: the weighted mean of those of its members."""
-        combined = self._combined(asked, choice, rows)
+    def _probabilities_of_choice(self, answers, choice, rows):
+        """Return the weighted mean of the probabilities of a choice's members.
+
+        The most probable label is the label that the choice answers.
+        """
+        scores = self._scores_of_choice(answers, choice, rows)
         weights = self.choice_weights_[choice]
         answering = np.flatnonzero(weights)
-        proba = [asked.probabilities(k, rows) for k in answering]
-        mixed = combine(proba, weights[answering])
+        by_member = [answers.probabilities(member, rows) for member in answering]
+        probabilities = combine(by_member, weights[answering])
         if self._multilabel or len(answering) == 1:
-            return mixed
-        return with_named_on_top(mixed, named_labels(combined))
+            return probabilities
+        return with_answer_on_top(probabilities, named_labels(scores))
 
     def _score_answers(self, y, answers, weight):
         if self._multilabel:
@@ -238,55 +369,119 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
 
 
 def possible_bases(base, names):
-    """Positions of the members that may be the base."""
-    return list(range(len(names))) if base == "auto" else [names.index(base)]
-
-
-# FrugalMCT's combiner -------------------------------------------------------------------------
+    """Return the positions of the members that may be asked first."""
+    if base == "auto":
+        return list(range(len(names)))
+    return [names.index(base)]
 
 
 def single_member(weights):
-    """Return the position of the only member that has a weight, None if there are several."""
+    """Return the position of the only member with a weight, None if there are more."""
     weighted = np.flatnonzero(weights)
     return int(weighted[0]) if len(weighted) == 1 else None
 
 
-def with_named_on_top(proba, labels):
-    """Return probabilities in which the label that is named is the most probable one.
+def with_answer_on_top(probabilities, labels):
+    """Return probabilities in which the answered label is the most probable one.
 
-    Where recorded scores name another label, its probability is raised to a hair above the
+    `probabilities` has the shape (n_rows, n_labels), `labels` (n_rows,).
+    If recorded scores name another label, its probability is raised to just above the
     largest, as `RecordedClassifier` does.
     """
-    below = np.flatnonzero(proba.argmax(axis=1) != labels)
+    below = np.flatnonzero(probabilities.argmax(axis=1) != labels)
     if not len(below):
-        return proba
-    raised = proba.astype(np.float64)
-    raised[below, labels[below]] = raised[below].max(axis=1) * (1 + _HAIR)
+        return probabilities
+    raised = probabilities.astype(np.float64)
+    largest = raised[below].max(axis=1)
+    raised[below, labels[below]] = largest * (1 + _MARGIN_OF_ANSWER)
     return raised
 
 
+# FrugalMCT's combiner -----------------------------------------------------------------
+
+
+class PairCombination(NamedTuple):
+    """The best combination of two score matrices.
+
+    Attributes
+    ----------
+    weight : float
+        w, the weight of the first; that of the second is 1 - w.
+    threshold : float or None
+        theta, the score above which a label is named. None if rows have one label.
+    row_quality : ndarray of shape (n_rows,)
+        Quality of each answer.
+    """
+
+    weight: float
+    threshold: float | None
+    row_quality: NDArray[np.float64]
+
+
+class Combination(NamedTuple):
+    """The best combination of a set of members.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (n_members,)
+        Weight of each member; 0 for members that are not in the set.
+    threshold : float or None
+        As in `PairCombination`.
+    row_quality : ndarray of shape (n_rows,)
+        Quality of each answer.
+    """
+
+    weights: NDArray[np.float64]
+    threshold: float | None
+    row_quality: NDArray[np.float64]
+
+
 def named_labels(scores, threshold=None):
-    """Encoded answers that scores amount to: the best label, or those above a threshold."""
-    return scores.argmax(axis=1) if threshold is None else scores > threshold
+    """Return the encoded answers of scores: the best label, or several.
+
+    None takes the best label. Else all labels above the threshold are named.
+    """
+    if threshold is None:
+        return scores.argmax(axis=1)
+    return scores > threshold
 
 
 def combine(scores, weights):
-    """Weighted mean of the scores of the members that have a weight."""
-    return sum(weight * part for weight, part in zip(weights, scores) if weight)
+    """Return the weighted mean of the scores of the members that have a weight."""
+    return sum(weight * matrix for weight, matrix in zip(weights, scores) if weight)
 
 
 def search_threshold(
-    scores, target, quality, thresholds=GRID, labels=None, row_weight=None
+    scores, target, quality, *, thresholds=GRID, labels=None, row_weight=None
 ):
-    """Theta of one score matrix, best by training quality, and the quality of each row.
+    """Find theta, the best threshold of one score matrix by training quality.
 
-    `labels` are the answers of the member whose scores they are; None takes its best scores.
-    `row_weight` are the weights of the rows.
+    Parameters
+    ----------
+    scores : ndarray of shape (n_rows, n_labels)
+    target : ndarray of shape (n_rows,) or (n_rows, n_labels)
+        True labels. If rows have one label, no threshold is searched.
+    quality : callable
+        As in `JudgedAnswers`.
+    thresholds : sequence of float, default=GRID
+        Candidates.
+    labels : ndarray of shape (n_rows,), default=None
+        Answers of the member whose scores they are, if rows have one label. None takes
+        its best scores.
+    row_weight : ndarray of shape (n_rows,), default=None
+        Weights of the rows.
+
+    Returns
+    -------
+    threshold : float or None
+    row_quality : ndarray of shape (n_rows,)
     """
     if target.ndim == 1:
-        return None, quality(target, named_labels(scores) if labels is None else labels)
+        answers = named_labels(scores) if labels is None else labels
+        return None, quality(target, answers)
     candidates = [quality(target, named_labels(scores, theta)) for theta in thresholds]
-    best = int(np.argmax([mean_of_rows(per_row, row_weight) for per_row in candidates]))
+    means = [mean_of_rows(row_quality, row_weight) for row_quality in candidates]
+    best = int(np.argmax(means))
     return float(thresholds[best]), candidates[best]
 
 
@@ -295,114 +490,207 @@ def search_combination(
     second,
     target,
     quality,
+    *,
     weights=GRID,
     thresholds=GRID,
-    labels=(None, None),
+    first_labels=None,
+    second_labels=None,
     row_weight=None,
 ):
-    """(w, theta) of two members by training quality: FrugalMCT, section 4.3.
+    """Find w and theta of two members by training quality: FrugalMCT, section 4.3.
 
-    `weights` are candidates for w; `row_weight` are the weights of the rows. `labels` are the
-    answers of the first and of the second where no other is combined with it; None takes the best
-    scores. Returns the weight of the first, the threshold, and the quality of each row.
+    Parameters
+    ----------
+    first, second : ndarray of shape (n_rows, n_labels)
+        Scores.
+    target : ndarray of shape (n_rows,) or (n_rows, n_labels)
+        True labels.
+    quality : callable
+        As in `JudgedAnswers`.
+    weights, thresholds : sequence of float, default=GRID
+        Candidates for w and theta.
+    first_labels, second_labels : ndarray of shape (n_rows,), default=None
+        Answers of the first and of the second where no other is combined with it. None
+        takes the best scores.
+    row_weight : ndarray of shape (n_rows,), default=None
+        Weights of the rows.
+
+    Returns
+    -------
+    PairCombination
     """
-    rows, agree = slice(None), None
-    if target.ndim == 1:
-        # Where both members name the same label every weight names it.
-        best_scores = named_labels(first)
-        named = [named_labels(second), *(own for own in labels if own is not None)]
-        agree = np.all([answers == best_scores for answers in named], axis=0)
-        fixed = (
-            quality(target[agree], named_labels(first[agree]))
-            if agree.any()
-            else np.empty(0)
+    pair = _Pair(first, second, target, first_labels, second_labels, row_weight)
+    if target.ndim == 2:
+        return _best_of_weights(pair, quality, weights=weights, thresholds=thresholds)
+    # Rows on which both members answer alike are answered so with any weight.
+    agree = pair.agree()
+    row_quality = np.empty(len(target))
+    if agree.any():
+        row_quality[agree] = quality(target[agree], named_labels(first[agree]))
+    rows = np.flatnonzero(~agree)
+    if not len(rows):
+        return PairCombination(0.5, None, row_quality)
+    best = _best_of_weights(
+        pair.take(rows), quality, weights=weights, thresholds=thresholds
+    )
+    row_quality[rows] = best.row_quality
+    return best._replace(row_quality=row_quality)
+
+
+class _Pair(NamedTuple):
+    """Answers of two members; attributes as the parameters of `search_combination`."""
+
+    first: NDArray[np.float64]
+    second: NDArray[np.float64]
+    target: NDArray[Any]
+    first_labels: NDArray[np.int64] | None
+    second_labels: NDArray[np.int64] | None
+    row_weight: NDArray[np.float64] | None
+
+    def take(self, rows):
+        """Return the answers to some rows."""
+        first_labels = self.first_labels
+        if first_labels is not None:
+            first_labels = first_labels[rows]
+        second_labels = self.second_labels
+        if second_labels is not None:
+            second_labels = second_labels[rows]
+        return _Pair(
+            first=self.first[rows],
+            second=self.second[rows],
+            target=self.target[rows],
+            first_labels=first_labels,
+            second_labels=second_labels,
+            row_weight=weight_of_rows(self.row_weight, rows),
         )
-        rows = np.flatnonzero(~agree)
-        if len(rows) == 0:
-            return 0.5, None, fixed
-    own_weight = None if row_weight is None else row_weight[rows]
-    best, most = None, -np.inf
-    for weight in sorted(weights, key=lambda w: abs(w - 0.5)):
-        combined = combine((first[rows], second[rows]), (weight, 1 - weight))
-        own = labels_at(labels, weight)
-        theta, per_row = search_threshold(
-            combined,
-            target[rows],
+
+    def agree(self):
+        """Return where both answer alike, alone and combined, (n_rows,) of bool."""
+        best_scores = named_labels(self.first)
+        agree = named_labels(self.second) == best_scores
+        for labels in (self.first_labels, self.second_labels):
+            if labels is not None:
+                agree = agree & (labels == best_scores)
+        return agree
+
+
+def _best_of_weights(pair, quality, *, weights, thresholds):
+    """Return the best of some weights of two members (`PairCombination`).
+
+    The weight that is closest to a half is preferred among equally good ones.
+    """
+    best = None
+    best_mean = -np.inf
+    for weight in sorted(weights, key=lambda candidate: abs(candidate - 0.5)):
+        # Labels of a member count only where it answers alone.
+        labels = None
+        if weight == 1:
+            labels = pair.first_labels
+        elif weight == 0:
+            labels = pair.second_labels
+        threshold, row_quality = search_threshold(
+            combine((pair.first, pair.second), (weight, 1 - weight)),
+            pair.target,
             quality,
             thresholds=thresholds,
-            labels=None if own is None else own[rows],
-            row_weight=own_weight,
+            labels=labels,
+            row_weight=pair.row_weight,
         )
-        mean = mean_of_rows(per_row, own_weight)
-        if best is None or mean > most:
-            best, most = (float(weight), theta, per_row), mean
-    if agree is not None:
-        per_row = np.empty(len(target))
-        per_row[agree], per_row[rows] = fixed, best[2]
-        best = (*best[:2], per_row)
+        mean = mean_of_rows(row_quality, pair.row_weight)
+        if best is None or mean > best_mean:
+            best = PairCombination(float(weight), threshold, row_quality)
+            best_mean = mean
     return best
 
 
-def labels_at(labels, weight):
-    """Return the answers of the one of two members that has all of the weight, else None."""
-    first, second = labels
-    if weight == 1:
-        return first
-    return second if weight == 0 else None
+def search_combinations(answers, max_members):
+    """Find the combiner of every set of members, each grown from a smaller one.
 
+    Parameters
+    ----------
+    answers : JudgedAnswers
+    max_members : int
+        Largest size of a set.
 
-def search_combinations(
-    scores, target, quality, max_members, labels=None, row_weight=None
-):
-    """Combiner of every set of members, each grown from its best part and one more member.
-
-    `labels` are the answers of each member; None takes its best scores. Returns a dict from
-    frozenset to weights of all members, threshold, and quality of each row.
+    Returns
+    -------
+    dict from frozenset of int to Combination
+        By the positions of the members in the set.
     """
-    n_members = len(scores)
-    if labels is None:
-        labels = [None] * n_members
+    n_members = len(answers.scores)
     unit = np.eye(n_members)
-    found = {}
-    for k in range(n_members):
-        theta, per_row = search_threshold(
-            scores[k], target, quality, labels=labels[k], row_weight=row_weight
+    combination_of = {}
+    for member in range(n_members):
+        threshold, row_quality = answers.search_threshold(member)
+        combination_of[frozenset([member])] = Combination(
+            unit[member], threshold, row_quality
         )
-        found[frozenset([k])] = (unit[k], theta, per_row)
     for size in range(2, min(max_members, n_members) + 1):
         for members in combinations(range(n_members), size):
-            best, most = None, -np.inf
-            # A pair is the same from either side.
-            for k in members[1:] if size == 2 else members:
-                part, _, _ = found[frozenset(members) - {k}]
-                single = single_member(part)
-                weight, theta, per_row = search_combination(
-                    combine(scores, part),
-                    scores[k],
-                    target,
-                    quality,
-                    labels=(None if single is None else labels[single], labels[k]),
-                    row_weight=row_weight,
-                )
-                mean = mean_of_rows(per_row, row_weight)
-                if best is None or mean > most:
-                    best = (weight * part + (1 - weight) * unit[k], theta, per_row)
-                    most = mean
-            found[frozenset(members)] = best
-    return found
+            combination_of[frozenset(members)] = _grow(answers, members, combination_of)
+    return combination_of
+
+
+def _grow(answers, members, combination_of):
+    """Return the best `Combination` of some members: all but one, and then that one.
+
+    `combination_of` has the combinations of all smaller sets.
+    """
+    unit = np.eye(len(answers.scores))
+    best = None
+    best_mean = -np.inf
+    # A pair is the same from either side.
+    last_members = members[1:] if len(members) == 2 else members
+    for last in last_members:
+        others = combination_of[frozenset(members) - {last}].weights
+        single = single_member(others)
+        labels_of_others = None
+        if single is not None:
+            labels_of_others = answers.labels_of(single)
+        pair = search_combination(
+            combine(answers.scores, others),
+            answers.scores[last],
+            answers.target,
+            answers.quality,
+            first_labels=labels_of_others,
+            second_labels=answers.labels_of(last),
+            row_weight=answers.row_weight,
+        )
+        mean = answers.mean(pair.row_quality)
+        if best is None or mean > best_mean:
+            weights = pair.weight * others + (1 - pair.weight) * unit[last]
+            best = Combination(weights, pair.threshold, pair.row_quality)
+            best_mean = mean
+    return best
+
+
+# Features of a quality estimator ------------------------------------------------------
 
 
 def answer_features(scores, weights=None, multilabel=False):
-    """What a predictor sees of the answers so far, ndarray of shape (n_rows, n_features)."""
-    tops = [part.max(axis=1) for part in scores]
+    """Return the features of the answers so far, (n_rows, n_features).
+
+    Parameters
+    ----------
+    scores : list of ndarray of shape (n_rows, n_labels)
+        Scores of the members that were asked.
+    weights : ndarray of shape (n_asked,), default=None
+        Weight of each in the combined scores, if there are several and rows have one
+        label.
+    multilabel : bool, default=False
+        Whether rows have several labels.
+    """
+    best_scores = [matrix.max(axis=1) for matrix in scores]
     if multilabel:
-        columns = [*scores, *tops, *(part.sum(axis=1) for part in scores)]
+        sums = [matrix.sum(axis=1) for matrix in scores]
+        columns = [*scores, *best_scores, *sums]
     elif len(scores) == 1:
-        columns = [scores[0], tops[0], scores[0].argmax(axis=1)]
+        columns = [scores[0], best_scores[0], scores[0].argmax(axis=1)]
     else:
         combined = combine(scores, weights)
-        leading = np.partition(combined, -2, axis=1)[:, -2:]
-        codes = [part.argmax(axis=1) for part in scores]
-        agree = [code == combined.argmax(axis=1) for code in codes]
-        columns = [combined, leading[:, 1] - leading[:, 0], *tops, *codes, *agree]
+        top_two = np.partition(combined, -2, axis=1)[:, -2:]
+        lead = top_two[:, 1] - top_two[:, 0]
+        labels = [matrix.argmax(axis=1) for matrix in scores]
+        agrees = [answer == combined.argmax(axis=1) for answer in labels]
+        columns = [combined, lead, *best_scores, *labels, *agrees]
     return np.column_stack(columns).astype(np.float32)

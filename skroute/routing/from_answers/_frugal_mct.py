@@ -11,94 +11,151 @@ from skroute.base._calls import EXCLUDE, REQUEST_ID
 from skroute.base._inspection import ABSTAIN_NAME
 from skroute.routing.from_answers._combining import (
     GRID,
+    Choice,
     CombiningRouter,
+    MemberAnswers,
     answer_features,
     possible_bases,
     search_combination,
-    search_threshold,
 )
-from skroute.routing.parts._estimates import (
-    answers_forest,
-    rows_and_others,
-    with_weights,
-)
+from skroute.routing.parts._estimates import rows_and_others
 from skroute.routing.parts._learn import learn_policy, what_is_behind
 from skroute.routing.parts._log import Log, kept_choices
-from skroute.routing.parts._mixtures import best_of, mean_of_rows
+from skroute.routing.parts._mixtures import (
+    best_or_cheaper,
+    mean_of_rows,
+    weight_of_rows,
+)
 from skroute.routing.parts._policy import Policy, Validated
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
 from skroute.utils._row_hash import tie_draws
 from skroute.utils._statistics import standard_error
+from skroute.utils._typing import NDArray
 from skroute.utils._validation import warn
 
-# Rows that a tree of the forest on answers sees: more take seconds and decide alike.
-_MOST_ROWS = 8_000
+# Rows that each tree of the forest on answers sees, at most: more take seconds, and
+# decide alike.
+_MAX_ROWS_PER_TREE = 8_000
+# Largest alpha of the paper's grid for delta, ``alpha * log(n) / n``; the smallest is
+# its negative.
+_MAX_ALPHA = 10
+# Rows from which delta is searched: each half must have two.
+_MIN_ROWS_FOR_DELTA = 4
+
+
+# Options after a base -----------------------------------------------------------------
+
+
+class AddonOption(NamedTuple):
+    """One purchase once the base has answered: nothing, or one add-on.
+
+    Attributes
+    ----------
+    service : int
+        Position of the add-on; that of the base if nothing is bought.
+    weight : float
+        w, the weight of the base in the combined scores. 1: the base alone. 0: the
+        add-on alone.
+    threshold : float or None
+        theta, the score above which a label is named. None if rows have one label.
+    row_quality : ndarray of shape (n_rows,)
+        Quality of each answer.
+    """
+
+    service: int
+    weight: float
+    threshold: float | None
+    row_quality: NDArray[np.float64]
+
+
+def addon_options(answers, base, weights, thresholds):
+    """Return the options after a base, a list of `AddonOption`.
+
+    The first is the base alone. Each add-on is combined with the w that is best for all
+    rows, as in the paper. That
+    w is best on average, which is where the base is sure. Rows that buy are those where
+    the base is not sure. If 0 is a candidate for w, the add-on alone is therefore an
+    option as well.
+
+    Parameters
+    ----------
+    answers : JudgedAnswers
+    base : int
+        Position of the base.
+    weights, thresholds : sequence of float
+        Candidates for w and theta.
+    """
+    threshold, row_quality = answers.search_threshold(base, thresholds)
+    options = [AddonOption(base, 1.0, threshold, row_quality)]
+    for service, scores in enumerate(answers.scores):
+        if service == base:
+            continue
+        pair = search_combination(
+            answers.scores[base],
+            scores,
+            answers.target,
+            answers.quality,
+            weights=weights,
+            thresholds=thresholds,
+            first_labels=answers.labels_of(base),
+            second_labels=answers.labels_of(service),
+            row_weight=answers.row_weight,
+        )
+        options.append(
+            AddonOption(service, pair.weight, pair.threshold, pair.row_quality)
+        )
+        if min(weights) == 0 and pair.weight > 0:
+            threshold, row_quality = answers.search_threshold(service, thresholds)
+            options.append(AddonOption(service, 0.0, threshold, row_quality))
+    return options
 
 
 class BaseOptions(NamedTuple):
-    """What can be bought after one base.
+    """The choices of one base, and the policy that decides between them.
 
-    `first` is the position of its first choice, from which the policy counts.
+    Attributes
+    ----------
+    base : int
+        Position of the base.
+    first : int
+        Position of its first choice among all. The policy counts from there.
+    policy : Policy
+        Its costs are those of the add-ons; the base is the cost of deciding.
     """
 
     base: int
     first: int
     policy: Policy
 
+    @property
+    def n_choices(self):
+        """Number of choices of the base, before any are excluded."""
+        return len(self.policy.sigma)
 
-def addon_options(
-    scores, base, target, accuracy, weights, thresholds, labels=None, row_weight=None
-):
-    """What a row can buy once its base has answered; option 0 is the base alone.
 
-    Returns the service that is bought (for option 0 the base), w of the base in the combined
-    scores, theta, and how accurate each option is on each row. `labels` are the answers of each
-    service where it answers alone; None takes its best scores. Each add-on is combined with the
-    best w of all rows, as in the paper. That w is best on average, which is where the base is
-    sure; rows that buy are those where it is not, so that, if 0 is a candidate for w, the add-on
-    alone is an option as well.
+def affordable_bases(options, budget):
+    """Return the options of the bases that a budget pays for, as a list."""
+    allowed = []
+    for base_options in options:
+        if affords(budget, base_options.policy.least):
+            allowed.append(base_options)
+    return allowed
+
+
+def spending(options, budget):
+    """Return the mean cost of each base at a budget, (n_bases,).
+
+    It is at most the cost of the base's most expensive plan.
     """
-    if labels is None:
-        labels = [None] * len(scores)
-    theta, per_row = search_threshold(
-        scores[base],
-        target,
-        accuracy,
-        thresholds=thresholds,
-        labels=labels[base],
-        row_weight=row_weight,
-    )
-    found = [(base, 1.0, theta, per_row)]
-    for k, addon in enumerate(scores):
-        if k == base:
-            continue
-        combined = search_combination(
-            scores[base],
-            addon,
-            target,
-            accuracy,
-            weights=weights,
-            thresholds=thresholds,
-            labels=(labels[base], labels[k]),
-            row_weight=row_weight,
-        )
-        found.append((k, *combined))
-        if min(weights) == 0 and combined[0] > 0:
-            alone = search_threshold(
-                addon,
-                target,
-                accuracy,
-                thresholds=thresholds,
-                labels=labels[k],
-                row_weight=row_weight,
-            )
-            found.append((k, 0.0, *alone))
-    addons, chosen, thetas, columns = zip(*found)
-    return np.array(addons), chosen, thetas, np.column_stack(columns)
+    largest = []
+    for base_options in options:
+        policy = base_options.policy
+        largest.append(policy.deciding + policy.path.budgets[-1])
+    return np.minimum(budget, largest)
 
 
 class FrugalMCTClassifier(CombiningRouter):
-    r"""Ask a base service, then at most one add-on, and combine both answers (FrugalMCT).
+    r"""Ask a base service, then at most one add-on, and combine both (FrugalMCT).
 
     FrugalMCT [1]_. Every row goes to the base. From its scores a quality estimator
     predicts :math:`\hat a_k(x)`, how accurate the answer combined from the base and
@@ -106,36 +163,37 @@ class FrugalMCTClassifier(CombiningRouter):
 
     .. math:: \arg\max_k \; \hat a_k(x) - p\, c_k,
 
-    with the price :math:`p` learned so that the mean cost meets the budget. The combined
-    scores are :math:`w \cdot base + (1 - w) \cdot addon`; the answer is the best label or,
-    where y is an indicator matrix, the labels above :math:`\theta`.
+    with the price :math:`p` learned so that the mean cost meets the budget. The
+    combined scores are :math:`w \cdot base + (1 - w) \cdot addon`; the answer is the
+    best label or, if y is an indicator matrix, the labels above :math:`\theta`.
 
     Parameters
     ----------
     estimators : list of (str, classifier)
-        The services, as in :class:`FrugalMLClassifier`. A label that one does not name has the
-        score 0.
+        The services, as in :class:`FrugalMLClassifier`. A label that a service does not
+        name has the score 0.
 
     costs : mapping from str to float, array-like of shape (n_members,) or "time"
         Cost per call of each service. ``"time"`` measures seconds per sample in `fit`.
+        New costs act at once, see Notes.
 
     budget : float, default=None
-        Mean cost per sample, in the unit of `costs`, the base included. None is unlimited.
-        Raising it buys an add-on for more rows, as long as one gains: a base may need less
-        than the budget, and what it leaves is not spent. It is spent as far as held-out
-        rows show a gain beyond noise.
+        Mean cost per sample, in the unit of `costs`, the base included. None is
+        unlimited. Raising it buys an add-on for more rows, as long as one gains. A base
+        may need less than the budget, and then the rest is not spent. The budget is
+        spent as far as held-out rows show a gain beyond noise.
 
     base : str, default="auto"
-        Name of the service that every row goes to first. ``"auto"`` takes, at the budget
-        asked for, the base with the best out-of-sample accuracy or, within one standard
-        error of it, one that needs less than the budget; one estimator is then fitted for each
-        service.
+        Name of the service that every row goes to first. ``"auto"`` takes, at the
+        budget asked for, the base with the best out-of-sample accuracy or, within one
+        standard error of it, one that needs less than the budget; one estimator is then
+        fitted for each service.
 
     quality_estimator : multi-output regressor, default=None
         Predicts the accuracy of each combination from the base's answer. None takes a
-        random forest of 30 to 100 trees (more where rows are few), each grown on up to 8,000
-        rows. Its training rows are estimated out of sample: from ``oob_prediction_`` where the
-        fitted estimator has it, else by cross-validation.
+        random forest of 30 to 100 trees (more if rows are few), each grown on up to
+        8,000 rows. Its training rows are estimated out of sample: from
+        ``oob_prediction_`` if the fitted estimator has it, else by cross-validation.
         :class:`~sklearn.dummy.DummyRegressor` is the ablation that the paper calls DAP.
 
     weight : float or "auto", default="auto"
@@ -145,8 +203,8 @@ class FrugalMCTClassifier(CombiningRouter):
 
     threshold : float or "auto", default="auto"
         theta, above which a combined score names a label; unused for single labels.
-        ``"auto"`` searches 0, 0.1, ..., 1 together with `weight`. Raising it names fewer
-        labels.
+        ``"auto"`` searches 0, 0.1, ..., 1 together with `weight`. Raising it names
+        fewer labels.
 
     delta : float or "auto", default=0.0
         The price is learned for ``1 - delta`` of what the budget leaves after the base,
@@ -159,33 +217,34 @@ class FrugalMCTClassifier(CombiningRouter):
         budget is a hard cap on them.
 
     quality : str, mapping, array-like or callable, default="accuracy"
-        What an answer is worth, as in :class:`FrugalMLClassifier`.
+        Quality of an answer, as in :class:`FrugalMLClassifier`.
 
     abstain_cost : float, default=None
-        What it costs, in units of `quality`, to abstain from a row, so that a person answers it,
-        as in :class:`FrugalMLClassifier`. None never does. If it is higher, fewer rows abstain.
+        Cost of abstaining after the base, in units of `quality`, as in
+        :class:`FrugalMLClassifier`. None never abstains. If it is higher, fewer rows
+        abstain.
 
     abstain_label : object, default=None
-        What `predict` gives for a row that abstains; no class may have this label. None takes
-        ``"abstain"`` where labels are texts and -1 where they are numbers.
+        Label of a row that abstains, as in :class:`FrugalMLClassifier`.
 
     cv : int, splitter or iterable, default=5
-        Folds that make the members' answers, and the estimates where needed,
-        out-of-sample.
+        Folds that make the services' answers out-of-sample, and the estimates of a
+        `quality_estimator` without ``oob_prediction_``.
 
     n_jobs : int, default=None
-        Members, and trees of the default `quality_estimator`, fitted in parallel.
+        Number of services, or of trees of the default `quality_estimator`, that are
+        fitted in parallel.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        Class labels; the positions of the labels where y is an indicator matrix.
+        Class labels; the positions of the labels if y is an indicator matrix.
 
     choices_ : list of str
-        What `route` indexes: for each possible base, the base alone ("cnn"), combined
-        with an add-on ("cnn + ocr"), and the add-on's answer after the base's was not
-        enough ("cnn > ocr"); with an `abstain_cost` also abstaining after it
-        ("cnn > abstain").
+        Names of the choices that `route` indexes: for each possible base, the base
+        alone ("cnn"), combined with an add-on ("cnn + ocr"), and the add-on's answer
+        after the base's was not enough ("cnn > ocr"); with an `abstain_cost` also
+        abstaining after it ("cnn > abstain").
 
     choice_costs_ : ndarray of shape (n_choices,)
         Cost of each choice, the base included.
@@ -194,7 +253,7 @@ class FrugalMCTClassifier(CombiningRouter):
         Combiner weights.
 
     choice_thresholds_ : ndarray of shape (n_choices,)
-        theta; where y is an indicator matrix.
+        theta, if y is an indicator matrix.
 
     member_names_ : list of str
         Names of the services.
@@ -214,16 +273,18 @@ class FrugalMCTClassifier(CombiningRouter):
     delta_ : float
         Delta at the constructor's budget.
 
-    validation_quality_, validation_cost_, validation_quality_se_, validation_cost_se_ : float
-        Mean quality and cost of the cross-fitted decisions at `budget`, each at a price and after
-        a base that was learned without the part of the rows that it is in; and their standard
-        errors, as estimates for new rows.
+    validation_quality_, validation_cost_ : float
+        Mean quality and cost of the cross-fitted decisions at `budget`. The price and
+        the base of each fold were learned without it.
+
+    validation_quality_se_, validation_cost_se_ : float
+        Standard errors of these as estimates for new rows.
 
     abstain_quality_ : float or None
         Quality of a row that abstains. None if no row can abstain.
 
     n_features_in_, feature_names_in_ : int, ndarray of shape (`n_features_in_`,)
-        Number and names of the features seen during `fit`, where X has them.
+        Number and names of the features seen during `fit`, if X has them.
 
     See Also
     --------
@@ -233,31 +294,34 @@ class FrugalMCTClassifier(CombiningRouter):
 
     Notes
     -----
-    There is no `random_state`: set that of the members and of a `quality_estimator` of your own.
+    There is no `random_state`: set that of the members and of a `quality_estimator` of
+    your own.
 
-    ``fit(X, y, sample_weight=...)`` weights rows as in :class:`OccamRouterClassifier`: in the fit
-    of members, in combinations and prices, and in the estimates of a `quality_estimator` whose
-    `fit` takes weights.
+    ``fit(X, y, sample_weight=...)`` takes weights as in :class:`FrugalMLClassifier`.
+    They also count in the combinations, in prices, and in the estimates of a
+    `quality_estimator` whose `fit` takes weights.
 
-    A row that one member answers alone gets what that member predicts, by a decision threshold of
-    its own too. Several labels per row are those above `choice_thresholds_` in any case.
-    `predict_proba` is the mean of the probabilities of the members, weighted by
-    `choice_weights_`; the label of combined answers is its most probable one.
+    The paper has one combiner for a base and an add-on. With ``weight="auto"`` each
+    add-on is offered twice, at the same cost: combined with the base, and alone. It is
+    offered once if the best weight of the base is 0.
 
-    The paper has one combiner for a base and an add-on. With ``weight="auto"`` each add-on
-    is offered twice, at the same cost: combined with the base, and alone; once, where the
-    best weight of the base is 0.
+    A row that one member answers alone gets the label that the member predicts, by a
+    decision threshold of its own too. If rows have several labels, they are always
+    those above `choice_thresholds_`. `predict_proba` is the mean of the probabilities
+    of the members, weighted by `choice_weights_`; the label of combined answers is its
+    most probable one.
 
     `route` and `predict_cost` ask the base, since its answer is what decides.
 
-    `costs` can be changed after `fit`, without a new fit: the dual price of each base's options
-    is computed again from stored estimates. ``exclude`` of a call takes names of members: they are
-    asked neither as base nor as add-on (``"abstain"``: every row is answered).
+    `costs` can be changed after `fit`, without a new fit: the dual price of each base's
+    options is computed again from stored estimates. ``exclude`` of a call takes names
+    of members: they are asked neither as base nor as add-on (``"abstain"``: every row
+    is answered).
 
     References
     ----------
-    .. [1] L. Chen, M. Zaharia, J. Zou, "Efficient Online ML API Selection for Multi-Label
-       Classification Tasks", ICML 2022, sections 4.1 to 4.4.
+    .. [1] L. Chen, M. Zaharia, J. Zou, "Efficient Online ML API Selection for
+       Multi-Label Classification Tasks", ICML 2022, sections 4.1 to 4.4.
 
     Examples
     --------
@@ -279,7 +343,8 @@ class FrugalMCTClassifier(CombiningRouter):
     ['bayes', 'bayes > knn']
     >>> bool(4 < router.predict_cost(X_test).mean() < 6)
     True
-    >>> router.score(X_test, y_test) > router.named_estimators_.bayes.score(X_test, y_test) + 0.03
+    >>> bayes = router.named_estimators_.bayes
+    >>> router.score(X_test, y_test) > bayes.score(X_test, y_test) + 0.03
     True
     """
 
@@ -327,179 +392,217 @@ class FrugalMCTClassifier(CombiningRouter):
         self.cv = cv
         self.n_jobs = n_jobs
 
-    # Fit ------------------------------------------------------------------------------------
+    # Fit ------------------------------------------------------------------------------
 
     def _learn(self, X, answers):
-        names, target = answers.names, answers.target
-        scores, labels = self._read(answers)
-        grids = [
-            GRID if one == "auto" else [one] for one in (self.weight, self.threshold)
-        ]
-        row_weight = answers.weight
-        quality = self._objective_of(self._target).bound(target, row_weight).of
-        budget, costs = check_budget(self.budget), self._members.costs_of_fit
-        bases = possible_bases(self.base, names)
-        offered = [
-            addon_options(
-                scores,
-                base,
-                target,
-                quality,
-                *grids,
-                labels=labels,
-                row_weight=row_weight,
+        """Learn a policy for each base from the answers (hook of `MemberRouter`)."""
+        names = answers.names
+        budget = check_budget(self.budget)
+        judged = self._judged(answers)
+        weights = GRID if self.weight == "auto" else [self.weight]
+        thresholds = GRID if self.threshold == "auto" else [self.threshold]
+        options_by_base = {}
+        for base in possible_bases(self.base, names):
+            options_by_base[base] = addon_options(
+                judged, base, weights=weights, thresholds=thresholds
             )
-            for base in bases
-        ]
-        self.abstain_quality_ = self._quality_of_abstaining(
-            accuracies for *_, accuracies in offered
-        )
-        estimator = self.quality_estimator
-        if estimator is None:
-            estimator = answers_forest(len(target), _MOST_ROWS, self.n_jobs)
-            estimator, fit_params = with_weights(estimator, row_weight)
-        else:
-            estimator, fit_params = with_weights(estimator, answers.given_weight)
-        self._options, choices, alone = [], [], {}
-        for base, (addons, weights, thresholds, accuracies) in zip(bases, offered):
-            log = Log(
-                [names[k] for k in addons], accuracies, np.r_[0.0, costs[addons[1:]]]
-            )
-            if self.abstain_quality_ is not None:
-                log = log.with_abstaining(
-                    float(accuracies.max()) - self.abstain_quality_
-                )
-            features = answer_features([scores[base]], multilabel=self._multilabel)
+        qualities = []
+        for options in options_by_base.values():
+            qualities.extend(option.row_quality for option in options)
+        self.abstain_quality_ = self._quality_of_abstaining(qualities)
+
+        estimator, fit_params = self._estimator_on_answers(answers, _MAX_ROWS_PER_TREE)
+        self._options = []
+        choices = []
+        for base, options in options_by_base.items():
             policy = learn_policy(
                 estimator,
-                features,
-                log,
+                self._features(judged.scores[base]),
+                self._log_of(base, options),
                 answers.folds,
-                weight=row_weight,
+                weight=answers.weight,
                 n_jobs=self.n_jobs,
                 fit_params=fit_params,
             )
-            # Combined answers were chosen on the rows that judge: their gains need a proof.
-            policy = policy.at(deciding=float(costs[base]), trusts_estimates=False)
-            delta = self.delta
-            if delta == "auto":
-                delta = search_delta(policy, budget) if budget >= costs[base] else 0.0
-            policy = policy.at(margin=float(delta))
+            policy = self._with_margin(policy, base, budget)
             self._options.append(BaseOptions(base, len(choices), policy))
-            for k, weight, theta, accuracy in zip(
-                addons, weights, thresholds, accuracies.T
-            ):
-                if k == base or weight == 0:
-                    alone[k] = accuracy
-                pair = f"{names[base]} {'+' if weight else '>'} {names[k]}"
-                name = names[k] if k == base else pair
-                choices.append((name, base, k, weight, theta))
-            if self.abstain_quality_ is not None:
-                choices.append(
-                    (f"{names[base]} > {ABSTAIN_NAME}", base, base, 1.0, np.nan)
-                )
-        unit = np.eye(len(names))
-        self._set_choices(
-            [name for name, *_ in choices],
-            [(unit[base] + unit[k]) > 0 for _, base, k, _, _ in choices],
-            [
-                weight * unit[base] + (1 - weight) * unit[k]
-                for _, base, k, weight, _ in choices
-            ],
-            [theta for *_, theta in choices],
-        )
-        if affordable := [k for k in alone if affords(budget, costs[k])]:
-            single = max(affordable, key=lambda k: mean_of_rows(alone[k], row_weight))
-            routed, _ = self._validation(max(budget, self._smallest_budget()))
-            if message := what_is_behind(
-                alone[single], routed, names[single], row_weight
-            ):
-                warn(message)
+            choices.extend(self._choices_of(base, options))
+        self._set_choices(choices)
+        self.choices_ = [choice.name for choice in choices]
+        self._warn_if_behind(judged, qualities_alone(options_by_base), budget)
 
-    # Decisions ------------------------------------------------------------------------------
+    def _features(self, scores):
+        """Return the features of a base's scores (n_rows, n_labels)."""
+        return answer_features([scores], multilabel=self._multilabel)
+
+    def _log_of(self, base, options):
+        """Return the `Log` of the options after a base, with costs of the add-ons."""
+        names = self.member_names_
+        services = np.array([option.service for option in options])
+        quality = np.column_stack([option.row_quality for option in options])
+        addon_costs = self._members.costs_of_fit[services]
+        # The base is the first option, which buys no add-on.
+        addon_costs[0] = 0.0
+        log = Log([names[service] for service in services], quality, addon_costs)
+        if self.abstain_quality_ is None:
+            return log
+        return log.with_abstaining(float(quality.max()) - self.abstain_quality_)
+
+    def _with_margin(self, policy, base, budget):
+        """Return a policy that pays for its base and has delta as its margin."""
+        base_cost = float(self._members.costs_of_fit[base])
+        # Combinations were chosen on the rows that judge, so that gains need a proof.
+        policy = policy.at(deciding=base_cost, trusts_estimates=False)
+        delta = self.delta
+        if delta == "auto":
+            delta = search_delta(policy, budget) if budget >= base_cost else 0.0
+        return policy.at(margin=float(delta))
+
+    def _choices_of(self, base, options):
+        """Return the choices of a base as a list: its options, then abstaining."""
+        names = self.member_names_
+        unit = np.eye(len(names))
+        choices = []
+        for option in options:
+            name = names[base]
+            if option.service != base:
+                sign = "+" if option.weight else ">"
+                name = f"{names[base]} {sign} {names[option.service]}"
+            base_weight = option.weight * unit[base]
+            addon_weight = (1 - option.weight) * unit[option.service]
+            choice = Choice(
+                name,
+                members=(unit[base] + unit[option.service]) > 0,
+                weights=base_weight + addon_weight,
+                threshold=option.threshold,
+            )
+            choices.append(choice)
+        if self.abstain_quality_ is not None:
+            name = f"{names[base]} > {ABSTAIN_NAME}"
+            choices.append(Choice(name, unit[base] > 0, unit[base], threshold=np.nan))
+        return choices
+
+    def _warn_if_behind(self, judged, alone, budget):
+        """Warn if one service alone is better than routing on the rows of `fit`.
+
+        `alone` has the quality of each row for each service, by its position.
+        """
+        costs = self._members.costs_of_fit
+        affordable = [service for service in alone if affords(budget, costs[service])]
+        if not affordable:
+            return
+        single = max(affordable, key=lambda service: judged.mean(alone[service]))
+        routed, _ = self._validation(max(budget, self._smallest_budget()))
+        name = self.member_names_[single]
+        message = what_is_behind(alone[single], routed, name, judged.row_weight)
+        if message:
+            warn(message)
+
+    # Decisions ------------------------------------------------------------------------
 
     def _options_now(self, exclude=None):
-        """What can be bought after each base, at the costs of now, without some members."""
-        costs, found = self._member_costs, []
-        left, _ = kept_choices(self._excludable(), 1, exclude, None)
+        """Return the options of each base at the costs of now, a list of `BaseOptions`.
+
+        Choices with a member in `exclude` are left out, and so are bases in it.
+        """
+        costs = self._member_costs
         members = np.arange(len(costs))
-        down = np.setdiff1d(members, left)
+        # Positions among the members, then abstaining.
+        allowed, _ = kept_choices(self._excludable(), 1, exclude, None)
+        excluded = np.setdiff1d(members, allowed)
+        options_now = []
         for options in self._options:
-            if options.base in down:
+            if options.base in excluded:
                 continue
-            used = self.choice_members_[options.first :][: len(options.policy.sigma)]
-            others = used & (members != options.base)
-            # What an option adds to the base is the cost of its add-on.
+            choices = slice(options.first, options.first + options.n_choices)
+            asked = self.choice_members_[choices]
+            is_addon = asked & (members != options.base)
             policy = options.policy.at(
-                costs=others @ costs, deciding=float(costs[options.base])
+                costs=is_addon @ costs, deciding=float(costs[options.base])
             )
-            free = ~used[:, down].any(axis=1)
-            if self.abstain_quality_ is not None and len(members) not in left:
-                free[-1] = False
-            found.append(
-                options._replace(policy=policy.restricted(np.flatnonzero(free)))
-            )
-        if not found:
+            is_allowed = ~asked[:, excluded].any(axis=1)
+            if self.abstain_quality_ is not None and len(members) not in allowed:
+                is_allowed[-1] = False
+            policy = policy.restricted(np.flatnonzero(is_allowed))
+            options_now.append(options._replace(policy=policy))
+        if not options_now:
             raise ValueError(
-                f"exclude={exclude!r} leaves no base: base={self.base!r} of {self.member_names_!r}."
+                f"exclude={exclude!r} leaves no base: base={self.base!r} of "
+                f"{self.member_names_!r}."
             )
-        return found
+        return options_now
 
     def _options_at(self, budget, exclude=None):
-        """Those of the base with the best validated quality among bases that a budget allows."""
-        options = self._options_now(exclude)
-        # A total that does not pay for the cheapest base is refused by the stream.
-        budget = max(budget, min(each.policy.least for each in options))
-        allowed = [each for each in options if affords(budget, each.policy.least)]
+        """Return the options of the base with the best validated quality at a budget.
+
+        Within noise of it, a base that needs less than the budget is taken
+        (`best_or_cheaper`).
+        """
+        # A stream refuses a total that does not pay for the cheapest base.
+        options_now = self._options_now(exclude)
+        least = min(base_options.policy.least for base_options in options_now)
+        budget = max(budget, least)
+        allowed = affordable_bases(options_now, budget)
         if len(allowed) == 1:
             return allowed[0]
-        quality, rows = [], []
-        for each in allowed:
-            budgets, found = each.policy.curve
-            means = [mean_of_rows(v.quality, each.policy.weight) for v in found]
+        quality = []
+        row_quality = []
+        for base_options in allowed:
+            budgets, validations = base_options.policy.curve
+            weight = base_options.policy.weight
+            means = [mean_of_rows(result.quality, weight) for result in validations]
             quality.append(np.interp(budget, budgets, means))
-            rows.append(found[-1].quality)
+            # The noise of a lead is that of the most expensive plans.
+            row_quality.append(validations[-1].quality)
         weight = allowed[0].policy.weight
-        return allowed[
-            best_of(np.array(quality), _spent(allowed, budget), rows, weight)
-        ]
+        spent = spending(allowed, budget)
+        best = best_or_cheaper(np.array(quality), spent, row_quality, weight)
+        return allowed[best]
 
     def _policy(self):
         check_is_fitted(self)
         return self._options_at(self._effective_budget(None)).policy
 
     def _validation(self, budget):
-        """Quality and cost of each row; the base of each part is the best one on the others."""
-        options = [
-            each for each in self._options_now() if affords(budget, each.policy.least)
-        ]
-        found = [each.policy.validate(budget) for each in options]
-        quality = np.array([each.quality for each in found])
-        cost = np.array([each.cost for each in found])
-        part, best = options[0].policy.part, np.empty(quality.shape[1], dtype=np.int64)
-        weight = options[0].policy.weight
-        for rows, others in rows_and_others(part):
-            known = quality[:, others]
-            own_weight = None if weight is None else weight[others]
-            means = mean_of_rows(known, own_weight)
-            best[rows] = best_of(means, _spent(options, budget), known, own_weight)
+        """Return quality and cost of each row, by the best base of the other folds."""
+        allowed = affordable_bases(self._options_now(), budget)
+        spent = spending(allowed, budget)
+        validations = []
+        for base_options in allowed:
+            validations.append(base_options.policy.validate(budget))
+        # (n_bases, n_rows)
+        quality = np.array([result.quality for result in validations])
+        cost = np.array([result.cost for result in validations])
+        # The folds and weights of rows are those of all policies.
+        policy = allowed[0].policy
+        # Position of the best base among those that are allowed.
+        best = np.empty(quality.shape[1], dtype=np.int64)
+        for rows, others in rows_and_others(policy.fold):
+            weight = weight_of_rows(policy.weight, others)
+            judged = quality[:, others]
+            means = mean_of_rows(judged, weight)
+            best[rows] = best_or_cheaper(means, spent, judged, weight)
         rows = np.arange(len(best))
         return quality[best, rows], cost[best, rows]
 
     def _validated(self, budget):
-        policy, result = self._options[0].policy, []
-        for rows in self._validation(budget):
-            error = standard_error(rows, policy.weight, policy.part)
-            result += [float(mean_of_rows(rows, policy.weight)), error]
-        return Validated(*result)
+        policy = self._options[0].policy
+        quality, cost = self._validation(budget)
+        return Validated(
+            quality=float(mean_of_rows(quality, policy.weight)),
+            quality_se=standard_error(quality, policy.weight, policy.fold),
+            cost=float(mean_of_rows(cost, policy.weight)),
+            cost_se=standard_error(cost, policy.weight, policy.fold),
+        )
 
     def _plan(self, X, call):
+        """Choose the base of the call's budget, ask it, and decide what to buy."""
         options = self._options_at(call.budget, call.exclude)
         policy = options.policy
-        asked = self._asked_answers(X)
+        answers = MemberAnswers(self, X)
         # Before any member is called.
         check_affordable(call.budget, policy.least)
-        estimates = policy.estimates(self._base_features(asked, X, options.base))
+        estimates = policy.estimates(self._features_of_base(answers, X, options.base))
         plan = policy.decide(
             estimates,
             policy.planned,
@@ -507,14 +610,16 @@ class FrugalMCTClassifier(CombiningRouter):
             draw=tie_draws(X, call.request_id),
             policy=self.policy,
         )
-        return plan._replace(route=options.first + plan.route, state=asked)
+        return plan._replace(route=options.first + plan.route, state=answers)
 
-    def _base_features(self, asked, X, base):
-        scores = asked.scores(base, np.arange(num_samples(X)))
-        return answer_features([scores], multilabel=self._multilabel)
+    def _features_of_base(self, answers, X, base):
+        """Ask the base about all rows, and return the features of its answers."""
+        return self._features(answers.scores(base, np.arange(num_samples(X))))
 
     def predict_quality(self, X):
-        """Estimated quality of each choice after the base of `budget`, which is called.
+        """Estimate the quality of each choice after the base of `budget`.
+
+        The base is called.
 
         Parameters
         ----------
@@ -529,14 +634,14 @@ class FrugalMCTClassifier(CombiningRouter):
         check_is_fitted(self)
         X = self._check_rows(X)
         options = self._options_at(self._effective_budget(None))
-        values = options.policy.estimates(
-            self._base_features(self._asked_answers(X), X, options.base)
-        )
-        estimate = np.full((len(values), len(self.choices_)), np.nan)
-        estimate[:, options.first + options.policy.kept] = values
-        return estimate
+        answers = MemberAnswers(self, X)
+        features = self._features_of_base(answers, X, options.base)
+        estimates = options.policy.estimates(features)
+        quality = np.full((len(estimates), len(self.choices_)), np.nan)
+        quality[:, options.first + options.policy.kept] = estimates
+        return quality
 
-    # Streams --------------------------------------------------------------------------------
+    # Streams --------------------------------------------------------------------------
 
     def _excludable(self):
         names = list(self.member_names_)
@@ -546,21 +651,29 @@ class FrugalMCTClassifier(CombiningRouter):
         options = self._options_at(budget, excluded)
         return options.policy, options.first + options.policy.kept
 
-    def _asked_first(self, kept):
-        return [self.member_names_[self._options_of(kept).base]]
+    def _asked_first(self, choices):
+        return [self.member_names_[self._options_of(choices).base]]
 
-    def _options_of(self, kept):
-        """Those that some choices are of."""
-        return next(each for each in reversed(self._options) if each.first <= kept[0])
+    def _options_of(self, choices):
+        """Return the options of the base that some choices belong to (`BaseOptions`).
 
-    def _look(self, X, kept):
-        base, first, _ = self._options_of(kept)
-        asked = self._asked_answers(X)
-        features = self._base_features(asked, X, base)
-        alone = Plan(np.array([first]), np.zeros(1), asked, X=X)
-        return features, asked, {first: self._answer(alone, "predict")[0]}
+        `choices` are rising positions, all of one base.
+        """
+        for options in reversed(self._options):
+            if options.first <= choices[0]:
+                return options
 
-    # Attributes -----------------------------------------------------------------------------
+    def _look(self, X, choices):
+        """Ask the base of some choices (hook of `Router` for streams)."""
+        options = self._options_of(choices)
+        answers = MemberAnswers(self, X)
+        features = self._features_of_base(answers, X, options.base)
+        # The answer of the base alone is paid for already.
+        base_alone = Plan(np.array([options.first]), np.zeros(1), answers, X=X)
+        answer = self._answer(base_alone, "predict")[0]
+        return features, answers, {options.first: answer}
+
+    # Attributes -----------------------------------------------------------------------
 
     @property
     def base_(self):
@@ -574,36 +687,63 @@ class FrugalMCTClassifier(CombiningRouter):
         return self._policy().margin
 
 
-def _spent(options, budget):
-    """What each base makes of a budget: some need less."""
-    most = [each.policy.deciding + each.policy.path.budgets[-1] for each in options]
-    return np.minimum(budget, most)
+def qualities_alone(options_by_base):
+    """Return the quality of each row under each service alone, a dict by position.
+
+    `options_by_base` is a dict from a base to its options. A service alone may be an
+    option of several bases: then its answers are equal.
+    """
+    alone = {}
+    for base, options in options_by_base.items():
+        for option in options:
+            if option.service == base or option.weight == 0:
+                alone[option.service] = option.row_quality
+    return alone
 
 
 def search_delta(policy, budget):
-    """Delta among ``alpha * log(N) / N``, alpha in -10, ..., 10, on validation rows (section 4.2).
+    """Return the best delta by validation rows (section 4.2).
 
-    The best quality on held-out halves among those that keep the budget there.
+    Candidates are ``alpha * log(N) / N`` for alpha in -10, ..., 10. The candidate with
+    the best quality on held-out halves of the log is taken, among those that keep the
+    budget there. If no candidate keeps it, the largest is taken.
+
+    Parameters
+    ----------
+    policy : Policy
+        Without a margin.
+    budget : float
+        Mean cost per row, the base included.
     """
-    estimate, costs, fixed = policy.estimate, policy.planned, policy.deciding
-    n = len(estimate)
-    weight = (
-        np.ones(n) if policy.weight is None else policy.weight / policy.weight.mean()
-    )
-    if not np.isfinite(budget) or n < 4:
+    n_rows = len(policy.estimate)
+    if not np.isfinite(budget) or n_rows < _MIN_ROWS_FOR_DELTA:
         return 0.0
-    deltas = np.arange(10, -11, -1) * np.log(n) / n
+    weight = None
+    row_weight = np.ones(n_rows)
+    if policy.weight is not None:
+        weight = policy.weight / policy.weight.mean()
+        row_weight = weight
+    alphas = np.arange(_MAX_ALPHA, -_MAX_ALPHA - 1, -1)
+    deltas = alphas * np.log(n_rows) / n_rows
     deltas = deltas[deltas <= 1]
-    halves = np.array_split(np.random.default_rng(0).permutation(n), 2)
-    cost, value = np.zeros(len(deltas)), np.zeros(len(deltas))
-    for learn, check in (halves, halves[::-1]):
-        own_weight = None if policy.weight is None else weight[learn]
-        path = assignment_path(estimate[learn], costs, weight=own_weight)
-        for j, delta in enumerate(deltas):
-            room = max((1 - delta) * (budget - fixed), path.budgets[0])
-            choice = choose_at_price(estimate[check], costs, path.price(room))
-            cost[j] += (weight[check] * (fixed + costs[choice])).sum() / n
-            value[j] += (weight[check] * policy.quality[check, choice]).sum() / n
-    allowed = affords(budget, cost)
-    # Where none does, the largest.
-    return float(deltas[int(np.where(allowed, value, -np.inf).argmax())])
+    halves = np.array_split(np.random.default_rng(0).permutation(n_rows), 2)
+    # Means over all rows for each delta.
+    cost = np.zeros(len(deltas))
+    quality = np.zeros(len(deltas))
+    for train, test in (halves, halves[::-1]):
+        path = assignment_path(
+            policy.estimate[train],
+            policy.planned,
+            weight=weight_of_rows(weight, train),
+        )
+        for position, delta in enumerate(deltas):
+            left = (1 - delta) * (budget - policy.deciding)
+            price = path.price(max(left, path.budgets[0]))
+            choice = choose_at_price(policy.estimate[test], policy.planned, price)
+            row_cost = policy.deciding + policy.planned[choice]
+            row_quality = policy.quality[test, choice]
+            cost[position] += (row_weight[test] * row_cost).sum() / n_rows
+            quality[position] += (row_weight[test] * row_quality).sum() / n_rows
+    allowed_quality = np.where(affords(budget, cost), quality, -np.inf)
+    # If no delta keeps the budget, the first is taken, which is the largest.
+    return float(deltas[int(allowed_quality.argmax())])

@@ -1,4 +1,4 @@
-"""FrugalML: a threshold for each label of a base's answer, and an add-on where it is not met."""
+"""FrugalML: a threshold for each label of a base, and an add-on below it."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,12 @@ from skroute.assignment import assignment_path, choose_at_price
 from skroute.base import Plan, check_affordable
 from skroute.base._calls import REQUEST_ID
 from skroute.base._inspection import ABSTAIN_NAME
-from skroute.routing.from_answers._combining import CombiningRouter, possible_bases
+from skroute.routing.from_answers._combining import (
+    Choice,
+    CombiningRouter,
+    MemberAnswers,
+    possible_bases,
+)
 from skroute.routing.parts._estimates import rows_and_others
 from skroute.routing.parts._log import with_last
 from skroute.routing.parts._mixtures import (
@@ -16,30 +21,238 @@ from skroute.routing.parts._mixtures import (
     Mixture,
     best_mixture,
     limit_path,
+    weight_of_rows,
 )
 from skroute.routing.parts._targets import SingleLabel
 from skroute.utils._compat import Integral, Interval
 from skroute.utils._typing import NDArray
 
-# A label that a base gave to fewer rows shares its thresholds with the other rare ones.
+# Rows from which a label has thresholds of its own. Labels that a base gave to fewer
+# rows share theirs: quantiles of fewer scores are noise.
 _MIN_ROWS = 30
+# Group of all labels that share their thresholds. A label that does not has group 1 +
+# label.
+_RARE = 0
+
+
+# What FrugalML learns from ------------------------------------------------------------
+
+
+class BaseAnswers(NamedTuple):
+    """Answers of members that may be bases, and the quality of each add-on's answer.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (n_members, n_rows), dtype=int64
+        Encoded answer of each member.
+    scores : ndarray of shape (n_members, n_rows)
+        Score of that answer.
+    quality : ndarray of shape (n_rows, n_addons)
+        Quality of each add-on's answer. Add-ons are the members, then abstaining if
+        rows may.
+    addon_costs : ndarray of shape (n_addons,)
+    weight : ndarray of shape (n_rows,) or None
+        Weights of the rows. None weights all alike.
+    """
+
+    labels: NDArray[np.int64]
+    scores: NDArray[np.float64]
+    quality: NDArray[np.float64]
+    addon_costs: NDArray[np.float64]
+    weight: NDArray[np.float64] | None
+
+    def take(self, rows):
+        """Return the answers to some rows."""
+        return self._replace(
+            labels=self.labels[:, rows],
+            scores=self.scores[:, rows],
+            quality=self.quality[rows],
+            weight=weight_of_rows(self.weight, rows),
+        )
+
+
+def answer_scores(scores, labels):
+    """Return the score of the label that each row was answered with, (n_rows,)."""
+    return scores[np.arange(len(labels)), labels]
+
+
+def label_groups(labels, n_labels, min_rows, weight=None):
+    """Return the group of each label, (n_labels,).
+
+    A label with `min_rows` rows has a group of its own. All others share one.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (n_rows,)
+        Answers of a base.
+    n_labels : int
+    min_rows : int
+        Rows, counted by their weights, from which a label has a group of its own.
+    weight : ndarray of shape (n_rows,), default=None
+        Weights of the rows. None weights all alike.
+    """
+    is_frequent = np.bincount(labels, weight, minlength=n_labels) >= min_rows
+    return np.where(is_frequent, np.arange(n_labels) + 1, _RARE)
+
+
+# Options of one base ------------------------------------------------------------------
 
 
 class LabelOptions(NamedTuple):
-    """What one base offers for each group of its labels.
+    """Options that one base has for each group of its labels.
 
-    An option is a threshold and an add-on: the base's answer is kept where its score is at
-    least the threshold, else the add-on's is bought. The first option never buys.
+    An option is a threshold and an add-on. The base's answer is kept if its score is at
+    least the threshold, else the add-on's is bought. The first option never buys: its
+    threshold is minus infinity, and its add-on is the base.
+
+    Attributes
+    ----------
+    thresholds : ndarray of shape (n_groups, n_options)
+    addons : ndarray of shape (n_options,), dtype=int64
+    quality, cost : ndarray of shape (n_groups, n_options)
+        Means over the rows of each group; the base's cost is included.
+    share : ndarray of shape (n_groups,)
+        Share of each group among all rows.
     """
 
-    # (n_groups, n_options) and (n_options,)
     thresholds: NDArray[np.float64]
     addons: NDArray[np.int64]
-    # Means over the rows of each group, (n_groups, n_options); the base's cost is included.
     quality: NDArray[np.float64]
     cost: NDArray[np.float64]
-    # Of each group among all rows.
     share: NDArray[np.float64]
+
+
+class _Thresholds(NamedTuple):
+    """The thresholds that are tried for one group of labels.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_thresholds,)
+        Rising; the last is infinite.
+    is_below : ndarray of shape (n_thresholds, n_rows), dtype=bool
+        Rows of the group whose score is below each threshold.
+    share_below : ndarray of shape (n_thresholds,)
+        Share of these rows.
+    """
+
+    values: NDArray[np.float64]
+    is_below: NDArray[np.bool_]
+    share_below: NDArray[np.float64]
+
+
+def label_options(
+    groups,
+    scores,
+    addon_quality,
+    costs,
+    base,
+    n_groups,
+    n_thresholds,
+    weight=None,
+):
+    """Return the options of a base, with their mean quality and cost (`LabelOptions`).
+
+    Parameters
+    ----------
+    groups : ndarray of shape (n_rows,)
+        Group of the label that the base gave to each row.
+    scores : ndarray of shape (n_rows,)
+        Score of that label.
+    addon_quality : ndarray of shape (n_rows, n_addons)
+        Quality of each add-on's answer; the base is one of them.
+    costs : ndarray of shape (n_addons,)
+    base : int
+        Position of the base.
+    n_groups, n_thresholds : int
+    weight : ndarray of shape (n_rows,), default=None
+        Weights of the rows, in units of one row. None weights all alike.
+    """
+    if weight is None:
+        weight = np.ones(len(groups))
+    addons = np.delete(np.arange(len(costs)), base)
+    option_addons = np.r_[base, np.repeat(addons, n_thresholds)]
+    thresholds = np.full((n_groups, len(option_addons)), -np.inf)
+    quality = np.zeros((n_groups, len(option_addons)))
+    cost = np.full((n_groups, len(option_addons)), costs[base])
+    share = np.bincount(groups, weight, minlength=n_groups) / weight.sum()
+    for group in np.flatnonzero(share):
+        rows = np.flatnonzero(groups == group)
+        group_quality = addon_quality[rows]
+        group_weight = weight[rows]
+        tried = _thresholds_to_try(scores[rows], group_weight, n_thresholds)
+        base_quality = group_quality[:, base]
+        quality[group, 0] = np.average(base_quality, weights=group_weight)
+        for position, addon in enumerate(addons):
+            first = 1 + position * n_thresholds
+            options = slice(first, first + n_thresholds)
+            gain_of_row = group_weight * (group_quality[:, addon] - base_quality)
+            gain = tried.is_below @ gain_of_row / group_weight.sum()
+            thresholds[group, options] = tried.values
+            quality[group, options] = quality[group, 0] + gain
+            cost[group, options] += tried.share_below * costs[addon]
+    return LabelOptions(thresholds, option_addons, quality, cost, share)
+
+
+def _thresholds_to_try(scores, weight, n_thresholds):
+    """Return thresholds at quantiles of the scores of a group, and infinity.
+
+    `scores` and `weight` have the shape (n_rows,).
+    """
+    total = weight.sum()
+    order = np.argsort(scores, kind="stable")
+    rising = scores[order]
+    weight_up_to = np.cumsum(weight[order])
+    # The higher of two neighbours, as `np.quantile` takes it of rows that weigh one
+    # each.
+    places = np.ceil(np.linspace(0, 1, n_thresholds)[1:] * (total - 1))
+    positions = np.searchsorted(weight_up_to, places, side="right")
+    quantiles = rising[np.minimum(positions, len(rising) - 1)]
+    levels = np.r_[quantiles, np.inf]
+    is_kept = scores >= levels[:, np.newaxis]
+    return _Thresholds(
+        thresholds_between(rising, levels, weight_up_to),
+        is_below=~is_kept,
+        share_below=1 - is_kept @ weight / total,
+    )
+
+
+def thresholds_between(scores, levels, weight_up_to=None):
+    """Return thresholds between neighbouring scores that divide rows as `levels` do.
+
+    Each lies where the share of later rows below it is, in the mean, that of the
+    training rows. With a threshold at a score with i of n rows below it, :math:`(i + 1)
+    / (n + 1)` of later rows would be below, and budgets would be too small.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_rows,)
+        Rising.
+    levels : ndarray of shape (n_levels,)
+        Some of the scores, and infinity.
+    weight_up_to : ndarray of shape (n_rows,), default=None
+        Weight of the rows up to each score. None counts each row once.
+
+    Returns
+    -------
+    ndarray of shape (n_levels,)
+    """
+    if weight_up_to is None:
+        weight_up_to = np.arange(1.0, len(scores) + 1)
+    n_below = np.searchsorted(scores, levels)
+    last_below = np.maximum(n_below - 1, 0)
+    score_below = scores[last_below]
+    has_below = n_below > 0
+    is_between = np.isfinite(levels) & np.isfinite(score_below) & has_below
+    gap = np.where(is_between, levels, score_below) - score_below
+    share_below = weight_up_to[last_below] / weight_up_to[-1]
+    between = score_below + share_below * gap
+    # Rounding may end at the score below, whose row must stay below.
+    between = np.where(is_between & (between <= score_below), levels, between)
+    outside = np.where(has_below, levels, -np.inf)
+    return np.where(is_between, between, outside)
+
+
+# Rules --------------------------------------------------------------------------------
 
 
 class LabelRules(NamedTuple):
@@ -63,156 +276,197 @@ class LabelRules(NamedTuple):
     cost: NDArray[np.float64]
     quality: NDArray[np.float64]
 
+    @property
+    def mixture(self):
+        """The rules' means as a `Mixture`."""
+        return Mixture(self.cost, self.quality)
+
+    def take(self, positions):
+        """Return the rules at some positions."""
+        return LabelRules(
+            base=self.base[positions],
+            thresholds=self.thresholds[positions],
+            addons=self.addons[positions],
+            cost=self.cost[positions],
+            quality=self.quality[positions],
+        )
+
     def up_to(self, budget):
         """Return the rules that cost at most a budget."""
-        n_rules = Mixture(self.cost, self.quality).n_within(budget)
-        return LabelRules(*(table[:n_rules] for table in self))
-
-
-def label_groups(labels, n_labels, min_rows, weight=None):
-    """Group of each label: itself, or group 0 for all labels with fewer than `min_rows` rows."""
-    often = np.bincount(labels, weight, minlength=n_labels) >= min_rows
-    return np.where(often, np.arange(n_labels) + 1, 0)
-
-
-def label_options(
-    groups, scores, correct, costs, base, n_groups, n_thresholds, weight=None
-):
-    """Mean quality and cost of each (threshold, add-on) for each group of labels.
-
-    Thresholds split the group at quantiles of the base's score, and at infinity. Each lies between
-    two scores, where the share of later rows below it is that of the group in the mean: at a score
-    with i of n below it, :math:`(i + 1) / (n + 1)` of later rows would be, and budgets too small.
-    `groups` and `scores` are of the base's answers, `correct` is the quality of each member's
-    answer, (n_rows, n_members). `weight` are the weights of the rows, in units of one row.
-    """
-    if weight is None:
-        weight = np.ones(len(groups))
-    addons = np.delete(np.arange(len(costs)), base)
-    option_addons = np.r_[base, np.repeat(addons, n_thresholds)]
-    thresholds = np.full((n_groups, len(option_addons)), -np.inf)
-    quality = np.zeros((n_groups, len(option_addons)))
-    cost = np.full((n_groups, len(option_addons)), costs[base])
-    share = np.bincount(groups, weight, minlength=n_groups) / weight.sum()
-    for group in np.flatnonzero(share):
-        rows = np.flatnonzero(groups == group)
-        score, right, own_weight = scores[rows], correct[rows], weight[rows]
-        order, total = np.argsort(score, kind="stable"), own_weight.sum()
-        rising, counted = score[order], np.cumsum(own_weight[order])
-        # The higher of two neighbours, as `np.quantile` takes it of rows that weigh one each.
-        places = np.ceil(np.linspace(0, 1, n_thresholds)[1:] * (total - 1))
-        positions = np.searchsorted(counted, places, side="right")
-        levels = np.r_[rising[np.minimum(positions, len(rising) - 1)], np.inf]
-        kept = score >= levels[:, np.newaxis]
-        sent = 1 - kept @ own_weight / total
-        levels = between(rising, levels, counted)
-        quality[group, 0] = np.average(right[:, base], weights=own_weight)
-        for j, addon in enumerate(addons):
-            at = slice(1 + j * n_thresholds, 1 + (j + 1) * n_thresholds)
-            gain = (~kept) @ (own_weight * (right[:, addon] - right[:, base])) / total
-            thresholds[group, at] = levels
-            quality[group, at] = quality[group, 0] + gain
-            cost[group, at] += sent * costs[addon]
-    return LabelOptions(thresholds, option_addons, quality, cost, share)
-
-
-def between(scores, levels, counted=None):
-    """Thresholds that keep the same of some rows, and the same share of later ones in the mean.
-
-    `scores` rise, and `counted` is the weight of the rows up to each of them; None counts each
-    row once.
-    """
-    if counted is None:
-        counted = np.arange(1.0, len(scores) + 1)
-    n_below = np.searchsorted(scores, levels)
-    below = scores[np.maximum(n_below - 1, 0)]
-    inner = np.isfinite(levels) & np.isfinite(below) & (n_below > 0)
-    way = np.where(inner, levels, below) - below
-    share_below = counted[np.maximum(n_below - 1, 0)] / counted[-1]
-    found = below + share_below * way
-    # Rounding may end at the score below, which is to be sent.
-    found = np.where(inner & (found <= below), levels, found)
-    return np.where(inner, found, np.where(n_below > 0, levels, -np.inf))
+        return self.take(slice(self.mixture.n_within(budget)))
 
 
 def label_rules(options, bases):
-    """Best option of every label for every budget, over all bases.
+    """Return the best option of every label for every budget, over all bases.
 
-    One option per label under a budget is the assignment problem with labels weighted by
-    their frequency; its path has a plan for each of its breaks. The hull
-    over the plans of all bases leaves those of which two neighbours are mixed.
+    One option per label under a budget is the assignment problem with labels weighted
+    by their frequency. Its path has a plan for each of its breaks. The rules are the
+    plans on the upper hull over those of all bases.
+
+    Parameters
+    ----------
+    options : list of LabelOptions
+        Of each base.
+    bases : list of int
+        Positions of the bases.
     """
-    base, thresholds, addons, cost, quality = [], [], [], [], []
-    for member, option in zip(bases, options):
-        seen = option.share > 0
-        weight = (option.share[seen] * seen.sum())[:, np.newaxis]
-        values, costs = option.quality[seen] * weight, option.cost[seen] * weight
+    rule_base = []
+    rule_thresholds = []
+    rule_addons = []
+    rule_cost = []
+    rule_quality = []
+    for base, option in zip(bases, options):
+        groups = np.arange(len(option.share))
+        is_present = option.share > 0
+        # The assignment's means are over groups: shares become weights of mean 1.
+        group_weight = option.share[is_present] * is_present.sum()
+        values = option.quality[is_present] * group_weight[:, np.newaxis]
+        costs = option.cost[is_present] * group_weight[:, np.newaxis]
         path = assignment_path(values, costs)
         for price in path.prices:
-            choice = np.zeros(len(seen), dtype=np.int64)
-            choice[seen] = choose_at_price(values, costs, price)
-            group = np.arange(len(seen))
-            base.append(member)
-            thresholds.append(option.thresholds[group, choice])
-            addons.append(option.addons[choice])
-            cost.append(option.share @ option.cost[group, choice])
-            quality.append(option.share @ option.quality[group, choice])
-    mixture, kept = best_mixture(cost, quality)
-    return LabelRules(
-        np.array(base)[kept],
-        np.array(thresholds)[kept],
-        np.array(addons)[kept],
-        *mixture,
+            # Groups without rows take the option that never buys.
+            chosen = np.zeros(len(groups), dtype=np.int64)
+            chosen[is_present] = choose_at_price(values, costs, price)
+            rule_base.append(base)
+            rule_thresholds.append(option.thresholds[groups, chosen])
+            rule_addons.append(option.addons[chosen])
+            rule_cost.append(option.share @ option.cost[groups, chosen])
+            rule_quality.append(option.share @ option.quality[groups, chosen])
+    rules = LabelRules(
+        base=np.array(rule_base),
+        thresholds=np.array(rule_thresholds),
+        addons=np.array(rule_addons),
+        cost=np.array(rule_cost),
+        quality=np.array(rule_quality),
+    )
+    _, positions = best_mixture(rules.cost, rules.quality)
+    return rules.take(positions)
+
+
+class LearnedLabelRules(NamedTuple):
+    """Rules, and the groups of labels that they have thresholds for.
+
+    Attributes
+    ----------
+    rules : LabelRules
+    groups : dict from int to ndarray of shape (n_labels,)
+        For each base the group of each label.
+    """
+
+    rules: LabelRules
+    groups: dict[int, NDArray[np.int64]]
+
+    def addons_bought(self, answers):
+        """Return the add-on that each row gets under each rule, (n_rules, n_rows).
+
+        It is the base if its answer is kept. `answers` are `BaseAnswers`.
+        """
+        addons = np.empty((len(self.rules.base), answers.labels.shape[1]), np.int64)
+        for rule, base in enumerate(self.rules.base):
+            group_of_row = self.groups[base][answers.labels[base]]
+            threshold_of_row = self.rules.thresholds[rule][group_of_row]
+            is_kept = answers.scores[base] >= threshold_of_row
+            addon_of_row = self.rules.addons[rule][group_of_row]
+            addons[rule] = np.where(is_kept, base, addon_of_row)
+        return addons
+
+
+def learn_label_rules(answers, bases, n_labels, n_thresholds):
+    """Learn the rules for all budgets (`LearnedLabelRules`).
+
+    Parameters
+    ----------
+    answers : BaseAnswers
+    bases : list of int
+        Members that may be the base.
+    n_labels : int
+        Number of labels.
+    n_thresholds : int
+        Thresholds that are tried for each group of labels.
+    """
+    groups = {}
+    options = []
+    for base in bases:
+        labels = answers.labels[base]
+        groups[base] = label_groups(labels, n_labels, _MIN_ROWS, answers.weight)
+        base_options = label_options(
+            groups[base][labels],
+            answers.scores[base],
+            addon_quality=answers.quality,
+            costs=answers.addon_costs,
+            base=base,
+            n_groups=n_labels + 1,
+            n_thresholds=n_thresholds,
+            weight=answers.weight,
+        )
+        options.append(base_options)
+    return LearnedLabelRules(label_rules(options, bases), groups)
+
+
+def held_out_label_rules(learned, answers, rows):
+    """Return rules with their outcomes on rows that did not choose them.
+
+    Parameters
+    ----------
+    learned : LearnedLabelRules
+        From other rows.
+    answers : BaseAnswers
+        To the rows of a fold.
+    rows : ndarray of int
+        Positions of these rows.
+
+    Returns
+    -------
+    HeldOutRules
+    """
+    rules = learned.rules
+    # (n_rules, n_rows), and (n_rules, 1)
+    addons = learned.addons_bought(answers)
+    bases = rules.base[:, np.newaxis]
+    addon_cost = np.where(addons == bases, 0.0, answers.addon_costs[addons])
+    return HeldOutRules(
+        rows,
+        rules.mixture,
+        cost=answers.addon_costs[bases] + addon_cost,
+        quality=answers.quality[np.arange(len(rows)), addons],
+        weight=answers.weight,
     )
 
 
-def decide_by_label(rules, groups, labels, tops):
-    """Who answers each row under each rule."""
-    found = np.empty((len(rules.base), len(labels[0])), dtype=np.int64)
-    for k, base in enumerate(rules.base):
-        group = groups[base][labels[base]]
-        found[k] = np.where(
-            tops[base] >= rules.thresholds[k][group], base, rules.addons[k][group]
-        )
-    return found
-
-
-def answer_scores(scores, labels):
-    """Return the score of the label that each row was answered with."""
-    return scores[np.arange(len(labels)), labels]
-
-
 class FrugalMLClassifier(CombiningRouter):
-    """Ask a base service; if its score is too low for its label, ask an add-on (FrugalML).
+    """Ask a base service; if its score is too low for its label, ask an add-on.
 
-    FrugalML [1]_. A row goes to a base, which answers with a label and a score.
-    Each label has a threshold and an add-on: a score of at least the threshold is
-    accepted, otherwise the add-on is bought and its answer given. Thresholds and add-ons
-    of all labels are chosen together, under the budget. Up to two bases are mixed to
-    meet the budget on average.
+    FrugalML [1]_. A row goes to a base, which answers with a label and a score. Each
+    label has a threshold and an add-on: a score of at least the threshold is accepted,
+    otherwise the add-on is bought and its answer given. Thresholds and add-ons of all
+    labels are chosen together, under the budget. Up to two bases are mixed to meet the
+    budget on average.
 
     Parameters
     ----------
     estimators : list of (str, classifier)
         The members, with ``predict_proba``. Each is cloned and fitted; a fitted one is
         passed as :class:`~sklearn.frozen.FrozenEstimator`, and then the rows given to
-        `fit` should be new to it. The score of an answer is the probability of its label. The
-        answer of a member is what it predicts, by a decision threshold of its own too. `fit`
-        asks each row for both. Later calls ask for ``predict`` only if it was not the most
-        probable label of every row of `fit`.
+        `fit` should be new to it. The answer of a member is what it predicts, by a
+        decision threshold of its own too. The score of an answer is the probability of
+        its label. `fit` asks each row for both. Later calls ask for ``predict`` only if
+        it was not the most probable label of every row of `fit`.
 
     costs : mapping from str to float, array-like of shape (n_members,) or "time"
         Cost per call of each member. ``"time"`` measures seconds per sample in `fit`.
 
     budget : float, default=None
         Mean cost per sample, in the unit of `costs`, base and add-on included. None is
-        unlimited. Raising it raises thresholds, buys more expensive add-ons and takes more
-        expensive bases. It is spent as far as held-out rows show a gain beyond noise.
+        unlimited. Raising it raises thresholds, buys more expensive add-ons and takes
+        more expensive bases. It is spent as far as held-out rows show a gain beyond
+        noise.
 
     quality : str, mapping, array-like or callable, default="accuracy"
-        What an answer is worth: ``"accuracy"`` (of several labels those in common by those in
-        either), ``"balanced_accuracy"``, a cost matrix, or a function of true and given labels
-        to one number per row, higher is better, as in :class:`OccamRouterClassifier`.
+        Quality of an answer: ``"accuracy"``, ``"balanced_accuracy"``, a cost matrix, or
+        a function of true and given labels to one number per row, higher is better, as
+        in :class:`OccamRouterClassifier`. If rows have several labels, accuracy is the
+        number of labels that are both true and given, divided by the number of those
+        that are either.
 
     base : str, default="auto"
         Name of the base. ``"auto"`` chooses one, or mixes two, at the budget asked for.
@@ -222,22 +476,22 @@ class FrugalMLClassifier(CombiningRouter):
         training rows more closely.
 
     abstain_cost : float, default=None
-        What it costs, in units of `quality`, to abstain from a row, so that a person answers it.
-        The row counts as the best quality of any answer in `fit` minus this. The members that
-        were asked before are paid, and a base is always asked. `predict` marks the row by
-        `abstain_label` (NaN in an indicator matrix), `predict_proba` by NaN. None never abstains.
-        If it is higher, fewer rows abstain.
+        Cost, in units of `quality`, of abstaining from a row, so that a person answers
+        it. The row counts as the best quality of any answer in `fit` minus this. The
+        members that were asked before are paid, and a base is always asked. `predict`
+        marks the row by `abstain_label` (NaN in an indicator matrix), `predict_proba`
+        by NaN. None never abstains. If it is higher, fewer rows abstain.
 
     abstain_label : object, default=None
-        What `predict` gives for a row that abstains; no class may have this label. None takes
-        ``"abstain"`` where labels are texts and -1 where they are numbers.
+        Label that `predict` gives to a row that abstains; no class may have it. None
+        takes ``"abstain"`` if labels are texts, and -1 if they are numbers.
 
     cv : int, splitter or iterable, default=5
-        Folds that make the members' answers out-of-sample.
-        A splitter by groups gets them from `fit` as ``groups``, through metadata routing.
+        Folds that make the members' answers out-of-sample, and validate the rules. A
+        splitter by groups gets them from `fit` as ``groups``, through metadata routing.
 
     n_jobs : int, default=None
-        Members fitted in parallel.
+        Number of members that are fitted in parallel.
 
     Attributes
     ----------
@@ -245,9 +499,9 @@ class FrugalMLClassifier(CombiningRouter):
         Class labels.
 
     choices_ : list of str
-        What `route` indexes: for each base its own answer ("cnn") and each add-on's
-        ("cnn > microsoft"); with an `abstain_cost` also abstaining after it
-        ("cnn > abstain").
+        Names of the choices that `route` indexes: for each base its own answer ("cnn")
+        and each add-on's ("cnn > microsoft"); with an `abstain_cost` also abstaining
+        after it ("cnn > abstain").
 
     choice_costs_ : ndarray of shape (n_choices,)
         Cost of each choice, the base included.
@@ -265,15 +519,18 @@ class FrugalMLClassifier(CombiningRouter):
         Base, thresholds and add-ons for every budget, by rising cost, with their mean
         cost and quality on training rows.
 
-    validation_quality_, validation_cost_, validation_quality_se_, validation_cost_se_ : float
-        Mean quality and cost at `budget` of the rows of `fit`, each part of which is decided by
-        rules that the other parts have chosen; and their standard errors for new rows.
+    validation_quality_, validation_cost_ : float
+        Mean quality and cost at `budget` of the rows of `fit`. Each fold is decided by
+        rules that the other folds have chosen.
+
+    validation_quality_se_, validation_cost_se_ : float
+        Standard errors of these as estimates for new rows.
 
     abstain_quality_ : float or None
         Quality of a row that abstains. None if no row can abstain.
 
     n_features_in_, feature_names_in_ : int, ndarray of shape (`n_features_in_`,)
-        Number and names of the features seen during `fit`, where X has them.
+        Number and names of the features seen during `fit`, if X has them.
 
     See Also
     --------
@@ -284,19 +541,20 @@ class FrugalMLClassifier(CombiningRouter):
     -----
     There is no `random_state`: set that of the members.
 
-    ``fit(X, y, sample_weight=...)`` fits every member with the weights as they are given, and
-    counts rows by them in all rules and validation figures, whose unit does not matter. With
-    metadata routing each member says whether it requests them. A row of weight 0 is as good as
-    absent.
+    ``fit(X, y, sample_weight=...)`` fits every member with the weights as they are
+    given, and counts rows by them in all rules and validation figures. Their unit does
+    not matter. With metadata routing each member says whether it requests them. A row
+    of weight 0 counts as absent.
 
-    Which of two mixed bases a row goes to is drawn from a hash of the row and of how often
-    it came before in the call: a row goes the same way in every batch and container, and
-    of many equal rows in one call the right share goes each way. In calls of one row each,
-    equal rows all go one way. Rows of a torch data set are drawn by their position in it.
+    If two bases are mixed, the base of a row is drawn from a hash of the row and of how
+    often it came before in the call. A row goes the same way in every batch and
+    container, and of many equal rows in one call the right share goes each way. In
+    calls of one row each, equal rows all go one way. Rows of a torch data set are drawn
+    by their position in it.
 
-    `route` and `predict_cost` ask the base, since its answer is what decides. Thresholds
-    are only as good as the scores: where a member's score says little about whether it is
-    right, use :class:`FrugalMCTClassifier`.
+    `route` and `predict_cost` ask the base, since its answer is what decides.
+    Thresholds are only as good as the scores. If a member's score depends little on
+    whether the member is right, use :class:`FrugalMCTClassifier`.
 
     References
     ----------
@@ -357,90 +615,97 @@ class FrugalMLClassifier(CombiningRouter):
         self.n_jobs = n_jobs
 
     def _learn(self, X, answers):
-        names, target = answers.names, answers.target
-        scores, labels = self._read(answers)
+        """Learn the rules from the members' answers (hook of `MemberRouter`)."""
+        names = answers.names
         bases = possible_bases(self.base, names)
-        tops = np.array([answer_scores(*said) for said in zip(scores, labels)])
-        labels = np.array(labels)
-        weight = answers.weight
-        quality = (
-            self._objective_of(self._target).bound(target, weight).table(target, labels)
-        )
-        base_costs = costs = self._members.costs_of_fit
-        addons, self.abstain_quality_ = (
-            list(names),
-            self._quality_of_abstaining([quality]),
-        )
+        base_answers = self._base_answers(answers)
+        addons = list(names)
         if self.abstain_quality_ is not None:
-            # A person is an add-on whose answers are all alike, and cost nothing.
-            quality, costs = (
-                with_last(quality, self.abstain_quality_),
-                with_last(costs, 0.0),
-            )
-            addons = [*names, ABSTAIN_NAME]
+            addons.append(ABSTAIN_NAME)
 
-        def learn(rows):
-            """Rules that some rows choose, and for each base the group of each label."""
-            groups, options, n_labels = {}, [], len(self.classes_)
-            own_weight = None if weight is None else weight[rows]
-            for base in bases:
-                groups[base] = label_groups(
-                    labels[base, rows], n_labels, _MIN_ROWS, own_weight
-                )
-                group, top = groups[base][labels[base, rows]], tops[base, rows]
-                sizes = n_labels + 1, self.n_thresholds
-                options.append(
-                    label_options(
-                        group,
-                        top,
-                        quality[rows],
-                        costs,
-                        base,
-                        *sizes,
-                        weight=own_weight,
-                    )
-                )
-            return label_rules(options, bases), groups
-
-        rules, self._groups = learn(slice(None))
+        sizes = {"n_labels": len(self.classes_), "n_thresholds": self.n_thresholds}
+        learned = learn_label_rules(base_answers, bases, **sizes)
         held_out = []
         for rows, others in rows_and_others(answers.part):
-            rules_of_others, groups = learn(others)
-            addon = decide_by_label(
-                rules_of_others, groups, labels[:, rows], tops[:, rows]
+            learned_of_others = learn_label_rules(
+                base_answers.take(others), bases, **sizes
             )
-            row_costs = base_costs[rules_of_others.base][:, np.newaxis] + np.where(
-                addon == rules_of_others.base[:, np.newaxis], 0.0, costs[addon]
-            )
-            mixture = Mixture(rules_of_others.cost, rules_of_others.quality)
-            own_weight = None if weight is None else weight[rows]
             held_out.append(
-                HeldOutRules(rows, mixture, row_costs, quality[rows, addon], own_weight)
+                held_out_label_rules(learned_of_others, base_answers.take(rows), rows)
             )
-        largest_budget, self._validated_parts = limit_path(rules.cost, held_out)
-        self.rules_ = rules.up_to(largest_budget)
-        unit = np.eye(len(addons), len(names))
-        pairs = [(base, addon) for base in bases for addon in range(len(addons))]
+        largest_budget, self._validated_parts = limit_path(learned.rules.cost, held_out)
+        self.rules_ = learned.rules.up_to(largest_budget)
+        self._groups = learned.groups
         self._bases = bases
-        self._set_choices(
-            [names[b] if a == b else f"{names[b]} > {addons[a]}" for b, a in pairs],
-            [(unit[base] + unit[addon]) > 0 for base, addon in pairs],
-            [unit[addon] for _, addon in pairs],
+
+        choices = []
+        for base in bases:
+            for addon in range(len(addons)):
+                choices.append(_choice_of(base, addon, names, addons))
+        self._set_choices(choices)
+        self.choices_ = [choice.name for choice in choices]
+
+    def _base_answers(self, answers):
+        """Return the members' answers out of fold (`BaseAnswers`).
+
+        Sets ``abstain_quality_``.
+        """
+        scores, labels = self._read(answers)
+        scores_of_answers = []
+        for member_scores, member_labels in zip(scores, labels):
+            scores_of_answers.append(answer_scores(member_scores, member_labels))
+        labels = np.array(labels)
+        objective = self._objective_of(self._members.target)
+        bound = objective.bound(answers.target, answers.weight)
+        quality = bound.table(answers.target, labels)
+        addon_costs = self._members.costs_of_fit
+        self.abstain_quality_ = self._quality_of_abstaining([quality])
+        if self.abstain_quality_ is not None:
+            # Abstaining is an add-on with equally good answers that cost nothing.
+            quality = with_last(quality, self.abstain_quality_)
+            addon_costs = with_last(addon_costs, 0.0)
+        return BaseAnswers(
+            labels,
+            scores=np.array(scores_of_answers),
+            quality=quality,
+            addon_costs=addon_costs,
+            weight=answers.weight,
         )
 
     def _plan(self, X, call):
+        """Draw the rule of each row, ask its base, and keep the answer or buy."""
         check_affordable(call.budget, self._smallest_budget())
         rules = self.rules_
-        rule = Mixture(rules.cost, rules.quality).draw(X, call.budget, call.request_id)
-        asked = self._asked_answers(X)
+        rule_of_row = rules.mixture.draw(X, call.budget, call.request_id)
+        base_of_row = rules.base[rule_of_row]
+        answers = MemberAnswers(self, X)
+        # Choices are ordered by base, then by add-on.
         n_addons = len(self.choices_) // len(self._bases)
-        route = np.empty(len(rule), dtype=np.int64)
-        for base in np.unique(rules.base[rule]):
-            rows = np.flatnonzero(rules.base[rule] == base)
-            labels = asked.labels(base, rows)
+        route = np.empty(len(rule_of_row), dtype=np.int64)
+        for base in np.unique(base_of_row):
+            rows = np.flatnonzero(base_of_row == base)
+            labels = answers.labels(base, rows)
+            scores = answer_scores(answers.scores(base, rows), labels)
             group = self._groups[base][labels]
-            top = answer_scores(asked.scores(base, rows), labels)
-            keep = top >= rules.thresholds[rule[rows], group]
-            addon = np.where(keep, base, rules.addons[rule[rows], group])
+            rule = rule_of_row[rows]
+            is_kept = scores >= rules.thresholds[rule, group]
+            addon = np.where(is_kept, base, rules.addons[rule, group])
             route[rows] = self._bases.index(base) * n_addons + addon
-        return Plan(route, self.choice_costs_[route], asked)
+        return Plan(route, self.choice_costs_[route], answers)
+
+
+def _choice_of(base, addon, names, addons):
+    """Return the choice of a base and an add-on, whose answer is given (`Choice`).
+
+    `addons` are the names of the members, then that of abstaining if rows may.
+    """
+    is_asked = np.zeros(len(names), dtype=bool)
+    weights = np.zeros(len(names))
+    is_asked[base] = True
+    if addon < len(names):
+        is_asked[addon] = True
+        weights[addon] = 1.0
+    name = names[base]
+    if addon != base:
+        name = f"{names[base]} > {addons[addon]}"
+    return Choice(name, is_asked, weights)

@@ -1,5 +1,7 @@
 """Member after member, for as long as the next answer is worth its price."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from skroute.assignment import assignment_path, choose_at_price
@@ -7,79 +9,197 @@ from skroute.base import Plan, check_affordable
 from skroute.base._calls import REQUEST_ID
 from skroute.base._inspection import ABSTAIN_NAME
 from skroute.routing.from_answers._combining import (
+    Choice,
     CombiningRouter,
+    MemberAnswers,
     answer_features,
     possible_bases,
     search_combinations,
 )
 from skroute.routing.from_answers._states import (
+    STOP,
+    StateEstimates,
+    StateFit,
+    StateLearner,
     StateValues,
     any_order,
     best_move,
     check_sets,
-    roll_back,
+    induce_backward,
 )
 from skroute.routing.parts._estimates import (
-    answers_forest,
     cross_fit,
     predict_matrix,
     rows_and_others,
-    with_weights,
 )
 from skroute.routing.parts._mixtures import (
     HeldOutRules,
     Mixture,
     best_mixture,
-    docked_quality,
     limit_path,
     mean_of_rows,
+    quality_less_luck,
     spread_prices,
+    weight_of_rows,
 )
 from skroute.utils._compat import HasMethods, Integral, Interval
+from skroute.utils._typing import NDArray
 
-# Budgets at which the one-add-on policies of each base are candidates.
+# Budgets at which the rules of each base that buy one add-on at most are candidates.
 _N_ADDON_PRICES = 33
-# Rows that a tree of a forest sees: there is a forest for each set of members.
-_MOST_ROWS = 2_000
-# One regressor is fitted for each set of members.
+# Power by which these budgets are spread: where little is spent, a little more gains
+# most.
+_ADDON_PRICES_POWER = 2.0
+# Maximal number of rows that each tree of a forest sees. It bounds the time of `fit`:
+# there is a forest for each set of members.
+_MAX_ROWS_PER_TREE = 2_000
+# Maximal number of sets of members, those of 8 members. It bounds the time of `fit`,
+# too.
 _MAX_SETS = 255
-# Standard errors that a rule is docked which may ask more than one add-on. Over splits of nine
-# sets half an error and a whole one do as well; with none, the noise of many candidates is taken
-# for quality.
-_SLACK = 0.5
+# Penalty, in standard errors, of a rule that may ask more than one add-on. Over splits
+# of nine sets, half an error and a whole one do as well. With none, the noise of many
+# candidates is taken for quality.
+_PENALTY = 0.5
+# `Rule.price_index` of a rule that buys one add-on at most.
+ONE_ADDON = -1
+# State of a row that has ended.
+_ENDED = -1
+
+
+class Rule(NamedTuple):
+    """A rule that a row may follow.
+
+    Attributes
+    ----------
+    start : int
+        State after the member that is asked first.
+    price : float
+        Quality that an answer must bring for each unit of its cost.
+    price_index : int
+        Position of the price in ``prices_``, or `ONE_ADDON`.
+    """
+
+    start: int
+    price: float
+    price_index: int
+
+
+class JudgedRule(NamedTuple):
+    """A rule, and its cost and quality on the rows of `fit`, out of sample.
+
+    Attributes
+    ----------
+    rule : Rule
+    cost, quality : ndarray of shape (n_rows,)
+    """
+
+    rule: Rule
+    cost: NDArray[np.float64]
+    quality: NDArray[np.float64]
+
+
+class AddonValues(NamedTuple):
+    """Estimates of rules that buy one add-on at most, after one first member.
+
+    Attributes
+    ----------
+    choices : ndarray of int
+        Positions of the choices that a row may end with.
+    values : StateValues
+        Estimates of their quality.
+    """
+
+    choices: NDArray[np.int64]
+    values: StateValues
+
+
+class _Step(NamedTuple):
+    """Next states and choices of rows in one state, arrays of shape (n_rows,).
+
+    Attributes
+    ----------
+    next_state : ndarray of int
+        State after the member that is asked, or `_ENDED`.
+    choice : ndarray of int
+        Choice of a row that ends.
+    """
+
+    next_state: NDArray[np.int64]
+    choice: NDArray[np.int64]
+
+
+class _AnswersLearner(StateLearner):
+    """Regressions of a router's quality estimator on the answers to the rows of `fit`.
+
+    Parameters
+    ----------
+    router : SequentialRouterClassifier
+        With its states and choices.
+    scores : list of ndarray of shape (n_rows, n_labels)
+        Of each member.
+    estimator : estimator
+        Not fitted.
+    fit_params : dict
+        Parameters of its `fit`.
+    folds : list of (ndarray, ndarray)
+        Training and test rows.
+    """
+
+    def __init__(self, router, scores, estimator, fit_params, folds):
+        self._router = router
+        self._scores = scores
+        self._estimator = estimator
+        self._fit_params = fit_params
+        self._folds = folds
+
+    def fit(self, state, targets):
+        """Fit the estimator on all rows, and estimate them out of sample."""
+        members = self._router._states.answering[state]
+        scores = [self._scores[member] for member in members]
+        fitted = cross_fit(
+            self._estimator,
+            self._router._features(scores, state),
+            targets,
+            self._folds,
+            name="quality_estimator",
+            n_jobs=self._router.n_jobs,
+            fit_params=self._fit_params,
+        )
+        return StateFit(fitted.estimator, fitted.estimate)
 
 
 class SequentialRouterClassifier(CombiningRouter):
     r"""Ask one member after another, while the next answer is worth its price.
 
     After each answer the row either stops, and is answered with the combination of all
-    answers paid for (or with one of them, where that is estimated to be better), or asks
+    answers paid for (or with one of them, if that is estimated to be better), or asks
     the member whose next answer is worth most: the member k that maximises
     :math:`\hat V_{S \cup k}(x) - p\, c_k`, where :math:`S` are the members asked so far
-    and :math:`\hat V` estimates, from their answers, what going on is worth at the price
+    and :math:`\hat V` estimates, from their answers, the value of going on at the price
     :math:`p`, later purchases included.
 
-    :math:`\hat V` is fitted backward, from large sets of members to small ones, on what
-    they have made of training rows. The rules at several prices and from each
-    possible first member are then compared out of sample with one another and with their
-    special case that buys one add-on at most, :class:`FrugalMCTClassifier`'s. For a budget the
-    best one, or a mixture of two, is used; without `abstain_cost` a rule that may buy more has to
-    be better by half a standard error.
+    :math:`\hat V` is fitted by backward induction, from large sets of members to small
+    ones, on their answers to training rows. There is a rule for each of several prices
+    and each possible first member. They are compared out of sample with one another and
+    with their special case that buys one add-on at most,
+    :class:`FrugalMCTClassifier`'s. For a budget the best one, or a mixture of two, is
+    used. Without `abstain_cost` a rule that may buy more has to be better by half a
+    standard error.
 
     Parameters
     ----------
     estimators : list of (str, classifier)
-        The members, as in :class:`FrugalMLClassifier`. A label that one does not name has the
-        score 0.
+        The members, as in :class:`FrugalMLClassifier`. A label that a member does not
+        name has the score 0.
 
     costs : mapping from str to float, array-like of shape (n_members,) or "time"
-        Cost per call of each member. ``"time"`` measures seconds per sample in `fit`. Read
-        by `fit`.
+        Cost per call of each member. ``"time"`` measures seconds per sample in `fit`.
+        New costs act at the next `fit`.
 
     budget : float, default=None
-        Mean cost per sample, in the unit of `costs`, all calls included. None is unlimited.
-        Raising it buys more answers. It is spent as far as held-out rows show a gain beyond
-        noise.
+        Mean cost per sample, in the unit of `costs`, all calls included. None is
+        unlimited. Raising it buys more answers. It is spent as far as held-out rows
+        show a gain beyond noise.
 
     base : str, default="auto"
         Name of the member that is asked first. ``"auto"`` chooses one, or mixes two, at
@@ -90,51 +210,54 @@ class SequentialRouterClassifier(CombiningRouter):
         to that many of m members, up to :math:`2^m - 1`. 2 allows one add-on.
 
     n_prices : int, default=12
-        Prices that the sequential rules are fitted for. Raising it follows the budget
-        more closely and fits regressors with more outputs.
+        Number of prices that the sequential rules are fitted for. Raising it follows
+        the budget more closely and fits regressors with more outputs.
 
     quality_estimator : multi-output regressor, default=None
-        Estimates the value of stopping and of going on from the answers so far. None takes a
-        forest as in :class:`FrugalMCTClassifier`, each tree grown on up to 2,000 rows.
+        Estimates the value of stopping and of going on from the answers so far. None
+        takes a forest as in :class:`FrugalMCTClassifier`, each tree grown on up to
+        2,000 rows.
 
     quality : str, mapping, array-like or callable, default="accuracy"
-        What an answer is worth, as in :class:`FrugalMLClassifier`. What is no mean over the
-        labels of rows is refused.
+        Quality of an answer, as in :class:`FrugalMLClassifier`. It must be a mean over
+        the labels of rows.
 
     abstain_cost : float, default=None
-        What it costs, in units of `quality`, to abstain from a row, so that a person answers it,
-        as in :class:`FrugalMLClassifier`. None never does. If it is higher, fewer rows abstain.
+        Cost of abstaining after any answer, in units of `quality`, as in
+        :class:`FrugalMLClassifier`. None never abstains. If it is higher, fewer rows
+        abstain.
 
     abstain_label : object, default=None
-        What `predict` gives for a row that abstains; no class may have this label. None takes
-        ``"abstain"`` where labels are texts and -1 where they are numbers.
+        Label of a row that abstains, as in :class:`FrugalMLClassifier`.
 
     cv : int, splitter or iterable, default=5
-        Folds that make the members' answers, and the estimates where needed,
-        out-of-sample.
-        A splitter by groups gets them from `fit` as ``groups``, through metadata routing.
+        Folds that make the members' answers out-of-sample, validate the rules, and make
+        estimates out-of-sample as in :class:`FrugalMCTClassifier`. A splitter by groups
+        gets them from `fit` as ``groups``, through metadata routing.
 
     n_jobs : int, default=None
-        Members, and trees of the default `quality_estimator`, fitted in parallel.
+        Number of members, or of trees of the default `quality_estimator`, that are
+        fitted in parallel.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        Class labels; the positions of the labels where y is an indicator matrix.
+        Class labels; the positions of the labels if y is an indicator matrix.
 
     choices_ : list of str
-        What `route` indexes: the sets of members that a row may end with, their answers
-        combined ("cnn + ocr") or one of them preferred ("cnn + ocr > ocr"); with an
-        `abstain_cost` also abstaining after them ("cnn + ocr > abstain").
+        Names of the choices that `route` indexes: the sets of members that a row may
+        end with, their answers combined ("cnn + ocr") or one of them preferred ("cnn +
+        ocr > ocr"); with an `abstain_cost` also abstaining after them ("cnn + ocr >
+        abstain").
 
     choice_costs_ : ndarray of shape (n_choices,)
-        Cost of each.
+        Cost of all members of each set.
 
     choice_weights_ : ndarray of shape (n_choices, n_members)
         Combiner weights of each.
 
     choice_thresholds_ : ndarray of shape (n_choices,)
-        Score above which a label is named; where y is an indicator matrix.
+        Score above which a label is named, if y is an indicator matrix.
 
     member_names_ : list of str
         Names of the members.
@@ -151,43 +274,42 @@ class SequentialRouterClassifier(CombiningRouter):
     mixture_ : Mixture
         Validated mean cost and quality of the rules that are used, by rising cost.
 
-    validation_quality_, validation_cost_, validation_quality_se_, validation_cost_se_ : float
-        Mean quality and cost at `budget` of the rows of `fit`, each part of which is decided by
-        rules that the other parts have chosen, and by estimates that are out of sample; and their
-        standard errors for new rows.
+    validation_quality_, validation_cost_ : float
+        Mean quality and cost at `budget` of the rows of `fit`. Each fold is decided by
+        rules that the other folds have chosen, and by estimates that are out of sample.
+
+    validation_quality_se_, validation_cost_se_ : float
+        Standard errors of these as estimates for new rows.
 
     abstain_quality_ : float or None
         Quality of a row that abstains. None if no row can abstain.
 
     n_features_in_, feature_names_in_ : int, ndarray of shape (`n_features_in_`,)
-        Number and names of the features seen during `fit`, where X has them.
+        Number and names of the features seen during `fit`, if X has them.
 
     See Also
     --------
     FrugalMCTClassifier : The special case of one add-on at most.
     FrugalMLClassifier : One threshold per label instead of an estimator.
+    CascadeRouter : Learns from a log with signals, and calls no model itself.
 
     Notes
     -----
-    There is no `random_state`: set that of the members and of a `quality_estimator` of your own.
+    There is no `random_state`: set that of the members and of a `quality_estimator` of
+    your own.
 
-    ``fit(X, y, sample_weight=...)`` weights rows as in :class:`OccamRouterClassifier`: in the fit
-    of members, in combinations and prices, and in the estimates of a `quality_estimator` whose
-    `fit` takes weights.
+    Weights of rows, the answers and probabilities of combined members, and the answer
+    of a member alone are as in :class:`FrugalMCTClassifier`.
 
-    A row that one member answers alone gets what that member predicts, by a decision threshold of
-    its own too. Several labels per row are those above `choice_thresholds_` in any case.
-    `predict_proba` is the mean of the probabilities of the members, weighted by
-    `choice_weights_`; the label of combined answers is its most probable one.
-
-    Which of two mixed rules a row follows is drawn from its ``request_id``, else as in
-    :class:`FrugalMLClassifier`. `route` and `predict_cost` ask the members that `predict` asks,
-    since their answers are what decides.
+    If two rules are mixed, the rule of a row is drawn from its ``request_id``, else as
+    in :class:`FrugalMLClassifier`. `route` and `predict_cost` ask the members that
+    `predict` asks, since their answers are what decides.
 
     References
     ----------
-    .. [1] L. Chen, M. Zaharia, J. Zou, "Efficient Online ML API Selection for Multi-Label
-       Classification Tasks", ICML 2022: the one-add-on case and the combiner.
+    .. [1] L. Chen, M. Zaharia, J. Zou, "Efficient Online ML API Selection for
+       Multi-Label Classification Tasks", ICML 2022: the one-add-on case and the
+       combiner.
     .. [2] J. N. Tsitsiklis, B. Van Roy, "Regression Methods for Pricing Complex
        American-Style Options", IEEE Transactions on Neural Networks 12, 2001: backward
        regression on realised values.
@@ -216,7 +338,8 @@ class SequentialRouterClassifier(CombiningRouter):
     'bayes + tree + knn > knn'
     >>> bool(4 < router.predict_cost(X_test).mean() < 6)
     True
-    >>> router.score(X_test, y_test) > router.named_estimators_.bayes.score(X_test, y_test) + 0.08
+    >>> bayes = router.named_estimators_.bayes
+    >>> router.score(X_test, y_test) > bayes.score(X_test, y_test) + 0.08
     True
     """
 
@@ -261,216 +384,333 @@ class SequentialRouterClassifier(CombiningRouter):
         super()._check_members(members)
         check_sets(len(members), self.max_calls, _MAX_SETS)
 
-    # Fit ------------------------------------------------------------------------------------
+    # Fit ------------------------------------------------------------------------------
 
     def _learn(self, X, answers):
-        names, target = answers.names, answers.target
-        scores, labels = self._read(answers)
-        row_weight = answers.weight
-        quality = self._objective_of(self._target).bound(target, row_weight).of
-        found = search_combinations(
-            scores,
-            target,
-            quality,
-            self.max_calls,
-            labels=labels,
-            row_weight=row_weight,
+        """Learn the rules from the members' answers (hook of `MemberRouter`)."""
+        names = answers.names
+        n_rows = len(answers.target)
+        judged = self._judged(answers)
+        combination_of = search_combinations(judged, self.max_calls)
+        self.abstain_quality_ = self._quality_of_abstaining(
+            [combination.row_quality for combination in combination_of.values()]
         )
-        abstain_quality = self._quality_of_abstaining(
-            per_row for _, _, per_row in found.values()
-        )
-        self.abstain_quality_ = abstain_quality
         self._states = any_order(len(names), self.max_calls)
-        # Ways to answer after each set: all combined, or any one of several members alone.
-        realised, choices, self._first_choice = [np.empty((len(target), 0))], [], [-1]
-        for asked, used in zip(self._states.asked[1:], self._states.answers[1:]):
-            ways = [found[frozenset(used)]]
-            name = " + ".join(names[k] for k in used)
-            way_names = [name]
-            if len(used) > 1:
-                ways += [found[frozenset([k])] for k in used]
-                way_names += [f"{name} > {names[k]}" for k in used]
-            realised.append(np.column_stack([per_row for _, _, per_row in ways]))
-            if abstain_quality is not None:
-                ways.append(
-                    (
-                        np.zeros(len(names)),
-                        np.nan,
-                        np.full(len(target), abstain_quality),
-                    )
-                )
-                way_names.append(f"{name} > {ABSTAIN_NAME}")
-            self._first_choice.append(len(choices))
-            choices += [
-                (way_name, asked, *way) for way_name, way in zip(way_names, ways)
-            ]
-        choice_names, used, weights, thresholds, made = zip(*choices)
-        self.choice_members_, self.choice_weights_ = np.array(used), np.array(weights)
-        costs, bases = self._members.costs_of_fit, possible_bases(self.base, names)
-        starts = [int(self._states.following[0, k]) for k in bases]
-        self._options = {start: self._options_after(start) for start in starts}
+        choices, row_qualities = self._choices_after_sets(combination_of, n_rows)
+        self._set_choices(choices)
+        # (n_rows, n_choices)
+        quality = np.column_stack(row_qualities)
 
-        estimator = self.quality_estimator
-        if estimator is None:
-            estimator = answers_forest(len(target), _MOST_ROWS, self.n_jobs)
-            estimator, fit_params = with_weights(estimator, row_weight)
-        else:
-            estimator, fit_params = with_weights(estimator, answers.given_weight)
-
-        def fit(state, target):
-            features = self._features(
-                [scores[k] for k in self._states.answers[state]], state
-            )
-            options = {
-                "name": "quality_estimator",
-                "n_jobs": self.n_jobs,
-                "fit_params": fit_params,
-            }
-            return cross_fit(estimator, features, target, answers.folds, **options)[:2]
-
-        # The special case first: its estimates also say which prices matter.
-        rules, cost, quality = self._learn_addons(
-            np.column_stack(made), fit, row_weight
+        estimator, fit_params = self._estimator_on_answers(answers, _MAX_ROWS_PER_TREE)
+        learner = _AnswersLearner(
+            self, judged.scores, estimator, fit_params, folds=answers.folds
         )
+        bases = possible_bases(self.base, names)
+        # The rules of one add-on come first, since their prices are those of the
+        # others.
+        rules = self._learn_addons(bases, quality, learner, answers.weight)
         self._values = None
         if self._states.n_calls > 2:
-            reached = np.flatnonzero(self._states.asked[:, bases].any(axis=1))
-            self._values, brought, spent = roll_back(
-                self._states,
-                realised,
-                costs,
-                self.prices_,
-                fit,
-                only=reached,
-                abstain_quality=abstain_quality,
-            )
-            for start, base in zip(starts, bases):
-                rules += [(start, price, at) for at, price in enumerate(self.prices_)]
-                cost += list(costs[base] + spent[start].T)
-                quality += list(brought[start].T)
-        self._choose(rules, np.array(cost), np.array(quality), answers.part, row_weight)
-        self._set_choices(choice_names, used, weights, thresholds)
+            rules += self._learn_sequential(bases, quality, learner)
+        self._choose_rules(rules, answers.part, answers.weight)
+        self.choices_ = [choice.name for choice in choices]
+
+    def _choices_after_sets(self, combination_of, n_rows):
+        """Return the choices (`Choice`), and the quality of each row for each of them.
+
+        After each set of members these are all combined, each of several members alone,
+        and abstaining. Sets ``_first_choice``, the position of the first choice of each
+        state.
+
+        Parameters
+        ----------
+        combination_of : dict from frozenset of int to Combination
+        n_rows : int
+        """
+        names = self.member_names_
+        choices = []
+        row_qualities = []
+        # No choice ends in the first state, in which nothing has been asked.
+        self._first_choice = [-1]
+        for state, members in enumerate(self._states.answering):
+            if not members:
+                continue
+            self._first_choice.append(len(choices))
+            set_name = " + ".join(names[member] for member in members)
+            asked = self._states.asked[state]
+            answers = {set_name: combination_of[frozenset(members)]}
+            if len(members) > 1:
+                for member in members:
+                    single = combination_of[frozenset([member])]
+                    answers[f"{set_name} > {names[member]}"] = single
+            for name, combination in answers.items():
+                choice = Choice(name, asked, combination.weights, combination.threshold)
+                choices.append(choice)
+                row_qualities.append(combination.row_quality)
+            if self.abstain_quality_ is not None:
+                name = f"{set_name} > {ABSTAIN_NAME}"
+                choices.append(Choice(name, asked, np.zeros(len(names)), np.nan))
+                row_qualities.append(np.full(n_rows, self.abstain_quality_))
+        return choices, row_qualities
 
     def _features(self, scores, state):
-        weights = self.choice_weights_[self._first_choice[state]]
-        used = list(self._states.answers[state])
-        return answer_features(scores, weights[used], self._multilabel)
+        """Return the features of the answers in a state, (n_rows, n_features).
 
-    def _options_after(self, start):
-        """FrugalMCT's options: the base alone, both combined, the add-on alone, abstaining."""
-        options = [self._first_choice[start]]
-        for k in np.flatnonzero(self._states.following[start] >= 0):
-            state = self._states.following[start, k]
-            both = self._first_choice[state]
-            options += [both, both + 1 + self._states.answers[state].index(k)]
-        if self.abstain_quality_ is not None:
-            options.append(self._first_choice[start] + 1)
-        return np.array(options)
-
-    def _learn_addons(self, made, fit, row_weight):
-        """Rules that buy one add-on at most; sets the prices of those that may buy more."""
-        rules, spent, brought, prices = [], [], [], [0.0]
-        abstain_quality = self.abstain_quality_
-        self._addons, self._some_abstain = {}, False
-        for start, options in self._options.items():
-            ways, costs = np.take(made, options, axis=1), self.choice_costs_[options]
-            n_answers = len(options) - (abstain_quality is not None)
-            model, estimate = fit(start, ways[:, :n_answers])
-            self._addons[start] = StateValues(model, n_answers, 0, 0, abstain_quality)
-            estimate, _ = self._addons[start].split(estimate)
-            path = assignment_path(estimate, costs, weight=row_weight)
-            # Where little is spent, each bit of it buys most.
-            for price in spread_prices(path, _N_ADDON_PRICES, 2.0):
-                choice = choose_at_price(estimate, costs, price)
-                self._some_abstain |= bool((choice == n_answers).any())
-                rules.append((start, price, -1))
-                spent.append(costs[choice])
-                brought.append(ways[np.arange(len(ways)), choice])
-            prices += list(spread_prices(path, self.n_prices + 1))
-        # At an infinite price, that of the smallest budget, nothing is sequential.
-        prices = np.unique(prices)[::-1]
-        prices = prices[np.isfinite(prices)]
-        at = np.linspace(0, len(prices) - 1, min(self.n_prices, len(prices)))
-        self.prices_ = prices[np.unique(at.round().astype(int))]
-        return rules, spent, brought
-
-    def _choose(self, rules, cost, quality, part, row_weight):
-        """The rules that are worth mixing, by all rows and, to validate them, without each part.
-
-        A rule is the state after the member that is asked first, what an answer must bring for
-        each unit of its cost, and the position of that in `prices_`, -1 for one add-on at most.
+        `scores` are those of the members that have been asked, each (n_rows, n_labels).
         """
-        start, price, price_at = map(np.array, zip(*rules))
-        # To abstain from every row has no error at all, and would win against whatever is docked.
-        slack = 0.0 if self._some_abstain else _SLACK
+        members = list(self._states.answering[state])
+        weights = self.choice_weights_[self._first_choice[state], members]
+        return answer_features(scores, weights, self._multilabel)
 
-        def mixed(rows):
-            tables = cost[:, rows], quality[:, rows]
-            own_weight = None if row_weight is None else row_weight[rows]
-            means = [mean_of_rows(table, own_weight) for table in tables]
-            docked = docked_quality(*tables, price_at < 0, slack, own_weight)
-            _, kept = best_mixture(means[0], docked)
-            # Mixtures are of what rules are found to be, which may fall where they are docked.
-            return Mixture(means[0][kept], np.maximum.accumulate(means[1][kept])), kept
+    def _choices_with_one_addon(self, start):
+        """Return the positions of FrugalMCT's choices after the first member.
 
-        held_out = []
-        for rows, others in rows_and_others(part):
-            mixture, kept = mixed(others)
-            own_weight = None if row_weight is None else row_weight[rows]
-            held_out.append(
-                HeldOutRules(
-                    rows,
-                    mixture,
-                    cost[kept][:, rows],
-                    quality[kept][:, rows],
-                    own_weight,
-                )
+        They are the first member alone, then for each add-on both combined and the
+        add-on alone, then abstaining. `start` is the state after the first member.
+        """
+        choices = [self._first_choice[start]]
+        for addon in self._states.next_members(start):
+            state = self._states.following[start, addon]
+            combined = self._first_choice[state]
+            # The members alone follow, in the order of the state.
+            alone = combined + 1 + self._states.answering[state].index(addon)
+            choices += [combined, alone]
+        if self.abstain_quality_ is not None:
+            choices.append(self._first_choice[start] + 1)
+        return np.array(choices)
+
+    def _learn_addons(self, bases, quality, learner, row_weight):
+        """Learn the rules that buy one add-on at most, a list of `JudgedRule`.
+
+        Sets ``prices_``, those of the rules that may buy more.
+
+        Parameters
+        ----------
+        bases : list of int
+            Members that may be asked first.
+        quality : ndarray of shape (n_rows, n_choices)
+        learner : _AnswersLearner
+        row_weight : ndarray of shape (n_rows,) or None
+        """
+        rules = []
+        # By the state after the first member.
+        self._addons = {}
+        self._some_abstain = False
+        prices = [np.zeros(1)]
+        for base in bases:
+            start = int(self._states.following[0, base])
+            choices = self._choices_with_one_addon(start)
+            costs = self.choice_costs_[choices]
+            choice_quality = np.take(quality, choices, axis=1)
+            n_answers = len(choices)
+            if self.abstain_quality_ is not None:
+                n_answers -= 1
+            fitted = learner.fit(start, choice_quality[:, :n_answers])
+            values = StateValues(
+                fitted.model,
+                n_answers,
+                n_next=0,
+                n_prices=0,
+                abstain_quality=self.abstain_quality_,
             )
-        mixture, kept = mixed(np.arange(len(part)))
+            self._addons[start] = AddonValues(choices, values)
+            estimates = values.split(fitted.estimates).endings
+            path = assignment_path(estimates, costs, weight=row_weight)
+            for price in spread_prices(path, _N_ADDON_PRICES, _ADDON_PRICES_POWER):
+                position = choose_at_price(estimates, costs, price)
+                # Abstaining comes after the answers.
+                if (position == n_answers).any():
+                    self._some_abstain = True
+                rule = JudgedRule(
+                    Rule(start, price, ONE_ADDON),
+                    cost=costs[position],
+                    quality=choice_quality[np.arange(len(position)), position],
+                )
+                rules.append(rule)
+            prices.append(spread_prices(path, self.n_prices + 1))
+        self.prices_ = thinned_prices(np.concatenate(prices), self.n_prices)
+        return rules
+
+    def _learn_sequential(self, bases, quality, learner):
+        """Learn the rules that may buy more than one add-on, a list of `JudgedRule`.
+
+        Sets ``_values``, by state. Parameters are those of `_learn_addons`.
+        """
+        states = self._states
+        costs = self._members.costs_of_fit
+        answer_quality = []
+        for state, members in enumerate(states.answering):
+            first = self._first_choice[state]
+            if not members:
+                n_answers = 0
+            elif len(members) == 1:
+                n_answers = 1
+            else:
+                n_answers = 1 + len(members)
+            answer_quality.append(quality[:, first : first + n_answers])
+        induced = induce_backward(
+            states,
+            answer_quality,
+            costs,
+            self.prices_,
+            learner,
+            reached=np.flatnonzero(states.asked[:, bases].any(axis=1)),
+            abstain_quality=self.abstain_quality_,
+        )
+        self._values = induced.values
+        rules = []
+        for base in bases:
+            start = int(states.following[0, base])
+            outcomes = induced.outcomes[start]
+            for index, price in enumerate(self.prices_):
+                rule = JudgedRule(
+                    Rule(start, price, index),
+                    cost=costs[base] + outcomes.cost[:, index],
+                    quality=outcomes.quality[:, index],
+                )
+                rules.append(rule)
+        return rules
+
+    def _choose_rules(self, judged_rules, fold_of_row, row_weight):
+        """Choose the rules that are worth mixing, and validate them by folds.
+
+        Sets ``mixture_``, and the rules in its order.
+
+        Parameters
+        ----------
+        judged_rules : list of JudgedRule
+        fold_of_row : ndarray of shape (n_rows,)
+        row_weight : ndarray of shape (n_rows,) or None
+        """
+        cost = np.array([judged.cost for judged in judged_rules])
+        quality = np.array([judged.quality for judged in judged_rules])
+        price_indices = [judged.rule.price_index for judged in judged_rules]
+        is_simple = np.array(price_indices) == ONE_ADDON
+        # A rule by which all rows abstain has no error at all, and would win against
+        # rules with a penalty.
+        penalty = 0.0 if self._some_abstain else _PENALTY
+        held_out = []
+        for rows, others in rows_and_others(fold_of_row):
+            mixture, positions = mix_rules(
+                cost[:, others],
+                quality[:, others],
+                is_simple=is_simple,
+                penalty=penalty,
+                weight=weight_of_rows(row_weight, others),
+            )
+            held_out_rules = HeldOutRules(
+                rows,
+                mixture,
+                cost=cost[positions][:, rows],
+                quality=quality[positions][:, rows],
+                weight=weight_of_rows(row_weight, rows),
+            )
+            held_out.append(held_out_rules)
+        all_rows = np.arange(len(fold_of_row))
+        mixture, positions = mix_rules(
+            cost[:, all_rows],
+            quality[:, all_rows],
+            is_simple=is_simple,
+            penalty=penalty,
+            weight=row_weight,
+        )
         largest_budget, self._validated_parts = limit_path(mixture.cost, held_out)
         self.mixture_ = mixture.up_to(largest_budget)
-        kept = kept[: len(self.mixture_.cost)]
-        self._rules = start[kept], price[kept], price_at[kept]
+        n_rules = len(self.mixture_.cost)
+        self._rules = [judged_rules[k].rule for k in positions[:n_rules]]
 
-    # Decisions ------------------------------------------------------------------------------
+    # Decisions ------------------------------------------------------------------------
 
     def _smallest_budget(self):
-        return min(self.choice_costs_[options[0]] for options in self._options.values())
+        cheapest = [addons.choices[0] for addons in self._addons.values()]
+        return min(self.choice_costs_[cheapest])
 
     def _plan(self, X, call):
+        """Draw the rule of each row, and follow it from state to state."""
         check_affordable(call.budget, self._smallest_budget())
-        rule = self.mixture_.draw(X, call.budget, call.request_id)
-        asked = self._asked_answers(X)
-        start, price, price_at = self._rules
-        state, route = start[rule], np.full(len(rule), -1)
-        for at in range(1, len(self._first_choice)):
-            for one in np.unique(rule[state == at]):
-                rows = np.flatnonzero((state == at) & (rule == one))
-                state[rows], route[rows] = self._step(
-                    asked, rows, at, price[one], price_at[one]
-                )
-        return Plan(route, self.choice_costs_[route], asked)
+        rule_of_row = self.mixture_.draw(X, call.budget, call.request_id)
+        answers = MemberAnswers(self, X)
+        start_of_rule = np.array([rule.start for rule in self._rules])
+        state_of_row = start_of_rule[rule_of_row]
+        route = np.full(len(rule_of_row), -1)
+        # States come before those that follow them. No row is in the first.
+        for state in range(1, len(self._states.asked)):
+            for position in np.unique(rule_of_row[state_of_row == state]):
+                is_here = (state_of_row == state) & (rule_of_row == position)
+                rows = np.flatnonzero(is_here)
+                step = self._step(answers, rows, state, self._rules[position])
+                state_of_row[rows] = step.next_state
+                route[rows] = step.choice
+        return Plan(route, self.choice_costs_[route], answers)
 
-    def _step(self, asked, rows, at, price, price_at):
-        """For some rows in one state under one rule the next state (-1: none) and the choice."""
-        scores = [asked.scores(k, rows) for k in self._states.answers[at]]
-        features = self._features(scores, at)
-        if price_at < 0:
-            values, options = self._addons[at], self._options[at]
-            ways, _ = values.split(
-                predict_matrix(values.model, features, "quality_estimator")
-            )
-            return -1, options[
-                choose_at_price(ways, self.choice_costs_[options], price)
-            ]
-        values, nexts = (
-            self._values[at],
-            np.flatnonzero(self._states.following[at] >= 0),
+    def _step(self, answers, rows, state, rule):
+        """Return the step of some rows in one state under one rule (`_Step`)."""
+        if rule.price_index == ONE_ADDON:
+            addons = self._addons[state]
+            estimates = self._estimates(addons.values, answers, rows, state)
+            costs = self.choice_costs_[addons.choices]
+            position = choose_at_price(estimates.endings, costs, rule.price)
+            return _Step(np.full(len(rows), _ENDED), addons.choices[position])
+        estimates = self._estimates(self._values[state], answers, rows, state)
+        next_members = self._states.next_members(state)
+        at_price = estimates.continuations[:, :, [rule.price_index]]
+        move = best_move(
+            StateEstimates(estimates.endings, at_price),
+            costs=self._members.costs_of_fit[next_members],
+            prices=np.array([rule.price]),
         )
-        ways, going = values.split(
-            predict_matrix(values.model, features, "quality_estimator")
-        )
-        going, costs = going[:, :, [price_at]], self._members.costs_of_fit[nexts]
-        move = best_move(ways, going, costs, np.array([price]))
-        after = np.append(self._states.following[at, nexts], -1)[move.onward[:, 0]]
-        return after, self._first_choice[at] + move.way
+        next_position = move.next_position[:, 0]
+        next_states = self._states.following[state, next_members]
+        next_state = np.full(len(rows), _ENDED)
+        asks = next_position != STOP
+        next_state[asks] = next_states[next_position[asks]]
+        return _Step(next_state, self._first_choice[state] + move.ending)
+
+    def _estimates(self, values, answers, rows, state):
+        """Return the estimates for some rows in a state (`StateEstimates`).
+
+        `values` are `StateValues`. The members of the state are asked about the rows.
+        """
+        members = self._states.answering[state]
+        scores = [answers.scores(member, rows) for member in members]
+        features = self._features(scores, state)
+        outputs = predict_matrix(values.model, features, "quality_estimator")
+        return values.split(outputs)
+
+
+def thinned_prices(prices, n_prices):
+    """Return at most `n_prices` of some prices, spread over their order, falling."""
+    falling = np.unique(prices)[::-1]
+    # At an infinite price, that of the smallest budget, no second add-on is bought.
+    falling = falling[np.isfinite(falling)]
+    n_prices = min(n_prices, len(falling))
+    positions = np.linspace(0, len(falling) - 1, n_prices).round().astype(int)
+    return falling[np.unique(positions)]
+
+
+def mix_rules(cost, quality, *, is_simple, penalty, weight):
+    """Return the rules that are worth mixing.
+
+    Parameters
+    ----------
+    cost, quality : ndarray of shape (n_rules, n_rows)
+    is_simple : ndarray of shape (n_rules,), dtype=bool
+        Rules without a penalty.
+    penalty : float
+        As in `quality_less_luck`.
+    weight : ndarray of shape (n_rows,) or None
+
+    Returns
+    -------
+    mixture : Mixture
+        Of these rules.
+    positions : ndarray of int
+        Their positions among all.
+    """
+    mean_cost = mean_of_rows(cost, weight)
+    mean_quality = mean_of_rows(quality, weight)
+    penalised = quality_less_luck(cost, quality, is_simple, penalty, weight)
+    _, positions = best_mixture(mean_cost, penalised)
+    # Quality without penalties may fall from one of these rules to the next.
+    rising_quality = np.maximum.accumulate(mean_quality[positions])
+    return Mixture(mean_cost[positions], rising_quality), positions

@@ -1,8 +1,9 @@
-"""What answers show of themselves, and what it says of quality: ridge fits with exact folds.
+"""Signals of answers, and regressions of quality on them.
 
-Logs of cascades are short (300 rows), so everything here is shrunken: a model's quality given
-its own signals is a logistic line, other signals correct it against a ridge, and the values
-of going on are ridge regressions. Estimates of the rows that fitted are leave-one-out.
+Logs of cascades are short (300 rows), so everything here is shrunken. A model's quality
+given its own signals is a logistic line, corrected by the other signals against a
+ridge. Values of asking on are ridge regressions. Estimates of the training rows are
+leave-one-out.
 """
 
 from collections.abc import Mapping
@@ -11,202 +12,447 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit, ndtri
 
+from skroute.routing.from_answers._states import StateFit
 from skroute.routing.parts._log import column_names
 from skroute.utils._frames import column_keys
 from skroute.utils._named import part_of
+from skroute.utils._tolerances import TINY
 from skroute.utils._typing import NDArray
 from skroute.utils._validation import floats_of
 
-# Penalty of a model's own signals, of those of others, and of the regressions of value, in
-# rows: a ridge of 10 halves what 10 rows of unit variance would say.
-_OWN, _OTHERS, _VALUES = 1.0, 10.0, 10.0
-_LARGEST = 30.0
-# Newton's steps of a logistic fit at most.
+# Ridge penalties are in rows: a penalty of 10 halves the effect of 10 rows of unit
+# variance.
+
+# Penalty of a model's own signals in the logistic line of its quality.
+_OWN_SIGNALS_RIDGE = 1.0
+# Penalty of other signals in that line.
+_OTHER_SIGNALS_RIDGE = 10.0
+# Penalty of signals in the regressions of values.
+_VALUE_RIDGE = 10.0
+# Penalty of the terms of the best answer's quality in these regressions, which have the
+# scale of the values.
+_BEST_QUALITY_RIDGE = 0.1 * _VALUE_RIDGE
+# Penalties of intercepts: only against singular matrices.
+_LOGISTIC_INTERCEPT_RIDGE = 1e-3
+_VALUE_INTERCEPT_RIDGE = 1e-6
+# Largest size of a linear predictor: the probability is not 0 or 1 by rounding.
+_MAX_LINEAR = 30.0
+# Smallest variance of an outcome in a Newton step: the Hessian is not singular.
+_MIN_VARIANCE = 1e-6
+# Largest number of steps of Newton's method.
 _MAX_STEPS = 25
+# Largest change of a coefficient in one step of Newton's method.
+_MAX_CHANGE = 5.0
+# Change of coefficients below which Newton's method has converged.
+_CONVERGED = 1e-7
+# Leverage of a row at most in leave-one-out estimates of values: the division stays
+# stable.
+_MAX_LEVERAGE = 0.95
+# The same for logistic fits: smallest value of 1 minus the leverage.
+_MIN_REMAINDER = 0.05
+
+
+# Signals of rows ----------------------------------------------------------------------
+
+
+class RowSignals(NamedTuple):
+    """Numbers that a cascade may read of rows, as given or as normal scores.
+
+    Attributes
+    ----------
+    before : ndarray of shape (n_rows, n_before)
+        Known before any call: out-of-sample estimates of quality.
+    by_model : list of ndarray of shape (n_rows, n_signals)
+        Signals of each model's answer. The numbers of signals may differ.
+    """
+
+    before: NDArray[np.float64]
+    by_model: list[NDArray[np.float64]]
+
+    def take(self, rows):
+        """Return the signals of some rows."""
+        return RowSignals(
+            before=self.before[rows],
+            by_model=[signals[rows] for signals in self.by_model],
+        )
+
+    def features(self, models):
+        """Return what is known after asking some models, (n_rows, n_features)."""
+        return np.column_stack([self.before, *(self.by_model[k] for k in models)])
+
+    def owner_masks(self, models):
+        """Return a mask of each model's own signals, (len(models), n_features)."""
+        owner = [np.full(self.before.shape[1], -1)]
+        for model in models:
+            owner.append(np.full(self.by_model[model].shape[1], model))
+        owner_of_feature = np.concatenate(owner)
+        return owner_of_feature == np.reshape(models, (-1, 1))
+
+
+class SignalScales:
+    """Normal scores of everything that a cascade reads, by the ranks of training rows.
+
+    Parameters
+    ----------
+    signals : RowSignals
+        Of the training rows.
+    """
+
+    def __init__(self, signals):
+        self._before = RankScores(signals.before)
+        self._by_model = [RankScores(columns) for columns in signals.by_model]
+
+    @property
+    def n_signals(self):
+        """Number of signals of each model's answer, a list of int."""
+        return [scores.n_columns for scores in self._by_model]
+
+    def transform(self, signals):
+        """Return the normal scores of rows (`RowSignals`)."""
+        by_model = []
+        for model, columns in enumerate(signals.by_model):
+            by_model.append(self.transform_model(model, columns))
+        return RowSignals(self._before.transform(signals.before), by_model)
+
+    def transform_model(self, model, columns):
+        """Return the normal scores of one model's signals (n_rows, n_signals)."""
+        return self._by_model[model].transform(columns)
+
+
+class _ColumnScale(NamedTuple):
+    """Values of one training column and their normal scores.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_values,)
+        Distinct values, rising.
+    scores : ndarray of shape (n_values,)
+        Normal score of the rank of each value.
+    has_missing : bool
+        True if some training rows have NaN. Then missing values get a column of their
+        own.
+    """
+
+    values: NDArray[np.float64]
+    scores: NDArray[np.float64]
+    has_missing: bool
 
 
 class RankScores:
-    """Columns (n_rows, n_columns) as normal scores of their ranks, whatever their scale.
+    """Normal scores of the ranks of columns, in any unit.
 
-    Equal values get one score, infinite ones the outermost; a missing value gets 0, the
-    middle, and where a training column has missing ones a column of its own says so. A log
+    Equal values get one score, infinite ones the outermost. A missing value gets 0, the
+    middle. If a training column has missing values, another column marks them. A log
     probability, a probability and its logit are the same signal.
+
+    Parameters
+    ----------
+    columns : ndarray of shape (n_rows, n_columns)
+        Training columns.
     """
 
     def __init__(self, columns):
-        self.knots, self.missing = [], []
-        for column in columns.T:
-            seen = column[~np.isnan(column)]
-            self.missing.append(bool(len(seen) < len(column)))
-            values, counts = np.unique(_finite(seen), return_counts=True)
-            rank = np.cumsum(counts) - counts / 2
-            scores = ndtri(rank / max(counts.sum(), 1))
-            self.knots.append((values, scores))
+        self._scales = [_scale_of(column) for column in columns.T]
+
+    @property
+    def n_columns(self):
+        """Number of columns that are read."""
+        return len(self._scales)
 
     def transform(self, columns):
-        """Scores of rows, ndarray of shape (n_rows, n_scores)."""
-        parts = []
-        for column, (values, scores), missing in zip(
-            columns.T, self.knots, self.missing
-        ):
-            none = np.isnan(column)
-            at = np.zeros(len(column))
-            if len(values):
-                at[~none] = np.interp(_finite(column[~none]), values, scores)
-            parts.append(at)
-            if missing:
-                parts.append(none.astype(np.float64))
-        return np.column_stack(parts) if parts else np.empty((len(columns), 0))
+        """Return the scores of rows, ndarray of shape (n_rows, n_scores)."""
+        scores = []
+        for column, scale in zip(columns.T, self._scales):
+            is_missing = np.isnan(column)
+            column_scores = np.zeros(len(column))
+            if len(scale.values):
+                column_scores[~is_missing] = np.interp(
+                    _finite(column[~is_missing]), scale.values, scale.scores
+                )
+            scores.append(column_scores)
+            if scale.has_missing:
+                scores.append(is_missing.astype(np.float64))
+        if not scores:
+            return np.empty((len(columns), 0))
+        return np.column_stack(scores)
+
+
+def _scale_of(column):
+    """Return the scale of one training column, which may have NaN (`_ColumnScale`)."""
+    numbers = column[~np.isnan(column)]
+    values, counts = np.unique(_finite(numbers), return_counts=True)
+    # Equal values share the middle of their ranks.
+    rank = np.cumsum(counts) - counts / 2
+    scores = ndtri(rank / max(counts.sum(), 1))
+    return _ColumnScale(values, scores, has_missing=len(numbers) < len(column))
 
 
 def _finite(values):
-    """Infinite values as the largest numbers, which have their place in an order."""
+    """Return values with infinite ones replaced by the largest numbers."""
     largest = np.finfo(np.float64).max / 4
     return np.clip(values, -largest, largest)
 
 
+# Regressions in one state -------------------------------------------------------------
+
+
 def _probability(linear):
-    """The logistic function, which is never 0 or 1."""
-    return expit(np.clip(linear, -_LARGEST, _LARGEST))
+    """Return the logistic function of linear predictors, never 0 or 1."""
+    return expit(np.clip(linear, -_MAX_LINEAR, _MAX_LINEAR))
+
+
+class _Expansion(NamedTuple):
+    """The ridge logistic loss around some coefficients.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (n_rows,)
+        Estimated probability of each row.
+    variance : ndarray of shape (n_rows,)
+        Variance of an outcome with that probability.
+    hessian : ndarray of shape (n_features, n_features)
+        Second derivatives of the loss.
+    """
+
+    mean: NDArray[np.float64]
+    variance: NDArray[np.float64]
+    hessian: NDArray[np.float64]
+
+
+def _expand(features, coef, ridge):
+    """Return the loss around `coef` for Newton's method (`_Expansion`)."""
+    mean = _probability(features @ coef)
+    variance = np.maximum(mean * (1 - mean), _MIN_VARIANCE)
+    hessian = (features * variance[:, np.newaxis]).T @ features + np.diag(ridge)
+    return _Expansion(mean, variance, hessian)
 
 
 def fit_logistic(features, target, ridge):
-    """Ridge logistic regression on targets in [0, 1], and its leave-one-out estimates."""
+    """Fit a ridge logistic regression by Newton's method.
 
-    def expand(coef):
-        mean = _probability(features @ coef)
-        weight = np.maximum(mean * (1 - mean), 1e-6)
-        return (
-            mean,
-            weight,
-            (features * weight[:, np.newaxis]).T @ features + np.diag(ridge),
-        )
+    Parameters
+    ----------
+    features : ndarray of shape (n_rows, n_features)
+        With a column of ones for the intercept.
+    target : ndarray of shape (n_rows,)
+        Numbers from 0 to 1.
+    ridge : ndarray of shape (n_features,)
+        Penalty of each coefficient.
 
+    Returns
+    -------
+    coef : ndarray of shape (n_features,)
+    estimate : ndarray of shape (n_rows,)
+        Approximate leave-one-out estimates of the target.
+    """
     coef = np.zeros(features.shape[1])
     for _ in range(_MAX_STEPS):
-        mean, _, hessian = expand(coef)
-        step = np.linalg.solve(hessian, features.T @ (target - mean) - ridge * coef)
+        current = _expand(features, coef, ridge)
+        gradient = features.T @ (target - current.mean) - ridge * coef
+        step = np.linalg.solve(current.hessian, gradient)
         size = np.abs(step).max()
-        coef = coef + step * min(1.0, 5.0 / max(size, 1e-12))
-        if size < 1e-7:
+        coef = coef + step * min(1.0, _MAX_CHANGE / max(size, TINY))
+        if size < _CONVERGED:
             break
-    mean, weight, hessian = expand(coef)
-    lever = np.einsum("ij,ji->i", features, np.linalg.solve(hessian, features.T))
-    without = features @ coef - lever * (target - mean) / np.maximum(
-        1 - lever * weight, 0.05
-    )
-    return coef, _probability(without)
+    current = _expand(features, coef, ridge)
+    inverse_features = np.linalg.solve(current.hessian, features.T)
+    # The leverage of a row is this times its variance.
+    lever = np.einsum("ij,ji->i", features, inverse_features)
+    remainder = np.maximum(1 - lever * current.variance, _MIN_REMAINDER)
+    without_row = features @ coef - lever * (target - current.mean) / remainder
+    return coef, _probability(without_row)
 
 
-class StateEstimate(NamedTuple):
-    """What one state of a cascade says: quality of each way to answer, value of going on."""
+class StateModel(NamedTuple):
+    """The fitted regressions of one state: quality of each answer, values of asking on.
 
-    # Logistic coefficients, (1 + n_features, n_ways).
-    ways: NDArray[np.float64]
-    # Of the values of going on, in terms of the features and of the best way.
-    values: NDArray[np.float64]
-    # The range of the values that it was fitted on; no estimate goes beyond it.
+    Attributes
+    ----------
+    answer_coefs : ndarray of shape (1 + n_features, n_answers)
+        Logistic coefficients of the quality of each answer, the intercept first.
+    value_coefs : ndarray of shape (n_terms, n_values)
+        Coefficients of each value of asking on, see `_value_terms`.
+    low, high : ndarray of shape (n_values,)
+        Range of the values in training. No estimate is outside of it.
+    """
+
+    answer_coefs: NDArray[np.float64]
+    value_coefs: NDArray[np.float64]
     low: NDArray[np.float64]
     high: NDArray[np.float64]
 
     def predict(self, features):
-        """Estimates for rows, ndarray of shape (n_rows, n_ways + n_values)."""
-        ways = _probability(self.ways[0] + features @ self.ways[1:])
-        if not self.values.shape[1]:
-            return ways
-        values = np.clip(_terms(ways, features) @ self.values, self.low, self.high)
-        return np.column_stack([ways, values])
+        """Return estimates for rows, (n_rows, n_answers + n_values)."""
+        answers = _probability(self.answer_coefs[0] + features @ self.answer_coefs[1:])
+        if not self.value_coefs.shape[1]:
+            return answers
+        values = _value_terms(answers, features) @ self.value_coefs
+        return np.column_stack([answers, np.clip(values, self.low, self.high)])
 
 
-def _terms(ways, features):
-    """What values of going on are linear in."""
-    best = ways.max(axis=1) if ways.shape[1] else np.full(len(features), 0.5)
-    one = np.ones(len(features))
-    return np.column_stack([one, best, best**2, np.abs(best - 0.5), features])
+def _value_terms(answers, features):
+    """Return the terms that values of asking on are linear in.
+
+    They are an intercept, three terms of the estimated quality of the best answer, and
+    the features.
+
+    Parameters
+    ----------
+    answers : ndarray of shape (n_rows, n_answers)
+        Estimated quality of each answer.
+    features : ndarray of shape (n_rows, n_features)
+
+    Returns
+    -------
+    ndarray of shape (n_rows, 4 + n_features)
+    """
+    if answers.shape[1]:
+        best = answers.max(axis=1)
+    else:
+        # Nothing has been asked: the middle of the range of quality.
+        best = np.full(len(features), 0.5)
+    intercept = np.ones(len(features))
+    return np.column_stack([intercept, best, best**2, np.abs(best - 0.5), features])
 
 
 class StateBasis:
-    """What a state knows, made ready for regressions of the values of going on.
+    """Regressions on what is known in one state, ready for any values of asking on.
 
-    `features` (n_rows, n_features) are normal scores of what is known in this state, `own`
-    (n_ways, n_features) says which of them are the own signals of the answer that each way gives,
-    and `quality` (n_rows, n_ways), in [0, 1], is that of each way.
+    The answers' quality is fitted here, once. `fit` then takes the values.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n_rows, n_features)
+        Normal scores of what is known in the state.
+    own_signals : ndarray of shape (n_answers, n_features), dtype=bool
+        Features that are signals of the answer itself.
+    quality : ndarray of shape (n_rows, n_answers)
+        Quality of each answer, from 0 to 1.
     """
 
-    def __init__(self, features, own, quality):
+    def __init__(self, features, own_signals, quality):
         n_rows, n_features = features.shape
-        with_one = np.column_stack([np.ones(n_rows), features])
-        self.coefs = np.zeros((1 + n_features, len(own)))
-        self.ways = np.empty((n_rows, len(own)))
-        for k, mine in enumerate(own):
-            ridge = np.r_[1e-3, np.where(mine, _OWN, _OTHERS)]
-            self.coefs[:, k], self.ways[:, k] = fit_logistic(
-                with_one, quality[:, k], ridge
+        n_answers = len(own_signals)
+        with_intercept = np.column_stack([np.ones(n_rows), features])
+        self._answer_coefs = np.zeros((1 + n_features, n_answers))
+        # Leave-one-out estimates.
+        self._answers = np.empty((n_rows, n_answers))
+        for k, is_own_signal in enumerate(own_signals):
+            signals_ridge = np.where(
+                is_own_signal, _OWN_SIGNALS_RIDGE, _OTHER_SIGNALS_RIDGE
             )
-        self.terms = _terms(self.ways, features)
-        ridge = np.r_[1e-6, np.full(3, 0.1 * _VALUES), np.full(n_features, _VALUES)]
-        gram = self.terms.T @ self.terms + np.diag(ridge)
-        self.solve = np.linalg.solve(gram, self.terms.T)
-        lever = np.einsum("ij,ji->i", self.terms, self.solve)
-        self.lever = np.minimum(lever, 0.95)[:, np.newaxis]
+            self._answer_coefs[:, k], self._answers[:, k] = fit_logistic(
+                with_intercept,
+                quality[:, k],
+                ridge=np.r_[_LOGISTIC_INTERCEPT_RIDGE, signals_ridge],
+            )
+
+        self._terms = _value_terms(self._answers, features)
+        ridge = np.full(self._terms.shape[1], _VALUE_RIDGE)
+        ridge[0] = _VALUE_INTERCEPT_RIDGE
+        ridge[1:4] = _BEST_QUALITY_RIDGE
+        gram = self._terms.T @ self._terms + np.diag(ridge)
+        # Coefficients are this matrix times the values.
+        self._solution = np.linalg.solve(gram, self._terms.T)
+        leverage = np.einsum("ij,ji->i", self._terms, self._solution)
+        self._leverage = np.minimum(leverage, _MAX_LEVERAGE)[:, np.newaxis]
 
     def fit(self, values):
-        """Ridge regressions of values of going on, beside the ways to answer."""
-        coef = self.solve @ values
-        without = (self.terms @ coef - self.lever * values) / (1 - self.lever)
-        low, high = values.min(axis=0), values.max(axis=0)
-        fitted = StateEstimate(self.coefs, coef, low, high)
-        return fitted, np.column_stack([self.ways, np.clip(without, low, high)])
+        """Fit ridge regressions of the values of asking on.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n_rows, n_values)
+
+        Returns
+        -------
+        StateFit
+            Its model is a `StateModel`. Its estimates are leave-one-out.
+        """
+        coefs = self._solution @ values
+        residuals = self._terms @ coefs - self._leverage * values
+        without_row = residuals / (1 - self._leverage)
+        low = values.min(axis=0)
+        high = values.max(axis=0)
+        model = StateModel(self._answer_coefs, coefs, low, high)
+        value_estimates = np.clip(without_row, low, high)
+        return StateFit(model, np.column_stack([self._answers, value_estimates]))
 
 
-# What a user gives -----------------------------------------------------------------------------
+# Signals as a user gives them ---------------------------------------------------------
 
 
 def as_columns(signals, name, n_rows, columns=None):
-    """Signals of one model as columns of floats, a frame's in the order of `columns`."""
-    own = column_names(signals, f"signals of {name!r}")
-    if own is not None and columns is not None and own != columns:
-        if sorted(own) != sorted(columns):
+    """Return the signals of one model as floats, ndarray of shape (n_rows, n_signals).
+
+    Parameters
+    ----------
+    signals : array-like, data frame or None
+        As the user gave them. None: the model has no signals.
+    name : str
+        Name of the model, for messages.
+    n_rows : int
+        Rows of the call.
+    columns : list of str or None
+        Names of the columns in `fit`. Columns of a frame are brought into this order.
+    """
+    names = column_names(signals, f"signals of {name!r}")
+    if names is not None and columns is not None and names != columns:
+        if sorted(names) != sorted(columns):
             raise ValueError(
-                f"signals of {name!r} must have the columns {columns!r}, got {own!r}."
+                f"signals of {name!r} must have the columns {columns!r}, got {names!r}."
             )
         keys = column_keys(signals)
-        signals = part_of(signals, [keys[own.index(column)] for column in columns])
+        ordered_keys = [keys[names.index(column)] for column in columns]
+        signals = part_of(signals, ordered_keys)
     if signals is None:
         return np.empty((n_rows, 0))
-    found = floats_of(signals)
-    if found is None:
+    numbers = floats_of(signals)
+    if numbers is None:
         # Without numpy's message, which quotes the entry.
         raise ValueError(
             f"signals of {name!r} must be numbers, NaN where they are missing."
         )
-    if found.ndim not in (1, 2) or len(found) != n_rows:
+    if numbers.ndim not in (1, 2) or len(numbers) != n_rows:
         raise ValueError(
-            f"signals of {name!r} must have shape ({n_rows},) or ({n_rows}, n_signals), one row "
-            f"for each row of the call, got {found.shape}."
+            f"signals of {name!r} must have shape ({n_rows},) or ({n_rows}, "
+            f"n_signals), one row for each row of the call, got {numbers.shape}."
         )
-    return found.reshape(n_rows, -1) if found.size else np.empty((n_rows, 0))
+    if not numbers.size:
+        return np.empty((n_rows, 0))
+    return numbers.reshape(n_rows, -1)
 
 
-def split_signals(signals, names, X):
-    """Signals of rows X by the names of the models that show something, however they are given."""
+def split_signals(signals, names):
+    """Return the signals of each model that has some, as the user gave them, by name.
+
+    Parameters
+    ----------
+    signals : mapping, data frame, array-like or None
+        A frame has a column for each model. An array has the shape (n_rows, n_models)
+        or (n_rows, n_models, n_signals).
+    names : list of str
+        Names of the models.
+    """
     if signals is None:
         return {}
-    if (columns := column_names(signals, "signals")) is not None:
-        signals = {
-            name: signals[key] for name, key in zip(columns, column_keys(signals))
-        }
+    columns = column_names(signals, "signals")
+    if columns is not None:
+        keys = column_keys(signals)
+        signals = {name: signals[key] for name, key in zip(columns, keys)}
     if not isinstance(signals, Mapping):
         array = np.asarray(signals)
         if array.ndim not in (2, 3) or array.shape[1] != len(names):
             raise ValueError(
-                "signals must be a mapping from the name of a model to its columns, or an array of "
-                f"shape (n_samples, {len(names)}) or (n_samples, {len(names)}, n_signals), got "
-                f"shape {array.shape}."
+                "signals must be a mapping from the name of a model to its columns, or "
+                f"an array of shape (n_samples, {len(names)}) or (n_samples, "
+                f"{len(names)}, n_signals), got shape {array.shape}."
             )
         return {name: array[:, k] for k, name in enumerate(names)}
-    if unknown := [key for key in signals if key not in names]:
+    unknown = [name for name in signals if name not in names]
+    if unknown:
         raise ValueError(
-            f"signals has entries for {unknown!r}, which are not among the models {names!r}."
+            f"signals has entries for {unknown!r}, which are not among the models "
+            f"{names!r}."
         )
     return {name: signals[name] for name in names if name in signals}

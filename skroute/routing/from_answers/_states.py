@@ -1,5 +1,13 @@
-"""Asking one after another: what has been asked, and whether the next answer is worth its price."""
+"""Backward induction: the value of asking one more member.
 
+A state is the set of members that a row has asked. In a state the row either ends, with
+one of several answers or by abstaining, or it asks one more member, which leads to
+another state. A `StateLearner` defines what is known of a row in a state: one number,
+leaves of a tree or a table of features. The induction reads its estimates and no
+features.
+"""
+
+from abc import ABC, abstractmethod
 from itertools import combinations
 from math import comb
 from typing import Any, NamedTuple
@@ -9,159 +17,370 @@ import numpy as np
 from skroute.routing.parts._log import with_last
 from skroute.utils._typing import NDArray
 
+# Entry of `States.following` for a member that cannot be asked in a state.
+NO_STATE = -1
+# Entry of `Move.next_position` for a row that ends where it is.
+STOP = -1
+# Entry of `Move.ending` where a state has no answer to end with: nothing has been
+# asked.
+NO_ENDING = -1
+# Difference in value, in units of quality, up to which asking and ending are tied. It
+# absorbs rounding. A tied row ends.
+_TIED = 1e-12
+
+
+# States -------------------------------------------------------------------------------
+
 
 class States(NamedTuple):
-    """What may have been asked, and what may be asked next; what follows comes later."""
+    """The states of a cascade as a graph: a state comes before all that follow it.
 
-    # (n_states, n_members)
+    Attributes
+    ----------
+    asked : ndarray of shape (n_states, n_members), dtype=bool
+        Members that have been asked in each state. In the first state it is no member.
+    following : ndarray of shape (n_states, n_members), dtype=int64
+        The state after asking a member; `NO_STATE` if it cannot be asked.
+    answering : list of tuple of int
+        For each state the members that may answer there.
+    """
+
     asked: NDArray[np.bool_]
-    # The state after asking a member; -1 where it cannot be asked.
     following: NDArray[np.int64]
-    # For each state the members that may answer there.
-    answers: list[tuple[int, ...]]
+    answering: list[tuple[int, ...]]
 
     @property
     def n_calls(self):
-        """Members that are asked at most."""
+        """Largest number of members that are asked about one row."""
         return int(self.asked.sum(axis=1).max())
 
+    def next_members(self, state):
+        """Return the positions of the members that may be asked in a state."""
+        return np.flatnonzero(self.following[state] != NO_STATE)
 
-def check_sets(n_members, max_calls, most):
-    """Refuse more sets of one to `max_calls` members than can be learned."""
-    count = sum(
-        comb(n_members, size) for size in range(1, min(max_calls, n_members) + 1)
-    )
-    if count > most:
+
+def check_sets(n_members, max_calls, max_sets):
+    """Raise an error if there are too many sets of one to `max_calls` members."""
+    largest = min(max_calls, n_members)
+    count = sum(comb(n_members, size) for size in range(1, largest + 1))
+    if count > max_sets:
         raise ValueError(
-            f"max_calls={max_calls!r} with {n_members} members makes {count} sets of models; at "
-            f"most {most} are allowed. Lower max_calls or leave members out."
+            f"max_calls={max_calls!r} with {n_members} members makes {count} sets of "
+            f"models; at most {max_sets} are allowed. Lower max_calls or leave members "
+            "out."
         )
 
 
 def any_order(n_members, max_calls):
-    """Any member may be asked after any, and any that was asked may answer; the first is none."""
-    sizes = range(min(max_calls, n_members) + 1)
-    sets = [part for size in sizes for part in combinations(range(n_members), size)]
-    position = {frozenset(part): at for at, part in enumerate(sets)}
-    members = range(n_members)
-    asked = np.array([[k in part for k in members] for part in sets])
-    following = np.array(
-        [
-            [
-                -1 if k in part else position.get(frozenset((*part, k)), -1)
-                for k in members
-            ]
-            for part in sets
-        ]
-    )
+    """Return the states in which any member may be asked after any other.
+
+    There is a state for each set of up to `max_calls` members, and any member of the
+    set may answer.
+    """
+    sets = []
+    for size in range(min(max_calls, n_members) + 1):
+        sets.extend(combinations(range(n_members), size))
+    state_of_set = {frozenset(members): state for state, members in enumerate(sets)}
+    asked = np.zeros((len(sets), n_members), dtype=bool)
+    following = np.full((len(sets), n_members), NO_STATE)
+    for state, members in enumerate(sets):
+        asked[state, list(members)] = True
+        for member in np.flatnonzero(~asked[state]).tolist():
+            larger_set = frozenset((*members, member))
+            following[state, member] = state_of_set.get(larger_set, NO_STATE)
     return States(asked, following, sets)
 
 
-def fixed_order(n_members, chain):
-    """One member after another; the last one asked answers."""
-    asked = np.zeros((len(chain) + 1, n_members), dtype=bool)
-    following = np.full((len(chain) + 1, n_members), -1)
-    for at, k in enumerate(chain):
-        asked[at + 1 :, k] = True
-        following[at, k] = at + 1
-    return States(asked, following, [(), *((k,) for k in chain)])
+def fixed_order(n_members, order):
+    """Return the states of asking members in order; the last that was asked answers."""
+    n_states = len(order) + 1
+    asked = np.zeros((n_states, n_members), dtype=bool)
+    following = np.full((n_states, n_members), NO_STATE)
+    answering = [()]
+    for state, member in enumerate(order):
+        asked[state + 1 :, member] = True
+        following[state, member] = state + 1
+        answering.append((member,))
+    return States(asked, following, answering)
+
+
+# Estimates in a state -----------------------------------------------------------------
+
+
+class StateFit(NamedTuple):
+    """A regressor that was fitted in one state.
+
+    Attributes
+    ----------
+    model : object
+        What the caller later estimates new rows with. The induction only stores it.
+    estimates : ndarray of shape (n_rows, n_targets)
+        Estimates of the training rows, out of sample.
+    """
+
+    model: Any
+    estimates: NDArray[np.float64]
+
+
+class StateLearner(ABC):
+    """Base of regressions on what is known of the training rows in a state."""
+
+    @abstractmethod
+    def fit(self, state, targets):
+        """Fit a regressor of the targets in one state.
+
+        Parameters
+        ----------
+        state : int
+            Position of the state.
+        targets : ndarray of shape (n_rows, n_targets)
+            First the quality of each answer of the state, then, for each member that
+            may be asked next, the value of asking it at each price.
+
+        Returns
+        -------
+        StateFit
+        """
+
+
+class StateEstimates(NamedTuple):
+    """Estimates for rows in one state.
+
+    Attributes
+    ----------
+    endings : ndarray of shape (n_rows, n_endings)
+        Quality of each way to end a row: the answers, then abstaining if that is
+        possible.
+    continuations : ndarray of shape (n_rows, n_next, n_prices)
+        Value of asking each member that may be asked next, at each price. The price of
+        what comes after that call is subtracted, that of the call itself is not.
+    """
+
+    endings: NDArray[np.float64]
+    continuations: NDArray[np.float64]
 
 
 class StateValues(NamedTuple):
-    """What a state estimates: the quality of each answer, and what going on is worth."""
+    """A fitted regressor of one state, and the meaning of its outputs.
 
-    # A fitted regressor. Its first outputs are ways to answer; the others are what each of the
-    # members that may be asked next is worth at each price.
+    Attributes
+    ----------
+    model : object
+        Its first outputs are the quality of the answers. The others are the values of
+        asking each next member, at one price after the other.
+    n_answers, n_next, n_prices : int
+        Numbers of answers, of members that may be asked next, and of prices.
+    abstain_quality : float or None
+        Quality of abstaining, which is the last ending. None if no row can abstain
+        here.
+    """
+
     model: Any
     n_answers: int
     n_next: int
     n_prices: int
-    # Quality of abstaining, which is one more way to end a row. None if no row can abstain.
     abstain_quality: float | None
 
     def split(self, outputs):
-        """Quality of the ways to end a row, and of asking each next member at each price."""
-        ways, going = outputs[:, : self.n_answers], outputs[:, self.n_answers :]
+        """Return the outputs of the model, (n_rows, n_outputs), as `StateEstimates`."""
+        endings = outputs[:, : self.n_answers]
         if self.abstain_quality is not None:
-            ways = with_last(ways, self.abstain_quality)
-        return ways, going.reshape(len(outputs), self.n_next, self.n_prices)
+            endings = with_last(endings, self.abstain_quality)
+        continuations = outputs[:, self.n_answers :]
+        shape = (len(outputs), self.n_next, self.n_prices)
+        return StateEstimates(endings, continuations.reshape(shape))
+
+
+# The best move in a state -------------------------------------------------------------
 
 
 class Move(NamedTuple):
-    """What is best in a state."""
+    """The best move of each row in one state.
 
-    # The way to end each row if it ends here, -1 where there is none, and what that is worth.
-    way: NDArray[np.int64]
-    stop: NDArray[np.float64]
-    # (n_rows, n_prices): position of the member to ask next, among those that may be, -1 to end
-    # the row; and what the better of the two is worth, less the price of what it costs.
-    onward: NDArray[np.int64]
-    worth: NDArray[np.float64]
-
-
-def best_move(ways, going, costs, prices):
-    """The best way to end each row, or the member that is better asked first, at each price."""
-    n_rows, n_next, _ = going.shape
-    shape = np.broadcast_shapes(np.shape(prices), (n_rows, 1))
-    way, stop = np.full(n_rows, -1), np.full(n_rows, -np.inf)
-    if ways.shape[1]:
-        way = ways.argmax(axis=1)
-        stop = ways[np.arange(n_rows), way]
-    worth = np.broadcast_to(stop[:, np.newaxis], shape)
-    if not n_next:
-        return Move(way, stop, np.full(shape, -1), worth)
-    prices = np.broadcast_to(prices, shape)
-    net = going - costs[:, np.newaxis] * prices[:, np.newaxis]
-    at = net.argmax(axis=1)
-    best = np.take_along_axis(net, at[:, np.newaxis], axis=1)[:, 0]
-    goes = best > worth + 1e-12
-    return Move(way, stop, np.where(goes, at, -1), np.where(goes, best, worth))
-
-
-def roll_back(
-    states, realised, costs, prices, fit, *, only=None, abstain_quality=None, trust=0.0
-):
-    """Learn what going on is worth, from the states after the last call back to the first.
-
-    `realised` has for each state the logged quality (n_rows, n_answers) of each way to answer
-    there. ``fit(state, target) -> (model, estimate)`` is a regressor of the columns of `target`
-    on what is known in a state, and what it makes of the same rows out of sample. `only` some
-    states may be reached. `abstain_quality` is the quality of abstaining, which is possible once
-    something has been asked. `trust` is the share of the next states' own estimates in the value
-    of going on to them; the rest is what their decisions came to: outcomes are noisy, and of
-    estimates the largest is too high.
-
-    Returns the values of all states, None where not reached, and for each state that is reached
-    the quality and the cost (n_rows, n_prices) that decisions from there on came to on the rows,
-    out of sample.
+    Attributes
+    ----------
+    ending : ndarray of shape (n_rows,), dtype=int64
+        Position of the best ending, `NO_ENDING` if the state has none.
+    ending_quality : ndarray of shape (n_rows,)
+        Estimated quality of that ending, minus infinity if there is none.
+    next_position : ndarray of shape (n_rows, n_prices), dtype=int64
+        Position of the member to ask, among those that may be asked next; `STOP` if the
+        row ends.
+    value : ndarray of shape (n_rows, n_prices)
+        Estimated value of the better of the two, price times cost subtracted.
     """
-    n_rows = len(realised[0])
-    values: list[StateValues | None] = [None] * len(states.asked)
-    quality, spent, worth = {}, {}, {}
-    reached = range(len(states.asked)) if only is None else only
+
+    ending: NDArray[np.int64]
+    ending_quality: NDArray[np.float64]
+    next_position: NDArray[np.int64]
+    value: NDArray[np.float64]
+
+
+def best_move(estimates, costs, prices):
+    """Return whether each row ends or asks a member, at each price (`Move`).
+
+    Parameters
+    ----------
+    estimates : StateEstimates
+    costs : ndarray of shape (n_next,)
+        Cost of each member that may be asked next.
+    prices : ndarray of shape (n_prices,) or (n_rows, n_prices)
+    """
+    endings = estimates.endings
+    n_rows = len(endings)
+    shape = np.broadcast_shapes(np.shape(prices), (n_rows, 1))
+    ending = np.full(n_rows, NO_ENDING)
+    ending_quality = np.full(n_rows, -np.inf)
+    if endings.shape[1]:
+        ending = endings.argmax(axis=1)
+        ending_quality = endings[np.arange(n_rows), ending]
+    value_of_ending = np.broadcast_to(ending_quality[:, np.newaxis], shape)
+    if not len(costs):
+        return Move(ending, ending_quality, np.full(shape, STOP), value_of_ending)
+
+    prices = np.broadcast_to(prices, shape)
+    # (n_rows, n_next, n_prices)
+    net = estimates.continuations - costs[:, np.newaxis] * prices[:, np.newaxis]
+    best_next = net.argmax(axis=1)
+    value_of_asking = np.take_along_axis(net, best_next[:, np.newaxis], axis=1)[:, 0]
+    asks = value_of_asking > value_of_ending + _TIED
+    return Move(
+        ending,
+        ending_quality,
+        next_position=np.where(asks, best_next, STOP),
+        value=np.where(asks, value_of_asking, value_of_ending),
+    )
+
+
+# Backward induction -------------------------------------------------------------------
+
+
+class StateOutcomes(NamedTuple):
+    """Results of deciding the training rows from one state on, out of sample.
+
+    Attributes
+    ----------
+    quality, cost : ndarray of shape (n_rows, n_prices)
+        Logged quality of the answers, and cost of the calls after this state.
+    value : ndarray of shape (n_rows, n_prices)
+        Estimated value of the best move, as in `Move`.
+    """
+
+    quality: NDArray[np.float64]
+    cost: NDArray[np.float64]
+    value: NDArray[np.float64]
+
+
+class InducedValues(NamedTuple):
+    """Result of the backward induction.
+
+    Attributes
+    ----------
+    values : list of StateValues or None
+        For each state; None if it is not reached.
+    outcomes : dict from int to StateOutcomes
+        For each state that is reached.
+    """
+
+    values: list[StateValues | None]
+    outcomes: dict[int, StateOutcomes]
+
+
+def induce_backward(
+    states,
+    answer_quality,
+    costs,
+    prices,
+    learner,
+    *,
+    reached=None,
+    abstain_quality=None,
+    trust=0.0,
+):
+    """Learn the value of asking on, from the last states back to the first.
+
+    Parameters
+    ----------
+    states : States
+    answer_quality : list of ndarray of shape (n_rows, n_answers)
+        For each state the logged quality of each answer there.
+    costs : ndarray of shape (n_members,)
+    prices : ndarray of shape (n_prices,)
+        Quality that a unit of cost must bring.
+    learner : StateLearner
+    reached : iterable of int, default=None
+        States to learn, with all that follow them. None learns all.
+    abstain_quality : float, default=None
+        Quality of abstaining, which is possible after the first call. None if no row
+        can abstain.
+    trust : float, default=0.0
+        Share of the later states' own estimates in the value of asking. The rest is the
+        outcome of the decisions. Outcomes are noisy, and the largest of several
+        estimates is too high.
+
+    Returns
+    -------
+    InducedValues
+    """
+    values = [None] * len(states.asked)
+    outcomes = {}
+    if reached is None:
+        reached = range(len(states.asked))
     for state in sorted(reached, reverse=True):
-        nexts = np.flatnonzero(states.following[state] >= 0)
-        later = states.following[state, nexts].tolist()
-        net = [
-            (1 - trust) * (quality[at] - prices * spent[at])
-            + (trust * worth[at] if trust else 0.0)
-            for at in later
-        ]
-        answers = realised[state]
-        ends = abstain_quality if states.asked[state].any() else None
-        ways = answers if ends is None else with_last(answers, ends)
-        model, estimate = fit(state, np.column_stack([answers, *net]))
+        next_members = states.next_members(state)
+        next_states = states.following[state, next_members]
+        next_outcomes = [outcomes[after] for after in next_states.tolist()]
+        next_values = [_value_of(after, prices, trust) for after in next_outcomes]
+        targets = np.column_stack([answer_quality[state], *next_values])
+        fitted = learner.fit(state, targets)
+        # A row may abstain once something has been asked.
+        quality_of_abstaining = None
+        if states.asked[state].any():
+            quality_of_abstaining = abstain_quality
         values[state] = StateValues(
-            model, answers.shape[1], len(later), len(prices), ends
+            model=fitted.model,
+            n_answers=answer_quality[state].shape[1],
+            n_next=len(next_members),
+            n_prices=len(prices),
+            abstain_quality=quality_of_abstaining,
         )
-        estimated, going = values[state].split(estimate)
-        move = best_move(estimated, going, costs[nexts], prices)
-        ended = ways[np.arange(n_rows), move.way] if ways.shape[1] else np.zeros(n_rows)
-        quality[state] = np.repeat(ended[:, np.newaxis], len(prices), axis=1)
-        spent[state] = np.zeros((n_rows, len(prices)))
-        worth[state] = move.worth
-        for at, after in enumerate(later):
-            i, j = np.nonzero(move.onward == at)
-            quality[state][i, j] = quality[after][i, j]
-            spent[state][i, j] = costs[nexts[at]] + spent[after][i, j]
-    return values, quality, spent
+        estimates = values[state].split(fitted.estimates)
+        move = best_move(estimates, costs[next_members], prices)
+        ending_quality = answer_quality[state]
+        if quality_of_abstaining is not None:
+            ending_quality = with_last(ending_quality, quality_of_abstaining)
+        outcomes[state] = _outcomes_of(
+            move,
+            ending_quality,
+            next_costs=costs[next_members],
+            next_outcomes=next_outcomes,
+        )
+    return InducedValues(values, outcomes)
+
+
+def _value_of(outcomes, prices, trust):
+    """Return the value of a state, (n_rows, n_prices), from outcomes and estimates."""
+    realised = (1 - trust) * (outcomes.quality - prices * outcomes.cost)
+    if trust == 0:
+        return realised
+    return realised + trust * outcomes.value
+
+
+def _outcomes_of(move, ending_quality, *, next_costs, next_outcomes):
+    """Return the outcomes of the moves of all rows in one state (`StateOutcomes`).
+
+    `ending_quality` (n_rows, n_endings) is the logged quality of each ending.
+    `next_outcomes` are the outcomes after each member that may be asked next.
+    """
+    n_rows, n_prices = move.value.shape
+    if ending_quality.shape[1]:
+        ended = ending_quality[np.arange(n_rows), move.ending]
+    else:
+        ended = np.zeros(n_rows)
+    quality = np.repeat(ended[:, np.newaxis], n_prices, axis=1)
+    cost = np.zeros((n_rows, n_prices))
+    for position, after in enumerate(next_outcomes):
+        asks = move.next_position == position
+        quality[asks] = after.quality[asks]
+        cost[asks] = next_costs[position] + after.cost[asks]
+    return StateOutcomes(quality, cost, move.value)

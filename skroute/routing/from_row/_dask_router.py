@@ -1,7 +1,7 @@
 """Decisions over Dask collections, block by block, under one budget."""
 
 import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import is_regressor
@@ -14,12 +14,70 @@ from skroute.utils._compat import num_samples
 from skroute.utils._optional import import_optional
 
 
+class EntryType(NamedTuple):
+    """Shape and dtype of the entry of one row: an answer, a choice or a cost.
+
+    Dask must know them before anything is computed.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        ``()`` for a single number or label.
+    dtype : numpy.dtype
+    """
+
+    shape: tuple
+    dtype: np.dtype
+
+
+CHOICE = EntryType((), np.dtype(np.int64))
+COST = EntryType((), np.dtype(np.float64))
+# Labels, and None for a row that abstains.
+ANSWER_OR_NONE = EntryType((), np.dtype(object))
+
+
+class RoutedBlocks(NamedTuple):
+    """Lazy decisions for the blocks of a collection.
+
+    Attributes
+    ----------
+    tasks : list of Delayed
+        One for each block. It computes the `Routed` of the rows of the block.
+    sizes : tuple of int or float
+        Number of rows of each block. NaN if it is not known.
+    """
+
+    tasks: list
+    sizes: tuple
+
+    def field(self, name, entry):
+        """Return a field of the `Routed` of all blocks as one Dask array.
+
+        Parameters
+        ----------
+        name : str
+            The field.
+        entry : EntryType
+            Shape and dtype of its entries.
+        """
+        from dask import array, delayed
+
+        blocks = []
+        for task, size in zip(self.tasks, self.sizes):
+            values = delayed(getattr)(task, name)
+            block = array.from_delayed(
+                values, shape=(size, *entry.shape), dtype=entry.dtype
+            )
+            blocks.append(block)
+        return array.concatenate(blocks)
+
+
 class DaskRouter:
     """A fitted decision estimator over Dask arrays and data frames.
 
-    The calls are those of the estimator, their results lazy Dask arrays: a model is called
-    when they are computed, on rows routed to it, block by block, on whatever scheduler runs
-    them. The rows of all blocks may be more than fit a memory.
+    It has the methods of the estimator, and their results are lazy Dask arrays. When a
+    result is computed, each model is called on the rows routed to it, block by block,
+    by any scheduler of Dask. All rows together may be more than one memory can hold.
 
     Parameters
     ----------
@@ -27,19 +85,21 @@ class DaskRouter:
         Any fitted decision estimator. It goes to every worker with the tasks.
 
     policy : {"online", "batch"}, default=None
-        ``"online"`` decides each row as the estimator does, at the price that `fit` has set:
-        the budget holds on average. ``"batch"`` makes it a hard cap over all rows of all
-        blocks: one price from a few passes over the estimates
-        (:func:`~skroute.distributed.solve_assignment`), when a method is called, and not
-        when its result is computed; for :class:`BudgetRouter` and
-        :class:`OccamRouterClassifier` with fixed costs. None takes the estimator's own.
+        ``"online"`` decides each row as the estimator does, at the price that `fit` has
+        set: the budget holds on average. ``"batch"`` makes the budget a hard cap over
+        all rows of all blocks. A few passes over the estimates find one price for them
+        (:func:`~skroute.distributed.solve_assignment`). The passes run when a method is
+        called, and not when its result is computed. Only :class:`BudgetRouter` and
+        :class:`OccamRouterClassifier` with fixed costs can have a cap. None takes the
+        policy of the estimator.
 
     Raises
     ------
     NotFittedError
         If the estimator is not fitted.
     TypeError
-        If it decides nothing, or ``"batch"`` is asked of one that asks a model before it decides.
+        If it is no decision estimator, or if `policy` is ``"batch"`` and the estimator
+        asks a model before it decides.
 
     See Also
     --------
@@ -47,16 +107,15 @@ class DaskRouter:
 
     Notes
     -----
-    A budget that a batch of few rows meets and their mixture of ties are those of each
-    block: rows that are equal, tied at the price and in several blocks are mixed in each.
-    Give ``request_id``, a Dask array in the blocks of X, where a tie must not depend on the
-    division.
+    Ties are mixed within each block: equal rows that are tied at the price are divided
+    in each block that contains them. If a tie must not depend on the division into
+    blocks, give ``request_id``, a Dask array in the blocks of X.
 
-    There is no `score`: ``accuracy_cost_curve(estimator, X, y, [budget])`` is one over the blocks
-    for decisions made online, with what it costs beside it; of a cap over all rows compare
-    the answers with the truth, block by block.
+    There is no `score`. For decisions made online,
+    ``accuracy_cost_curve(estimator, X, y, [budget])`` returns score and cost over the
+    blocks. For a cap over all rows, compare the answers with the truth, block by block.
 
-    A fit on Dask's workers is one of joblib: ``with joblib.parallel_backend("dask")`` around
+    A fit on Dask's workers uses joblib: ``with joblib.parallel_backend("dask")`` around
     `fit`, with ``n_jobs=-1``.
 
     Examples
@@ -71,20 +130,20 @@ class DaskRouter:
     def __init__(self, estimator: Any, *, policy: str | None = None):
         if not hasattr(estimator, "predict_routed"):
             raise TypeError(
-                "estimator must be a fitted decision estimator (one with predict_routed), got "
-                f"{type(estimator).__name__}."
+                "estimator must be a fitted decision estimator (one with "
+                f"predict_routed), got {type(estimator).__name__}."
             )
         check_is_fitted(estimator)
         if policy not in (None, "online", "batch"):
             raise ValueError(
                 f'policy must be "online", "batch" or None, got {policy!r}.'
             )
-        self.estimator, self.policy = (
-            estimator,
-            policy or getattr(estimator, "policy", "online"),
-        )
-        if self.policy == "batch":
-            _check_one_cap(estimator)
+        if policy is None:
+            policy = getattr(estimator, "policy", "online")
+        self.estimator = estimator
+        self.policy = policy
+        if policy == "batch":
+            _policy_for_cap(estimator)
 
     def __repr__(self):
         return f"DaskRouter({self.estimator!r}, policy={self.policy!r})"
@@ -92,31 +151,35 @@ class DaskRouter:
     def predict_routed(
         self, X: Any, budget: float | None = None, **call: Any
     ) -> Routed:
-        """Answers, choices and costs, lazily.
+        """Return answers, choices and costs, lazily.
 
         Parameters
         ----------
         X : dask array or data frame of shape (n_samples, n_features)
-            The rows; of array chunks those along the first axis count.
+            The rows. The blocks of an array are its chunks along the first axis.
 
         budget : float, default=None
             As in ``estimator.predict_routed``.
 
         **call : keyword arguments
-            As there. What is per row is a Dask collection in the blocks of X.
+            As there. A parameter with one entry per row is a Dask collection in the
+            blocks of X.
 
         Returns
         -------
         Routed
-            Of Dask arrays. All of them computed together are one call of each model for each
-            block; expected quality and cost are None.
+            Its fields are Dask arrays. If all are computed together, each model is
+            called once for each block. Expected quality and cost are None.
         """
+        blocks = self._route_blocks(X, "predict", budget, call)
         return Routed(
-            *self._views(X, ("y_pred", "route", "cost"), "predict", budget, call)
+            y_pred=blocks.field("y_pred", self._answer_type("predict")),
+            route=blocks.field("route", CHOICE),
+            cost=blocks.field("cost", COST),
         )
 
     def predict(self, X: Any, budget: float | None = None, **call: Any) -> Any:
-        """Answers, lazily: ``predict_routed(X).y_pred``.
+        """Return answers, lazily: ``predict_routed(X).y_pred``.
 
         Parameters
         ----------
@@ -127,10 +190,11 @@ class DaskRouter:
         -------
         dask.array.Array of shape (n_samples,) or (n_samples, n_labels)
         """
-        return self._views(X, ("y_pred",), "predict", budget, call)[0]
+        blocks = self._route_blocks(X, "predict", budget, call)
+        return blocks.field("y_pred", self._answer_type("predict"))
 
     def predict_proba(self, X: Any, budget: float | None = None, **call: Any) -> Any:
-        """Class probabilities, lazily.
+        """Return class probabilities, lazily.
 
         Parameters
         ----------
@@ -141,12 +205,13 @@ class DaskRouter:
         -------
         dask.array.Array of shape (n_samples, n_classes)
         """
-        # The estimator's own words where it has none.
+        # Raises the error of an estimator that has no probabilities.
         _ = self.estimator.predict_proba
-        return self._views(X, ("y_pred",), "predict_proba", budget, call)[0]
+        blocks = self._route_blocks(X, "predict_proba", budget, call)
+        return blocks.field("y_pred", self._answer_type("predict_proba"))
 
     def route(self, X: Any, budget: float | None = None, **call: Any) -> Any:
-        """Choices, lazily and without answering.
+        """Return choices, lazily and without answering.
 
         Parameters
         ----------
@@ -158,10 +223,10 @@ class DaskRouter:
         dask.array.Array of shape (n_samples,), dtype=int64
             Index into ``estimator.choices_``.
         """
-        return self._views(X, ("route",), None, budget, call)[0]
+        return self._route_blocks(X, None, budget, call).field("route", CHOICE)
 
     def predict_cost(self, X: Any, budget: float | None = None, **call: Any) -> Any:
-        """What `predict` will have spent on each row, lazily and without answering.
+        """Return the cost of `predict` for each row, lazily and without answering.
 
         Parameters
         ----------
@@ -172,127 +237,135 @@ class DaskRouter:
         -------
         dask.array.Array of shape (n_samples,), dtype=float64
         """
-        return self._views(X, ("cost",), None, budget, call)[0]
+        return self._route_blocks(X, None, budget, call).field("cost", COST)
 
-    def _views(self, X, names, response, budget, call):
-        """Dask arrays of some of answers, choices and costs, all of one task for each block."""
-        array = import_optional("dask.array", "DaskRouter")
-        from dask import delayed
+    # One task for each block ----------------------------------------------------------
 
+    def _answer_type(self, response):
+        """Return shape and dtype of the answer to one row (`EntryType`).
+
+        `response` is ``"predict"`` or ``"predict_proba"``. None, if nothing is
+        answered, is as ``"predict"``.
+        """
+        estimator = self.estimator
+        classes = getattr(estimator, "classes_", None)
+        if response == "predict_proba":
+            return EntryType((len(classes),), np.dtype(float))
+        if classes is None:
+            if is_regressor(estimator):
+                return EntryType((), np.dtype(float))
+            # A router without members answers with the choices themselves.
+            no_routes = np.empty(0, np.int64)
+            no_answers = estimator.answer(Plan(no_routes, no_routes.astype(float)))
+            return EntryType((), no_answers.dtype)
+        if getattr(estimator, "abstain_quality_", None) is not None:
+            return ANSWER_OR_NONE
+        if getattr(estimator, "_multilabel", False):
+            # An indicator of each label.
+            return EntryType((len(classes),), np.dtype(np.int64))
+        return EntryType((), np.asarray(classes).dtype)
+
+    def _route_blocks(self, X, response, budget, call):
+        """Return one task for each block of rows, which routes and answers it.
+
+        Parameters
+        ----------
+        X : dask array or data frame
+        response : {"predict", "predict_proba"} or None
+            Method of the models that answer. None does not answer.
+        budget : float or None
+        call : dict
+            Further keyword arguments of `predict_routed`.
+
+        Returns
+        -------
+        RoutedBlocks
+        """
+        import_optional("dask.array", "DaskRouter")
         if not is_collection(X):
             raise TypeError(
-                f"X must be a Dask array or data frame, got {type(X).__name__}: give rows in "
-                "memory to the estimator itself."
+                f"X must be a Dask array or data frame, got {type(X).__name__}: give "
+                "rows in memory to the estimator itself."
             )
-        answers = self._answers(response)
         if self.policy == "batch":
-            blocks, sizes, tasks = self._capped(X, response, budget, call, answers)
-        else:
-            estimator = self.estimator
-            if getattr(estimator, "policy", "online") != "online":
-                estimator = copy.copy(estimator).set_params(policy="online")
-            blocks, sizes, beside = row_blocks(X, **call)
-            sent = delayed(estimator, pure=False)
-            tasks = [
-                delayed(_routed)(sent, block, response, budget, one, answers)
-                for block, one in zip(blocks, beside)
-            ]
-        shapes = {"y_pred": answers, "route": ((), np.int64), "cost": ((), float)}
-        found = []
-        for name in names:
-            columns, dtype = shapes[name]
-            parts = [
-                array.from_delayed(
-                    delayed(getattr)(task, name), (size, *columns), dtype=dtype
-                )
-                for task, size in zip(tasks, sizes)
-            ]
-            found.append(array.concatenate(parts))
-        return found
+            return self._route_under_cap(X, response, budget, call)
+        return self._route_online(X, response, budget, call)
 
-    def _answers(self, response):
-        """Shape of an answer beyond its row, and the dtype."""
-        classes = getattr(self.estimator, "classes_", None)
-        if response == "predict_proba":
-            return (len(classes),), np.dtype(float)
-        if (
-            classes is not None
-            and getattr(self.estimator, "abstain_quality_", None) is not None
-        ):
-            # None among the labels.
-            return (), np.dtype(object)
-        if getattr(self.estimator, "_multilabel", False):
-            # An indicator of each label.
-            return (len(classes),), np.dtype(np.int64)
-        if classes is not None:
-            return (), np.asarray(classes).dtype
-        if is_regressor(self.estimator):
-            return (), np.dtype(float)
-        # What only routes answers by the choices themselves.
-        none = np.empty(0, np.int64)
-        return (), self.estimator.answer(Plan(none, none.astype(float))).dtype
+    def _route_online(self, X, response, budget, call):
+        """Return tasks of rows that are decided alone (`RoutedBlocks`)."""
+        from dask import delayed
 
-    def _capped(self, X, response, budget, call, answers):
-        """Tasks of rows that are decided under one cap over all of them."""
-        from dask import array, delayed
+        estimator = self.estimator
+        if getattr(estimator, "policy", "online") != "online":
+            estimator = copy.copy(estimator).set_params(policy="online")
+        answer_type = self._answer_type(response)
+        blocks, sizes, calls = row_blocks(X, **call)
+        # One node of the graph: the estimator is sent to each worker once.
+        sent_estimator = delayed(estimator, pure=False)
+        tasks = []
+        for block, block_call in zip(blocks, calls):
+            task = delayed(_route_block)(
+                sent_estimator, block, response, budget, block_call, answer_type
+            )
+            tasks.append(task)
+        return RoutedBlocks(tasks, sizes)
+
+    def _route_under_cap(self, X, response, budget, call):
+        """Return tasks of rows that are decided under one cap (`RoutedBlocks`).
+
+        The choices are computed here, in passes over the estimates of all blocks. The
+        tasks look them up and answer.
+        """
+        from dask import delayed
 
         if call:
             raise ValueError(
-                f'{min(call)!r} is not taken with policy="batch" over blocks: the cap is '
-                "one over all rows by the same costs."
+                f'{min(call)!r} is not taken with policy="batch" over blocks: the cap '
+                "is one over all rows by the same costs."
             )
-        router = self.estimator
-        policy = _check_one_cap(router)
-        budget = router.make_call(budget).budget
+        policy = _policy_for_cap(self.estimator)
+        budget = self.estimator.make_call(budget).budget
         check_affordable(budget, policy.least)
         blocks, sizes, _ = row_blocks(X)
-        # Dask's concatenate leaves out what is known to be empty, if not all is: so do the
-        # blocks beside it.
         if any(sizes):
-            blocks, sizes = zip(
-                *((block, n) for block, n in zip(blocks, sizes) if n != 0)
-            )
-        sent, width = delayed(router, pure=False), len(router.choices_)
-        parts = [
-            array.from_delayed(
-                delayed(_values)(sent, block, policy, budget),
-                (size, width),
-                dtype=float,
-            )
-            for block, size in zip(blocks, sizes)
-        ]
-        least = float(policy.planned.min())
-        room = max(policy.room(budget), least)
-        plan = solve_assignment(array.concatenate(parts), policy.planned, room)
-        chosen = list(plan.choices.to_delayed().ravel())
-        # Of blocks that turn out to have no rows there is none in the plan.
-        if plan.plan.n_rows:
-            blocks = [blocks[i] for i in np.flatnonzero(np.diff(plan.plan.starts))]
+            # As Dask's concatenate does, leave out blocks that are known to be empty. A
+            # size of NaN is not known.
+            nonempty = [position for position, size in enumerate(sizes) if size != 0]
+            blocks = [blocks[position] for position in nonempty]
+            sizes = [sizes[position] for position in nonempty]
+        # One node of the graph: the router is sent to each worker once.
+        sent_router = delayed(self.estimator, pure=False)
+        assignment = _assign(sent_router, blocks, sizes, policy=policy, budget=budget)
+        passes = assignment.plan
+        if passes.n_rows:
+            # The assignment also leaves out blocks that turned out to be empty.
+            nonempty = np.flatnonzero(np.diff(passes.starts))
+            blocks = [blocks[position] for position in nonempty]
+
+        answer_type = self._answer_type(response)
         costs = policy.planned + policy.deciding
-        tasks = [
-            delayed(_answered)(sent, block, route, costs, response, answers)
-            for block, route in zip(blocks, chosen)
-        ]
-        return blocks, plan.choices.chunks[0], tasks
+        # One array of choices for each block.
+        routes = assignment.choices.to_delayed().ravel()
+        tasks = []
+        for block, route in zip(blocks, routes):
+            task = delayed(_answer_block)(
+                sent_router, block, route, costs, response, answer_type
+            )
+            tasks.append(task)
+        return RoutedBlocks(tasks, assignment.choices.chunks[0])
 
 
-def _routed(estimator, X, response, budget, call, answers):
-    """Answers, choices and costs of a block; without rows, of none."""
-    if num_samples(X) == 0:
-        return _nothing(answers)
-    found = estimator.respond(X, estimator.make_call(budget, **call), response)
-    if answers == ((), np.dtype(object)) and response == "predict":
-        # Alike in all blocks, whether they have rows that abstain or not.
-        found = Routed(found.y_pred.astype(object), found.route, found.cost)
-    return found
+def _policy_for_cap(router):
+    """Return the policy of a router, which must be able to decide under a cap.
 
-
-def _check_one_cap(router):
-    """The policy of a router, which must decide all rows by estimates and one list of costs."""
-    if not hasattr(router, "_policy") or router._asked_first(None):
+    It must decide by estimates alone, and have one list of costs for all rows.
+    """
+    positions = np.arange(len(router.choices_))
+    if not hasattr(router, "_policy") or router._asked_first(positions):
         raise TypeError(
-            'policy="batch" is for a BudgetRouter or an OccamRouterClassifier without embedding, '
-            f'got {router!r}: others ask a model before they decide. Use policy="online".'
+            'policy="batch" is for a BudgetRouter or an OccamRouterClassifier without '
+            f"embedding, got {router!r}: others ask a model before they decide. Use "
+            'policy="online".'
         )
     policy = router._policy()
     if policy.per_row:
@@ -302,16 +375,93 @@ def _check_one_cap(router):
     return policy
 
 
-def _values(router, X, policy, budget):
+def _assign(sent_router, blocks, sizes, *, policy, budget):
+    """Return the best choices of all rows within a cap.
+
+    Parameters
+    ----------
+    sent_router : Delayed
+    blocks : list of Delayed
+    sizes : sequence of int or float
+        Number of rows of each block. NaN if it is not known.
+    policy : Policy
+        Of the router, with fixed costs.
+    budget : float
+        The cap on the mean cost of all rows, deciding included.
+
+    Returns
+    -------
+    BlockedAssignment
+    """
+    from dask import array, delayed
+
+    values = []
+    for block, size in zip(blocks, sizes):
+        block_values = array.from_delayed(
+            delayed(_net_values)(sent_router, block, policy, budget),
+            shape=(size, len(policy.planned)),
+            dtype=float,
+        )
+        values.append(block_values)
+    cheapest = float(policy.planned.min())
+    room = max(policy.room(budget), cheapest)
+    return solve_assignment(array.concatenate(values), policy.planned, room)
+
+
+# Functions that run on the workers ----------------------------------------------------
+
+
+def _route_block(estimator, X, response, budget, call, answer_type):
+    """Return the decisions of a block as the estimator makes them (`Routed`).
+
+    Parameters
+    ----------
+    estimator : decision estimator
+    X : indexable of n_rows rows
+        The block.
+    response : {"predict", "predict_proba"} or None
+    budget : float or None
+    call : dict
+        Further keyword arguments of `predict_routed`, of this block.
+    answer_type : EntryType
+    """
     if num_samples(X) == 0:
-        return np.empty((0, len(router.choices_)))
+        return _no_rows(answer_type)
+    routed = estimator.respond(X, estimator.make_call(budget, **call), response)
+    if response == "predict" and answer_type == ANSWER_OR_NONE:
+        # One dtype for all blocks, also for those in which no row abstains.
+        return Routed(routed.y_pred.astype(object), routed.route, routed.cost)
+    return routed
+
+
+def _net_values(router, X, policy, budget):
+    """Return the values (n_rows, n_choices) of a block that a capped plan maximises.
+
+    They are estimated qualities less the penalty and less the smallest price of cost.
+    """
+    if num_samples(X) == 0:
+        return np.empty((0, len(policy.planned)))
     least_price = policy.price_floors[int(budget == np.inf)]
     return router.predict_quality(X) - policy.penalty - least_price * policy.planned
 
 
-def _answered(router, X, route, costs, response, answers):
+def _answer_block(router, X, route, costs, response, answer_type):
+    """Return the decisions of a block whose choices are known (`Routed`).
+
+    Parameters
+    ----------
+    router : decision estimator
+    X : indexable of n_rows rows
+        The block.
+    route : ndarray of shape (n_rows,)
+        Choice of each row.
+    costs : ndarray of shape (n_choices,)
+        Cost of each choice, deciding included.
+    response : {"predict", "predict_proba"} or None
+    answer_type : EntryType
+    """
     if num_samples(X) == 0:
-        return _nothing(answers)
+        return _no_rows(answer_type)
     cost = costs[route]
     if response is None:
         return Routed(None, route, cost)
@@ -319,7 +469,11 @@ def _answered(router, X, route, costs, response, answers):
     return Routed(router.answer(plan, response), route, cost)
 
 
-def _nothing(answers):
-    """No answers, of the shape and the dtype of those of other blocks: it decides theirs too."""
-    shape, dtype = answers
-    return Routed(np.empty((0, *shape), dtype), np.empty(0, np.int64), np.empty(0))
+def _no_rows(answer_type):
+    """Return the decisions of a block without rows (`Routed`).
+
+    All blocks are concatenated, so that an empty one must have the same shape and
+    dtype.
+    """
+    answers = np.empty((0, *answer_type.shape), answer_type.dtype)
+    return Routed(answers, route=np.empty(0, np.int64), cost=np.empty(0))

@@ -1,4 +1,6 @@
-"""OCCAM: which member answers, row by row; for labels and for numbers."""
+"""OCCAM: a member is chosen for each row by its estimated quality and its cost."""
+
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
@@ -7,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import check_affordable, check_budget, note_failure
 from skroute.base._calls import ALLOWED, EXCLUDE, REQUEST_ID
-from skroute.base._inspection import may_take_missing, predicts_best_score
+from skroute.base._inspection import may_take_missing, names_best_score
 from skroute.metrics._objectives import OF_LABELS, OF_NUMBERS
 from skroute.quality import QualityRegressor
 from skroute.routing.parts._estimates import folds_of, with_weights
@@ -29,8 +31,38 @@ from skroute.utils._row_hash import tie_draws
 from skroute.utils._timing import seconds_per_sample
 
 
+class SplitCosts(NamedTuple):
+    """Costs before and after a row is decided.
+
+    Attributes
+    ----------
+    deciding : float
+        Cost of deciding, which each row pays: `routing_cost`, and the member that
+        embeds.
+    added : ndarray of shape (n_members,)
+        Further cost of each member if it is chosen.
+    """
+
+    deciding: float
+    added: np.ndarray
+
+
 class Occam(MemberRouter):
-    """Members whose quality is estimated for each row; the best at the price answers."""
+    """Base of the OCCAM routers for labels and for numbers.
+
+    The quality of each member is estimated for each row, from the row itself or from an
+    embedding. A fitted router has these private attributes:
+
+    ``_learned`` : Policy
+        The policy as `fit` has learned it, at the parameters of `fit`.
+    ``_embedder`` : int or None
+        Position of the member that embeds. None if no member does.
+    ``_embedder_answers`` : bool
+        True if the largest probability of the member that embeds is its answer. It is
+        then paid once, and choosing it costs nothing more.
+    ``_routing_seconds`` : float
+        Measured time of deciding on a row. 0 if it is not measured.
+    """
 
     _parameter_constraints: dict = {
         **MemberRouter._parameter_constraints,
@@ -44,80 +76,76 @@ class Occam(MemberRouter):
     }
     call_parameters = (EXCLUDE, ALLOWED, REQUEST_ID)
 
-    # Fit ------------------------------------------------------------------------------------
+    # Fit ------------------------------------------------------------------------------
 
     def _response_methods_of(self, name, member, target):
-        # Of the member that embeds both are needed: its probabilities and what it answers.
+        """Return the methods by which a member is asked about training rows."""
         if name == self.embedding:
+            # Its probabilities are the embedding, and its predictions may be other
+            # labels.
             return ["predict_proba", "predict"]
         return super()._response_methods_of(name, member, target)
 
     def _advice_on_rows(self):
+        """Return advice if the default quality estimator cannot read X, or None."""
         if self.embedding is not None or self.quality_estimator is not None:
             return None
         return (
-            "Give the name of a member or a transformer as embedding, or a quality_estimator that "
-            "reads such rows."
+            "Give the name of a member or a transformer as embedding, or a "
+            "quality_estimator that reads such rows."
         )
 
     def _check_members(self, members):
+        """Check members and embedding before any member is fitted."""
         super()._check_members(members)
-        if isinstance(self.embedding, str):
-            if self.embedding not in members:
-                raise ValueError(
-                    f"embedding={self.embedding!r} is not the name of a member; the members are "
-                    f"{list(members)!r}. It may also be a transformer or None."
-                )
-            if not will_have(members[self.embedding], "predict_proba"):
-                raise ValueError(
-                    f"embedding={self.embedding!r} needs predict_proba, which that member "
-                    f"({members[self.embedding]!r}) does not have."
-                )
+        if not isinstance(self.embedding, str):
+            return
+        if self.embedding not in members:
+            raise ValueError(
+                f"embedding={self.embedding!r} is not the name of a member; the "
+                f"members are {list(members)!r}. It may also be a transformer or None."
+            )
+        if not will_have(members[self.embedding], "predict_proba"):
+            raise ValueError(
+                f"embedding={self.embedding!r} needs predict_proba, which that member "
+                f"({members[self.embedding]!r}) does not have."
+            )
 
     def _cheapest_plan(self, costs, names):
-        deciding, added = self._split_costs(costs, names, answers=True)
-        return deciding + super()._cheapest_plan(added, names)
+        """Return the mean cost of the cheapest plan, deciding included."""
+        # A lower bound: it is not known yet if the member that embeds is paid twice.
+        split = self._split_costs(costs, names, embedder_answers=True)
+        return split.deciding + super()._cheapest_plan(split.added, names)
 
-    def _split_costs(self, costs, names, answers):
-        """What every row pays whoever answers, and what choosing each member adds.
+    def _split_costs(self, costs, names, *, embedder_answers):
+        """Return the costs before and after a row is decided (`SplitCosts`).
 
-        `answers` says whether the probabilities of the member that embeds are its answer.
+        Parameters
+        ----------
+        costs : array-like of shape (n_members,)
+            Cost of each member's call.
+        names : list of str
+            The members.
+        embedder_answers : bool
+            As `_embedder_answers`.
+
+        Returns
+        -------
+        SplitCosts
         """
-        deciding, added = (
-            float(self.routing_cost or 0.0),
-            np.array(costs, dtype=np.float64),
-        )
+        deciding = 0.0 if self.routing_cost is None else float(self.routing_cost)
+        added = np.array(costs, dtype=np.float64)
         if isinstance(self.embedding, str):
-            at = names.index(self.embedding)
-            deciding += float(added[at])
-            if answers:
-                added[at] = 0.0
-        return deciding, added
+            embedder = names.index(self.embedding)
+            deciding += float(added[embedder])
+            if embedder_answers:
+                added[embedder] = 0.0
+        return SplitCosts(deciding, added)
 
     def _learn(self, X, answers):
-        names = answers.names
-        self.embedding_, self._embedder, self._embedder_answers = None, None, True
-        features = X
-        if isinstance(self.embedding, str):
-            self._embedder = names.index(self.embedding)
-            features = answers.by_method[self._embedder]["predict_proba"]
-            # It is asked once where its answers are known to be its most probable labels.
-            self._embedder_answers = predicts_best_score(
-                self._members.models[self._embedder]
-            )
-        elif self.embedding is not None:
-            self.embedding_ = clone(self.embedding)
-            with note_failure("embedding", num_samples(X), "fit"):
-                labels = self._target.labels(answers.target)
-                features = self.embedding_.fit_transform(X, labels)
-        objective = self._objective_of(self._target).bound(
-            answers.target, answers.weight
-        )
-        quality = objective.table(answers.target, answers.to(self._response_method()))
-        _, added = self._split_costs(
-            self._members.costs_of_fit, names, self._embedder_answers
-        )
-        log = Log(names, quality, added).with_abstaining(self.abstain_cost)
+        """Learn the policy from out-of-fold answers of the members (`OutOfFold`)."""
+        features = self._fit_embedding(X, answers)
+        log = self._log_of(answers)
         self.abstain_quality_ = log.abstain_quality
         estimator = self.quality_estimator
         if estimator is None:
@@ -135,80 +163,153 @@ class Occam(MemberRouter):
         self._routing_seconds = 0.0
         if isinstance(self.costs, str) and self.routing_cost is None:
             self._routing_seconds = self._time_decisions(policy, X)
-        self._learned, self.choices_ = policy, log.names
-        self._learned = policy = self._policy()
+        self._learned = policy
+        self.choices_ = log.names
+        # At the parameters of now. Calls then find its prices computed.
+        self._learned = self._policy()
         budget = check_budget(self.budget)
-        check_affordable(budget, policy.least)
-        warn_of_fit(policy, self.choices_, budget)
+        check_affordable(budget, self._learned.least)
+        warn_of_fit(self._learned, self.choices_, budget)
+
+    def _fit_embedding(self, X, answers):
+        """Fit the embedding, and return what the quality estimator reads.
+
+        Parameters
+        ----------
+        X : indexable of n_rows rows
+        answers : OutOfFold
+            Answers of the members to these rows.
+
+        Returns
+        -------
+        indexable of n_rows rows
+            X, the embedded rows, or the out-of-fold probabilities of the member that
+            embeds.
+        """
+        self.embedding_ = None
+        self._embedder = None
+        self._embedder_answers = True
+        if self.embedding is None:
+            return X
+        if isinstance(self.embedding, str):
+            self._embedder = answers.names.index(self.embedding)
+            responses = answers.by_method[self._embedder]
+            # It is asked once, unless its answers are not its most probable labels.
+            self._embedder_answers = names_best_score(
+                self._members.models[self._embedder],
+                responses["predict_proba"],
+                responses["predict"],
+            )
+            return responses["predict_proba"]
+        self.embedding_ = clone(self.embedding)
+        with note_failure("embedding", num_samples(X), "fit"):
+            labels = self._members.target.labels(answers.target)
+            return self.embedding_.fit_transform(X, labels)
+
+    def _log_of(self, answers):
+        """Return quality and added cost of each member on each row (`Log`)."""
+        objective = self._objective_of(self._members.target)
+        objective = objective.bound(answers.target, answers.weight)
+        quality = objective.table(answers.target, answers.to(self._response_method()))
+        split = self._split_costs(
+            self._members.costs_of_fit,
+            answers.names,
+            embedder_answers=self._embedder_answers,
+        )
+        return Log(answers.names, quality, split.added).with_abstaining(
+            self.abstain_cost
+        )
 
     def _time_decisions(self, policy, X):
-        """Measured seconds of deciding on a row, without the member that embeds."""
-        features = X if self._embedder is None else self._embed(X)
+        """Return the measured seconds of deciding on a row, without a member's call."""
+        rows_to_decide = X if self._embedder is None else self._embed(X)
 
         def decide(rows):
             if self.embedding_ is not None:
                 rows = self.embedding_.transform(rows)
-            policy.decide(
-                policy.estimates(rows), policy.planned, np.inf, draw=tie_draws(rows)
-            )
+            estimates = policy.estimates(rows)
+            policy.decide(estimates, policy.planned, np.inf, draw=tie_draws(rows))
 
-        return seconds_per_sample(decide, features)
+        return seconds_per_sample(decide, rows_to_decide)
 
-    # Decisions ------------------------------------------------------------------------------
+    # Decisions ------------------------------------------------------------------------
 
     def _policy(self):
+        """Return the fitted policy at the parameters of now (`Policy`)."""
         check_is_fitted(self)
-        deciding, added = self._split_costs(
-            self._member_costs, self.member_names_, self._embedder_answers
+        split = self._split_costs(
+            self._member_costs,
+            self.member_names_,
+            embedder_answers=self._embedder_answers,
         )
+        deciding = split.deciding
         if isinstance(self.costs, str):
             deciding += self._routing_seconds
         return self._learned.at(
-            costs=added,
+            costs=split.added,
             deciding=deciding,
             reg_lambda=check_lambda(self.reg_lambda),
             least_prices=self._least_prices(),
         )
 
     def _embed(self, X):
-        """What the quality estimator sees: X, or the probabilities of the member that embeds."""
-        n = num_samples(X)
+        """Return what the quality estimator reads: X, or an embedding of it."""
+        n_rows = num_samples(X)
         if self._embedder is not None:
-            return self._ask_member(X, self._embedder, "predict_proba", np.arange(n))
+            all_rows = np.arange(n_rows)
+            return self._ask_member(X, self._embedder, "predict_proba", all_rows)
         if self.embedding_ is None:
             return X
-        with note_failure("embedding", n, "transform"):
+        with note_failure("embedding", n_rows, "transform"):
             return cache_of(self).get_or_compute(
                 "embedded", lambda: self.embedding_.transform(X)
             )
 
-    def _look(self, X, kept):
+    def _look(self, X, choices):
+        """Return what is known before rows are decided between some choices.
+
+        Returns
+        -------
+        features : indexable of n_rows rows
+            Input of the quality estimator.
+        state : dict or None
+            Answers of the member that embeds, by position and method. They are paid.
+        answers : dict
+            Answer to the first row of each member that deciding has paid for.
+        """
         features = self._embed(X)
         if self._embedder is None or not self._embedder_answers:
             return features, None, {}
         # Deciding has paid for the answers of the member that embeds.
-        k, labels = self._embedder, features.argmax(axis=1)
-        state = {(k, "predict_proba"): features, (k, "predict"): labels}
-        return features, state, {k: self._target.labels(labels)[0]}
+        labels = features.argmax(axis=1)
+        state = {
+            (self._embedder, "predict_proba"): features,
+            (self._embedder, "predict"): labels,
+        }
+        first_label = self._members.target.labels(labels)[0]
+        return features, state, {self._embedder: first_label}
 
     def _plan_single(self, X, name, call):
+        """Return the plan by which one member, of this name, answers all rows."""
         plan = super()._plan_single(X, name, call)
-        if name == self.embedding and cache_of(self) is not NO_CACHE:
+        is_sweep = cache_of(self) is not NO_CACHE
+        if is_sweep and name == self.embedding:
             # In a sweep over budgets this member has answered when it embedded.
             _, state, _ = self._look(X, None)
             plan = plan._replace(state=state)
         return plan
 
     def _plan(self, X, call):
-        kept, allowed = kept_choices(
+        """Return the choices for the rows of a call (`Plan`)."""
+        choices, allowed = kept_choices(
             self.choices_, num_samples(X), call.exclude, call.allowed
         )
-        if self._embedder is not None and self._embedder not in kept:
+        if self._embedder is not None and self._embedder not in choices:
             raise ValueError(
-                f"exclude={call.exclude!r} names {self.embedding!r}, which embeds every row: "
-                "without it nothing can be decided."
+                f"exclude={call.exclude!r} names {self.embedding!r}, which embeds "
+                "every row: without it nothing can be decided."
             )
-        policy = self._policy().restricted(kept)
+        policy = self._policy().restricted(choices)
         # Before the member that embeds is called.
         check_affordable(call.budget, policy.least)
         estimates, state = self._estimated(X, policy)
@@ -222,21 +323,24 @@ class Occam(MemberRouter):
         )
         return plan._replace(state=state)
 
-    def _asked_first(self, kept):
-        return [] if self._embedder is None else [self.member_names_[self._embedder]]
+    def _asked_first(self, choices):
+        """Return the names of members that deciding asks: that which embeds, if any."""
+        if self._embedder is None:
+            return []
+        return [self.member_names_[self._embedder]]
 
-    # Attributes -----------------------------------------------------------------------------
+    # Attributes -----------------------------------------------------------------------
 
     @property
     def costs_(self):
-        """Cost of each choice by `costs` as it is now; 0 for abstaining."""
+        """Cost of each choice by `costs` as it is now. 0 for abstaining."""
         check_is_fitted(self)
         costs = self._member_costs
         return costs if self.abstain_quality_ is None else with_last(costs, 0.0)
 
     @property
     def routing_cost_(self):
-        """What each row pays before its member is known: deciding, and who embeds it."""
+        """Cost of deciding on a row, the member that embeds included."""
         return self._policy().deciding
 
     @property
@@ -247,108 +351,115 @@ class Occam(MemberRouter):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        if self.embedding is None:
-            # The quality estimator reads X itself.
-            reader = self.quality_estimator
-            if reader is None:
-                reader = QualityRegressor()
-            if hasattr(reader, "__sklearn_tags__"):
-                tags.input_tags.sparse &= get_tags(reader).input_tags.sparse
-                tags.input_tags.allow_nan &= may_take_missing(reader)
-            else:
-                tags.input_tags.sparse = tags.input_tags.allow_nan = False
+        if self.embedding is not None:
+            return tags
+        # The quality estimator reads X itself.
+        reader = self.quality_estimator
+        if reader is None:
+            reader = QualityRegressor()
+        if hasattr(reader, "__sklearn_tags__"):
+            tags.input_tags.sparse &= get_tags(reader).input_tags.sparse
+            tags.input_tags.allow_nan &= may_take_missing(reader)
+        else:
+            tags.input_tags.sparse = False
+            tags.input_tags.allow_nan = False
         return tags
 
 
 class OccamRouterClassifier(Occam, ClassifierMixin, BaseEstimator):
     r"""Answer each row with the classifier that is worth its cost for that row (OCCAM).
 
-    `fit` fits the members and records how each does on rows that it has not seen. A quality
-    estimator learns to predict it for new rows. A row then goes to the member with the best
-    :math:`\hat q_i(x) - \lambda \sigma_i - p\, c_i` [1]_ (equation 9), where the price :math:`p`
-    is learned so that the mean cost meets the budget. Only that member is called.
+    `fit` fits the members and records their out-of-fold quality. A quality estimator
+    learns to predict it for new rows. A row then goes to the member with the best
+    :math:`\hat q_i(x) - \lambda \sigma_i - p\, c_i` [1]_ (equation 9). The price
+    :math:`p` is learned so that the mean cost meets the budget. Only that member is
+    called.
 
     Parameters
     ----------
     estimators : list of (str, classifier)
-        The members. Each is cloned and fitted; a fitted one is passed as
-        :class:`~sklearn.frozen.FrozenEstimator`, and then the rows given to `fit` should
-        be new to it. ``set_params(name="drop")`` leaves one out.
+        The members. Each is cloned and fitted. A fitted one is passed as
+        :class:`~sklearn.frozen.FrozenEstimator`. It should not have been fitted on the
+        rows of `fit`. ``set_params(name="drop")`` leaves one out.
 
     costs : mapping from str to float, array-like of shape (n_members,) or "time"
         Cost per call of each member, in any one unit (seconds, dollars, FLOPs).
-        ``"time"`` measures it in `fit`: median seconds per sample, device-synchronised.
+        ``"time"`` measures it in `fit`: median seconds per sample, synchronised with
+        the device.
 
     budget : float, default=None
         Mean cost per sample, in the unit of `costs`, everything included. None is
-        unlimited. Raising it sends more rows to more expensive members. It is spent as far
-        as held-out rows show a gain beyond noise.
+        unlimited. A larger budget sends more rows to more expensive members. It is
+        spent as far as held-out rows show a gain beyond noise.
 
     quality_estimator : multi-output regressor, default=None
         Predicts the members' quality from the embedding. None takes
         :class:`~skroute.quality.QualityRegressor`. The paper's own is
-        :class:`~skroute.quality.BaggedNeighborsRegressor`, on features scaled to [0, 1].
+        :class:`~skroute.quality.BaggedNeighborsRegressor`, on features scaled to [0,
+        1].
 
     embedding : None, transformer or str, default=None
-        What the quality estimator sees: X itself; the output of a transformer, which is
-        cloned and fitted; or ``predict_proba`` of the member of that name, out of fold in
-        `fit`. That member is then called on every row: its cost is charged to every row and
-        deducted from the budget. Choosing it costs nothing more if its ``predict`` is known to
-        be its largest probability, as that of most classifiers of scikit-learn, LightGBM,
-        XGBoost and skorch. A class of your own declares this by the attribute
-        ``predicts_best_score = True``.
+        Input of the quality estimator: X itself; the output of a transformer, which is
+        cloned and fitted; or ``predict_proba`` of the member of that name, out of fold
+        in `fit`. That member is then called on every row, and every row pays its cost,
+        which is included in the budget. Choosing it costs nothing more, unless its
+        answer is not its most probable label.
 
     quality : str, mapping, array-like, callable or (str, callable), default="accuracy"
-        What an answer is worth, higher is better; price and validation are in its unit. ``score``
-        stays accuracy.
+        Quality of an answer, higher is better. Price and validation figures are in its
+        unit. ``score`` is always accuracy.
 
-        - ``"accuracy"``, or ``"balanced_accuracy"``: right answers, all true classes alike.
-        - A cost matrix: a mapping from (true label, given label) to money, or an array with a
-          row for each true label of ``classes_`` and a column for each given one. The quality
-          is minus that money. See `exchange_rate`.
-        - ``"log_loss"``, ``"brier"``: minus these losses of ``predict_proba``, and
-          ``"probability"`` of the true label, the paper's success probability. They favour the
-          least overconfident member: calibrate members first, for example by
-          :class:`~sklearn.calibration.CalibratedClassifierCV`.
-        - A function of true and given labels to one number per row, higher is better, or
-          ``("predict_proba", function)`` of true labels and probabilities.
+        - ``"accuracy"``: right answers.
+        - ``"balanced_accuracy"``: right answers, with the same weight for all true
+          classes.
+        - A cost matrix: a mapping from (true label, predicted label) to money, or an
+          array with a row for each true label of ``classes_`` and a column for each
+          predicted one. The quality is minus that money. See `exchange_rate`.
+        - ``"log_loss"``, ``"brier"``: minus these losses of ``predict_proba``.
+          ``"probability"``: that of the true label, the paper's success probability.
+          These favour the least overconfident member: calibrate members first, for
+          example by :class:`~sklearn.calibration.CalibratedClassifierCV`.
+        - A function of true and predicted labels to one number per row, higher is
+          better, or ``("predict_proba", function)`` of true labels and probabilities.
 
     exchange_rate : float, default=None
-        What one unit of `costs` is worth in the unit of `quality`. Quality minus that is then
-        maximised within the budget. None is 1 where `quality` is a cost matrix and there is no
-        budget, so that the sum of both, errors and prices, is least; 0 otherwise. Raising it
-        leaves more of a budget unspent.
+        Value of one unit of `costs` in the unit of `quality`. Quality minus the value
+        of the costs is then maximised within the budget. None is 1 if `quality` is a
+        cost matrix and there is no budget, which minimises the sum of the costs of
+        errors and calls. None is 0 otherwise. A larger rate leaves more of a budget
+        unspent.
 
     reg_lambda : float, default=0.0
-        Lambda: how many standard deviations of its estimation error (measured out of
-        sample) are taken off a member's estimate. Raising it prefers members that are predicted
-        reliably.
+        Lambda: the number of standard deviations of the out-of-sample estimation error
+        that are subtracted from the estimate of a member. A larger value prefers
+        members whose quality is predicted reliably.
 
     policy : {"online", "batch"}, default="online"
-        ``"online"`` decides each row alone by the price learned in `fit`; the budget
-        holds on average. ``"batch"`` solves the assignment for the rows given; the
+        ``"online"`` decides each row alone by the price learned in `fit`. The budget
+        holds on average. ``"batch"`` solves the assignment for the rows of a call. The
         budget is a hard cap on them.
 
     abstain_cost : float, default=None
-        What it costs, in units of `quality`, to abstain from a row, so that a person answers it.
-        The row counts as the best quality of any answer in `fit` minus this, and costs no more
-        than `routing_cost_`. `predict` marks the row by `abstain_label`, `predict_proba` by NaN.
-        None never abstains. If it is higher, fewer rows abstain.
+        Cost, in units of `quality`, of abstaining from a row, so that a person answers
+        it. The row counts as the best quality of any answer in `fit` minus this, and
+        costs only `routing_cost_`. `predict` returns `abstain_label` for it, and
+        `predict_proba` NaN. With None, no row abstains. With a higher cost, fewer rows
+        abstain.
 
     abstain_label : object, default=None
-        What `predict` gives for a row that abstains; no class may have this label. None takes
-        ``"abstain"`` where labels are texts and -1 where they are numbers.
+        Value of `predict` for a row that abstains. No class may have this label. None
+        takes ``"abstain"`` if labels are texts, and -1 if they are numbers.
 
     routing_cost : float, default=None
         Cost of deciding on one row (embedding transformer and estimate), in the unit of
-        `costs`; part of the budget. None measures it with ``costs="time"`` and is 0
-        otherwise.
+        `costs`. It is included in the budget. None measures it with ``costs="time"``
+        and is 0 otherwise.
 
     cv : int, splitter or iterable of splits, default=5
-        Folds that make the members' answers and the quality estimates out-of-sample. An
-        int is stratified by class for the members, and shuffled with a fixed seed for the
-        estimates; a splitter or a list of (train, test) serves both. ``groups`` reach a
-        splitter through metadata routing.
+        Folds for out-of-fold answers of the members and out-of-fold estimates of
+        quality. The folds of an int are stratified by class for the members, and
+        shuffled with a fixed seed for the estimates. A splitter or a list of (train,
+        test) serves both. ``groups`` reach a splitter through metadata routing.
 
     n_jobs : int, default=None
         Members fitted in parallel.
@@ -359,18 +470,18 @@ class OccamRouterClassifier(Occam, ClassifierMixin, BaseEstimator):
         Class labels.
 
     choices_ : list of str
-        Names of the members that `route` indexes; with an `abstain_cost` ``"abstain"`` as the
-        last one.
+        Names of the members that `route` indexes. With an `abstain_cost` the last one
+        is ``"abstain"``.
 
     estimators_ : list of classifiers
         The fitted members, in this order.
 
     costs_ : ndarray of shape (n_choices,)
-        Cost of each member's call; 0 for abstaining.
+        Cost of each member's call. 0 for abstaining.
 
     routing_cost_ : float
-        What each row pays before its member is known: `routing_cost`, measured where
-        ``costs="time"``, and the member that embeds.
+        Cost of deciding, which each row pays: `routing_cost`, measured with
+        ``costs="time"``, and the cost of the member that embeds.
 
     quality_estimator_ : estimator
         Fitted on all rows.
@@ -379,13 +490,16 @@ class OccamRouterClassifier(Occam, ClassifierMixin, BaseEstimator):
         Fitted on all rows.
 
     min_budget_, quality_std_, price_path_, price_, mean_quality_, abstain_quality_
-        As of :class:`BudgetRouter`, where a log is what members answered out of fold.
+        As in :class:`BudgetRouter`. The log is made of out-of-fold answers of members.
 
-    validation_quality_, validation_cost_, validation_quality_se_, validation_cost_se_ : float
+    validation_quality_, validation_quality_se_ : float
+        As there.
+
+    validation_cost_, validation_cost_se_ : float
         As there.
 
     n_features_in_, feature_names_in_ : int, ndarray of shape (`n_features_in_`,)
-        Number and names of the features seen during `fit`, where X has them.
+        Number and names of the features seen during `fit`, if X has them.
 
     See Also
     --------
@@ -394,23 +508,25 @@ class OccamRouterClassifier(Occam, ClassifierMixin, BaseEstimator):
 
     Notes
     -----
-    There is no `random_state`: set that of the members and of a `quality_estimator` of your own.
+    There is no `random_state`: set that of the members and of a `quality_estimator` of
+    your own.
 
-    `budget`, `policy`, `reg_lambda`, `costs` and `exchange_rate` can be changed after `fit`,
-    without a new fit: estimates and quality of the rows of `fit` are kept, and the dual price is
-    computed again.
+    `budget`, `policy`, `reg_lambda`, `costs` and `exchange_rate` can be changed after
+    `fit`, without a new fit: estimates and quality of the rows of `fit` are kept, and
+    the dual price is computed again.
 
-    ``fit(X, y, sample_weight=...)`` fits every member with the weights, and price, validation
-    and mean quality count rows by them. With scikit-learn's metadata routing each member says
-    whether it takes them. They reach a `quality_estimator` whose `fit` takes ``sample_weight``,
-    as the default does, unless it has said that it does not request them; the estimates of
-    another one, such as a pipeline, are not weighted, nor is an `embedding` that is a transformer.
-    Members and a `quality_estimator` of the user get the weights as they are given. What the
-    router itself learns does not depend on their unit, and a row of weight 0 is as good as absent.
+    ``fit(X, y, sample_weight=...)`` fits every member with the weights, and weights
+    rows in price, validation figures and mean quality. With scikit-learn's metadata
+    routing, the request of each member decides. A `quality_estimator` whose `fit` takes
+    ``sample_weight``, as the default does, gets the weights unless it refuses them. The
+    estimates of another one, such as a pipeline, are not weighted. An `embedding` that
+    is a transformer is not weighted either. Members and a `quality_estimator` of the
+    user get the weights as they are given. The router itself does not depend on their
+    unit, and ignores rows of weight 0.
 
-    Rows that are worth exactly the price are divided, so that all of the budget is used: which
-    way such a row goes is drawn from a hash of the row and of how often it came before in the
-    call, or of its ``request_id``.
+    At the price, some rows are tied between two members. They are divided, so that the
+    whole budget is used: a hash of the row, and of how often it came before in the
+    call, or of its ``request_id``, decides for each tied row.
 
     References
     ----------
@@ -426,16 +542,18 @@ class OccamRouterClassifier(Occam, ClassifierMixin, BaseEstimator):
     >>> from skroute.routing import OccamRouterClassifier
     >>> X, y = load_digits(return_X_y=True)
     >>> X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
-    >>> router = OccamRouterClassifier(
-    ...     [("bayes", GaussianNB()), ("forest", RandomForestClassifier(30, random_state=0))],
-    ...     costs={"bayes": 1, "forest": 10},
-    ...     budget=5,
-    ... )
+    >>> members = [
+    ...     ("bayes", GaussianNB()),
+    ...     ("forest", RandomForestClassifier(30, random_state=0)),
+    ... ]
+    >>> costs = {"bayes": 1, "forest": 10}
+    >>> router = OccamRouterClassifier(members, costs=costs, budget=5)
     >>> router = router.fit(X_train, y_train)
     >>> y_pred, route, cost = router.predict_routed(X_test)
     >>> bool(4 < cost.mean() < 6)
     True
-    >>> router.score(X_test, y_test) > router.named_estimators_.bayes.score(X_test, y_test) + 0.04
+    >>> bayes = router.named_estimators_.bayes
+    >>> router.score(X_test, y_test) > bayes.score(X_test, y_test) + 0.04
     True
     """
 
@@ -482,8 +600,8 @@ class OccamRouterClassifier(Occam, ClassifierMixin, BaseEstimator):
 class OccamRouterRegressor(Occam, RegressorMixin, BaseEstimator):
     r"""Answer each row with the regressor that is worth its cost for that row (OCCAM).
 
-    :class:`OccamRouterClassifier` for numbers: the quality of an answer is minus its loss. All
-    that is not listed here is as it is there.
+    This is :class:`OccamRouterClassifier` for numbers. The quality of an answer is
+    minus its loss. Attributes and notes are the same.
 
     Parameters
     ----------
@@ -494,44 +612,49 @@ class OccamRouterRegressor(Occam, RegressorMixin, BaseEstimator):
         Cost per call of each member.
 
     budget : float, default=None
-        Mean cost per sample, in the unit of `costs`. Raising it sends more rows to more
-        expensive members.
+        Mean cost per sample, in the unit of `costs`. A larger budget sends more rows to
+        more expensive members.
 
     quality_estimator : multi-output regressor, default=None
         Predicts the members' quality from the embedding.
 
     embedding : None or transformer, default=None
-        What the quality estimator sees: X itself, or the output of a transformer, which is
-        cloned and fitted.
+        Input of the quality estimator: X itself, or the output of a transformer, which
+        is cloned and fitted.
 
     quality : str or callable, default="squared_error"
-        What an answer is worth: minus this loss, one of "squared_error", "absolute_error",
+        Quality of an answer: minus this loss, one of "squared_error", "absolute_error",
         "squared_log_error", "absolute_percentage_error", "poisson_deviance" and
-        "gamma_deviance"; or a function of true and answered numbers to one number per row, higher
-        is better. ``score`` stays R².
+        "gamma_deviance"; or a function of true and predicted numbers to one number per
+        row, higher is better. ``score`` is always R².
 
     exchange_rate : float, default=None
-        What one unit of `costs` is worth in the unit of `quality`. Quality minus that is then
-        maximised within the budget. None is 0. Raising it leaves more of a budget unspent.
+        Value of one unit of `costs` in the unit of `quality`. Quality minus the value
+        of the costs is then maximised within the budget. None is 0. A larger rate
+        leaves more of a budget unspent.
 
     reg_lambda : float, default=0.0
-        How many standard deviations of its estimation error are taken off a member's estimate.
-        Raising it prefers members whose losses are predicted reliably.
+        Number of standard deviations of the estimation error that are subtracted from
+        the estimate of a member. A larger value prefers members whose losses are
+        predicted reliably.
 
     policy : {"online", "batch"}, default="online"
-        Each row alone, the budget on average; or the rows of a call together, under a hard cap.
+        ``"online"`` decides each row alone, and the budget holds on average.
+        ``"batch"`` decides the rows of a call together, under a hard cap.
 
     abstain_cost : float, default=None
-        What it costs, in units of `quality`, to abstain from a row, so that a person answers it.
-        `predict` marks the row by NaN. None never abstains. If it is higher, fewer rows abstain.
+        Cost, in units of `quality`, of abstaining from a row, so that a person answers
+        it. `predict` returns NaN for it. With None, no row abstains. With a higher
+        cost, fewer rows abstain.
 
     routing_cost : float, default=None
-        Cost of deciding on one row. None measures it with ``costs="time"`` and is 0 otherwise.
+        Cost of deciding on one row. None measures it with ``costs="time"`` and is 0
+        otherwise.
 
     cv : int, splitter or iterable of splits, default=5
-        Folds that make the members' answers and the quality estimates out-of-sample. An int is
-        that many consecutive folds for the members: where rows are sorted, give a shuffled
-        splitter.
+        Folds for out-of-fold answers of the members and out-of-fold estimates of
+        quality. An int is this number of consecutive folds for the members: if rows are
+        sorted, give a shuffled splitter.
 
     n_jobs : int, default=None
         Members fitted in parallel.
@@ -550,8 +673,12 @@ class OccamRouterRegressor(Occam, RegressorMixin, BaseEstimator):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, size=(600, 1))
     >>> y = np.where(X[:, 0] > 0, np.sin(9 * X[:, 0]), X[:, 0])
-    >>> members = [("line", LinearRegression()), ("tree", DecisionTreeRegressor(max_depth=6))]
-    >>> router = OccamRouterRegressor(members, costs=[1, 10], budget=6).fit(X[:400], y[:400])
+    >>> members = [
+    ...     ("line", LinearRegression()),
+    ...     ("tree", DecisionTreeRegressor(max_depth=6)),
+    ... ]
+    >>> router = OccamRouterRegressor(members, costs=[1, 10], budget=6)
+    >>> router = router.fit(X[:400], y[:400])
     >>> bool(router.predict_cost(X[400:]).mean() < 7)
     True
     >>> router.score(X[400:], y[400:]) > 0.9

@@ -1,7 +1,7 @@
-"""The decisions of a router where skroute is not installed: this file needs numpy alone.
+"""Decisions of a router without skroute: a copy of this file needs numpy alone.
 
-Choices, costs and the price of every budget travel as JSON. The quality estimator travels by
-another way, for example skops or ONNX.
+Choices, costs and the price of every budget are exported as JSON. The quality estimator
+is exported in another way, for example by skops or ONNX.
 """
 
 import json
@@ -9,9 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
+# Version of the exported record.
 _FORMAT = 1
-# Efficiencies that differ by less, relatively, are tied; sums are exact to this.
-_TIE, _ROUNDING = 1e-9, 1e-12
+# Relative difference of efficiencies that are tied, as `TIE` of skroute.
+_TIE = 1e-9
+# Relative error of sums of costs, as `ROUNDING` of skroute.
+_ROUNDING = 1e-12
 
 
 def export_policy(router, path=None):
@@ -20,7 +23,7 @@ def export_policy(router, path=None):
     Parameters
     ----------
     router : BudgetRouter or OccamRouterClassifier or OccamRouterRegressor
-        Fitted, with costs that are fixed.
+        Fitted, with fixed costs.
 
     path : str or path-like, default=None
         A JSON file to write.
@@ -28,14 +31,14 @@ def export_policy(router, path=None):
     Returns
     -------
     dict
-        For :class:`PortablePolicy`; numbers, lists and text only.
+        For :class:`PortablePolicy`. It has numbers, lists and text only.
 
     Raises
     ------
     ValueError
-        For a router with costs per row, or one that asks a model before it decides.
+        If the router has costs per row, or asks a model before it decides.
     TypeError
-        For what is no fitted router, or a path that is none.
+        If `router` is no fitted router, or `path` no path.
 
     Examples
     --------
@@ -44,7 +47,8 @@ def export_policy(router, path=None):
     >>> from skroute.routing import BudgetRouter, PortablePolicy, export_policy
     >>> X = np.linspace(0, 1, 100)[:, None]
     >>> Q = np.column_stack([1 - X[:, 0], np.full(100, 0.9)])
-    >>> router = BudgetRouter(Ridge(), costs={"small": 1, "large": 5}, budget=3).fit(X, Q)
+    >>> costs = {"small": 1, "large": 5}
+    >>> router = BudgetRouter(Ridge(), costs=costs, budget=3).fit(X, Q)
     >>> policy = PortablePolicy(export_policy(router))
     >>> quality = router.predict_quality([[0.05], [0.95]])
     >>> [policy.choices[k] for k in policy.decide(quality, budget=3)]
@@ -52,13 +56,14 @@ def export_policy(router, path=None):
     """
     if not hasattr(router, "choices_") or not hasattr(router, "_policy"):
         raise TypeError(
-            "router must be a fitted BudgetRouter or OCCAM router, which decides by estimates of "
-            f"each choice, got {type(router).__name__}."
+            "router must be a fitted BudgetRouter or OCCAM router, which decides by "
+            f"estimates of each choice, got {type(router).__name__}."
         )
     policy = router._policy()
     if policy.per_row or policy.planned.shape != (len(router.choices_),):
         raise ValueError(
-            f"This router ({type(router).__name__}) has no price list of its choices to export."
+            f"This router ({type(router).__name__}) has no price list of its choices "
+            "to export."
         )
     record = {
         "format": _FORMAT,
@@ -88,7 +93,7 @@ class PortablePolicy:
     Attributes
     ----------
     choices : list of str
-        What `decide` indexes.
+        Names of the choices that `decide` indexes.
 
     costs : ndarray of shape (n_choices,)
         Cost of each choice.
@@ -112,7 +117,7 @@ class PortablePolicy:
         self.costs = np.array(record["costs"])
 
     def price(self, budget):
-        """Price of a mean budget, and the share of tied rows that take the more expensive choice.
+        """Return the price of a mean budget, and how ties at it are divided.
 
         Parameters
         ----------
@@ -124,34 +129,49 @@ class PortablePolicy:
         price : float
 
         share : float
+            Share of the tied rows that make the more expensive choice.
         """
-        record, budget = self.record, float(budget)
-        budgets, prices = np.array(record["budgets"]), record["prices"]
-        least_price = record["least_prices"][budget == np.inf]
+        record = self.record
+        budget = float(budget)
+        price_within_budget, price_without_limit = record["least_prices"]
         if budget == np.inf:
-            return least_price, 0.0
-        smallest = budgets[0] + record["deciding"]
+            return price_without_limit, 0.0
+        cheapest = record["budgets"][0]
+        deciding = record["deciding"]
+        smallest = cheapest + deciding
         if budget < smallest * (1 - _ROUNDING):
             raise ValueError(
                 f"budget={budget!r} is below the smallest feasible one, {smallest!r}."
             )
-        room = (1 - record["margin"]) * (budget - record["deciding"])
-        if budget <= smallest * (1 + _ROUNDING) or room <= budgets[0] * (1 + _ROUNDING):
+        # Mean cost that is left for the choices.
+        room = (1 - record["margin"]) * (budget - deciding)
+        is_smallest = budget <= smallest * (1 + _ROUNDING)
+        if is_smallest or room <= cheapest * (1 + _ROUNDING):
+            # At an infinite price each row makes its cheapest choice.
             return np.inf, 0.0
-        k = int((budgets <= room * (1 + _ROUNDING)).sum()) - 1
-        price, share = 0.0, 0.0
-        if k < len(prices) - 1:
-            share = min(
-                max((room - budgets[k]) / (budgets[k + 1] - budgets[k]), 0.0), 1.0
-            )
-            alone = record["counts"][k] == 1
-            price, share = (
-                (prices[k + round(share)], 0.0) if alone else (prices[k], share)
-            )
-        return (price, share) if price >= least_price else (least_price, 0.0)
+        price, share = self._price_of_room(room)
+        if price < price_within_budget:
+            return price_within_budget, 0.0
+        return price, share
+
+    def _price_of_room(self, room):
+        """Return price and share, as `price`, for a mean cost of the choices alone."""
+        budgets = np.array(self.record["budgets"])
+        prices = self.record["prices"]
+        # Each price is that of the budgets from its own to the next.
+        segment = int((budgets <= room * (1 + _ROUNDING)).sum()) - 1
+        if segment >= len(prices) - 1:
+            return 0.0, 0.0
+        next_budget = budgets[segment + 1]
+        share = (room - budgets[segment]) / (next_budget - budgets[segment])
+        share = min(max(share, 0.0), 1.0)
+        if self.record["counts"][segment] == 1:
+            # One row alone is not divided: it makes the choice that is nearer.
+            return prices[segment + round(share)], 0.0
+        return prices[segment], share
 
     def decide(self, quality, budget, draw=None):
-        """Index of the choice made for each row.
+        """Return the index of the choice made for each row.
 
         Parameters
         ----------
@@ -162,29 +182,49 @@ class PortablePolicy:
             Mean cost per row.
 
         draw : array-like of shape (n_rows,), default=None
-            Uniform numbers in [0, 1), which divide rows that are tied at the price. None sends
-            them to the cheaper choice.
+            Uniform numbers in [0, 1), which divide rows that are tied at the price.
+            With None, all of them make the cheaper choice.
 
         Returns
         -------
         ndarray of shape (n_rows,), dtype=int64
         """
         price, share = self.price(budget)
+        price, share = self.price(budget)
         values = np.asarray(quality, dtype=np.float64) - self.record["penalty"]
-        route = self._best(values, price, _TIE)
+        route = self._best(values, price, tolerance=_TIE)
         if share and draw is not None:
-            more = self._best(values, price, -_TIE)
-            route = np.where(np.asarray(draw) < share, more, route)
+            more_expensive = self._best(values, price, tolerance=-_TIE)
+            route = np.where(np.asarray(draw) < share, more_expensive, route)
         return route
 
-    def _best(self, values, price, tolerance):
-        """Each row's best value less price times cost; ties to the cheaper, or with a negative
-        tolerance to the more expensive choice."""
+    def _best(self, values, price, *, tolerance):
+        """Return, for each row, the choice with the best value less price times cost.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n_rows, n_choices)
+        price : float
+        tolerance : float
+            Relative difference from the price at which a row is tied. If it is
+            positive, ties go to the cheaper choice, and if negative, to the more
+            expensive one.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,), dtype=int64
+        """
+        # Choices from the cheapest to the most expensive one.
         order = np.argsort(self.costs, kind="stable")
         costs = self.costs[order]
-        found = np.zeros(len(values), dtype=np.int64)
-        for k in range(1, len(order)):
-            gain = values[:, order[k]] - values[np.arange(len(values)), order[found]]
-            worth = price * (1 + tolerance) * (costs[k] - costs[found])
-            found[(gain > 0) & (gain > np.nan_to_num(worth, nan=0.0))] = k
-        return order[found]
+        rows = np.arange(len(values))
+        # Positions in `order`.
+        best = np.zeros(len(values), dtype=np.int64)
+        for position in range(1, len(order)):
+            gain = values[:, order[position]] - values[rows, order[best]]
+            extra_cost = costs[position] - costs[best]
+            least_gain = price * (1 + tolerance) * extra_cost
+            # NaN is an infinite price times an extra cost of 0.
+            least_gain = np.nan_to_num(least_gain, nan=0.0)
+            best[(gain > 0) & (gain > least_gain)] = position
+        return order[best]

@@ -1,1 +1,1 @@
-"""What decides over time: streams with a total, and routers that learn while serving."""
+"""Decisions over time: streams with a total, and routers that learn from requests."""

@@ -1,15 +1,15 @@
-"""OnlineBudgetRouter: learn from the one outcome that each request shows, within a budget."""
+"""OnlineBudgetRouter: decide within a budget, learn from one outcome per request."""
 
 import threading
 from copy import deepcopy
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import CostAwareMixin, check_affordable, check_budget, check_costs
-from skroute.quality._logged import read_choice
+from skroute.quality._log_arguments import read_choice
 from skroute.routing.over_time._online_state import (
     COST,
     QUALITY,
@@ -32,72 +32,75 @@ from skroute.utils._named import by_label, check_rows_match
 from skroute.utils._typing import ArrayLike
 from skroute.utils._validation import check_numbers, whole_rows
 
-# Held while a first `partial_fit` starts to learn. One lock for all routers: an estimator has
-# none before `fit`, and it is seldom taken.
+# Lock of the first `partial_fit`. An estimator has no lock before `fit`, so that all
+# routers share this one.
 _STARTING = threading.Lock()
 
-# Rows of a standard normal that the scale of the features is shrunk towards.
+# The mean and scale of the features are shrunk towards 0 and 1 by this number of rows.
 _SCALE_ROWS = 10
 
 
 class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
     r"""Choose a model for each request within a budget, and learn from the outcomes.
 
-    For a service whose requests come one by one and show one outcome each: how good the
-    choice made was, and what it cost. The outcome may come late, in any order, in part or
-    never. Qualities and prices may drift, models fail, arrive and go, and all along a request
-    is to cost no more than `budget` on average.
+    Use it in a service whose requests come one by one, and where each request has one
+    outcome: the quality and the cost of the choice that was made. The outcome may come
+    late, in any order, in part or never. Qualities and prices may drift. Models may
+    fail, come and go. The mean cost of a request stays within `budget`.
 
-    1. :meth:`decide` takes the choice of the highest
+    1. :meth:`decide` takes the choice with the highest
 
        .. math:: \hat q_i(x) + w\,s_i(x) - p\,\hat c_i(x),
 
-       with :math:`s_i` the standard error of the estimate, :math:`w` = `exploration` and
-       :math:`p` the dual price of the budget;
-    2. the caller makes the call;
-    3. :meth:`commit` tells what it was worth and what it cost, or :meth:`refund` that it failed.
+       with :math:`s_i` the standard error of the estimate, :math:`w` = `exploration`
+       and :math:`p` the dual price of the budget.
+    2. The caller makes the call.
+    3. :meth:`commit` gives its quality and cost, or :meth:`refund` cancels a failed
+       call.
 
-    Quality, and cost relative to the price list, are ridge regressions per choice [1]_,
-    conditioned on each outcome in closed form. Their levels drift by a random walk, so that
-    old outcomes lose weight, and a choice that was not made for long becomes uncertain again
-    and is tried once more. Exploration pays for itself: it is traded at the budget's price, so
-    that what could not pay even at its best is never tried, and it is within the budget.
+    Quality, and cost relative to the price list, are estimated by one ridge regression
+    per choice [1]_, which is conditioned on each outcome in closed form. The levels
+    drift by a random walk. Old outcomes therefore lose weight, and a choice that was
+    not made for a long time becomes uncertain and is tried again. Exploration is part
+    of the budget. A choice that cannot be the best at the budget's price, even if its
+    estimate is too low, is not tried.
 
     Parameters
     ----------
     costs : mapping from str to float or array-like of shape (n_choices,), default=None
-        Price list: what a call of each choice costs on average. True costs of calls, where
-        they are told, are learned relative to it, so the list can be changed after fit, without
-        a new fit. None takes that of `prior`.
+        Price list: the mean cost of a call of each choice. True costs of calls are
+        learned relative to it, so that the list can be changed without a new fit. None
+        takes that of `prior`.
 
     budget : float, default=None
         Mean cost per request, in the unit of `costs`. None is unlimited.
 
     prior : fitted BudgetRouter, default=None
-        Warm start: its estimates are where learning starts from, and what is learned are the
-        deviations. Its own `predict` is then part of every decision's time.
+        Warm start. The router learns the deviations from the estimates of `prior`. Each
+        decision then includes the time of its `predict`.
 
     exploration : float, default=0.5
-        w, the standard errors that a choice is credited with. Raising it finds changes and
-        newcomers sooner and pays more for it.
+        Number of standard errors that are added to each estimate (w). Raising it finds
+        changes and new choices sooner, and costs more quality.
 
     drift : float, default=0.001
-        Variance that the level of a choice gains per request, relative to that of an outcome's
-        noise. A change is followed over about ``drift ** -0.5`` outcomes of the choice. Raising it
-        forgets faster and makes estimates noisier; 0 never forgets.
+        Variance that the level of a choice gains per request, relative to that of an
+        outcome's noise. The estimates follow a change in about ``drift ** -0.5``
+        outcomes of the choice. Raising it forgets faster and makes estimates noisier. 0
+        never forgets.
 
     alpha : float, default=10.0
         Ridge penalty of the weights of features, in outcomes.
 
     n_expected : int, default=None
-        Requests over which ``budget * n_expected`` is to be spent; then a next such horizon
-        begins. None keeps the ceiling all along: debts are paid back within about 100 requests,
-        and of what was saved no more than 10 requests' budget is spent later.
+        Number of requests in which ``budget * n_expected`` is spent. Then the next such
+        horizon begins. With None, the mean is kept at all times: debts are paid back
+        within about 100 requests, and savings are at most the budget of 10 requests.
 
     Attributes
     ----------
     choices_ : list of str
-        Names of the choices: the columns of y where it is a data frame, else the keys of
+        Names of the choices: the columns of y if it is a data frame, else the keys of
         `costs`, else ``"choice0"``, ``"choice1"``, ...
 
     costs_ : ndarray of shape (n_choices,)
@@ -110,40 +113,42 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         Mean of the cheapest choices' estimated cost over recent requests.
 
     n_features_in_, feature_names_in_ : int, ndarray of shape (`n_features_in_`,)
-        Number and names of the features seen during `fit`, where X has them.
+        Number and names of the features seen during `fit`. Names only if X has them.
 
     See Also
     --------
-    BudgetRouter : Learns once from a table or a log; its estimates may be of any kind.
-    BudgetStream : A hard cap on a total, shared by processes; learns nothing.
-    skroute.metrics.replay : What any of them would have done on a log, with shifts.
+    BudgetRouter : Learns once from a table or a log, with any estimator.
+    BudgetStream : Hard cap on a total, shared by processes. It does not learn.
+    skroute.metrics.replay : Replay of a log by any of them, with shifts.
 
     Notes
     -----
-    There is no `random_state`: what it explores depends on what it was told, and on nothing else.
+    There is no `random_state`: decisions depend only on the rows and on past outcomes.
 
-    `costs`, `budget`, `exploration`, `drift` and `n_expected` act from the next decision on where
-    they are set after `fit`. A new `n_expected` is the length of the horizon under way, or that of
-    a new one where the old one was not limited or would have ended by now. `alpha` and `prior` are
-    where learning starts from: after they are set, decisions are refused until the next `fit`.
+    If `costs`, `budget`, `exploration`, `drift` or `n_expected` is set after `fit`, it
+    acts at the next decision. A new `n_expected` is the length of the present horizon.
+    If there was none, or if it would have ended by now, a new horizon begins. Learning
+    starts from `alpha` and `prior`. After one of them is set, decisions are refused
+    until the next `fit`.
 
-    `predict`, `route` and the other views decide at the price of their budget by what is
-    believed now: without exploration, and nothing is counted or learned.
+    `predict`, `route` and the other views decide at the price of their budget by the
+    present estimates. They do not explore, count or learn.
 
-    All methods may be called from several threads. A pickle goes on where the original stood;
-    decisions that were open then can be told to each of the two once.
+    All methods may be called from several threads. A pickle has the state of its
+    moment. The outcome of a decision that was open then can be given once to each of
+    the two.
 
-    Without drift, what is believed after a set of outcomes does not depend on the order in
-    which they are told.
+    Without drift, the estimates do not depend on the order of the outcomes.
 
-    Time per request grows with the number of choices and the square of the number of features:
-    reduce embeddings to some tens of components.
+    The time of a request grows with the number of choices and the square of the number
+    of features. Reduce embeddings to some tens of components.
 
     References
     ----------
     .. [1] L. Li, W. Chu, J. Langford, R. Schapire, "A Contextual-Bandit Approach to
        Personalized News Article Recommendation", WWW 2010.
-    .. [2] A. Badanidiyuru, R. Kleinberg, A. Slivkins, "Bandits with Knapsacks", FOCS 2013.
+    .. [2] A. Badanidiyuru, R. Kleinberg, A. Slivkins, "Bandits with Knapsacks",
+       FOCS 2013.
     .. [3] A. Taberner-Miller, "ParetoBandit", Python package, 2026.
 
     Examples
@@ -153,7 +158,8 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(300, 2))
     >>> Q = np.column_stack([0.7 + 0.1 * X[:, 0], 0.8 - 0.1 * X[:, 0]])
-    >>> router = OnlineBudgetRouter({"small": 1, "large": 5}, budget=3).fit(X[:100], Q[:100])
+    >>> router = OnlineBudgetRouter({"small": 1, "large": 5}, budget=3)
+    >>> router = router.fit(X[:100], Q[:100])
     >>> for x, q in zip(X[100:], Q[100:]):
     ...     decision = router.decide(x)
     ...     # call the model named decision.name here
@@ -192,26 +198,27 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         self.n_expected = n_expected
 
     def __copy__(self):
-        # Its own books and beliefs, as a pickle has them; nothing changes the prior.
+        """Return a copy with a state of its own, as a pickle has it."""
+        # Nothing changes the prior, so that it is shared.
         return deepcopy(self, {id(self.prior): self.prior})
 
-    # Learning from a log ----------------------------------------------------------------------
+    # Learning from a log --------------------------------------------------------------
 
     def fit(self, X, y=None, costs=None):
-        """Learn from the rows of a log, all with the same weight, and set all counts to 0.
+        """Learn from a log, whose rows have equal weights, and set all counts to 0.
 
         Parameters
         ----------
         X : {array-like, dataframe} of shape (n_samples, n_features)
-            Features of past requests, numbers; they are brought to unit scale.
+            Features of past requests, numbers. They are standardised.
 
         y : {array-like, dataframe} of shape (n_samples, n_choices), default=None
-            Quality of each choice on each row, NaN where it is not known, such as of the
-            choices that were not made. None, with a `prior` alone: its estimates are all. An
-            array has the order of the prior's choices, or else of `costs`.
+            Quality of each choice on each row. NaN is unknown, for example the quality
+            of choices that were not made. None is allowed with a `prior`. The columns
+            of an array have the order of the prior's choices, or else of `costs`.
 
         costs : {array-like, dataframe} of shape (n_samples, n_choices), default=None
-            What the choices cost on each row, NaN where it is not known.
+            Cost of each choice on each row. NaN is unknown.
 
         Returns
         -------
@@ -220,7 +227,8 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            For values of the wrong shape or sign, or a budget below the cheapest plan.
+            If values have the wrong shape or sign, or if the budget is below the
+            cheapest plan.
         """
         return super().fit(X, y, costs=costs)
 
@@ -232,27 +240,29 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         with task.step("read the log"):
             names, tables = self._start(X, y, None, costs)
         with task.step("learn from the log"):
-            self._serving.learn_table(*self._features(X), *tables, apart=False)
+            self._learn(X, tables, apart=False)
         check_affordable(check_budget(self.budget), self._serving.least())
         self.choices_ = names
 
     def partial_fit(self, X, y, choice=None, costs=None):
-        """Learn from outcomes that this router did not decide, in order of time, newest last.
+        """Learn from outcomes of requests that this router did not decide.
+
+        The rows are in the order of time, the newest last.
 
         Parameters
         ----------
         X : {array-like, dataframe} of shape (n_samples, n_features)
-            Features of the requests. In the first call of all, they also give the scale.
+            Features of the requests. The first call also learns the scale from them.
 
         y : array-like of shape (n_samples, n_choices) or, with `choice`, (n_samples,)
-            Quality; NaN where it is not known.
+            Quality. NaN is unknown.
 
         choice : array-like of shape (n_samples,), default=None
-            The choice made for each row, by name or by index into ``choices_``.
+            The choice of each row, as a name or an index into ``choices_``.
 
         costs : array-like of the shape of `y`, default=None
-            What was paid, NaN where it is not known. It is learned from, and is not in the books
-            of the budget: what :meth:`decide` did not decide was paid elsewhere.
+            Paid costs. NaN is unknown. The estimates learn from them. They do not count
+            as spending of this router, since :meth:`decide` did not decide these rows.
 
         Returns
         -------
@@ -261,29 +271,45 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            For values of the wrong shape or sign, or a choice that is none; nothing is learned.
+            If values have the wrong shape or sign, or for an unknown choice. Nothing is
+            learned.
         """
         check_rows_match(X=X, y=y, costs=costs, choice=choice)
         if not self.__sklearn_is_fitted__():
             with _STARTING:
-                # Of several threads the first one starts, and the others learn as it has ended.
+                # One thread starts. The others wait, and then learn below.
                 if not self.__sklearn_is_fitted__():
                     self._validate_params()
                     names, tables = self._start(X, y, choice, costs)
-                    self._serving.learn_table(*self._features(X), *tables, apart=True)
+                    self._learn(X, tables, apart=True)
                     self.choices_ = names
                     return self
         serving = self._current()
         n_rows = len(whole_rows(X, self, choice=choice))
         tables = _tables(n_rows, serving.names, y, choice, costs)
-        serving.learn_table(*self._features(X), *tables, apart=True)
+        self._learn(X, tables, apart=True)
         return self
 
+    def _learn(self, X, tables, *, apart):
+        """Learn from the outcomes of rows, see `Serving.learn_table`."""
+        rows, base = self._features(X)
+        self._serving.learn_table(rows, base, tables.quality, tables.costs, apart=apart)
+
     def _start(self, X, y, choice, costs):
-        """Names of the choices and the log as tables; nothing is learned but the scale."""
+        """Create the state before any outcome.
+
+        Returns
+        -------
+        names : list of str
+            Names of the choices.
+
+        tables : Outcomes
+            The log. Only the scale of the features is learned so far.
+        """
         rows = whole_rows(X, self, reset=True, choice=choice)
         n_rows, n_features = rows.shape
-        prior, listed = self.prior, self.costs
+        prior = self.prior
+        listed = self.costs
         if listed is None:
             if prior is None:
                 raise ValueError(
@@ -296,7 +322,8 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
                 raise ValueError(
                     f"prior has the choices {prior.choices_!r}, costs or y {names!r}."
                 )
-            names, self._named = list(prior.choices_), True
+            names = list(prior.choices_)
+            self._named = True
             self._prior_costs = np.asarray(prior.costs_, dtype=np.float64)
         listed = check_costs(listed, names)
         tables = _tables(n_rows, names, y, choice, costs)
@@ -308,18 +335,22 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         return names, tables
 
     def _features(self, X):
-        """Rows as they are learned from, and what the prior says of each choice."""
+        """Return scaled rows, and the estimates of the prior for each choice."""
         rows = whole_rows(X, self)
         return self._scaled(rows), self._base(X, len(rows))
 
     def _scaled(self, rows):
-        """Rows at unit scale with a 1 before them."""
+        """Return standardised rows, with a first column of ones."""
         scaled = np.ones((len(rows), len(self._center) + 1))
         np.divide(rows - self._center, self._scale, out=scaled[:, 1:])
         return scaled
 
     def _base(self, X, n_rows):
-        """What the prior says of quality and of cost, as (n_rows, n_choices, 2); 0 without one."""
+        """Return quality and cost by the prior, shape (n_rows, n_choices, 2).
+
+        The costs are deviations from the price list, relative to it. Without a prior
+        all entries are 0.
+        """
         if self._prior is None:
             return np.zeros((n_rows, len(self._serving.names), 2))
         costs = self._prior_costs
@@ -330,16 +361,16 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
             base[..., COST] = estimated / unit_of(costs) - (costs > 0)
         return base
 
-    # Decisions ------------------------------------------------------------------------------
+    # Decisions ------------------------------------------------------------------------
 
     def _state(self):
-        """What is believed, spent and waited for."""
+        """Return the state, also if parameters were set since the last decision."""
         if not self.__sklearn_is_fitted__():
             check_is_fitted(self)
         return self._serving
 
     def _current(self):
-        """Return the state, which decides by the parameters of now."""
+        """Return the state, after it has taken over the present parameters."""
         state = self._state()
         state.follow(self)
         return state
@@ -358,25 +389,28 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         return self._current().least()
 
     def _plan(self, X, call):
-        return self._current().plan(*self._features(X), call.budget)
+        serving = self._current()
+        rows, base = self._features(X)
+        return serving.plan(rows, base, call.budget)
 
     def _single_choices(self):
         return list(self.choices_)
 
     def _plan_single(self, X, name, call):
-        """Return the plan in which one choice answers every row, at its estimated costs."""
-        only = self.choices_.index(name)
-        return self._current().plan(*self._features(X), np.inf, only)
+        """Return the plan in which one choice answers every row."""
+        serving = self._current()
+        rows, base = self._features(X)
+        return serving.plan(rows, base, np.inf, only=self.choices_.index(name))
 
     def _answer(self, plan, response):
-        return (
-            np.asarray(self._serving.names)[plan.route] if self._named else plan.route
-        )
+        if not self._named:
+            return plan.route
+        return np.asarray(self._serving.names)[plan.route]
 
     def decide(self, x: Any) -> Decision:
-        """Choose for one request; the expected cost is charged.
+        """Choose for one request. The expected cost is charged.
 
-        Where a budget has become too small for the cheapest choice, that one is taken.
+        If the budget has become too small for the cheapest choice, this choice is made.
 
         Parameters
         ----------
@@ -386,41 +420,50 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         Returns
         -------
         Decision
-            What :meth:`commit` needs to learn; it may be pickled and told later. A named tuple of
-            ``id``, the number of the request; ``name``, the choice; ``expected_quality`` and
-            ``expected_cost``, what it is believed to be worth and to cost; ``explored``, the
-            quality given up so that more is known: the best of estimated quality less price times
-            cost, less that of the choice made; and what is learned from: ``row``, ``base``,
-            ``key``.
+            Argument of :meth:`commit`. It can be pickled. It is a named tuple of
+
+            - ``id``: number of the request,
+            - ``name``: name of the choice,
+            - ``expected_quality`` and ``expected_cost``: estimates for this choice,
+            - ``explored``: quality that is given up for exploration. It is the highest
+              estimate of quality minus price times cost, minus that of this choice,
+            - ``row``, ``base`` and ``key``: what :meth:`commit` needs to learn.
 
         Raises
         ------
         ValueError
-            For features that are not finite numbers of the right count, or that are named in
-            another order than in `fit`.
+            For features that are not finite numbers, for a wrong number of features, or
+            for names in another order than in `fit`.
         """
-        serving, budget = self._current(), check_budget(self.budget)
+        serving = self._current()
+        budget = check_budget(self.budget)
         row = check_numbers(x, "x")
-        row = row[0] if row.ndim == 2 and len(row) == 1 else row
+        if row.ndim == 2 and len(row) == 1:
+            row = row[0]
         if row.shape != self._center.shape:
             raise ValueError(
-                f"x must have the {len(self._center)} features of one request, got shape "
-                f"{row.shape}."
+                f"x must have the {len(self._center)} features of one request, got "
+                f"shape {row.shape}."
             )
-        named = by_label(x)
-        labels = list(named) if isinstance(named, dict) else column_keys(x) or []
-        known = list(getattr(self, "feature_names_in_", labels))
-        if (
-            labels
-            and labels != known
-            and all(isinstance(label, str) for label in labels)
-        ):
-            raise ValueError(
-                f"x must have the features {known!r} in this order, got {labels!r}."
-            )
+        self._check_feature_names(x)
         row = row[np.newaxis]
         base = self._base(row if column_keys(x) is None else x, 1)
         return serving.decide(self._scaled(row)[0], base[0], budget)
+
+    def _check_feature_names(self, x):
+        """Raise an error if a request has the names of `fit` in another order."""
+        features = by_label(x)
+        if isinstance(features, dict):
+            names = list(features)
+        else:
+            names = column_keys(x) or []
+        names_of_fit = list(getattr(self, "feature_names_in_", names))
+        are_texts = all(isinstance(name, str) for name in names)
+        if names and are_texts and names != names_of_fit:
+            raise ValueError(
+                f"x must have the features {names_of_fit!r} in this order, got "
+                f"{names!r}."
+            )
 
     def commit(
         self,
@@ -428,31 +471,31 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         quality: float | None = None,
         cost: float | None = None,
     ) -> None:
-        """Give the outcome of a decision: it may be late, in any order, or only a part.
+        """Give the outcome of a decision. It may be late, in any order, or incomplete.
 
         Parameters
         ----------
         decision : Decision
 
         quality : float, default=None
-            How good it was. None or NaN is not known.
+            Quality of the answer. None or NaN is unknown.
 
         cost : float, default=None
-            What the call cost. None or NaN leaves the expected cost charged.
+            Cost of the call. With None or NaN, the expected cost stays charged.
 
         Raises
         ------
         ValueError
-            For a decision that is not open, or numbers that are none.
+            If the decision is not open, or if quality or cost is not a number.
         """
         quality = float(check_numbers(quality, "quality", shape=(), allow_nan=True))
         cost = float(check_numbers(cost, "cost", shape=(), low=0.0, allow_nan=True))
         self._state().settle(decision, quality, cost)
 
     def refund(self, decision: Decision) -> None:
-        """Take back a decision whose call failed and cost nothing; nothing is learned.
+        """Cancel a decision whose call failed and cost nothing. Nothing is learned.
 
-        It is no request then: trying again is another decision, and the ceiling is the mean cost
+        The request is not counted. Another try is a new decision. The mean cost is that
         of requests that were not refunded.
 
         Parameters
@@ -462,39 +505,45 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            For a decision that is not open.
+            If the decision is not open.
         """
         self._state().settle(decision, refund=True)
 
     def status(self) -> OnlineStatus:
-        """Counts, mean cost and dual price, read at one moment.
+        """Return counts, mean cost and dual price at one moment.
 
         Returns
         -------
         OnlineStatus
-            Named tuple of ``n_requests``, decided and not refunded; ``n_refunded``; ``n_open``,
-            those whose outcome has not come; ``mean_cost`` of a request, expected costs standing
-            in for those not told; ``price``, the quality that one unit of cost is worth;
-            ``shares``, a dict of the share of the requests that each choice got; ``n_told``, a
-            dict of the outcomes of quality that each has learned from; ``explored``, the mean
-            quality given up for exploration.
+            Named tuple of
+
+            - ``n_requests``: number of requests that were decided and not refunded,
+            - ``n_refunded``: number of refunded requests,
+            - ``n_open``: number of decisions without an outcome,
+            - ``mean_cost``: mean cost of a request, expected ones for unknown ones,
+            - ``price``: quality that one unit of cost is worth,
+            - ``shares``: dict of the share of requests of each choice,
+            - ``n_told``: dict of the number of outcomes of quality of each choice,
+            - ``explored``: mean quality that is given up for exploration.
         """
         return self._state().status()
 
-    # Choices --------------------------------------------------------------------------------
+    # Choices --------------------------------------------------------------------------
 
     def exclude(self, names: Any) -> None:
-        """Exclude choices, for example while a model is down; the dual price is computed again.
+        """Exclude choices, for example while a model is down.
+
+        The dual price is computed again, without these choices.
 
         Parameters
         ----------
         names : sequence of str
-            Names of choices, beside those that are excluded already.
+            Names of choices, in addition to those that are already excluded.
 
         Raises
         ------
         ValueError
-            For a name that is none, or where no choice would be left. Nothing is changed.
+            For an unknown name, or if no choice would be left. Nothing is changed.
         """
         serving = self._state()
         serving.restrict(without=check_names(names, serving.names))
@@ -505,16 +554,18 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         Parameters
         ----------
         names : sequence of str, default=None
-            Names of choices; None means all.
+            Names of choices. None is all.
 
         Raises
         ------
         ValueError
-            For a name that is none.
+            For an unknown name.
         """
         serving = self._state()
-        known = serving.names
-        serving.restrict(again=known if names is None else check_names(names, known))
+        included = serving.names
+        if names is not None:
+            included = check_names(names, included)
+        serving.restrict(again=included)
 
     def add_choice(
         self,
@@ -525,31 +576,31 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         cost: float,
         n_trials: int = 0,
     ) -> None:
-        """Add a new model; its first estimate is the average of the others, and is uncertain.
+        """Add a new choice. Its first estimate is the mean of the other choices.
 
         Parameters
         ----------
         name : str
-            A new name, the last of ``choices_`` from here on. `fit` forgets it, and so does a
-            clone.
+            The new name, which becomes the last of ``choices_``. `fit` and `clone`
+            forget it.
 
         X : {array-like, dataframe} of shape (n_samples, n_features), default=None
-            Requests for which its quality is known, such as 30 scored ones.
+            Requests with a known quality of the new choice, for example 30 scored ones.
 
         y : array-like of shape (n_samples,), default=None
-            That quality.
+            This quality.
 
         cost : float
-            Its price, which ``set_params(costs={name: ...})`` changes later.
+            Listed cost. ``set_params(costs={name: ...})`` changes it later.
 
         n_trials : int, default=0
-            Requests that are sent to it first, whatever is believed of it. 0 tries it as far as
-            that may pay.
+            Number of next requests that get the new choice in any case. With 0 it is
+            tried only if it may pay.
 
         Raises
         ------
         ValueError
-            For a name that there is, or a cost that is none.
+            For a name that exists, or a cost that is not a finite number of at least 0.
         """
         serving = self._current()
         cost = check_new_choice(name, cost, serving.names)
@@ -561,20 +612,21 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
             raise ValueError(
                 "X and y must be given together: rows, and its quality on them."
             )
-        known: tuple = ()
+        rows: Any = ()
+        quality: Any = ()
         if X is not None:
             check_rows_match(X=X, y=y)
             rows = self._scaled(whole_rows(X, self))
-            known = rows, check_numbers(y, "y", shape=(len(rows),))
-        serving.add(name, cost, n_trials, *known)
+            quality = check_numbers(y, "y", shape=(len(rows),))
+        serving.add(name, cost, n_trials, rows, quality)
         with serving.lock:
-            # Read and written at one moment: a later choice of another thread stays.
+            # Under the lock, so that no choice of another thread is lost.
             self.choices_ = list(serving.names)
 
-    # scikit-learn ---------------------------------------------------------------------------
+    # scikit-learn ---------------------------------------------------------------------
 
     def score(self, X, y, sample_weight=None, budget=None):
-        """Realised mean quality of the choices that `route` makes.
+        """Return the mean logged quality of the choices that `route` makes.
 
         Parameters
         ----------
@@ -597,32 +649,73 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         return realised_quality(self, X, y, sample_weight, self.make_call(budget))
 
     def __sklearn_tags__(self):
+        """Return the tags: a `prior` makes y optional."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = self.prior is None
         tags.target_tags.multi_output = True
         return tags
 
 
+class Outcomes(NamedTuple):
+    """Outcomes of requests as tables.
+
+    Attributes
+    ----------
+    quality, costs : ndarray of shape (n_rows, n_choices)
+        NaN is unknown.
+    """
+
+    quality: np.ndarray
+    costs: np.ndarray
+
+
 def _tables(n_rows, names, y, choice, costs):
-    """Quality and costs as tables (n_rows, n_choices), NaN where they are not known."""
+    """Return the quality and costs of a log as tables (`Outcomes`)."""
+    position = None
     if choice is not None:
-        position, found = read_choice(choice, names, n_rows)
-        if len(found) > len(names):
+        position, names_of_log = read_choice(choice, names, n_rows)
+        if len(names_of_log) > len(names):
             raise ValueError(
-                f"choice has {found[len(names)]!r}, which is not among {names!r}."
+                f"choice has {names_of_log[len(names)]!r}, which is not among "
+                f"{names!r}."
             )
-    tables = []
-    for values, name, low in ((y, "y", -np.inf), (costs, "costs", 0.0)):
-        table = np.full((n_rows, len(names)), np.nan)
-        if values is not None and choice is not None:
-            values = check_numbers(
-                values, name, shape=(n_rows,), low=low, allow_nan=True
-            )
-            table[np.arange(n_rows), position] = values
-        elif values is not None:
-            values = check_matrix(values, name, names, allow_nan=True)
-            table = check_numbers(
-                values, name, shape=table.shape, low=low, allow_nan=True
-            )
-        tables.append(table)
-    return tables
+    shape = (n_rows, len(names))
+    return Outcomes(
+        quality=_table(y, "y", names, shape=shape, position=position, low=-np.inf),
+        costs=_table(costs, "costs", names, shape=shape, position=position, low=0.0),
+    )
+
+
+def _table(values, argument, names, *, shape, position, low):
+    """Return values as a table (n_rows, n_choices) with NaN for unknown ones.
+
+    Parameters
+    ----------
+    values : array-like or None
+        A table, or, if `position` is given, one value per row.
+
+    argument : str
+        Name of the argument, for messages.
+
+    names : list of str
+        Names of the choices.
+
+    shape : tuple of (int, int)
+        Numbers of rows and choices.
+
+    position : ndarray of shape (n_rows,) or None
+        The choice of each row.
+
+    low : float
+        The smallest allowed value.
+    """
+    table = np.full(shape, np.nan)
+    if values is None:
+        return table
+    if position is None:
+        matrix = check_matrix(values, argument, names, allow_nan=True)
+        return check_numbers(matrix, argument, shape=shape, low=low, allow_nan=True)
+    n_rows = shape[0]
+    values = check_numbers(values, argument, shape=(n_rows,), low=low, allow_nan=True)
+    table[np.arange(n_rows), position] = values
+    return table

@@ -1,4 +1,4 @@
-"""What an online router believes, what it has spent, and what it waits for."""
+"""The state of an online router: beliefs, spending and open decisions."""
 
 import copy
 import math
@@ -13,35 +13,55 @@ from skroute.base import Plan, check_affordable
 from skroute.routing.parts._log import check_new_choice, costs_now, kept_choices
 from skroute.routing.parts._policy import choose_one
 
-QUALITY, COST = 0, 1
-# Variance of the level of a choice, in units of the noise: of which nothing is known (its drift
-# never makes it less certain), which a fitted router estimates, and which came later.
-LEVEL_VARIANCE, PRIOR_VARIANCE, NEWCOMER_VARIANCE = 4.0, 0.05, 0.3
-# The smallest ridge penalty of which the inverse is a number that can be used.
-_LEAST_ALPHA = 1e-12
-# Weight of what is assumed of a choice's noise before it has shown its own, in outcomes; over how
-# many outcomes it is a mean; and noise before any outcome, that of qualities between 0 and 1.
-_NOISE_PRIOR, _NOISE_MEMORY, _NOISE_UNKNOWN = 10, 300, 0.1
-# How fast a level goes back to its usual one, in units of the drift; and over how many outcomes
-# of a choice the usual level is a mean.
-_RETURN, _USUAL = 4.0, 1000
-# Requests that the price is solved on, and after how many it is solved anew.
-_WINDOW, _EVERY = 256, 16
-# Within how many requests a debt is paid back; and how many requests' budget is saved at most.
-_SETTLE, _SAVINGS = 100, 10
-# Where not even the cheapest plan fits, nothing dearer is bought. The price is so many times the
-# highest efficiency in the window, so that it can be multiplied with a cost of 0.
-_BEYOND = 1e15
-# Estimated costs are at least this share of the price list's.
-_LEAST_SHARE = 0.1
-# Tries of a choice of which nothing is known, made while the books allow for them.
+# Targets of `Beliefs`: positions in its arrays.
+QUALITY = 0
+COST = 1
+
+# `benchmarks/bench_online.py` measures what the next constants do on streams with
+# drifts, failures and newcomers.
+
+# Variance of the level of a choice without outcomes, in units of the noise. The drift
+# adds no variance beyond it.
+LEVEL_VARIANCE = 4.0
+# The same for a choice whose quality a fitted router estimates.
+PRIOR_VARIANCE = 0.05
+# The same for a choice that is added later.
+NEWCOMER_VARIANCE = 0.3
+# The smallest ridge penalty. The inverse of a smaller one may overflow.
+_MIN_ALPHA = 1e-12
+# Weight of the common noise in the noise of a choice, in outcomes.
+_NOISE_PRIOR = 10
+# Number of outcomes over which the noise of a choice is a mean, at most.
+_NOISE_MEMORY = 300
+# Variance of the noise before any outcome: that of qualities between 0 and 1.
+_NOISE_UNKNOWN = 0.1
+# Rate at which a level returns to its usual value, in units of the drift.
+_RETURN = 4.0
+# Number of outcomes over which the usual level of a choice is a mean, at most.
+_USUAL_MEMORY = 1000
+# Number of latest requests on which the price is computed.
+_WINDOW = 256
+# Number of requests after which the price is computed again.
+_PRICE_INTERVAL = 16
+# Number of requests over which a debt is paid back.
+_DEBT_REQUESTS = 100
+# Savings are at most the budget of this many requests.
+_MAX_SAVINGS = 10
+# If not even the cheapest plan fits, the price is the highest efficiency in the window
+# times this factor. Only the cheapest choice is then made. An infinite price could not
+# be multiplied with a cost of 0.
+_BEYOND_ALL = 1e15
+# Estimated costs are at least this share of the price list.
+_MIN_COST_SHARE = 0.1
+# Number of first tries of a choice without outcomes, if the budget allows them.
 _FIRST_TRIES = 5
-# Decisions whose outcome is waited for; the oldest beyond so many count as missing.
-_MOST_OPEN = 100_000
+# Maximal number of open decisions. If there are more, the oldest one is dropped, and
+# its outcome counts as missing. It bounds the memory.
+_MAX_OPEN = 100_000
 
 
 class Decision(NamedTuple):
-    """A choice made for one request; its fields are documented at `OnlineBudgetRouter.decide`."""
+    """A choice for one request, see `OnlineBudgetRouter.decide` for the fields."""
 
     id: int
     name: str
@@ -54,7 +74,7 @@ class Decision(NamedTuple):
 
 
 class OnlineStatus(NamedTuple):
-    """Where a router stands; its fields are documented at `OnlineBudgetRouter.status`."""
+    """Counts and means, see `OnlineBudgetRouter.status` for the fields."""
 
     n_requests: int
     n_refunded: int
@@ -67,30 +87,51 @@ class OnlineStatus(NamedTuple):
 
 
 class Beliefs:
-    """Bayesian linear regressions of quality and of cost, one of each for every choice.
+    """Bayesian linear regressions of quality and of cost, for each choice.
 
-    Costs are in the unit of the price list's, or of money where that is 0. The first feature is 1;
-    its weight, the level, drifts by a random walk.
+    Costs are relative to the price list, or absolute for a choice whose listed cost is
+    0. The first feature is 1. Its weight, the level, drifts by a random walk.
+
+    Parameters
+    ----------
+    listed : ndarray of shape (n_choices,)
+        Price list.
+    n_features : int
+        Number of features, the constant one included.
+    alpha : float
+        Ridge penalty of the weights of features.
+    drift : float
+        Variance that a level gains per request, in units of the noise.
+    level : float
+        Variance of the levels before any outcome, in units of the noise.
+    now : int, default=0
+        Number of past requests.
 
     Attributes
     ----------
-    mean, cov : ndarray of shape (n_choices, 2, n_features), (n_choices, 2, n_features, n_features)
-        Weights of quality and of cost, and their covariance in units of the noise.
-    noise, usual : ndarray of shape (n_choices,)
-        Of quality: variance of the noise, NaN before it has shown, and level over the long run, to
-        which it returns while nothing is told: a failure may have passed.
+    mean : ndarray of shape (n_choices, 2, n_features)
+        Weights of quality and of cost.
+    cov : ndarray of shape (n_choices, 2, n_features, n_features)
+        Covariance of these weights, in units of the noise.
+    noise : ndarray of shape (n_choices,)
+        Variance of the noise of quality. NaN before the second outcome.
+    usual : ndarray of shape (n_choices,)
+        Level of quality over the long run. Without outcomes a level returns to it,
+        since a failure may have passed.
     n_told : ndarray of shape (n_choices,), dtype=int64
-        Outcomes of quality.
+        Number of outcomes of quality.
     now : int
-        Requests that were decided here or learned from elsewhere: the time in which levels drift.
+        Number of requests so far. It is the time in which levels drift.
     """
 
     def __init__(self, listed, n_features, alpha, drift, level, now=0):
         n_choices = len(listed)
-        self.alpha, self.drift, self.now = alpha, drift, now
+        self.alpha = alpha
+        self.drift = drift
+        self.now = now
         self.mean = np.zeros((n_choices, 2, n_features))
         self.mean[:, COST, 0] = listed > 0
-        variance = np.full(n_features, 1.0 / max(alpha, _LEAST_ALPHA))
+        variance = np.full(n_features, 1.0 / max(alpha, _MIN_ALPHA))
         variance[0] = level
         self.start = np.diag(variance)
         self.cov = np.tile(self.start, (n_choices, 2, 1, 1))
@@ -99,92 +140,135 @@ class Beliefs:
         self.n_told = np.zeros(n_choices, dtype=np.int64)
 
     def advance(self):
-        """Count a request: levels drift, and those of quality go back towards the usual."""
+        """Count a request. Levels drift, and those of quality return to the usual."""
         self.now += 1
-        if self.drift > 0:
-            level, variance = self.mean[:, QUALITY, 0], self.cov[:, :, 0, 0]
-            level -= math.expm1(-_RETURN * self.drift) * (self.usual - level)
-            variance += np.minimum(
-                self.drift, np.maximum(LEVEL_VARIANCE - variance, 0.0)
-            )
+        if self.drift <= 0:
+            return
+        # Views, which are changed in place.
+        level = self.mean[:, QUALITY, 0]
+        variance = self.cov[:, :, 0, 0]
+        level -= math.expm1(-_RETURN * self.drift) * (self.usual - level)
+        variance += np.minimum(self.drift, np.maximum(LEVEL_VARIANCE - variance, 0.0))
 
-    def look(self, x):
-        """For one request, each choice's quality, cost and variance of the estimate of quality."""
+    def estimate(self, x):
+        """Return the estimates of each choice for one request.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_features,)
+            Features of the request.
+
+        Returns
+        -------
+        quality, cost, variance : ndarray of shape (n_choices,)
+            Quality, cost relative to the price list, and the variance of the estimate
+            of quality.
+        """
         quality, cost = (self.mean @ x).T
         variance = self.cov[:, QUALITY] @ x @ x
-        return quality, cost, np.maximum(variance, 0.0) * self._noise_of_all()
+        return quality, cost, np.maximum(variance, 0.0) * self._shrunk_noise()
 
     def learn(self, choice, target, x, value, made):
-        """Condition on one outcome: a Kalman step (West and Harrison 1997, ch. 4).
+        """Condition on one outcome by a Kalman step (West and Harrison 1997, ch. 4).
 
-        Of an outcome that comes late, the drift since its request, `made`, counts as noise.
+        Parameters
+        ----------
+        choice : int
+            Position of the choice.
+        target : {QUALITY, COST}
+            The regression that learns.
+        x : ndarray of shape (n_features,)
+            Features of the request.
+        value : float
+            The outcome.
+        made : int
+            `now` at the time of the request. The drift since then counts as noise.
         """
-        mean, cov = self.mean[choice, target], self.cov[choice, target]
+        # Views, which are changed in place.
+        mean = self.mean[choice, target]
+        cov = self.cov[choice, target]
         gain = cov @ x
         spread = float(gain @ x) + 1.0 + self.drift * (self.now - made)
         surprise = value - float(mean @ x)
         mean += gain * (surprise / spread)
         cov -= gain[:, np.newaxis] * gain / spread
-        if target == COST:
+        if target == QUALITY:
+            self._learn_noise(choice, surprise**2 / spread)
+
+    def _learn_noise(self, choice, squared):
+        """Update the noise and the usual level of a choice by a squared surprise."""
+        n_before = int(self.n_told[choice])
+        self.n_told[choice] = n_before + 1
+        level = self.mean[choice, QUALITY, 0]
+        step = max(4 / (n_before + 4), 1 / _USUAL_MEMORY)
+        self.usual[choice] += step * (level - self.usual[choice])
+        # The first surprise is relative to no knowledge. It does not show the noise.
+        if n_before == 0:
             return
-        n, squared, noise = (
-            int(self.n_told[choice]),
-            surprise**2 / spread,
-            self.noise[choice],
-        )
-        self.n_told[choice] = n + 1
-        self.usual[choice] += max(4 / (n + 4), 1 / _USUAL) * (
-            mean[0] - self.usual[choice]
-        )
-        # The first surprise is against no knowledge at all.
-        if n > 0:
-            noise = squared if math.isnan(noise) else noise
-            self.noise[choice] = noise + (squared - noise) / min(n, _NOISE_MEMORY)
+        noise = self.noise[choice]
+        if math.isnan(noise):
+            noise = squared
+        self.noise[choice] = noise + (squared - noise) / min(n_before, _NOISE_MEMORY)
 
-    def _noise_of_all(self):
-        """Variance of the noise of each choice, at least the mean over those that showed theirs.
+    def _shrunk_noise(self):
+        """Return the noise variance of each choice, at least that of all choices.
 
-        A choice that happened to be constant is not known the better for it: its outcomes may be
-        those of a failure that passes.
+        A choice with constant outcomes is not known better than others. Its outcomes
+        may be those of a failure that passes.
         """
-        shown = self.noise[~np.isnan(self.noise)]
-        common = shown.sum() / len(shown) if len(shown) else _NOISE_UNKNOWN
+        measured = self.noise[~np.isnan(self.noise)]
+        common = measured.sum() / len(measured) if len(measured) else _NOISE_UNKNOWN
         total = self.n_told * self.noise + _NOISE_PRIOR * common
         return np.fmax(total / (self.n_told + _NOISE_PRIOR), common)
 
     def add(self, cost):
-        """Take in a choice that is expected to be as the others are on average."""
-        n_features = self.mean.shape[2]
-        new = Beliefs(
+        """Add a choice of this listed cost, whose expected quality is the mean."""
+        newcomer = Beliefs(
             np.array([cost]),
-            n_features,
+            self.mean.shape[2],
             self.alpha,
             self.drift,
             NEWCOMER_VARIANCE,
             self.now,
         )
-        told = self.n_told > 0
-        if told.any():
-            new.mean[:, QUALITY] = self.mean[told, QUALITY].mean(axis=0)
-            new.usual[:] = new.mean[:, QUALITY, 0]
-        for part in ("mean", "cov", "noise", "usual", "n_told"):
-            setattr(
-                self, part, np.concatenate([getattr(self, part), getattr(new, part)])
-            )
+        has_outcomes = self.n_told > 0
+        if has_outcomes.any():
+            mean_weights = self.mean[has_outcomes, QUALITY].mean(axis=0)
+            newcomer.mean[:, QUALITY] = mean_weights
+            newcomer.usual[:] = newcomer.mean[:, QUALITY, 0]
+        for name in ("mean", "cov", "noise", "usual", "n_told"):
+            arrays = [getattr(self, name), getattr(newcomer, name)]
+            setattr(self, name, np.concatenate(arrays))
 
 
 class Pacer:
-    """The dual price of a ceiling, from the latest requests and what was spent beyond it.
+    """The dual price of a mean budget, by the latest requests and the spending.
+
+    Parameters
+    ----------
+    n_choices : int
+        Number of choices.
+    n_features : int
+        Number of features, the constant one included.
+    n_expected : int or None
+        Number of requests of a horizon. None is no horizon.
 
     Attributes
     ----------
-    rows, base, bonus : ndarray of shape (_WINDOW, ...)
-        Features of the latest requests, a ring; what the prior says of the quality and cost of
-        each choice for them; and what exploring was worth.
+    rows : ndarray of shape (_WINDOW, n_features)
+        Features of the latest requests. The oldest request is overwritten.
+    base : ndarray of shape (_WINDOW, n_choices, 2)
+        Quality and cost of each choice for these requests, by the prior.
+    bonus : ndarray of shape (_WINDOW, n_choices)
+        Value of exploring each choice for these requests.
+    n_rows : int
+        Number of requests so far, also those that were overwritten.
     debt : float
-        What requests have cost, or are expected to, beyond the budget of each.
-    n_booked, spent : int, float
-        Requests of the horizon, and what they have cost, or are expected to.
+        Cost of requests, paid or expected, minus the budget of each.
+    n_booked : int
+        Number of requests in the horizon.
+    spent : float
+        Cost of the requests in the horizon, paid or expected.
     price : float
         Quality that one unit of cost is worth.
     """
@@ -194,129 +278,193 @@ class Pacer:
         self.rows = np.zeros((_WINDOW, n_features))
         self.base = np.zeros((_WINDOW, n_choices, 2))
         self.bonus = np.zeros((_WINDOW, n_choices))
-        self.n_rows = self.n_booked = 0
-        self.debt = self.spent = self.price = 0.0
+        self.n_rows = 0
+        self.n_booked = 0
+        self.debt = 0.0
+        self.spent = 0.0
+        self.price = 0.0
 
     def note(self, x, base, bonus):
-        """Keep a request in the window."""
-        at = self.n_rows % _WINDOW
-        self.rows[at], self.base[at], self.bonus[at] = x, base, bonus
+        """Add a request to the window."""
+        position = self.n_rows % _WINDOW
+        self.rows[position] = x
+        self.base[position] = base
+        self.bonus[position] = bonus
         self.n_rows += 1
 
     def window(self, beliefs, listed):
-        """Estimated quality and cost of each choice for the latest requests, as of now."""
-        n = min(self.n_rows, _WINDOW)
-        return estimates(self.rows[:n], self.base[:n], beliefs.mean, listed)
+        """Return present estimates of quality and cost for the latest requests."""
+        n_rows = min(self.n_rows, _WINDOW)
+        rows = self.rows[:n_rows]
+        return estimates(rows, self.base[:n_rows], beliefs.mean, listed)
 
     def charge(self, cost, budget):
-        """Enter a new request; by how much the debt has changed."""
+        """Book a new request. Return the change of the debt."""
         self.n_booked += 1
         self.spent += cost
         before = self.debt
-        # What was saved beyond some requests' budget is let go; without a budget nothing is owed.
-        self.debt = (
-            0.0 if budget == np.inf else max(before + cost - budget, -_SAVINGS * budget)
-        )
+        if budget == np.inf:
+            self.debt = 0.0
+        else:
+            # Larger savings are given up.
+            largest_savings = _MAX_SAVINGS * budget
+            self.debt = max(before + cost - budget, -largest_savings)
         return self.debt - before
 
     def set_horizon(self, n_expected):
         """Change the number of requests of a horizon.
 
-        The horizon under way goes on where it is known and ends later than now. Else a new
-        one begins.
+        If the present horizon would end later than now, it continues. Else a new one
+        begins.
         """
         n_expected = _int_or_none(n_expected)
-        goes_on = self.n_expected is not None
-        goes_on = goes_on and n_expected is not None and self.n_booked < n_expected
-        if not goes_on:
+        has_horizons = self.n_expected is not None and n_expected is not None
+        if not has_horizons or self.n_booked >= n_expected:
             self.begin_horizon()
         self.n_expected = n_expected
 
     def begin_horizon(self):
-        """Count requests and what they cost from 0."""
+        """Count requests and costs from 0."""
         self.n_booked = 0
         self.spent = 0.0
 
     def rate(self, budget):
-        """What the next requests may cost on average.
+        """Return the mean cost that the next requests may have.
 
-        With a horizon, what is left of its total by the requests left (Jasin and Kumar 2012); else
-        the budget less what pays the debt back.
+        With a horizon, it is the money left divided by the number of requests left
+        (Jasin and Kumar 2012). Without one, it is the budget minus a share of the debt.
         """
         if self.n_expected is None or budget == np.inf:
-            return budget - self.debt / _SETTLE
-        return (budget * self.n_expected - self.spent) / (
-            self.n_expected - self.n_booked
-        )
+            return budget - self.debt / _DEBT_REQUESTS
+        money_left = budget * self.n_expected - self.spent
+        return money_left / (self.n_expected - self.n_booked)
 
-    def solve(self, budget, beliefs, listed, kept):
-        """Find the least price at which the window spends no more than the rate."""
+    def solve(self, budget, beliefs, listed, choices):
+        """Set the smallest price at which the window spends no more than the rate.
+
+        `choices` are the positions of the choices that can be made.
+        """
         rate = self.rate(budget)
         quality, costs = self.window(beliefs, listed)
         self.price = 0.0
-        if rate < np.inf and len(costs):
-            values = quality + self.bonus[: len(quality)]
-            path = assignment_path(values[:, kept], costs[:, kept])
-            segment = np.searchsorted(path.budgets, rate, side="right") - 1
-            if segment >= 0:
-                self.price = float(path.prices[segment])
-            else:
-                self.price = _BEYOND * (float(path.prices[0]) or 1.0)
+        if rate == np.inf or not len(costs):
+            return
+        values = quality + self.bonus[: len(quality)]
+        path = assignment_path(values[:, choices], costs[:, choices])
+        segment = np.searchsorted(path.budgets, rate, side="right") - 1
+        if segment >= 0:
+            self.price = float(path.prices[segment])
+            return
+        highest = float(path.prices[0])
+        if highest == 0:
+            highest = 1.0
+        self.price = _BEYOND_ALL * highest
 
 
 class Serving:
-    """Beliefs, books and open decisions under one lock; names and checks are the router's."""
+    """Beliefs, spending and open decisions of a router, under one lock.
+
+    The router checks arguments before it calls these methods.
+
+    Parameters
+    ----------
+    names : list of str
+        Names of the choices.
+    listed : ndarray of shape (n_choices,)
+        Price list.
+    n_features : int
+        Number of features, the constant one included.
+    router : OnlineBudgetRouter
+        Its parameters are read, and no reference to it is stored.
+
+    Attributes
+    ----------
+    beliefs : Beliefs
+        Estimates of quality and cost.
+    pacer : Pacer
+        Price and spending.
+    settings : tuple
+        Parameters that act at once, at the last call.
+    listed : ndarray of shape (n_choices,)
+        Present price list.
+    listed_first : ndarray of shape (n_choices,)
+        Price list of `fit`, and the first prices of choices that were added later.
+    units : ndarray of shape (n_choices,)
+        Costs to which learned costs are relative.
+    n_fitted : int
+        Number of choices in `fit`.
+    kept : ndarray of int
+        Positions of the choices that are not excluded.
+    tries : ndarray of shape (n_choices,), dtype=int64
+        Number of first tries of each choice to come.
+    asked : ndarray of shape (n_choices,), dtype=bool
+        True if the user has asked for the tries. Otherwise the budget must allow them.
+    counts : ndarray of shape (n_choices,), dtype=int64
+        Number of requests of each choice.
+    n_refunded : int
+        Number of refunded requests.
+    total, explored : float
+        Sums over requests: cost, and quality that was given up for exploration.
+    open : dict from int to tuple of (float, float)
+        By the keys of open decisions, the change of the debt and the unit of the cost.
+    stale : bool
+        True if the price must be computed again.
+    """
 
     def __init__(self, names, listed, n_features, router):
-        n, level = (
-            len(names),
-            LEVEL_VARIANCE if router.prior is None else PRIOR_VARIANCE,
-        )
-        self.names, self.exploration = list(names), router.exploration
-        # Parameters that act at once, as they were last taken over.
+        n_choices = len(names)
+        has_prior = router.prior is not None
+        level = PRIOR_VARIANCE if has_prior else LEVEL_VARIANCE
+        self.names = list(names)
+        self.exploration = router.exploration
         self.settings = (router.exploration, router.drift, router.n_expected)
         self.beliefs = Beliefs(listed, n_features, router.alpha, router.drift, level)
-        self.pacer = Pacer(n, n_features, router.n_expected)
-        # Listed costs of now, and those of `fit` and of choices when they came.
-        self.listed = self.listed_first = listed
+        self.pacer = Pacer(n_choices, n_features, router.n_expected)
+        self.listed = listed
+        self.listed_first = listed
         self.units = unit_of(listed)
-        self.n_fitted, self.kept = n, np.arange(n)
-        # First tries of each choice that are due, and whether they were asked for.
-        self.tries = np.full(n, _FIRST_TRIES if router.prior is None else 0)
-        self.asked = np.zeros(n, dtype=bool)
-        self.counts = np.zeros(n, dtype=np.int64)
+        self.n_fitted = n_choices
+        self.kept = np.arange(n_choices)
+        self.tries = np.full(n_choices, 0 if has_prior else _FIRST_TRIES)
+        self.asked = np.zeros(n_choices, dtype=bool)
+        self.counts = np.zeros(n_choices, dtype=np.int64)
         self.n_refunded = 0
-        self.total = self.explored = 0.0
-        # By the keys of open decisions, how the debt changed and what their costs are relative to.
+        self.total = 0.0
+        self.explored = 0.0
         self.open = {}
         self.stale = True
         self.lock = threading.Lock()
 
     def __getstate__(self):
-        # Arrays are changed in place: a copy is of one moment.
+        """Return a deep copy of the state at one moment, without the lock."""
+        # Arrays are changed in place, so that they are copied under the lock.
         with self.lock:
-            return copy.deepcopy({k: v for k, v in vars(self).items() if k != "lock"})
+            state = {
+                name: value for name, value in vars(self).items() if name != "lock"
+            }
+            return copy.deepcopy(state)
 
     def __setstate__(self, state):
+        """Set the state, with a new lock."""
         vars(self).update(state)
         self.lock = threading.Lock()
 
-    # Choices --------------------------------------------------------------------------------
+    # Choices --------------------------------------------------------------------------
 
     def follow(self, router):
-        """Decide by the parameters that the router has now.
+        """Take over the present parameters of the router.
 
-        They are read under the lock: a thread that has read old ones cannot bring them back.
+        They are read under the lock, so that no thread can restore old values.
         """
         with self.lock:
-            # The router keeps the prior of `fit`: in a copy it is the same object as its `prior`.
+            # `_prior` is the prior of `fit`.
             if router.alpha != self.beliefs.alpha or router.prior is not router._prior:
                 changed = f"alpha={router.alpha!r}"
                 if router.prior is not router._prior:
                     changed = f"prior, a {type(router.prior).__name__},"
                 raise ValueError(
-                    f"{changed} must be as in fit: learning started from alpha and prior. Call "
-                    "fit, or set it back."
+                    f"{changed} must be as in fit: learning started from alpha and "
+                    "prior. Call fit, or set it back."
                 )
             settings = (router.exploration, router.drift, router.n_expected)
             if settings != self.settings:
@@ -327,36 +475,41 @@ class Serving:
                 if router.n_expected != self.pacer.n_expected:
                     self.pacer.set_horizon(router.n_expected)
                 self.stale = True
-            # A prior's price list is that of `fit`.
+            # The price list of a prior does not change after `fit`.
             listed_by_prior = router.costs is None and router._prior is not None
             self._reprice({} if listed_by_prior else router.costs)
 
     def _reprice(self, costs):
-        """Decide by this price list; costs learned relative to one of 0 say nothing of another."""
+        """Decide by this price list.
+
+        If a listed cost becomes 0, or is no longer 0, the learned costs have another
+        unit. They are forgotten.
+        """
         listed = costs_now(costs, self.names, self.listed_first, self.n_fitted)
         if np.array_equal(listed, self.listed):
             return
         beliefs = self.beliefs
-        other = (listed > 0) != (self.listed > 0)
-        beliefs.mean[other, COST] = 0.0
-        beliefs.mean[other, COST, 0] = listed[other] > 0
-        beliefs.cov[other, COST] = beliefs.start
+        has_new_unit = (listed > 0) != (self.listed > 0)
+        beliefs.mean[has_new_unit, COST] = 0.0
+        beliefs.mean[has_new_unit, COST, 0] = listed[has_new_unit] > 0
+        beliefs.cov[has_new_unit, COST] = beliefs.start
         self.listed = listed
         self.units = unit_of(listed)
         self.stale = True
 
     def restrict(self, without=(), again=()):
-        """Do without choices, or use them again; names are known."""
+        """Exclude the choices `without`, and include the choices `again`."""
         with self.lock:
             excluded = {name for k, name in enumerate(self.names) if k not in self.kept}
-            excluded = (excluded | {*without}) - {*again}
+            excluded |= set(without)
+            excluded -= set(again)
             self.kept, _ = kept_choices(self.names, 1, excluded, None)
             self.stale = True
 
     def add(self, name, cost, n_trials, rows=(), quality=()):
-        """Add a new choice and what is known of its quality."""
+        """Add a new choice, and learn from its quality on some rows."""
         with self.lock:
-            # Another thread may have added the same one since its name was checked.
+            # Another thread may have added the same choice since the name was checked.
             cost = check_new_choice(name, cost, self.names)
             choice = len(self.names)
             self.beliefs.add(cost)
@@ -370,70 +523,105 @@ class Serving:
             self.tries = np.append(self.tries, n_trials)
             self.asked = np.append(self.asked, True)
             self.counts = np.append(self.counts, 0)
-            for x, q in zip(rows, quality):
-                self._learn(choice, x, q, np.nan, np.zeros(2), self.beliefs.now)
+            for x, row_quality in zip(rows, quality):
+                self._learn(
+                    choice, x, row_quality, np.nan, np.zeros(2), self.beliefs.now
+                )
             self.stale = True
 
-    # Requests -------------------------------------------------------------------------------
+    # Requests -------------------------------------------------------------------------
 
     def decide(self, x, base, budget):
-        """One request: the best of optimistic quality less price times cost (LinUCB at a price)."""
+        """Decide on one request: optimistic quality minus price times cost (LinUCB).
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_features,)
+            Features of the request.
+        base : ndarray of shape (n_choices, 2)
+            Quality and cost of each choice, by the prior.
+        budget : float
+            Mean cost per request.
+
+        Returns
+        -------
+        Decision
+        """
         with self.lock:
             base = for_all(base, len(self.names))
             pacer = self.pacer
-            if pacer.n_booked == pacer.n_expected:
-                pacer.begin_horizon()
-                self.stale = True
-            if self.stale or self.beliefs.now % _EVERY == 0:
-                pacer.solve(budget, self.beliefs, self.listed, self.kept)
-                self.stale = False
-            quality, ratio, variance = self.beliefs.look(x)
+            self._update_price(budget)
+            quality, ratio, variance = self.beliefs.estimate(x)
             quality = quality + base[:, QUALITY]
             costs = in_money(ratio + base[:, COST], self.listed)
             bonus = self.exploration * np.sqrt(variance)
-            choice = self._due(costs, budget)
+            choice = self._first_try(costs, budget)
             if choice is None:
                 optimistic = (quality + bonus).tolist()
                 choice = choose_one(
                     optimistic, costs.tolist(), pacer.price, self.kept.tolist()
                 )
-            worth = quality - pacer.price * costs
-            explored = float(worth[self.kept].max() - worth[choice])
+            net = quality - pacer.price * costs
             pacer.note(x, base, bonus)
             decision = Decision(
-                self.beliefs.now,
-                self.names[choice],
-                float(quality[choice]),
-                float(costs[choice]),
-                explored,
-                x,
-                base[choice],
-                secrets.randbits(63),
+                id=self.beliefs.now,
+                name=self.names[choice],
+                expected_quality=float(quality[choice]),
+                expected_cost=float(costs[choice]),
+                explored=float(net[self.kept].max() - net[choice]),
+                row=x,
+                base=base[choice],
+                key=secrets.randbits(63),
             )
-            owed = pacer.charge(decision.expected_cost, budget)
-            self.open[decision.key] = owed, self.units[choice]
-            if len(self.open) > _MOST_OPEN:
-                del self.open[next(iter(self.open))]
+            change_of_debt = pacer.charge(decision.expected_cost, budget)
+            self.open[decision.key] = change_of_debt, self.units[choice]
+            if len(self.open) > _MAX_OPEN:
+                oldest = next(iter(self.open))
+                del self.open[oldest]
             self.beliefs.advance()
             self._count(choice, 1, decision)
             return decision
 
-    def _due(self, costs, budget):
-        """A choice whose first tries are due: asked for, or such that the books allow for it."""
+    def _update_price(self, budget):
+        """Compute the price again if it is time. Begin a new horizon after the last."""
+        pacer = self.pacer
+        if pacer.n_booked == pacer.n_expected:
+            pacer.begin_horizon()
+            self.stale = True
+        if self.stale or self.beliefs.now % _PRICE_INTERVAL == 0:
+            pacer.solve(budget, self.beliefs, self.listed, self.kept)
+            self.stale = False
+
+    def _first_try(self, costs, budget):
+        """Return a choice with first tries to come, or None. Count the try.
+
+        The user has asked for the tries, or the cost fits what may be owed.
+        """
         for choice in self.kept[self.tries[self.kept] > 0]:
-            room = _SETTLE * budget - max(self.pacer.debt, 0.0)
+            room = _DEBT_REQUESTS * budget - max(self.pacer.debt, 0.0)
             if self.asked[choice] or costs[choice] <= room:
                 self.tries[choice] -= 1
                 return int(choice)
         return None
 
     def _count(self, choice, times, decision):
+        """Add a decision to the counts and sums, or subtract it (`times` is -1)."""
         self.counts[choice] += times
         self.total += times * decision.expected_cost
         self.explored += times * decision.explored
 
     def settle(self, decision, quality=np.nan, cost=np.nan, *, refund=False):
-        """Close a decision: books and beliefs; NaN is not known."""
+        """Close a decision and learn from its outcome.
+
+        Parameters
+        ----------
+        decision : Decision
+            An open decision.
+        quality, cost : float, default=nan
+            The outcome. NaN is unknown.
+        refund : bool, default=False
+            True if the call failed. The request is then not counted.
+        """
         if not isinstance(decision, Decision):
             raise TypeError(
                 f"decision must be what decide gave, got {type(decision).__name__}."
@@ -441,111 +629,171 @@ class Serving:
         with self.lock:
             if decision.key not in self.open:
                 raise ValueError(
-                    f"Decision {decision.id} is not open: its outcome was told or refunded before, "
-                    "it is another router's or of before a fit, or it has waited too long."
+                    f"Decision {decision.id} is not open: its outcome was told or "
+                    "refunded before, it is another router's or of before a fit, or it "
+                    "has waited too long."
                 )
-            owed, unit = self.open.pop(decision.key)
-            choice, pacer = self.names.index(decision.name), self.pacer
+            change_of_debt, unit = self.open.pop(decision.key)
+            choice = self.names.index(decision.name)
+            pacer = self.pacer
             if refund:
-                # The allowance of a request goes with its cost.
+                # The request loses its cost, and the budget that it brought.
                 pacer.n_booked -= 1
                 pacer.spent -= decision.expected_cost
-                pacer.debt -= owed
+                pacer.debt -= change_of_debt
                 self._count(choice, -1, decision)
                 self.n_refunded += 1
                 return
             if not math.isnan(cost):
-                beyond = cost - decision.expected_cost
-                pacer.spent += beyond
-                pacer.debt += beyond
-                self.total += beyond
+                excess = cost - decision.expected_cost
+                pacer.spent += excess
+                pacer.debt += excess
+                self.total += excess
             self._learn(
                 choice, decision.row, quality, cost / unit, decision.base, decision.id
             )
 
     def learn_table(self, rows, base, quality, costs, *, apart):
-        """Learn what is known of a table; `apart`, each row is a request of its own."""
+        """Learn from the outcomes in a table.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n_rows, n_features)
+            Features.
+        base : ndarray of shape (n_rows, n_choices, 2)
+            Quality and cost of each choice, by the prior.
+        quality, costs : ndarray of shape (n_rows, n_choices)
+            Outcomes. NaN is unknown.
+        apart : bool
+            True if each row is a request of its own, between which levels drift.
+        """
         with self.lock:
             base = for_all(base, len(self.names))
-            # A choice that another thread has added since is not in the table.
+            # The table does not have a choice that another thread has just added.
             ratios = costs / self.units[: costs.shape[1]]
-            for x, own, q, c in zip(rows, base, quality, ratios):
-                for choice in np.flatnonzero(~(np.isnan(q) & np.isnan(c))):
+            for row, x in enumerate(rows):
+                is_known = ~(np.isnan(quality[row]) & np.isnan(ratios[row]))
+                for choice in np.flatnonzero(is_known):
                     self._learn(
-                        choice, x, q[choice], c[choice], own[choice], self.beliefs.now
+                        choice,
+                        x,
+                        quality[row, choice],
+                        ratios[row, choice],
+                        base[row, choice],
+                        self.beliefs.now,
                     )
                     self.tries[choice] = 0
-                self.pacer.note(x, own, 0.0)
+                self.pacer.note(x, base[row], 0.0)
                 if apart:
                     self.beliefs.advance()
             self.stale = True
 
     def _learn(self, choice, x, quality, ratio, base, made):
-        """Condition the beliefs on one outcome, each part of it where it is known."""
+        """Condition the beliefs on quality and cost ratio, if they are known."""
         if not math.isnan(quality):
             self.beliefs.learn(choice, QUALITY, x, quality - base[QUALITY], made)
         if not math.isnan(ratio):
             self.beliefs.learn(choice, COST, x, ratio - base[COST], made)
 
-    # What is believed -----------------------------------------------------------------------
+    # Views ----------------------------------------------------------------------------
 
     def least(self):
-        """Mean of the cheapest choices' estimated costs over the window."""
+        """Return the mean estimated cost of the cheapest choices over the window."""
         with self.lock:
-            costs = self.pacer.window(self.beliefs, self.listed)[1][:, self.kept]
-        return float(costs.min(axis=1).mean()) if len(costs) else 0.0
+            _, costs = self.pacer.window(self.beliefs, self.listed)
+            costs = costs[:, self.kept]
+        if not len(costs):
+            return 0.0
+        return float(costs.min(axis=1).mean())
 
     def plan(self, rows, base, budget, only=None):
-        """Decide rows, or give all to `only`, by what is believed; nothing is counted."""
+        """Decide rows by the present beliefs. Nothing is counted or learned.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n_rows, n_features)
+            Features.
+        base : ndarray of shape (n_rows, n_choices, 2)
+            Quality and cost of each choice, by the prior.
+        budget : float
+            Mean cost per row.
+        only : int, default=None
+            Position of a choice that gets all rows.
+
+        Returns
+        -------
+        Plan
+        """
         with self.lock:
-            kept = self.kept if only is None else np.array([only])
-            listed, mean = self.listed, self.beliefs.mean.copy()
+            choices = self.kept if only is None else np.array([only])
+            listed = self.listed
+            mean = self.beliefs.mean.copy()
             recent, recent_costs = self.pacer.window(self.beliefs, listed)
-        path = assignment_path(recent[:, kept], recent_costs[:, kept])
+        path = assignment_path(recent[:, choices], recent_costs[:, choices])
         check_affordable(budget, float(path.budgets[0]))
-        quality, costs = estimates(rows, for_all(base, len(listed)), mean, listed)
+        base = for_all(base, len(listed))
+        quality, costs = estimates(rows, base, mean, listed)
         price = path.price(budget)
-        route = kept[choose_at_price(quality[:, kept], costs[:, kept], price)]
-        each = np.arange(len(route))
-        return Plan(route, costs[each, route], quality=quality[each, route])
+        positions = choose_at_price(quality[:, choices], costs[:, choices], price)
+        route = choices[positions]
+        rows = np.arange(len(route))
+        return Plan(route, costs[rows, route], quality=quality[rows, route])
 
     def status(self):
+        """Return counts and means at one moment (`OnlineStatus`)."""
         with self.lock:
-            n = int(self.counts.sum())
+            n_requests = int(self.counts.sum())
+            # Means over no requests are 0.
+            divisor = max(n_requests, 1)
+            shares = (self.counts / divisor).tolist()
             return OnlineStatus(
-                n,
-                self.n_refunded,
-                len(self.open),
-                self.total / max(n, 1),
-                self.pacer.price,
-                dict(zip(self.names, (self.counts / max(n, 1)).tolist())),
-                dict(zip(self.names, self.beliefs.n_told.tolist())),
-                self.explored / max(n, 1),
+                n_requests=n_requests,
+                n_refunded=self.n_refunded,
+                n_open=len(self.open),
+                mean_cost=self.total / divisor,
+                price=self.pacer.price,
+                shares=dict(zip(self.names, shares)),
+                n_told=dict(zip(self.names, self.beliefs.n_told.tolist())),
+                explored=self.explored / divisor,
             )
 
 
 def _int_or_none(count):
-    """Return a count as an int of Python: those of numpy overflow in sums and differences."""
+    """Return a count as a Python int, which does not overflow, or None."""
     return None if count is None else int(count)
 
 
 def estimates(rows, base, mean, listed):
-    """Quality and cost (n_rows, n_choices) of linear models `mean` beside what a prior says."""
+    """Return estimates of quality and cost, each of shape (n_rows, n_choices).
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows, n_features)
+        Features.
+    base : ndarray of shape (n_rows, n_choices, 2)
+        Quality and cost by the prior.
+    mean : ndarray of shape (n_choices, 2, n_features)
+        Weights of the deviations from the prior.
+    listed : ndarray of shape (n_choices,)
+        Price list.
+    """
     quality = rows @ mean[:, QUALITY].T + base[..., QUALITY]
-    return quality, in_money(rows @ mean[:, COST].T + base[..., COST], listed)
+    ratio = rows @ mean[:, COST].T + base[..., COST]
+    return quality, in_money(ratio, listed)
 
 
 def for_all(base, n_choices):
-    """What a prior says, (..., n_choices, 2); of choices that came later it says nothing."""
-    later = np.zeros((*base.shape[:-2], n_choices - base.shape[-2], 2))
+    """Return the prior's estimates (..., n_choices, 2), with 0 for later choices."""
+    n_later = n_choices - base.shape[-2]
+    later = np.zeros((*base.shape[:-2], n_later, 2))
     return np.concatenate([base, later], axis=-2)
 
 
 def unit_of(listed):
-    """What costs are learned relative to: the listed ones, 1 where that is 0."""
+    """Return the units of learned costs: the listed costs, or 1 if a cost is 0."""
     return np.where(listed > 0, listed, 1.0)
 
 
 def in_money(ratio, listed):
-    """Costs of calls, from those relative to the listed ones."""
-    return np.maximum(ratio * unit_of(listed), _LEAST_SHARE * listed)
+    """Return absolute costs from costs that are relative to the listed ones."""
+    return np.maximum(ratio * unit_of(listed), _MIN_COST_SHARE * listed)

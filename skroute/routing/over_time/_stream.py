@@ -28,6 +28,7 @@ _STREAMS: "weakref.WeakSet[BudgetStream]" = weakref.WeakSet()
 
 
 def _after_fork():
+    """Give all streams of a forked child new locks."""
     for stream in _STREAMS:
         stream._forked()
 
@@ -37,65 +38,151 @@ if hasattr(os, "register_at_fork"):
 
 
 class Offers:
-    """The choices of a stream, their money and their policy, until prices or exclusions change."""
+    """The choices of a stream with their costs and their policy.
+
+    Offers do not change. New prices or exclusions make new ones.
+
+    Parameters
+    ----------
+    router : estimator
+        Fitted.
+
+    mean : float
+        Mean budget per request.
+
+    max_costs : dict from str to float or None
+        Maximal cost of a call of each choice. None if the costs of the router are
+        exact.
+
+    excluded : frozenset of str
+        Names of choices that are not offered.
+
+    Attributes
+    ----------
+    policy : Policy
+        The policy of the offered choices.
+
+    kept : list of int
+        Positions of the offered choices among those of the router. The other lists are
+        in this order.
+
+    names : list of str
+        Names of the offered choices.
+
+    penalty : list of float
+        Amounts that are subtracted from the estimates.
+
+    costs : list of float or None
+        Cost of each choice. None if each request has costs of its own.
+
+    max_costs : list of float or None
+        Maximal cost of a call of each choice.
+
+    reserved_amounts : list of float or None
+        Amount that is reserved for each choice, deciding included. None if it depends
+        on the request.
+
+    floor : float
+        The smallest amount of a request. If it depends on the request, the mean of the
+        cheapest costs in the log.
+    """
 
     def __init__(self, router, mean, max_costs, excluded):
-        self.router, self.mean, self.excluded = router, mean, excluded
-        self.policy, kept = router._stream_policy(mean, sorted(excluded))
-        self.kept = kept.tolist()
+        self.router = router
+        self.mean = mean
+        self.excluded = excluded
+        self.policy, positions = router._stream_policy(mean, sorted(excluded))
+        self.kept = positions.tolist()
         self.names = [router.choices_[k] for k in self.kept]
         self.penalty = self.policy.penalty.tolist()
-        self.costs = None if self.policy.per_row else self.policy.planned.tolist()
+        self.costs = None
+        if not self.policy.per_row:
+            self.costs = self.policy.planned.tolist()
         self.max_costs = None
         if max_costs is not None:
             self.max_costs = [max_costs[name] for name in self.names]
             if self.costs is not None:
-                self.check_told(self.costs)
-        known = self.max_costs or self.costs
-        self.takes = (
-            None if known is None else [self.policy.deciding + cost for cost in known]
-        )
-        # What one request takes at least; with costs per row the log's mean.
-        self.floor = self.policy.least if known is None else min(self.takes)
+                self.check_below_max(self.costs)
+        bounds = self.costs if self.max_costs is None else self.max_costs
+        if bounds is None:
+            self.reserved_amounts = None
+            self.floor = self.policy.least
+        else:
+            self.reserved_amounts = [self.policy.deciding + cost for cost in bounds]
+            self.floor = min(self.reserved_amounts)
         self._own_price = self.price_at(mean)
 
-    def check_told(self, costs):
-        """Refuse costs above what a call can cost at most, before money moves."""
+    def check_below_max(self, costs):
+        """Raise an error if a cost exceeds the maximal cost of its choice."""
         for name, cost, bound in zip(self.names, costs, self.max_costs):
             if not affords(bound, cost):
                 raise ValueError(
-                    f"The cost of {name!r} is {cost!r}, above its max_costs of {bound!r}. Nothing "
-                    "was reserved. max_costs must be upper bounds: make a stream with larger ones."
+                    f"The cost of {name!r} is {cost!r}, above its max_costs of "
+                    f"{bound!r}. Nothing was reserved. max_costs must be upper bounds: "
+                    "make a stream with larger ones."
                 )
 
-    def taken(self, costs):
-        """What is reserved for each choice; `takes` where that is the same for all requests."""
-        return self.takes or [self.policy.deciding + cost for cost in costs]
+    def amounts_to_reserve(self, costs):
+        """Return the amount to reserve for each choice of a request."""
+        if self.reserved_amounts is not None:
+            return self.reserved_amounts
+        return [self.policy.deciding + cost for cost in costs]
 
     def price_at(self, budget):
-        """Price of a mean budget; ties go to the cheaper choice."""
+        """Return the price of a mean budget."""
         return self.policy.rule(max(budget, self.policy.least)).price
 
-    def choose(self, quality, costs, takes, least, books, room, spare):
-        """Algorithm 1: the best at the price among what fits, at last the cheapest."""
+    def choose(self, values, costs, amounts, least, books, room, spare):
+        """Choose for one request (Algorithm 1). A ledger calls it in a transaction.
+
+        Parameters
+        ----------
+        values : list of float
+            Estimated quality of each choice, minus the penalty.
+
+        costs : list of float
+            Expected cost of each choice.
+
+        amounts : list of float
+            Amount to reserve for each choice.
+
+        least : float
+            The smallest of `amounts`.
+
+        books : Books
+            Amounts and counts of the stream's purse.
+
+        room : float
+            Money that is left for this request.
+
+        spare : float
+            The same, minus what is kept back for requests to come.
+
+        Returns
+        -------
+        Offer or None
+            None if the cheapest choice does not fit.
+        """
         if least > room:
             return None
         price = self._own_price
         if books.n_expected is not None:
-            # The books have counted this request already.
+            # `n_started` counts this request, too.
             n_left = max(books.n_expected - books.n_started + 1, 1)
-            price = self.price_at((books.total - books.spent - books.pending) / n_left)
-        fitting = [
-            k for k, amount in enumerate(takes) if amount <= spare or amount == least
-        ]
-        k = choose_one(quality, costs, price, fitting)
+            money_left = books.total - books.spent - books.pending
+            price = self.price_at(money_left / n_left)
+        fitting = []
+        for k, amount in enumerate(amounts):
+            if amount <= spare or amount == least:
+                fitting.append(k)
+        k = choose_one(values, costs, price, fitting)
         return Offer(
-            self.kept[k], self.names[k], costs[k], self.policy.deciding, takes[k]
+            self.kept[k], self.names[k], costs[k], self.policy.deciding, amounts[k]
         )
 
 
 class Ticket(NamedTuple):
-    """A decision whose money is reserved and not settled yet.
+    """A decision whose money is reserved until it is settled.
 
     Attributes
     ----------
@@ -112,17 +199,17 @@ class Ticket(NamedTuple):
         ``choices_[choice]``.
 
     cost : float
-        What the call is expected to cost, at most its bound; what `commit` charges by
-        default.
+        Expected cost of the call. `commit` charges it by default.
 
     deciding : float
-        What deciding has cost already: `routing_cost`, a member that embeds, a base.
+        Cost of deciding, which is already spent: `routing_cost`, a member that embeds,
+        a base.
 
     reserved : float
-        What is held back: `deciding` and an upper bound of the call's cost.
+        Reserved amount: `deciding` and an upper bound of the call's cost.
 
     answer : object, default=None
-        The answer, where deciding has computed it already and the call costs nothing.
+        The answer, if deciding has computed it. The call then costs nothing.
     """
 
     stream: str
@@ -135,8 +222,28 @@ class Ticket(NamedTuple):
     answer: Any = None
 
 
+class Reservation(NamedTuple):
+    """The decision on one request.
+
+    Attributes
+    ----------
+    ticket : Ticket
+        The reserved decision.
+
+    x : indexable
+        The validated row.
+
+    state : object
+        State of the plan, see `Plan`. It has the answers that deciding has paid for.
+    """
+
+    ticket: Ticket
+    x: Any
+    state: Any
+
+
 class StreamStatus(NamedTuple):
-    """Where a stream stands, read at one moment.
+    """The amounts and counts of a stream at one moment.
 
     Attributes
     ----------
@@ -144,22 +251,22 @@ class StreamStatus(NamedTuple):
         The cap.
 
     spent : float
-        Sum of what has been settled.
+        Sum of the settled costs.
 
     reserved : float
-        Sum held back for open tickets.
+        Sum of the amounts that are reserved for open tickets.
 
     n_open : int
-        Tickets neither committed nor refunded.
+        Number of tickets that are neither committed nor refunded.
 
     n_committed : int
-        Tickets committed.
+        Number of committed tickets.
 
     n_refunded : int
-        Tickets refunded.
+        Number of refunded tickets.
 
     n_rejected : int
-        Requests for which not even the cheapest choice fitted.
+        Number of requests for which not even the cheapest choice fitted.
     """
 
     budget_total: float
@@ -172,34 +279,36 @@ class StreamStatus(NamedTuple):
 
 
 class BudgetStream:
-    r"""Decide on requests one by one, from any number of threads, within a total budget.
+    r"""Decision maker for requests that come one by one, within a total budget.
 
-    Made by ``router.stream(budget_total)``. A request is routed in three steps, so that
-    the total holds while calls are under way, take different times and fail:
+    Any number of threads can use it.
 
-    1. :meth:`route` decides and **reserves** the most that the call can cost;
-    2. the caller makes the call;
-    3. :meth:`commit` settles with the true cost, or :meth:`refund` gives the money of a
-       failed call back.
+    ``router.stream(budget_total)`` returns one. A request is routed in three steps, so
+    that the total holds while calls are running, and if calls fail:
 
-    Where the router has the models, :meth:`predict` does all three. A request has no
-    `exclude`, `allowed` or `request_id` of its own here: choices are left out for all
-    requests, by :meth:`exclude`, and one that is tied at the price goes to the cheaper choice.
+    1. :meth:`route` decides and **reserves** the maximal cost of the call.
+    2. The caller makes the call.
+    3. :meth:`commit` settles the true cost, or :meth:`refund` returns the money of a
+       failed call.
 
-    The choice is FrugalMCT's Algorithm 1 [1]_: the best of
-    :math:`\hat q_i(x) - p\,c_i` at the router's price. A choice that does not fit what is
-    left is passed over for the best one that does, at last the cheapest; a request for
-    which not even that fits is rejected with :class:`~skroute.ledgers.BudgetExhaustedError`.
+    If the router has the models, :meth:`predict` does all three. A single request has
+    no `exclude`, `allowed` or `request_id`. :meth:`exclude` leaves choices out for all
+    requests. A request that is tied at the price gets the cheaper choice.
 
-    **Known number of requests.** The price is that of the mean budget left,
-    money left by requests left, looked up anew for every request; and the most that the
-    cheapest choice can cost is kept back for each request still to come. The first
-    `n_expected` requests are therefore all answered, whatever their calls cost up to what
-    is reserved for them. (With costs per row and no `max_costs`, the mean of the cheapest
-    costs in the log is kept back, and more expensive requests can use it up.)
+    The choice is FrugalMCT's Algorithm 1 [1]_: the best of :math:`\hat q_i(x) - p\,c_i`
+    at the router's price. If this choice exceeds the money that is left, the best
+    choice that fits is taken. If not even the cheapest choice fits, the request is
+    rejected with :class:`~skroute.ledgers.BudgetExhaustedError`.
 
-    **Unknown number.** There is no rate to keep to but the router's own `budget` per
-    request: the price is that of it, and the total is a cap on top.
+    **Known number of requests.** The price of each request is that of the mean budget
+    left: the money left divided by the number of requests left. For each request to
+    come, the maximal cost of the cheapest choice is kept back. The first `n_expected`
+    requests are therefore all answered, if no call costs more than is reserved for it.
+    (With costs per row and no `max_costs`, the mean of the cheapest costs in the log is
+    kept back. More expensive requests can use it up.)
+
+    **Unknown number.** The price is that of the router's `budget` per request, and the
+    total is a cap.
 
     Parameters
     ----------
@@ -212,64 +321,65 @@ class BudgetStream:
     n_expected : int, default=None
         Number of calls of `route` to come, retries included. None is unknown.
 
-    max_costs : mapping from str to float or array-like of shape (n_choices,), default=None
-        The most that a call of each choice can cost, which is what is reserved. None
-        reserves the router's costs; where these are estimated by its `cost_estimator`,
-        there is no such default. Raising them makes the cap safer and leaves more money
-        unused while calls are open.
+    max_costs : mapping from str to float or array-like, default=None
+        Maximal cost of a call of each choice. This amount is reserved. None reserves
+        the router's costs. It is required if a `cost_estimator` of the router estimates
+        the costs. Raising them makes the cap safer and leaves more money unused while
+        calls are open.
 
     ledger : Ledger, default=None
-        Where the books are kept, one of :mod:`skroute.ledgers`. None keeps them in this
-        process; with a shared one, other processes spend from the same purse.
+        Store of the bookings, one of :mod:`skroute.ledgers`. None stores them in this
+        process. With a shared ledger, other processes spend from the same purse.
 
     purse : str, default="stream"
         Name of the purse in the ledger. Streams of the same name and ledger share it.
 
     within : sequence of str, default=()
-        Further purses of the ledger, opened before, that every request is paid from too.
+        Further open purses of the ledger. Every request is also paid from these purses.
 
     period : {"day", "month"} or float, default=None
-        After what time the books begin anew: UTC days, UTC months or so many seconds. None
-        is never.
+        Time after which the total is available again: a UTC day, a UTC month, or a
+        number of seconds. None is never.
 
     Attributes
     ----------
     router : estimator
-        The router as it was when the stream was made: fitting the original again, or
-        setting its parameters, does not change the stream. Make a new one for that.
+        A copy of the router. If the original is fitted again, or its parameters are
+        set, the stream does not change.
 
     n_expected : int or None
-        As given.
+        The parameter.
 
     ledger : Ledger
-        Where the books are kept.
+        Store of the bookings.
 
     Raises
     ------
     ValueError
-        For a total that does not pay for the cheapest choice of every request expected,
-        or costs of the router that are above `max_costs`.
+        If the total does not pay for the cheapest choice of all expected requests, or
+        if costs of the router exceed `max_costs`.
 
     Notes
     -----
-    The sum of what is committed and reserved never exceeds `budget_total` (to a relative
-    1e-12 for the rounding of sums) as long as no true cost exceeds its reservation. A cost
-    above it is recorded as what it is, first out of money that nobody has reserved; if it
-    breaks the cap, `commit` says so with :class:`~skroute.ledgers.BudgetExhaustedError`.
+    The sum of committed and reserved amounts never exceeds `budget_total` (to a
+    relative 1e-12 for the rounding of sums) as long as no true cost exceeds its
+    reservation. A larger cost is recorded. It is first paid from money that is not
+    reserved. If it breaks the cap, `commit` raises
+    :class:`~skroute.ledgers.BudgetExhaustedError`.
 
-    Without a shared `ledger`, a copy, by `pickle`, `copy` or a forked process, is a second
-    purse and not a shared one: it has the books of that moment and a new identity. Tickets
-    that were open then can be settled in each of them once; a ticket issued later can be
-    settled only where it was issued. What was held for requests that were still being
-    decided is free in the copy.
+    Without a shared `ledger`, a copy of a stream (by `pickle`, `copy` or a forked
+    process) has a second purse, with the amounts of that moment and a new identity.
+    Tickets that were open then can be settled once in each of the two. A later ticket
+    can be settled only in the stream that issued it. Money that was held for a request
+    without a decision is free in the copy.
 
     References
     ----------
-    .. [1] L. Chen, M. Zaharia, J. Zou, "Efficient Online ML API Selection for Multi-Label
-       Classification Tasks", ICML 2022, Algorithm 1.
-    .. [2] S. Jasin, S. Kumar, "A Re-Solving Heuristic with Bounded Revenue Loss for Network
-       Revenue Management with Customer Choice", Mathematics of Operations Research 37,
-       2012. (Why the price follows the mean budget left.)
+    .. [1] L. Chen, M. Zaharia, J. Zou, "Efficient Online ML API Selection for
+       Multi-Label Classification Tasks", ICML 2022, Algorithm 1.
+    .. [2] S. Jasin, S. Kumar, "A Re-Solving Heuristic with Bounded Revenue Loss for
+       Network Revenue Management with Customer Choice", Mathematics of Operations
+       Research 37, 2012. (It is the reason why the price follows the mean budget left.)
 
     Examples
     --------
@@ -278,7 +388,8 @@ class BudgetStream:
     >>> from skroute.routing import BudgetRouter
     >>> X = np.linspace(0, 1, 100)[:, None]
     >>> Q = np.column_stack([1 - X[:, 0], np.full(100, 0.9)])
-    >>> router = BudgetRouter(Ridge(alpha=1e-3), costs={"small": 1, "large": 5}).fit(X, Q)
+    >>> costs = {"small": 1, "large": 5}
+    >>> router = BudgetRouter(Ridge(alpha=1e-3), costs=costs).fit(X, Q)
     >>> stream = router.stream(budget_total=8, n_expected=3)
     >>> for x in [[0.05], [0.95], [0.9]]:
     ...     ticket = stream.route([x])
@@ -316,16 +427,19 @@ class BudgetStream:
                 "ledger must be one of skroute.ledgers, or None for one in memory, got "
                 f"{type(ledger).__name__}."
             )
-        # Its own, which neither a new fit nor new parameters of the original change.
+        # A copy, which a new fit or new parameters of the original do not change.
         self.router = copy.copy(router)
         self.n_expected = n_expected
-        mean = router.make_call().budget if n_expected is None else total / n_expected
         if n_expected is None:
+            n_paid = 1
+            mean = router.make_call().budget
             check_affordable(mean, router.min_budget_)
+        else:
+            n_paid = n_expected
+            mean = total / n_expected
         self._max_costs = self._check_max_costs(max_costs)
         self._offers = Offers(self.router, mean, self._max_costs, frozenset())
-        least = self._offers.floor * (1 if n_expected is None else n_expected)
-        check_affordable(total, least, name="budget_total")
+        check_affordable(total, self._offers.floor * n_paid, name="budget_total")
         self._warned: set[str] = set()
         self.ledger = MemoryLedger() if ledger is None else ledger
         for name in self._purses[1:]:
@@ -333,52 +447,51 @@ class BudgetStream:
         self.ledger.open(purse, total, n_expected, period=period)
 
     def _check_max_costs(self, max_costs):
-        """Upper bounds by name; None where the router's costs are bounds themselves."""
+        """Return maximal costs by name, or None if the router's costs are exact."""
         names = self.router.choices_
         if max_costs is None:
             if getattr(self.router, "cost_estimator_", None) is not None:
                 raise ValueError(
-                    "max_costs must be given, got None: this router estimates its costs, and a "
-                    "cap cannot rest on estimates. Say what a call of each of "
-                    f"{names!r} can cost at most."
+                    "max_costs must be given, got None: this router estimates its "
+                    "costs, and a cap cannot rest on estimates. Say what a call of "
+                    f"each of {names!r} can cost at most."
                 )
             return None
         models = models_of(self.router)
-        bounds = dict(
-            zip(models, check_costs(max_costs, models, name="max_costs").tolist())
-        )
-        # Handing over takes nothing.
-        return dict.fromkeys(names, 0.0) | bounds
+        costs = check_costs(max_costs, models, name="max_costs").tolist()
+        # Abstaining, which is not a model, costs nothing.
+        bounds = dict.fromkeys(names, 0.0)
+        bounds.update(zip(models, costs))
+        return bounds
 
     def set_costs(self, costs: Any, *, max_costs: Any = None) -> None:
-        """Set new prices for later decisions; open tickets keep their prices.
+        """Set new prices for later decisions. Open tickets keep their prices.
 
-        The price of the budget is solved for anew from the router's estimates. In a shared
-        ledger this is for the stream of this process alone: every worker must be told.
+        The dual price of the budget is computed again from the router's estimates. With
+        a shared ledger, each worker must call this method for its own stream.
 
         Parameters
         ----------
         costs : mapping from str to float or array-like of shape (n_choices,)
-            As the router's parameter `costs`.
+            The router's parameter `costs`.
 
-        max_costs : mapping from str to float or array-like of shape (n_choices,), default=None
-            New upper bounds. None keeps those that there are.
+        max_costs : mapping from str to float or array-like, default=None
+            New maximal costs. None keeps the present ones.
 
         Raises
         ------
         ValueError
-            For costs above the bounds, or, where the number of requests is unknown, a `budget`
-            of the router that the cheapest choice now exceeds. Nothing is changed.
+            If costs exceed the maximal costs. If the number of requests is unknown,
+            also if the cheapest choice now costs more than the router's `budget`.
+            Nothing is changed.
         """
         with self._changing:
             router = copy.copy(self.router).set_params(costs=costs)
             if self.n_expected is None:
                 check_affordable(self._offers.mean, router.min_budget_)
-            bounds = (
-                self._max_costs
-                if max_costs is None
-                else self._check_max_costs(max_costs)
-            )
+            bounds = self._max_costs
+            if max_costs is not None:
+                bounds = self._check_max_costs(max_costs)
             self._offers = Offers(
                 router, self._offers.mean, bounds, self._offers.excluded
             )
@@ -386,24 +499,28 @@ class BudgetStream:
             self._max_costs = bounds
 
     def exclude(self, names: Sequence[str]) -> None:
-        """Exclude choices, for example while a model is down; the dual price is computed again.
+        """Exclude choices, for example while a model is down.
+
+        The dual price is computed again, without these choices.
 
         Parameters
         ----------
         names : sequence of str
-            Names of choices, beside those that are excluded already.
+            Names of choices, in addition to those that are already excluded.
 
         Raises
         ------
         ValueError
-            For an unknown name, a choice that deciding itself asks, or where none would be left.
-            Nothing is changed.
+            For an unknown name, for a choice that deciding itself calls, or if no
+            choice would be left. Nothing is changed.
         """
         names = check_names(names, self.router._excludable())
         with self._changing:
-            if asked := set(names) & set(self.router._asked_first(self._offers.kept)):
+            asked_first = self.router._asked_first(self._offers.kept)
+            needed = sorted(set(names) & set(asked_first))
+            if needed:
                 raise ValueError(
-                    f"{sorted(asked)[0]!r} cannot be excluded: deciding asks it for every "
+                    f"{needed[0]!r} cannot be excluded: deciding asks it for every "
                     "request. Make a stream of a router that decides without it."
                 )
             self._exclude(self._offers.excluded | set(names))
@@ -414,20 +531,21 @@ class BudgetStream:
         Parameters
         ----------
         names : sequence of str, default=None
-            Names of choices; None means all.
+            Names of choices. None is all.
 
         Raises
         ------
         ValueError
             For an unknown name.
         """
-        again = self.router._excludable()
-        again = again if names is None else check_names(names, again)
+        included = self.router._excludable()
+        if names is not None:
+            included = check_names(names, included)
         with self._changing:
-            self._exclude(self._offers.excluded - set(again))
+            self._exclude(self._offers.excluded - set(included))
 
     def _exclude(self, names):
-        """Offer all choices but these; called under the lock of changes."""
+        """Offer all choices but these. The caller has the lock of changes."""
         self._offers = Offers(
             self.router, self._offers.mean, self._max_costs, frozenset(names)
         )
@@ -438,15 +556,15 @@ class BudgetStream:
         Parameters
         ----------
         amount : float
-            What is added.
+            Amount to add.
 
         n_more : int, default=0
-            Further requests to expect, where their number is known.
+            Number of further requests, if the number is known.
         """
         self.ledger.top_up(self._purses[0], amount, n_more)
 
     def reset(self) -> None:
-        """Start again with the first total, as at the end of a period; open tickets stay open."""
+        """Start again with the first total. Open tickets stay open."""
         self.ledger.reset(self._purses[0])
 
     def route(
@@ -454,9 +572,9 @@ class BudgetStream:
     ) -> Ticket:
         """Decide on one request and reserve what its call can cost.
 
-        The smallest amount is held back before the router looks at the request, so that
-        nothing is computed, and no member that embeds is paid, for a request that will be
-        rejected. The estimates are computed outside the lock.
+        The smallest amount is held before the router reads the request. A request that
+        will be rejected therefore costs no computation and no call of a member that
+        embeds. The estimates are computed outside the lock.
 
         Parameters
         ----------
@@ -464,65 +582,72 @@ class BudgetStream:
             One row of what the router was fitted on, for example a list with one text.
 
         costs : array-like of shape (n_choices,) or (1, n_choices), default=None
-            Costs of this request, where the router was fitted on costs per row; they must
-            be given unless it has a `cost_estimator`.
+            Costs of this request, if the router was fitted on costs per row. They are
+            required unless the router has a `cost_estimator`.
 
         key : str, default=None
-            The request's own name. A request that is sent again under it while its ticket
-            is open gets the same ticket, and reserves nothing.
+            Identity of the request. If the request is sent again while its ticket is
+            open, it gets the same ticket, and nothing more is reserved.
 
         Returns
         -------
         Ticket
-            Named tuple ``(stream, id, choice, name, cost, deciding, reserved, answer)``.
+            Named tuple ``(stream, id, choice, name, cost, deciding, reserved,
+            answer)``.
 
         Raises
         ------
         ValueError
-            For bad costs, costs above `max_costs`, or estimates that are no numbers; nothing
-            stays reserved.
+            For bad costs, costs above `max_costs`, or estimates that are not numbers.
+            Nothing stays reserved.
         BudgetExhaustedError
             If not even the cheapest choice fits what is left.
         AlreadyCommittedError
-            If the request of this key was made and paid.
+            If the request of this key is already paid.
         """
-        return self._route(x, costs, key)[0]
+        return self._route(x, costs, key).ticket
 
     def _route(self, x, costs, key=None):
-        """The ticket, the checked row, and what deciding leaves for answering."""
+        """Decide on one request and reserve (`Reservation`)."""
         offers = self._offers
         x = check_rows(self.router, x, reset=False)
         if num_samples(x) != 1:
             raise ValueError(
                 f"x must be one row, shape (1, n_features), got {num_samples(x)}."
             )
-        known = self._known_costs(offers, costs, estimated=True)
-        least = offers.floor if known is None else min(offers.taken(known))
+        row_costs = self._check_request_costs(offers, costs, may_estimate=True)
+        least = offers.floor
+        if row_costs is not None:
+            least = min(offers.amounts_to_reserve(row_costs))
         held = self.ledger.hold(self._purses, least, _check_key(key))
         if held.state == "open":
-            return _ticket(held), x, None
+            return Reservation(_ticket(held), x, None)
         try:
-            features, state, answered = offers.router._look(x, offers.kept)
+            features, state, answers = offers.router._look(x, offers.kept)
             quality = offers.policy.estimates(features)[0].tolist()
-            if known is None:
-                known = self._estimated_costs(offers, features)
+            if row_costs is None:
+                row_costs = self._estimate_costs(offers, features)
         except BaseException:
             self.ledger.release(held)
             raise
-        return self._issue(offers, quality, known, held, key, answered), x, state
+        ticket = self._issue(
+            offers, quality, row_costs, held=held, key=key, answers=answers
+        )
+        return Reservation(ticket, x, state)
 
-    def _estimated_costs(self, offers, features):
-        """Estimates are no promise: one above what a call can cost at most is cut to that."""
+    def _estimate_costs(self, offers, features):
+        """Return estimated costs of a request, each at most the maximal cost."""
         estimated = offers.router._row_costs(features, None)[0, offers.kept].tolist()
         for name, cost, bound in zip(offers.names, estimated, offers.max_costs):
             if cost > bound * (1 + ROUNDING) and name not in self._warned:
                 self._warned.add(name)
                 warn(
-                    f"The cost_estimator says that a call of {name!r} costs {cost:.6g}, above "
-                    f"its max_costs of {bound!r}, which is taken instead. If calls do cost "
-                    "more, give the stream a larger bound. (This warning comes once.)"
+                    f"The cost_estimator says that a call of {name!r} costs "
+                    f"{cost:.6g}, above its max_costs of {bound!r}, which is taken "
+                    "instead. If calls do cost more, give the stream a larger bound. "
+                    "(This warning comes once.)"
                 )
-        return [min(pair) for pair in zip(estimated, offers.max_costs)]
+        return list(map(min, estimated, offers.max_costs))
 
     def reserve(
         self,
@@ -531,11 +656,10 @@ class BudgetStream:
         costs: ArrayLike | None = None,
         key: str | None = None,
     ) -> Ticket:
-        """Decide on one request whose quality is estimated already, and reserve.
+        """Decide on one request whose quality is already estimated, and reserve.
 
-        `route` is ``reserve(router.predict_quality(x)[0])``: for services that batch the
-        estimates, or have them from elsewhere. This is the online rule alone, some
-        microseconds.
+        `route` is ``reserve(router.predict_quality(x)[0])``. Use `reserve` in services
+        that estimate in batches, or by other means. It takes some microseconds.
 
         Parameters
         ----------
@@ -543,79 +667,122 @@ class BudgetStream:
             Estimated quality of each choice, before the penalty.
 
         costs : array-like of shape (n_choices,), default=None
-            Expected cost of each choice for this request, where the router was fitted on
-            costs per row; there they must be given.
+            Expected cost of each choice for this request. They are required if the
+            router was fitted on costs per row, and refused otherwise.
 
         key : str, default=None
-            As in `route`.
+            Identity of the request, see `route`.
 
         Returns
         -------
         Ticket
-            Named tuple ``(stream, id, choice, name, cost, deciding, reserved, answer)``.
+            Named tuple ``(stream, id, choice, name, cost, deciding, reserved,
+            answer)``.
 
         Raises
         ------
         ValueError
-            For quality or costs that are no finite numbers, or costs above `max_costs`;
-            nothing is reserved.
+            If quality or costs are not finite numbers, or if costs exceed `max_costs`.
+            Nothing is reserved.
         BudgetExhaustedError
             If not even the cheapest choice fits what is left.
         AlreadyCommittedError
-            If the request of this key was made and paid.
+            If the request of this key is already paid.
         """
         offers = self._offers
         n_choices = len(self.router.choices_)
         estimates = _one_row(quality, n_choices, "quality")
         estimates = [estimates[k] for k in offers.kept]
-        known = self._known_costs(offers, costs, estimated=False)
-        return self._issue(offers, estimates, known, None, _check_key(key), {})
+        row_costs = self._check_request_costs(offers, costs, may_estimate=False)
+        return self._issue(
+            offers, estimates, row_costs, held=None, key=_check_key(key), answers={}
+        )
 
-    def _known_costs(self, offers, costs, estimated):
-        """Costs of a request as far as they are known before it is looked at."""
+    def _check_request_costs(self, offers, costs, *, may_estimate):
+        """Return the costs of a request, or None if the router's estimator gives them.
+
+        Parameters
+        ----------
+        offers : Offers
+            The offered choices.
+
+        costs : array-like of shape (n_models,), (1, n_models) or None
+            Costs of the request, if the user has given any.
+
+        may_estimate : bool
+            False if the request cannot be read, so that the costs are required.
+
+        Returns
+        -------
+        list of float or None
+            In the order of the offered choices.
+        """
         if offers.costs is not None:
             if costs is not None:
                 raise ValueError(
-                    "costs must be None: this router was not fitted on costs per row. For other "
-                    "prices use set_costs."
+                    "costs must be None: this router was not fitted on costs per row. "
+                    "For other prices use set_costs."
                 )
             return offers.costs
         if costs is None:
-            if estimated and self.router.cost_estimator_ is not None:
+            if may_estimate and self.router.cost_estimator_ is not None:
                 return None
             raise ValueError(
                 "costs must be given, got None: the router's costs are per row."
             )
         models = models_of(self.router)
-        known = _one_row(costs, len(models), "costs", low=0.0)
-        known += [0.0] * (len(self.router.choices_) - len(models))
-        known = [known[k] for k in offers.kept]
+        row_costs = _one_row(costs, len(models), "costs", low=0.0)
+        if len(self.router.choices_) > len(models):
+            # Abstaining, the last choice, costs nothing.
+            row_costs.append(0.0)
+        row_costs = [row_costs[k] for k in offers.kept]
         if offers.max_costs is not None:
-            offers.check_told(known)
-        return known
+            offers.check_below_max(row_costs)
+        return row_costs
 
-    def _issue(self, offers, quality, costs, held, key, answered):
+    def _issue(self, offers, quality, costs, *, held, key, answers):
+        """Choose, reserve the amount of the choice, and return the `Ticket`.
+
+        Parameters
+        ----------
+        offers : Offers
+            The offered choices.
+
+        quality, costs : list of float
+            Estimated quality and expected cost of each offered choice.
+
+        held : Reserved or None
+            The amount that is already held for the request.
+
+        key : str or None
+            Identity of the request.
+
+        answers : dict
+            Answers that deciding has paid for, by choice.
+        """
         values = [value - less for value, less in zip(quality, offers.penalty)]
-        takes = offers.taken(costs)
-        least = min(takes)
+        amounts = offers.amounts_to_reserve(costs)
+        least = min(amounts)
         try:
             made = self.ledger.reserve(
                 self._purses,
-                partial(offers.choose, values, costs, takes, least),
+                partial(offers.choose, values, costs, amounts, least),
                 least=least,
                 keep=offers.floor,
                 held=held,
                 key=key,
             )
         except BaseException as error:
-            # An interrupt may come before the ledger has given the hold back.
+            # After an interrupt, the ledger may not have released the held amount.
             if held is not None and not isinstance(error, Exception):
                 self.ledger.release(held)
             raise
-        return _ticket(made, answered.get(made.offer.choice))
+        return _ticket(made, answers.get(made.offer.choice))
 
     def predict(self, x: Any) -> Any:
-        """Answer one request with the router's own models: `route`, the call, `commit`.
+        """Answer one request with the models of the router.
+
+        This is `route`, the call of the model, and `commit`.
 
         Parameters
         ----------
@@ -625,7 +792,7 @@ class BudgetStream:
         Returns
         -------
         object
-            The label, or the row of labels where there are several.
+            The label, or the row of labels if there are several.
 
         Raises
         ------
@@ -636,16 +803,18 @@ class BudgetStream:
             If the router decides between names of models that it does not have.
 
         Exception
-            That of a model that failed, whose call is refunded.
+            The exception of a model that failed. Its call is refunded.
         """
         if not hasattr(self.router, "estimators_"):
             raise TypeError(
-                f"{type(self.router).__name__} has no models to answer with. Use route, call the "
-                "model that it names, and commit."
+                f"{type(self.router).__name__} has no models to answer with. Use "
+                "route, call the model that it names, and commit."
             )
-        ticket, x, state = self._route(x, None)
+        ticket, row, state = self._route(x, None)
         try:
-            plan = Plan(np.array([ticket.choice]), np.array([ticket.cost]), state, X=x)
+            plan = Plan(
+                np.array([ticket.choice]), np.array([ticket.cost]), state, X=row
+            )
             answer = self.router.answer(plan)[0]
         except BaseException:
             self.refund(ticket)
@@ -659,34 +828,35 @@ class BudgetStream:
         Parameters
         ----------
         ticket : Ticket
-            From `route` or `reserve`, not settled yet; of any process that shares the
-            purse. It may have expired.
+            From `route` or `reserve`, of any process that shares the purse. It is not
+            settled, and may have expired.
 
         cost : float, default=None
-            What the call has cost, deciding not included. None takes ``ticket.cost``.
+            Cost of the call, without deciding. None takes ``ticket.cost``.
 
         Raises
         ------
         ValueError
-            If the ticket is not open or the cost not a number that is at least 0; nothing
-            is changed.
+            If the ticket is not open, or if the cost is not a number of at least 0.
+            Nothing is changed.
         BudgetExhaustedError
-            If the cost, which is recorded, exceeds its reservation, or comes after the
-            reservation has expired, and breaks the cap.
+            If the cost breaks the cap, because it exceeds the reserved amount or
+            because the reservation has expired. The cost is recorded.
         """
         cost = ticket.cost if cost is None else check_amount(cost, "cost")
         over, late = self._settle(ticket, cost)
-        held = ticket.reserved - ticket.deciding
-        if not (over > 0 and (late or cost > held)):
+        reserved = ticket.reserved - ticket.deciding
+        breaks_its_reservation = late or cost > reserved
+        if over <= 0 or not breaks_its_reservation:
             return
         for books in map(self.ledger.books, self._purses):
             if books.spent > books.total * (1 + ROUNDING):
                 raise BudgetExhaustedError(
-                    f"The cap of {books.total:.6g} is broken by {over:.6g}: the call of "
-                    f"{ticket.name!r} cost {cost:.6g} where {held:.6g} was reserved, "
-                    "or was committed after its deadline. The cost is recorded. Give "
-                    "the stream max_costs that are upper bounds, and the ledger a timeout that no "
-                    "call exceeds."
+                    f"The cap of {books.total:.6g} is broken by {over:.6g}: the call "
+                    f"of {ticket.name!r} cost {cost:.6g} where {reserved:.6g} was "
+                    "reserved, or was committed after its deadline. The cost is "
+                    "recorded. Give the stream max_costs that are upper bounds, and "
+                    "the ledger a timeout that no call exceeds."
                 )
 
     def refund(self, ticket: Ticket) -> None:
@@ -695,34 +865,37 @@ class BudgetStream:
         Parameters
         ----------
         ticket : Ticket
-            From `route` or `reserve`, not settled yet.
+            From `route` or `reserve`, not settled.
 
         Raises
         ------
         ValueError
-            If the ticket is not open; nothing is changed.
+            If the ticket is not open. Nothing is changed.
         """
         self._settle(ticket, None)
 
     def _settle(self, ticket, cost):
-        # All but the answer, which may be an array.
-        offer = Offer(*ticket[2:7])
+        """Book the cost of a ticket, or its refund if `cost` is None."""
+        offer = Offer(
+            ticket.choice, ticket.name, ticket.cost, ticket.deciding, ticket.reserved
+        )
         return self.ledger.settle(
             ticket.stream, ticket.id, self._purses[0], offer, cost
         )
 
     def unsettled(self) -> list[Ticket]:
-        """Tickets of all processes that are open or have expired, oldest first.
+        """Return the open and expired tickets of all processes, oldest first.
 
         Returns
         -------
         list of Ticket
-            After a crash, commit those that the providers have counted and refund the others.
+            After a crash, commit the tickets that the providers bill, and refund the
+            others.
         """
         return [_ticket(made) for made in self.ledger.unsettled(self._purses[0])]
 
     def books(self) -> Books:
-        """All amounts and counts of the stream's purse.
+        """Return all amounts and counts of the stream's purse.
 
         Returns
         -------
@@ -731,20 +904,27 @@ class BudgetStream:
         return self.ledger.books(self._purses[0])
 
     def status(self) -> StreamStatus:
-        """The amounts and the counts of the stream.
+        """Return the amounts and counts of the stream.
 
         Returns
         -------
         StreamStatus
-            Named tuple ``(budget_total, spent, reserved, n_open, n_committed, n_refunded,
-            n_rejected)``.
+            Named tuple ``(budget_total, spent, reserved, n_open, n_committed,
+            n_refunded, n_rejected)``.
         """
-        books = self.books()._asdict()
+        books = self.books()
         return StreamStatus(
-            books["total"], *(books[name] for name in StreamStatus._fields[1:])
+            budget_total=books.total,
+            spent=books.spent,
+            reserved=books.reserved,
+            n_open=books.n_open,
+            n_committed=books.n_committed,
+            n_refunded=books.n_refunded,
+            n_rejected=books.n_rejected,
         )
 
     def __repr__(self):
+        """Return the router, and the spent and reserved amounts."""
         status = self.status()
         return (
             f"BudgetStream({type(self.router).__name__}, {status.spent:.6g} spent and "
@@ -752,29 +932,33 @@ class BudgetStream:
         )
 
     def __getstate__(self):
+        """Return the state without the lock, with a copy of the ledger."""
         with self._changing:
             state = self.__dict__.copy()
         del state["_changing"]
-        # A ledger in memory is another one in a copy; others are found again by their place.
+        # A copy of a ledger in memory has its own purses. Other ledgers are found by
+        # their address.
         state["ledger"] = copy.copy(self.ledger)
         return state
 
     def __setstate__(self, state):
+        """Set the state, with a new lock."""
         self.__dict__.update(state)
         self._forked()
         _STREAMS.add(self)
 
     def _forked(self):
-        """Make a lock of its own: in a forked child nobody would release the parent's."""
+        """Create a new lock, since a forked child cannot release the parent's."""
         self._changing = threading.Lock()
 
 
 def _ticket(made, answer=None):
-    """The ticket of an open reservation."""
+    """Return the `Ticket` of an open reservation of a ledger."""
     return Ticket(made.ledger, made.number, *made.offer, answer)
 
 
 def _check_key(key):
+    """Return the identity of a request, or raise an error if it is not a text."""
     if key is not None and (not isinstance(key, str) or not key):
         raise ValueError(
             f"key must be a string that is not empty, or None, got a {type(key)}."
@@ -783,7 +967,7 @@ def _check_key(key):
 
 
 def _check_purses(purse, within):
-    """Names of all purses that a request is paid from, its own first."""
+    """Return the names of all purses of a request, the stream's own first."""
     if isinstance(within, str):
         raise ValueError(
             f"within must be a sequence of names of purses, got {within!r}."
@@ -802,13 +986,10 @@ def _check_purses(purse, within):
 
 
 def _one_row(row, n_choices, name, low=-np.inf):
-    """A list of finite numbers, one for each choice."""
-    if (
-        type(row) is np.ndarray
-        and row.dtype == np.float64
-        and row.shape == (n_choices,)
-    ):
-        # Of a few numbers this takes a fifth of the time of numpy's checks.
+    """Return a row as a list of finite numbers, one for each choice."""
+    is_plain = type(row) is np.ndarray and row.dtype == np.float64
+    if is_plain and row.shape == (n_choices,):
+        # For a few numbers, this takes a fifth of the time of numpy's checks.
         numbers = row.tolist()
         if all(map(isfinite, numbers)) and min(numbers) >= low:
             return numbers

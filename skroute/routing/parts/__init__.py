@@ -1,1 +1,1 @@
-"""What routers have: members, the log, estimates, the policy and what is common to their calls."""
+"""Parts of routers: members, the log, estimates, the policy, base classes."""

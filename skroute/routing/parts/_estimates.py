@@ -1,4 +1,4 @@
-"""Estimates of quality: fitted on all rows, and of the same rows out of sample."""
+"""Estimates of quality and cost: folds, cross-fitting, and checks of regressors."""
 
 from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
@@ -24,12 +24,30 @@ from skroute.utils._compat import (
 from skroute.utils._frames import needs_encoding
 from skroute.utils._tensors import holds_numbers, on_host
 
-# A price is learned without each of this many parts of the rows at most.
+# Largest number of parts of the rows. A price is learned without each of them.
 MAX_PARTS = 10
+# Rows that show whether the default estimator can read X.
+_N_SAMPLE_ROWS = 100
+# Default number of folds, also within the training rows of a fold.
+_N_FOLDS = 5
+
+# Size of `answers_forest`.
+# Rows that all trees together read, which bounds the time of a fit.
+_ROWS_OF_ALL_TREES = 300_000
+# Fewest trees: each row must be out of bag several times.
+_FEWEST_TREES = 30
+# Most trees: more hardly change the estimates.
+_MOST_TREES = 100
+# A leaf has one in this many rows of the data, within the limits below.
+_LEAVES = 60
+# Fewest rows of a leaf.
+_SMALLEST_LEAF = 5
+# Most rows of a leaf.
+_LARGEST_LEAF = 150
 
 
 class CrossFitted(NamedTuple):
-    """A fitted estimator and its estimates of the rows of `fit`.
+    """A fitted estimator, and its out-of-fold estimates of the rows of `fit`.
 
     Attributes
     ----------
@@ -37,10 +55,10 @@ class CrossFitted(NamedTuple):
     estimate : ndarray of shape (n_rows, n_outputs)
         Out-of-fold estimates.
     as_new : ndarray of shape (n_rows, n_outputs)
-        The same, distributed as the estimates of new rows.
+        Estimates of the same rows, with the distribution of estimates of new rows.
     by_fold : ndarray of shape (n_folds, n_rows, n_outputs), or None
-        For each fold, estimates of all rows that are distributed as those of its rows. None where
-        that is `estimate` for every fold.
+        For each fold, estimates of all rows with the distribution of the estimates of
+        its rows. None if that is `estimate` for every fold.
     """
 
     estimator: Any
@@ -50,25 +68,56 @@ class CrossFitted(NamedTuple):
 
 
 def answers_forest(n_samples, most_rows, n_jobs=None):
-    """A forest on the answers so far, which knows its own rows out of bag.
+    """Return an unfitted forest that estimates quality from the answers so far.
 
-    Each tree sees so many of the rows at most, which bounds the time.
+    It estimates its own rows out of bag.
+
+    Parameters
+    ----------
+    n_samples : int
+        Number of training rows.
+    most_rows : int
+        Largest number of training rows per tree, which bounds the time of a fit.
+    n_jobs : int, default=None
+
+    Returns
+    -------
+    RandomForestRegressor
     """
-    n_seen = min(n_samples, most_rows)
-    leaf = int(np.clip(n_samples // 60, 5, 150))
+    rows_per_tree = min(n_samples, most_rows)
+    leaf = int(np.clip(n_samples // _LEAVES, _SMALLEST_LEAF, _LARGEST_LEAF))
+    n_trees = int(np.clip(_ROWS_OF_ALL_TREES // n_samples, _FEWEST_TREES, _MOST_TREES))
     return RandomForestRegressor(
-        n_estimators=int(np.clip(300_000 // n_samples, 30, 100)),
-        # The same share of what a tree sees.
-        min_samples_leaf=max(leaf * n_seen // n_samples, 5),
-        max_samples=n_seen if n_seen < n_samples else None,
+        n_estimators=n_trees,
+        # A leaf has the same share of the rows of its tree.
+        min_samples_leaf=max(leaf * rows_per_tree // n_samples, _SMALLEST_LEAF),
+        # None: a tree reads all rows.
+        max_samples=None if rows_per_tree == n_samples else rows_per_tree,
         oob_score=True,
         random_state=0,
         n_jobs=n_jobs,
     )
 
 
+# Rows, folds and weights --------------------------------------------------------------
+
+
 def read_rows(router, X, advice=None):
-    """Checked rows of a fit; `advice` is for those that the default estimator cannot read."""
+    """Return the checked rows of a fit.
+
+    Parameters
+    ----------
+    router : estimator
+        Its number and names of features are set.
+    X : indexable of n_rows rows
+    advice : str, default=None
+        Advice to the user if the default quality estimator cannot read X. None if it
+        does not read X.
+
+    Returns
+    -------
+    indexable of n_rows rows
+    """
     X = check_rows(router, X, reset=True)
     if advice is None:
         return X
@@ -79,64 +128,101 @@ def read_rows(router, X, advice=None):
         )
     if holds_numbers(X):
         return X
-    some = _safe_indexing(X, slice(0, 100))
+    first_rows = _safe_indexing(X, slice(0, _N_SAMPLE_ROWS))
     try:
         if needs_encoding(X):
-            FrameEncoder().fit(some)
+            FrameEncoder().fit(first_rows)
         else:
-            check_array(few_columns_dense(some), ensure_all_finite=False)
+            check_array(few_columns_dense(first_rows), ensure_all_finite=False)
     except (TypeError, ValueError) as error:
         error.add_note(
-            f"The default quality_estimator reads numbers, texts, categories and dates. {advice}"
+            "The default quality_estimator reads numbers, texts, categories and dates. "
+            f"{advice}"
         )
         raise
     return X
 
 
 def folds_of(cv, X, y=None, **params):
-    """The splits of the rows as a list of (train, test) that serves more than once."""
-    if cv is None or isinstance(cv, Integral):
-        cv = KFold(5 if cv is None else int(cv), shuffle=True, random_state=0)
+    """Return the folds of the rows, which must test each row once.
+
+    Parameters
+    ----------
+    cv : int, splitter, iterable of splits or None
+        An int, and None for 5, are shuffled folds with a fixed seed.
+    X : indexable of n_rows rows
+    y : array-like, default=None
+        The splitter gets it.
+    **params : keyword arguments
+        Further parameters of the splitter's `split`, such as groups.
+
+    Returns
+    -------
+    list of (ndarray, ndarray)
+        Training and test rows of each fold.
+    """
+    if cv is None:
+        cv = _N_FOLDS
+    if isinstance(cv, Integral):
+        cv = KFold(int(cv), shuffle=True, random_state=0)
     try:
         folds = list(check_cv(cv).split(X, y, **params))
     except ValueError as error:
         if "groups" in str(error):
             error.add_note(
                 f"Groups reach cv={cv!r} by metadata routing: "
-                "sklearn.set_config(enable_metadata_routing=True) and fit(X, y, groups=groups). "
-                "Or give cv the list of its splits."
+                "sklearn.set_config(enable_metadata_routing=True) and "
+                "fit(X, y, groups=groups). Or give cv the list of its splits."
             )
         raise
-    times = np.bincount(
-        np.concatenate([test for _, test in folds]), minlength=num_samples(X)
-    )
-    if len(wrong := np.flatnonzero(times != 1)):
+    test_rows = np.concatenate([test for _, test in folds])
+    n_tests = np.bincount(test_rows, minlength=num_samples(X))
+    wrong_rows = np.flatnonzero(n_tests != 1)
+    if len(wrong_rows):
+        row = wrong_rows[0]
         raise ValueError(
-            f"cv must test each row once, but row {wrong[0]} is tested {times[wrong[0]]} times."
+            f"cv must test each row once, but row {row} is tested {n_tests[row]} times."
         )
     return folds
 
 
-def part_of(folds, n_rows):
-    """Number of the fold that tests each row."""
-    part = np.zeros(n_rows, dtype=np.int64)
+def fold_of_rows(folds, n_rows):
+    """Return the number of the fold that tests each row, ndarray of shape (n_rows,)."""
+    fold_of_row = np.zeros(n_rows, dtype=np.int64)
     for number, (_, test) in enumerate(folds):
-        part[test] = number
-    return part
+        fold_of_row[test] = number
+    return fold_of_row
 
 
-def rows_and_others(part):
-    """For each part of the rows their positions, and those of the rows that decide for them."""
-    for number in np.unique(part):
-        rows, others = np.flatnonzero(part == number), np.flatnonzero(part != number)
-        yield rows, others if len(others) else rows
+def rows_and_others(part_of_row):
+    """Yield, for each part of the rows, its rows and the rows that decide for them.
+
+    Parameters
+    ----------
+    part_of_row : ndarray of shape (n_rows,), dtype=int64
+        Number of the part of each row: its fold, or several folds together.
+
+    Yields
+    ------
+    rows : ndarray of int
+        Positions of the rows of the part.
+    others : ndarray of int
+        Positions of all other rows. If there are none, the rows themselves.
+    """
+    for number in np.unique(part_of_row):
+        rows = np.flatnonzero(part_of_row == number)
+        others = np.flatnonzero(part_of_row != number)
+        if not len(others):
+            others = rows
+        yield rows, others
 
 
 def with_weights(estimator, sample_weight):
-    """Return an estimator of quality, and the parameters of its `fit` that weight the rows.
+    """Return an estimator of quality, and the parameters of its `fit` with the weights.
 
-    Weights reach an estimator whose `fit` takes them. With metadata routing an estimator that has
-    not said whether it requests them is a copy that does.
+    Weights reach an estimator whose `fit` takes them. With metadata routing, an
+    estimator that neither requests nor refuses them is replaced by a copy that requests
+    them.
 
     Parameters
     ----------
@@ -148,41 +234,59 @@ def with_weights(estimator, sample_weight):
     -------
     estimator : estimator
     fit_params : dict
-        ``sample_weight``, or nothing.
+        ``sample_weight``, or empty.
     """
-    weights = {"sample_weight": sample_weight}
     if sample_weight is None:
         return estimator, {}
+    weights = {"sample_weight": sample_weight}
     if not routing_enabled():
-        takes_weights = has_fit_parameter(estimator, "sample_weight")
-        return estimator, weights if takes_weights else {}
+        if has_fit_parameter(estimator, "sample_weight"):
+            return estimator, weights
+        return estimator, {}
     routing = get_routing_for_object(estimator)
     if routing.consumes("fit", weights):
         return estimator, weights
-    # None: neither requested nor refused.
-    request = getattr(getattr(routing, "fit", None), "requests", {}).get(
-        "sample_weight"
-    )
-    if request is None and has_fit_parameter(estimator, "sample_weight"):
+    # A request of None: weights are neither requested nor refused.
+    requests = getattr(getattr(routing, "fit", None), "requests", {})
+    is_undecided = requests.get("sample_weight") is None
+    if is_undecided and has_fit_parameter(estimator, "sample_weight"):
         return clone(estimator).set_fit_request(sample_weight=True), weights
     return estimator, {}
 
 
+# Cross-fitting ------------------------------------------------------------------------
+
+
 def predict_matrix(fitted, X, name):
-    """Outputs of a regressor as finite numbers, one column for each."""
+    """Return the outputs of a regressor, which must be finite.
+
+    Parameters
+    ----------
+    fitted : fitted regressor
+    X : indexable of n_rows rows
+    name : str
+        The parameter that error messages name.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_outputs), dtype=float64
+    """
+    # Forests are imported only where a fitted router predicts.
     from skroute.forests._answers import average_of
 
-    n = num_samples(X)
-    with note_failure(name, n, "predict"):
-        values = np.asarray(on_host(average_of(fitted, X)), dtype=np.float64).reshape(
-            n, -1
-        )
-        if not np.isfinite(values).all():
-            # The row would silently go to whatever is compared first.
-            raise ValueError(
-                f"{name} must estimate finite numbers, got NaN or infinity."
-            )
+    n_rows = num_samples(X)
+    with note_failure(name, n_rows, "predict"):
+        values = np.asarray(on_host(average_of(fitted, X)), dtype=np.float64)
+        values = values.reshape(n_rows, -1)
+        # A row with NaN would get the choice that is compared first, without a word.
+        _check_finite(values, name)
     return values
+
+
+def _check_finite(values, name):
+    """Raise an error if an estimate is NaN or infinite."""
+    if not np.isfinite(values).all():
+        raise ValueError(f"{name} must estimate finite numbers, got NaN or infinity.")
 
 
 def cross_fit(
@@ -197,118 +301,220 @@ def cross_fit(
     n_jobs=None,
     fit_params=None,
 ):
-    """Fit an estimator on all rows, and estimate the same rows out of sample (`CrossFitted`).
+    """Fit an estimator on all rows, and estimate the same rows out of sample.
 
-    `QualityRegressor`, and forests with out-of-bag estimates, know their own rows out of sample;
-    others are fitted again without each fold.
+    An estimator with a method `cross_fit`, as `QualityRegressor`, and forests with
+    out-of-bag estimates are fitted once. Others are fitted again without each fold.
+
+    Parameters
+    ----------
+    estimator : regressor
+        Not fitted.
+    X : indexable of n_rows rows
+    target : ndarray of shape (n_rows, n_outputs)
+    folds : list of (ndarray, ndarray)
+        Training and test rows of each fold.
+    name : str
+        The parameter that error messages name.
+    task : FitTask, default=None
+        The fit is a step of it.
+    costs : ndarray of shape (n_outputs,) or (n_rows, n_outputs), default=None
+        Costs of the choices. `QualityRegressor` compares its members at budgets of
+        them.
+    n_jobs : int, default=None
+    fit_params : dict, default=None
+        Parameters of `fit`.
+
+    Returns
+    -------
+    CrossFitted
     """
     fit_params = fit_params or {}
-    # One choice is a single-output regression: not every regressor takes (n, 1).
-    flat = target[:, 0] if target.shape[1] == 1 else target
-    fitted = clone(estimator)
-    by_fold = None
-    # The limit bounds the memory. With more folds, each learns from nearly all rows, and its
-    # estimates are like those of the others.
-    with_by_fold = len(folds) <= MAX_PARTS
-    with (
-        _noting(estimator, X, target, name),
-        task.step(name) if task else nullcontext(),
-    ):
-        if hasattr(fitted, "cross_fit") and set(fit_params) <= {"sample_weight"}:
-            estimate, as_new, *tables = fitted.cross_fit(
+    # One choice is a single-output regression: not every regressor takes (n_rows, 1).
+    flat_target = target[:, 0] if target.shape[1] == 1 else target
+    step = nullcontext() if task is None else task.step(name)
+    with _note_advice(estimator, X, target, name), step:
+        # Other metadata is not for `cross_fit`.
+        takes_params = set(fit_params) <= {"sample_weight"}
+        if hasattr(estimator, "cross_fit") and takes_params:
+            fitted = _cross_fit_itself(
+                estimator,
                 X,
-                flat,
-                folds=folds,
+                flat_target,
+                folds,
                 costs=costs,
                 n_jobs=n_jobs,
-                return_kept=True,
-                return_by_fold=with_by_fold,
-                **fit_params,
+                fit_params=fit_params,
             )
-            if with_by_fold:
-                by_fold = tables[0].reshape(len(folds), *target.shape)
         else:
-            fitted.fit(X, flat, **fit_params)
-            estimate = getattr(fitted, "oob_prediction_", None)
-            if estimate is None:
-                estimate = cross_val_predict(
-                    estimator, X, flat, cv=folds, n_jobs=n_jobs, params=fit_params
-                )
-            as_new = estimate
-        estimate, as_new = (
-            np.asarray(on_host(part), dtype=np.float64).reshape(target.shape)
-            for part in (estimate, as_new)
-        )
-        if not np.isfinite(estimate).all():
-            raise ValueError(
-                f"{name} must estimate finite numbers, got NaN or infinity."
+            fitted = _fit_and_predict_out_of_sample(
+                estimator, X, flat_target, folds, n_jobs=n_jobs, fit_params=fit_params
             )
+        estimate = _as_target(fitted.estimate, target)
+        as_new = _as_target(fitted.as_new, target)
+        by_fold = fitted.by_fold
+        if by_fold is not None:
+            by_fold = by_fold.reshape(len(folds), *target.shape)
+        _check_finite(estimate, name)
+    return CrossFitted(fitted.estimator, estimate, as_new, by_fold)
+
+
+def _as_target(estimates, target):
+    """Return estimates as float64 numbers of the shape of the target."""
+    return np.asarray(on_host(estimates), dtype=np.float64).reshape(target.shape)
+
+
+def _cross_fit_itself(estimator, X, target, folds, *, costs, n_jobs, fit_params):
+    """Return what the method `cross_fit` of an estimator returns (`CrossFitted`).
+
+    Estimates have the shape of `target`: (n_rows,) or (n_rows, n_outputs).
+    """
+    fitted = clone(estimator)
+    options = {
+        "folds": folds,
+        "costs": costs,
+        "n_jobs": n_jobs,
+        "return_kept": True,
+    }
+    # The limit bounds the memory. With more folds, each fold has nearly all rows to
+    # learn from, and its estimates have the distribution of all others.
+    if len(folds) > MAX_PARTS:
+        estimate, as_new = fitted.cross_fit(X, target, **options, **fit_params)
+        return CrossFitted(fitted, estimate, as_new, by_fold=None)
+    estimate, as_new, by_fold = fitted.cross_fit(
+        X, target, return_by_fold=True, **options, **fit_params
+    )
     return CrossFitted(fitted, estimate, as_new, by_fold)
+
+
+def _fit_and_predict_out_of_sample(estimator, X, target, folds, *, n_jobs, fit_params):
+    """Fit any regressor, and estimate its rows out of bag or out of fold.
+
+    Estimates have the shape of `target`: (n_rows,) or (n_rows, n_outputs).
+    """
+    fitted = clone(estimator)
+    fitted.fit(X, target, **fit_params)
+    estimate = getattr(fitted, "oob_prediction_", None)
+    if estimate is None:
+        estimate = cross_val_predict(
+            estimator, X, target, cv=folds, n_jobs=n_jobs, params=fit_params
+        )
+    return CrossFitted(fitted, estimate, as_new=estimate, by_fold=None)
 
 
 def estimates_without_folds(
     estimator, X, target, folds, *, name, task=None, n_jobs=None, fit_params=None
 ):
-    """For each fold, estimates of its training rows by fits that saw neither them nor the fold."""
-    found, part = [], part_of(folds, len(target))
+    """Return, for each fold, estimates of its training rows that the fold did not see.
+
+    The training rows of each fold are cross-fitted among themselves, so that no row is
+    estimated by a fit that saw it or the test rows of the fold.
+
+    Parameters
+    ----------
+    estimator, X, target, folds, name, task, n_jobs, fit_params
+        As in `cross_fit`.
+
+    Returns
+    -------
+    list of ndarray of shape (n_training_rows, n_outputs)
+    """
+    fold_of_row = fold_of_rows(folds, len(target))
+    estimates = []
     for number, (train, _) in enumerate(folds):
-        own = part[train]
-        # Rows that belong together, and are in one fold, stay together.
-        parts = [
-            (np.flatnonzero(own != k), np.flatnonzero(own == k)) for k in np.unique(own)
-        ]
-        if len(parts) < 2:
-            parts = (
-                folds_of(min(5, len(train)), train) if len(train) > 1 else [([0], [0])]
-            )
         fitted = cross_fit(
             estimator,
             _safe_indexing(X, train),
             target[train],
-            parts,
+            _inner_folds(fold_of_row[train]),
             task=task,
             name=f"{name} without fold {number}",
             n_jobs=n_jobs,
             fit_params=check_method_params(X, fit_params or {}, train),
         )
-        found.append(fitted.estimate)
-    return found
+        estimates.append(fitted.estimate)
+    return estimates
+
+
+def _inner_folds(fold_of_row):
+    """Return folds within some rows: their own folds, if there are two or more.
+
+    Rows that belong together are in one fold, and so they stay together.
+
+    Parameters
+    ----------
+    fold_of_row : ndarray of shape (n_rows,), dtype=int64
+
+    Returns
+    -------
+    list of (ndarray, ndarray)
+        Training and test rows of each inner fold. A single row is both.
+    """
+    n_rows = len(fold_of_row)
+    numbers = np.unique(fold_of_row)
+    if len(numbers) < 2:
+        if n_rows < 2:
+            return [([0], [0])]
+        return folds_of(min(_N_FOLDS, n_rows), fold_of_row)
+    folds = []
+    for number in numbers:
+        train = np.flatnonzero(fold_of_row != number)
+        test = np.flatnonzero(fold_of_row == number)
+        folds.append((train, test))
+    return folds
 
 
 @contextmanager
-def _noting(estimator, X, target, name):
-    """Let a failure through, and say whose it was and what may help."""
+def _note_advice(estimator, X, target, name):
+    """Add notes to the exception of a fit: the estimator that failed, and advice."""
     try:
         with note_failure(name, len(target), "fit"):
             yield
     except Exception as error:
         if needs_encoding(X):
             error.add_note(
-                f"X holds texts or categories. Where {name} reads numbers only, put an encoder "
-                f"before it: make_pipeline(skroute.quality.FrameEncoder(), {name})."
+                f"X holds texts or categories. Where {name} reads numbers only, put an "
+                "encoder before it: "
+                f"make_pipeline(skroute.quality.FrameEncoder(), {name})."
             )
-        tags = get_tags(estimator) if hasattr(estimator, "__sklearn_tags__") else None
-        # Not proof enough to refuse it: nets say a single output where nobody has set the tag.
-        if (
-            target.shape[1] > 1
-            and tags is not None
-            and not tags.target_tags.multi_output
-        ):
+        # A tag alone is no reason to refuse an estimator: nets have the tag of a single
+        # output if nobody has set it.
+        if target.shape[1] > 1 and not _may_have_several_outputs(estimator):
             error.add_note(
-                f"It was fitted on {target.shape[1]} outputs, one for each choice. A regressor of "
-                "one output goes into sklearn.multioutput.MultiOutputRegressor first."
+                f"It was fitted on {target.shape[1]} outputs, one for each choice. A "
+                "regressor of one output goes into "
+                "sklearn.multioutput.MultiOutputRegressor first."
             )
         raise
 
 
+def _may_have_several_outputs(estimator):
+    """Return False if the tags of an estimator declare a single output."""
+    if not hasattr(estimator, "__sklearn_tags__"):
+        return True
+    tags = get_tags(estimator)
+    return tags is None or tags.target_tags.multi_output
+
+
 def error_deviation(estimate, quality, weight=None):
-    """Return OCCAM's sigma: the standard deviation of each choice's estimation error."""
+    """Return OCCAM's sigma: the standard deviation of each choice's estimation error.
+
+    Parameters
+    ----------
+    estimate, quality : ndarray of shape (n_rows, n_choices)
+    weight : ndarray of shape (n_rows,), default=None
+        Weights of the rows. None weights all alike.
+
+    Returns
+    -------
+    ndarray of shape (n_choices,)
+    """
     error = estimate - quality
-    # Scaled by powers of two, which changes no digit: the squares of large errors overflow.
+    # Squares of large errors overflow. A scale that is a power of two changes no digit.
     _, exponent = np.frexp(np.abs(error).max(axis=0))
     scaled = np.ldexp(error, -exponent)
     if weight is None:
         return np.ldexp(scaled.std(axis=0), exponent)
-    apart = scaled - np.average(scaled, axis=0, weights=weight)
-    deviation = np.sqrt(np.average(apart**2, axis=0, weights=weight))
+    difference = scaled - np.average(scaled, axis=0, weights=weight)
+    deviation = np.sqrt(np.average(difference**2, axis=0, weights=weight))
     return np.ldexp(deviation, exponent)

@@ -1,4 +1,7 @@
-"""Learning a policy from a log: estimates of quality, out of sample and as those of new rows."""
+"""From a log to a policy: cross-fitted estimates of quality, and warnings after fit."""
+
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -6,7 +9,7 @@ from skroute.base import affords
 from skroute.routing.parts._estimates import (
     cross_fit,
     error_deviation,
-    part_of,
+    fold_of_rows,
     predict_matrix,
 )
 from skroute.routing.parts._log import with_last
@@ -15,10 +18,73 @@ from skroute.utils._compat import _safe_indexing
 from skroute.utils._row_hash import row_keys
 from skroute.utils._validation import warn
 
-# Rows that occur this often are decided in `fit` as they will be later: all alike.
+# A row that occurs this often is frequent: see `FrequentRows`.
 _OFTEN = 20
-# A logged mean that is further from a listed cost than this share of it contradicts it.
-_CONTRADICTS = 0.1
+# A logged mean cost contradicts the listed cost if it differs by more than both limits:
+# this share of the listed cost, because small differences have no effect, ...
+_CONTRADICTS_SHARE = 0.1
+# ... and this many standard errors of the logged mean, because few rows are noisy.
+_CONTRADICTS_ERRORS = 3
+# Smallest divisor of a relative difference: listed costs may be 0.
+_TINY = 1e-300
+# One-sided 95 % quantile of the normal distribution: standard errors by which a single
+# choice must be better than routing for a warning.
+_BEHIND_ERRORS = 1.645
+
+
+class FrequentRows(NamedTuple):
+    """Rows that occur often in the log, in more than one fold.
+
+    The folds' estimates of equal rows differ from one another. Later, the fitted
+    estimator gives all copies of the row one estimate, by which the price must be
+    learned.
+
+    Attributes
+    ----------
+    kind : ndarray of shape (n_rows,), dtype=int64
+        Number of the frequent row that each row is a copy of. -1 for other rows.
+    first_rows : ndarray of shape (n_kinds,), dtype=int64
+        Position of the first copy of each frequent row.
+    """
+
+    kind: np.ndarray
+    first_rows: np.ndarray
+
+    def replace_in(self, table, estimates):
+        """Return a table in which copies of frequent rows have the same estimates.
+
+        Parameters
+        ----------
+        table : ndarray of shape (n_rows, n_choices)
+        estimates : ndarray of shape (n_kinds, n_estimated)
+            New entries of the first columns. Further columns stay as they are.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_choices)
+        """
+        table = table.copy()
+        is_frequent = self.kind >= 0
+        n_estimated = estimates.shape[1]
+        table[is_frequent, :n_estimated] = estimates[self.kind[is_frequent]]
+        return table
+
+
+class NewRowEstimates(NamedTuple):
+    """Estimates for the rows of a log, with the distribution of those of new rows.
+
+    Attributes
+    ----------
+    quality : ndarray of shape (n_rows, n_choices)
+    costs : ndarray of shape (n_rows, n_choices), or None
+        None if costs are not estimated.
+    kind : ndarray of shape (n_rows,), dtype=int64, or None
+        As in `FrequentRows`. None if no row is frequent.
+    """
+
+    quality: np.ndarray
+    costs: np.ndarray | None
+    kind: np.ndarray | None
 
 
 def learn_policy(
@@ -33,100 +99,231 @@ def learn_policy(
     n_jobs=None,
     fit_params=None,
 ):
-    """Cross-fitted estimates of quality on a log, and the policy that they make (`Policy`).
+    """Estimate quality out of fold on a log, and return the policy.
 
-    `cost_estimator` is fitted: it has estimated `log.planned`, `log.planned_as_new` and
-    `log.planned_by_fold`.
+    Parameters
+    ----------
+    estimator : regressor
+        Not fitted. It estimates the quality of all choices but abstaining.
+    X : indexable of n_rows rows
+    log : Log
+    folds : list of (ndarray, ndarray)
+        Training and test rows of each fold.
+    task : FitTask, default=None
+        The fit is a step of it.
+    cost_estimator : fitted regressor, default=None
+        It has estimated `log.planned`, `log.planned_as_new` and `log.planned_by_fold`.
+    weight : ndarray of shape (n_rows,), default=None
+        Weights of the rows. None weights all alike.
+    n_jobs : int, default=None
+    fit_params : dict, default=None
+        Parameters of the `fit` of `estimator`.
+
+    Returns
+    -------
+    Policy
     """
     planned = log.paid if log.planned is None else log.planned
-    # The quality of abstaining is known.
-    abstain_quality = log.abstain_quality
-    estimated = slice(None if abstain_quality is None else -1)
+    n_estimated = len(log.names)
+    if log.abstain_quality is not None:
+        # Abstaining is the last choice, and its quality is known.
+        n_estimated -= 1
     fitted = cross_fit(
         estimator,
         X,
-        log.quality[:, estimated],
+        log.quality[:, :n_estimated],
         folds,
         task=task,
         name="quality_estimator",
-        costs=planned[..., estimated],
+        costs=planned[..., :n_estimated],
         n_jobs=n_jobs,
         fit_params=fit_params,
     )
-    estimate = fitted.estimate
-    as_new = fitted.as_new
-    by_fold = fitted.by_fold
-    if abstain_quality is not None:
-        estimate = with_last(estimate, abstain_quality)
-        as_new = with_last(as_new, abstain_quality)
-        if by_fold is not None:
-            by_fold = with_last(by_fold, abstain_quality)
-    known, quality, noise = log.known, log.quality, 1.0
-    if known is None:
-        sigma = error_deviation(estimate, quality, weight)
+    fitted = _with_abstaining(fitted, log.abstain_quality)
+    if log.known_quality is None:
+        quality = log.quality
+        noise = 1.0
+        sigma = error_deviation(fitted.estimate, quality, weight)
     else:
-        sigma = known.deviation(estimate, weight)
-        quality, noise = known.judged(estimate), known.noise
-    part = part_of(folds, len(quality))
-    planned_as_new = log.planned_as_new
-    kind = None
-    # Costs that are known row by row do not repeat.
+        quality = log.known_quality.doubly_robust(fitted.estimate)
+        noise = log.known_quality.noise
+        sigma = log.known_quality.error_deviation(fitted.estimate, weight)
+
+    fold_of_row = fold_of_rows(folds, len(quality))
+    new_rows = NewRowEstimates(fitted.as_new, log.planned_as_new, kind=None)
+    # Rows with known costs of their own do not repeat, even if X does.
     if planned.ndim == 1 or cost_estimator is not None:
-        numbers, first = frequent_rows(X, part, weight)
-        if len(first):
-            kind, rows, again = numbers, numbers >= 0, _safe_indexing(X, first)
-            as_new = as_new.copy()
-            estimates = predict_matrix(fitted.estimator, again, "quality_estimator")
-            as_new[rows, estimated] = estimates[kind[rows]]
-            if cost_estimator is not None:
-                planned_as_new = planned_as_new.copy()
-                planned_as_new[rows, estimated] = predict_costs(cost_estimator, again)[
-                    kind[rows]
-                ]
+        new_rows = _estimate_frequent_rows(
+            X,
+            frequent_rows(X, fold_of_row, weight),
+            new_rows,
+            quality_estimator=fitted.estimator,
+            cost_estimator=cost_estimator,
+        )
+    realised = None
+    if log.planned is not None:
+        realised = log.realised_costs(X)
     return Policy(
         estimator=fitted.estimator,
-        estimate=estimate,
-        as_new=as_new,
-        by_fold=by_fold,
+        estimate=fitted.estimate,
+        as_new=new_rows.quality,
+        by_fold=fitted.by_fold,
         quality=quality,
         planned=planned,
-        realised=None if log.planned is None else log.judged_costs(X),
-        part=part,
+        realised=realised,
+        fold=fold_of_row,
         sigma=sigma,
         weight=weight,
         noise=noise,
-        planned_as_new=planned_as_new,
+        planned_as_new=new_rows.costs,
         planned_by_fold=log.planned_by_fold,
-        kind=kind,
-        abstain_quality=abstain_quality,
+        kind=new_rows.kind,
+        abstain_quality=log.abstain_quality,
     )
 
 
+def _estimate_frequent_rows(
+    X, frequent, new_rows, *, quality_estimator, cost_estimator
+):
+    """Replace the estimates of frequent rows by those of the fitted estimators.
+
+    Parameters
+    ----------
+    X : indexable of n_rows rows
+    frequent : FrequentRows
+    new_rows : NewRowEstimates
+        Estimates that treat all rows alike.
+    quality_estimator : fitted regressor
+    cost_estimator : fitted regressor or None
+
+    Returns
+    -------
+    NewRowEstimates
+    """
+    if not len(frequent.first_rows):
+        return new_rows
+    copies = _safe_indexing(X, frequent.first_rows)
+    estimates = predict_matrix(quality_estimator, copies, "quality_estimator")
+    costs = new_rows.costs
+    if cost_estimator is not None:
+        costs = frequent.replace_in(costs, predict_costs(cost_estimator, copies))
+    return NewRowEstimates(
+        quality=frequent.replace_in(new_rows.quality, estimates),
+        costs=costs,
+        kind=frequent.kind,
+    )
+
+
+def _with_abstaining(fitted, abstain_quality):
+    """Return cross-fitted estimates with a column for abstaining.
+
+    Parameters
+    ----------
+    fitted : CrossFitted
+    abstain_quality : float or None
+        Quality of abstaining. None adds no column.
+
+    Returns
+    -------
+    CrossFitted
+    """
+    if abstain_quality is None:
+        return fitted
+    by_fold = fitted.by_fold
+    if by_fold is not None:
+        by_fold = with_last(by_fold, abstain_quality)
+    return fitted._replace(
+        estimate=with_last(fitted.estimate, abstain_quality),
+        as_new=with_last(fitted.as_new, abstain_quality),
+        by_fold=by_fold,
+    )
+
+
+def learn_costs(estimator, X, log, folds, *, task, n_jobs, fit_params):
+    """Estimate costs per row out of fold, and add them to a log as planned costs.
+
+    Parameters
+    ----------
+    estimator : regressor
+        Not fitted. It estimates the costs of all choices.
+    X : indexable of n_rows rows
+    log : Log
+        Without abstaining.
+    folds : list of (ndarray, ndarray)
+        Training and test rows of each fold.
+    task : FitTask
+        The fit is a step of it.
+    n_jobs : int or None
+    fit_params : dict
+        Parameters of the `fit` of `estimator`.
+
+    Returns
+    -------
+    estimator : fitted regressor
+        Fitted on all rows.
+    log : Log
+    """
+    fitted = cross_fit(
+        estimator,
+        X,
+        log.paid,
+        folds,
+        task=task,
+        name="cost_estimator",
+        n_jobs=n_jobs,
+        fit_params=fit_params,
+    )
+    planned_by_fold = fitted.by_fold
+    if planned_by_fold is not None:
+        planned_by_fold = np.maximum(planned_by_fold, 0.0)
+    log = replace(
+        log,
+        planned=np.maximum(fitted.estimate, 0.0),
+        planned_as_new=np.maximum(fitted.as_new, 0.0),
+        planned_by_fold=planned_by_fold,
+    )
+    return fitted.estimator, log
+
+
 def predict_costs(fitted, X):
-    """Estimated costs, which are never negative."""
+    """Return the estimated costs (n_rows, n_choices), which are at least 0."""
     return np.maximum(predict_matrix(fitted, X, "cost_estimator"), 0.0)
 
 
-def frequent_rows(X, part, weight=None):
-    """Numbers of the kinds of rows that occur often and in several folds, -1 for other rows.
+def frequent_rows(X, fold_of_row, weight=None):
+    """Return the rows that occur often, in more than one fold (`FrequentRows`).
 
-    And where each kind first occurs. The folds' estimates of such rows differ from one another,
-    and from the one number that the fitted estimator gives all of them later. `weight` says how
-    often each row occurs; None: once.
+    Parameters
+    ----------
+    X : indexable of n_rows rows
+    fold_of_row : ndarray of shape (n_rows,), dtype=int64
+    weight : ndarray of shape (n_rows,), default=None
+        How often each row counts. None counts each once.
+
+    Returns
+    -------
+    FrequentRows
     """
-    _, first, code = np.unique(row_keys(X), return_index=True, return_inverse=True)
-    counts = np.bincount(code, weight)
-    n_parts = part.max() + 1
-    of_kind, _ = np.divmod(np.unique(code * n_parts + part), n_parts)
-    often = (counts >= _OFTEN) & (np.bincount(of_kind) > 1)
-    return np.where(often, np.cumsum(often) - 1, -1)[code], first[often]
+    _, first_rows, distinct_of_row = np.unique(
+        row_keys(X), return_index=True, return_inverse=True
+    )
+    counts = np.bincount(distinct_of_row, weight)
+    # One number for each pair of a distinct row and a fold that contains it.
+    n_folds = fold_of_row.max() + 1
+    pairs = np.unique(distinct_of_row * n_folds + fold_of_row)
+    n_folds_of_distinct = np.bincount(pairs // n_folds)
+    is_frequent = (counts >= _OFTEN) & (n_folds_of_distinct > 1)
+    kind_of_distinct = np.where(is_frequent, np.cumsum(is_frequent) - 1, -1)
+    return FrequentRows(
+        kind=kind_of_distinct[distinct_of_row], first_rows=first_rows[is_frequent]
+    )
 
 
-# What a user may not think of a fit ------------------------------------------------------------
+# Warnings after fit -------------------------------------------------------------------
 
 
-def warn_of_fit(policy, names, budget, known=None):
-    """Warn once about a fit, if costs contradict, a budget is too large, or nothing is gained.
+def warn_of_fit(policy, names, budget, has_overlap=None):
+    """Warn once if costs contradict each other, or the budget or routing has no use.
 
     Parameters
     ----------
@@ -134,15 +331,15 @@ def warn_of_fit(policy, names, budget, known=None):
     names : list of str
         The choices.
     budget : float
-    known : ndarray of shape (n_choices,), dtype=bool, default=None
-        Choices whose means over all rows the log says. None knows all.
+    has_overlap : ndarray of shape (n_choices,), dtype=bool, default=None
+        Choices whose means over all rows the log can estimate. None: all.
     """
-    if known is None:
-        known = np.ones(len(names), dtype=bool)
+    if has_overlap is None:
+        has_overlap = np.ones(len(names), dtype=bool)
     messages = (
-        _contradiction(policy, names, known),
-        _slack(policy, budget),
-        _better_choice(policy, names, budget, known),
+        _contradicted_costs(policy, names, has_overlap),
+        _budget_without_effect(policy, budget),
+        _better_choice(policy, names, budget, has_overlap),
     )
     for message in messages:
         if message is not None:
@@ -150,69 +347,100 @@ def warn_of_fit(policy, names, budget, known=None):
             return
 
 
-def _slack(policy, budget):
-    """Of a budget above what any choice costs: its unit may be another."""
+def _budget_without_effect(policy, budget):
+    """Return a message if the budget exceeds the cost of every choice, or None.
+
+    Its unit is probably wrong.
+    """
+    # In an incomplete log, paid costs are doubly robust: the largest in a row is noise.
     costs = policy.planned if policy.noise > 1 else policy.paid
-    largest = np.max(costs, axis=-1)
-    most = float(
-        largest if costs.ndim == 1 else np.average(largest, weights=policy.weight)
+    if costs.ndim == 1:
+        largest = float(np.max(costs))
+    else:
+        largest = float(np.average(np.max(costs, axis=-1), weights=policy.weight))
+    largest += policy.deciding
+    if budget == np.inf or affords(largest, budget):
+        return None
+    return (
+        f"budget={float(budget)!r} has no effect: the most expensive choice for each "
+        f"row costs {largest:.6g} per sample. budget is a mean cost per sample, in the "
+        "unit of costs (not per thousand where costs are per call); None is unlimited."
     )
-    most += policy.deciding
-    if budget < np.inf and not affords(most, budget):
-        return (
-            f"budget={float(budget)!r} has no effect: the most expensive choice for each row costs "
-            f"{most:.6g} per sample. budget is a mean cost per sample, in the unit of costs "
-            "(not per thousand where costs are per call); None is unlimited."
-        )
-    return None
 
 
-def _contradiction(policy, names, known):
-    """Return a message about a price list that is far from the logged costs, or None."""
+def _contradicted_costs(policy, names, has_overlap):
+    """Return a message if listed costs are far from the logged costs, or None."""
     if policy.realised is None or policy.per_row:
         return None
-    found = np.average(policy.paid, axis=0, weights=policy.weight)
-    off = np.abs(found - policy.planned)
+    listed = policy.planned
+    logged = np.average(policy.paid, axis=0, weights=policy.weight)
+    difference = np.abs(logged - listed)
     noise = policy.paid.std(axis=0) / np.sqrt(len(policy.paid))
-    # Rows on which the log never made a choice can have other costs.
-    wrong = np.flatnonzero(
-        known & (off > _CONTRADICTS * policy.planned) & (off > 3 * noise)
-    )
-    if not len(wrong):
+    is_far = difference > _CONTRADICTS_SHARE * listed
+    is_beyond_noise = difference > _CONTRADICTS_ERRORS * noise
+    # Without overlap, costs can differ on the rows where the log never made the choice.
+    contradicted = np.flatnonzero(has_overlap & is_far & is_beyond_noise)
+    if not len(contradicted):
         return None
-    worst = wrong[np.argmax(off[wrong] / np.maximum(policy.planned[wrong], 1e-300))]
+    relative = difference[contradicted] / np.maximum(listed[contradicted], _TINY)
+    worst = contradicted[np.argmax(relative)]
     return (
-        f"The logged costs of {names[worst]!r} are {found[worst]:.6g} on average, but costs says "
-        f"{policy.planned[worst]:.6g}. The budget is met in logged costs; rows are decided by "
-        "those of costs. Check that both have one unit."
+        f"The logged costs of {names[worst]!r} are {logged[worst]:.6g} on average, but "
+        f"costs says {listed[worst]:.6g}. The budget is met in logged costs; rows are "
+        "decided by those of costs. Check that both have one unit."
     )
 
 
-def _better_choice(policy, names, budget, known):
-    """Return a message about a single choice that is better than routing, or None."""
+def _better_choice(policy, names, budget, has_overlap):
+    """Return a message if a single choice is better than routing, or None."""
     mean_costs = policy.paid
     if policy.paid.ndim == 2:
         mean_costs = np.average(policy.paid, axis=0, weights=policy.weight)
-    affordable = np.flatnonzero(known & affords(budget - policy.deciding, mean_costs))
-    if len(affordable) == 0 or len(policy.quality) < 2:
+    is_affordable = affords(budget - policy.deciding, mean_costs)
+    candidates = np.flatnonzero(has_overlap & is_affordable)
+    if len(candidates) == 0 or len(policy.quality) < 2:
         return None
-    validated, rate = policy.validate(budget), policy.least_prices[budget == np.inf]
-    # Where cost is money too, what is compared is what is left.
-    net = policy.quality - rate * policy.paid
-    alone = np.average(net, axis=0, weights=policy.weight)
-    single = affordable[np.argmax(alone[affordable])]
-    routed = validated.quality - rate * (validated.cost - policy.deciding)
-    return what_is_behind(net[:, single], routed, names[single], policy.weight)
+    validation = policy.validate(budget)
+    # Worth of one unit of cost, which is not 0 if quality is money, too.
+    least_price = policy.least_prices[int(budget == np.inf)]
+    net = policy.quality - least_price * policy.paid
+    mean_net = np.average(net, axis=0, weights=policy.weight)
+    best = candidates[np.argmax(mean_net[candidates])]
+    routed = validation.quality - least_price * (validation.cost - policy.deciding)
+    return what_is_behind(net[:, best], routed, names[best], policy.weight)
 
 
 def what_is_behind(single, routed, name, weight=None):
-    """A message where one choice for all rows is better on validation rows, beyond noise."""
+    """Return a message if one choice for all rows is better than routing, or None.
+
+    Parameters
+    ----------
+    single : ndarray of shape (n_rows,)
+        Quality of the single choice on validation rows.
+    routed : ndarray of shape (n_rows,)
+        Quality of the choices of the router.
+    name : str
+        The single choice.
+    weight : ndarray of shape (n_rows,), default=None
+        Weights of the rows. None weights all alike.
+
+    Returns
+    -------
+    str or None
+        None if the difference is within noise.
+    """
     loss = single - routed
-    loss = loss if weight is None else loss * weight / weight.mean()
-    if loss.mean() > max(1.645 * loss.std(ddof=1) / np.sqrt(len(loss)), 0):
-        return (
-            f"On validation rows the router's quality {np.average(routed, weights=weight):.4g} is "
-            f"below the {np.average(single, weights=weight):.4g} of {name!r} alone, which fits the "
-            "budget. Use that choice for all rows, or try a larger reg_lambda, another "
-            "quality_estimator or better features."
-        )
+    if weight is not None:
+        loss = loss * weight / weight.mean()
+    noise = _BEHIND_ERRORS * loss.std(ddof=1) / np.sqrt(len(loss))
+    # The noise of a single row is NaN, and no loss is beyond it.
+    if not loss.mean() > max(noise, 0):
+        return None
+    mean_routed = np.average(routed, weights=weight)
+    mean_single = np.average(single, weights=weight)
+    return (
+        f"On validation rows the router's quality {mean_routed:.4g} is below the "
+        f"{mean_single:.4g} of {name!r} alone, which fits the budget. Use that choice "
+        "for all rows, or try a larger reg_lambda, another quality_estimator or better "
+        "features."
+    )

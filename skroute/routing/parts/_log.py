@@ -1,4 +1,9 @@
-"""The log: quality and cost by row and choice, however it came about, as routers learn from it."""
+"""The log: quality and cost of each choice on each row, from which routers learn.
+
+A log comes from a table of outcomes (`read_table`), from one answer per request
+(`read_answers`), or from the out-of-fold answers of members. This file also checks
+names of choices, their costs, and the choices that a call excludes.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -8,18 +13,18 @@ import numpy as np
 
 from skroute.base import check_costs
 from skroute.base._inspection import ABSTAIN_NAME, is_abstaining
+from skroute.quality._log_arguments import read_choice, read_propensity, read_values
 from skroute.quality._logged import (
-    Agreement,
     as_numbers,
-    effective_size,
     estimate_cells,
     estimate_propensities,
     folds_of_log,
+)
+from skroute.quality._overlap import (
+    Agreement,
+    effective_size,
     lack_of_overlap,
     never_matched,
-    read_choice,
-    read_propensity,
-    read_values,
 )
 from skroute.utils._compat import num_samples
 from skroute.utils._frames import column_keys
@@ -27,9 +32,16 @@ from skroute.utils._named import by_label, in_order
 from skroute.utils._typing import NDArray
 from skroute.utils._validation import check_numbers
 
+# A choice must have a known quality on this many rows, or nothing can be learned of it.
+_FEWEST_ROWS = 2
+# Smallest total weight of a choice that has no known cell. It only prevents 0 / 0.
+_TINY = 1e-300
+
+# The records --------------------------------------------------------------------------
+
 
 class Overlap(NamedTuple):
-    """What a log of one answer per request says where a policy would go.
+    """Overlap of a log of one answer per request and a policy.
 
     Attributes
     ----------
@@ -40,30 +52,33 @@ class Overlap(NamedTuple):
         Logged answers of each choice.
 
     effective_sample_size : ndarray of shape (n_choices,), dtype=float64
-        ``(sum w)^2 / sum w^2`` of its rows, with ``w = 1 / propensity``: as many rows of
-        equal weight would say as much.
+        ``(sum w)^2 / sum w^2`` over the logged answers of each choice, with
+        ``w = 1 / propensity``. An estimate from this many rows of equal weight would be
+        as precise.
 
     max_weight : ndarray of shape (n_choices,), dtype=float64
-        The largest ``1 / propensity`` of its rows: one row stands for so many.
+        The largest ``1 / propensity`` of these rows, which is the largest number of
+        rows that one row stands for.
 
     needed : ndarray of shape (n_choices,), dtype=float64
         Share of the rows that the policy sends to each choice.
 
     matched : ndarray of shape (n_choices,), dtype=int64
-        Of these rows those on which the log made the same choice.
+        Number of these rows on which the log made the same choice.
 
     mean_weight : ndarray of shape (n_choices,), dtype=float64
-        Mean over the rows that the policy sends to each choice: ``1 / propensity`` if the log
-        made the same choice, else 0. It is 1, but for noise, if the log made the choice now and
-        then on all such rows. It is the share of them that the log stands for if it is less. NaN
-        for a choice that the policy does not make.
+        Mean over the rows that the policy sends to each choice: ``1 / propensity`` if
+        the log made the same choice, else 0. It is 1, but for noise, if the log made
+        the choice now and then on all such rows. If it is less, it is the share of
+        these rows that the log stands for. NaN for a choice that the policy does not
+        make.
 
     never : list of str
-        Choices that the policy makes on rows of which the log made none like it: what they
-        are worth there is extrapolated.
+        Choices that the log never made on the rows where the policy makes them. Their
+        quality there is extrapolated.
 
     estimated : bool
-        Whether propensities are estimates.
+        True if propensities are estimates.
 
     lack : str or None
         Why the log cannot say how good the policy is, by the test that
@@ -83,9 +98,17 @@ class Overlap(NamedTuple):
 
 
 class KnownCells(NamedTuple):
-    """Cells of a table that are known, and the weight of each: what it stands for.
+    """A table of which only some cells are known.
 
-    `table` has NaN and `weight` 0 where a cell is not known.
+    Attributes
+    ----------
+    table : ndarray of shape (n_rows, n_choices)
+        NaN where a cell is not known.
+    weight : ndarray of shape (n_rows, n_choices)
+        Number of rows that each known cell stands for. 0 where a cell is not known.
+    noise : float
+        Mean weight of the known cells. Means over rows have a variance that is larger
+        by this factor than means of a complete table.
     """
 
     table: np.ndarray
@@ -93,9 +116,11 @@ class KnownCells(NamedTuple):
     noise: float
 
     def with_last(self, value):
-        """With one more choice, all of whose cells are known to have a value."""
+        """Return the table with one more choice, whose value is `value` on all rows."""
         return KnownCells(
-            with_last(self.table, value), with_last(self.weight, 1.0), self.noise
+            table=with_last(self.table, value),
+            weight=with_last(self.weight, 1.0),
+            noise=self.noise,
         )
 
     def agreement(self, choices):
@@ -107,66 +132,100 @@ class KnownCells(NamedTuple):
             weight=choices.mean(self.weight),
         )
 
-    def have_overlap_alone(self, names):
-        """Return for which choices the log says what they do on all rows, (n_choices,)."""
-        made = np.count_nonzero(self.weight, axis=0)
+    def has_overlap(self, names):
+        """Return for each choice True if its mean over all rows can be estimated.
+
+        Parameters
+        ----------
+        names : list of str
+            The choices.
+
+        Returns
+        -------
+        ndarray of shape (n_choices,), dtype=bool
+        """
         n_rows = len(self.weight)
-        found = np.empty(len(names), dtype=bool)
-        for k in range(len(names)):
-            only = np.arange(len(names)) == k
+        n_made = np.count_nonzero(self.weight, axis=0)
+        has_overlap = np.empty(len(names), dtype=bool)
+        for choice in range(len(names)):
+            # The policy that makes this choice on all rows.
+            is_choice = np.arange(len(names)) == choice
             agreement = Agreement(
-                needed=n_rows * only,
-                matched=made * only,
-                made=made,
-                weight=self.weight[:, k],
+                needed=n_rows * is_choice,
+                matched=n_made * is_choice,
+                made=n_made,
+                weight=self.weight[:, choice],
             )
-            found[k] = lack_of_overlap(agreement, names) is None
-        return found
+            has_overlap[choice] = lack_of_overlap(agreement, names) is None
+        return has_overlap
 
-    def judged(self, estimate):
-        """Doubly robust outcomes of all cells: their means have no bias."""
-        return estimate + self.weight * np.where(
-            self.weight > 0, self.table - estimate, 0.0
-        )
+    def doubly_robust(self, estimate):
+        """Return estimates of all cells, corrected by weighted errors of known cells.
 
-    def deviation(self, estimate, row_weight=None):
-        """Standard deviation of each choice's estimation error, over what is known."""
-        error = np.where(self.weight > 0, self.table - estimate, 0.0)
+        Their means over rows have no bias if the weights or the estimates are right.
+        """
+        return estimate + self.weight * self._errors(estimate)
+
+    def error_deviation(self, estimate, row_weight=None):
+        """Return the standard deviation of the error of each choice's estimates.
+
+        Parameters
+        ----------
+        estimate : ndarray of shape (n_rows, n_choices)
+        row_weight : ndarray of shape (n_rows,), default=None
+            Weights of the rows. None weights all alike.
+
+        Returns
+        -------
+        ndarray of shape (n_choices,)
+            Over the known cells.
+        """
+        error = self._errors(estimate)
         weight = self.weight
         if row_weight is not None:
             weight = weight * row_weight[:, np.newaxis]
-        total = np.maximum(weight.sum(axis=0), 1e-300)
+        total = np.maximum(weight.sum(axis=0), _TINY)
         mean = (weight * error).sum(axis=0) / total
         return np.sqrt((weight * (error - mean) ** 2).sum(axis=0) / total)
+
+    def _errors(self, estimate):
+        """Return outcomes less estimates, and 0 where a cell is not known."""
+        return np.where(self.weight > 0, self.table - estimate, 0.0)
 
 
 @dataclass(frozen=True)
 class Log:
-    """What a router learns from: one row for each request, one column for each choice.
+    """Quality and cost of each choice on each row.
 
     Attributes
     ----------
     names : list of str
+        The choices, which are the columns of the tables.
     quality : ndarray of shape (n_rows, n_choices)
         NaN where it is not known.
     paid : ndarray of shape (n_choices,) or (n_rows, n_choices)
-        What choices have cost; NaN where it is not known.
+        Real costs of the choices. NaN where they are not known.
     planned : ndarray, default=None
-        Costs that rows are decided by: a price list, or estimates. None where `paid` is known
-        before a row is decided.
+        Costs by which rows are decided: a price list, or estimates. None if `paid` is
+        known before a row is decided.
     planned_as_new : ndarray, default=None
-        `planned`, where it is estimated, distributed as the estimates of new rows.
+        `planned`, if it is estimated, with the distribution of estimates of new rows.
     planned_by_fold : ndarray of shape (n_folds, n_rows, n_choices), default=None
-        For each fold `planned`, distributed as the estimates of its rows. None where that is
-        `planned` for every fold.
-    known, known_costs : KnownCells, default=None
-        The cells of `quality` and of `paid` that are known; None where all are.
+        For each fold, `planned` of all rows with the distribution of the estimates of
+        its rows. None if that is `planned` for every fold.
+    known_quality : KnownCells, default=None
+        The known cells of `quality`. None if all are known.
+    known_costs : KnownCells, default=None
+        The known cells of `paid`. None if all are known.
     propensity : {"given", "estimated"}, default=None
-        Of a log of one answer for each request, how the chance of each answer is known.
+        Source of the propensities in a log of one answer per request. None for other
+        logs.
     named : bool
-        Whether the user has named the choices; else they are columns.
+        True if the user has named the choices. Otherwise `names` are made up, and
+        answers are column numbers.
     abstain_quality : float, default=None
-        Quality of abstaining, which is the last choice then. None if no row can abstain.
+        Quality of abstaining, which is the last choice then. None if no row can
+        abstain.
     """
 
     names: list
@@ -175,201 +234,436 @@ class Log:
     planned: np.ndarray | None = None
     planned_as_new: np.ndarray | None = None
     planned_by_fold: np.ndarray | None = None
-    known: KnownCells | None = None
+    known_quality: KnownCells | None = None
     known_costs: KnownCells | None = None
     propensity: str | None = None
     named: bool = False
     abstain_quality: float | None = None
 
-    def with_abstaining(self, abstain_cost):
-        """The log with one more choice: a row abstains, which costs nothing.
+    @property
+    def has_single_answers(self):
+        """True for a log of one answer per request."""
+        return self.propensity is not None
 
-        It is worth the best quality in the log less `abstain_cost`; None is no such choice.
+    @property
+    def is_known(self):
+        """Mask of the cells of `quality` that are known, (n_rows, n_choices)."""
+        if self.known_quality is None:
+            return np.isfinite(self.quality)
+        return self.known_quality.weight > 0
+
+    def with_abstaining(self, abstain_cost):
+        """Return the log with one more choice: to abstain, which has no cost.
+
+        Parameters
+        ----------
+        abstain_cost : float or None
+            Abstaining has the best quality in the log less this. None adds no choice.
+
+        Returns
+        -------
+        Log
         """
         if abstain_cost is None:
             return self
-        if any(map(is_abstaining, self.names)):
+        if any(is_abstaining(name) for name in self.names):
             raise ValueError(
-                f"With an abstain_cost no model may be named {ABSTAIN_NAME!r}; rename it."
+                f"With an abstain_cost no model may be named {ABSTAIN_NAME!r}; "
+                "rename it."
             )
-        worth = float(np.nanmax(self.quality)) - abstain_cost
-        planned_as_new = self.planned_as_new
-        if planned_as_new is not None:
-            planned_as_new = with_last(planned_as_new, 0.0)
-        planned_by_fold = self.planned_by_fold
-        if planned_by_fold is not None:
-            planned_by_fold = with_last(planned_by_fold, 0.0)
+        abstain_quality = float(np.nanmax(self.quality)) - abstain_cost
         return replace(
             self,
             names=[*self.names, ABSTAIN_NAME],
-            quality=with_last(self.quality, worth),
+            quality=with_last(self.quality, abstain_quality),
             paid=with_last(self.paid, 0.0),
-            planned=None if self.planned is None else with_last(self.planned, 0.0),
-            planned_as_new=planned_as_new,
-            planned_by_fold=planned_by_fold,
-            known=self.known and self.known.with_last(worth),
-            known_costs=self.known_costs and self.known_costs.with_last(0.0),
-            abstain_quality=worth,
+            planned=_with_last_or_none(self.planned, 0.0),
+            planned_as_new=_with_last_or_none(self.planned_as_new, 0.0),
+            planned_by_fold=_with_last_or_none(self.planned_by_fold, 0.0),
+            known_quality=_cells_with_last(self.known_quality, abstain_quality),
+            known_costs=_cells_with_last(self.known_costs, 0.0),
+            abstain_quality=abstain_quality,
         )
 
-    def judged_costs(self, X):
-        """Costs that decisions are judged by, none of them unknown."""
+    def realised_costs(self, X):
+        """Return real costs without NaN, which validation uses.
+
+        Unknown cells are estimated from the rows X.
+        """
         if self.known_costs is None:
             return self.paid
         estimated = self.planned
         if estimated is None or estimated.ndim < 2:
             folds = folds_of_log(len(self.paid))
             estimated = estimate_cells(as_numbers(X), self.paid, folds, ratio=True)
-        return self.known_costs.judged(estimated)
+        return self.known_costs.doubly_robust(estimated)
 
 
 def with_last(table, values):
-    """A table, or a row, with one more column at its end: one value, or one for each row."""
+    """Return a table with one more column at its end.
+
+    Parameters
+    ----------
+    table : ndarray of shape (..., n_columns)
+        A row of shape (n_columns,) gets one more entry.
+    values : float or array-like of shape (...,)
+        The new column.
+
+    Returns
+    -------
+    ndarray of shape (..., n_columns + 1)
+    """
     column = np.broadcast_to(values, table.shape[:-1])[..., np.newaxis]
     return np.concatenate([table, column], axis=-1)
 
 
-def read_table(y, costs, listed):
-    """The log of a table of outcomes, NaN where one is not known.
+def _with_last_or_none(table, values):
+    """Return a table with one more column, or None if there is no table."""
+    return None if table is None else with_last(table, values)
 
-    `costs` are those of the calls, `listed` the price list.
+
+def _cells_with_last(cells, value):
+    """Return known cells with one more choice, or None if all cells are known."""
+    return None if cells is None else cells.with_last(value)
+
+
+# Reading a log ------------------------------------------------------------------------
+
+
+class LogCosts(NamedTuple):
+    """Costs of a log.
+
+    Attributes
+    ----------
+    paid : ndarray of shape (n_choices,) or (n_rows, n_choices)
+        As in `Log`.
+    planned : ndarray of shape (n_choices,) or None
+        As in `Log`.
+    known : KnownCells, default=None
+        The known cells of `paid`. None if all are known.
+    """
+
+    paid: np.ndarray
+    planned: np.ndarray | None
+    known: KnownCells | None = None
+
+
+def read_table(y, costs, listed):
+    """Return the log of a table of outcomes.
+
+    Parameters
+    ----------
+    y : {array-like, dataframe} of shape (n_rows, n_choices)
+        Quality, NaN where it is not known.
+    costs : {array-like, dataframe} of shape (n_rows, n_choices) or None
+        Real costs.
+    listed : mapping, array-like of shape (n_choices,) or None
+        The price list.
+
+    Returns
+    -------
+    Log
     """
     names, named = choice_names(y, listed)
     quality = check_matrix(y, "y", allow_nan=True)
-    planned = None if listed is None else check_costs(listed, names)
-    if costs is not None:
-        paid = check_row_costs(costs, names if named else None, quality.shape)
-    elif planned is None:
-        raise ValueError(
-            f"costs must say what each of {names!r} costs, got None. Give a mapping or an array to "
-            "the constructor, or one cost for each row and choice to fit."
-        )
-    else:
-        paid, planned = planned, None
-    missing = np.isnan(quality)
-    if not missing.any():
-        return Log(names, quality, paid, planned, named=named)
-    if len(few := np.flatnonzero((~missing).sum(axis=0) < 2)):
-        raise ValueError(
-            f"y has fewer than two rows on which the quality of {names[few[0]]!r} is known (is "
-            "not NaN). Leave the choice out."
-        )
-    # Cells are missing at random, choice by choice.
-    weight = ~missing * (len(quality) / (~missing).sum(axis=0))
-    known = KnownCells(quality, weight, float(weight[~missing].mean()))
-    return Log(names, quality, paid, planned, known=known, named=named)
-
-
-def read_answers(X, y, choice, propensity, costs, listed, *, estimates_costs):
-    """The log of one answer for each request; propensities that are not given are estimated.
-
-    Costs as in `read_table`; `estimates_costs`, those of other choices are learned.
-    """
-    n = num_samples(X)
-    quality = read_values(y, "y", n, allow_nan=True)
-    names, named = ([], False) if listed is None else choice_names(None, listed)
-    position, found = read_choice(choice, names, n)
-    if listed is not None and len(found) > len(names):
-        unnamed = "" if named else " Give costs as a mapping from name to number."
-        raise ValueError(
-            f"choice has {found[len(names)]!r}, which is not among {names!r}.{unnamed}"
-        )
-    named = named or np.asarray(choice).dtype.kind not in "iu"
-    made = np.bincount(position[~np.isnan(quality)], minlength=len(found))
-    if never := [name for name, count in zip(found, made) if count < 2]:
-        raise ValueError(
-            f"The log has fewer than two answers of {never[0]!r} with a known quality: nothing can "
-            "be learned of it. Leave the choice out of the router."
-        )
-    if propensity is None:
-        chance = estimate_propensities(
-            as_numbers(X), position, len(found), folds_of_log(n)
-        )
-    else:
-        chance = read_propensity(propensity, n)
-
-    def table(values):
-        known = np.flatnonzero(~np.isnan(values))
-        cells, weight = np.full((n, len(found)), np.nan), np.zeros((n, len(found)))
-        cells[known, position[known]] = values[known]
-        # What is not known is missing at random.
-        weight[known, position[known]] = n / len(known) / chance[known]
-        return KnownCells(cells, weight, float(weight[weight > 0].mean()))
-
-    known, known_costs = table(quality), None
-    planned = None if listed is None else check_costs(listed, found)
-    if costs is not None and np.ndim(costs) == 1:
-        if planned is None and not estimates_costs:
-            raise ValueError(
-                "costs of the answers given, of shape (n_samples,), do not say what the other "
-                "choices would have cost. Give the price list to the constructor (the budget is "
-                "then met in the logged costs), or a cost_estimator that learns them."
-            )
-        known_costs = table(read_values(costs, "costs", n, least=0.0))
-        paid = known_costs.table
-    elif costs is not None:
-        paid = check_row_costs(costs, found if named else None, (n, len(found)))
-    elif planned is None:
-        raise ValueError(f"costs must say what each of {found!r} costs, got None.")
-    else:
-        paid, planned = planned, None
-    how = "estimated" if propensity is None else "given"
+    log_costs = _read_costs(costs, listed, names, named=named, shape=quality.shape)
     return Log(
-        found,
-        known.table,
-        paid,
-        planned,
-        known=known,
-        known_costs=known_costs,
-        propensity=how,
+        names,
+        quality,
+        log_costs.paid,
+        log_costs.planned,
+        known_quality=_known_cells_of_table(quality, names),
         named=named,
     )
 
 
-def choice_names(y, listed):
-    """Names of the columns of a table, and whether they are the user's.
+def _read_costs(costs, listed, names, *, named, shape):
+    """Return the costs of a log in which all costs are known (`LogCosts`).
 
-    They are the frame's, else those of the prices, else numbered. A log of single answers, or of
-    none, is no table: None.
+    Parameters
+    ----------
+    costs, listed
+        As in `read_table`.
+    names : list of str
+        The choices.
+    named : bool
+        As in `Log`. A data frame of costs then has these columns.
+    shape : tuple of two ints
+        Number of rows and of choices.
     """
-    names, listed = column_names(y), by_label(listed)
-    named = names is not None or isinstance(listed, Mapping)
-    shape = (0, len(listed)) if y is None else np.shape(y)
-    n_choices = shape[1] if len(shape) == 2 else 1
-    if names is None:
-        names = (
-            [str(key) for key in listed]
-            if named
-            else [f"choice{k}" for k in range(n_choices)]
-        )
-    if len(names) != n_choices:
+    planned = None if listed is None else check_costs(listed, names)
+    if costs is not None:
+        columns = names if named else None
+        paid = check_row_costs(costs, columns, shape)
+        return LogCosts(paid, planned)
+    if planned is None:
         raise ValueError(
-            f"y has {n_choices} columns but costs names {len(names)} choices: {names!r}."
-            + " For a log of one answer for each request give choice, too."
-            * (n_choices == 1)
+            f"costs must say what each of {names!r} costs, got None. Give a mapping or "
+            "an array to the constructor, or one cost for each row and choice to fit."
         )
+    return LogCosts(paid=planned, planned=None)
+
+
+def _known_cells_of_table(quality, names):
+    """Return the known cells of a table with NaN, or None if all are known."""
+    is_known = ~np.isnan(quality)
+    if is_known.all():
+        return None
+    n_known = is_known.sum(axis=0)
+    too_few = np.flatnonzero(n_known < _FEWEST_ROWS)
+    if len(too_few):
+        raise ValueError(
+            f"y has fewer than two rows on which the quality of {names[too_few[0]]!r} "
+            "is known (is not NaN). Leave the choice out."
+        )
+    # Within a choice, cells are missing at random.
+    weight = is_known * (len(quality) / n_known)
+    return KnownCells(quality, weight, noise=float(weight[is_known].mean()))
+
+
+class LoggedChoices(NamedTuple):
+    """Choices that a log of one answer per request has made.
+
+    Attributes
+    ----------
+    positions : ndarray of shape (n_rows,), dtype=int64
+        For each row, the position of its choice in `names`.
+    names : list of str
+        All choices.
+    named : bool
+        As in `Log`.
+    """
+
+    positions: np.ndarray
+    names: list
+    named: bool
+
+
+def read_answers(X, y, *, choice, propensity, costs, listed, estimates_costs):
+    """Return the log of one answer per request.
+
+    Parameters
+    ----------
+    X : indexable of n_rows rows
+    y : array-like of shape (n_rows,)
+        Quality of the answers, NaN where it is not known.
+    choice : array-like of shape (n_rows,)
+        The choice of each row: a name, or a column number.
+    propensity : array-like of shape (n_rows,) or None
+        Probability of each choice. None estimates it from X.
+    costs : array-like of shape (n_rows,) or (n_rows, n_choices), or None
+        Real costs, of the answers or of all choices.
+    listed : mapping, array-like of shape (n_choices,) or None
+        The price list.
+    estimates_costs : bool
+        True if the router learns the costs of choices that were not made.
+
+    Returns
+    -------
+    Log
+    """
+    n_rows = num_samples(X)
+    quality = read_values(y, "y", n_rows, allow_nan=True)
+    logged = _read_logged_choices(choice, listed, n_rows)
+    names = logged.names
+    _check_answers_of_all(logged, quality)
+    if propensity is None:
+        source = "estimated"
+        chance = estimate_propensities(
+            as_numbers(X), logged.positions, len(names), folds_of_log(n_rows)
+        )
+    else:
+        source = "given"
+        chance = read_propensity(propensity, n_rows)
+    known_quality = _known_cells_of_answers(quality, logged, chance)
+    if costs is not None and np.ndim(costs) == 1:
+        log_costs = _read_costs_of_answers(
+            costs, listed, logged, chance=chance, estimates_costs=estimates_costs
+        )
+    else:
+        log_costs = _read_costs(
+            costs, listed, names, named=logged.named, shape=(n_rows, len(names))
+        )
+    return Log(
+        names,
+        known_quality.table,
+        log_costs.paid,
+        log_costs.planned,
+        known_quality=known_quality,
+        known_costs=log_costs.known,
+        propensity=source,
+        named=logged.named,
+    )
+
+
+def _read_logged_choices(choice, listed, n_rows):
+    """Return the choices of a log, which a price list may name (`LoggedChoices`)."""
+    listed_names = []
+    named = False
+    if listed is not None:
+        listed_names, named = choice_names(None, listed)
+    # Choices that are not in the list come after those that are.
+    positions, names = read_choice(choice, listed_names, n_rows)
+    if listed is not None and len(names) > len(listed_names):
+        message = (
+            f"choice has {names[len(listed_names)]!r}, which is not among "
+            f"{listed_names!r}."
+        )
+        if not named:
+            message += " Give costs as a mapping from name to number."
+        raise ValueError(message)
+    has_text = np.asarray(choice).dtype.kind not in "iu"
+    return LoggedChoices(positions, names, named=named or has_text)
+
+
+def _check_answers_of_all(logged, quality):
+    """Raise an error if a choice has too few answers of known quality."""
+    positions = logged.positions[~np.isnan(quality)]
+    n_answers = np.bincount(positions, minlength=len(logged.names))
+    too_few = np.flatnonzero(n_answers < _FEWEST_ROWS)
+    if len(too_few):
+        raise ValueError(
+            f"The log has fewer than two answers of {logged.names[too_few[0]]!r} with "
+            "a known quality: nothing can be learned of it. Leave the choice out of "
+            "the router."
+        )
+
+
+def _known_cells_of_answers(values, logged, chance):
+    """Return the table of a log of one answer per request.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows,)
+        Quality or cost of the answers, NaN where it is not known.
+    logged : LoggedChoices
+    chance : ndarray of shape (n_rows,)
+        Propensity of the choice of each row.
+
+    Returns
+    -------
+    KnownCells
+    """
+    n_rows = len(values)
+    rows = np.flatnonzero(~np.isnan(values))
+    choices = logged.positions[rows]
+    table = np.full((n_rows, len(logged.names)), np.nan)
+    table[rows, choices] = values[rows]
+    weight = np.zeros((n_rows, len(logged.names)))
+    # Among the answers, values are missing at random.
+    weight[rows, choices] = n_rows / len(rows) / chance[rows]
+    return KnownCells(table, weight, noise=float(weight[weight > 0].mean()))
+
+
+def _read_costs_of_answers(costs, listed, logged, *, chance, estimates_costs):
+    """Return the costs of a log in which only those of the answers are known.
+
+    Parameters
+    ----------
+    costs : array-like of shape (n_rows,)
+    listed, estimates_costs
+        As in `read_answers`. One of them must say what the other choices cost.
+    logged : LoggedChoices
+    chance : ndarray of shape (n_rows,)
+        Propensity of the choice of each row.
+
+    Returns
+    -------
+    LogCosts
+    """
+    planned = None if listed is None else check_costs(listed, logged.names)
+    if planned is None and not estimates_costs:
+        raise ValueError(
+            "costs of the answers given, of shape (n_samples,), do not say what the "
+            "other choices would have cost. Give the price list to the constructor "
+            "(the budget is then met in the logged costs), or a cost_estimator that "
+            "learns them."
+        )
+    costs = read_values(costs, "costs", len(chance), least=0.0)
+    known_costs = _known_cells_of_answers(costs, logged, chance)
+    return LogCosts(known_costs.table, planned, known=known_costs)
+
+
+# Names, costs and excluded choices ----------------------------------------------------
+
+
+def choice_names(y, listed):
+    """Return names of the choices: those of columns, else of prices, else numbers.
+
+    Parameters
+    ----------
+    y : {array-like, dataframe} of shape (n_rows, n_choices) or None
+        A table of outcomes. None for a log of one answer per request, which is no
+        table, and without a log.
+    listed : mapping, array-like of shape (n_choices,) or None
+        The price list. It must be there if `y` is None.
+
+    Returns
+    -------
+    names : list of str
+    named : bool
+        True if they are the user's names.
+    """
+    names = column_names(y)
+    listed = by_label(listed)
+    has_named_prices = isinstance(listed, Mapping)
+    named = names is not None or has_named_prices
+    if y is None:
+        n_choices = len(listed)
+    elif len(np.shape(y)) == 2:
+        n_choices = np.shape(y)[1]
+    else:
+        n_choices = 1
+    if names is None and has_named_prices:
+        names = [str(name) for name in listed]
+    elif names is None:
+        names = [f"choice{position}" for position in range(n_choices)]
+    if len(names) != n_choices:
+        message = (
+            f"y has {n_choices} columns but costs names {len(names)} choices: "
+            f"{names!r}."
+        )
+        if n_choices == 1:
+            message += " For a log of one answer for each request give choice, too."
+        raise ValueError(message)
     return names, named
 
 
-def costs_now(costs, names, known, n_fitted):
-    """Costs of choices by a parameter that may have changed after `fit`.
+def costs_now(costs, names, current, n_fitted):
+    """Return the costs of choices by a parameter that may have changed after `fit`.
 
-    What a mapping does not name stays as it is `known`, and so do choices that came after the
-    `n_fitted` of `fit`.
+    Parameters
+    ----------
+    costs : mapping or array-like
+        The parameter. A mapping may leave out choices, which keep their current costs.
+        An array of the choices of `fit` leaves out those that were added later.
+    names : list of str
+        All choices.
+    current : array-like of shape (n_choices,)
+        Their current costs.
+    n_fitted : int
+        Number of choices of `fit`.
+
+    Returns
+    -------
+    ndarray of shape (n_choices,)
     """
     costs = by_label(costs)
     if isinstance(costs, Mapping):
-        known = dict(zip(names, np.asarray(known).tolist()))
-        return check_costs(
-            known | {str(name): cost for name, cost in costs.items()}, names
-        )
+        new_costs = dict(zip(names, np.asarray(current).tolist()))
+        for name, cost in costs.items():
+            new_costs[str(name)] = cost
+        return check_costs(new_costs, names)
     if np.ndim(costs) == 1 and len(costs) == n_fitted:
-        costs = [*costs, *known[len(costs) :]]
+        costs = [*costs, *current[len(costs) :]]
     return check_costs(costs, names)
 
 
 def column_names(frame, name="y"):
-    """The columns of a data frame as strings; None of anything else."""
+    """Return the columns of a data frame as strings, or None if it is no data frame.
+
+    `name` is the parameter that error messages name.
+    """
     columns = column_keys(frame)
     if columns is None:
         return None
@@ -382,94 +676,159 @@ def column_names(frame, name="y"):
 
 
 def check_matrix(matrix, name, columns=None, allow_nan=False):
-    """A matrix with one column for each choice; a frame's columns in the order of `columns`."""
+    """Return a matrix with one column for each choice.
+
+    Parameters
+    ----------
+    matrix : {array-like, dataframe} of shape (n_rows, n_choices) or (n_rows,)
+    name : str
+        The parameter that error messages name.
+    columns : list of str, default=None
+        Columns of a data frame, in the order that they get. None keeps their order.
+    allow_nan : bool, default=False
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_choices)
+    """
     if columns is not None:
         matrix = in_order(matrix, columns, name)
     matrix = check_numbers(matrix, name, allow_nan=allow_nan)
     if matrix.ndim not in (1, 2) or not len(matrix):
         raise ValueError(
-            f"{name} must have one row for each row of X and one column for each choice, got shape "
-            f"{matrix.shape}."
+            f"{name} must have one row for each row of X and one column for each "
+            f"choice, got shape {matrix.shape}."
         )
     return matrix.reshape(len(matrix), -1)
 
 
 def check_row_costs(costs, columns, shape):
-    """Costs of each row and choice, none of them negative."""
+    """Return costs as an array of this shape (n_rows, n_choices), at least 0."""
     costs = check_matrix(costs, "costs", columns)
     if costs.shape != shape:
         raise ValueError(
-            f"costs must have one cost for each row and choice, shape {shape}, got {costs.shape}."
+            f"costs must have one cost for each row and choice, shape {shape}, "
+            f"got {costs.shape}."
         )
     return check_numbers(costs, "costs", low=0.0)
 
 
 def check_new_choice(name, cost, names):
-    """The cost of a choice that is to be added to others."""
+    """Return the cost of a new choice. Its name must not be among `names`."""
     if not isinstance(name, str) or name in names:
         raise ValueError(f"name must be a new one beside {names!r}, got {name!r}.")
     return float(check_costs({name: cost}, [name], name="cost")[0])
 
 
-def check_names(names, known):
-    """A list of names, all of them of choices that are known."""
+def check_names(names, choices):
+    """Return names as a list. Each must be one of the choices."""
     if isinstance(names, (str, bytes)) or not np.iterable(names):
         raise ValueError(f"names must be a list of names of choices, got {names!r}.")
     for name in names:
-        if name not in known:
-            raise ValueError(f"There is no choice {name!r} among {known!r}.")
+        if name not in choices:
+            raise ValueError(f"There is no choice {name!r} among {choices!r}.")
     return list(names)
 
 
 def kept_choices(names, n_samples, exclude, allowed):
-    """Positions of the choices that a call leaves, and which of them each row may make."""
+    """Return the choices that a call may make.
+
+    Parameters
+    ----------
+    names : list of str
+        All choices.
+    n_samples : int
+    exclude : list of str or None
+        Choices that no row may make.
+    allowed : array-like of bool of shape (n_samples, n_choices) or None
+        Choices that each row may make. None allows all.
+
+    Returns
+    -------
+    positions : ndarray of int
+        Choices that are not excluded.
+    allowed : ndarray of bool of shape (n_samples, n_positions) or None
+        Of these choices, those that each row may make.
+    """
     if isinstance(exclude, str):
         raise ValueError(f"exclude must be a list of names, got {exclude!r}.")
     exclude = [] if exclude is None else list(exclude)
-    if unknown := [name for name in exclude if name not in names]:
+    unknown = [name for name in exclude if name not in names]
+    if unknown:
         raise ValueError(f"exclude names {unknown!r}, which are not among {names!r}.")
-    kept = np.array(
-        [k for k, name in enumerate(names) if name not in exclude], dtype=np.int64
-    )
-    if not len(kept):
+    is_left = [name not in exclude for name in names]
+    positions = np.flatnonzero(is_left)
+    if not len(positions):
         raise ValueError(f"exclude={exclude!r} leaves no choice of {names!r}.")
     if allowed is None:
-        return kept, None
+        return positions, None
     allowed = np.asarray(in_order(allowed, names, "allowed"))
     if allowed.dtype != bool or allowed.shape != (n_samples, len(names)):
         raise ValueError(
-            f"allowed must be booleans of shape ({n_samples}, {len(names)}), a column for "
-            f"each of {names!r}, got {allowed.dtype} of shape {allowed.shape}."
+            f"allowed must be booleans of shape ({n_samples}, {len(names)}), a column "
+            f"for each of {names!r}, got {allowed.dtype} of shape {allowed.shape}."
         )
-    allowed = allowed[:, kept]
-    if len(without := np.flatnonzero(~allowed.any(axis=1))):
-        raise ValueError(
-            f"allowed leaves row {without[0]} and {len(without) - 1} others no choice"
-            + (f", with {exclude!r} excluded." if exclude else ".")
+    allowed = allowed[:, positions]
+    stuck_rows = np.flatnonzero(~allowed.any(axis=1))
+    if len(stuck_rows):
+        message = (
+            f"allowed leaves row {stuck_rows[0]} and {len(stuck_rows) - 1} others no "
+            "choice"
         )
-    return kept, allowed
+        if exclude:
+            message += f", with {exclude!r} excluded"
+        raise ValueError(message + ".")
+    return positions, allowed
+
+
+# Overlap of a log and a policy --------------------------------------------------------
 
 
 def overlap_of(log, choices):
-    """Return how often the log made the choices of a policy (`Overlap`)."""
-    weight = log.known.weight
-    agreement = log.known.agreement(choices)
-    weights = [column[column > 0] for column in weight.T]
-    needed = agreement.needed
-    mean_weight = np.full(len(needed), np.nan)
-    np.divide(choices.totals(weight), needed, out=mean_weight, where=needed > 0)
-    counts = zip(log.names, needed, agreement.matched, agreement.made)
-    never = [
-        name
-        for name, n_needed, n_matched, n_made in counts
-        if never_matched(n_needed, n_matched, n_made, len(weight))
-    ]
+    """Return how often a log made the choices of a policy.
+
+    Parameters
+    ----------
+    log : Log
+        Of one answer per request.
+    choices : Choices
+        Those of the policy on the rows of the log.
+
+    Returns
+    -------
+    Overlap
+    """
+    weight = log.known_quality.weight
+    n_rows = len(weight)
+    agreement = log.known_quality.agreement(choices)
+    mean_weight = np.full(len(log.names), np.nan)
+    np.divide(
+        choices.totals(weight),
+        agreement.needed,
+        out=mean_weight,
+        where=agreement.needed > 0,
+    )
+    sizes = []
+    largest_weights = []
+    never = []
+    for position, name in enumerate(log.names):
+        weights = weight[weight[:, position] > 0, position]
+        sizes.append(effective_size(weights))
+        largest_weights.append(np.max(weights, initial=0.0))
+        is_never_matched = never_matched(
+            needed=agreement.needed[position],
+            matched=agreement.matched[position],
+            made=agreement.made[position],
+            n_rows=n_rows,
+        )
+        if is_never_matched:
+            never.append(name)
     return Overlap(
         choices=list(log.names),
         n_rows=agreement.made,
-        effective_sample_size=np.array([effective_size(own) for own in weights]),
-        max_weight=np.array([own.max() if len(own) else 0.0 for own in weights]),
-        needed=needed / len(weight),
+        effective_sample_size=np.array(sizes),
+        max_weight=np.array(largest_weights),
+        needed=agreement.needed / n_rows,
         matched=np.rint(agreement.matched).astype(np.int64),
         mean_weight=mean_weight,
         never=never,

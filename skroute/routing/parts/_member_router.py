@@ -1,4 +1,4 @@
-"""The base of routers over members: constructor parameters, the steps of `fit`, answers, score."""
+"""The base of routers over members: the steps of `fit`, answers, quality and score."""
 
 from typing import NamedTuple
 
@@ -68,44 +68,78 @@ from skroute.utils._validation import (
     refuse_missing,
 )
 
+# Constraint of a parameter that is a finite amount, or None.
 AMOUNT = [Interval(Real, 0, None, closed="left"), None]
 
 
 class RowQuality(NamedTuple):
-    """Quality of the answer to each row, higher being better, the choice made and its cost."""
+    """Quality and cost of the answer to each row.
+
+    Attributes
+    ----------
+    quality : ndarray of shape (n_samples,)
+        Quality of the answer. Higher is better.
+
+    route : ndarray of shape (n_samples,), dtype=int64
+        Index of the choice, into ``choices_``.
+
+    cost : ndarray of shape (n_samples,)
+        Cost of the row.
+    """
 
     quality: NDArray[np.float64]
     route: NDArray[np.int64]
     cost: NDArray[np.float64]
 
 
-class MemberRouter(Router, BaseHeterogeneousEnsemble):
-    """Base of routers with constructor parameters ``estimators``, their ``costs``, and ``cv``.
+class Splits(NamedTuple):
+    """The folds of `fit`.
 
-    A fitted router has its members as one object (`Members`). A subclass writes, next to the
-    methods of :class:`~skroute.base.CostAwareMixin` and `Router`,
+    Attributes
+    ----------
+    of_members : list of (train, test)
+        Folds in which members answer rows that they were not fitted on.
+
+    of_router : list of (train, test)
+        Folds in which the router estimates rows that it was not fitted on.
+    """
+
+    of_members: list
+    of_router: list
+
+
+class MemberRouter(Router, BaseHeterogeneousEnsemble):
+    """Base of routers with constructor parameters ``estimators``, ``costs`` and ``cv``.
+
+    A fitted router has its members as one object (`Members`). In addition to the
+    methods of
+    :class:`~skroute.base.CostAwareMixin` and `Router`, a subclass writes
 
     ``_learn(X, answers)``
-        Learn from the members' answers to the rows of `fit`, out of fold (`OutOfFold`). Set what
-        ``_plan`` needs, and ``choices_`` last.
+        Learn from the members' out-of-fold answers to the rows of `fit` (`OutOfFold`).
+        Set the attributes that ``_plan`` needs, and ``choices_`` last.
 
     It may replace
 
     ``_response_method()``
-        Return the method by which members are asked about training rows, see `SingleLabel.call`,
-        or None if they are not asked. The default is that of `quality`.
+        Return the method by which members answer training rows, see `SingleLabel.call`,
+        or None if they answer none. The default is the method that `quality` needs.
 
     ``_response_methods_of(name, member, target)``
-        Return all methods by which one member is asked. The default is ``_response_method()``.
+        Return all methods by which one member answers training rows. The default is
+        ``_response_method()``.
 
     ``_check_members(members)``
-        Check parameters and members together, before any member is fitted. Call the default first.
+        Check parameters and members together, before any member is fitted. Call the
+        default first.
 
     ``_cheapest_plan(costs, names)``
-        Return the mean cost of the cheapest plan. The default is the cost of the cheapest member.
+        Return the mean cost of the cheapest plan. The default is the cost of the
+        cheapest member.
 
     ``_advice_on_rows()``
-        Return what to do about rows that the default estimate cannot read, or None.
+        Return the end of the error message for rows that the quality estimator cannot
+        read, or None.
 
     ``_score_answers(y, answers, weight)``
         Return the score of answers. The default is scikit-learn's.
@@ -116,10 +150,11 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         The kinds of target that the router takes.
 
     ``_qualities`` : tuple of str or None
-        Names of the qualities of labels that it has the mathematics for. None: all.
+        Names of the qualities of labels that the router can maximise. None is all of
+        them.
 
     ``_new_costs_act_at_once`` : bool
-        False if rules were chosen for the costs of `fit`, so that new costs act at the next `fit`.
+        False if `fit` chose rules for its costs. New costs then act at the next `fit`.
     """
 
     _parameter_constraints: dict = {
@@ -133,7 +168,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
     _qualities: tuple[str, ...] | None = None
     _new_costs_act_at_once = True
 
-    # The members ------------------------------------------------------------------------------
+    # The members ----------------------------------------------------------------------
 
     @property
     def estimators_(self):
@@ -151,12 +186,8 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         return Bunch(**dict(zip(self.member_names_, self.estimators_)))
 
     @property
-    def _target(self):
-        return self._members.target
-
-    @property
     def costs_(self):
-        """Cost of each member's call, by `costs` as it is now, ndarray of shape (n_members,)."""
+        """Cost of a call of each member by the present `costs`, shape (n_members,)."""
         check_is_fitted(self)
         return self._member_costs
 
@@ -171,68 +202,100 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         """Names of members that are left out."""
         return {name for name, member in self.estimators if member == DROP}
 
-    # Fit --------------------------------------------------------------------------------------
+    # Fit ------------------------------------------------------------------------------
 
     def _fit(self, X, y, *, task, **params):
         members = members_by_name(self.estimators, self._validate_names)
         names = list(members)
         X = read_rows(self, X, self._advice_on_rows())
-        y = on_host(y)
         self._check_members(members)
-        is_measured = isinstance(self.costs, str)
-        if not is_measured:
+        has_measured_costs = isinstance(self.costs, str)
+        if not has_measured_costs:
             costs = check_costs(without_dropped(self.costs, self._dropped), names)
-            check_affordable(
-                check_budget(self.budget), self._cheapest_plan(costs, names)
-            )
+            self._check_budget_pays(costs, names)
 
-        y, classes, kind = make_target(X, y, self._target_kinds, type(self).__name__)
-        if kind is SingleLabel:
-            classes = all_classes(classes, members.values())
-        target = kind(classes)
+        y, target = self._read_target(X, on_host(y), members)
         self._check_target(target)
         given_weight = given_weights(params.get("sample_weight"), X)
         metadata = self._metadata_of_members(members, params, given_weight)
-        member_splits, folds = self._splits(X, y, kind, metadata)
-
+        splits = self._splits(X, y, type(target), metadata)
         methods = {}
         for name, member in members.items():
             methods[name] = self._response_methods_of(name, member, target)
-        models, by_method = fit_members(
+        models, answers_by_method = fit_members(
             members,
             X,
             y,
             target=target,
             methods=methods,
-            splits=member_splits,
+            splits=splits.of_members,
             metadata=metadata,
             task=task,
             n_jobs=self.n_jobs,
         )
-        if is_measured:
-            method = self._timed_method()
-            calls = {name: getattr(model, method) for name, model in zip(names, models)}
-            costs = measure_costs(calls, X)
-            check_affordable(
-                check_budget(self.budget), self._cheapest_plan(costs, names)
-            )
+        if has_measured_costs:
+            costs = self._measure_costs(names, models, X)
+            self._check_budget_pays(costs, names)
+
         self._members = Members(
             names=names,
             models=models,
             target=target,
             costs_of_fit=costs,
-            has_measured_costs=is_measured,
+            has_measured_costs=has_measured_costs,
         )
-        if kind is not Numbers:
+        if not isinstance(target, Numbers):
             self.classes_ = target.classes
         with task.step("learn routing"):
-            answers = OutOfFold(names, by_method, target.positions(y), folds)
+            answers = OutOfFold(
+                names, answers_by_method, target.positions(y), splits.of_router
+            )
             if given_weight is not None:
                 X, answers = answers.weighted(X, given_weight)
             self._learn(X, answers)
 
+    def _check_budget_pays(self, costs, names):
+        """Raise an error if `budget` is below the cost of the cheapest plan."""
+        check_affordable(check_budget(self.budget), self._cheapest_plan(costs, names))
+
+    def _read_target(self, X, y, members):
+        """Return the validated target of the rows, and its kind as an object.
+
+        Parameters
+        ----------
+        X : indexable
+            The rows.
+
+        y : array-like
+            True answers.
+
+        members : dict from str to estimator
+            The members. Those that come fitted may know further labels.
+
+        Returns
+        -------
+        y : ndarray
+            Validated answers, not encoded.
+
+        target : SingleLabel, MultiLabel or Numbers
+        """
+        y, classes, kind = make_target(X, y, self._target_kinds, type(self).__name__)
+        if kind is SingleLabel:
+            classes = all_classes(classes, members.values())
+        return y, kind(classes)
+
+    def _measure_costs(self, names, models, X):
+        """Return the seconds that each fitted member takes for a row."""
+        method = self._timed_method()
+        calls = {}
+        for name, model in zip(names, models):
+            calls[name] = getattr(model, method)
+        return measure_costs(calls, X)
+
     def _response_method(self):
-        return asks_of(self.quality) if hasattr(self, "quality") else "predict_proba"
+        if not hasattr(self, "quality"):
+            return "predict_proba"
+        return asks_of(self.quality)
 
     def _response_methods_of(self, name, member, target):
         method = self._response_method()
@@ -253,21 +316,25 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
     def _check_members(self, members):
         routes_numbers = self._target_kinds == (Numbers,)
         for name, member in members.items():
-            is_of_the_other_kind = (
-                is_classifier(member) if routes_numbers else is_regressor(member)
-            )
-            if is_of_the_other_kind:
-                wanted = "regressor" if routes_numbers else "classifier"
+            if routes_numbers:
+                wanted = "regressor"
+                is_wrong = is_classifier(member)
+            else:
+                wanted = "classifier"
+                is_wrong = is_regressor(member)
+            if is_wrong:
                 raise ValueError(
-                    f"The estimator {name!r} should be a {wanted}, got {member!r}. BudgetRouter "
-                    "routes between models of any kind, from a log of their quality."
+                    f"The estimator {name!r} should be a {wanted}, got {member!r}. "
+                    "BudgetRouter routes between models of any kind, from a log of "
+                    "their quality."
                 )
             method = self._timed_method()
             if not routes_numbers and not will_have(member, method):
                 raise ValueError(
-                    f"{type(self).__name__} needs {method}, which {name!r} ({member!r}) "
-                    "does not have. Wrap it in sklearn.calibration.CalibratedClassifierCV, or take "
-                    "a quality of labels where there is one."
+                    f"{type(self).__name__} needs {method}, which {name!r} "
+                    f"({member!r}) does not have. Wrap it in "
+                    "sklearn.calibration.CalibratedClassifierCV, or take a quality of "
+                    "labels where there is one."
                 )
 
     def _check_target(self, target):
@@ -283,8 +350,8 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         if objective.by_class:
             raise ValueError(
                 f"abstain_cost={self.abstain_cost!r} is the cost of one row, but "
-                f"quality={objective.name!r} is no plain mean over rows. Take another quality, or "
-                "None."
+                f"quality={objective.name!r} is no plain mean over rows. Take another "
+                "quality, or None."
             )
 
     def _cheapest_plan(self, costs, names):
@@ -304,17 +371,17 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         return weights_for_members(members, given_weight)
 
     def _splits(self, X, y, kind, metadata):
-        """Return the folds of the members, and the folds of what the router learns of them."""
+        """Return the folds of the members and those of the router (`Splits`)."""
         splitter = check_cv(self.cv, y, classifier=kind is not Numbers)
         if self.cv is None or isinstance(self.cv, Integral):
-            # Values are not classes: what is learned from them is not stratified.
-            return list(splitter.split(np.zeros(num_samples(X)), y)), folds_of(
-                self.cv, X
-            )
+            # The router learns qualities, which are not classes, so that its own folds
+            # are not stratified.
+            splits = list(splitter.split(np.zeros(num_samples(X)), y))
+            return Splits(of_members=splits, of_router=folds_of(self.cv, X))
         splits = folds_of(splitter, X, y, **metadata["cv"]["split"])
-        return splits, splits
+        return Splits(of_members=splits, of_router=splits)
 
-    # Answers ----------------------------------------------------------------------------------
+    # Answers --------------------------------------------------------------------------
 
     def _single_choices(self):
         return list(self.member_names_)
@@ -323,9 +390,11 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         abstains = abstained(self, plan.route)
         if not abstains.any():
             return self._answers_to(plan, response, np.arange(len(plan.route)))
-        is_wide = response == "predict_proba" or isinstance(self._target, MultiLabel)
+        is_wide = response == "predict_proba" or isinstance(
+            self._members.target, MultiLabel
+        )
         shape = (len(abstains), len(self.classes_)) if is_wide else len(abstains)
-        if is_wide or isinstance(self._target, Numbers):
+        if is_wide or isinstance(self._members.target, Numbers):
             answers = np.full(shape, np.nan)
         else:
             answers = labels_that_abstain(shape, self.abstain_label, self.classes_)
@@ -337,7 +406,8 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
     def _answers_to(self, plan, response, rows):
         """Return the answers to some rows of a plan.
 
-        The state of a plan has answers that deciding has paid for, by member and method.
+        The state of a plan is a dict of answers that deciding has paid for, by (member,
+        method).
         """
         paid_answers = plan.state or {}
 
@@ -348,13 +418,13 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
 
         answers = dispatch(plan.route[rows], answer)
         if response == "predict":
-            return self._target.labels(answers)
-        return self._target.probabilities(answers)
+            return self._members.target.labels(answers)
+        return self._members.target.probabilities(answers)
 
     def _ask_member(self, X, position, method, rows, cache=None):
-        """Return what a member answers to some rows.
+        """Return the answers of a member to some rows.
 
-        In a sweep over budgets, or with a cache, the member is asked about each row once.
+        In a sweep over budgets, or with a cache, the member answers each row once.
         """
         sweep = cache_of(self)
         return self._members.ask(
@@ -362,19 +432,21 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         )
 
     def _offers_proba(self):
-        """Return True if every member, whichever a row is routed to, has `predict_proba`."""
+        """Return True if all members have `predict_proba`."""
         if self._target_kinds == (Numbers,):
             return False
         models = getattr(self, "estimators_", None)
         if models is None:
             models = [member for _, member in self.estimators if member != DROP]
-        # A member's own AttributeError goes through: it says why.
-        return all(
-            will_have(model, "predict_proba") or callable(model.predict_proba)
-            for model in models
-        )
+        for model in models:
+            # A member's AttributeError says why it has none. It is raised as it is.
+            if not will_have(model, "predict_proba") and not callable(
+                model.predict_proba
+            ):
+                return False
+        return True
 
-    # Quality ----------------------------------------------------------------------------------
+    # Quality --------------------------------------------------------------------------
 
     def _objective_of(self, target):
         if isinstance(target, Numbers):
@@ -388,18 +460,22 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         )
 
     def _least_prices(self):
-        """Return what one unit of cost is worth in quality: within a budget, and without one."""
-        if getattr(self, "exchange_rate", None) is not None:
-            return (float(self.exchange_rate),) * 2
-        return 0.0, float(is_money(self.quality))
+        """Return the quality that a unit of cost is worth, with a budget and without.
+
+        Without a budget, cost and quality are compared if both are money.
+        """
+        if getattr(self, "exchange_rate", None) is None:
+            return 0.0, float(is_money(self.quality))
+        rate = float(self.exchange_rate)
+        return rate, rate
 
     def _encoded(self, y):
-        """Return true answers encoded as the members' are. Refuse labels that are new."""
+        """Return true answers, encoded as those of members. Refuse new labels."""
         refuse_missing(y=y)
         y = np.asarray(y.todense() if hasattr(y, "todense") else on_host(y))
-        if isinstance(self._target, SingleLabel):
+        if isinstance(self._members.target, SingleLabel):
             check_known_labels(y, self.classes_)
-        return self._target.positions(y)
+        return self._members.target.positions(y)
 
     def row_quality(self, X, y, sample_weight=None, budget=None, **parameters):
         """Return the quality of the answer to each row, by this router's `quality`.
@@ -413,19 +489,20 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
             True answers.
 
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, for qualities that weight classes by how many rows they have.
+            Weights of the rows, for qualities that weight classes by how many rows they
+            have.
 
         budget : float, default=None
             As in `predict_routed`.
 
         **parameters : keyword arguments
-            What else `predict_routed` takes.
+            The other keywords of `predict_routed`.
 
         Returns
         -------
         RowQuality
-            Named tuple ``(quality, route, cost)``. A row that abstains counts as the best quality
-            in the log of `fit` less `abstain_cost`.
+            Named tuple ``(quality, route, cost)``. The quality of a row that abstains
+            is the best quality in the log of `fit` minus `abstain_cost`.
         """
         check_is_fitted(self)
         check_rows_match(X=X, y=y, sample_weight=sample_weight, **parameters)
@@ -445,17 +522,18 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         rows = answered_rows(self, routed.route)
         if not len(rows):
             return np.nan
-        # Labels again: rows that abstain made this an array of objects.
+        # Rows that abstain can make this an array of objects. Here it is one of labels
+        # again.
         answers = np.array(routed.y_pred[rows].tolist())
         weight = None if sample_weight is None else sample_weight[rows]
         return self._score_answers(y[rows], answers, weight)
 
     def _score_answers(self, y, answers, weight):
-        if isinstance(self._target, Numbers):
+        if isinstance(self._members.target, Numbers):
             return r2_score(y, answers, sample_weight=weight)
         return accuracy_score(y, answers, sample_weight=weight)
 
-    # scikit-learn -----------------------------------------------------------------------------
+    # scikit-learn ---------------------------------------------------------------------
 
     def get_metadata_routing(self):
         """Metadata routing of this object.
@@ -477,7 +555,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         try:
             members = members_by_name(self.estimators, self._validate_names).values()
         except ValueError:
-            # Tags are asked for before parameters are validated; fit will say it.
+            # Tags are read before parameters are validated. `fit` raises this error.
             return tags
         member_tags = [get_tags(member).classifier_tags for member in members]
         own_tags = tags.classifier_tags
@@ -505,14 +583,14 @@ def label_of_abstaining(label, classes):
         label = ABSTAIN_NAME if holds_texts(classes) else -1
     if label in classes.tolist():
         raise ValueError(
-            f"abstain_label={label!r} is one of the classes {classes.tolist()!r}. Give a label "
-            "that no class has."
+            f"abstain_label={label!r} is one of the classes {classes.tolist()!r}. Give "
+            "a label that no class has."
         )
     return label
 
 
 def labels_that_abstain(n_rows, label, classes):
-    """Return an array with the label of abstaining in each row, which can hold all classes, too."""
+    """Return an array of the label of abstaining, of a type that holds all classes."""
     label = label_of_abstaining(label, classes)
     labels = np.asarray([label])
     is_mixed = holds_texts(labels) != holds_texts(classes)

@@ -1,4 +1,4 @@
-"""Members: named models that are checked, fitted out of fold, and asked for the rows of each."""
+"""Members: named models that are checked, fitted out of fold, and asked about rows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from skroute.base import note_failure
 from skroute.base._inspection import comes_fitted, may_take_weights
-from skroute.routing.parts._estimates import part_of
+from skroute.routing.parts._estimates import fold_of_rows
 from skroute.routing.parts._log import costs_now
 from skroute.routing.parts._targets import rows_of_failure
 from skroute.utils._compat import (
@@ -40,12 +40,13 @@ class Members:
     Attributes
     ----------
     names : list of str
+        The members.
 
     models : list of estimators
         Fitted on all rows of `fit`, or given fitted.
 
     target : SingleLabel, MultiLabel or Numbers
-        What members answer with, and how answers are encoded.
+        The kind of target, which encodes answers.
 
     costs_of_fit : ndarray of shape (n_members,)
         Cost of each member's call in `fit`: by the price list, or measured seconds.
@@ -61,7 +62,7 @@ class Members:
     has_measured_costs: bool
 
     def ask(self, position, method, X, rows, *, counter, cache):
-        """Return what a member answers to some rows, encoded as in `target`.
+        """Return the answers of a member to some rows, encoded as in `target`.
 
         Parameters
         ----------
@@ -69,7 +70,7 @@ class Members:
             Position of the member.
 
         method : str
-            How the member is asked, see `SingleLabel.call`.
+            Method of the member, as in `Target.call`.
 
         X : indexable of n_samples rows
 
@@ -77,8 +78,8 @@ class Members:
             Positions of the rows in X.
 
         counter, cache : CallCache
-            Count the rows that the member is asked about, and keep its answers, so that it is asked
-            about no row twice.
+            `counter` counts the rows that the member is asked about. `cache` stores its
+            answers, so that it is asked about no row twice.
 
         Returns
         -------
@@ -88,29 +89,35 @@ class Members:
 
         def ask_about(new_rows):
             counter.count_rows(name, len(new_rows))
-            with rows_of_failure(new_rows):
-                some = (
-                    X
-                    if len(new_rows) == num_samples(X)
-                    else _safe_indexing(X, new_rows)
-                )
-                return self.target.call(
-                    method, name, self.models[position], some, proven=True
-                )
+            return self._call(position, method, X, new_rows)
 
         return cache.get_or_compute_rows(
             ("answers", position, method), rows, num_samples(X), ask_about
         )
 
+    def _call(self, position, method, X, rows):
+        """Call a member on some rows of X, and return its encoded answers."""
+        with rows_of_failure(rows):
+            rows_of_X = X
+            if len(rows) != num_samples(X):
+                rows_of_X = _safe_indexing(X, rows)
+            return self.target.call(
+                method,
+                self.names[position],
+                self.models[position],
+                rows_of_X,
+                proven=True,
+            )
+
     def costs_by(self, costs, dropped):
-        """Return the cost of each member by a parameter `costs` that may be newer than `fit`.
+        """Return the cost of each member by `costs` that may have changed after `fit`.
 
         Parameters
         ----------
         costs : mapping, array-like or "time"
 
         dropped : set of str
-            Names of members that were dropped. A mapping may have costs of theirs.
+            Names of members that were dropped. A mapping may contain their costs.
 
         Returns
         -------
@@ -122,13 +129,14 @@ class Members:
         if self.has_measured_costs:
             return self.costs_of_fit
         raise ValueError(
-            f"costs={costs!r} was set after fit, which measures them: fit again, or give the costs."
+            f"costs={costs!r} was set after fit, which measures them: fit again, or "
+            "give the costs."
         )
 
 
 @dataclass
 class OutOfFold:
-    """What members answered to the rows of a fit, out of fold, and how the rows are divided.
+    """Out-of-fold answers of members to the rows of a fit, and the folds.
 
     Attributes
     ----------
@@ -136,8 +144,8 @@ class OutOfFold:
         The members.
 
     by_method : list of dict
-        For each member, by the method that was asked, an array with one entry or row of scores
-        for each row of the fit.
+        For each member, a dict from each method by which it was asked to its answers:
+        an array of shape (n_rows,) or (n_rows, n_outputs).
 
     target : ndarray of shape (n_rows, ...)
         The true answers, encoded as the members' answers are.
@@ -146,7 +154,8 @@ class OutOfFold:
         Training and test rows of each fold.
 
     weight : ndarray of shape (n_rows,), default=None
-        Weights in units of one row (`relative_weights`). None if all rows weigh the same.
+        Weights in units of one row (`relative_weights`). None if all rows weigh the
+        same.
 
     given_weight : ndarray of shape (n_rows,), default=None
         The weights as the user gave them. An estimator of the user gets these.
@@ -161,22 +170,34 @@ class OutOfFold:
 
     @property
     def part(self):
-        """Number of the fold that each row is in."""
-        return part_of(self.folds, len(self.target))
+        """Number of the fold of each row, ndarray of shape (n_rows,)."""
+        return fold_of_rows(self.folds, len(self.target))
 
     @property
     def responses(self):
-        """Answers of each member to the first method that it was asked by, or None."""
+        """Answers of each member by its first method. None if it was not asked."""
         return [next(iter(answers.values()), None) for answers in self.by_method]
 
     def to(self, method):
-        """Return what each member answered to one method."""
+        """Return the answers of each member by one method, a list of arrays."""
         return [answers[method] for answers in self.by_method]
 
     def weighted(self, X, given_weight):
-        """Return the rows that have weight, and these answers to them with the weights.
+        """Return the rows with a weight above 0, and the answers to them.
 
-        Nothing is learned from rows of weight 0.
+        Parameters
+        ----------
+        X : indexable of n_rows rows
+
+        given_weight : ndarray of shape (n_rows,)
+            Weights as the user gave them.
+
+        Returns
+        -------
+        X : indexable of n_kept_rows rows
+
+        answers : OutOfFold
+            With the weights of these rows.
         """
         kept_rows = np.flatnonzero(given_weight > 0)
         weight = none_if_equal(relative_weights(given_weight)[kept_rows])
@@ -188,29 +209,39 @@ class OutOfFold:
                 {method: values[kept_rows] for method, values in answers.items()}
             )
         answers_to_kept = OutOfFold(
-            self.names,
-            by_method,
-            self.target[kept_rows],
-            folds_among(self.folds, kept_rows, len(given_weight)),
+            names=self.names,
+            by_method=by_method,
+            target=self.target[kept_rows],
+            folds=folds_among(self.folds, kept_rows, len(given_weight)),
             weight=weight,
             given_weight=given_weight[kept_rows],
         )
         return _safe_indexing(X, kept_rows), answers_to_kept
 
 
-# Before any member is fitted ---------------------------------------------------------------
+# Before any member is fitted ----------------------------------------------------------
 
 
 def members_by_name(estimators, validate_names):
     """Return the members that are not dropped, by name.
 
-    `validate_names` is scikit-learn's check of the names of an ensemble.
+    Parameters
+    ----------
+    estimators : list of (str, estimator)
+
+    validate_names : callable
+        scikit-learn's check of the names of an ensemble.
+
+    Returns
+    -------
+    dict from str to estimator
     """
     try:
         names, _ = zip(*estimators)
     except (TypeError, ValueError):
         raise ValueError(
-            f"estimators must be a non-empty list of (name, estimator) tuples, got {estimators!r}."
+            "estimators must be a non-empty list of (name, estimator) tuples, got "
+            f"{estimators!r}."
         ) from None
     check_text_names(names, "estimators")
     validate_names(names)
@@ -232,7 +263,7 @@ def members_by_name(estimators, validate_names):
 
 
 def without_dropped(costs, dropped):
-    """Return costs without those of dropped members, where costs have names."""
+    """Return costs without those of dropped members, if they are a mapping."""
     costs = by_label(costs)
     if not isinstance(costs, Mapping):
         return costs
@@ -240,7 +271,20 @@ def without_dropped(costs, dropped):
 
 
 def weights_for_members(members, given_weight):
-    """Return the metadata of each member's `fit` where metadata routing is off: its weights."""
+    """Return the metadata of each member's `fit` if metadata routing is off.
+
+    Parameters
+    ----------
+    members : dict from str to estimator
+
+    given_weight : ndarray of shape (n_rows,)
+        The only metadata that there can be.
+
+    Returns
+    -------
+    dict from str to Bunch
+        By member, and ``"cv"`` for the splitter, which gets nothing.
+    """
     metadata = {"cv": Bunch(split={})}
     for name, member in members.items():
         if comes_fitted(member):
@@ -248,15 +292,16 @@ def weights_for_members(members, given_weight):
             continue
         if not may_take_weights(member):
             raise ValueError(
-                f"sample_weight is for every member, but fit of {name!r} ({member!r}) does "
-                "not take it. With sklearn.set_config(enable_metadata_routing=True) each "
-                "member says by set_fit_request whether it does."
+                f"sample_weight is for every member, but fit of {name!r} ({member!r}) "
+                "does not take it. With "
+                "sklearn.set_config(enable_metadata_routing=True) each member says by "
+                "set_fit_request whether it does."
             )
         metadata[name] = Bunch(fit={"sample_weight": given_weight})
     return metadata
 
 
-# Fit ---------------------------------------------------------------------------------------
+# Fit ----------------------------------------------------------------------------------
 
 
 def fit_members(members, X, y, *, target, methods, splits, metadata, task, n_jobs):
@@ -280,7 +325,7 @@ def fit_members(members, X, y, *, target, methods, splits, metadata, task, n_job
         By member, the metadata of its `fit`.
 
     task : FitTask
-        Each member is a step of it.
+        The fit of each member is a step of it.
 
     n_jobs : int or None
 
@@ -313,31 +358,78 @@ def fit_members(members, X, y, *, target, methods, splits, metadata, task, n_job
 
 
 def fit_member(step, name, member, X, y, *, target, methods, splits, fit_params):
-    """Return a member fitted on all rows, and what it answers to each row out of fold.
+    """Fit a member on all rows, and ask it about each row out of fold.
 
-    The answers are a dict from each of the methods to an array.
+    Parameters
+    ----------
+    step : context manager
+        Step of the task of the router.
+
+    name : str
+
+    member : estimator
+
+    X, y : indexable of n_rows rows
+
+    target, splits
+        As in `fit_members`.
+
+    methods : list of str
+        Methods by which the member is asked about training rows.
+
+    fit_params : dict
+        Parameters of its `fit`.
+
+    Returns
+    -------
+    model : fitted estimator
+        Fitted on all rows.
+
+    answers : dict from str to ndarray
+        By method, the answers to all rows.
     """
     with step:
-        fitted = clone(member)
+        model = clone(member)
         with note_failure(name, num_samples(X), "fit"):
-            fitted.fit(X, y, **fit_params)
+            model.fit(X, y, **fit_params)
         if not methods:
-            return fitted, {}
-        if comes_fitted(fitted):
-            return fitted, {
-                method: target.call(method, name, fitted, X) for method in methods
-            }
-        answers = {}
+            return model, {}
+        if comes_fitted(model):
+            # All rows are new to it.
+            answers = {}
+            for method in methods:
+                answers[method] = target.call(method, name, model, X)
+            return model, answers
         with note_failure(name, num_samples(X), "cross-validation"):
-            for train, test in splits:
-                fold = clone(member)
-                fold_params = check_method_params(X, fit_params, train)
-                fold.fit(*_safe_split(fold, X, y, train), **fold_params)
-                test_rows, _ = _safe_split(fold, X, y, test, train)
-                for method in methods:
-                    values = target.call(method, name, fold, test_rows)
-                    if method not in answers:
-                        shape = (num_samples(X), *values.shape[1:])
-                        answers[method] = np.zeros(shape, dtype=values.dtype)
-                    answers[method][test] = values
-        return fitted, answers
+            answers = _answers_out_of_fold(
+                name,
+                member,
+                X,
+                y,
+                target=target,
+                methods=methods,
+                splits=splits,
+                fit_params=fit_params,
+            )
+        return model, answers
+
+
+def _answers_out_of_fold(name, member, X, y, *, target, methods, splits, fit_params):
+    """Return the answers to each row of a copy of a member that did not see the row.
+
+    Parameters and the dict of answers are as in `fit_member`.
+    """
+    answers = {}
+    for train, test in splits:
+        model = clone(member)
+        X_train, y_train = _safe_split(model, X, y, train)
+        X_test, _ = _safe_split(model, X, y, test, train)
+        model.fit(X_train, y_train, **check_method_params(X, fit_params, train))
+        for method in methods:
+            values = target.call(method, name, model, X_test)
+            if method not in answers:
+                # Number and type of the outputs are known from the first fold.
+                shape = (num_samples(X), *values.shape[1:])
+                answers[method] = np.zeros(shape, dtype=values.dtype)
+            answers[method][test] = values
+    return answers

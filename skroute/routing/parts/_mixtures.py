@@ -1,4 +1,4 @@
-"""Rules on a curve of cost and quality: which are worth mixing, and what a budget mixes."""
+"""Mixtures of rules: the rules that are worth mixing, and the mix of a budget."""
 
 from typing import NamedTuple
 
@@ -12,6 +12,29 @@ from skroute.utils._compat import num_samples
 from skroute.utils._row_hash import row_uniforms
 from skroute.utils._statistics import standard_error
 from skroute.utils._typing import NDArray
+
+# A policy that spends more than this share of what the best one spends is not cheaper.
+_CLEARLY_CHEAPER = 0.99
+
+
+# Mixtures -----------------------------------------------------------------------------
+
+
+class MixedRules(NamedTuple):
+    """The two rules that a budget mixes.
+
+    Attributes
+    ----------
+    low, high : int
+        Positions of the cheaper and of the more expensive rule. They are equal if one
+        rule is followed by all rows.
+    share : float
+        Share of the rows that follow the more expensive rule.
+    """
+
+    low: int
+    high: int
+    share: float
 
 
 class Mixture(NamedTuple):
@@ -30,7 +53,7 @@ class Mixture(NamedTuple):
     quality: NDArray[np.float64]
 
     def n_within(self, budget):
-        """Return the number of rules that cost at most a budget, at least the cheapest one."""
+        """Return the number of rules that cost at most a budget, at least 1."""
         return max(int(np.count_nonzero(affords(budget, self.cost))), 1)
 
     def up_to(self, budget):
@@ -38,46 +61,101 @@ class Mixture(NamedTuple):
         n_rules = self.n_within(budget)
         return Mixture(self.cost[:n_rules], self.quality[:n_rules])
 
-    def mean_at(self, budget, table):
-        """Return the mean over the two rules of a budget of a table (n_rules, n_rows)."""
-        low, high, share = self.share(budget)
-        return (1 - share) * table[low] + share * table[high]
-
     def share(self, budget):
-        """Two neighbouring rules, and the share of rows that takes the more expensive one."""
+        """Return the two neighbouring rules that a budget mixes (`MixedRules`)."""
         low = self.n_within(budget) - 1
         if low == len(self.cost) - 1:
-            return low, low, 0.0
-        share = (budget - self.cost[low]) / (self.cost[low + 1] - self.cost[low])
-        return low, low + 1, float(min(max(share, 0.0), 1.0))
+            return MixedRules(low, low, 0.0)
+        step = self.cost[low + 1] - self.cost[low]
+        share = (budget - self.cost[low]) / step
+        return MixedRules(low, low + 1, float(min(max(share, 0.0), 1.0)))
+
+    def mean_at(self, budget, table):
+        """Return the mean over the two rules of a budget of a table (n_rules, ...)."""
+        mixed = self.share(budget)
+        return (1 - mixed.share) * table[mixed.low] + mixed.share * table[mixed.high]
 
     def draw(self, X, budget, request_id=None):
-        """For each row the position of the rule that it follows."""
-        low, high, share = self.share(budget)
-        rule = np.full(num_samples(X), low, dtype=np.int64)
-        if share > 0:
-            rule[row_uniforms(X, 1, request_id=request_id)[:, 0] < share] = high
+        """Return the position of the rule that each row follows, (n_rows,)."""
+        mixed = self.share(budget)
+        rule = np.full(num_samples(X), mixed.low, dtype=np.int64)
+        if mixed.share > 0:
+            uniforms = row_uniforms(X, 1, request_id=request_id)[:, 0]
+            rule[uniforms < mixed.share] = mixed.high
         return rule
 
     def quality_at(self, budget):
-        """Mean quality of the mixture for a budget."""
+        """Return the mean quality of the mixture for a budget."""
         return float(np.interp(budget, self.cost, self.quality))
 
 
 def best_mixture(cost, quality):
-    """The mixture of the rules on the upper hull, from the cheapest to the best, and which."""
-    cost, quality = (
-        np.asarray(cost, dtype=np.float64),
-        np.asarray(quality, dtype=np.float64),
-    )
-    # A problem of one row whose choices are the rules: its plans are the hull.
+    """Return the rules on the upper hull, from the cheapest to the best.
+
+    Parameters
+    ----------
+    cost, quality : array-like of shape (n_rules,)
+        Means of each rule.
+
+    Returns
+    -------
+    mixture : Mixture
+        Of the rules on the hull.
+    positions : ndarray of int
+        Positions of these rules among all.
+    """
+    cost = np.asarray(cost, dtype=np.float64)
+    quality = np.asarray(quality, dtype=np.float64)
+    # An assignment problem of one row, whose choices are the rules: its plans are the
+    # hull.
     values = quality[np.newaxis]
     path = assignment_path(values, cost)
-    kept = np.array([choose_at_price(values, cost, price)[0] for price in path.prices])
-    return Mixture(cost[kept], quality[kept]), kept
+    choices = [choose_at_price(values, cost, price)[0] for price in path.prices]
+    positions = np.array(choices)
+    return Mixture(cost[positions], quality[positions]), positions
 
 
-def useful_rules(quality, part=None):
+def mean_of_rows(table, weight=None):
+    """Return means over the rows, the last axis. `weight` None weights all alike."""
+    if weight is None:
+        return table.mean(axis=-1)
+    return np.average(table, axis=-1, weights=weight)
+
+
+def weight_of_rows(weight, rows):
+    """Return the weights of some rows; None, which weights all alike, stays None."""
+    if weight is None:
+        return None
+    return weight[rows]
+
+
+def spread_prices(path, n_prices, power=1.0):
+    """Return the prices of budgets that are spread over a path, falling to 0.
+
+    Parameters
+    ----------
+    path : AssignmentPath
+    n_prices : int
+        Number of budgets. Equal prices are returned once.
+    power : float, default=1.0
+        With a higher power more of the budgets are small.
+
+    Returns
+    -------
+    ndarray of float
+    """
+    low = path.budgets[0]
+    high = path.budgets[-1]
+    budgets = low + np.linspace(0, 1, n_prices) ** power * (high - low)
+    # The last budget has no rounding error: its price is 0.
+    budgets[-1] = high
+    return np.unique([path.price(budget) for budget in budgets])[::-1]
+
+
+# Rules that held-out rows find worth their cost ---------------------------------------
+
+
+def useful_rules(quality, fold_of_row=None):
     """Return the positions of the rules that held-out rows show to be worth their cost.
 
     Parameters
@@ -85,99 +163,150 @@ def useful_rules(quality, part=None):
     quality : ndarray of shape (n_rules, n_rows)
         Quality of each held-out row under each rule, from the cheapest rule to the most
         expensive one.
-    part : ndarray of shape (n_rows,), default=None
+    fold_of_row : ndarray of shape (n_rows,), default=None
         Fold of each row.
 
     Returns
     -------
     ndarray of int
-        The cheapest rule, then each rule that is better than all cheaper ones, up to the last
-        that is better beyond noise (`last_useful`).
+        The cheapest rule, then each rule that is better than all cheaper ones, up to
+        the last that is better beyond noise (`last_useful`).
     """
-    means = quality[: last_useful(quality, part) + 1].mean(axis=1)
-    before = np.maximum.accumulate(np.r_[-np.inf, means])[:-1]
-    return np.flatnonzero(means > before)
+    n_rules = last_useful(quality, fold_of_row) + 1
+    means = quality[:n_rules].mean(axis=1)
+    # Nothing is better than no rule: the cheapest one is always useful.
+    best_of_cheaper = np.maximum.accumulate(np.r_[-np.inf, means])[:-1]
+    return np.flatnonzero(means > best_of_cheaper)
 
 
-def docked_quality(cost, quality, simple, slack, weight=None):
-    """Mean quality of rules, less what may be luck where they beat mixtures of simple ones.
+def quality_less_luck(cost, quality, is_simple, n_errors, weight=None):
+    """Return the mean quality of rules, with a penalty for rules that are not simple.
 
-    `cost` and `quality` (n_rules, n_rows) are of rows that did not fit the rules. A rule that is
-    not `simple` is docked `slack` standard errors of the difference, row by row, to the mixture
-    of simple rules that costs as much. `weight` are those of the rows; None weights all alike.
+    Of many rules the best by held-out rows is partly lucky. Simple rules are fewer and
+    are not penalised.
+
+    Parameters
+    ----------
+    cost, quality : ndarray of shape (n_rules, n_rows)
+        Of rows that did not fit the rules.
+    is_simple : ndarray of shape (n_rules,), dtype=bool
+    n_errors : float
+        Penalty, in standard errors of the rule's lead over the mixture of simple rules
+        that costs as much.
+    weight : ndarray of shape (n_rows,), default=None
+        Weights of the rows. None weights all alike.
+
+    Returns
+    -------
+    ndarray of shape (n_rules,)
     """
-    found, mean = mean_of_rows(quality, weight), mean_of_rows(cost, weight)
-    mixture, kept = best_mixture(mean[simple], found[simple])
-    kept = np.flatnonzero(simple)[kept]
-    docked = found.copy()
-    for rule in np.flatnonzero(~simple):
-        low, high, share = mixture.share(mean[rule])
+    mean_quality = mean_of_rows(quality, weight)
+    mean_cost = mean_of_rows(cost, weight)
+    mixture, positions = best_mixture(mean_cost[is_simple], mean_quality[is_simple])
+    simple_rules = np.flatnonzero(is_simple)[positions]
+    penalised = mean_quality.copy()
+    for rule in np.flatnonzero(~is_simple):
+        mixed = mixture.share(mean_cost[rule])
+        # Quality that a unit of cost buys between the two simple rules.
         price = 0.0
-        if high > low:
-            price = np.diff(mixture.quality)[low] / np.diff(mixture.cost)[low]
-        gain = quality[rule] - price * cost[rule]
-        for position, fraction in ((low, 1 - share), (high, share)):
-            other = kept[position]
-            gain = gain - fraction * (quality[other] - price * cost[other])
-        if len(gain) > 1:
-            docked[rule] -= slack * standard_error(gain, weight)
-    return docked
+        if mixed.high > mixed.low:
+            gain = np.diff(mixture.quality)[mixed.low]
+            price = gain / np.diff(mixture.cost)[mixed.low]
+        low_rule = simple_rules[mixed.low]
+        high_rule = simple_rules[mixed.high]
+        lead = quality[rule] - price * cost[rule]
+        lead = lead - (1 - mixed.share) * (quality[low_rule] - price * cost[low_rule])
+        lead = lead - mixed.share * (quality[high_rule] - price * cost[high_rule])
+        if len(lead) > 1:
+            penalised[rule] -= n_errors * standard_error(lead, weight)
+    return penalised
 
 
-def mean_of_rows(table, weight=None):
-    """Return means over the rows, which are the last axis."""
-    return (
-        table.mean(axis=-1)
-        if weight is None
-        else np.average(table, axis=-1, weights=weight)
-    )
+def best_or_cheaper(quality, spent, row_quality, weight=None):
+    """Return the position of the best of some policies, or of a cheaper one as good.
+
+    A policy is as good as the best if it is worse by at most one standard error of the
+    difference. The best of those that are clearly cheaper is returned.
+
+    Parameters
+    ----------
+    quality : ndarray of shape (n_policies,)
+        Mean quality.
+    spent : ndarray of shape (n_policies,)
+        Mean cost.
+    row_quality : sequence of ndarray of shape (n_rows,)
+        Quality of each row under each policy.
+    weight : ndarray of shape (n_rows,), default=None
+        Weights of the rows. None weights all alike.
+
+    Returns
+    -------
+    int
+    """
+    best = int(np.argmax(quality))
+    differences = [row_quality[best] - of_policy for of_policy in row_quality]
+    noise = [standard_error(difference, weight) for difference in differences]
+    is_as_good = quality[best] - quality <= noise
+    is_cheaper = spent < _CLEARLY_CHEAPER * spent[best]
+    cheaper = np.flatnonzero(is_as_good & is_cheaper)
+    if not len(cheaper):
+        return best
+    return int(cheaper[quality[cheaper].argmax()])
 
 
-def spread_prices(path, n_prices, power=1.0):
-    """Prices at budgets of a path, falling to 0; a higher power has more where little is spent."""
-    low, high = path.budgets[[0, -1]]
-    budgets = low + np.linspace(0, 1, n_prices) ** power * (high - low)
-    # The last budget itself: no rounding.
-    budgets[-1] = high
-    return np.unique([path.price(budget) for budget in budgets])[::-1]
+# Validation by folds ------------------------------------------------------------------
 
 
 class ValidatedPart(NamedTuple):
-    """Rules that the other rows have chosen, and what they do on the rows of a part.
+    """Sums over the rows of one fold under rules that the other folds have chosen.
 
-    `sums` has for each rule the sums over these rows of cost, quality and their squares, each row
-    counted by its weight; `n_rows` is the sum of the weights.
+    Fitted routers store them: the mean and its standard error follow for any budget.
+
+    Attributes
+    ----------
+    mixture : Mixture
+        Of the rules, by the rows of the other folds.
+    sums : ndarray of shape (n_rules, 2)
+        Weighted sums of cost (first column) and quality (second column).
+    squares : ndarray of shape (n_rules, 2)
+        Weighted sums of their squares.
+    n_rows : float
+        Sum of the weights.
     """
 
     mixture: Mixture
     sums: NDArray[np.float64]
+    squares: NDArray[np.float64]
     n_rows: float
 
     @classmethod
-    def of(cls, mixture, cost, quality, weight=None):
-        """From the cost and the quality of each rule on each row, tables (n_rules, n_rows)."""
+    def from_rows(cls, mixture, cost, quality, weight=None):
+        """Return the sums of tables (n_rules, n_rows). None weights all rows alike."""
         if weight is None:
             weight = np.ones(cost.shape[1])
-        sums = [
-            (table * weight).sum(axis=-1)
-            for table in (cost, quality, cost**2, quality**2)
-        ]
-        return cls(mixture, np.stack(sums, axis=-1), float(weight.sum()))
+        sums = [(cost * weight).sum(axis=-1), (quality * weight).sum(axis=-1)]
+        squares = [(cost**2 * weight).sum(axis=-1), (quality**2 * weight).sum(axis=-1)]
+        return cls(
+            mixture,
+            sums=np.stack(sums, axis=-1),
+            squares=np.stack(squares, axis=-1),
+            n_rows=float(weight.sum()),
+        )
 
 
 class HeldOutRules(NamedTuple):
-    """Rules that the other rows have chosen, and what they do on the rows of a part.
+    """The rows of one fold, one by one, under rules that the other folds have chosen.
 
     Attributes
     ----------
     rows : ndarray of int
-        Positions of the rows of the part.
+        Positions of the rows of the fold.
     mixture : Mixture
-        Of the rules, by the other rows.
+        Of the rules, by the rows of the other folds.
     cost, quality : ndarray of shape (n_rules, n_rows)
-        Of each row of the part under each rule.
+        Of each row of the fold under each rule.
     weight : ndarray of shape (n_rows,), default=None
-        Weight of each row of the part. None weights all rows alike.
+        Weight of each row of the fold. None weights all rows alike.
     """
 
     rows: NDArray[np.int64]
@@ -187,72 +316,88 @@ class HeldOutRules(NamedTuple):
     weight: NDArray[np.float64] | None = None
 
     def validated_up_to(self, budget):
-        """Return the validation of the rules that cost at most a budget."""
+        """Return the `ValidatedPart` of the rules that cost at most a budget."""
         mixture = self.mixture.up_to(budget)
         n_rules = len(mixture.cost)
-        return ValidatedPart.of(
+        return ValidatedPart.from_rows(
             mixture, self.cost[:n_rules], self.quality[:n_rules], weight=self.weight
         )
 
 
 def limit_path(budgets, held_out):
-    """Find the largest budget that held-out rows show to be worth it, and validate up to it.
+    """Find the largest budget that held-out rows show to be worth it, and validate.
 
     Parameters
     ----------
     budgets : ndarray of shape (n_budgets,)
         Rising mean costs, those of the rules that all rows have chosen.
     held_out : list of HeldOutRules
-        One for each part of the rows.
+        One for each fold.
 
     Returns
     -------
     largest : float
         The largest useful one of the budgets (`last_useful`).
     validated_parts : list of ValidatedPart
-        Each up to the largest budget that the rows of the other parts find useful.
+        Each up to the largest budget that the rows of the other folds find useful.
     """
-    part = np.empty(sum(len(rules.rows) for rules in held_out), dtype=np.int64)
-    quality = np.empty((len(budgets), len(part)))
-    weight = np.ones(len(part))
-    for number, rules in enumerate(held_out):
-        part[rules.rows] = number
+    n_rows = sum(len(rules.rows) for rules in held_out)
+    fold_of_row = np.empty(n_rows, dtype=np.int64)
+    quality = np.empty((len(budgets), n_rows))
+    weight = np.ones(n_rows)
+    for fold, rules in enumerate(held_out):
+        fold_of_row[rules.rows] = fold
         if rules.weight is not None:
             weight[rules.rows] = rules.weight
         for position, budget in enumerate(budgets):
             quality[position, rules.rows] = rules.mixture.mean_at(budget, rules.quality)
 
     validated_parts = []
-    for rules, (_, others) in zip(held_out, rows_and_others(part)):
-        useful = last_useful(quality[:, others], part[others], weight[others])
-        validated_parts.append(rules.validated_up_to(budgets[useful]))
-    return float(budgets[last_useful(quality, part, weight)]), validated_parts
+    for rules, (_, others) in zip(held_out, rows_and_others(fold_of_row)):
+        largest = last_useful(quality[:, others], fold_of_row[others], weight[others])
+        validated_parts.append(rules.validated_up_to(budgets[largest]))
+    largest = last_useful(quality, fold_of_row, weight)
+    return float(budgets[largest]), validated_parts
 
 
-def validated_mixture(parts, budget):
-    """Mean quality and cost, at a budget, of mixtures on rows that did not choose them."""
-    sums, sizes = [], np.array([part.n_rows for part in parts])
-    for part in parts:
-        low, high, share = part.mixture.share(budget)
-        sums.append((1 - share) * part.sums[low] + share * part.sums[high])
-    table, n = np.array(sums), sizes.sum()
-    mean = table.sum(axis=0) / n
-    spread = np.maximum(mean[2:] - mean[:2] ** 2, 0.0)
-    error = np.sqrt(spread / (n - 1)) if n > 1 else np.full(2, np.nan)
-    if len(parts) > 1:
-        means = table[:, :2] / sizes[:, np.newaxis]
-        error = np.maximum(error, means.std(axis=0, ddof=1) / np.sqrt(len(parts)))
-    return Validated(float(mean[1]), float(error[1]), float(mean[0]), float(error[0]))
+def validated_mixture(validated_parts, budget):
+    """Return mean quality and cost at a budget, of rows that did not choose the rules.
 
+    Parameters
+    ----------
+    validated_parts : list of ValidatedPart
+        One for each fold.
+    budget : float
 
-def best_of(quality, spent, rows, weight=None):
-    """Which of some policies to take: the best one or, within noise of it, one that spends less.
-
-    `quality` and `spent` have one number for each policy, `rows` the quality of each row, and
-    `weight` the weight of each row, None if all count alike.
+    Returns
+    -------
+    Validated
+        Its standard errors are the larger of those of independent rows and of the
+        folds' means.
     """
-    best = int(np.argmax(quality))
-    noise = [standard_error(rows[best] - own, weight) for own in rows]
-    near = quality[best] - quality <= noise
-    cheaper = np.flatnonzero(near & (spent < 0.99 * spent[best]))
-    return int(cheaper[quality[cheaper].argmax()]) if len(cheaper) else best
+    n_parts = len(validated_parts)
+    # Columns are cost and quality, rows are folds.
+    sums = np.empty((n_parts, 2))
+    squares = np.empty((n_parts, 2))
+    for fold, validated in enumerate(validated_parts):
+        sums[fold] = validated.mixture.mean_at(budget, validated.sums)
+        squares[fold] = validated.mixture.mean_at(budget, validated.squares)
+    sizes = np.array([validated.n_rows for validated in validated_parts])
+    n_rows = sizes.sum()
+    mean = sums.sum(axis=0) / n_rows
+    variance = np.maximum(squares.sum(axis=0) / n_rows - mean**2, 0.0)
+    error = np.full(2, np.nan)
+    if n_rows > 1:
+        error = np.sqrt(variance / (n_rows - 1))
+    if n_parts > 1:
+        fold_means = sums / sizes[:, np.newaxis]
+        error_of_folds = fold_means.std(axis=0, ddof=1) / np.sqrt(n_parts)
+        error = np.maximum(error, error_of_folds)
+    mean_cost, mean_quality = mean
+    cost_error, quality_error = error
+    return Validated(
+        quality=float(mean_quality),
+        quality_se=float(quality_error),
+        cost=float(mean_cost),
+        cost_se=float(cost_error),
+    )

@@ -1,4 +1,9 @@
-"""A choice that a fitted router gets later, with few scores: what it is worth by the others."""
+"""A choice that is added after fit: its quality is estimated from the choices of `fit`.
+
+The quality of the new choice is known on a few rows only. A linear regression on the
+estimates of the choices of `fit` extends it to all rows, with a prior that counts the
+new choice as one more choice of their kind. No model is fitted again.
+"""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -8,20 +13,41 @@ from sklearn.base import BaseEstimator
 
 from skroute.routing.parts._log import with_last
 
-# Rows that the noise of the other choices counts for beside the new one's own.
+# The variance of the noise of the choices of `fit` weighs as much as this many rows of
+# the new choice.
 _NOISE_ROWS = 10
-# The level of a choice may differ from what its slopes say by this share of the spread of levels,
-# and, where few choices say how levels spread, by what so many of its own rows would tell.
-_LEVEL, _LEVEL_ROWS = 0.25, 24
-# Standard errors that are taken off its estimates: of few scores the estimate is easily too good.
+# Prior standard deviation of the intercept, as a share of the standard deviation of the
+# mean qualities of the choices of `fit`.
+_LEVEL = 0.25
+# The prior variance of the intercept also contains the noise variance of the mean of
+# this many rows for each choice of `fit`. It matters where `fit` has few choices: their
+# mean qualities then say little about the spread of mean qualities.
+_LEVEL_ROWS = 24
+# The noise variance depends on the regression, and the regression on the noise
+# variance. Each is computed this many times, in turn.
+_N_ITERATIONS = 3
+# Smallest variance of the noise, as a share of 1 plus the largest squared quality. It
+# keeps the regression defined where the choices of `fit` have no noise at all.
+_LEAST_VARIANCE = 1e-12
+# Standard errors that are subtracted from the estimates of a new choice: the highest of
+# several uncertain estimates is too high on average. Chosen by
+# benchmarks/bench_lifecycle.py, on other splits than those it reports.
 CAUTION = 1.25
 
 
-class Shrunk(NamedTuple):
-    """The quality of a new choice, linear in the estimates of the choices of `fit`.
+class ShrunkRegression(NamedTuple):
+    """Quality of a new choice as a linear function of the choices of `fit`.
 
-    `root` is the Cholesky factor of the coefficients' covariance; estimates stay within `low`
-    and `high`.
+    Attributes
+    ----------
+    coef : ndarray of shape (n_outputs,)
+        Coefficients of the estimates of the choices of `fit`.
+    intercept : float
+    root : ndarray of shape (n_outputs + 1, n_outputs + 1)
+        Cholesky factor of the posterior covariance, that of the coefficients of
+        `_deviations`.
+    low, high : float
+        Range of all known qualities. Estimates are clipped to it.
     """
 
     coef: np.ndarray
@@ -31,59 +57,105 @@ class Shrunk(NamedTuple):
     high: float
 
     def expected(self, outputs):
-        """Estimates for outputs (n_rows, n_outputs) of the router's estimator."""
-        return np.clip(outputs @ self.coef + self.intercept, self.low, self.high)
+        """Return the estimates for outputs (n_rows, n_outputs) of the estimator."""
+        estimates = outputs @ self.coef + self.intercept
+        return np.clip(estimates, self.low, self.high)
 
     def std(self, outputs):
-        """Standard errors of the estimates."""
-        return np.sqrt(((_deviations(outputs)[1] @ self.root) ** 2).sum(axis=1))
+        """Return the standard errors of the estimates, ndarray of shape (n_rows,)."""
+        _, deviations = _deviations(outputs)
+        return np.sqrt(((deviations @ self.root) ** 2).sum(axis=1))
 
     def predict(self, outputs):
-        """Careful estimates, which decide."""
-        return np.clip(
-            self.expected(outputs) - CAUTION * self.std(outputs), self.low, self.high
-        )
+        """Return the estimates less `CAUTION` standard errors. Decisions use these."""
+        cautious = self.expected(outputs) - CAUTION * self.std(outputs)
+        return np.clip(cautious, self.low, self.high)
 
 
 def _deviations(outputs):
-    """Mean of the choices in each row, and deviations from it with a constant behind."""
+    """Return the mean of each row, and the regressors of `shrunk_regression`.
+
+    Parameters
+    ----------
+    outputs : ndarray of shape (n_rows, n_outputs)
+
+    Returns
+    -------
+    mean : ndarray of shape (n_rows,)
+    deviations : ndarray of shape (n_rows, n_outputs + 1)
+        Deviations of the outputs from the mean of their row, and a last column of ones
+        for the intercept.
+    """
     mean = outputs.mean(axis=1)
-    return mean, np.column_stack([outputs - mean[:, np.newaxis], np.ones(len(outputs))])
+    ones = np.ones(len(outputs))
+    return mean, np.column_stack([outputs - mean[:, np.newaxis], ones])
 
 
 def shrunk_regression(outputs, q, noise, low, high):
-    r"""A new choice under a hierarchical prior, and the noise of its outcomes.
+    r"""Fit the quality of a new choice by ridge regression with a hierarchical prior.
 
-    Its quality is :math:`\bar q(x) + \sum_j w_j (\hat q_j(x) - \bar q(x)) + w_0` with
-    :math:`\bar q` the mean of the other choices: the posterior mean of ridge regression whose
-    prior says that it is one more draw from the population of the others. With no rows it is
-    their mean, with many its own regression on them.
+    The quality is modelled as
+    :math:`\bar q(x) + \sum_j w_j (\hat q_j(x) - \bar q(x)) + w_0`, with
+    :math:`\hat q_j` the estimate of choice :math:`j` of `fit` and :math:`\bar q` their
+    mean. The prior of :math:`w` describes one more draw from the population of the
+    choices of `fit`. The result is the posterior mean. Without rows it is
+    :math:`\bar q`. With many rows it is an ordinary regression on the
+    :math:`\hat q_j`.
+
+    Parameters
+    ----------
+    outputs : ndarray of shape (n_rows, n_outputs)
+        Estimates of the choices of `fit`.
+    q : ndarray of shape (n_rows,)
+        Known quality of the new choice.
+    noise : float
+        Variance of the noise of the choices of `fit`.
+    low, high : float
+        Estimates are clipped to this range.
+
+    Returns
+    -------
+    model : ShrunkRegression
+    noise : float
+        Variance of the noise of the new choice.
     """
-    mean, parts = _deviations(outputs)
-    n, k = outputs.shape
-    spread = outputs.mean(axis=0).var(ddof=1) if k > 1 else 0.0
-    prior = np.full(k + 1, 1 / max(k - 1, 1))
-    found = scale = max(noise, 1e-12 * (1 + float(np.abs(q).max()) ** 2))
-    for _ in range(3):
-        # The residuals say how noisy the outcomes are, and the noise how far to trust them.
-        prior[k] = _LEVEL**2 * spread + found / (_LEVEL_ROWS * k)
-        cov = np.linalg.inv(parts.T @ parts / found + np.diag(1 / prior))
-        weight = cov @ (parts.T @ (q - mean)) / found
-        left = q - mean - parts @ weight
-        found = (left @ left + _NOISE_ROWS * scale) / (n + _NOISE_ROWS)
-    coef = (1 - weight[:k].sum()) / k + weight[:k]
-    root = np.linalg.cholesky((cov + cov.T) / 2)
-    return Shrunk(coef, float(weight[k]), root, low, high), float(found)
+    mean, deviations = _deviations(outputs)
+    n_rows, n_outputs = outputs.shape
+    spread = outputs.mean(axis=0).var(ddof=1) if n_outputs > 1 else 0.0
+    largest_square = float(np.abs(q).max()) ** 2
+    prior_noise = max(noise, _LEAST_VARIANCE * (1 + largest_square))
+    new_noise = prior_noise
+    # Prior variances of the weights. The last one is that of the intercept.
+    prior = np.full(n_outputs + 1, 1 / max(n_outputs - 1, 1))
+    for _ in range(_N_ITERATIONS):
+        prior[-1] = _LEVEL**2 * spread + new_noise / (_LEVEL_ROWS * n_outputs)
+        precision = deviations.T @ deviations / new_noise + np.diag(1 / prior)
+        covariance = np.linalg.inv(precision)
+        weights = covariance @ (deviations.T @ (q - mean)) / new_noise
+        residuals = q - mean - deviations @ weights
+        squares = residuals @ residuals + _NOISE_ROWS * prior_noise
+        new_noise = squares / (n_rows + _NOISE_ROWS)
+    slopes = weights[:-1]
+    model = ShrunkRegression(
+        # The mean of the row is subtracted in the model and is itself linear.
+        coef=(1 - slopes.sum()) / n_outputs + slopes,
+        intercept=float(weights[-1]),
+        root=np.linalg.cholesky((covariance + covariance.T) / 2),
+        low=low,
+        high=high,
+    )
+    return model, float(new_noise)
 
 
 class WithNewcomers(BaseEstimator):
-    """A router's fitted estimator, with outputs of later choices behind those of `fit`.
+    """A fitted quality estimator with one more output for each choice added after fit.
 
     Parameters
     ----------
     base : fitted regressor
-    models : tuple of Shrunk
-        They read the outputs of `base`.
+        The estimator of `fit`. Its outputs are the first ones.
+    models : tuple of ShrunkRegression
+        One for each new choice. They read the outputs of `base`.
     """
 
     def __init__(self, base, models):
@@ -91,60 +163,105 @@ class WithNewcomers(BaseEstimator):
         self.models = models
 
     def predict(self, X, return_std=False):
-        """Estimates of all choices, and perhaps their standard errors."""
-        asked = {"return_std": True} if return_std else {}
-        found = self.base.predict(X, **asked)
-        outputs = as_table(found[0] if return_std else found)
-        estimates = np.column_stack(
-            [outputs, *(one.predict(outputs) for one in self.models)]
-        )
+        """Return the estimates of all choices.
+
+        Parameters
+        ----------
+        X : indexable of n_rows rows
+        return_std : bool, default=False
+            If True, `base` must have this parameter, too.
+
+        Returns
+        -------
+        estimates : ndarray of shape (n_rows, n_choices)
+        std : ndarray of shape (n_rows, n_choices)
+            Standard errors. Only if `return_std`.
+        """
+        if return_std:
+            outputs, base_std = self.base.predict(X, return_std=True)
+        else:
+            outputs = self.base.predict(X)
+        outputs = as_table(outputs)
+        new_estimates = [model.predict(outputs) for model in self.models]
+        estimates = np.column_stack([outputs, *new_estimates])
         if not return_std:
             return estimates
-        return estimates, np.column_stack(
-            [found[1], *(one.std(outputs) for one in self.models)]
-        )
+        new_std = [model.std(outputs) for model in self.models]
+        return estimates, np.column_stack([base_std, *new_std])
 
 
 def as_table(outputs):
-    """What a regressor gives for several outputs, or for one."""
+    """Return outputs of a regressor as (n_rows, n_outputs), also if there is one."""
     outputs = np.asarray(outputs, dtype=np.float64)
     return outputs.reshape(len(outputs), -1)
 
 
 def with_newcomer(policy, n_fitted, X, q, cost):
-    """A policy with one more choice, solved from what is stored of those of `fit`."""
+    """Return a policy with one more choice. Only the prices are computed again.
+
+    Parameters
+    ----------
+    policy : Policy
+    n_fitted : int
+        Number of choices of `fit`, which come first. Others were added before.
+    X : indexable of n_rows rows
+        Rows on which the quality of the new choice is known.
+    q : ndarray of shape (n_rows,)
+        Its quality on them.
+    cost : float
+        Cost of its call.
+
+    Returns
+    -------
+    Policy
+    """
     estimator = policy.estimator
     if not isinstance(estimator, WithNewcomers):
         estimator = WithNewcomers(estimator, ())
-    noise = float(np.mean(policy.sigma[:n_fitted] ** 2))
-    known = policy.quality[:, :n_fitted]
-    low, high = float(min(known.min(), q.min())), float(max(known.max(), q.max()))
+    quality_of_fit = policy.quality[:, :n_fitted]
     model, noise = shrunk_regression(
-        as_table(estimator.base.predict(X)), q, noise, low, high
+        as_table(estimator.base.predict(X)),
+        q,
+        noise=float(np.mean(policy.sigma[:n_fitted] ** 2)),
+        low=float(min(quality_of_fit.min(), q.min())),
+        high=float(max(quality_of_fit.max(), q.max())),
     )
-    own, as_new = policy.estimate[:, :n_fitted], policy.as_new[:, :n_fitted]
+    # Estimates of the choices of `fit` for the rows of the log: what the model reads.
+    estimate_of_fit = policy.estimate[:, :n_fitted]
+    as_new_of_fit = policy.as_new[:, :n_fitted]
     by_fold = None
     if policy.by_fold is not None:
-        newcomer_by_fold = [
-            model.predict(table[:, :n_fitted]) for table in policy.by_fold
-        ]
-        by_fold = with_last(policy.by_fold, newcomer_by_fold)
-    planned, realised = policy.planned, policy.realised
-    if realised is not None:
-        # Its calls cost more, or less, than the list says where those of the others do.
-        factor = np.divide(
-            realised, planned, out=np.ones_like(realised), where=planned > 0
-        )
-        realised = with_last(realised, cost * factor.mean(axis=1))
+        # (n_folds, n_rows)
+        new_by_fold = [model.predict(table[:, :n_fitted]) for table in policy.by_fold]
+        by_fold = with_last(policy.by_fold, new_by_fold)
+    sigma = np.sqrt(noise + np.mean(model.std(estimate_of_fit) ** 2))
     return replace(
         policy,
         estimator=WithNewcomers(estimator.base, (*estimator.models, model)),
-        estimate=with_last(policy.estimate, model.predict(own)),
-        as_new=with_last(policy.as_new, model.predict(as_new)),
+        estimate=with_last(policy.estimate, model.predict(estimate_of_fit)),
+        as_new=with_last(policy.as_new, model.predict(as_new_of_fit)),
         by_fold=by_fold,
-        quality=with_last(policy.quality, model.expected(own)),
-        planned=with_last(planned, cost),
-        realised=realised,
-        sigma=with_last(policy.sigma, np.sqrt(noise + np.mean(model.std(own) ** 2))),
-        _kept={},
+        quality=with_last(policy.quality, model.expected(estimate_of_fit)),
+        planned=with_last(policy.planned, cost),
+        realised=_realised_with_newcomer(policy, cost),
+        sigma=with_last(policy.sigma, sigma),
+        _cache={},
     )
+
+
+def _realised_with_newcomer(policy, cost):
+    """Return the realised costs with a column of a new choice, or None without them.
+
+    A row on which the other choices cost more than their listed costs is expensive for
+    the new choice, too: its column is `cost` times the mean ratio of the row.
+    """
+    realised = policy.realised
+    if realised is None:
+        return None
+    ratio = np.divide(
+        realised,
+        policy.planned,
+        out=np.ones_like(realised),
+        where=policy.planned > 0,
+    )
+    return with_last(realised, cost * ratio.mean(axis=1))

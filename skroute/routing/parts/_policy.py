@@ -1,7 +1,7 @@
-"""The policy of a router: what choices are worth, the price of every budget, how well that does.
+"""The policy of a router: estimates of quality, the price of each budget, validation.
 
-It is the only place where a price, an exclusion, a tie or a standard error is computed. Routers
-decide by it, streams, exports and `DaskRouter` take it as it is.
+Prices, exclusions, ties and standard errors are computed here and nowhere else.
+Routers, streams, exports and `DaskRouter` decide by a policy.
 """
 
 import inspect
@@ -23,19 +23,21 @@ from skroute.utils._tolerances import ROUNDING, TIE
 
 # Budgets at which a policy is compared with others on validation rows.
 _N_CURVE = 33
-# Standard errors by which held-out rows must be better at a larger budget for it to be spent. On
-# tables where nothing is gained, half an error lets noise be bought. On the logs of MMLU and
-# TriviaQA, a whole error leaves gains of half a point.
+# Standard errors by which held-out rows must be better at a larger budget for it to be
+# spent. On tables where nothing is gained, half an error lets noise be bought. On the
+# logs of MMLU and TriviaQA, a whole error leaves gains of half a point.
 _BEYOND_NOISE = 0.75
-# Standard errors by which gains must be smaller than estimated for the estimates to be wrong.
+# Standard errors by which gains must be smaller than estimated for the estimates to be
+# wrong. Two errors are the usual 95 % of a normal distribution.
 _CONTRADICTED = 2.0
-# Rows that find the largest budget worth spending, at most. It bounds the time of a fit, and
-# resolves differences of a third of a point.
+# Maximal number of rows on which prices are compared. It bounds the time of a fit. A
+# mean over this many rows has a standard error of at most .35 points for a quality of 0
+# or 1.
 _MAX_JUDGED = 20_000
-# A price that is above that of the first purchase by this share of it buys nothing.
+# A price that exceeds the price of the first purchase by this share buys nothing.
 _ABOVE = 1e-6
-# What has an entry for each choice, where it is not None.
-_OF_CHOICES = (
+# Fields of `Policy` whose last axis is the choices. Some may be None.
+_FIELDS_BY_CHOICE = (
     "estimate",
     "as_new",
     "by_fold",
@@ -46,35 +48,62 @@ _OF_CHOICES = (
     "realised",
     "sigma",
 )
-# Rows of evidence that the figures of a single choice are shrunk by towards those of all.
+# The corrections of a choice are shrunk towards those of all choices, as if the means
+# of all choices had been seen on this many rows of the choice.
 _PRIOR_ROWS = 20.0
+# Levels of an estimate by which its error is computed, at most, and rows of a level, at
+# least.
+_N_ERROR_LEVELS = 10
+_MIN_ROWS_OF_LEVEL = 30
 
 
 class Choices(NamedTuple):
-    """Two choices for each row, which differ where the row is tied, and the share of the second."""
+    """The choices of rows at a price, with ties.
+
+    Attributes
+    ----------
+    low : ndarray of shape (n_rows,), dtype=int64
+        Position of the choice; of a tied row, that of its cheapest choice.
+    high : ndarray of shape (n_rows,), dtype=int64
+        The same, but of a tied row that of its most expensive choice.
+    share : ndarray of shape (n_rows,)
+        Probability of the choice `high`. It is 0 for rows that are not tied.
+    """
 
     low: np.ndarray
     high: np.ndarray
     share: np.ndarray
 
     def mean(self, table):
-        """For each row the mean of its entries in a table (n_rows, n_choices)."""
+        """Return the expected entry of each row in a table (n_rows, n_choices)."""
         rows = np.arange(len(self.low))
-        low, high = table[rows, self.low], table[rows, self.high]
-        return low + self.share * (high - low)
+        low_entries = table[rows, self.low]
+        high_entries = table[rows, self.high]
+        return low_entries + self.share * (high_entries - low_entries)
 
     def totals(self, table):
-        """For each choice the sum of the table's entries over the rows that make it."""
-        rows, n_choices = np.arange(len(self.low)), table.shape[1]
-        low = (1 - self.share) * table[rows, self.low]
-        high = self.share * table[rows, self.high]
-        return np.bincount(self.low, low, n_choices) + np.bincount(
-            self.high, high, n_choices
-        )
+        """Return, for each choice, the sum of entries over the rows that make it."""
+        rows = np.arange(len(self.low))
+        n_choices = table.shape[1]
+        low_entries = (1 - self.share) * table[rows, self.low]
+        high_entries = self.share * table[rows, self.high]
+        low_totals = np.bincount(self.low, low_entries, n_choices)
+        high_totals = np.bincount(self.high, high_entries, n_choices)
+        return low_totals + high_totals
 
 
 class Validation(NamedTuple):
-    """What decisions by estimates and a price learned without a row come to, row by row."""
+    """Cross-fitted decisions and their outcomes.
+
+    No row is decided by estimates or by a price that this row has helped to fit.
+
+    Attributes
+    ----------
+    choices : Choices
+        The decisions.
+    quality, cost : ndarray of shape (n_rows,)
+        Quality and cost of each row, by the log. Deciding is included in the cost.
+    """
 
     choices: Choices
     quality: np.ndarray
@@ -89,9 +118,9 @@ class PricedDecisions(NamedTuple):
     prices : ndarray of shape (n_prices,)
         From the largest, which buys nothing, down to 0.
     rows : ndarray of shape (n_judged,), dtype=int64
-        Rows of the log that are judged.
+        Positions of the rows of the log that are decided.
     quality, cost : ndarray of shape (n_prices, n_judged)
-        What the decisions of these rows bring and cost, deciding not included.
+        Quality and cost of the decisions, by the log. Deciding is not included.
     expected : ndarray of shape (n_prices, n_judged)
         Out-of-fold estimates of `quality`.
     """
@@ -103,8 +132,41 @@ class PricedDecisions(NamedTuple):
     expected: np.ndarray
 
 
+class GroupPath(NamedTuple):
+    """The prices for one group of rows, learned from the other groups.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n_rows_of_group,), dtype=int64
+        Positions of the rows of the group.
+    path : AssignmentPath
+        Price of each budget, by the other groups.
+    price_floors : tuple of two floats
+        As `Policy.price_floors`, by the other groups.
+    """
+
+    rows: np.ndarray
+    path: Any
+    price_floors: tuple
+
+
+class Correction(NamedTuple):
+    """Differences between the outcomes of decisions and their estimates, by choice.
+
+    Attributes
+    ----------
+    quality : ndarray of shape (n_choices,)
+        Mean of quality minus its estimate, over rows that make the choice.
+    cost_factor : ndarray of shape (n_choices,)
+        Ratio of paid and planned costs, over rows that make the choice.
+    """
+
+    quality: np.ndarray
+    cost_factor: np.ndarray
+
+
 class Validated(NamedTuple):
-    """Means over validation rows, and their standard errors as estimates for new rows."""
+    """Means over validation rows, and their standard errors for new rows."""
 
     quality: float
     quality_se: float
@@ -113,7 +175,7 @@ class Validated(NamedTuple):
 
 
 def choose_by_rule(values, costs, rule):
-    """Choices of rows that are decided alone at a price, ties left open."""
+    """Return the choices of rows that are decided alone at a price, ties left open."""
     low = choose_at_price(values, costs, rule.price, tolerance=TIE)
     if not rule.share:
         return Choices(low, low, np.zeros(len(low)))
@@ -121,24 +183,25 @@ def choose_by_rule(values, costs, rule):
     return Choices(low, high, np.where(low == high, 0.0, rule.share))
 
 
-def last_useful(gains, part=None, weight=None, *, priced=False, expected=None):
+def last_useful(gains, fold=None, weight=None, *, priced=False, expected=None):
     """Return the position of the first policy that no later one beats beyond noise.
 
     Parameters
     ----------
     gains : ndarray of shape (n_policies, n_rows)
-        What each policy brings on each held-out row, from the cheapest policy to the most
-        expensive one. No policy may have been fitted on a row that it is judged by.
-    part : ndarray of shape (n_rows,), default=None
+        Quality of the decisions of each policy on held-out rows, from the cheapest
+        policy to the most expensive one. No policy may have been fitted on these rows.
+    fold : ndarray of shape (n_rows,), default=None
         Fold of each row, as in `standard_error`.
     weight : ndarray of shape (n_rows,), default=None
         Weight of each row; None weights all rows alike.
     priced : bool, default=False
-        Whether gains are net of what is spent, because cost is money. Then less spending is no
-        aim in itself, and the best policy is taken.
+        If True, the costs are subtracted from the gains, because cost is money. Then
+        the best policy is returned, since a cheaper policy has no further advantage.
     expected : ndarray of shape (n_policies, n_rows), default=None
-        Out-of-fold estimates of `gains`. Where the gains of the last policy are as expected, the
-        estimates are honest, and it is useful without a proof of its own. None expects nothing.
+        Out-of-fold estimates of `gains`. If the last policy gains as much as is
+        estimated, the estimates are right, and the last policy is returned without a
+        test. With None it is always tested.
 
     Returns
     -------
@@ -150,76 +213,87 @@ def last_useful(gains, part=None, weight=None, *, priced=False, expected=None):
     if priced:
         return best
     for position in range(best):
-        noise = standard_error(gains[best] - gains[position], weight, part)
+        noise = standard_error(gains[best] - gains[position], weight, fold)
         # With a single row the noise is NaN, and nothing is beyond it.
         if means[best] - means[position] > _BEYOND_NOISE * noise:
             continue
-        if expected is None or _falls_short(gains, expected, position, part, weight):
+        if expected is None or _falls_short(gains, expected, position, fold, weight):
             return position
-    if expected is None or _falls_short(gains, expected, best, part, weight):
+    if expected is None or _falls_short(gains, expected, best, fold, weight):
         return best
     return len(gains) - 1
 
 
-def _falls_short(gains, expected, position, part, weight):
-    """Return True if the last policy gains less over another one than is expected of it."""
-    missing = (expected[-1] - expected[position]) - (gains[-1] - gains[position])
-    noise = standard_error(missing, weight, part)
-    return not np.average(missing, weights=weight) <= _CONTRADICTED * noise
+def _falls_short(gains, expected, position, fold, weight):
+    """Return True if the lead of the last policy is smaller than is estimated."""
+    expected_lead = expected[-1] - expected[position]
+    lead = gains[-1] - gains[position]
+    shortfall = expected_lead - lead
+    noise = standard_error(shortfall, weight, fold)
+    # With a single row the noise is NaN, and the estimates are not trusted.
+    return not np.average(shortfall, weights=weight) <= _CONTRADICTED * noise
 
 
 @dataclass(eq=False)
 class Policy:
-    """Estimates of quality, out of sample, and what follows from them for every budget.
+    """Out-of-fold estimates of quality, and the decisions that follow from them.
 
-    All tables have one row for each row of the log and one column for each choice; costs are
-    such tables or one number for each choice.
+    All tables have one row for each row of the log and one column for each choice.
+    Costs are such tables, or have one number for each choice.
 
     Attributes
     ----------
     estimator : fitted estimator
-        Of the quality of all choices that the log has.
+        Estimates the quality of all choices of the log.
     estimate : ndarray of shape (n_rows, n_choices)
-        Cross-fitted quality: no row is estimated by an estimator that was fitted on it.
+        Out-of-fold estimates of quality.
     as_new : ndarray of shape (n_rows, n_choices)
-        The same, distributed as the estimates of new rows: what the price is learned from.
+        The same estimates, with the distribution that the estimates of new rows have.
+        The price is learned from them.
     quality : ndarray of shape (n_rows, n_choices)
-        Outcomes that decisions are judged by.
-    planned : ndarray
-        Costs that rows are decided by.
-    part : ndarray of shape (n_rows,), dtype=int64
-        Number of the fold that each row was estimated in.
+        Logged or imputed quality of each choice.
+    planned : ndarray of shape (n_choices,) or (n_rows, n_choices)
+        Costs by which rows are decided.
+    fold : ndarray of shape (n_rows,), dtype=int64
+        Fold of each row.
     sigma : ndarray of shape (n_choices,)
-        Standard deviation of the estimation error, of which `reg_lambda` times is taken off.
-    deciding : float
-        What each row pays before it is decided.
-    margin : float
+        Standard deviation of the estimation error.
+    reg_lambda : float, default=0.0
+        Number of standard deviations that are subtracted from the estimates.
+    deciding : float, default=0.0
+        Cost of a row before it is decided.
+    margin : float, default=0.0
         Share of a budget that is left unspent (FrugalMCT's delta).
-    least_prices : tuple of two floats
-        The smallest price, within a budget and where it is unlimited: what one unit of cost is
-        worth in quality where both are money.
+    least_prices : tuple of two floats, default=(0.0, 0.0)
+        The smallest price with a budget and without one. If quality is money, it is
+        what one unit of cost is worth.
     realised : ndarray of shape (n_rows, n_choices), default=None
-        What choices have cost, in which budgets are met; None where that is `planned`.
+        Logged costs, which the mean of a budget is about. None if they are `planned`.
     weight : ndarray of shape (n_rows,), default=None
-        How much each row of the log counts.
-    noise : float
-        By how much single outcomes are noisier than those of a complete table.
-    planned_as_new : ndarray, default=None
-        `planned` as `as_new`, where costs are estimated too.
+        Weight of each row.
+    noise : float, default=1.0
+        Variance of the outcomes, relative to that of a complete table.
+    planned_as_new : ndarray of shape (n_rows, n_choices), default=None
+        Estimated costs with the distribution of new rows. None if costs are not
+        estimated.
     by_fold : ndarray of shape (n_folds, n_rows, n_choices), default=None
-        For each fold `estimate` of all rows, distributed as the estimates of its rows: what the
-        price for these rows is learned from. None where that is `estimate` for every fold.
+        For each fold, the table `estimate` with the distribution that the estimates of
+        the fold's rows have. The price for these rows is learned from it. None if
+        `estimate` has this distribution for all folds.
     planned_by_fold : ndarray of shape (n_folds, n_rows, n_choices), default=None
-        `planned` as `by_fold`, where costs are estimated too.
+        The same for `planned`. None if costs are not estimated.
     kind : ndarray of shape (n_rows,), dtype=int64, default=None
-        Number of the kind of a row that occurs often, -1 for others; None where none does.
+        Number that equal rows share, if they occur often, else -1. None if no row
+        occurs often.
     abstain_quality : float, default=None
-        Quality of abstaining, which is the last choice then. None if no row can abstain.
+        Quality of abstaining, which is then the last choice. None if no row can
+        abstain.
     columns : ndarray of int, default=None
-        Outputs of the estimator, with `abstain_quality` behind them, that are the choices; None
-        where all are. Plans are in these positions.
+        Positions of the choices among the outputs of the estimator and, last,
+        abstaining. Plans have these positions. None if all of them are choices.
     trusts_estimates : bool, default=True
-        Whether a larger budget needs no proof of its own where held-out gains are as estimated.
+        If True, a larger budget is spent without a test where held-out gains are as
+        estimated.
     """
 
     estimator: Any
@@ -227,7 +301,7 @@ class Policy:
     as_new: np.ndarray
     quality: np.ndarray
     planned: np.ndarray
-    part: np.ndarray
+    fold: np.ndarray
     sigma: np.ndarray
     reg_lambda: float = 0.0
     deciding: float = 0.0
@@ -243,97 +317,132 @@ class Policy:
     abstain_quality: float | None = None
     columns: np.ndarray | None = None
     trusts_estimates: bool = True
-    _kept: dict = field(default_factory=dict, repr=False)
+    # Restricted policies by their choices, and the last correction.
+    _cache: dict = field(default_factory=dict, repr=False)
 
     def __getstate__(self):
-        # What is computed when it is asked for stays behind.
-        return {name: vars(self)[name] for name in self.__dataclass_fields__} | {
-            "_kept": {}
-        }
+        # Cached values are not pickled.
+        state = {name: vars(self)[name] for name in self.__dataclass_fields__}
+        state["_cache"] = {}
+        return state
 
-    # Other policies -------------------------------------------------------------------------
+    # Other policies -------------------------------------------------------------------
 
     def at(self, *, costs=None, **changes):
-        """The policy at other fixed costs, `reg_lambda`, `deciding` or `least_prices`.
+        """Return the policy at other fixed costs or other values of scalar fields.
 
-        The log is scaled: a call that cost twice its list price costs twice the new one.
+        Parameters
+        ----------
+        costs : ndarray of shape (n_choices,), default=None
+            New list prices. The logged costs are scaled: a call that cost twice its
+            list price costs twice the new one. Abstaining, the last choice, may be left
+            out. None keeps the costs.
+        **changes : dict
+            New values of `reg_lambda`, `deciding` and `least_prices`.
+
+        Returns
+        -------
+        Policy
+            The policy itself if nothing changes, so that its cached values are used
+            again.
         """
         changes = {
-            name: now for name, now in changes.items() if now != getattr(self, name)
+            name: value
+            for name, value in changes.items()
+            if value != getattr(self, name)
         }
         if costs is not None:
-            # Handing over, the last choice, costs nothing and may be left out.
-            costs = np.append(costs, np.zeros(len(self.planned) - len(costs)))
-        if costs is not None and not np.array_equal(costs, self.planned):
-            changes["planned"] = costs
-            if self.realised is not None:
-                factor = np.divide(
-                    costs, self.planned, out=np.ones_like(costs), where=self.planned > 0
-                )
-                changes["realised"] = self.realised * factor
-        return replace(self, **changes, _kept={}) if changes else self
-
-    def restricted(self, kept):
-        """The policy of some of the choices, for the time that the others are down."""
-        if len(kept) == self.quality.shape[1]:
+            # Abstaining costs nothing.
+            n_missing = len(self.planned) - len(costs)
+            costs = np.append(costs, np.zeros(n_missing))
+            if not np.array_equal(costs, self.planned):
+                changes["planned"] = costs
+                changes["realised"] = self._realised_at(costs)
+        if not changes:
             return self
-        key = tuple(kept)
-        if key not in self._kept:
-            tables = {name: getattr(self, name) for name in _OF_CHOICES}
-            parts = {
-                name: np.ascontiguousarray(table[..., kept])
-                for name, table in tables.items()
-                if table is not None
-            }
-            self._kept[key] = replace(self, **parts, columns=self.kept[kept], _kept={})
-        return self._kept[key]
+        return replace(self, **changes, _cache={})
+
+    def _realised_at(self, costs):
+        """Return the logged costs, scaled from `planned` to new prices, or None."""
+        if self.realised is None:
+            return None
+        factor = np.ones_like(costs)
+        np.divide(costs, self.planned, out=factor, where=self.planned > 0)
+        return self.realised * factor
+
+    def restricted(self, positions):
+        """Return the policy of some of its choices.
+
+        Parameters
+        ----------
+        positions : ndarray of int
+            The choices that are left, as positions among the choices of this policy.
+
+        Returns
+        -------
+        Policy
+        """
+        if len(positions) == self.quality.shape[1]:
+            return self
+        key = tuple(positions)
+        if key not in self._cache:
+            tables = {}
+            for name in _FIELDS_BY_CHOICE:
+                table = getattr(self, name)
+                if table is not None:
+                    tables[name] = np.ascontiguousarray(table[..., positions])
+            columns = self.kept[positions]
+            self._cache[key] = replace(self, **tables, columns=columns, _cache={})
+        return self._cache[key]
 
     @property
     def paid(self):
-        """What choices have cost, in which budgets are met."""
+        """Logged costs, or else the planned ones. Their mean meets the budget."""
         return self.planned if self.realised is None else self.realised
 
     @property
     def kept(self):
-        """Positions of the choices among those of the log."""
-        return (
-            np.arange(self.quality.shape[1]) if self.columns is None else self.columns
-        )
+        """Positions of the choices among all choices of the log."""
+        if self.columns is None:
+            return np.arange(self.quality.shape[1])
+        return self.columns
 
-    # Prices ---------------------------------------------------------------------------------
+    # Prices ---------------------------------------------------------------------------
 
     @property
     def penalty(self):
-        """What is taken off each choice's estimates."""
+        """Amount that is subtracted from the estimates of each choice."""
         return self.reg_lambda * self.sigma
 
     @property
     def per_row(self):
-        """Whether costs are known, or estimated, row by row."""
+        """True if each row has costs of its own, known or estimated."""
         return self.planned.ndim == 2
 
     @property
     def _decided_as_new(self):
-        """Values and costs by which new rows would be decided, for the rows of the log."""
+        """Values and costs of logged rows, with the distribution of new rows."""
         planned = self.planned if self.planned_as_new is None else self.planned_as_new
         return self.as_new - self.penalty, planned
 
     @cached_property
     def path(self):
-        """The price of every budget, what deciding costs not included (`AssignmentPath`)."""
-        return assignment_path(*self._decided_as_new, self.realised, self.weight)
+        """Price of each budget (`AssignmentPath`), without the cost of deciding."""
+        values, planned = self._decided_as_new
+        return assignment_path(values, planned, self.realised, self.weight)
 
     @property
     def least(self):
-        """Mean cost of the cheapest plan."""
+        """Mean cost of the cheapest plan, deciding included."""
         return float(self.path.budgets[0]) + self.deciding
 
     @cached_property
     def _priced_decisions(self):
-        """Held-out decisions at prices from the cheapest plan to the most expensive one."""
-        budgets, prices = self.path.budgets, self.path.prices
-        at_budgets = np.linspace(budgets[0], budgets[-1], _N_CURVE)
-        segments = np.searchsorted(budgets, at_budgets, side="right") - 1
+        """Held-out decisions at prices between the cheapest and the best plan."""
+        budgets = self.path.budgets
+        prices = self.path.prices
+        even_budgets = np.linspace(budgets[0], budgets[-1], _N_CURVE)
+        segments = np.searchsorted(budgets, even_budgets, side="right") - 1
         buys_nothing = prices[0] * (1 + _ABOVE)
         falling_prices = np.unique(np.append(prices[segments], buys_nothing))[::-1]
 
@@ -355,88 +464,127 @@ class Policy:
             expected[position] = self.estimate[rows, choices]
         return PricedDecisions(falling_prices, rows, quality, cost, expected)
 
-    def _floors_without(self, part=None):
-        """Return the price floors that held-out rows choose, without those of a part."""
+    def _floors_without(self, group=None):
+        """Return the price floors by the decisions of held-out rows.
+
+        Parameters
+        ----------
+        group : int, default=None
+            Group of rows that is left out. None takes all rows.
+
+        Returns
+        -------
+        tuple of two floats
+            As `price_floors`.
+        """
         decisions = self._priced_decisions
-        part_of_row = self._merged_part[decisions.rows]
-        judges = np.ones(len(part_of_row), dtype=bool)
-        # Where all rows are of one part there are no others.
-        if part is not None and (part_of_row != part).any():
-            judges = part_of_row != part
-        weight = None if self.weight is None else self.weight[decisions.rows][judges]
+        group_of_row = self._group_of_row[decisions.rows]
+        is_judge = np.ones(len(group_of_row), dtype=bool)
+        # A group that has all rows cannot be left out.
+        if group is not None and (group_of_row != group).any():
+            is_judge = group_of_row != group
+        weight = None
+        if self.weight is not None:
+            weight = self.weight[decisions.rows][is_judge]
+        expected = None
+        if self.trusts_estimates:
+            expected = decisions.expected[:, is_judge]
 
         floors = []
         for least_price in self.least_prices:
-            gains = (
-                decisions.quality[:, judges] - least_price * decisions.cost[:, judges]
-            )
+            quality = decisions.quality[:, is_judge]
+            gains = quality - least_price * decisions.cost[:, is_judge]
             position = last_useful(
                 gains,
-                part_of_row[judges],
+                group_of_row[is_judge],
                 weight,
                 priced=least_price > 0,
-                expected=decisions.expected[:, judges]
-                if self.trusts_estimates
-                else None,
+                expected=expected,
             )
             floors.append(max(float(decisions.prices[position]), float(least_price)))
         return tuple(floors)
 
     @cached_property
     def price_floors(self):
-        """Smallest price within a budget and without one, tuple of two floats.
+        """Smallest price with a budget and without one, tuple of two floats.
 
-        Held-out rows show no gain beyond noise from smaller prices, at which more is spent. The
-        floor is at least what a unit of cost is worth as money (`least_prices`).
+        Smaller prices spend more, and held-out rows show no gain beyond noise from
+        them. The floor is at least what a unit of cost is worth as money
+        (`least_prices`).
         """
         return self._floors_without()
 
     def rule(self, budget, path=None, floors=None):
-        """Price of a mean budget, deciding included, and how ties at it are mixed (`Rule`)."""
+        """Return the price of a mean budget, and how ties at this price are mixed.
+
+        Parameters
+        ----------
+        budget : float
+            Mean cost per row, deciding included.
+        path : AssignmentPath, default=None
+            Price of each budget. None takes that of all rows.
+        floors : tuple of two floats, default=None
+            Smallest prices. None takes those of all rows.
+
+        Returns
+        -------
+        Rule
+        """
         path = self.path if path is None else path
         floors = self.price_floors if floors is None else floors
-        floor = floors[int(budget == np.inf)]
+        floor_with_budget, floor_without_budget = floors
         if budget == np.inf:
-            return Rule(floor, 0.0)
-        # The cheapest plan is always allowed, that of the path's own rows too.
+            return Rule(floor_without_budget, 0.0)
+        # The cheapest plan is always allowed, also for the rows of `path`.
         least = max(float(self.path.budgets[0]), float(path.budgets[0]))
-        rule = path.rule(max((1 - self.margin) * (budget - self.deciding), least))
-        return rule if rule.price >= floor else Rule(floor, 0.0)
+        spendable = (1 - self.margin) * (budget - self.deciding)
+        rule = path.rule(max(spendable, least))
+        if rule.price < floor_with_budget:
+            return Rule(floor_with_budget, 0.0)
+        return rule
 
     def room(self, budget):
-        """What a cap leaves for choices, in the costs that rows are decided by."""
+        """Return what a hard cap leaves for choices, in planned costs."""
         room = budget - self.deciding
         return room if self.realised is None else self.path.planned_at(room)
 
-    # Decisions ------------------------------------------------------------------------------
+    # Decisions ------------------------------------------------------------------------
 
     def estimates(self, X):
-        """Estimated quality of each choice for each row, before the penalty."""
+        """Return the estimated quality of each choice, before the penalty."""
         outputs = predict_matrix(self.estimator, X, "quality_estimator")
-        return self._chosen(outputs, self.abstain_quality)
+        return self._by_choice(outputs, self.abstain_quality)
 
     def estimates_and_std(self, X):
-        """Estimated quality of each choice, and the standard deviation of its error."""
-        if offers_std(self.estimator):
-            with note_failure("quality_estimator", num_samples(X), "predict"):
-                found = self.estimator.predict(X, return_std=True)
-            return tuple(
-                self._chosen(
-                    np.asarray(part, dtype=np.float64).reshape(num_samples(X), -1),
-                    known,
-                )
-                for part, known in zip(found, (self.abstain_quality, 0.0))
-            )
-        estimates = self.estimates(X)
-        levels = zip(estimates.T, error_by_level(self.estimate, self.quality))
-        return estimates, np.column_stack(
-            [np.interp(part, *level) for part, level in levels]
-        )
+        """Return the estimated quality of each choice, and the error of the estimate.
 
-    def _chosen(self, outputs, abstain_quality):
-        """What the estimator says of the choices, with the quality of abstaining."""
+        An estimator whose `predict` takes ``return_std`` gives both. For any other
+        estimator the deviation is that of the out-of-fold error at the level of the
+        estimate.
+        """
+        n_rows = num_samples(X)
+        if offers_std(self.estimator):
+            with note_failure("quality_estimator", n_rows, "predict"):
+                outputs, std = self.estimator.predict(X, return_std=True)
+            outputs = np.asarray(outputs, dtype=np.float64).reshape(n_rows, -1)
+            std = np.asarray(std, dtype=np.float64).reshape(n_rows, -1)
+            estimates = self._by_choice(outputs, self.abstain_quality)
+            # The quality of abstaining is known.
+            return estimates, self._by_choice(std, 0.0)
+        estimates = self.estimates(X)
+        std = np.empty_like(estimates)
+        for choice, curve in enumerate(error_by_level(self.estimate, self.quality)):
+            std[:, choice] = np.interp(estimates[:, choice], curve.level, curve.error)
+        return estimates, std
+
+    def _by_choice(self, outputs, abstaining):
+        """Return outputs of the estimator in the order of the choices.
+
+        `abstaining` is the entry of the choice that abstains, which the estimator does
+        not have.
+        """
         if self.abstain_quality is not None:
-            outputs = with_last(outputs, abstain_quality)
+            outputs = with_last(outputs, abstaining)
         return outputs if self.columns is None else outputs[:, self.columns]
 
     def decide(
@@ -447,180 +595,268 @@ class Policy:
         *,
         draw,
         policy="online",
-        told=False,
+        costs_given=False,
         allowed=None,
     ):
-        """Choose for each row of a call (`Plan`).
+        """Choose for each row of a call.
 
-        `costs` are those of the call itself where it is `told` them; `draw` gives positions of
-        tied rows a uniform number each.
+        Parameters
+        ----------
+        estimates : ndarray of shape (n_rows, n_choices)
+            From `estimates`.
+        costs : ndarray of shape (n_choices,) or (n_rows, n_choices)
+            Costs by which rows are decided.
+        budget : float
+            Mean cost per row, deciding included.
+        draw : callable
+            Called with positions of tied rows. Returns a uniform random number for
+            each.
+        policy : {"online", "batch"}, default="online"
+            Each row alone, or all rows together under a hard cap.
+        costs_given : bool, default=False
+            True if `costs` are those of this call, which the user has given. Else they
+            are estimated, or come from a price list.
+        allowed : ndarray of bool of shape (n_rows, n_choices), default=None
+            Choices that each row may make. None allows all.
+
+        Returns
+        -------
+        Plan
         """
-        values = worth = estimates - self.penalty
-        rows = np.arange(len(values))
+        worth = estimates - self.penalty  # (n_rows, n_choices)
+        values = worth
+        stand_in = None
         if allowed is not None:
             values, costs, stand_in = stand_ins(values, costs, allowed)
-        estimated = self.realised is not None and not told
+        are_costs_estimated = self.realised is not None and not costs_given
         least = self.least
-        # One row alone has no mean that a budget could hold for.
-        if policy == "batch" or (told and len(values) > 1):
+        # The mean cost of one row alone is not a budget's mean.
+        if policy == "batch" or (costs_given and len(values) > 1):
             least = float(np.min(costs, axis=-1).mean()) + self.deciding
-        check_affordable(budget, self.least if estimated else least)
+        check_affordable(budget, self.least if are_costs_estimated else least)
+
         if policy == "online":
-            route, high, share = choose_by_rule(values, costs, self.rule(budget))
-            tied = np.flatnonzero(share)
-            if len(tied):
-                up = tied[draw(tied) < share[tied]]
-                route[up] = high[up]
+            route = self._route_online(values, costs, budget, draw)
         else:
-            room = self.room(budget) if estimated else budget - self.deciding
-            if (
-                estimated
-                and allowed is not None
-                and not affords(room, least - self.deciding)
-            ):
-                raise ValueError(
-                    f"budget={budget!r} does not pay for the cheapest choices that allowed "
-                    f"leaves: by the costs that rows are decided by they cost {least:.6g} per "
-                    f"sample, and the budget pays for {room + self.deciding:.6g}."
-                )
-            net = values - self.price_floors[int(budget == np.inf)] * costs
-            route = solve_assignment(
-                net, costs, max(room, least - self.deciding)
-            ).choices
+            room = budget - self.deciding
+            if are_costs_estimated:
+                room = self.room(budget)
+                if allowed is not None:
+                    self._check_room(room, budget, least)
+            route = self._route_batch(
+                values, costs, budget, room=max(room, least - self.deciding)
+            )
+        rows = np.arange(len(values))
         if allowed is not None:
             route = np.where(allowed[rows, route], route, stand_in)
+
         cost = np.broadcast_to(costs, values.shape)[rows, route]
-        beyond, factor = self.correction(budget)
-        quality = worth[rows, route] + (self.penalty + beyond)[route]
-        expected = cost * factor[route] if estimated else cost
-        deciding = self.deciding
+        correction = self.correction(budget)
+        quality = worth[rows, route] + (self.penalty + correction.quality)[route]
+        expected_cost = cost
+        if are_costs_estimated:
+            expected_cost = cost * correction.cost_factor[route]
         return Plan(
-            self.kept[route], cost + deciding, None, quality, expected + deciding
+            self.kept[route],
+            cost + self.deciding,
+            None,
+            quality,
+            expected_cost + self.deciding,
         )
 
-    # How well it does -----------------------------------------------------------------------
+    def _route_online(self, values, costs, budget, draw):
+        """Return the choice of each row, decided alone at the price of the budget."""
+        route, high, share = choose_by_rule(values, costs, self.rule(budget))
+        tied = np.flatnonzero(share)
+        if len(tied):
+            takes_high = tied[draw(tied) < share[tied]]
+            route[takes_high] = high[takes_high]
+        return route
+
+    def _route_batch(self, values, costs, budget, *, room):
+        """Return the choices of all rows, decided together within `room`."""
+        floor_with_budget, floor_without_budget = self.price_floors
+        floor = floor_without_budget if budget == np.inf else floor_with_budget
+        return solve_assignment(values - floor * costs, costs, room).choices
+
+    def _check_room(self, room, budget, least):
+        """Raise an error if a cap does not pay for the cheapest allowed choices."""
+        if affords(room, least - self.deciding):
+            return
+        raise ValueError(
+            f"budget={budget!r} does not pay for the cheapest choices that allowed "
+            f"leaves: by the costs that rows are decided by they cost {least:.6g} per "
+            f"sample, and the budget pays for {room + self.deciding:.6g}."
+        )
+
+    # Validation -----------------------------------------------------------------------
 
     @cached_property
-    def _merged_part(self):
-        """Part of each row: its fold, or several folds where there are more than `MAX_PARTS`."""
-        if len(np.unique(self.part)) > MAX_PARTS:
-            return self.part % MAX_PARTS
-        return self.part
+    def _group_of_row(self):
+        """Group of each row: its fold, or several folds if there are many."""
+        if len(np.unique(self.fold)) > MAX_PARTS:
+            return self.fold % MAX_PARTS
+        return self.fold
 
     @cached_property
-    def _part_paths(self):
-        """For each part of the rows their positions, and path and price floors of the others."""
-        found = []
-        for rows, others in rows_and_others(self._merged_part):
-            values = self._as_part(self.estimate, self.by_fold, rows) - self.penalty
-            planned = self._as_part(self.planned, self.planned_by_fold, rows)
+    def _group_paths(self):
+        """A `GroupPath` for each group of rows."""
+        group_paths = []
+        for rows, others in rows_and_others(self._group_of_row):
+            values = self._as_group(self.estimate, self.by_fold, rows) - self.penalty
+            planned = self._as_group(self.planned, self.planned_by_fold, rows)
+            weight = None if self.weight is None else self.weight[others]
             path = assignment_path(
                 values[others],
                 of_rows(planned, others),
                 of_rows(self.realised, others),
-                None if self.weight is None else self.weight[others],
+                weight,
             )
-            floors = self._floors_without(self._merged_part[rows[0]])
-            found.append((rows, path, floors))
-        return found
+            floors = self._floors_without(self._group_of_row[rows[0]])
+            group_paths.append(GroupPath(rows, path, floors))
+        return group_paths
 
-    def _as_part(self, table, by_fold, rows):
-        """Return a table for all rows, estimated as the rows of one part are."""
-        if by_fold is not None:
-            # Parts are merged only where there are no tables by fold.
-            table = by_fold[self.part[rows[0]]]
-        return self._alike(table, rows)
+    def _as_group(self, table, by_fold, rows):
+        """Return a table of all rows, with the distribution of one group's rows.
 
-    def _alike(self, table, rows):
-        """A table in which frequent rows have what estimators make of their copies in `rows`.
+        Parameters
+        ----------
+        table : ndarray of shape (n_choices,) or (n_rows, n_choices)
+            Estimates or costs.
+        by_fold : ndarray of shape (n_folds, n_rows, n_choices) or None
+            The table for each fold, if the folds differ.
+        rows : ndarray of int
+            Positions of the rows of the group.
 
-        Those decide all copies alike: the price for them must be learned of rows so decided.
+        Returns
+        -------
+        ndarray in the shape of `table`
         """
+        if by_fold is not None:
+            # Folds are merged only where there are no tables by fold.
+            table = by_fold[self.fold[rows[0]]]
         if self.kind is None or table.ndim == 1:
             return table
-        tested = rows[self.kind[rows] >= 0]
-        # The last row is that of all that are of no kind.
-        own = np.full((self.kind.max() + 2, table.shape[1]), np.nan)
-        own[self.kind[tested]] = table[tested]
-        return np.where(np.isnan(own[self.kind]), table, own[self.kind])
+        return self._with_copies_alike(table, rows)
+
+    def _with_copies_alike(self, table, rows):
+        """Return a table in which copies of a frequent row have the values of a group.
+
+        An estimator decides all copies of a row alike. The price for the copies in
+        `rows` is therefore learned from copies that are decided as they are.
+        """
+        frequent = rows[self.kind[rows] >= 0]
+        n_kinds = self.kind.max() + 1
+        # The last row stays NaN. It is that of rows without a kind (-1).
+        value_of_kind = np.full((n_kinds + 1, table.shape[1]), np.nan)
+        value_of_kind[self.kind[frequent]] = table[frequent]
+        copies = value_of_kind[self.kind]
+        return np.where(np.isnan(copies), table, copies)
 
     def validate(self, budget):
-        """The cross-fitted decisions at a mean budget, judged by the log (`Validation`)."""
+        """Return the cross-fitted decisions at a mean budget (`Validation`)."""
         check_affordable(budget, self.least)
-        n_rows, values = len(self.quality), self.estimate - self.penalty
-        low, high, share = (
-            np.empty(n_rows, np.int64),
-            np.empty(n_rows, np.int64),
-            np.empty(n_rows),
+        n_rows = len(self.quality)
+        values = self.estimate - self.penalty
+        choices = Choices(
+            low=np.empty(n_rows, np.int64),
+            high=np.empty(n_rows, np.int64),
+            share=np.empty(n_rows),
         )
-        for rows, path, floors in self._part_paths:
-            rule = self.rule(budget, path, floors)
-            found = choose_by_rule(values[rows], of_rows(self.planned, rows), rule)
-            low[rows], high[rows], share[rows] = found
-        choices = Choices(low, high, share)
-        cost = (
-            choices.mean(np.broadcast_to(self.paid, self.quality.shape)) + self.deciding
-        )
+        for group in self._group_paths:
+            rows = group.rows
+            rule = self.rule(budget, group.path, group.price_floors)
+            decided = choose_by_rule(values[rows], of_rows(self.planned, rows), rule)
+            choices.low[rows] = decided.low
+            choices.high[rows] = decided.high
+            choices.share[rows] = decided.share
+        paid = np.broadcast_to(self.paid, self.quality.shape)
+        cost = choices.mean(paid) + self.deciding
         return Validation(choices, choices.mean(self.quality), cost)
 
     def validated(self, budget):
-        """Mean quality and cost of these decisions with their standard errors (`Validated`).
+        """Return the mean quality and cost of these decisions, with standard errors.
 
-        New rows are decided by the estimator of all rows: how far its decisions on the rows of
-        the log are from those of the folds is part of the error.
+        New rows are decided by the estimator of all rows. The distance between its
+        decisions on the rows of the log and those of the folds is a part of the error.
         """
-        found = self.validate(budget)
-        as_new = choose_by_rule(*self._decided_as_new, self.rule(budget))
-        result = []
-        for rows, table in ((found.quality, self.quality), (found.cost, self.paid)):
-            new = as_new.mean(np.broadcast_to(table, self.quality.shape))
-            new = new + self.deciding * (table is self.paid)
-            apart = np.average(new - rows, weights=self.weight)
-            error = np.hypot(apart, standard_error(rows, self.weight, self.part))
-            result += [float(np.average(rows, weights=self.weight)), float(error)]
-        return Validated(*result)
+        validation = self.validate(budget)
+        values, planned = self._decided_as_new
+        as_new = choose_by_rule(values, planned, self.rule(budget))
+        paid = np.broadcast_to(self.paid, self.quality.shape)
+        quality_se = self._error_of_mean(validation.quality, as_new.mean(self.quality))
+        cost_se = self._error_of_mean(
+            validation.cost, as_new.mean(paid) + self.deciding
+        )
+        return Validated(
+            quality=float(np.average(validation.quality, weights=self.weight)),
+            quality_se=quality_se,
+            cost=float(np.average(validation.cost, weights=self.weight)),
+            cost_se=cost_se,
+        )
+
+    def _error_of_mean(self, by_row, by_row_as_new):
+        """Return the standard error of a mean of cross-fitted decisions."""
+        distance = np.average(by_row_as_new - by_row, weights=self.weight)
+        noise = standard_error(by_row, self.weight, self.fold)
+        return float(np.hypot(distance, noise))
 
     @cached_property
     def curve(self):
-        """Budgets from the cheapest plan to the most expensive, and the validations there."""
-        low, high = self.path.budgets[[0, -1]] + self.deciding
+        """Budgets between the cheapest and the best plan, and their validations."""
+        low = self.path.budgets[0] + self.deciding
+        high = self.path.budgets[-1] + self.deciding
         budgets = np.unique(np.linspace(low, high, _N_CURVE))
         return budgets, [self.validate(float(budget)) for budget in budgets]
 
     def correction(self, budget):
-        """What choices that are made are worth beyond their estimates, and a factor of their costs.
+        """Return what the decisions at a budget bring and cost beyond their estimates.
 
-        It is what is left of the winner's curse.
+        A choice is made partly because its estimate is too high (the winner's curse).
+
+        Returns
+        -------
+        Correction
         """
-        known = self._kept.get("correction")
-        if known is None or known[0] != budget:
-            choices = choose_by_rule(
-                *self._decided_as_new, self.rule(max(budget, self.least))
-            )
-            known = self._kept["correction"] = budget, self._correct(choices)
-        return known[1]
+        cached = self._cache.get("correction")
+        if cached is None or cached[0] != budget:
+            values, planned = self._decided_as_new
+            rule = self.rule(max(budget, self.least))
+            choices = choose_by_rule(values, planned, rule)
+            cached = (budget, self._correction_of(choices))
+            self._cache["correction"] = cached
+        return cached[1]
 
-    def _correct(self, choices):
+    def _correction_of(self, choices):
+        """Return the `Correction` of choices, shrunk towards the mean of all."""
         shape = self.quality.shape
-        weight = (
-            np.ones((shape[0], 1))
-            if self.weight is None
-            else self.weight[:, np.newaxis]
-        )
-        made = choices.totals(np.broadcast_to(weight, shape))
+        weight = np.ones((shape[0], 1))
+        if self.weight is not None:
+            weight = self.weight[:, np.newaxis]
+        # Sums over the rows that make each choice: (n_choices,)
+        n_made = choices.totals(np.broadcast_to(weight, shape))
         error = choices.totals((self.quality - self.as_new) * weight)
-        overall, prior = error.sum() / made.sum(), _PRIOR_ROWS * self.noise
-        cost = choices.totals(np.broadcast_to(self.paid, shape) * weight)
-        plan = choices.totals(np.broadcast_to(self.planned, shape) * weight)
-        ratio = cost.sum() / plan.sum() if plan.sum() > 0 else 1.0
-        each = prior * plan / np.maximum(made, 1.0)
-        factor = np.full(len(made), ratio)
-        np.divide(cost + ratio * each, plan + each, out=factor, where=plan > 0)
-        return (error + prior * overall) / (made + prior), np.maximum(factor, 0.0)
+        paid = choices.totals(np.broadcast_to(self.paid, shape) * weight)
+        planned = choices.totals(np.broadcast_to(self.planned, shape) * weight)
+
+        n_prior = _PRIOR_ROWS * self.noise
+        mean_error = error.sum() / n_made.sum()
+        quality = (error + n_prior * mean_error) / (n_made + n_prior)
+
+        mean_factor = paid.sum() / planned.sum() if planned.sum() > 0 else 1.0
+        prior_planned = n_prior * planned / np.maximum(n_made, 1.0)
+        cost_factor = np.full(len(n_made), mean_factor)
+        np.divide(
+            paid + mean_factor * prior_planned,
+            planned + prior_planned,
+            out=cost_factor,
+            where=planned > 0,
+        )
+        return Correction(quality, np.maximum(cost_factor, 0.0))
 
 
 def check_lambda(reg_lambda):
-    """A penalty that is a finite number from 0 up: it may have been set after `fit`."""
+    """Return `reg_lambda` if it is valid: it may have been set after `fit`."""
     if not (isinstance(reg_lambda, Real) and 0 <= reg_lambda < np.inf):
         raise ValueError(
             f"reg_lambda must be a finite number from 0 up, got {reg_lambda!r}."
@@ -629,58 +865,122 @@ def check_lambda(reg_lambda):
 
 
 def of_rows(table, rows):
-    """Rows of a table of costs; what is one number for each choice, or None, as it is."""
-    return table if table is None or table.ndim == 1 else table[rows]
+    """Return some rows of a table. Costs without rows, or None, are returned as is."""
+    if table is None or table.ndim == 1:
+        return table
+    return table[rows]
 
 
 def choose_one(values, costs, price, fitting):
-    """As `choose_at_price` for one row, among the choices that fit: lists and plain numbers."""
+    """Return the choice of one row at a price, as `choose_at_price` with plain numbers.
+
+    Parameters
+    ----------
+    values, costs : list of float
+        Value and cost of each choice.
+    price : float
+        Value of one unit of cost.
+    fitting : iterable of int
+        Positions of the choices that the caller can pay.
+
+    Returns
+    -------
+    int
+        Position of the choice. Among ties it is the cheapest, then the best, then the
+        first.
+    """
     if price == inf:
-        # Nothing is bought, whatever it is worth. Infinity times a cost of 0 is no number.
-        return -max([(-costs[k], values[k], -k) for k in fitting])[2]
+        # The cheapest choice. Infinity times a cost of 0 would be NaN.
+        _, _, minus_position = max((-costs[k], values[k], -k) for k in fitting)
+        return -minus_position
     price *= 1 + TIE
-    # Ties go to the cheaper choice, of equal costs to the better, then to the first.
-    return -max(
-        [(values[k] - price * costs[k], -costs[k], values[k], -k) for k in fitting]
-    )[3]
+    _, _, _, minus_position = max(
+        (values[k] - price * costs[k], -costs[k], values[k], -k) for k in fitting
+    )
+    return -minus_position
 
 
 def stand_ins(values, costs, allowed):
-    """Values and costs in which the cheapest choice allowed stands for those that are not."""
+    """Return values and costs in which an allowed choice replaces those not allowed.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows, n_choices)
+        Values of the choices.
+    costs : ndarray of shape (n_choices,) or (n_rows, n_choices)
+        Costs of the choices.
+    allowed : ndarray of bool of shape (n_rows, n_choices)
+        Choices that each row may make.
+
+    Returns
+    -------
+    values, costs : ndarray of shape (n_rows, n_choices)
+        With the entries of the cheapest allowed choice in all places that are not
+        allowed.
+    cheapest : ndarray of shape (n_rows,), dtype=int64
+        Position of the cheapest allowed choice; of equal costs, that of the best one.
+    """
     rows = np.arange(len(values))
     costs = np.broadcast_to(costs, values.shape)
-    cost = np.where(allowed, costs, np.inf)
-    # Of equal costs the better one.
-    cheapest = np.where(
-        cost == cost.min(axis=1, keepdims=True), values, -np.inf
-    ).argmax(axis=1)
+    allowed_costs = np.where(allowed, costs, np.inf)
+    is_cheapest = allowed_costs == allowed_costs.min(axis=1, keepdims=True)
+    cheapest = np.where(is_cheapest, values, -np.inf).argmax(axis=1)
     values = np.where(allowed, values, values[rows, cheapest][:, np.newaxis])
     costs = np.where(allowed, costs, costs[rows, cheapest][:, np.newaxis])
     return values, costs, cheapest
 
 
 def offers_std(estimator):
-    """Whether `predict` says how uncertain it is when asked to."""
-    # A router's estimator with newcomers passes the question on to that of `fit`.
+    """Return True if `predict` of an estimator can return standard deviations."""
+    # A router's estimator with newcomers passes ``return_std`` on to that of `fit`.
     last = getattr(estimator, "base", estimator)
-    last = last[-1] if isinstance(last, Pipeline) else last
+    if isinstance(last, Pipeline):
+        last = last[-1]
     try:
-        takes = "return_std" in inspect.signature(last.predict).parameters
-        # `QualityRegressor` finds them in `fit`, where it is asked to.
-        return takes and getattr(last, "standard_errors", True)
+        parameters = inspect.signature(last.predict).parameters
     except (TypeError, ValueError):
         return False
+    # `QualityRegressor` computes them in `fit`, unless `standard_errors` is False.
+    return "return_std" in parameters and getattr(last, "standard_errors", True)
 
 
-def error_by_level(estimate, quality, n_levels=10, least=30):
-    """Cross-fitted error of each choice's estimate, by the size of the estimate."""
-    found = []
-    for value, truth in zip(estimate.T, quality.T):
-        n = int(np.clip(len(value) // least, 1, n_levels))
-        levels = np.array_split(np.argsort(value, kind="stable"), n)
-        middle = np.array([value[rows].mean() for rows in levels])
-        error = np.array(
-            [np.sqrt(np.mean((truth[rows] - value[rows]) ** 2)) for rows in levels]
-        )
-        found.append((middle, error))
-    return found
+class ErrorCurve(NamedTuple):
+    """Error of the estimates of one choice, by the size of the estimate.
+
+    Attributes
+    ----------
+    level : ndarray of shape (n_levels,)
+        Mean estimate of each level, ascending.
+    error : ndarray of shape (n_levels,)
+        Root of the mean squared out-of-fold error in each level.
+    """
+
+    level: np.ndarray
+    error: np.ndarray
+
+
+def error_by_level(estimate, quality):
+    """Return an `ErrorCurve` for each choice.
+
+    Parameters
+    ----------
+    estimate, quality : ndarray of shape (n_rows, n_choices)
+        Out-of-fold estimates, and what was estimated.
+
+    Returns
+    -------
+    list of ErrorCurve
+    """
+    curves = []
+    for estimates, qualities in zip(estimate.T, quality.T):
+        n_levels = len(estimates) // _MIN_ROWS_OF_LEVEL
+        n_levels = int(np.clip(n_levels, 1, _N_ERROR_LEVELS))
+        rows_of_levels = np.array_split(np.argsort(estimates, kind="stable"), n_levels)
+        levels = np.empty(n_levels)
+        errors = np.empty(n_levels)
+        for level, rows in enumerate(rows_of_levels):
+            levels[level] = estimates[rows].mean()
+            squared = (qualities[rows] - estimates[rows]) ** 2
+            errors[level] = np.sqrt(np.mean(squared))
+        curves.append(ErrorCurve(levels, errors))
+    return curves

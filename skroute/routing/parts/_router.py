@@ -1,4 +1,4 @@
-"""What every router is: the calls with what may be left out of them, and validation figures."""
+"""The base of all routers: single choices, validation figures, streams."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -16,8 +16,29 @@ from skroute.utils._compat import Interval, Real, num_samples
 from skroute.utils._tolerances import ROUNDING
 
 BUDGET = [Interval(Real, 0, None, closed="both"), None]
-# Draws of validation rows for the standard error of a budget.
+# Bootstrap samples of the validation rows. They give the standard error of a budget to
+# 5 %.
 _N_RESAMPLES = 200
+
+
+class Look(NamedTuple):
+    """Values that are computed before rows are decided.
+
+    Attributes
+    ----------
+    features : indexable
+        The rows of the quality estimator: X, or an embedding of X.
+
+    state : dict or None
+        Answers that deciding has paid for, by (position of the member, method).
+
+    answers : dict
+        The same answers of a single row, by position of the choice.
+    """
+
+    features: Any
+    state: dict | None
+    answers: dict
 
 
 class SmallestBudget(NamedTuple):
@@ -26,18 +47,19 @@ class SmallestBudget(NamedTuple):
     Attributes
     ----------
     budget : float
-        Mean cost per sample. NaN where no budget reaches the quality on the validation rows: it
-        may be above what the choices can do, and where routing gains nothing also the quality of
-        the best single choice is out of reach. (Not infinite: that is a budget without a limit.)
+        Mean cost per sample. NaN if no budget reaches the quality on the validation
+        rows. If routing gains nothing, even the quality of the best single choice is
+        out of reach. (It is not infinite, since infinity is a budget without a limit.)
 
     budget_se : float
-        Its standard error, over samples of the validation rows. NaN where `budget` is NaN.
+        Standard error of `budget`, over samples of the validation rows. NaN if `budget`
+        is NaN.
 
     quality : float
-        The quality that was to be reached.
+        The quality to reach.
 
     reached : float
-        Share of the samples of rows in which some budget reaches it.
+        Share of the samples of rows in which a budget reaches `quality`.
     """
 
     budget: float
@@ -53,27 +75,41 @@ def _decides_by_price(router):
 COSTS = CallParameter(
     "costs",
     "array-like or dataframe of shape (n_samples, n_choices), default=None",
-    """Cost of each choice for each row, for a router that was fitted on costs of rows;
-    `predict_cost` reports them. A router with a price list refuses them and reports the list.
-    What calls of the log have cost beyond it is in ``expected_cost``.""",
+    """Cost of each choice for each row, for a router that was fitted on costs of
+    rows. `predict_cost` returns them. A router with a price list refuses them, and
+    `predict_cost` returns the prices of the list. ``expected_cost`` has the mean of
+    the logged costs.""",
 )
 
 
 class Router(CostAwareMixin):
     """Mixin for estimators that choose, per row, which model answers.
 
-    A subclass writes the methods of :class:`~skroute.base.CostAwareMixin`. A router that decides
-    by the price of its budget also writes
+    A subclass writes the methods of :class:`~skroute.base.CostAwareMixin`. A router
+    that decides by the price of its budget also writes
 
     ``_policy() -> Policy``
-        Return the fitted policy at the parameters of now. ``_smallest_budget()``, validation
-        figures and streams follow from it.
+        Return the fitted policy at the present values of the parameters.
+        ``_smallest_budget()``, validation figures and streams follow from it.
 
     Any other router writes
 
     ``_validated(budget) -> Validated``
-        Return mean quality and cost on validation rows, with their standard errors. A router
-        whose log cannot judge all budgets replaces it, and ``_judged_curve()``, too.
+        Return mean quality and cost on validation rows, with their standard errors. A
+        router whose log has no outcomes at some budgets replaces it, and
+        ``_validation_curve()``, too.
+
+    It may replace three more methods, for streams and embeddings:
+
+    ``_look(X, positions) -> Look``
+        Compute what the quality estimator reads. The default is X itself.
+
+    ``_asked_first(positions) -> list of str``
+        Return the names of members that are called before a row is decided. The default
+        is none.
+
+    ``_excludable() -> list of str``
+        Return the names that `exclude` accepts. The default is ``choices_``.
     """
 
     def _smallest_budget(self):
@@ -88,17 +124,18 @@ class Router(CostAwareMixin):
         cost = float(self.costs_[choice])
         return Plan(np.full(n_rows, choice), np.full(n_rows, cost))
 
-    # What decisions came to in fit ------------------------------------------------------------
+    # Validation -----------------------------------------------------------------------
 
     def _validated(self, budget):
-        """Quality and cost of decisions on rows that they were not learned from (`Validated`)."""
+        """Return quality and cost of cross-fitted decisions (`Validated`)."""
         return self._policy().validated(budget)
 
-    def _judged_curve(self):
-        """Return budgets, and the validation of the decisions at each of them."""
+    def _validation_curve(self):
+        """Return budgets, and the `Validation` of the decisions at each of them."""
         return self._policy().curve
 
-    def _figures(self):
+    def _validated_now(self):
+        """Return quality and cost of cross-fitted decisions at `budget`."""
         check_is_fitted(self)
         budget = self._effective_budget(None)
         check_affordable(budget, self._smallest_budget())
@@ -106,49 +143,42 @@ class Router(CostAwareMixin):
 
     @property
     def validation_quality_(self):
-        """Mean quality, at `budget`, of rows decided by what was learned from other rows."""
-        return self._figures().quality
+        """Mean quality of the decisions at `budget`, by policies of other rows."""
+        return self._validated_now().quality
 
     @property
     def validation_quality_se_(self):
         """Standard error of `validation_quality_` as an estimate for new rows."""
-        return self._figures().quality_se
+        return self._validated_now().quality_se
 
     @property
     def validation_cost_(self):
-        """What these decisions cost on average, by the log."""
-        return self._figures().cost
+        """Mean cost of these decisions, by the log."""
+        return self._validated_now().cost
 
     @property
     def validation_cost_se_(self):
         """Standard error of `validation_cost_` as an estimate for new rows."""
-        return self._figures().cost_se
+        return self._validated_now().cost_se
 
-    # Streams ----------------------------------------------------------------------------------
+    # Streams --------------------------------------------------------------------------
 
     def _stream_policy(self, budget, excluded):
-        """The policy of a stream with a mean budget, and the choices that are its columns."""
-        kept, _ = kept_choices(self.choices_, 1, excluded, None)
-        return self._policy().restricted(kept), kept
+        """Return the policy of a stream, and the positions of its choices."""
+        positions, _ = kept_choices(self.choices_, 1, excluded, None)
+        return self._policy().restricted(positions), positions
 
-    def _asked_first(self, kept):
-        """Names of members that deciding between some choices asks."""
+    def _asked_first(self, positions):
         return []
 
     def _excludable(self):
-        """Names that `exclude` knows."""
         return self.choices_
 
-    def _look(self, X, kept):
-        """What is known of rows before they are decided between some choices.
-
-        What the quality estimator reads, what answering must not pay for twice, and of a single
-        row the answers of choices that deciding has paid for.
-        """
-        return X, None, {}
+    def _look(self, X, positions):
+        return Look(X, None, {})
 
     def _estimated(self, X, policy):
-        """Estimates, and what deciding leaves for answering; within a sweep over budgets once."""
+        """Return estimates and the state of the plan. A sweep computes them once."""
 
         def estimate():
             features, state, _ = self._look(X, policy.kept)
@@ -159,15 +189,15 @@ class Router(CostAwareMixin):
 
     @available_if(_decides_by_price)
     def predict_quality(self, X, return_std=False):
-        """Estimated quality of each choice for each row, before the penalty.
+        """Estimate the quality of each choice for each row, before the penalty.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            The rows; a member that embeds is called on them.
+            The rows. A member that embeds is called on them.
 
         return_std : bool, default=False
-            Whether to return the standard deviation of each estimate's error, too.
+            If True, the standard deviation of each estimate's error is returned, too.
 
         Returns
         -------
@@ -177,13 +207,12 @@ class Router(CostAwareMixin):
         std : ndarray of shape (n_samples, n_choices)
             Only if `return_std`.
         """
-        policy, X = self._policy(), self._check_rows(X)
+        policy = self._policy()
+        X = self._check_rows(X)
         features, _, _ = self._look(X, policy.kept)
-        return (
-            policy.estimates_and_std(features)
-            if return_std
-            else policy.estimates(features)
-        )
+        if return_std:
+            return policy.estimates_and_std(features)
+        return policy.estimates(features)
 
     @available_if(_decides_by_price)
     def stream(
@@ -197,7 +226,10 @@ class Router(CostAwareMixin):
         within: Sequence[str] = (),
         period: str | float | None = None,
     ) -> Any:
-        """A budget for requests that come one by one, safe in threads and, shared, processes.
+        """Return a budget for requests that come one by one.
+
+        The stream can be used by several threads and, with a shared ledger, by several
+        processes.
 
         Parameters
         ----------
@@ -205,26 +237,29 @@ class Router(CostAwareMixin):
             Hard cap on the sum of all costs, in the unit of `costs`.
 
         n_expected : int, default=None
-            Number of requests to come, retries included. None is unknown: then each is
-            priced at the router's `budget`, and the total is a cap on top.
+            Number of requests to come, retries included. If it is None, each request is
+            priced at the router's `budget`, and the total is a cap.
 
         max_costs : mapping from str to float or array-like of shape (n_choices,), \
 default=None
-            The most that a call of each choice can cost, which is what is reserved. None
-            reserves the costs themselves; required where they are estimated.
+            Maximal cost of a call of each choice. This amount is reserved. None
+            reserves the costs themselves. It is required if costs are estimated.
 
         ledger : Ledger, default=None
-            Where the books are kept, see :mod:`skroute.ledgers`. None keeps them in this
+            Store of the bookings, see :mod:`skroute.ledgers`. None stores them in this
             process.
 
         purse : str, default="stream"
-            Name of the purse in the ledger. Streams of the same name and ledger share it.
+            Name of the purse in the ledger. Streams of the same name and ledger share
+            it.
 
         within : sequence of str, default=()
-            Further purses of the ledger, opened before, that every request is paid from too.
+            Further open purses of the ledger. Every request is also paid from these
+            purses.
 
         period : {"day", "month"} or float, default=None
-            After what time the books begin anew: UTC days, UTC months or so many seconds.
+            Time after which the total is available again: a UTC day, a UTC month, or a
+            number of seconds.
 
         Returns
         -------
@@ -246,18 +281,18 @@ default=None
 
     @available_if(_decides_by_price)
     def smallest_budget(self, quality=None):
-        """The smallest budget that reaches a quality on validation rows.
+        """Return the smallest budget that reaches a quality on validation rows.
 
         Parameters
         ----------
         quality : float, default=None
-            Mean quality to reach. None is that of the best single choice, asked for every row.
+            Mean quality to reach. None is the quality of the best single choice.
 
         Returns
         -------
         SmallestBudget
-            Named tuple ``(budget, budget_se, quality, reached)``; `budget` is NaN where no budget
-            reaches the quality, and `reached` says how often one does.
+            Named tuple ``(budget, budget_se, quality, reached)``. `budget` is NaN if no
+            budget reaches the quality.
 
         Examples
         --------
@@ -267,61 +302,78 @@ default=None
         >>> rng = np.random.default_rng(0)
         >>> X = rng.uniform(size=(500, 1))
         >>> Q = np.column_stack([X[:, 0] > 0.3, np.ones(500)]).astype(float)
-        >>> found = BudgetRouter(Ridge(), costs=[1, 10]).fit(X, Q).smallest_budget(0.95)
-        >>> 2.5 < found.budget < 3.5 and found.budget_se < 1
+        >>> router = BudgetRouter(Ridge(), costs=[1, 10]).fit(X, Q)
+        >>> smallest = router.smallest_budget(0.95)
+        >>> 2.5 < smallest.budget < 3.5 and smallest.budget_se < 1
         True
         """
         policy = self._policy()
         if quality is None:
             quality = float(np.nanmax(self.mean_quality_))
-        budgets, found = self._judged_curve()
+        budgets, validations = self._validation_curve()
         if not len(budgets):
             return SmallestBudget(np.nan, np.nan, float(quality), 0.0)
-        rows = np.array([each.quality for each in found])
-        weight = np.ones(rows.shape[1]) if policy.weight is None else policy.weight
-        n_rows, rng = rows.shape[1], np.random.default_rng(0)
-        # How often each row is in each sample of the rows; the first sample is all of them.
-        drawn = rng.multinomial(n_rows, np.full(n_rows, 1 / n_rows), _N_RESAMPLES)
-        weights = np.vstack([np.ones(n_rows), drawn]) * weight
-        means = weights @ rows.T / weights.sum(axis=1, keepdims=True)
-        first, *sample = [_first_reaching(budgets, mean, quality) for mean in means]
-        found = [budget for budget in sample if not np.isnan(budget)]
-        # What is NaN has no standard error.
-        error = np.nan if np.isnan(first) else float(np.std(found))
-        return SmallestBudget(first, error, float(quality), len(found) / _N_RESAMPLES)
+        # (n_budgets, n_rows)
+        qualities = np.array([validation.quality for validation in validations])
+        n_rows = qualities.shape[1]
+        weight = np.ones(n_rows) if policy.weight is None else policy.weight
+
+        rng = np.random.default_rng(0)
+        # How often each row is in each bootstrap sample: (n_resamples, n_rows)
+        counts = rng.multinomial(n_rows, np.full(n_rows, 1 / n_rows), _N_RESAMPLES)
+        # The first sample is the rows themselves.
+        weights = np.vstack([np.ones(n_rows), counts]) * weight
+        means = weights @ qualities.T / weights.sum(axis=1, keepdims=True)
+        budget = _first_reaching(budgets, means[0], quality)
+        resampled = []
+        for means_of_sample in means[1:]:
+            budget_of_sample = _first_reaching(budgets, means_of_sample, quality)
+            if not np.isnan(budget_of_sample):
+                resampled.append(budget_of_sample)
+        return SmallestBudget(
+            budget=budget,
+            budget_se=np.nan if np.isnan(budget) else float(np.std(resampled)),
+            quality=float(quality),
+            reached=len(resampled) / _N_RESAMPLES,
+        )
 
     @property
     def quality_std_(self):
-        """Sigma, the out-of-sample standard deviation of the estimation error."""
+        """Standard deviation of each choice's out-of-fold estimation error."""
         return self._policy().sigma
 
     @property
     def mean_quality_(self):
-        """Mean quality of each choice on the rows of `fit`, ndarray of shape (n_choices,)."""
+        """Mean quality of each choice on the rows of `fit`, shape (n_choices,)."""
         policy = self._policy()
         return np.average(policy.quality, axis=0, weights=policy.weight)
 
     @property
     def price_path_(self):
-        """Price for every budget, what deciding costs not included (AssignmentPath)."""
+        """Price of each budget, without the cost of deciding (AssignmentPath)."""
         return self._policy().path
 
     @property
     def price_(self):
-        """Price at `budget`; infinite where it is the smallest feasible one."""
+        """Price at `budget`. It is infinite at the smallest feasible budget."""
         policy = self._policy()
         return float(policy.rule(self._effective_budget(None)).price)
 
 
-def _first_reaching(budgets, mean, quality):
-    """The budget at which a curve first reaches a quality, between its points by a line."""
-    # A mean just below the quality asked for reaches it. No part of the tolerance has a unit.
-    is_close = np.isclose(mean, quality, atol=ROUNDING * np.abs(mean).max())
-    reaching = np.flatnonzero(affords(mean, quality) | is_close)
+def _first_reaching(budgets, means, quality):
+    """Return the smallest budget whose mean quality is enough, or NaN.
+
+    Between two budgets the mean quality is interpolated.
+    """
+    # A mean that is lower by rounding is enough. The tolerance is relative to the
+    # means.
+    is_close = np.isclose(means, quality, atol=ROUNDING * np.abs(means).max())
+    reaching = np.flatnonzero(affords(means, quality) | is_close)
     if not len(reaching):
         return np.nan
-    at = reaching[0]
-    if at == 0 or mean[at] == mean[at - 1]:
-        return float(budgets[at])
-    share = (quality - mean[at - 1]) / (mean[at] - mean[at - 1])
-    return float(budgets[at - 1] + share * (budgets[at] - budgets[at - 1]))
+    first = reaching[0]
+    if first == 0 or means[first] == means[first - 1]:
+        return float(budgets[first])
+    share = (quality - means[first - 1]) / (means[first] - means[first - 1])
+    step = budgets[first] - budgets[first - 1]
+    return float(budgets[first - 1] + share * step)

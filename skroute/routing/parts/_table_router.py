@@ -1,4 +1,4 @@
-"""What routers that learn from a log of outcomes share: who reads X, names, and the score."""
+"""The base of routers that learn from a log of outcomes, without members."""
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
@@ -19,13 +19,16 @@ from skroute.utils._named import check_rows_match
 from skroute.utils._validation import check_row_weights
 
 _ADVICE = (
-    "Give a quality_estimator that reads such rows, for example a pipeline that begins with a "
-    "vectoriser or an encoder."
+    "Give a quality_estimator that reads such rows, for example a pipeline that begins "
+    "with a vectoriser or an encoder."
 )
 
 
 class TableRouter(MetaEstimatorMixin, Router, BaseEstimator):
-    """Base of routers without members: `predict` says whose answer to take."""
+    """Base of routers without members: `predict` returns names of choices.
+
+    A subclass sets ``_named``: True if the user has named the choices.
+    """
 
     _parameter_constraints: dict = {
         "quality_estimator": [HasMethods(["fit", "predict"]), None],
@@ -37,22 +40,22 @@ class TableRouter(MetaEstimatorMixin, Router, BaseEstimator):
     }
 
     def _readers(self):
-        """The estimators that read X, by the parameters that give them."""
+        """Return the estimators that read X, by the names of their parameters."""
         reader = self.quality_estimator
-        readers = {
-            "quality_estimator": QualityRegressor() if reader is None else reader
-        }
+        if reader is None:
+            reader = QualityRegressor()
+        readers = {"quality_estimator": reader}
         if getattr(self, "cost_estimator", None) is not None:
             readers["cost_estimator"] = self.cost_estimator
         return readers
 
     def _routed(self, params, given_weight):
-        """Return the metadata for the `fit` of the estimators that read X, and for the splitter."""
+        """Return the metadata for the estimators that read X and for the splitter."""
         if given_weight is None or routing_enabled():
             return self._route_metadata(params)
-        self._route_metadata(
-            {name: params[name] for name in params if name != "sample_weight"}
-        )
+        others = {name: params[name] for name in params if name != "sample_weight"}
+        # Without metadata routing these are refused.
+        self._route_metadata(others)
         routed = {"splitter": Bunch(split={})}
         for name, reader in self._readers().items():
             _, fit_params = with_weights(reader, given_weight)
@@ -60,10 +63,11 @@ class TableRouter(MetaEstimatorMixin, Router, BaseEstimator):
         return routed
 
     def _rows_of_fit(self, X, y, *, optional=False):
-        """Checked rows; None, where they are `optional`, if nothing is known of them."""
+        """Return the validated rows of `fit`, or None if X is None and `optional`."""
         if y is None:
             raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None."
+                f"{type(self).__name__} requires y to be passed, but the target y is "
+                "None."
             )
         if X is None and optional:
             return None
@@ -72,9 +76,10 @@ class TableRouter(MetaEstimatorMixin, Router, BaseEstimator):
     def _answer(self, plan, response):
         if self._named:
             return np.asarray(self.choices_)[plan.route]
-        # Choices without a name are answered by their column of Q.
+        # The answer of a choice without a name is its column in Q.
         columns = np.arange(len(self.choices_))
         if self.abstain_quality_ is not None:
+            # Abstaining, the last choice, has no column.
             columns[-1] = -1
         return columns[plan.route]
 
@@ -89,7 +94,7 @@ class TableRouter(MetaEstimatorMixin, Router, BaseEstimator):
         fit = MethodMapping().add(caller="fit", callee="fit")
         router.add(**self._readers(), method_mapping=fit)
         split = MethodMapping().add(caller="fit", callee="split")
-        # An iterable of splits takes nothing, and may be read once only.
+        # An iterable of splits takes no metadata, and it may be iterated only once.
         splitter = self.cv if hasattr(self.cv, "split") else KFold()
         return router.add(splitter=splitter, method_mapping=split)
 
@@ -101,7 +106,28 @@ class TableRouter(MetaEstimatorMixin, Router, BaseEstimator):
 
 
 def realised_quality(router, X, y, sample_weight, call, allow_nan=False):
-    """Return the mean logged quality of the choices made. Abstaining counts as in `fit`."""
+    """Return the mean logged quality of the choices of a call.
+
+    Parameters
+    ----------
+    router : TableRouter
+        Fitted.
+    X : indexable
+        The rows.
+    y : array-like of shape (n_samples, n_models)
+        Logged quality of each model. NaN is unknown.
+    sample_weight : array-like of shape (n_samples,) or None
+        Weights of the rows.
+    call : Call
+        Budget and other keywords.
+    allow_nan : bool, default=False
+        If True, rows whose choice has an unknown quality are left out.
+
+    Returns
+    -------
+    float
+        The quality of abstaining is that of `fit`.
+    """
     check_is_fitted(router)
     check_rows_match(X=X, y=y, sample_weight=sample_weight, **call.keywords())
     models = models_of(router)
@@ -118,7 +144,7 @@ def realised_quality(router, X, y, sample_weight, call, allow_nan=False):
         quality = with_last(quality, router.abstain_quality_)
     realised = quality[np.arange(len(route)), route]
     weight = check_row_weights(sample_weight, len(quality))
-    known = ~np.isnan(realised)
-    if not weight[known].sum() > 0:
+    is_logged = ~np.isnan(realised)
+    if not weight[is_logged].sum() > 0:
         raise ValueError("y is NaN, not known, for every choice that was made.")
-    return float(np.average(realised[known], weights=weight[known]))
+    return float(np.average(realised[is_logged], weights=weight[is_logged]))

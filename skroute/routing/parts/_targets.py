@@ -1,5 +1,10 @@
-"""What members answer with: one label per row, or several, or a number."""
+"""Targets: members answer with one label, several labels or a number per row.
 
+Each kind of target is a class. It checks the true answers, encodes them, and asks
+members for answers in the same encoding.
+"""
+
+from abc import ABC, abstractmethod
 from contextlib import contextmanager
 
 import numpy as np
@@ -13,13 +18,19 @@ from skroute.utils._named import align_by_class
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import check_probabilities, holds_texts, with_sum_one
 
-# Squares of differences of larger targets are no numbers.
+# Largest absolute target. The square of a difference of larger ones is infinite.
 _LARGEST = 1e150
+# Labels that an error message shows.
+_N_SHOWN = 5
 
 
 @contextmanager
 def rows_of_failure(rows):
-    """Let a failure through; its ``rows`` then count from the first row of the user's call."""
+    """Change the ``rows`` of an exception to positions among the rows of the user.
+
+    `rows` are the positions of the rows that a model is called on. The exception goes
+    through.
+    """
     try:
         yield
     except Exception as error:
@@ -29,190 +40,274 @@ def rows_of_failure(rows):
 
 
 def all_classes(classes, members):
-    """The labels of y and of members that come fitted."""
-    fitted = [
-        np.asarray(m.classes_) for m in members if comes_fitted(m) and is_fitted(m)
-    ]
-    for own in fitted:
-        if holds_texts(own) != holds_texts(classes):
+    """Return the sorted labels of y and of members that come fitted.
+
+    Parameters
+    ----------
+    classes : ndarray of shape (n_classes,)
+        Labels of y.
+    members : iterable of estimators
+
+    Returns
+    -------
+    ndarray of shape (n_all_classes,)
+    """
+    all_labels = [classes]
+    for member in members:
+        if not (comes_fitted(member) and is_fitted(member)):
+            continue
+        labels = np.asarray(member.classes_)
+        if holds_texts(labels) != holds_texts(classes):
             raise ValueError(
-                f"y has the labels {classes[:5].tolist()!r}, but a member that comes fitted knows "
-                f"{own[:5].tolist()!r}: give y in the type of the members' labels."
+                f"y has the labels {classes[:_N_SHOWN].tolist()!r}, but a member that "
+                f"comes fitted knows {labels[:_N_SHOWN].tolist()!r}: give y in the "
+                "type of the members' labels."
             )
-    return np.unique(np.concatenate([classes, *fitted])) if fitted else classes
+        all_labels.append(labels)
+    if len(all_labels) == 1:
+        return classes
+    return np.unique(np.concatenate(all_labels))
 
 
-class SingleLabel:
-    """One label per row. Encoded answers are positions in ``classes``, which is sorted."""
+class Target(ABC):
+    """Base of the kinds of target.
 
-    def __init__(self, classes):
+    Parameters
+    ----------
+    classes : ndarray or None
+        The labels, in the order of encoded answers.
+    """
+
+    def __init__(self, classes=None):
         self.classes = classes
 
     @classmethod
+    @abstractmethod
     def encode(cls, X, y, name):
-        """Validated y, and the sorted labels in it."""
+        """Return the validated y, and the labels in it or None.
+
+        Parameters
+        ----------
+        X : indexable of n_rows rows
+        y : array-like of n_rows true answers
+        name : str
+            The class of the router, for error messages.
+        """
+
+    @abstractmethod
+    def positions(self, y):
+        """Return true answers encoded as the members' answers are."""
+
+    @abstractmethod
+    def labels(self, answers):
+        """Return encoded answers as the user gets them."""
+
+    def probabilities(self, answers):
+        """Return encoded probabilities as the user gets them."""
+        return answers
+
+    @abstractmethod
+    def call(self, method, name, member, X, *, proven=False):
+        """Return the encoded answers of a fitted member.
+
+        Parameters
+        ----------
+        method : {"predict", "predict_proba", "scores"}
+            ``"scores"`` are probabilities, or the scores of a recorded member.
+        name : str
+            The member.
+        member : fitted estimator
+        X : indexable of n_rows rows
+        proven : bool, default=False
+            As in `check_probabilities`.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,) or (n_rows, n_outputs)
+        """
+
+
+class SingleLabel(Target):
+    """One label per row.
+
+    Encoded answers are positions in ``classes``, which is sorted. Probabilities and
+    scores have one column for each class.
+    """
+
+    @classmethod
+    def encode(cls, X, y, name):
+        """Return the validated y, and the sorted labels in it."""
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
         check_classification_targets(y)
         classes = np.unique(y)
         if len(classes) < 2:
             raise ValueError(
-                f"{name} needs at least two classes in y, got one class: {classes.tolist()[0]!r}."
+                f"{name} needs at least two classes in y, got one class: "
+                f"{classes.tolist()[0]!r}."
             )
         return y, classes
 
     def positions(self, y):
-        """Encoded labels, all of them known."""
+        """Return the positions of labels, all of which must be in `classes`."""
         return np.searchsorted(self.classes, y)
 
     def labels(self, answers):
-        """Encoded answers as the user knows them."""
+        """Return the labels at some positions."""
         return self.classes[answers]
 
     def probabilities(self, answers):
-        """Return encoded probabilities as the user gets them: each row sums to 1."""
+        """Return scores of the classes divided by their sum in each row."""
         return with_sum_one(answers)
 
     def call(self, method, name, member, X, *, proven=False):
-        """What a fitted member says of some rows, in the order of `classes`.
-
-        `method` is ``"predict"`` (positions), ``"predict_proba"`` or ``"scores"``
-        (probabilities, or the scores of a recorded member). `proven`, see
-        `check_probabilities`.
-        """
+        """Return positions, or probabilities and scores in the order of `classes`."""
         if method == "predict":
             return self._predict(name, member, X)
         if method == "scores" and hasattr(member, "predict_scores"):
             with note_failure(name, num_samples(X), "predict_scores"):
                 scores = np.asarray(member.predict_scores(X))
             return align_by_class(scores, member.classes_, self.classes)
-        return self._predict_proba(name, member, X, proven)
+        return self._predict_proba(name, member, X, proven=proven)
 
-    def _predict_proba(self, name, member, X, proven):
+    def _predict_proba(self, name, member, X, *, proven):
+        """Return the checked probabilities of a member, (n_rows, n_classes)."""
         with note_failure(name, num_samples(X), "predict_proba"):
             proba = np.asarray(member.predict_proba(X))
-            own_classes = member.classes_
-            if proba.shape[1] != len(own_classes):
+            member_classes = member.classes_
+            if proba.shape[1] != len(member_classes):
                 raise ValueError(
-                    f"The probabilities have {proba.shape[1]} columns, but classes_ names "
-                    f"{len(own_classes)} labels: {own_classes!r}."
+                    f"The probabilities have {proba.shape[1]} columns, but classes_ "
+                    f"names {len(member_classes)} labels: {member_classes!r}."
                 )
             proba = check_probabilities(proba, name, proven=proven)
-        return align_by_class(proba, own_classes, self.classes)
+        return align_by_class(proba, member_classes, self.classes)
 
     def _predict(self, name, member, X):
+        """Return the positions of the labels that a member predicts, (n_rows,)."""
         classes = self.classes
         with note_failure(name, num_samples(X), "predict"):
             answers = np.asarray(member.predict(X))
             if answers.shape == (num_samples(X), 1):
-                # CatBoost answers several classes in a column.
+                # CatBoost predicts several classes as a column.
                 answers = answers[:, 0]
             positions = np.minimum(np.searchsorted(classes, answers), len(classes) - 1)
-            if (unknown := classes[positions] != answers).any():
+            is_unknown = classes[positions] != answers
+            if is_unknown.any():
                 raise ValueError(
-                    f"The answer {answers[unknown].tolist()[0]!r} is not among the labels "
-                    f"{classes.tolist()!r}. "
+                    f"The answer {answers[is_unknown].tolist()[0]!r} is not among the "
+                    f"labels {classes.tolist()!r}. "
                     "(The nets of skorch answer with positions: encode y as 0, ..., "
                     "n_classes - 1.)"
                 )
             return positions
 
 
-class MultiLabel:
-    """Several labels per row. Encoded answers are indicator matrices."""
+class MultiLabel(Target):
+    """Several labels per row.
 
-    def __init__(self, classes):
-        self.classes = classes
+    Encoded answers are indicator matrices with one column for each label. Scores and
+    probabilities of labels are such matrices, too.
+    """
 
     @classmethod
     def encode(cls, X, y, name):
-        """Validated y, and the positions of its labels."""
-        y = np.asarray(y.todense() if hasattr(y, "todense") else y).astype(np.int64)
+        """Return the validated y, and the positions of its labels."""
+        if hasattr(y, "todense"):
+            y = y.todense()
+        y = np.asarray(y).astype(np.int64)
         check_consistent_length(X, y)
         return y, np.arange(y.shape[1])
 
     def positions(self, y):
-        """The labels as truth values."""
+        """Return indicators as booleans."""
         return y.astype(bool)
 
     def labels(self, answers):
-        """Encoded answers as the user knows them."""
+        """Return indicators as 0 and 1."""
         return answers.astype(np.int64)
 
-    def probabilities(self, answers):
-        """Return probabilities as the user gets them: one for each label."""
-        return answers
-
     def call(self, method, name, member, X, *, proven=False):
-        """Scores of each label, see `SingleLabel.call`."""
+        """Return predictions, probabilities or scores of each label, as float64."""
         if method == "scores":
             has_scores = hasattr(member, "predict_scores")
             method = "predict_scores" if has_scores else "predict_proba"
         with note_failure(name, num_samples(X), method):
             scores = getattr(member, method)(X)
             if isinstance(scores, list):
-                # One matrix for each label, the last column for its presence; in training a label
-                # may have had one value alone.
-                scores = np.column_stack(
-                    [
-                        part[:, -1] * (own[-1] == 1) if len(own) == 1 else part[:, 1]
-                        for part, own in zip(scores, member.classes_)
-                    ]
-                )
-            scores, n_labels = np.asarray(scores, dtype=np.float64), len(self.classes)
+                # scikit-learn's forests and others return one matrix for each label.
+                columns = []
+                for label_scores, label_classes in zip(scores, member.classes_):
+                    columns.append(_score_of_presence(label_scores, label_classes))
+                scores = np.column_stack(columns)
+            scores = np.asarray(scores, dtype=np.float64)
+            n_labels = len(self.classes)
             if scores.ndim != 2 or scores.shape[1] != n_labels:
                 raise ValueError(
-                    f"{name!r} must give a score for each of {n_labels} labels, got shape "
-                    f"{scores.shape}."
+                    f"{name!r} must give a score for each of {n_labels} labels, got "
+                    f"shape {scores.shape}."
                 )
             if method == "predict_proba":
                 check_probabilities(scores, name, total=None)
         return scores
 
 
-class Numbers:
-    """One number per row, as it is."""
+def _score_of_presence(scores, values):
+    """Return the score of value 1 of a label, ndarray of shape (n_rows,).
 
-    def __init__(self, classes=None):
-        self.classes = classes
+    Parameters
+    ----------
+    scores : ndarray of shape (n_rows, n_values)
+    values : sequence of int
+        The values of the label in training: 0 and 1, or one of them alone.
+    """
+    if len(values) == 1:
+        is_present = values[-1] == 1
+        return scores[:, -1] * is_present
+    return scores[:, 1]
+
+
+class Numbers(Target):
+    """One number per row, which is not encoded."""
 
     @classmethod
     def encode(cls, X, y, name):
-        """Validated y; there are no classes."""
+        """Return the validated y, and None for the labels."""
         y = np.asarray(y)
         if y.ndim == 2 and y.shape[1] > 1:
             raise ValueError(
-                f"{name} is for one number per row, but y has the shape {y.shape}. A router for "
-                "each column answers several."
+                f"{name} is for one number per row, but y has the shape {y.shape}. A "
+                "router for each column answers several."
             )
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
         y = check_array(y, ensure_2d=False, dtype="numeric", input_name="y")
-        # In double precision: in single, numpy would warn that the limit is none of its numbers.
+        # In double precision: in single, numpy warns that the limit is not in its
+        # range.
         if np.abs(y.astype(np.float64)).max() > _LARGEST:
             raise ValueError(
-                f"y must lie within {_LARGEST:g} of 0, or the square of an error is infinite. "
-                "Scale it."
+                f"y must lie within {_LARGEST:g} of 0, or the square of an error is "
+                "infinite. Scale it."
             )
         # Members get the numbers as they were given.
         return y, None
 
     def positions(self, y):
-        """The numbers."""
+        """Return the numbers in double precision."""
         return np.asarray(y, dtype=np.float64)
 
     def labels(self, answers):
-        """Answers as the user knows them."""
+        """Return the numbers as they are."""
         return answers
 
     def call(self, method, name, member, X, *, proven=False):
-        """What a fitted member answers, ndarray of shape (n_samples,)."""
+        """Return the numbers that a member predicts, ndarray of shape (n_rows,)."""
         with note_failure(name, num_samples(X), "predict"):
             answers = np.asarray(on_host(member.predict(X)), dtype=np.float64)
             if answers.shape not in ((num_samples(X),), (num_samples(X), 1)):
                 raise ValueError(
-                    f"A regressor must answer one number for each of {num_samples(X)} rows, got "
-                    f"shape {answers.shape}."
+                    f"A regressor must answer one number for each of {num_samples(X)} "
+                    f"rows, got shape {answers.shape}."
                 )
             answers = answers.reshape(-1)
             if not np.isfinite(answers).all():
@@ -223,20 +318,43 @@ class Numbers:
 
 
 def make_target(X, y, kinds, name):
-    """Validated y, the labels in it, and which of some kinds of target it is."""
+    """Return the checked true answers of a fit, and their kind.
+
+    Parameters
+    ----------
+    X : indexable of n_rows rows
+    y : array-like of n_rows true answers
+    kinds : tuple of subclasses of Target
+        The kinds that the router takes.
+    name : str
+        The class of the router, for error messages.
+
+    Returns
+    -------
+    y : ndarray of shape (n_rows,) or (n_rows, n_labels)
+    classes : ndarray or None
+        The labels in it. None for numbers.
+    kind : subclass of Target
+    """
     if y is None:
         raise ValueError(f"{name} requires y to be passed, but the target y is None.")
     if kinds == (Numbers,):
-        return *Numbers.encode(X, y, name), Numbers
-    kind = SingleLabel
-    # What numpy cannot make an array of is refused by the encoding.
-    if getattr(y, "ndim", None) == 2 or isinstance(y, list):
-        kind = (
-            MultiLabel if type_of_target(y) == "multilabel-indicator" else SingleLabel
-        )
+        kind = Numbers
+    elif _is_indicator_matrix(y):
+        kind = MultiLabel
+    else:
+        kind = SingleLabel
     if kind not in kinds:
         raise ValueError(
-            f"{name} is for one label per row, but y is an indicator matrix. FrugalMCTClassifier "
-            "and SequentialRouterClassifier take several labels."
+            f"{name} is for one label per row, but y is an indicator matrix. "
+            "FrugalMCTClassifier and SequentialRouterClassifier take several labels."
         )
-    return *kind.encode(X, y, name), kind
+    y, classes = kind.encode(X, y, name)
+    return y, classes, kind
+
+
+def _is_indicator_matrix(y):
+    """Return True if y has several labels per row."""
+    # Anything that numpy cannot make an array of is refused later, by `encode`.
+    may_be_matrix = getattr(y, "ndim", None) == 2 or isinstance(y, list)
+    return may_be_matrix and type_of_target(y) == "multilabel-indicator"

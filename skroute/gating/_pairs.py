@@ -1,0 +1,231 @@
+"""Interface of the gates of Adapt: the rows they learn from, and the pair they fit.
+
+A pair is a cheap model f1 with a gate g. :class:`Gate` fits one; `BoostedGate` and
+`LinearGate` are the two gates. :class:`Pair` is what :class:`AdaptGatingClassifier`
+calls after `fit`.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+from sklearn.base import BaseEstimator
+
+from skroute.utils._typing import NDArray
+
+
+class Rows(NamedTuple):
+    """Training rows of a pair, with the loss and quality of the full model on each.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_rows, n_columns), dtype=float64
+        Numbers and codes of categories; NaN where a cell is missing.
+
+    y : ndarray of shape (n_rows,), dtype=int64
+        Position of the class of each row.
+
+    full_loss : ndarray of shape (n_rows,)
+        ``-log p0(y_i | x_i)`` with out-of-sample probabilities.
+
+    weight : ndarray of shape (n_rows,)
+        Weights in units of one row.
+
+    full_quality : ndarray of shape (n_rows,)
+        Quality of the full model's out-of-sample answers. The level of the gate depends
+        on it; the pair does not.
+    """
+
+    values: Any
+    y: Any
+    full_loss: Any
+    weight: Any
+    full_quality: Any
+
+    def of(self, selection):
+        """Return the rows of a mask or of positions."""
+        return Rows(
+            values=self.values[selection],
+            y=self.y[selection],
+            full_loss=self.full_loss[selection],
+            weight=self.weight[selection],
+            full_quality=self.full_quality[selection],
+        )
+
+
+class Problem(NamedTuple):
+    """Parameters of the objective (OPT) that a pair is fitted for.
+
+    Attributes
+    ----------
+    n_classes : int
+
+    p_full : float
+        Largest mean of q. With 0 there is no gate.
+
+    gamma : float
+        Price of a unit of feature cost, in nats.
+
+    group_of : ndarray of shape (n_columns,), dtype=int
+        Group of each column that the pair reads.
+
+    group_costs : ndarray of shape (n_groups,)
+    """
+
+    n_classes: int
+    p_full: float
+    gamma: float
+    group_of: Any
+    group_costs: Any
+
+    @property
+    def n_outputs(self):
+        """Number of scores of f1: 1 for two classes, else one for each class."""
+        return 1 if self.n_classes == 2 else self.n_classes
+
+
+class PairScores(NamedTuple):
+    """Scores of a pair on some rows.
+
+    Attributes
+    ----------
+    gate : ndarray of shape (n_rows,)
+
+    cheap : ndarray of shape (n_rows, n_outputs) or None
+        Scores of f1; None if the gate does not read them.
+    """
+
+    gate: Any
+    cheap: Any
+
+
+class Pair(ABC):
+    """A fitted cheap model f1 and gate g.
+
+    Attributes
+    ----------
+    cheap_features, gate_features : ndarray of int
+        Positions of the columns that f1 and g read.
+
+    reads_cheap : bool
+        True if the gate reads the scores of f1.
+    """
+
+    cheap_features: NDArray
+    gate_features: NDArray
+    reads_cheap: bool
+
+    @abstractmethod
+    def cheap_scores(self, values):
+        """Return the scores of f1, shape (n_rows, n_outputs)."""
+
+    @abstractmethod
+    def gate_scores(self, values, cheap_scores):
+        """Return the scores of g, shape (n_rows,).
+
+        `cheap_scores` are those of f1, or None if `reads_cheap` is False.
+        """
+
+    def scores(self, values):
+        """Return the scores of the gate, and those of f1 if the gate reads them."""
+        cheap_scores = None
+        if self.reads_cheap:
+            cheap_scores = self.cheap_scores(values)
+        return PairScores(self.gate_scores(values, cheap_scores), cheap_scores)
+
+    @property
+    def simpler(self):
+        """Pair with the same f1 and a simpler gate, for when this gate gains nothing.
+
+        None if there is no simpler gate.
+        """
+        return None
+
+
+class FittedPair(NamedTuple):
+    """Result of fitting a pair.
+
+    Attributes
+    ----------
+    pair : Pair
+
+    objectives : list of float
+        (OPT) on the training rows after each alternation.
+
+    held_out_objectives : sequence of float
+        (OPT) without feature costs on the held-out rows; empty for a gate that does not
+        use them.
+
+    n_iter : int
+        Boosting rounds in the pair, or alternations.
+    """
+
+    pair: Pair
+    objectives: list
+    held_out_objectives: Any
+    n_iter: int
+
+
+class Gate(BaseEstimator, ABC):
+    """Base class of the kinds of a cheap model and gate, with their hyperparameters."""
+
+    @abstractmethod
+    def ready(self, rows, categorical):
+        """Return the training rows in the form that `fit_pair` reads.
+
+        It does not depend on the problem, so that several problems can share it.
+
+        Parameters
+        ----------
+        rows : Rows
+
+        categorical : ndarray of shape (n_columns,), dtype=bool
+            True for the columns that hold codes of categories.
+        """
+
+    @abstractmethod
+    def fit_pair(self, rows, held_out, ready, problem, n_jobs, progress):
+        """Fit the cheap model and the gate.
+
+        Parameters
+        ----------
+        rows : Rows
+            Rows to learn from.
+
+        held_out : Rows
+            Rows that the trees or coefficients are not fitted on.
+
+        ready : object
+            Result of :meth:`ready` for `rows`.
+
+        problem : Problem
+
+        n_jobs : int or None
+
+        progress : callable
+            ``progress()`` returns a context manager. Each alternation runs in one.
+
+        Returns
+        -------
+        FittedPair
+        """
+
+    @abstractmethod
+    def level(self, gate, gain, weight, p_full, n_standard_errors):
+        """Return the level of gate scores above which rows go to the full model.
+
+        Parameters
+        ----------
+        gate : ndarray of shape (n_rows,)
+            Gate scores of held-out rows.
+
+        gain : ndarray of shape (n_rows,)
+            Quality of the full model's answers less that of f1's answers.
+
+        weight : ndarray of shape (n_rows,)
+
+        p_full : float
+            Largest share of the weight above the level.
+
+        n_standard_errors : float
+            Number of standard errors by which the gain must exceed 0.
+        """

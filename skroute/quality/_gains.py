@@ -1,0 +1,199 @@
+"""Gain of decisions by estimates, over the best random mix of equal spend."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skroute.assignment import assignment_path, choose_at_price
+from skroute.quality._row_means import mean_of
+from skroute.utils._tolerances import TIE
+
+# Budgets at which decisions are compared: 0 is the cost of the cheapest choice, 1 that
+# of the choice of best mean quality.
+SHARES = np.array([0.1, 0.25, 0.5, 0.75, 1.0])
+
+
+def supposed_costs(quality):
+    """Return evenly spaced costs that rise with the mean quality of the choices."""
+    order = np.argsort(quality.mean(axis=0), kind="stable")
+    costs = np.empty(quality.shape[1])
+    costs[order] = np.arange(1, len(costs) + 1)
+    return costs
+
+
+def cost_of_choices(costs, quality):
+    """Return one cost for each choice.
+
+    Parameters
+    ----------
+    costs : array-like of shape (n_choices,) or (n_rows, n_choices), or None
+        None takes :func:`supposed_costs`.
+    quality : ndarray of shape (n_rows, n_choices)
+
+    Returns
+    -------
+    ndarray of shape (n_choices,)
+    """
+    if costs is None:
+        return supposed_costs(quality)
+    costs = np.asarray(costs, dtype=np.float64)
+    return costs.mean(axis=0) if costs.ndim == 2 else costs
+
+
+def gain_over_mix(estimate, quality, costs, weight=None):
+    """Return the gain of deciding by estimates over the best random mix of equal spend.
+
+    It is a mean over five budgets between the cheapest choice and the best one. They
+    are spent as routers spend them: at the dual price for these estimates, where rows
+    that are tied at the price are mixed. The decisions do not use the outcomes of the
+    rows.
+
+    Parameters
+    ----------
+    estimate : ndarray of shape (n_rows, n_choices)
+        Out-of-fold estimates.
+    quality : ndarray of shape (n_rows, n_choices)
+        Outcomes of the same rows.
+    costs : ndarray of shape (n_choices,)
+    weight : ndarray of shape (n_rows,), default=None
+        Weights of the rows. None weights all alike.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,)
+        Gain of each row. A tied row has the mean gain of its two choices.
+    """
+    path = assignment_path(estimate, costs, weight=weight)
+    hull = _hull_of_means(mean_of(quality, weight), costs)
+    total = np.zeros(len(quality))
+    for budget in _compared_budgets(costs, hull):
+        decisions = _decide(path.rule(budget), estimate, costs)
+        total += decisions.quality(quality)
+        spent = decisions.mean_cost(costs, weight)
+        total -= _quality_of_mix(quality, hull, costs, spent)
+    return total / len(SHARES)
+
+
+class _Decisions(NamedTuple):
+    """The choices at a budget, where tied rows are mixed.
+
+    Attributes
+    ----------
+    cheaper : ndarray of shape (n_rows,), dtype=intp
+        Choice of each row if ties take the cheaper choice.
+    more_expensive : ndarray of shape (n_rows,), dtype=intp
+        Choice of each row if ties take the more expensive choice.
+    share : float
+        Share of the second.
+    """
+
+    cheaper: np.ndarray
+    more_expensive: np.ndarray
+    share: float
+
+    def quality(self, quality):
+        """Return the expected quality of each row."""
+        rows = np.arange(len(quality))
+        expected = (1 - self.share) * quality[rows, self.cheaper]
+        return expected + self.share * quality[rows, self.more_expensive]
+
+    def mean_cost(self, costs, weight):
+        """Return the expected cost per row."""
+        expected = (1 - self.share) * mean_of(costs[self.cheaper], weight)
+        return expected + self.share * mean_of(costs[self.more_expensive], weight)
+
+
+def _decide(rule, estimate, costs):
+    """Return the decisions at the dual price of a budget.
+
+    Parameters
+    ----------
+    rule : skroute.assignment._path.Rule
+    estimate : ndarray of shape (n_rows, n_choices)
+    costs : ndarray of shape (n_choices,)
+
+    Returns
+    -------
+    _Decisions
+    """
+    cheaper = choose_at_price(estimate, costs, rule.price)
+    more_expensive = cheaper
+    if rule.share:
+        # A negative tolerance breaks ties towards the more expensive choice.
+        more_expensive = choose_at_price(estimate, costs, rule.price, tolerance=-TIE)
+    return _Decisions(cheaper, more_expensive, rule.share)
+
+
+def _compared_budgets(costs, hull):
+    """Return the budgets at which decisions are compared.
+
+    They lie between the cheapest cost and that of the best choice, the last one of the
+    hull. If the best choice is the cheapest one, they lie between the extremes of the
+    costs.
+    """
+    low = costs.min()
+    high = costs[hull[-1]]
+    if high <= low:
+        high = costs.max()
+    return low + SHARES * (high - low)
+
+
+def _hull_of_means(mean, costs):
+    """Return the choices whose random mixes have the best mean quality, by rising cost.
+
+    Parameters
+    ----------
+    mean : ndarray of shape (n_choices,)
+        Mean quality of each choice.
+    costs : ndarray of shape (n_choices,)
+
+    Returns
+    -------
+    list of int
+    """
+    hull = []
+    # By rising cost; of choices at one cost, the best one first.
+    for choice in np.lexsort((-mean, costs)):
+        while len(hull) > 1 and not _is_above(
+            hull[-1], left=hull[-2], right=choice, costs=costs, mean=mean
+        ):
+            hull.pop()
+        if not hull or mean[choice] > mean[hull[-1]]:
+            hull.append(choice)
+    return hull
+
+
+def _is_above(middle, left, right, costs, mean):
+    """Return True if a choice is better than a mix of two others at its cost.
+
+    The slope from `left` to `middle` is compared with that from `left` to `right`. Both
+    are multiplied by the two differences of cost, which may be zero.
+    """
+    slope_to_right = (mean[right] - mean[left]) * (costs[middle] - costs[left])
+    slope_to_middle = (mean[middle] - mean[left]) * (costs[right] - costs[left])
+    return slope_to_middle > slope_to_right
+
+
+def _quality_of_mix(quality, hull, costs, spent):
+    """Return the expected quality of each row under the random mix that spends `spent`.
+
+    Parameters
+    ----------
+    quality : ndarray of shape (n_rows, n_choices)
+    hull : list of int
+        Choices by rising cost, see :func:`_hull_of_means`.
+    costs : ndarray of shape (n_choices,)
+    spent : float
+        Mean cost per row.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,)
+    """
+    # Position along the hull: 1.25 is a quarter of the way from its second to its third
+    # choice.
+    place = np.interp(spent, costs[hull], np.arange(len(hull)))
+    cheaper = hull[int(place)]
+    more_expensive = hull[int(np.ceil(place))]
+    share = place % 1
+    return (1 - share) * quality[:, cheaper] + share * quality[:, more_expensive]

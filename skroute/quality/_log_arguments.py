@@ -1,0 +1,105 @@
+"""Checks of the columns of a log: choices, propensities and values."""
+
+import numpy as np
+
+from skroute.utils._validation import check_numbers
+
+
+def read_choice(choice, names, n_rows):
+    """Return the positions of logged choices among names, and the names with new ones.
+
+    Parameters
+    ----------
+    choice : array-like of shape (n_rows,)
+        Names, or numbers of columns, which are positions among the names.
+    names : list of str
+    n_rows : int
+
+    Returns
+    -------
+    positions : ndarray of shape (n_rows,), dtype=int64
+    names : list of str
+        The names, followed by those of `choice` that are not among them.
+
+    Raises
+    ------
+    ValueError
+        If `choice` has another length, is not of names or whole numbers, or has a
+        number of a column that does not exist.
+    """
+    choice = np.asarray(choice)
+    if choice.shape != (n_rows,):
+        raise ValueError(
+            f"choice must name one choice for each of the {n_rows} rows, got shape "
+            f"{choice.shape}."
+        )
+    if choice.dtype.kind in "iu":
+        return _read_column_numbers(choice, names)
+    is_text = choice.dtype.kind in "OUST"
+    if not is_text or not all(isinstance(name, str) for name in choice.tolist()):
+        raise ValueError(
+            "choice must be names of choices or whole numbers of columns, got an array "
+            f"of {choice.dtype}."
+        )
+    return _read_names(choice, names)
+
+
+def _read_column_numbers(choice, names):
+    """Return the positions, and the names with one for each further column."""
+    smallest = int(choice.min())
+    largest = int(choice.max())
+    if smallest < 0:
+        raise ValueError(f"choice must have numbers from 0 up, got {smallest!r}.")
+    if largest >= max(len(names), len(choice)):
+        raise ValueError(
+            f"choice has the column number {largest!r}, but there are not as many "
+            "choices nor rows. Give names, or the numbers of columns."
+        )
+    new_names = [f"choice{number}" for number in range(len(names), largest + 1)]
+    return choice.astype(np.int64), [*names, *new_names]
+
+
+def _read_names(choice, names):
+    """Return the positions of names, and all names, the new ones sorted."""
+    labels, label_of_row = np.unique(choice.astype(str), return_inverse=True)
+    labels = labels.tolist()
+    new_names = [label for label in labels if label not in names]
+    names = [*names, *new_names]
+    position_of_label = np.array([names.index(label) for label in labels])
+    return position_of_label[label_of_row], names
+
+
+def read_propensity(propensity, n_rows):
+    """Return the propensities of logged choices, or raise an error."""
+    propensity = check_numbers(propensity, "propensity", shape=(n_rows,), high=1.0)
+    if not (propensity > 0).all():
+        raise ValueError(
+            f"propensity must have numbers above 0, got {float(propensity.min())!r}."
+        )
+    return propensity
+
+
+def read_values(values, name, n_rows, *, least=-np.inf, allow_nan=False):
+    """Return one number per row, or raise an error for invalid ones.
+
+    Parameters
+    ----------
+    values : array-like of shape (n_rows,)
+    name : str
+        Name of the argument, for messages.
+    n_rows : int
+    least : float, default=-inf
+        Smallest number that is allowed.
+    allow_nan : bool, default=False
+        Whether some of the values may be unknown, which is NaN.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), dtype=float64
+    """
+    values = check_numbers(
+        values, name, shape=(n_rows,), low=least, allow_nan=allow_nan
+    )
+    if np.isnan(values).all():
+        raise ValueError(f"{name} must have a number for some row, and all are NaN.")
+    return values

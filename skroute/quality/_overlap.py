@@ -1,0 +1,185 @@
+"""Tests of overlap: decide if a log can measure a policy that it did not follow."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.stats import sem
+
+from skroute.utils._tolerances import LIMIT_ROOM
+from skroute.utils._typing import NDArray
+
+# A policy may need a choice that was never logged on fewer rows than this.
+_MOST_ROWS_WITHOUT = 10
+# The same as a share of all rows. The larger of the two bounds holds.
+_MOST_SHARE_WITHOUT = 0.02
+# Expected number of agreeing rows for which none at all is beyond chance: exp(-7) is
+# one in a thousand.
+_EXPECTED_ROWS = 7.0
+# Smallest effective number of agreeing rows that an estimate needs.
+_LEAST_EFFECTIVE_SIZE = 10
+# Weights of a log have a mean of 1 if the log could make all choices of the policy.
+# This share of it may be missing.
+_MISSING_SHARE = 0.1
+# The same in standard errors of the mean weight. The larger of the two bounds holds.
+_MISSING_ERRORS = 5.0
+
+
+class Agreement(NamedTuple):
+    """Rows on which a log made the choices that a policy makes.
+
+    Attributes
+    ----------
+    needed : ndarray of shape (n_choices,), dtype=float64
+        Number of rows for which the policy makes each choice.
+
+    matched : ndarray of shape (n_choices,), dtype=float64
+        Number of these rows on which the log made the same choice.
+
+    made : ndarray of shape (n_choices,), dtype=int64
+        Number of rows on which the log made each choice at all.
+
+    weight : ndarray of shape (n_rows,), dtype=float64
+        One over the propensity where log and policy agree, else 0.
+    """
+
+    needed: NDArray[np.float64]
+    matched: NDArray[np.float64]
+    made: NDArray[np.int64]
+    weight: NDArray[np.float64]
+
+
+def effective_size(weight):
+    """Return the number of rows of equal weight with the same variance of a mean.
+
+    It is ``(sum w)^2 / sum w^2``, and 0 if all weights are 0.
+    """
+    sum_of_squares = float(weight @ weight)
+    if sum_of_squares > 0:
+        return float(weight.sum()) ** 2 / sum_of_squares
+    return 0.0
+
+
+def never_matched(needed, matched, made, n_rows):
+    """Return True if a log lacks a choice on the rows that need it, beyond chance.
+
+    Parameters
+    ----------
+    needed : float
+        Number of rows for which the policy makes the choice.
+    matched : int
+        Number of these rows on which the log made it.
+    made : int
+        Number of rows on which the log made it at all.
+    n_rows : int
+        Number of all rows.
+
+    Returns
+    -------
+    bool
+    """
+    if made == 0:
+        return needed >= max(_MOST_SHARE_WITHOUT * n_rows, _MOST_ROWS_WITHOUT)
+    # Number of agreeing rows if the log made the choice on all rows alike.
+    expected = needed * made / n_rows
+    # `matched` may be a sum of weights: below a half, it is no row.
+    return matched < 0.5 and expected > _EXPECTED_ROWS
+
+
+def lack_of_overlap(agreement, names):
+    """Return why a log cannot measure a policy, or None if it can.
+
+    This is the only test of overlap. Fits of logs and off-policy curves make it.
+
+    Parameters
+    ----------
+    agreement : Agreement
+    names : list of str
+        The choices.
+
+    Returns
+    -------
+    str or None
+        The end of a sentence that begins with the policy's budget.
+    """
+    reason = _choice_without_match(agreement, names)
+    if reason is None:
+        reason = _missing_weight(agreement.weight)
+    if reason is None:
+        reason = _few_effective_rows(agreement.weight)
+    return reason
+
+
+def _choice_without_match(agreement, names):
+    """Return a message if the log lacks a choice that the policy makes, else None."""
+    n_rows = len(agreement.weight)
+    counts = zip(names, agreement.needed, agreement.matched, agreement.made)
+    for name, needed, matched, made in counts:
+        if never_matched(needed, matched, made=made, n_rows=n_rows):
+            return (
+                f"the policy sends {needed / n_rows:.1%} of the rows to {name!r}, and "
+                "on none of them has the log made this choice: it cannot say what that "
+                "is worth."
+            )
+    return None
+
+
+def _missing_weight(weight):
+    """Return a message if the mean weight is below 1 beyond chance, else None."""
+    missing_share = 1 - weight.mean()
+    if missing_share > max(_MISSING_SHARE, _MISSING_ERRORS * sem(weight)):
+        return (
+            "the rows on which log and policy agree stand for "
+            f"{weight.mean():.1%} of all rows by their propensities: the log never "
+            "made the policy's choice on the others (or propensities are too large), "
+            "and cannot say what it is worth there."
+        )
+    return None
+
+
+def _few_effective_rows(weight):
+    """Return a message if too few rows stand for all others, else None."""
+    n_rows = len(weight)
+    n_agreed = np.count_nonzero(weight)
+    size = effective_size(weight)
+    if n_agreed < (1 - _MISSING_SHARE) * n_rows:
+        # A row of weight w counts for itself, and for w - 1 rows on which the log made
+        # another choice. If log and policy differ on few rows, most weights are near 1.
+        # The estimate for these few rows depends on the weights less 1.
+        size = min(size, effective_size(np.maximum(weight - 1, 0.0)))
+    if size < _LEAST_EFFECTIVE_SIZE:
+        return (
+            f"the log agrees with the policy on {n_agreed} of {n_rows} rows, which "
+            f"stand for the others with an effective sample size of {size:.1f}, below "
+            f"{_LEAST_EFFECTIVE_SIZE}: too few to say what the policy is worth."
+        )
+    return None
+
+
+def beyond_range(estimates, qualities, name):
+    """Return a message if an estimate is outside of the logged qualities, else None.
+
+    Parameters
+    ----------
+    estimates : float or ndarray of float
+        Estimates of means, NaN where there is none.
+    qualities : ndarray of float
+        The qualities in the log, NaN where they are not known.
+    name : str
+        Name of the estimates, for the message.
+
+    Returns
+    -------
+    str or None
+    """
+    low = np.nanmin(qualities)
+    high = np.nanmax(qualities)
+    room = LIMIT_ROOM * max(abs(low), abs(high))
+    estimates = np.ravel(estimates)
+    outside = estimates[(estimates < low - room) | (estimates > high + room)]
+    if not len(outside):
+        return None
+    return (
+        f"{name} of {outside[0]:.4g} is outside of the qualities in the log, "
+        f"{low:.4g} to {high:.4g}: a few rows with large weights decide it. Do not "
+        "rely on it. Log more requests at random, with their propensities."
+    )

@@ -1,0 +1,26 @@
+"""Means over rows that may have weights."""
+
+import numpy as np
+
+from skroute.utils._statistics import standard_error
+
+# A lead above this many standard errors is beyond noise.
+_ERRORS_OF_LEAD = 2
+
+
+def mean_of(values, weight=None):
+    """Return means over rows, the first axis, where each row counts by its weight."""
+    if weight is None:
+        return values.mean(axis=0)
+    return np.average(values, axis=0, weights=weight)
+
+
+def weights_of_rows(weight, rows):
+    """Return the weights of some rows, or None if all rows weigh one."""
+    return None if weight is None else weight[rows]
+
+
+def beyond_noise(lead, weight=None):
+    """Return True if a mean is above zero by more than two standard errors."""
+    # The standard error of a single row is NaN: the comparison is then False.
+    return mean_of(lead, weight) > _ERRORS_OF_LEAD * standard_error(lead, weight)

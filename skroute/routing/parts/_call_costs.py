@@ -1,0 +1,208 @@
+"""Costs of a call must be of the same kind as the costs of `fit`: real, or estimated.
+
+Real costs vary by chance, and estimates do not. A router that learns the price of its
+budget from real costs, and decides by estimates, spends more than the budget. Standard
+deviations are those of log costs, so that the unit and a change of prices do not
+matter.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from sklearn.ensemble import RandomForestRegressor
+
+from skroute.quality._logged import as_numbers
+from skroute.utils._compat import _safe_indexing, num_samples
+from skroute.utils._frames import needs_encoding
+
+# Calls with fewer rows are not compared: their standard deviations have errors above
+# 10 %.
+_FEWEST_ROWS = 50
+# Rows of `fit` that are compared. More take time and space, with the same result.
+_MOST_ROWS = 2_000
+# Chance variation (standard deviation of log costs) below which real costs are as good
+# as estimates: 10 %.
+_LEAST_NOISE = 0.1
+# Costs of a call are of another kind if they have less than this share of the chance
+# variation of `fit`: five standard errors at the smallest number of rows.
+_MOST_SHARE = 0.5
+# Number of trees of the forest that explains costs by X: it is fitted in a tenth of a
+# second, and has a megabyte in a pickle.
+_N_TREES = 30
+# Fewest rows of a leaf of that forest.
+_ROWS_OF_A_LEAF = 5
+# With fewer rows a forest explains nothing.
+_FEWEST_ROWS_OF_A_FOREST = 40
+
+
+class CostSpread(NamedTuple):
+    """Standard deviations of log costs.
+
+    Attributes
+    ----------
+    level : float
+        Standard deviation of the level: the mean log cost of a row. It is the variation
+        of the sizes of requests.
+
+    between : float
+        Standard deviation of the costs of the choices, around a function of the level
+        of their row.
+
+    beyond : float
+        Standard deviation of the level, around a function of X. NaN if X was not read.
+    """
+
+    level: float
+    between: float
+    beyond: float
+
+
+class CostSummary(NamedTuple):
+    """Chance variation of the costs of `fit`, with which later costs are compared.
+
+    Attributes
+    ----------
+    spread : CostSpread
+
+    columns : ndarray of int
+        Choices with a cost above 0 on every row.
+
+    level_model : RandomForestRegressor or None
+        Estimates the level from X. None if X is not a table of numbers.
+    """
+
+    spread: CostSpread
+    columns: np.ndarray
+    level_model: Any
+
+
+def summarize_costs(X, costs):
+    """Return the summary of the costs of `fit` (`CostSummary`).
+
+    Parameters
+    ----------
+    X : indexable of n_rows rows
+        Rows of `fit`.
+
+    costs : ndarray of shape (n_rows, n_choices)
+
+    Returns
+    -------
+    CostSummary
+    """
+    # Division without a remainder, rounded up.
+    step = -(-len(costs) // _MOST_ROWS)
+    rows = np.arange(0, len(costs), step)
+    costs = costs[rows]
+    columns = np.flatnonzero((costs > 0).all(axis=0))
+    level_model = None
+    estimated_level = None
+    if len(columns) and _is_table(X) and len(rows) >= _FEWEST_ROWS_OF_A_FOREST:
+        level = np.log(costs[:, columns]).mean(axis=1)
+        table = _table(_safe_indexing(X, rows))
+        level_model = RandomForestRegressor(
+            _N_TREES, min_samples_leaf=_ROWS_OF_A_LEAF, oob_score=True, random_state=0
+        )
+        level_model.fit(table, level)
+        estimated_level = level_model.oob_prediction_
+    spread = _spread(costs[:, columns], estimated_level)
+    return CostSummary(spread, columns, level_model)
+
+
+def _is_table(X):
+    """Return True if X is a dense table of numbers."""
+    has_columns = len(getattr(X, "shape", ())) == 2
+    return has_columns and not sparse.issparse(X) and not needs_encoding(X)
+
+
+def _table(X):
+    """Return X as numbers in the range of single precision, which trees read."""
+    largest = np.finfo(np.float32).max
+    return np.clip(as_numbers(X), -largest, largest)
+
+
+def _spread(costs, estimated_level):
+    """Return standard deviations of log costs (`CostSpread`).
+
+    Parameters
+    ----------
+    costs : ndarray of shape (n_rows, n_columns)
+        Above 0.
+
+    estimated_level : ndarray of shape (n_rows,) or None
+        The level of each row as estimated from X. None if X was not read.
+
+    Returns
+    -------
+    CostSpread
+        Zeros without columns.
+    """
+    if not costs.shape[1]:
+        return CostSpread(level=0.0, between=0.0, beyond=np.nan)
+    logs = np.log(costs)
+    level = logs.mean(axis=1)
+    # A parabola of the level for each choice.
+    design = np.column_stack([np.ones(len(level)), level, level**2])
+    coefficients = np.linalg.lstsq(design, logs, rcond=None)[0]
+    between = np.sqrt(np.mean((logs - design @ coefficients) ** 2))
+    beyond = np.nan
+    if estimated_level is not None:
+        beyond = np.std(level - estimated_level)
+    return CostSpread(
+        level=float(np.std(level)), between=float(between), beyond=float(beyond)
+    )
+
+
+def check_call_costs(summary, X, costs):
+    """Raise an error if costs of a call lack the chance variation of those of `fit`.
+
+    Parameters
+    ----------
+    summary : CostSummary
+        Of the costs of `fit`.
+
+    X : indexable of n_rows rows
+        Rows of the call.
+
+    costs : ndarray of shape (n_rows, n_choices)
+        Validated costs of the call.
+
+    Raises
+    ------
+    ValueError
+        If the costs of `fit` are probably real, and those of the call estimates.
+    """
+    costs = costs[:, summary.columns]
+    if num_samples(X) < _FEWEST_ROWS or not costs.size or not (costs > 0).all():
+        return
+    estimated_level = None
+    if summary.level_model is not None and _is_table(X):
+        estimated_level = summary.level_model.predict(_table(X))
+    of_fit = summary.spread
+    of_call = _spread(costs, estimated_level)
+    if of_call.level < _MOST_SHARE * of_fit.level:
+        # Requests that are all alike: their costs vary less in any case.
+        return
+    _check_noise(of_fit.between, of_call.between)
+    _check_noise(of_fit.beyond, of_call.beyond)
+
+
+def _check_noise(noise_of_fit, noise_of_call):
+    """Raise an error if costs of a call have much less noise than those of `fit`.
+
+    Both are standard deviations of log costs. A comparison with NaN is passed.
+    """
+    if not noise_of_fit > _LEAST_NOISE:
+        return
+    if noise_of_call < _MOST_SHARE * noise_of_fit:
+        raise ValueError(
+            f"costs of this call vary by {noise_of_call:.1%} for requests of one size, "
+            f"but those of fit varied by {noise_of_fit:.1%}. fit has probably seen "
+            "real costs, known after the call, and these are estimates: at the price "
+            "of the budget that fit learned, more than the budget is spent. Do one of "
+            "three things. Give a cost_estimator to the constructor, and the real "
+            "costs to fit. Or give fit the estimates of its rows, as in later calls. "
+            "Or give a price list to the constructor, the real costs to fit, and no "
+            "costs to later calls."
+        )

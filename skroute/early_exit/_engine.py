@@ -90,7 +90,7 @@ class Engine(ABC):
 
     @property
     def beta(self) -> float:
-        """Score of one output above which the answer is the second class. 0 if not set."""
+        """Score above which the answer is the second of two classes, 0 if not set."""
         return 0.0
 
     @property
@@ -104,7 +104,7 @@ class Engine(ABC):
 
     @property
     def link(self) -> Link | None:
-        """Function from scores to probabilities. None (the default): no probabilities."""
+        """Function from scores to probabilities, or None, which is the default."""
         return None
 
     @property
